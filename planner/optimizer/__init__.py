@@ -1,0 +1,16 @@
+"""Capacity rows to a mixed-integer model to a plan."""
+
+from planner.optimizer.exhaustive import exhaustive_search
+from planner.optimizer.plan import optimize, optimized
+from planner.optimizer.problem import PlanningProblem, planning_problem
+from planner.optimizer.search import Solution, search
+
+__all__ = [
+    "PlanningProblem",
+    "Solution",
+    "exhaustive_search",
+    "optimize",
+    "optimized",
+    "planning_problem",
+    "search",
+]

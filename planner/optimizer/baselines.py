@@ -1,0 +1,165 @@
+"""Other ways to serve the same requests: one kind of accelerator, all prefill remote, the same money."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import floor
+
+from planner.errors import InputError, UndecidedError
+from planner.optimizer.fleet import fleet_fields
+from planner.optimizer.problem import PlanningProblem, planning_problem
+from planner.optimizer.search import search
+from planner.results import Baseline, Fleet
+from planner.scenario import Pool, Routing, Scenario, Site
+
+PREFILL, DECODE = "pd-p", "pd-d"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A baseline as a scenario."""
+
+    name: str
+    title: str
+    scenario: Scenario
+
+
+def baselines(problem: PlanningProblem, plan: Fleet, time_limit_s: float) -> Iterator[Baseline]:
+    """Every baseline that can be planned beside a plan."""
+    for variant in variants(problem, plan):
+        try:
+            other = planning_problem(variant.scenario, classes=problem.classes)
+            found = search(other, time_limit_s)
+        except (InputError, UndecidedError):
+            continue  # no service times for that role on that chip, or no time: the plan stands without this comparison
+        if found is not None:
+            yield Baseline(
+                name=variant.name,
+                title=variant.title,
+                ratio=plan.max_throughput_req_per_s / found.highest.rate,
+                **fleet_fields(other, found),
+            )
+
+
+def variants(problem: PlanningProblem, plan: Fleet) -> Iterator[Variant]:
+    """The scenarios of the baselines."""
+    scenario, home = problem.scenario, _home(problem.scenario)
+    n = plan.n_accelerators
+    yield Variant(
+        "homogeneous-pd",
+        f"prefill and decode on {n} {home.hardware}, one site",
+        homogeneous(scenario, n),
+    )
+    if (naive := _naive(problem, plan)) is not None:
+        yield Variant("naive-heterogeneous-pd", "every prompt prefilled in the pools for long prompts", naive)
+    price = scenario.price_of(scenario.hardware_of(home))
+    if price is not None and price.usd_per_accelerator_hour > 0:
+        for name, title, usd in (
+            (
+                "equal-cost-homogeneous-pd",
+                "for the rent of the plan's accelerators",
+                plan.cost.accelerators_usd_per_hour,
+            ),
+            ("equal-bill-homogeneous-pd", "for the whole bill of the plan, link included", plan.cost.usd_per_hour),
+        ):
+            if usd is not None:
+                affordable = affordable_accelerators(
+                    usd, price.usd_per_accelerator_hour, home.accelerators_per_instance
+                )
+                yield Variant(name, f"{affordable} {home.hardware} {title}", homogeneous(scenario, affordable))
+    if problem.is_min_cost:
+        yield Variant(
+            "cheapest-homogeneous-pd",
+            f"the cheapest {home.hardware} fleet that serves the demand",
+            homogeneous(scenario, None),
+        )
+
+
+def _for_the_same_money(scenario: Scenario, home: Pool, plan: Fleet) -> Iterator[Variant]:
+    price = scenario.price_of(scenario.hardware_of(home))
+    if price is None or price.usd_per_accelerator_hour <= 0:
+        return
+    for name, title, usd in (
+        ("equal-cost-homogeneous-pd", "the rent of the plan's accelerators", plan.cost.accelerators_usd_per_hour),
+        ("equal-bill-homogeneous-pd", "the whole bill of the plan, link included", plan.cost.usd_per_hour),
+    ):
+        if usd is not None:
+            n = affordable_accelerators(usd, price.usd_per_accelerator_hour, home.accelerators_per_instance)
+            yield Variant(name, f"{n} {home.hardware} for {title}", homogeneous(scenario, n))
+
+
+def affordable_accelerators(usd_per_hour: float, usd_per_accelerator_hour: float, n_per_instance: int) -> int:
+    """Accelerators in whole instances that a rent pays for.
+
+    >>> affordable_accelerators(160.0, 1.25, 8)
+    128
+    """
+    return n_per_instance * floor(usd_per_hour / (usd_per_accelerator_hour * n_per_instance) + 1e-9)
+
+
+def _home(scenario: Scenario) -> Pool:
+    """The pool that decodes: its site and hardware are those of the homogeneous baselines."""
+    return next(pool for pool in scenario.pools.values() if pool.role == "decode")
+
+
+def homogeneous(scenario: Scenario, n_accelerators: int | None) -> Scenario:
+    """The scenario on the decode pool's hardware at its site alone.
+
+    Args:
+        scenario: the question.
+        n_accelerators: fleet to get the most out of; None keeps the demand and seeks the cheapest fleet.
+
+    Returns:
+        A scenario with the pools `pd-p` and `pd-d`.
+    """
+    home = _home(scenario)
+    inventory = {} if n_accelerators is None else {home.hardware: n_accelerators}
+    size = {"n_instances": "free", "min_instances": 0, "max_instances": None}
+    prefill = home.model_copy(update={**size, "role": "prefill", "prompts": "short"})
+    return scenario.model_copy(
+        update={
+            "objective": "min-cost" if n_accelerators is None else "max-throughput",
+            "budget_usd_per_hour": None,
+            "routing": Routing(n_candidates=scenario.routing.n_candidates),
+            "sites": {home.site: Site(accelerators=inventory, fabric_gbps=scenario.sites[home.site].fabric_gbps)},
+            "pools": {PREFILL: prefill, DECODE: home.model_copy(update=size)},
+            "links": {},
+        }
+    )
+
+
+def _naive(problem: PlanningProblem, plan: Fleet) -> Scenario | None:
+    """The plan's accelerators with all prefill in its pools for long prompts; None when it has none of those."""
+    scenario = problem.scenario
+    long = {p.name: p for p in plan.pools if p.prompts == "long" and p.n_instances > 0}
+    short = [p for p in plan.pools if p.prompts == "short"]
+    if not long or not short:
+        return None
+    pools = {name: scenario.pools[name].model_copy(update={"n_instances": p.n_instances}) for name, p in long.items()}
+    sites = {name: Site(title=site.title, fabric_gbps=site.fabric_gbps) for name, site in scenario.sites.items()}
+    for name, pool in scenario.pools.items():
+        if pool.role == "decode":
+            pools[name] = pool.model_copy(update={"n_instances": _decode_instances(plan, pool, name)})
+    links = {
+        link.name: scenario.links[link.name].model_copy(update={"capacity_gbps": link.capacity_gbps})
+        for link in plan.links
+        if link.capacity_gbps > 0
+    }
+    return scenario.model_copy(
+        update={
+            "objective": "max-throughput",
+            "budget_usd_per_hour": None,
+            "routing": Routing(n_candidates=scenario.routing.n_candidates),
+            "sites": sites,
+            "pools": pools,
+            "links": links,
+        }
+    )
+
+
+def _decode_instances(plan: Fleet, pool: Pool, name: str) -> int:
+    """Instances a decode pool has once the prefill pools for short prompts of its site and hardware join it."""
+    hardware = plan.pool(name).hardware
+    freed = sum(
+        p.n_accelerators for p in plan.pools if p.prompts == "short" and p.site == pool.site and p.hardware == hardware
+    )
+    return plan.pool(name).n_instances + freed // pool.accelerators_per_instance

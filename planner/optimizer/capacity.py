@@ -1,0 +1,204 @@
+"""What one request of a class costs each pool and link, by threshold: the coefficients of the formulation.
+
+Two rules. `expected-work` is exact: the mean of T(L) over the requests that are routed to the pool. `mean-length` is
+the paper's: T at their mean length. T is convex, so by Jensen's inequality the second promises more than can be kept.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.curves import PrefillService
+from planner.optimizer.problem import PlanningProblem, Route
+from planner.workload import RequestMix
+
+Array = NDArray[np.float64]
+
+ALL_LONG = -1.0
+"""A threshold below every length."""
+
+
+@dataclass(frozen=True)
+class Loads:
+    """Load per request of the class for each candidate threshold of a route; one entry per candidate in every array."""
+
+    low_tokens: Array
+    high_tokens: Array
+    """The candidate is the interval [low, high] of thresholds; a single threshold where both are equal."""
+    long_fraction: Array
+    long_s: Array
+    """Instance-seconds in the pool for long prompts [s]."""
+    short_s: Array
+    """Instance-seconds in the pool for short prompts [s]."""
+    long_bytes: Array
+    """Bytes on the link of the long prompts [B]."""
+    short_bytes: Array
+    """Bytes on the link of the short prompts [B]."""
+
+    @property
+    def n_candidates(self) -> int:
+        """Number of candidates."""
+        return len(self.low_tokens)
+
+    def at(self, index: int) -> "Loads":
+        """The loads of one candidate alone."""
+        return Loads(**{name: value[index : index + 1] for name, value in vars(self).items()})
+
+    def without(self, index: int) -> "Loads":
+        """All but one candidate."""
+        return Loads(**{name: np.delete(value, index) for name, value in vars(self).items()})
+
+    def joined(self, other: "Loads") -> "Loads":
+        """These candidates and those of `other`."""
+        return Loads(**{name: np.concatenate([value, vars(other)[name]]) for name, value in vars(self).items()})
+
+
+def threshold_loads(problem: PlanningProblem, route: Route, thresholds_tokens: Array) -> Loads:
+    """Loads at exact thresholds.
+
+    Equation:
+        expected-work: W_long(t) = E[T(L); L > t], W_short(t) = E[T(L); L <= t], S_long(t) = E[S_kv(L); L > t];
+        mean-length: W_long(t) = p T(E[L | L > t]) and so on, with p = P(L > t)
+
+    Args:
+        problem: the resolved scenario.
+        route: which pools and links take the class.
+        thresholds_tokens: thresholds t [tokens], shape (n,).
+
+    Returns:
+        Loads, shape (n,) each.
+
+    Source:
+        mean-length: Prefill-as-a-Service (arXiv 2604.15039v2), section 3 (Theta_prfaas, Theta_pd_p);
+        expected-work: utilisation law (Denning and Buzen 1978), the work rate of a pool is at most its instances.
+    """
+    t = np.asarray(thresholds_tokens, float)
+    return _optimistic(problem, route, t, t)
+
+
+def interval_loads(problem: PlanningProblem, route: Route, low_tokens: Array, high_tokens: Array) -> Loads:
+    """Loads that no threshold in [low, high] can undercut: the coefficients of a proven bound.
+
+    Equation:
+        W_long falls and W_short grows with t, so W_long(high) and W_short(low) hold for the whole interval. For
+        mean-length, p(high) T(E[L | L > low]) does, because p falls and T of the mean grows with t
+
+    Args:
+        problem: the resolved scenario.
+        route: which pools and links take the class.
+        low_tokens: lower ends [tokens], shape (n,).
+        high_tokens: upper ends [tokens], shape (n,).
+
+    Returns:
+        Loads, shape (n,) each.
+
+    Valid:
+        T and S_kv non-decreasing in length.
+
+    Source:
+        Interval relaxation as in branch and bound (Land and Doig 1960).
+    """
+    return _optimistic(problem, route, np.asarray(low_tokens, float), np.asarray(high_tokens, float))
+
+
+def _optimistic(problem: PlanningProblem, route: Route, low: Array, high: Array) -> Loads:
+    mix = problem.classes[route.request_class].mix
+    long_s, long_bytes = _long_loads(problem, route, mix, low, high)
+    short_s, short_bytes = _short_loads(problem, route, mix, low)
+    return Loads(low, high, mix.long_fraction(high), long_s, short_s, long_bytes, short_bytes)
+
+
+def _long_loads(
+    problem: PlanningProblem, route: Route, mix: RequestMix, low: Array, high: Array
+) -> tuple[Array, Array]:
+    if route.long is None:
+        return np.zeros_like(low), np.zeros_like(low)
+    pool = problem.pools[route.long]
+    holds = route.long_link is not None and problem.links[route.long_link].destination_holds_prefix
+    if problem.scenario.capacity_rule == "expected-work":
+        work_s = mix.long_work(_service(pool.rates.prefill), high)
+        return work_s, mix.long_wire_bytes(pool.rates.kv_bytes, high, holds)
+    fraction = mix.long_fraction(high)
+    length = np.nan_to_num(mix.mean_long_length(low))
+    work_s = fraction * _service(pool.rates.prefill).curve(length)
+    return work_s, fraction * pool.rates.kv_bytes(length)
+
+
+def _short_loads(problem: PlanningProblem, route: Route, mix: RequestMix, low: Array) -> tuple[Array, Array]:
+    if route.short is None:
+        return np.zeros_like(low), np.zeros_like(low)
+    pool = problem.pools[route.short]
+    fraction = 1.0 - mix.long_fraction(low)
+    if problem.scenario.capacity_rule == "expected-work":
+        work_s = mix.short_work(_service(pool.rates.prefill), low)
+    else:
+        work_s = fraction * _service(pool.rates.prefill).curve(np.nan_to_num(mix.mean_short_length(low)))
+    return work_s, _short_bytes(problem, route, mix, low)
+
+
+def _short_bytes(problem: PlanningProblem, route: Route, mix: RequestMix, low: Array) -> Array:
+    """Bytes of the short prompts; they cross a link only when their pool is not at the decode site."""
+    if route.short is None or route.short_link is None:
+        return np.zeros_like(low)
+    kv, holds = problem.pools[route.short].rates.kv_bytes, problem.links[route.short_link].destination_holds_prefix
+    whole = mix.long_wire_bytes(kv, np.full_like(low, ALL_LONG), holds)
+    return whole - mix.long_wire_bytes(kv, low, holds)
+
+
+def _service(service: PrefillService | None) -> PrefillService:
+    if service is None:
+        raise ValueError("a prefill pool has no prefill times")
+    return service
+
+
+def decode_s(problem: PlanningProblem, route: Route) -> float:
+    """Instance-seconds of the decode pool per request of the class [s]."""
+    point = problem.pools[route.decode].rates.decode
+    if point is None:
+        raise ValueError("a decode pool has no decode point")
+    return point.seconds_per_request(problem.classes[route.request_class].mix.mean_output_tokens)
+
+
+def first_thresholds(problem: PlanningProblem, route: Route) -> Array:
+    """The first grid of a route: the user's threshold, none where nothing is split, or quantiles of length [tokens]."""
+    mix = problem.classes[route.request_class].mix
+    fixed = problem.scenario.routing.threshold_tokens
+    if route.long is None:
+        return np.array([mix.support[1]])
+    if route.short is None:
+        return np.array([ALL_LONG])
+    if fixed != "free":
+        return np.array([float(fixed)])
+    grid = mix.threshold_grid(problem.scenario.routing.n_candidates)
+    return np.unique(np.concatenate([[ALL_LONG], grid, [mix.support[1]]]))
+
+
+def first_intervals(problem: PlanningProblem, route: Route) -> tuple[Array, Array]:
+    """Intervals between the thresholds of the first grid; together they cover every threshold."""
+    grid = first_thresholds(problem, route)
+    if len(grid) == 1:
+        return grid, grid
+    return grid[:-1], grid[1:]
+
+
+def split_interval(mix: RequestMix, low: float, high: float, n: int) -> tuple[Array, Array]:
+    """The interval cut into parts that together hold every threshold of it that matters.
+
+    For a discrete mix only the lengths that occur matter, and between two neighbours nothing changes: the parts are
+    then single thresholds once no length lies inside.
+    """
+    inner = mix.split_points(low, high, n)
+    edges = np.concatenate([[low], inner, [high]])
+    if mix.is_discrete and len(inner) == 0:
+        return np.array([low, high]), np.array([low, high])
+    return edges[:-1], edges[1:]
+
+
+def exact_loads(problem: PlanningProblem, thresholds_tokens: Sequence[float]) -> list[Loads]:
+    """Loads of every route at one threshold each."""
+    return [
+        threshold_loads(problem, route, np.array([t]))
+        for route, t in zip(problem.routes, thresholds_tokens, strict=True)
+    ]

@@ -1,0 +1,183 @@
+"""A solution in the words of the answer: pools, links, latency and cost at the operating point."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from planner.optimizer.evaluate import (
+    Operating,
+    link_gbps,
+    link_mean_bytes_per_s,
+    pool_utilization,
+    rent_usd_per_hour,
+    traffic_usd_per_hour,
+)
+from planner.optimizer.latency import latencies
+from planner.optimizer.problem import LinkSpec, PlanningProblem, most_work_s
+from planner.optimizer.search import Solution
+from planner.results import ClassPlan, Cost, LinkPlan, PoolPlan
+from planner.units import SECONDS_PER_HOUR, gbps
+
+PER_MILLION = 1e6
+
+
+def fleet_fields(problem: PlanningProblem, solution: Solution) -> dict[str, Any]:
+    """The fields that a plan and a baseline share."""
+    operating = operating_point(problem, solution)
+    *_, overall = latencies(problem, solution, operating)
+    return {
+        "threshold_tokens": threshold_tokens(problem, solution),
+        "offload_fraction": offload_fraction(problem, solution, operating),
+        "throughput_req_per_s": operating.rate,
+        "max_throughput_req_per_s": solution.highest.rate,
+        "pools": pool_plans(problem, solution, operating),
+        "links": link_plans(problem, solution, operating),
+        "latency": overall,
+        "cost": cost(problem, solution, operating),
+    }
+
+
+def operating_point(problem: PlanningProblem, solution: Solution) -> Operating:
+    """The rate the plan is for: the demand where one is stated and reachable, else the most it serves."""
+    demand = problem.scenario.demand_req_per_s
+    if demand is None or demand >= solution.highest.rate:
+        return solution.highest
+    return solution.operating if problem.is_min_cost else solution.highest.scaled_to(demand)
+
+
+def threshold_tokens(problem: PlanningProblem, solution: Solution) -> float | None:
+    """The threshold, where there is exactly one and it decides anything."""
+    split = [t for route, t in zip(problem.routes, solution.thresholds_tokens, strict=True) if route.is_split]
+    return max(split[0], 0.0) if len(split) == len(problem.routes) == 1 else None
+
+
+def offload_fraction(problem: PlanningProblem, solution: Solution, operating: Operating) -> float:
+    """Share of the requests that are prefilled in a pool for long prompts."""
+    sent = sum(
+        rate * float(loads.long_fraction[0])
+        for route, rate, loads in zip(problem.routes, operating.route_rates, solution.loads, strict=True)
+        if route.long is not None
+    )
+    return min(sent / operating.rate, 1.0) if operating.rate > 0 else 0.0
+
+
+def pool_plans(problem: PlanningProblem, solution: Solution, operating: Operating) -> tuple[PoolPlan, ...]:
+    """Every pool at the operating point."""
+    utilization = pool_utilization(problem, solution.sizing, solution.loads, operating)
+    rent = dict(rent_usd_per_hour(problem, solution.sizing))
+    return tuple(
+        PoolPlan(
+            name=pool.name,
+            site=pool.site,
+            hardware=pool.hardware,
+            role="prefill" if pool.role == "prefill" else "decode",
+            prompts=problem.scenario.prompts_of(problem.scenario.pools[pool.name]) if pool.prompts else None,
+            n_instances=solution.sizing.n_instances[i],
+            n_accelerators=solution.sizing.n_instances[i] * pool.n_accelerators,
+            capacity_req_per_s=_capacity(problem, solution, i),
+            offered_req_per_s=offered_req_per_s(problem, solution, operating, i),
+            utilization=min(utilization[i], 1.0),
+            usd_per_hour=rent[pool.name],
+            basis=pool.rates.basis,
+        )
+        for i, pool in enumerate(problem.pools)
+    )
+
+
+def offered_req_per_s(problem: PlanningProblem, solution: Solution, operating: Operating, pool: int) -> float:
+    """Requests per second that a pool is sent."""
+    offered = 0.0
+    for route, rate, loads in zip(problem.routes, operating.route_rates, solution.loads, strict=True):
+        long = float(loads.long_fraction[0])
+        offered += rate * (long * (route.long == pool) + (1 - long) * (route.short == pool) + (route.decode == pool))
+    return offered
+
+
+def _capacity(problem: PlanningProblem, solution: Solution, pool: int) -> float:
+    """Theta of a pool: the rate at which the requests it is sent fill it; without any, as if it were sent all."""
+    highest = solution.highest
+    used = pool_utilization(problem, solution.sizing, solution.loads, highest)[pool]
+    if used > 0:
+        return offered_req_per_s(problem, solution, highest, pool) / used
+    return solution.sizing.n_instances[pool] / most_work_s(problem, pool)
+
+
+def link_plans(problem: PlanningProblem, solution: Solution, operating: Operating) -> tuple[LinkPlan, ...]:
+    """Every link at the operating point."""
+    sent = link_mean_bytes_per_s(problem, solution.loads, operating)
+    rent = dict(rent_usd_per_hour(problem, solution.sizing))
+    return tuple(
+        _link_plan(link, ports, gbps(b), rent[link.name])
+        for link, ports, b in zip(problem.links, solution.sizing.n_ports, sent, strict=True)
+    )
+
+
+def _link_plan(link: LinkSpec, ports: Sequence[int], mean_gbps: float, usd_per_hour: float | None) -> LinkPlan:
+    capacity = link_gbps(link, ports)
+    sizes = {tier.capacity_gbps for m, tier in zip(ports, link.tiers, strict=True) if m}
+    return LinkPlan(
+        name=link.name,
+        from_site=link.from_site,
+        to_site=link.to_site,
+        capacity_gbps=capacity,
+        n_ports=sum(ports),
+        port_gbps=sizes.pop() if len(sizes) == 1 else None,
+        mean_gbps=mean_gbps,
+        utilization=mean_gbps / capacity if capacity else 0.0,
+        usd_per_hour=usd_per_hour,
+    )
+
+
+def cost(problem: PlanningProblem, solution: Solution, operating: Operating) -> Cost:
+    """Rent and traffic charges, in total and per million tokens."""
+    rent = dict(rent_usd_per_hour(problem, solution.sizing))
+    pools = [rent[pool.name] for pool in problem.pools]
+    accelerators = None if any(usd is None for usd in pools) else sum(usd or 0.0 for usd in pools)
+    known = not any(usd is None for usd in rent.values())
+    total = sum(usd or 0.0 for usd in rent.values()) + traffic_usd_per_hour(problem, solution.loads, operating)
+    per_million = {
+        kind: _per_million(total, operating.rate, _mean_tokens(problem, kind)) for kind in ("total", "output")
+    }
+    return Cost(
+        usd_per_hour=total if known else None,
+        usd_per_million_input_tokens=per_million["total"] if known else None,
+        usd_per_million_output_tokens=per_million["output"] if known else None,
+        accelerators_usd_per_hour=accelerators,
+        missing_prices=() if known else problem.missing_prices(),
+    )
+
+
+def _mean_tokens(problem: PlanningProblem, kind: str) -> float:
+    return sum(float(c.share * getattr(c.mix, f"mean_{kind}_tokens")) for c in problem.classes)
+
+
+def _per_million(usd_per_hour: float, req_per_s: float, tokens_per_request: float) -> float | None:
+    tokens_per_hour = req_per_s * tokens_per_request * SECONDS_PER_HOUR
+    return PER_MILLION * usd_per_hour / tokens_per_hour if tokens_per_hour > 0 else None
+
+
+def class_plans(problem: PlanningProblem, solution: Solution) -> tuple[ClassPlan, ...]:
+    """Every class with its threshold and latency."""
+    *by_class, _ = latencies(problem, solution, operating_point(problem, solution))
+    model = problem.scenario.model_profile.name
+    return tuple(
+        ClassPlan(
+            name=c.name,
+            model=model,
+            share=c.share,
+            threshold_tokens=_class_threshold(problem, solution, index),
+            latency=by_class[index],
+        )
+        for index, c in enumerate(problem.classes)
+    )
+
+
+def _class_threshold(problem: PlanningProblem, solution: Solution, request_class: int) -> float | None:
+    """Threshold of a class; with several routes that of the one with most requests."""
+    routes = [
+        (rate, t)
+        for route, rate, t in zip(
+            problem.routes, solution.operating.route_rates, solution.thresholds_tokens, strict=True
+        )
+        if route.request_class == request_class and route.is_split
+    ]
+    return max(max(routes)[1], 0.0) if routes else None

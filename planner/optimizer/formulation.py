@@ -1,0 +1,307 @@
+"""The mixed-integer model: one function per constraint, on PuLP.
+
+Sets: pools i, links l with port tiers j, classes c, routes r (a class with a pool for its long and one for its short
+prompts), threshold candidates k of a route. Variables: n_i instances and m_lj ports (integer), y_rk = 1 when route r
+uses candidate k (binary), w_rk = rate of class c(r) on route r under candidate k [req/s], and the rate R [req/s]. The
+loads per request of a candidate are constants, so w_rk <= U_rk y_rk makes the product of rate and choice linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal
+
+from planner.optimizer.capacity import Loads, decode_s
+from planner.optimizer.problem import PlanningProblem, Route, size_limit
+from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, GB, SECONDS_PER_HOUR
+
+if TYPE_CHECKING:
+    import pulp
+
+Goal = Literal["rate", "spend"]
+GBIT_PER_BYTE = BITS_PER_BYTE / BITS_PER_GBIT
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """Integers of a plan: instances per pool, and ports per link and tier."""
+
+    n_instances: tuple[int, ...]
+    n_ports: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to ask of the model: the goal and what is held fixed while it is pursued."""
+
+    goal: Goal
+    sizing: Sizing | None = None
+    """Integers held at these values."""
+    least_rate: float = 0.0
+    """Lower limit of the rate [req/s]."""
+    most_rate: float = inf
+    """Upper limit of the rate [req/s]."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A PuLP problem and its variables by index."""
+
+    problem: PlanningProblem
+    loads: Sequence[Loads]
+    lp: pulp.LpProblem
+    rate: pulp.LpVariable
+    n: list[pulp.LpVariable]
+    ports: list[list[pulp.LpVariable]]
+    y: list[list[pulp.LpVariable]]
+    w: list[list[pulp.LpVariable]]
+
+
+CONSTRAINTS: list[Any] = []
+"""Every constraint of the formulation, in the order they are added."""
+
+
+def constraint(function: Any) -> Any:
+    """Register a function that adds one family of constraints."""
+    CONSTRAINTS.append(function)
+    return function
+
+
+def build(problem: PlanningProblem, loads: Sequence[Loads], request: Request) -> Model:
+    """The whole model.
+
+    Args:
+        problem: the resolved scenario.
+        loads: candidates of each route.
+        request: goal and fixed values.
+
+    Returns:
+        The model, ready to solve.
+    """
+    model = variables(problem, loads, request)
+    for add in CONSTRAINTS:
+        add(model)
+    return model
+
+
+def variables(problem: PlanningProblem, loads: Sequence[Loads], request: Request) -> Model:
+    """The model with variables and objective, without constraints."""
+    import pulp
+
+    maximise = request.goal == "rate"
+    lp = pulp.LpProblem("plan", pulp.LpMaximize if maximise else pulp.LpMinimize)
+    top = min(request.most_rate, 2 * _most_rate(problem))
+    rate = pulp.LpVariable("rate", request.least_rate, top if top < inf else None)
+    model = Model(
+        problem,
+        loads,
+        lp,
+        rate,
+        [_integer(f"n_{pool.name}", *_size_bounds(problem, request, i)) for i, pool in enumerate(problem.pools)],
+        [
+            [
+                _integer(f"ports_{link.name}_{j}", *_port_bounds(request, index, j, tier.max_ports))
+                for j, tier in enumerate(link.tiers)
+            ]
+            for index, link in enumerate(problem.links)
+        ],
+        [
+            [pulp.LpVariable(f"y_{r}_{k}", cat=pulp.LpBinary) for k in range(candidates.n_candidates)]
+            for r, candidates in enumerate(loads)
+        ],
+        [
+            [pulp.LpVariable(f"w_{r}_{k}", 0) for k in range(candidates.n_candidates)]
+            for r, candidates in enumerate(loads)
+        ],
+    )
+    lp += rate if maximise else spend(model)
+    return model
+
+
+def _integer(name: str, low: int, high: int | None) -> pulp.LpVariable:
+    import pulp
+
+    return pulp.LpVariable(name.replace("-", "_"), low, high, cat=pulp.LpInteger)
+
+
+def _size_bounds(problem: PlanningProblem, request: Request, index: int) -> tuple[int, int | None]:
+    if request.sizing:
+        return (request.sizing.n_instances[index],) * 2
+    pool = problem.pools[index]
+    return pool.min_instances, pool.max_instances if pool.max_instances is not None else size_limit(problem, index)
+
+
+def _port_bounds(request: Request, link: int, tier: int, most: int) -> tuple[int, int]:
+    return (request.sizing.n_ports[link][tier],) * 2 if request.sizing else (0, most)
+
+
+@constraint
+def split_class_rate(model: Model) -> None:
+    """sum of w_rk over the routes of class c = share_c R: every request is routed."""
+    import pulp
+
+    for c, request_class in enumerate(model.problem.classes):
+        rates = [w for r, route in enumerate(model.problem.routes) if route.request_class == c for w in model.w[r]]
+        model.lp.addConstraint(pulp.lpSum(rates) == request_class.share * model.rate, f"split_class_rate_{c}")
+
+
+@constraint
+def choose_one_threshold(model: Model) -> None:
+    """sum of y_rk over k <= 1: a route has one threshold."""
+    import pulp
+
+    for r, choices in enumerate(model.y):
+        model.lp.addConstraint(pulp.lpSum(choices) <= 1, f"choose_one_threshold_{r}")
+
+
+@constraint
+def link_rate_to_choice(model: Model) -> None:
+    """w_rk <= U_rk y_rk: no rate under a threshold that was not chosen; U_rk is what the largest fleet could serve."""
+    for r, route in enumerate(model.problem.routes):
+        for k, (w, y) in enumerate(zip(model.w[r], model.y[r], strict=True)):
+            model.lp.addConstraint(
+                w <= _most_rate_of(model, route, model.loads[r], k) * y, f"link_rate_to_choice_{r}_{k}"
+            )
+
+
+@constraint
+def bound_prefill_work(model: Model) -> None:
+    """sum of w_rk W_irk <= n_i: the work that arrives per second fits the instances of a prefill pool."""
+    import pulp
+
+    for i, pool in enumerate(model.problem.pools):
+        if pool.role == "prefill":
+            work = [w * seconds for r, k, w in _rates(model) if (seconds := _work_s(model, r, k, i)) > 0]
+            model.lp.addConstraint(pulp.lpSum(work) <= model.n[i], f"bound_prefill_work_{i}")
+
+
+@constraint
+def bound_decode_slots(model: Model) -> None:
+    """sum of w_rk T_decode L_out / BS_max <= n_i: every request finds a slot in the decode pool."""
+    import pulp
+
+    for i, pool in enumerate(model.problem.pools):
+        if pool.role == "decode":
+            routes = [(r, route) for r, route in enumerate(model.problem.routes) if route.decode == i]
+            work = [w * decode_s(model.problem, route) for r, route in routes for w in model.w[r]]
+            model.lp.addConstraint(pulp.lpSum(work) <= model.n[i], f"bound_decode_slots_{i}")
+
+
+@constraint
+def bound_link_bytes(model: Model) -> None:
+    """sum of w_rk S_lrk <= sum of m_lj B_lj: the mean bytes per second fit the ports of a link."""
+    import pulp
+
+    for index, link in enumerate(model.problem.links):
+        sent = [w * gbit for r, k, w in _rates(model) if (gbit := GBIT_PER_BYTE * _sent_bytes(model, r, k, index)) > 0]
+        ports = [m * tier.capacity_gbps for m, tier in zip(model.ports[index], link.tiers, strict=True)]
+        model.lp.addConstraint(pulp.lpSum(sent) <= pulp.lpSum(ports), f"bound_link_bytes_{index}")
+
+
+@constraint
+def bound_accelerators(model: Model) -> None:
+    """sum of a_i n_i over the pools of an inventory <= its accelerators."""
+    import pulp
+
+    for v, inventory in enumerate(model.problem.inventories):
+        used = [model.problem.pools[i].n_accelerators * model.n[i] for i in inventory.pools]
+        model.lp.addConstraint(pulp.lpSum(used) <= inventory.n_accelerators, f"bound_accelerators_{v}")
+
+
+@constraint
+def bound_budget(model: Model) -> None:
+    """Rent of instances and ports plus traffic charges <= budget."""
+    budget = model.problem.scenario.budget_usd_per_hour
+    if budget is not None:
+        model.lp.addConstraint(usd_per_hour(model) <= budget, "bound_budget")
+
+
+@constraint
+def keep_prefill_to_decode(model: Model) -> None:
+    """b N_p = a N_d for a ratio a : b of prefill for short prompts to decode instances."""
+    import pulp
+
+    if model.problem.ratio is not None:
+        a, b = model.problem.ratio
+        prefill = [n for n, pool in zip(model.n, model.problem.pools, strict=True) if pool.prompts == "short"]
+        decode = [n for n, pool in zip(model.n, model.problem.pools, strict=True) if pool.role == "decode"]
+        model.lp.addConstraint(b * pulp.lpSum(prefill) == a * pulp.lpSum(decode), "keep_prefill_to_decode")
+
+
+def usd_per_hour(model: Model) -> pulp.LpAffineExpression:
+    """Rent of instances and ports plus traffic charges [USD/h]; needs every price."""
+    import pulp
+
+    problem = model.problem
+    instances = [n * (pool.usd_per_hour or 0.0) for n, pool in zip(model.n, problem.pools, strict=True)]
+    ports = [
+        m * (tier.usd_per_hour or 0.0)
+        for link, row in zip(problem.links, model.ports, strict=True)
+        for m, tier in zip(row, link.tiers, strict=True)
+    ]
+    traffic = [w * usd for r, k, w in _rates(model) if (usd := _traffic_usd_per_hour(model, r, k)) > 0]
+    return pulp.lpSum(instances) + pulp.lpSum(ports) + pulp.lpSum(traffic)
+
+
+def spend(model: Model) -> pulp.LpAffineExpression:
+    """What a plan uses up: its cost, or without prices its accelerators, and bandwidth only to break ties."""
+    import pulp
+
+    if model.problem.is_priced:
+        return usd_per_hour(model)
+    used = [n * pool.n_accelerators for n, pool in zip(model.n, model.problem.pools, strict=True)]
+    bandwidth = [
+        m * tier.capacity_gbps * 1e-6
+        for link, row in zip(model.problem.links, model.ports, strict=True)
+        for m, tier in zip(row, link.tiers, strict=True)
+    ]
+    return pulp.lpSum(used) + pulp.lpSum(bandwidth)
+
+
+def _rates(model: Model) -> list[tuple[int, int, pulp.LpVariable]]:
+    return [(r, k, w) for r, row in enumerate(model.w) for k, w in enumerate(row)]
+
+
+def _work_s(model: Model, r: int, k: int, pool: int) -> float:
+    route, loads = model.problem.routes[r], model.loads[r]
+    return float(loads.long_s[k]) * (route.long == pool) + float(loads.short_s[k]) * (route.short == pool)
+
+
+def _sent_bytes(model: Model, r: int, k: int, link: int) -> float:
+    route, loads = model.problem.routes[r], model.loads[r]
+    long, short = route.long_link == link, route.short_link == link
+    return float(loads.long_bytes[k]) * long + float(loads.short_bytes[k]) * short
+
+
+def _traffic_usd_per_hour(model: Model, r: int, k: int) -> float:
+    sent = (_sent_bytes(model, r, k, i) / GB * link.usd_per_gb for i, link in enumerate(model.problem.links))
+    return SECONDS_PER_HOUR * sum(sent)
+
+
+def _most_rate(problem: PlanningProblem) -> float:
+    """A rate no fleet exceeds: what the largest decode pools serve [req/s]."""
+    total = 0.0
+    for i in {route.decode for route in problem.routes}:
+        limit, seconds = size_limit(problem, i), min(decode_s(problem, r) for r in problem.routes if r.decode == i)
+        total += inf if limit is None or seconds <= 0 else limit / seconds
+    return total
+
+
+def _most_rate_of(model: Model, route: Route, loads: Loads, k: int) -> float:
+    """U_rk: rate of a route under a candidate with every pool and link at its largest [req/s]."""
+    limits = [_at_most(size_limit(model.problem, route.decode), decode_s(model.problem, route))]
+    for pool, seconds in ((route.long, loads.long_s[k]), (route.short, loads.short_s[k])):
+        if pool is not None:
+            limits.append(_at_most(size_limit(model.problem, pool), float(seconds)))
+    for link, sent in ((route.long_link, loads.long_bytes[k]), (route.short_link, loads.short_bytes[k])):
+        if link is not None:
+            limits.append(_at_most(model.problem.links[link].max_gbps(), float(sent) * GBIT_PER_BYTE))
+    demand = model.problem.scenario.demand_req_per_s
+    most = min(limits)
+    return most if most < inf or demand is None else demand
+
+
+def _at_most(limit: float | None, per_request: float) -> float:
+    return inf if limit is None or per_request <= 0 else limit / per_request

@@ -1,0 +1,163 @@
+"""Time to first token and per output token of a plan, with empty queues and at its operating point."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.optimizer.evaluate import Operating, link_gbps, pool_utilization
+from planner.optimizer.problem import PlanningProblem, Route
+from planner.optimizer.search import Solution
+from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, mgc_wait
+from planner.results import Latency
+from planner.roofline import exposed_transfer_s
+from planner.units import bytes_per_s
+
+Array = NDArray[np.float64]
+
+N_ATOMS = 4096
+"""Requests that stand for a continuous length distribution: quantiles are then good to about 1e-3."""
+SATURATED = 1 - 1e-9
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Requests of one route that take one pool: their service, what follows it, and how many there are per second."""
+
+    request_class: int
+    pool: int
+    req_per_s: float
+    service_s: Array
+    transfer_s: Array
+    weights: Array
+
+
+def branches(problem: PlanningProblem, solution: Solution, operating: Operating) -> list[Branch]:
+    """Every stream of requests into a prefill pool at an operating point."""
+    found = []
+    for r, route in enumerate(problem.routes):
+        mix = problem.classes[route.request_class].mix
+        total, cached, weights = mix.atoms(N_ATOMS)
+        is_long = (total - cached) > solution.thresholds_tokens[r]
+        for pool, link, chosen in ((route.long, route.long_link, is_long), (route.short, route.short_link, ~is_long)):
+            share = float(weights[chosen].sum())
+            if pool is not None and share > 0 and operating.route_rates[r] > 0:
+                kind = total[chosen], cached[chosen]
+                service_s = _service_s(problem, pool, *kind)
+                transfer_s = _transfer_s(problem, solution, route, pool, link, *kind, service_s)
+                rate = operating.route_rates[r] * share
+                found.append(Branch(route.request_class, pool, rate, service_s, transfer_s, weights[chosen] / share))
+    return found
+
+
+def _service_s(problem: PlanningProblem, pool: int, total: Array, cached: Array) -> Array:
+    service = problem.pools[pool].rates.prefill
+    if service is None:
+        raise ValueError("a prefill pool has no prefill times")
+    return np.asarray(service.seconds(total, cached))
+
+
+def _transfer_s(
+    problem: PlanningProblem,
+    solution: Solution,
+    route: Route,
+    pool: int,
+    link: int | None,
+    total: Array,
+    cached: Array,
+    service_s: Array,
+) -> Array:
+    """What is left of the KV transfer when prefill ends, on an idle link."""
+    rates = problem.pools[pool].rates
+    sent = rates.kv_bytes(total)
+    if link is None:
+        fabric = problem.scenario.sites[problem.pools[route.decode].site].fabric_gbps
+        if fabric is None:
+            return np.zeros_like(service_s)
+        return exposed_transfer_s(service_s, sent, bytes_per_s(fabric), 0.0, rates.n_layers)
+    spec = problem.links[link]
+    if spec.destination_holds_prefix:
+        sent = sent - (rates.kv_bytes(cached) - rates.kv_bytes(0.0))
+    bandwidth = bytes_per_s(link_gbps(spec, solution.sizing.n_ports[link]))
+    return exposed_transfer_s(service_s, sent, bandwidth, spec.round_trip_s, rates.n_layers)
+
+
+def latencies(problem: PlanningProblem, solution: Solution, operating: Operating) -> list[Latency]:
+    """Latency of every class, then of all requests together.
+
+    Args:
+        problem: the resolved scenario.
+        solution: sizes and thresholds.
+        operating: the rate and its spread over routes.
+
+    Returns:
+        One more latency than classes; loaded TTFT is None where a pool is saturated or its discipline has no model.
+    """
+    streams = branches(problem, solution, operating)
+    waits = _waits(problem, solution, operating, streams)
+    groups = [[b for b in streams if b.request_class == c] for c in range(len(problem.classes))]
+    return [_latency(problem, operating, group, waits) for group in (*groups, streams)]
+
+
+def _waits(
+    problem: PlanningProblem, solution: Solution, operating: Operating, streams: Sequence[Branch]
+) -> dict[int, Wait] | None:
+    """Wait of every prefill pool in use; None where the queueing room has no answer."""
+    if not has_queueing_model(problem):
+        return None
+    if max(pool_utilization(problem, solution.sizing, solution.loads, operating), default=0.0) >= SATURATED:
+        return None
+    by_pool: dict[int, list[Branch]] = defaultdict(list)
+    for branch in streams:
+        by_pool[branch.pool].append(branch)
+    waits = {}
+    for pool, group in by_pool.items():
+        rate = sum(b.req_per_s for b in group)
+        weights = np.concatenate([b.weights * b.req_per_s / rate for b in group])
+        service = Service.of(np.concatenate([b.service_s for b in group]), weights)
+        if rate * service.mean_s >= solution.sizing.n_instances[pool] * SATURATED:
+            return None
+        waits[pool] = mgc_wait(solution.sizing.n_instances[pool], rate, service)
+    return waits
+
+
+def has_queueing_model(problem: PlanningProblem) -> bool:
+    """Whether waits can be computed for the disciplines of the scenario."""
+    scenario = problem.scenario
+    return scenario.dispatch == "shared-queue" and scenario.prefill_batching == "one-at-a-time"
+
+
+def _latency(
+    problem: PlanningProblem, operating: Operating, streams: Sequence[Branch], waits: dict[int, Wait] | None
+) -> Latency:
+    unloaded = _ttft(streams, dict.fromkeys((b.pool for b in streams), NO_WAIT))
+    loaded = None if waits is None else _ttft(streams, waits)
+    return Latency(
+        ttft_mean_s=loaded.mean_s if loaded else None,
+        ttft_p50_s=loaded.quantile_s(0.50) if loaded else None,
+        ttft_p90_s=loaded.quantile_s(0.90) if loaded else None,
+        ttft_p99_s=loaded.quantile_s(0.99) if loaded else None,
+        ttft_unloaded_mean_s=unloaded.mean_s if unloaded else None,
+        ttft_unloaded_p90_s=unloaded.quantile_s(0.90) if unloaded else None,
+        tpot_mean_s=_tpot_mean_s(problem, operating),
+    )
+
+
+def _ttft(streams: Sequence[Branch], waits: dict[int, Wait]) -> Ttft | None:
+    total = sum(b.req_per_s for b in streams)
+    if total <= 0:
+        return None
+    return Ttft.of([Path.of(b.req_per_s / total, b.service_s, b.weights, waits[b.pool], b.transfer_s) for b in streams])
+
+
+def _tpot_mean_s(problem: PlanningProblem, operating: Operating) -> float | None:
+    """Step time of the decode pools at their batch limit, weighted by the rate each serves."""
+    steps = [
+        (rate, point.step_s)
+        for route, rate in zip(problem.routes, operating.route_rates, strict=True)
+        if (point := problem.pools[route.decode].rates.decode) is not None
+    ]
+    total = sum(rate for rate, _ in steps)
+    return sum(rate * step_s for rate, step_s in steps) / total if total > 0 else None

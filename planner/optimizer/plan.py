@@ -1,0 +1,90 @@
+"""From a scenario to a plan."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from planner.optimizer.baselines import baselines
+from planner.optimizer.fleet import class_plans, fleet_fields
+from planner.optimizer.free_routing import free_routing
+from planner.optimizer.latency import has_queueing_model
+from planner.optimizer.problem import PlanningProblem, planning_problem
+from planner.optimizer.relaxation import infeasible
+from planner.optimizer.search import GAP_TARGET, Solution, search
+from planner.optimizer.sensitivity import bottlenecks, sweep
+from planner.optimizer.verdict import verdict
+from planner.results import Fleet, Plan, PoolPlan
+from planner.scenario import Scenario
+from planner.units import number
+
+TIME_LIMIT_S = 60.0
+
+
+def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = TIME_LIMIT_S) -> Plan:
+    """The plan of a scenario.
+
+    Args:
+        scenario: the question.
+        data_dirs: folders in which traces are looked for.
+        time_limit_s: seconds the search may take.
+
+    Returns:
+        Sizes, thresholds, links, latency, cost, baselines and verdict.
+
+    Raises:
+        InputError: the scenario cannot be resolved.
+        InfeasibleError: it is proven that no plan exists.
+        UndecidedError: time is up without a plan or a proof.
+    """
+    return optimized(planning_problem(scenario, data_dirs), time_limit_s)
+
+
+def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Plan:
+    """The plan of a resolved scenario; raises as `optimize` does."""
+    solution = search(problem, time_limit_s)
+    if solution is None:
+        raise infeasible(problem)
+    scenario = problem.scenario
+    fields = fleet_fields(problem, solution)
+    fleet = Fleet(**fields)
+    others = tuple(baselines(problem, fleet, time_limit_s))
+    return Plan(
+        **fields,
+        scenario=scenario.name,
+        objective=scenario.objective,
+        status="optimal" if solution.gap <= 10 * GAP_TARGET else "feasible",
+        gap=solution.gap,
+        bound=solution.bound,
+        capacity_rule=scenario.capacity_rule,
+        prefill_to_decode=_ratio(fleet.pools),
+        bottlenecks=bottlenecks(problem, solution),
+        verdict=verdict(problem, fleet, others),
+        classes=class_plans(problem, solution),
+        baselines=others,
+        free_routing=free_routing(problem, solution),
+        sweep=sweep(problem, solution),
+        notes=tuple(_notes(problem, solution, fleet)),
+    )
+
+
+def _ratio(pools: Sequence[PoolPlan]) -> str | None:
+    prefill = sum(p.n_instances for p in pools if p.prompts == "short")
+    decode = sum(p.n_instances for p in pools if p.role == "decode")
+    return f"{prefill}:{decode}" if any(p.prompts == "short" for p in pools) else None
+
+
+def _notes(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterator[str]:
+    demand = problem.scenario.demand_req_per_s
+    if demand is not None and demand > solution.highest.rate:
+        yield f"the demand of {number(demand)} req/s exceeds what the fleet serves: stated at its highest rate instead"
+    if fleet.latency.ttft_mean_s is None:
+        yield (
+            "a pool is saturated at this rate, so its queue has no steady state and TTFT under load is unknown; "
+            "state a demand_req_per_s below the highest rate to see it"
+            if has_queueing_model(problem)
+            else "waiting times are known for dispatch = shared-queue with prefill_batching = one-at-a-time only"
+        )
+    for pool in fleet.pools:
+        if pool.basis == "inferred" and pool.n_instances:
+            yield f"service times of {pool.name} ({pool.hardware}) are inferred, not measured"
+    if fleet.cost.missing_prices:
+        yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)

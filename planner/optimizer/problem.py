@@ -1,0 +1,266 @@
+"""The scenario in numbers: pools, links, classes and the routes that requests may take between them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import ceil
+from pathlib import Path
+
+from planner.errors import InputError, Problem
+from planner.profiles import HardwareProfile
+from planner.roofline import InstanceRates, instance_rates
+from planner.scenario import LinkTier, Pool, Scenario
+from planner.workload import RequestMix, request_mix
+
+
+@dataclass(frozen=True)
+class PoolSpec:
+    """A pool the formulation sizes."""
+
+    name: str
+    site: str
+    hardware: str
+    role: str
+    prompts: str | None
+    n_accelerators: int
+    """Accelerators per instance."""
+    min_instances: int
+    max_instances: int | None
+    usd_per_hour: float | None
+    """Rent of one instance."""
+    rates: InstanceRates
+
+
+@dataclass(frozen=True)
+class LinkSpec:
+    """A link the formulation picks ports for."""
+
+    name: str
+    from_site: str
+    to_site: str
+    tiers: tuple[LinkTier, ...]
+    usd_per_gb: float
+    round_trip_s: float
+    destination_holds_prefix: bool
+
+    def max_gbps(self) -> float:
+        """Bandwidth with every port on offer."""
+        return sum(tier.capacity_gbps * tier.max_ports for tier in self.tiers)
+
+
+@dataclass(frozen=True)
+class ClassSpec:
+    """A class of requests."""
+
+    name: str
+    share: float
+    mix: RequestMix
+
+
+@dataclass(frozen=True)
+class Route:
+    """A prefill choice of a class: long prompts here, short ones there, decode at the end; pools and links by index."""
+
+    request_class: int
+    long: int | None
+    short: int | None
+    decode: int
+    long_link: int | None
+    short_link: int | None
+
+    @property
+    def is_split(self) -> bool:
+        """Whether a threshold decides anything."""
+        return self.long is not None and self.short is not None
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """Accelerators of one kind at one site that several pools draw on."""
+
+    site: str
+    hardware: str
+    n_accelerators: int
+    pools: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PlanningProblem:
+    """Everything the optimizer needs, with names resolved and service times looked up."""
+
+    scenario: Scenario
+    pools: tuple[PoolSpec, ...]
+    links: tuple[LinkSpec, ...]
+    classes: tuple[ClassSpec, ...]
+    routes: tuple[Route, ...]
+    inventories: tuple[Inventory, ...]
+
+    @property
+    def is_min_cost(self) -> bool:
+        """Whether cost is the objective."""
+        return self.scenario.objective == "min-cost"
+
+    @property
+    def ratio(self) -> tuple[int, int] | None:
+        """Prefill and decode instances the user asked for, as a ratio."""
+        text = self.scenario.routing.prefill_to_decode
+        if text == "free":
+            return None
+        prefill, _, decode = text.partition(":")
+        return int(prefill), int(decode)
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether every accelerator and port has a price."""
+        return not self.missing_prices()
+
+    def missing_prices(self) -> tuple[str, ...]:
+        """Scenario keys of the prices that are not stated."""
+        hardware = {pool.hardware for pool in self.pools if pool.usd_per_hour is None}
+        links = {link.name for link in self.links if any(tier.usd_per_hour is None for tier in link.tiers)}
+        return (*(f"prices.{name}" for name in sorted(hardware)), *(f"links.{name}" for name in sorted(links)))
+
+
+def planning_problem(
+    scenario: Scenario, data_dirs: Sequence[Path] = (), classes: tuple[ClassSpec, ...] | None = None
+) -> PlanningProblem:
+    """Resolve a scenario.
+
+    Args:
+        scenario: the question.
+        data_dirs: folders in which traces are looked for.
+        classes: the classes of another problem with the same workload, so that a trace is read once.
+
+    Raises:
+        InputError: a pool has no service times, a site cannot reach a decode pool, a price is missing for min-cost,
+            or nothing limits the fleet of max-throughput.
+    """
+    pools = tuple(_pool_spec(scenario, name, pool) for name, pool in scenario.pools.items())
+    links = tuple(
+        LinkSpec(
+            name, k.from_site, k.to_site, k.options(), k.usd_per_gb, k.round_trip_ms / 1e3, k.destination_holds_prefix
+        )
+        for name, k in scenario.links.items()
+    )
+    classes = classes or tuple(
+        ClassSpec(name, share, request_mix(workload, Path(scenario.directory), data_dirs))
+        for name, (share, workload) in scenario.workloads.items()
+    )
+    routes = tuple(_routes(pools, links, len(classes)))
+    problem = PlanningProblem(scenario, pools, links, classes, routes, tuple(_inventories(scenario, pools)))
+    _check(problem)
+    return problem
+
+
+def _pool_spec(scenario: Scenario, name: str, pool: Pool) -> PoolSpec:
+    hardware = scenario.hardware_of(pool)
+    price = scenario.price_of(hardware)
+    fixed = pool.n_instances if pool.n_instances != "free" else None
+    return PoolSpec(
+        name=name,
+        site=pool.site,
+        hardware=hardware.name,
+        role=pool.role,
+        prompts=scenario.prompts_of(pool) if pool.role == "prefill" else None,
+        n_accelerators=pool.accelerators_per_instance,
+        min_instances=pool.min_instances if fixed is None else fixed,
+        max_instances=pool.max_instances if fixed is None else fixed,
+        usd_per_hour=price.usd_per_accelerator_hour * pool.accelerators_per_instance if price else None,
+        rates=_rates(scenario, name, pool, hardware),
+    )
+
+
+def _rates(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile) -> InstanceRates:
+    n, model = pool.accelerators_per_instance, scenario.model_profile
+    measured = scenario.measured_instance(hardware, n, pool.role)
+    if measured is None:
+        known = ", ".join(
+            f"{m.n_accelerators} x {m.hardware}"
+            for m in scenario.measured.values()
+            if getattr(m, pool.role) is not None
+        )
+        raise InputError(
+            Problem(
+                scenario.name,
+                f"pools.{name}",
+                f"no measured {pool.role} of {model.name} on {n} x {hardware.name}",
+                f"measured: {known or 'none'}; or add [measured.NAME] to the scenario",
+            )
+        )
+    return instance_rates(model, measured, scenario.model.kv_precision)
+
+
+def _routes(pools: Sequence[PoolSpec], links: Sequence[LinkSpec], n_classes: int) -> Iterator[Route]:
+    """Every combination of a pool for long prompts, one for short prompts and a decode pool that links join."""
+    for decode in (i for i, p in enumerate(pools) if p.role == "decode"):
+        reach = [i for i, p in enumerate(pools) if p.role == "prefill" and _joined(pools, links, i, decode)]
+        longs: list[int | None] = [i for i in reach if pools[i].prompts == "long"]
+        shorts: list[int | None] = [i for i in reach if pools[i].prompts == "short"]
+        for long, short in product(longs or [None], shorts or [None]):
+            if long is None and short is None:
+                continue
+            ends = _link_index(pools, links, long, decode), _link_index(pools, links, short, decode)
+            yield from (Route(c, long, short, decode, *ends) for c in range(n_classes))
+
+
+def _joined(pools: Sequence[PoolSpec], links: Sequence[LinkSpec], prefill: int, decode: int) -> bool:
+    return pools[prefill].site == pools[decode].site or _link_index(pools, links, prefill, decode) is not None
+
+
+def _link_index(pools: Sequence[PoolSpec], links: Sequence[LinkSpec], prefill: int | None, decode: int) -> int | None:
+    ends = None if prefill is None else (pools[prefill].site, pools[decode].site)
+    return next((i for i, link in enumerate(links) if (link.from_site, link.to_site) == ends), None)
+
+
+def _inventories(scenario: Scenario, pools: Sequence[PoolSpec]) -> Iterator[Inventory]:
+    for site_name, site in scenario.sites.items():
+        for hardware, n_accelerators in site.accelerators.items():
+            name = scenario.hardware_named(hardware).name
+            drawing = tuple(i for i, p in enumerate(pools) if p.site == site_name and p.hardware == name)
+            yield Inventory(site_name, name, n_accelerators, drawing)
+
+
+def _check(problem: PlanningProblem) -> None:
+    name, found = problem.scenario.name, []
+    routed = {i for r in problem.routes for i in (r.long, r.short, r.decode)}
+    for index, pool in enumerate(problem.pools):
+        if index not in routed:
+            found.append(
+                Problem(name, f"pools.{pool.name}", "no link joins it to a pool of the other role", "add a link")
+            )
+    if problem.is_min_cost and not problem.is_priced:
+        found += [Problem(name, key, "objective min-cost needs this price") for key in problem.missing_prices()]
+    if problem.scenario.budget_usd_per_hour is not None and not problem.is_priced:
+        found += [Problem(name, key, "a budget needs this price") for key in problem.missing_prices()]
+    if not problem.is_min_cost:
+        found += [
+            Problem(name, f"pools.{p.name}.max_instances", "nothing limits this pool", "a size, an inventory, a budget")
+            for i, p in enumerate(problem.pools)
+            if size_limit(problem, i) is None
+        ]
+    if found:
+        raise InputError(found)
+
+
+def size_limit(problem: PlanningProblem, index: int) -> int | None:
+    """Most instances of a pool that its own limit, its inventory and the budget allow; None where nothing limits it."""
+    pool, budget = problem.pools[index], problem.scenario.budget_usd_per_hour
+    limits = [] if pool.max_instances is None else [pool.max_instances]
+    limits += [v.n_accelerators // pool.n_accelerators for v in problem.inventories if index in v.pools]
+    if budget is not None and pool.usd_per_hour:
+        limits.append(int(budget // pool.usd_per_hour))
+    demand = problem.scenario.demand_req_per_s
+    if problem.is_min_cost and demand is not None:
+        limits.append(ceil(demand * most_work_s(problem, index)) + 1)
+    return max(min(limits), 0) if limits else None
+
+
+def most_work_s(problem: PlanningProblem, index: int) -> float:
+    """Instance-seconds per request if every request went to this pool."""
+    pool, work = problem.pools[index], 0.0
+    for c in problem.classes:
+        if pool.rates.decode and pool.role == "decode":
+            work += c.share * pool.rates.decode.seconds_per_request(c.mix.mean_output_tokens)
+        elif pool.rates.prefill:
+            work += c.share * float(c.mix.short_work(pool.rates.prefill, c.mix.support[1]))
+    return work

@@ -1,0 +1,264 @@
+"""The search: a threshold grid gives a plan, intervals between thresholds give a bound, and both close in.
+
+1. The model on grid thresholds picks integers; the threshold is then refined exactly for those integers.
+2. The model on threshold *intervals*, with loads that no threshold inside can undercut, bounds every plan.
+3. The interval the bound chose is split, and its integers are refined as a further plan, until bound and plan meet.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import UndecidedError
+from planner.optimizer.capacity import (
+    Loads,
+    exact_loads,
+    first_intervals,
+    first_thresholds,
+    interval_loads,
+    split_interval,
+    threshold_loads,
+)
+from planner.optimizer.evaluate import Operating, highest_rate, rate_limits, single_route, spend_of
+from planner.optimizer.formulation import Request, Sizing
+from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.solver import Answer, solve
+
+GAP_TARGET = 1e-5
+MAX_ROUNDS = 40
+PARTS_PER_SPLIT = 8
+ZOOM_POINTS = 33
+ZOOM_WIDTH = 1e-9
+RATE_TOLERANCE = 1e-7
+"""A rate this close to the best counts as equal when spend decides."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Sizes, thresholds and how good they are proven to be."""
+
+    sizing: Sizing
+    thresholds_tokens: tuple[float, ...]
+    """Threshold of every route."""
+    loads: tuple[Loads, ...]
+    """Loads of every route at its threshold."""
+    highest: Operating
+    """The most the plan can serve."""
+    operating: Operating
+    """The rate the plan is for."""
+    objective: float
+    """Rate [req/s] or spend."""
+    bound: float
+    """Proven bound of the objective over every threshold."""
+
+    @property
+    def gap(self) -> float:
+        """Relative distance of objective and bound."""
+        return abs(self.bound - self.objective) / max(abs(self.objective), 1e-12)
+
+
+def search(problem: PlanningProblem, time_limit_s: float = 60.0) -> Solution | None:
+    """The best plan and its bound, or None when no plan exists.
+
+    Args:
+        problem: the resolved scenario.
+        time_limit_s: seconds after which the best plan so far is returned with its gap.
+
+    Raises:
+        UndecidedError: when time is up without a plan.
+    """
+    deadline = monotonic() + time_limit_s
+    best = _best_on_grid(problem, deadline)
+    best = _closed_in(problem, best, deadline)
+    return best and _thriftiest(problem, best, deadline)
+
+
+def _best_on_grid(problem: PlanningProblem, deadline: float) -> Solution | None:
+    loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
+    answer = solve(problem, loads, _main_request(problem), deadline - monotonic())
+    return _refined(problem, answer, loads, deadline) if answer else None
+
+
+def _main_request(problem: PlanningProblem) -> Request:
+    demand = problem.scenario.demand_req_per_s
+    if problem.is_min_cost and demand is not None:
+        return Request("spend", least_rate=demand, most_rate=demand)
+    return Request("rate")
+
+
+def _closed_in(problem: PlanningProblem, best: Solution | None, deadline: float) -> Solution | None:
+    """Tighten the bound, and the plan with every sizing the bound proposes, until they meet."""
+    cells = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
+    tried = {best.sizing} if best else set()
+    for _ in range(MAX_ROUNDS):
+        bound = _bounding(problem, cells, best, deadline)
+        if bound is None:
+            return best
+        if bound.sizing not in tried:
+            tried.add(bound.sizing)
+            best = _better(problem, best, _refined(problem, bound, cells, deadline))
+        if best:
+            best = replace(best, bound=_valid_bound(problem, bound.bound, best.objective))
+        split = _split(problem, cells, bound)
+        if split is None or (best and best.gap <= GAP_TARGET):
+            return best
+        cells = split
+    return best
+
+
+def _bounding(
+    problem: PlanningProblem, cells: Sequence[Loads], best: Solution | None, deadline: float
+) -> Answer | None:
+    """The relaxation over intervals; None when infeasible, or when time is up but a plan is at hand."""
+    try:
+        return solve(problem, cells, _main_request(problem), max(deadline - monotonic(), 0.1))
+    except UndecidedError:
+        if best is None:
+            raise
+        return None
+
+
+def _valid_bound(problem: PlanningProblem, bound: float, objective: float) -> float:
+    """The bound, never on the wrong side of a plan by the solver's tolerance."""
+    return min(bound, objective) if problem.is_min_cost else max(bound, objective)
+
+
+def _better(problem: PlanningProblem, old: Solution | None, new: Solution | None) -> Solution | None:
+    if old is None or new is None:
+        return new or old
+    gain = old.objective - new.objective if problem.is_min_cost else new.objective - old.objective
+    return new if gain > 0 else old
+
+
+def _split(problem: PlanningProblem, cells: Sequence[Loads], bound: Answer) -> list[Loads] | None:
+    """The cells with every chosen interval cut into parts; None when each chosen one is a single threshold."""
+    result, changed = list(cells), False
+    for r, (route, k) in enumerate(zip(problem.routes, bound.chosen, strict=True)):
+        if k is None or cells[r].low_tokens[k] == cells[r].high_tokens[k]:
+            continue
+        mix = problem.classes[route.request_class].mix
+        ends = split_interval(mix, cells[r].low_tokens[k], cells[r].high_tokens[k], PARTS_PER_SPLIT)
+        result[r] = cells[r].without(k).joined(interval_loads(problem, route, *ends))
+        changed = True
+    return result if changed else None
+
+
+def _refined(problem: PlanningProblem, answer: Answer, loads: Sequence[Loads], deadline: float) -> Solution | None:
+    """The best plan with the integers of an answer; None when they cannot serve the demand after all."""
+    start = [_start(candidates, k) for candidates, k in zip(loads, answer.chosen, strict=True)]
+    thresholds = best_thresholds(problem, answer.sizing, start, deadline)
+    return _solution(problem, answer.sizing, thresholds, deadline)
+
+
+def _start(candidates: Loads, chosen: int | None) -> float:
+    k = chosen if chosen is not None else candidates.n_candidates // 2
+    return float(candidates.high_tokens[k])
+
+
+def _solution(
+    problem: PlanningProblem, sizing: Sizing, thresholds: Sequence[float], deadline: float
+) -> Solution | None:
+    loads = tuple(exact_loads(problem, thresholds))
+    highest = highest_rate(problem, sizing, loads, max(deadline - monotonic(), 1.0))
+    demand = problem.scenario.demand_req_per_s
+    if highest.rate <= 0 or (problem.is_min_cost and demand is not None and highest.rate < demand * (1 - 1e-9)):
+        return None
+    operating = highest.scaled_to(demand) if problem.is_min_cost and demand is not None else highest
+    objective = spend_of(problem, sizing, loads, operating) if problem.is_min_cost else highest.rate
+    return Solution(sizing, tuple(thresholds), loads, highest, operating, objective, objective)
+
+
+def best_thresholds(
+    problem: PlanningProblem, sizing: Sizing, start: Sequence[float], deadline: float
+) -> tuple[float, ...]:
+    """Thresholds that let fixed sizes serve the highest rate; for one route by zooming, else by the model.
+
+    Args:
+        problem: the resolved scenario.
+        sizing: instances and ports.
+        start: thresholds to start from, one per route [tokens].
+        deadline: `monotonic()` time to stop at.
+
+    Returns:
+        One threshold per route [tokens].
+
+    Raises:
+        UndecidedError: when time is up before the first answer of the model.
+    """
+    if not any(route.is_split for route in problem.routes) or problem.scenario.routing.threshold_tokens != "free":
+        return tuple(start)
+    if single_route(problem) and not any(link.usd_per_gb for link in problem.links):
+        return (_best_threshold(problem, sizing),)
+    return _zoomed_by_model(problem, sizing, start, deadline)
+
+
+def _best_threshold(problem: PlanningProblem, sizing: Sizing) -> float:
+    """Zoom into the best of a fine grid until the bracket is a point.
+
+    Decode does not depend on the threshold: where it alone limits the rate, the threshold still balances prefill.
+    """
+    route = problem.routes[0]
+    mix = problem.classes[route.request_class].mix
+    low, high = mix.support
+    grid = np.unique(np.concatenate([first_thresholds(problem, route), mix.split_points(low, high, 512)]))
+    while True:
+        k = _best_index(problem, sizing, grid)
+        low, high = grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)]
+        inner = mix.split_points(low, high, ZOOM_POINTS)
+        if len(inner) == 0 or high - low <= ZOOM_WIDTH * max(high, 1.0) or np.isin(inner, grid).all():
+            return float(grid[k])
+        grid = np.unique(np.concatenate([[low, grid[k], high], inner]))
+
+
+def _best_index(problem: PlanningProblem, sizing: Sizing, thresholds: NDArray[np.float64]) -> int:
+    route = problem.routes[0]
+    limits = rate_limits(problem, sizing, threshold_loads(problem, route, thresholds))
+    decode = problem.pools[route.decode].name
+    return int(np.argmax(np.min([limit for name, limit in limits.items() if name != decode], axis=0)))
+
+
+def _zoomed_by_model(
+    problem: PlanningProblem, sizing: Sizing, start: Sequence[float], deadline: float
+) -> tuple[float, ...]:
+    """Repeatedly offer the model finer thresholds around the last choice."""
+    current = list(start)
+    request = replace(_main_request(problem), sizing=sizing)
+    widths = [np.ptp(problem.classes[r.request_class].mix.support) for r in problem.routes]
+    for _ in range(8):
+        offers = [_around(problem, r, t, width) for r, (t, width) in enumerate(zip(current, widths, strict=True))]
+        loads = [threshold_loads(problem, route, offer) for route, offer in zip(problem.routes, offers, strict=True)]
+        answer = solve(problem, loads, request, max(deadline - monotonic(), 1.0))
+        if answer is None:
+            break
+        current = [
+            float(offer[k]) if k is not None else t for t, offer, k in zip(current, offers, answer.chosen, strict=True)
+        ]
+        widths = [width / 8 for width in widths]
+    return tuple(current)
+
+
+def _around(problem: PlanningProblem, index: int, centre: float, width: float) -> NDArray[np.float64]:
+    route = problem.routes[index]
+    if not route.is_split:
+        return np.array([centre])
+    mix = problem.classes[route.request_class].mix
+    return np.unique(np.append(mix.split_points(centre - width, centre + width, ZOOM_POINTS - 1), centre))
+
+
+def _thriftiest(problem: PlanningProblem, best: Solution, deadline: float) -> Solution:
+    """Among plans as fast as the best, one that spends least; a min-cost plan is that already."""
+    if problem.is_min_cost:
+        return best
+    request = Request("spend", least_rate=best.objective * (1 - RATE_TOLERANCE))
+    offers = [np.array([t]) for t in best.thresholds_tokens]
+    loads = [threshold_loads(problem, route, offer) for route, offer in zip(problem.routes, offers, strict=True)]
+    answer = solve(problem, loads, request, max(deadline - monotonic(), 1.0))
+    if answer is None or answer.sizing == best.sizing:
+        return best
+    other = _refined(problem, answer, loads, deadline)
+    if other is None or other.objective < best.objective * (1 - 10 * RATE_TOLERANCE):
+        return best
+    return replace(other, bound=max(best.bound, other.objective))

@@ -1,0 +1,105 @@
+"""Solve a model with HiGHS and read the answer back as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.errors import UndecidedError
+from planner.optimizer.capacity import Loads
+from planner.optimizer.formulation import Model, Request, Sizing, build
+from planner.optimizer.problem import PlanningProblem
+
+if TYPE_CHECKING:
+    import pulp
+
+INTEGRALITY_TOLERANCE = 1e-6
+NO_RATE = 1e-9
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Values of a solved model."""
+
+    objective: float
+    bound: float
+    """Proven bound of the objective."""
+    rate: float
+    sizing: Sizing
+    chosen: tuple[int | None, ...]
+    """Candidate of each route; None where the route carries nothing."""
+    shares: tuple[float, ...]
+    """Rate of each route [req/s]."""
+
+
+def solve(problem: PlanningProblem, loads: Sequence[Loads], request: Request, time_limit_s: float) -> Answer | None:
+    """The optimum of the model, or None when it is proven infeasible.
+
+    Raises:
+        UndecidedError: at the time limit without a feasible point or a proof.
+    """
+    model = build(problem, loads, request)
+    return answer(model, run_highs(model, time_limit_s))
+
+
+def run_highs(model: Model, time_limit_s: float) -> int:
+    """PuLP's `sol_status`; `status` would call a time-limited incumbent optimal."""
+    import pulp
+
+    solver = pulp.HiGHS(
+        msg=False,
+        timeLimit=time_limit_s,
+        gapRel=0.0,
+        threads=1,
+        mip_feasibility_tolerance=INTEGRALITY_TOLERANCE,
+        random_seed=0,
+    )
+    model.lp.solve(solver)
+    return int(model.lp.sol_status)
+
+
+def answer(model: Model, sol_status: int) -> Answer | None:
+    """Values of a solved model; None when proven infeasible."""
+    import pulp
+
+    if sol_status == pulp.LpSolutionInfeasible:
+        return None
+    if not _has_point(model):
+        raise UndecidedError("no plan was found within the time limit; allow more time or shrink the scenario")
+    return Answer(
+        objective=float(pulp.value(model.lp.objective)),
+        bound=_proven_bound(model),
+        rate=_value(model.rate),
+        sizing=Sizing(
+            tuple(round(_value(n)) for n in model.n),
+            tuple(tuple(round(_value(m)) for m in row) for row in model.ports),
+        ),
+        chosen=tuple(_chosen([_value(w) for w in row]) for row in model.w),
+        shares=tuple(sum(map(_value, row)) for row in model.w),
+    )
+
+
+def _value(variable: pulp.LpVariable) -> float:
+    return float(variable.value() or 0.0)
+
+
+def _has_point(model: Model) -> bool:
+    """Whether HiGHS holds a feasible point; PuLP reports a time limit without one as feasible all the same."""
+    import highspy
+
+    feasible = highspy.SolutionStatus.kSolutionStatusFeasible
+    return bool(model.lp.solverModel.getInfo().primal_solution_status == feasible)
+
+
+def _chosen(rates: list[float]) -> int | None:
+    best = max(range(len(rates)), key=rates.__getitem__)
+    return best if rates[best] > NO_RATE else None
+
+
+def _proven_bound(model: Model) -> float:
+    """HiGHS's dual bound in the sense of the objective; PuLP negates what is to be maximised."""
+    import pulp
+
+    sign = -1.0 if model.lp.sense == pulp.LpMaximize else 1.0
+    return sign * float(model.lp.solverModel.getInfo().mip_dual_bound) + float(model.lp.objective.constant)

@@ -1,0 +1,90 @@
+"""Is prefill in another site worth it here, and why: one sentence a manager can repeat."""
+
+from collections.abc import Sequence
+
+from planner.optimizer.problem import PlanningProblem
+from planner.results import Baseline, Fleet, Verdict
+from planner.units import number, percent
+
+WORTHWHILE = 0.01
+"""A gain below one per cent is less than the service times are known to."""
+
+
+def verdict(problem: PlanningProblem, plan: Fleet, baselines: Sequence[Baseline]) -> Verdict:
+    """The verdict on prefill in another site.
+
+    Args:
+        problem: the resolved scenario.
+        plan: the planned fleet.
+        baselines: what it is compared with.
+
+    Returns:
+        Worth it when the plan uses a remote pool and beats the fairest baseline: the cheapest fleet for the same
+        demand, else the fleet for the same bill, else that of as many accelerators.
+    """
+    by_name = {baseline.name: baseline for baseline in baselines}
+    if len(problem.scenario.sites) < 2 or not problem.links:
+        return _no(f"there is no second site to prefill in{_alone(problem, plan)}")
+    if not any(link.mean_gbps > 0 for link in plan.links):
+        return _no(f"the best plan sends nothing to another site{_alone(problem, plan)}")
+    if problem.is_min_cost and (cheapest := by_name.get("cheapest-homogeneous-pd")):
+        return _by_cost(plan, cheapest)
+    for name in ("equal-bill-homogeneous-pd", "equal-cost-homogeneous-pd", "homogeneous-pd"):
+        if name in by_name:
+            return _by_rate(plan, by_name[name])
+    return _no("no baseline could be planned with the service times at hand, so a gain is not shown")
+
+
+def _no(because: str) -> Verdict:
+    return Verdict(worth_it=False, because=f"Cross-site prefill is not worth it here: {because}.")
+
+
+def _alone(problem: PlanningProblem, plan: Fleet) -> str:
+    """How busy the only site is: the reason why nobody misses another one."""
+    used = [p for p in plan.pools if p.role == "prefill" and p.n_instances > 0]
+    if not used or problem.scenario.demand_req_per_s is None:
+        return ""
+    busiest = max(used, key=lambda p: p.utilization)
+    return (
+        f", and nothing to lift with it: {number(plan.throughput_req_per_s)} req/s keep {busiest.n_instances} prefill "
+        f"{'instance' if busiest.n_instances == 1 else 'instances'} of {busiest.name} busy "
+        f"{percent(busiest.utilization)} of the time"
+    )
+
+
+def _by_cost(plan: Fleet, other: Baseline) -> Verdict:
+    ours, theirs = plan.cost.usd_per_hour, other.cost.usd_per_hour
+    if ours is None or theirs is None:
+        return _no("a price is missing, so a saving is not shown")
+    saving = 1 - ours / theirs
+    figures = f"{number(ours, 4)} USD/h against {number(theirs, 4)} for {other.title}"
+    if saving <= WORTHWHILE:
+        return _no(f"it serves the demand for {figures}")
+    return Verdict(
+        worth_it=True,
+        because=f"Cross-site prefill serves the demand for {figures}, {percent(saving)} less; {_lifted(plan, other)}.",
+    )
+
+
+def _by_rate(plan: Fleet, other: Baseline) -> Verdict:
+    gain = other.ratio - 1
+    figures = (
+        f"{number(plan.max_throughput_req_per_s)} req/s against {number(other.max_throughput_req_per_s)} "
+        f"with {other.title}"
+    )
+    if gain <= WORTHWHILE:
+        return _no(f"it serves {figures}")
+    return Verdict(
+        worth_it=True, because=f"Cross-site prefill serves {figures} (+{percent(gain)}); {_lifted(plan, other)}."
+    )
+
+
+def _lifted(plan: Fleet, other: Baseline) -> str:
+    """Which bound of the baseline the plan lifts, and what the link has left."""
+    tightest = max(other.pools, key=lambda p: p.utilization)
+    what = "prefill compute" if tightest.role == "prefill" else "decode slots"
+    busiest = max(plan.links, key=lambda link: link.utilization)
+    return (
+        f"it lifts the bound on {what} ({tightest.name} of the other fleet is at {percent(tightest.utilization, 0)}) "
+        f"and sends {number(busiest.mean_gbps)} of {number(busiest.capacity_gbps)} Gbps over {busiest.name}"
+    )

@@ -1,0 +1,198 @@
+"""Hardware profiles: physical peaks of one accelerator, each figure with its source and basis."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from planner.profiles.base import Fault, Precision, Profile, Text, raise_faults
+from planner.schema import StrictModel
+from planner.units import GB, TERA, bytes_per_s
+
+Basis = Literal["datasheet", "measured", "derived", "inferred", "announced", "quoted", "lead", "assumed"]
+MHZ = 1e6
+
+
+class Figure(StrictModel):
+    """A number with where it comes from."""
+
+    value: PositiveFloat
+    """The number, in the unit its key ends in."""
+    source: Text
+    """Id of one of the profile's [sources]."""
+    basis: Basis
+    """datasheet: the vendor's specification, also as repeated by others. measured: read off a device. derived:
+    arithmetic on sourced figures. inferred: concluded from related facts. announced: the vendor's claim before sale.
+    quoted: stated by a third party, such as a price. lead: its page could not be attributed. assumed: chosen where
+    sources disagree."""
+    note: Text | None = None
+    """What a reader must know to use it."""
+
+
+class Count(Figure):
+    """A whole number with where it comes from."""
+
+    value: PositiveInt
+    """The number."""
+
+
+class Year(Figure):
+    """A calendar year with where it comes from."""
+
+    value: Annotated[int, Field(ge=2000, le=2100)]
+    """The year."""
+
+
+class Figures(StrictModel):
+    """Figures of one accelerator; peaks are dense and not derated; what is unknown is absent."""
+
+    bf16_tflops: Figure | None = None
+    """Dense bf16 peak [TFLOP/s]."""
+    fp8_tflops: Figure | None = None
+    """Dense fp8 peak [TFLOP/s]."""
+    fp4_tflops: Figure | None = None
+    """Dense fp4 peak [TFLOP/s]."""
+    int8_tops: Figure | None = None
+    """Dense int8 peak [TOP/s]."""
+    memory_gb: Figure | None = None
+    """Memory for weights and caches [GB, 1e9 bytes]."""
+    memory_bandwidth_tb_per_s: Figure | None = None
+    """Peak bandwidth of that memory [TB/s]."""
+    n_sm: Count | None = None
+    """Streaming multiprocessors, or the vendor's like."""
+    boost_clock_mhz: Figure | None = None
+    """Clock at which the peaks hold, or the highest the device reports [MHz]."""
+    scaleup_gb_per_s: Figure | None = None
+    """Scale-up link (NVLink and its like), one direction per accelerator [GB/s]."""
+    scaleup_domain_accelerators: Count | None = None
+    """Accelerators joined by the scale-up link; 1 when there is none."""
+    nic_gbps: Figure | None = None
+    """Network of one accelerator, one direction [Gbps]."""
+    pcie_gb_per_s: Figure | None = None
+    """Host link of one accelerator, one direction [GB/s]."""
+    tdp_w: Figure | None = None
+    """Board power limit [W]."""
+    accelerators_per_node: Count | None = None
+    """Accelerators in one server."""
+    release_year: Year | None = None
+    """Year of release."""
+    card_price_usd: Figure | None = None
+    """Price of one accelerator [USD]."""
+    rent_low_usd_per_hour: Figure | None = None
+    """Low end of on-demand rent of one accelerator [USD/h]."""
+    rent_high_usd_per_hour: Figure | None = None
+    """High end of on-demand rent of one accelerator [USD/h]."""
+
+    @model_validator(mode="after")
+    def _is_plausible(self) -> Self:
+        raise_faults([*self._falling("bf16_tflops", "fp8_tflops", "fp4_tflops"), *self._falling(*_RENTS)])
+        return self
+
+    def _falling(self, *names: str) -> Iterator[Fault]:
+        """Known figures that should not fall along `names`, yet do."""
+        known = [(name, _value(getattr(self, name))) for name in names]
+        for (before, low), (after, high) in pairwise((name, value) for name, value in known if value is not None):
+            if high < low:
+                yield Fault((after, "value"), f"is {high:g}, less than {before} = {low:g} ({after} >= {before})")
+
+
+_RENTS = ("rent_low_usd_per_hour", "rent_high_usd_per_hour")
+
+
+class HardwareProfile(Profile):
+    """One accelerator as sold or announced."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    schema_id: Literal["planner.hardware/1"] = Field(alias="schema")
+    """Format of the file."""
+    vendor: Text
+    """Who sells it."""
+    status: Literal["available", "announced"]
+    """Whether it can be had today."""
+    generation: Text
+    """Architecture family in lower case, such as hopper."""
+    figures: Figures
+    """Its figures."""
+
+    def peak_flop_per_s(self, precision: Precision) -> float | None:
+        """Dense peak of one accelerator at a precision [FLOP/s, OP/s for integers]; None when not published."""
+        figures = self.figures
+        peaks = {"bf16": figures.bf16_tflops, "fp8": figures.fp8_tflops, "fp4": figures.fp4_tflops}
+        return _scaled({**peaks, "int8": figures.int8_tops}.get(precision), TERA)
+
+    @property
+    def memory_bytes(self) -> float | None:
+        """Memory of one accelerator [bytes]."""
+        return _scaled(self.figures.memory_gb, GB)
+
+    @property
+    def memory_bytes_per_s(self) -> float | None:
+        """Peak memory bandwidth of one accelerator [bytes/s]."""
+        return _scaled(self.figures.memory_bandwidth_tb_per_s, TERA)
+
+    @property
+    def scaleup_bytes_per_s(self) -> float | None:
+        """Scale-up link of one accelerator, one direction [bytes/s]."""
+        return _scaled(self.figures.scaleup_gb_per_s, GB)
+
+    @property
+    def nic_bytes_per_s(self) -> float | None:
+        """Network of one accelerator, one direction [bytes/s]."""
+        return _scaled(self.figures.nic_gbps, bytes_per_s(1.0))
+
+    @property
+    def pcie_bytes_per_s(self) -> float | None:
+        """Host link of one accelerator, one direction [bytes/s]."""
+        return _scaled(self.figures.pcie_gb_per_s, GB)
+
+    @property
+    def boost_clock_hz(self) -> float | None:
+        """Boost clock [Hz]."""
+        return _scaled(self.figures.boost_clock_mhz, MHZ)
+
+    @property
+    def tdp_w(self) -> float | None:
+        """Board power limit [W]."""
+        return _value(self.figures.tdp_w)
+
+    @property
+    def card_price_usd(self) -> float | None:
+        """Price of one accelerator [USD]."""
+        return _value(self.figures.card_price_usd)
+
+    @property
+    def rent_low_usd_per_hour(self) -> float | None:
+        """Low end of on-demand rent of one accelerator [USD/h]."""
+        return _value(self.figures.rent_low_usd_per_hour)
+
+    @property
+    def rent_high_usd_per_hour(self) -> float | None:
+        """High end of on-demand rent of one accelerator [USD/h]."""
+        return _value(self.figures.rent_high_usd_per_hour)
+
+    @property
+    def n_sm(self) -> int | None:
+        """Streaming multiprocessors, or the vendor's like."""
+        return None if self.figures.n_sm is None else self.figures.n_sm.value
+
+    @property
+    def n_scaleup_domain_accelerators(self) -> int | None:
+        """Accelerators joined by the scale-up link."""
+        domain = self.figures.scaleup_domain_accelerators
+        return None if domain is None else domain.value
+
+    @property
+    def n_accelerators_per_node(self) -> int | None:
+        """Accelerators in one server."""
+        node = self.figures.accelerators_per_node
+        return None if node is None else node.value
+
+
+def _value(figure: Figure | None) -> float | None:
+    return None if figure is None else figure.value
+
+
+def _scaled(figure: Figure | None, si: float) -> float | None:
+    return None if figure is None else figure.value * si

@@ -1,0 +1,120 @@
+"""A case: a plan with everything a cost report shows beside it."""
+
+from typing import Literal
+
+from planner.results.plan import Plan
+from planner.schema import StrictModel
+
+
+class LengthProfile(StrictModel):
+    """The requests in figures."""
+
+    mean_total_tokens: float
+    mean_uncached_tokens: float
+    mean_output_tokens: float
+    cached_fraction: float
+    """Share of prompt tokens found in the prefix cache [-]."""
+    quantiles_tokens: dict[str, float]
+    """Uncached length at p10, p50, p90, p99 [tokens]."""
+    lengths_tokens: tuple[float, ...]
+    """Uncached lengths at which the next field is stated, ascending [tokens]."""
+    cumulative_fraction: tuple[float, ...]
+    """Share of requests up to each length [-]."""
+
+
+class ServiceCurve(StrictModel):
+    """Prefill seconds and KV bytes of one pool's instances by length."""
+
+    pool: str
+    hardware: str
+    basis: Literal["measured", "inferred"]
+    source: str
+    how: str | None
+    """How the figures were inferred, where they were."""
+    tokens: tuple[float, ...]
+    prefill_s: tuple[float, ...]
+    kv_gbps: tuple[float, ...]
+    """KV throughput: bytes handed over per second of prefill [Gbps]."""
+    measured_tokens: tuple[float, ...]
+    """Lengths of the points the curve goes through [tokens]."""
+    measured_s: tuple[float, ...]
+    """Seconds at those points [s]."""
+
+
+class ComparedPlan(StrictModel):
+    """A variant of the scenario and its plan."""
+
+    name: str
+    title: str
+    plan: Plan | None
+    failure: str | None = None
+    """Why there is no plan."""
+
+
+class ClaimResult(StrictModel):
+    """A published figure beside the planner's."""
+
+    what: str
+    metric: str
+    published: float
+    planned: float | None
+    difference: float | None
+    """Planned over published, less one [-]."""
+    unit: str
+    kind: Literal["input", "result"]
+    tolerance: float | None
+    holds: bool | None
+    """Whether the difference is within the tolerance; None where no tolerance is stated."""
+    source: str
+    note: str
+
+
+class PriceRatios(StrictModel):
+    """The verdict by price ratio: what the same money buys of the homogeneous fleet."""
+
+    long_hardware: str
+    """Accelerator of the pool for long prompts; its price varies."""
+    home_hardware: str
+    """Accelerator of the homogeneous fleet; its price stays."""
+    home_usd_per_accelerator_hour: float
+    stated_ratio: float
+    """Ratio of the scenario's own prices [-]."""
+    ratios: tuple[float, ...]
+    equal_cost_accelerators: tuple[int, ...]
+    """Homogeneous accelerators for the rent of the plan's accelerators."""
+    equal_cost_gain: tuple[float, ...]
+    """Plan over that fleet, less one [-]."""
+    equal_bill_gain: tuple[float, ...] | None
+    """The same for the whole bill, link included [-]; None without a link price."""
+    break_even_cost: float | None
+    """Least ratio at which the equal-cost fleet serves as much as the plan; None when there is none up to 10."""
+    break_even_bill: float | None
+
+
+class SourceNote(StrictModel):
+    """A figure that went in, and where it comes from."""
+
+    what: str
+    basis: str
+    source: str
+
+
+class Case(StrictModel):
+    """Everything a report shows."""
+
+    name: str
+    title: str
+    notes: str
+    """Assumptions in Markdown, from the scenario."""
+    plan: Plan
+    other_rule: Plan | None
+    """The plan under the other capacity rule; None when it has none."""
+    rule_shortfall: float | None
+    """How far the mean-length plan, really run, falls short of its promise under exact work [-]."""
+    requests: LengthProfile
+    curves: tuple[ServiceCurve, ...]
+    comparisons: tuple[ComparedPlan, ...]
+    claims: tuple[ClaimResult, ...]
+    price_ratios: PriceRatios | None
+    inputs: tuple[SourceNote, ...]
+    sources: tuple[str, ...]

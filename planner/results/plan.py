@@ -1,0 +1,173 @@
+"""The plan: the answer of `planner optimize`, field for field what `--format json` prints."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from planner.schema import StrictModel
+
+
+class PoolPlan(StrictModel):
+    """One pool at the operating point."""
+
+    name: str
+    site: str
+    hardware: str
+    role: Literal["prefill", "decode"]
+    prompts: Literal["long", "short"] | None
+    """Which prompts a prefill pool takes."""
+    n_instances: int
+    n_accelerators: int
+    capacity_req_per_s: float
+    """Requests of its kind the pool can serve [1/s]."""
+    offered_req_per_s: float
+    """Requests sent to it at the operating point [1/s]."""
+    utilization: float
+    usd_per_hour: float | None
+    basis: Literal["measured", "inferred"]
+    """Where its service times come from."""
+
+
+class LinkPlan(StrictModel):
+    """One link at the operating point."""
+
+    name: str
+    from_site: str = Field(serialization_alias="from")
+    to_site: str = Field(serialization_alias="to")
+    capacity_gbps: float
+    n_ports: int
+    port_gbps: float | None
+    """Size of the ports rented, or None when sizes are mixed."""
+    mean_gbps: float
+    utilization: float
+    usd_per_hour: float | None
+
+
+class Latency(StrictModel):
+    """Time to first token and time per output token; None where unknown."""
+
+    ttft_mean_s: float | None
+    ttft_p50_s: float | None
+    ttft_p90_s: float | None
+    ttft_p99_s: float | None
+    ttft_unloaded_mean_s: float | None
+    ttft_unloaded_p90_s: float | None
+    tpot_mean_s: float | None
+
+
+class Cost(StrictModel):
+    """Rent of everything in the plan; None when a price is missing."""
+
+    usd_per_hour: float | None
+    usd_per_million_input_tokens: float | None
+    usd_per_million_output_tokens: float | None
+    accelerators_usd_per_hour: float | None
+    """The accelerators alone, without the link."""
+    missing_prices: tuple[str, ...] = ()
+    """What has no price in the scenario."""
+
+
+class Bottleneck(StrictModel):
+    """A constraint that holds the rate down, and what one more unit of it would add."""
+
+    constraint: str
+    shadow_price: float
+    unit: str
+
+
+class Verdict(StrictModel):
+    """Whether prefill in another site is worth it here, and why."""
+
+    worth_it: bool
+    because: str
+
+
+class ClassPlan(StrictModel):
+    """One class of requests."""
+
+    name: str
+    model: str
+    share: float
+    slo: None = None
+    threshold_tokens: float | None
+    latency: Latency
+
+
+class Fleet(StrictModel):
+    """Sizes, routing and operating point: what a plan and a baseline have in common."""
+
+    threshold_tokens: float | None
+    offload_fraction: float
+    throughput_req_per_s: float
+    max_throughput_req_per_s: float
+    pools: tuple[PoolPlan, ...]
+    links: tuple[LinkPlan, ...]
+    latency: Latency
+    cost: Cost
+
+    def pool(self, name: str) -> PoolPlan:
+        """The pool of that name; raises KeyError."""
+        return {pool.name: pool for pool in self.pools}[name]
+
+    @property
+    def n_accelerators(self) -> int:
+        """Accelerators in all pools."""
+        return sum(pool.n_accelerators for pool in self.pools)
+
+
+class Baseline(Fleet):
+    """Another way to serve the same requests."""
+
+    name: str
+    title: str
+    ratio: float
+    """Plan over baseline, in requests per second at most [-]."""
+
+
+class Sweep(StrictModel):
+    """Most throughput by threshold, and by each pool alone, for the sizes of the plan."""
+
+    threshold_tokens: tuple[float, ...]
+    offload_fraction: tuple[float, ...]
+    limits_req_per_s: dict[str, tuple[float | None, ...]]
+    """Rate each pool or link would allow alone [1/s]; None where nothing is asked of it."""
+
+
+class FreeRouting(StrictModel):
+    """What sending each length bin wherever it fits best would gain over one threshold."""
+
+    max_throughput_req_per_s: float
+    gain: float
+    """Relative gain over the plan [-]."""
+    n_bins: int
+
+
+class Plan(Fleet):
+    """The planner's answer to a scenario."""
+
+    schema_version: Literal["planner.plan/1"] = Field(default="planner.plan/1", serialization_alias="schema")
+    scenario: str
+    objective: Literal["max-throughput", "min-cost"]
+    status: Literal["optimal", "feasible"]
+    gap: float
+    """Relative distance of the objective to a proven bound over every threshold, grid error included [-]."""
+    bound: float
+    """That bound: requests per second, or USD per hour."""
+    capacity_rule: Literal["mean-length", "expected-work"]
+    goodput_req_per_s: float | None = None
+    prefill_to_decode: str | None
+    """Instances of prefill for short prompts to instances of decode."""
+    bottlenecks: tuple[Bottleneck, ...]
+    verdict: Verdict
+    classes: tuple[ClassPlan, ...]
+    periods: tuple[()] = ()
+    survives: tuple[()] = ()
+    baselines: tuple[Baseline, ...]
+    free_routing: FreeRouting | None
+    sweep: Sweep | None = Field(exclude=True)
+    notes: tuple[str, ...] = ()
+    """What the reader must know to use the figures."""
+
+    def baseline(self, name: str) -> Baseline:
+        """The baseline of that name; raises KeyError."""
+        return {baseline.name: baseline for baseline in self.baselines}[name]

@@ -1,0 +1,101 @@
+"""Service times of one instance: how long a prefill takes, what it hands over, how fast decode goes."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from planner.curves import Curve, PrefillService
+from planner.profiles import KvCurve, MeasuredInstance, ModelProfile, PrefillCurve
+from planner.roofline.kv_cache import kv_bytes_curve
+
+
+@dataclass(frozen=True)
+class DecodePoint:
+    """Continuous batching at its limit: `batch` sequences, one token each per `step_s` seconds."""
+
+    batch: int
+    step_s: float
+
+    def seconds_per_request(self, output_tokens: float) -> float:
+        """Instance-seconds that one request takes in a full batch.
+
+        Equation:
+            T_decode L_out / BS_max
+
+        Args:
+            output_tokens: mean tokens generated per request.
+
+        Returns:
+            Seconds of a whole instance [s].
+
+        Source:
+            Prefill-as-a-Service (arXiv 2604.15039v2): Theta_pd_d = N_d BS_max / (T_decode L_out).
+
+        >>> 1 / DecodePoint(batch=20, step_s=0.025).seconds_per_request(1024)
+        0.78125
+        """
+        return self.step_s * output_tokens / self.batch
+
+
+@dataclass(frozen=True)
+class InstanceRates:
+    """Everything the planner knows about one instance; a role it was not measured in is None."""
+
+    prefill: PrefillService | None
+    kv_bytes: Curve
+    decode: DecodePoint | None
+    n_layers: int | None
+    basis: Literal["measured", "inferred"]
+
+
+def instance_rates(model: ModelProfile, measured: MeasuredInstance, kv_precision: str = "bf16") -> InstanceRates:
+    """Service times of a measured instance; bytes from its own KV curve or else from the model's shapes."""
+    prefill, decode = measured.prefill, measured.decode
+    return InstanceRates(
+        prefill=PrefillService(_curve(prefill, prefill.seconds), prefill.overhead_s) if prefill else None,
+        kv_bytes=_curve(measured.kv, measured.kv.bytes) if measured.kv else kv_bytes_curve(model, kv_precision),
+        decode=DecodePoint(decode.batch, decode.step_s) if decode else None,
+        n_layers=model.architecture.n_layers,
+        basis=measured.basis,
+    )
+
+
+def _curve(points: PrefillCurve | KvCurve, values: tuple[float, ...]) -> Curve:
+    make = Curve.linear if points.interpolation == "linear" else Curve.monotone_cubic
+    return make(points.tokens, values)
+
+
+def exposed_transfer_s(
+    prefill_s: ArrayLike, kv_bytes: ArrayLike, bytes_per_s: float, round_trip_s: float, n_layers: int | None
+) -> NDArray[np.float64]:
+    """Time between the end of prefill and the arrival of the last KV byte, on an idle link.
+
+    Equation:
+        max(S / B - T (n - 1) / n, S / (n B)) + RTT / 2: layer i is sent while layer i + 1 computes, so only the
+        last of n layers, or what the link could not keep up with, is left when prefill ends
+
+    Args:
+        prefill_s: prefill time T [s], any shape.
+        kv_bytes: bytes to send S [B], the same shape.
+        bytes_per_s: link bandwidth B [B/s].
+        round_trip_s: round-trip time RTT [s]; the last byte needs half of it.
+        n_layers: layers n of the model; None where unknown sends everything after prefill.
+
+    Returns:
+        Exposed seconds [s], the shape of the inputs.
+
+    Valid:
+        Layers of equal size and time; hybrid models alternate kinds, which averages out over their pattern.
+
+    Source:
+        Layer-wise prefill pipelining: Prefill-as-a-Service (arXiv 2604.15039v2), section 3; Mooncake (2024).
+
+    >>> exposed_transfer_s(1.0, 1e9, 12.5e9, 0.004, 50).round(4).item()
+    0.0036
+    """
+    send_s = np.asarray(kv_bytes, float) / bytes_per_s
+    n = n_layers or 1
+    left_s = np.maximum(send_s - np.asarray(prefill_s, float) * (n - 1) / n, send_s / n)
+    return left_s + round_trip_s / 2

@@ -1,0 +1,434 @@
+"""The question: model, workload, sites, pools, links, prices and what to optimise, as one strict frozen record."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from planner.errors import InputError, Problem, UsageError, did_you_mean
+from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
+from planner.schema import KeyPath, StrictModel, TomlFile, dotted
+from planner.workload import Workload
+
+CapacityRule = Literal["mean-length", "expected-work"]
+Objective = Literal["max-throughput", "min-cost"]
+Basis = Literal["quoted", "derived", "assumed"]
+Free = Literal["free"]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+Usd = Annotated[float, Field(ge=0)]
+
+DEFAULT_CLASS = "all"
+
+
+class ModelChoice(StrictModel):
+    """The model that is served, and in which number formats."""
+
+    profile: str
+    """Model profile: a catalogue name, an alias, or a path to a TOML file."""
+    precision: Literal["bf16", "fp8", "int8", "int4", "fp4"] | None = None
+    """Weights and matrix products; by default the checkpoint's own."""
+    kv_precision: Literal["bf16", "fp8", "int8", "int4", "fp4"] = "bf16"
+    """Attention KV cache."""
+
+
+class WorkloadClass(StrictModel):
+    """One class of requests and its share of the total rate."""
+
+    share: Annotated[float, Field(gt=0, le=1)]
+    """Fraction of all requests; the shares of all classes add up to 1."""
+    workload: Workload
+    """Lengths, outputs, prefix hits and arrivals of this class."""
+
+
+class Routing(StrictModel):
+    """Which prompts leave the site."""
+
+    threshold_tokens: Annotated[float, Field(ge=0)] | Free = "free"
+    """Requests with more uncached tokens are prefilled in the pool for long prompts; "free" lets the planner choose."""
+    prefill_to_decode: Annotated[str, Field(pattern=r"^[1-9]\d*:[1-9]\d*$")] | Free = "free"
+    """Instances of prefill for short prompts to instances of decode, such as "3:5"; "free" lets the planner choose."""
+    n_candidates: Annotated[int, Field(ge=2, le=4096)] = 64
+    """Thresholds on the first grid; the planner refines between them."""
+
+
+class Site(StrictModel):
+    """A place with accelerators."""
+
+    title: str = ""
+    """Name for people."""
+    accelerators: dict[str, Annotated[int, Field(ge=0)]] = {}
+    """Most accelerators of each kind that the pools of this site may use together; a kind not named is not limited."""
+    fabric_gbps: PositiveFloat | None = None
+    """Bandwidth per instance for the KV hand-off inside the site; absent means the hand-off is not counted."""
+
+
+class Pool(StrictModel):
+    """Identical instances that serve one role at one site."""
+
+    site: str
+    """Name of the site."""
+    hardware: str
+    """Hardware profile: a catalogue name, an alias, or a path to a TOML file."""
+    role: Literal["prefill", "decode"]
+    """What the instances do."""
+    accelerators_per_instance: PositiveInt = 8
+    """Accelerators that form one instance."""
+    n_instances: Annotated[int, Field(ge=0)] | Free = "free"
+    """How many instances; "free" lets the planner choose between the limits below."""
+    min_instances: Annotated[int, Field(ge=0)] = 0
+    """Fewest instances when the size is free."""
+    max_instances: Annotated[int, Field(ge=0)] | None = None
+    """Most instances when the size is free; absent means inventory, budget or demand set the limit."""
+    prompts: Literal["long", "short"] | None = None
+    """Which prompts a prefill pool takes; by default "short" at a site that decodes and "long" elsewhere."""
+
+    @model_validator(mode="after")
+    def _limits_are_ordered(self) -> Self:
+        if self.max_instances is not None and self.max_instances < self.min_instances:
+            raise ValueError(f"max_instances {self.max_instances} is below min_instances {self.min_instances}")
+        if self.role == "decode" and self.prompts is not None:
+            raise ValueError("prompts belongs to prefill pools only")
+        return self
+
+
+class LinkTier(StrictModel):
+    """A port size that can be rented."""
+
+    capacity_gbps: PositiveFloat
+    """Bandwidth of one port."""
+    usd_per_hour: Usd | None = None
+    """Rent of one port; absent means unknown."""
+    max_ports: PositiveInt = 1
+    """Most ports of this size that may be bundled."""
+
+
+class Link(StrictModel):
+    """One direction of a connection between sites."""
+
+    from_site: Annotated[str, Field(alias="from")]
+    """Site where the KV cache is made."""
+    to_site: Annotated[str, Field(alias="to")]
+    """Site that decodes."""
+    capacity_gbps: PositiveFloat | Free = "free"
+    """Bandwidth; "free" lets the planner choose from the tiers."""
+    tiers: tuple[LinkTier, ...] = ()
+    """Port sizes on offer. A fixed capacity that equals a tier takes its rent."""
+    usd_per_hour: Usd | None = None
+    """Rent of a fixed capacity that is no tier; absent means unknown."""
+    usd_per_gb: Usd = 0.0
+    """Charge per gigabyte (1e9 bytes) sent."""
+    round_trip_ms: Annotated[float, Field(ge=0)] = 0.0
+    """Round-trip time."""
+    destination_holds_prefix: bool = True
+    """Whether the destination has the KV blocks of a prefix hit, so that only new blocks and the state are sent."""
+    basis: Basis = "assumed"
+    """Where the prices come from."""
+    source: str = ""
+    """Citation of the prices."""
+
+    @model_validator(mode="after")
+    def _has_a_capacity(self) -> Self:
+        if self.capacity_gbps == "free" and not self.tiers:
+            raise ValueError("needs capacity_gbps, or tiers to choose from")
+        if self.from_site == self.to_site:
+            raise ValueError("must join two different sites")
+        return self
+
+    def options(self) -> tuple[LinkTier, ...]:
+        """Port sizes the planner may choose from; a fixed capacity is one port."""
+        if self.capacity_gbps == "free":
+            return self.tiers
+        match = [tier for tier in self.tiers if tier.capacity_gbps == self.capacity_gbps]
+        rent = match[0].usd_per_hour if match else self.usd_per_hour
+        return (LinkTier(capacity_gbps=self.capacity_gbps, usd_per_hour=rent),)
+
+
+class Price(StrictModel):
+    """What one accelerator costs."""
+
+    usd_per_accelerator_hour: Usd
+    """All-in rent of one accelerator."""
+    basis: Basis
+    """quoted (somebody sells at it), derived (computed from published figures) or assumed."""
+    source: str
+    """Citation, or how it was derived."""
+
+
+class Comparison(StrictModel):
+    """A variant of the scenario, planned beside it."""
+
+    title: str
+    """One line for the report."""
+    set: dict[str, Any]
+    """Keys of the scenario to change, as `--set` would."""
+
+
+class Claim(StrictModel):
+    """A published figure held against the plan."""
+
+    what: str
+    """The quantity, in words."""
+    metric: str
+    """Where the answer states it: a plan, then its fields, such as `plan.pools.prfaas.n_instances`. A plan is `plan`, a
+    capacity rule (`mean-length.max_throughput_req_per_s`) or a comparison; `A / B` divides two of them."""
+    published: float
+    """The published figure."""
+    unit: str = ""
+    """Its unit."""
+    source: str
+    """Citation."""
+    kind: Literal["input", "result"] = "result"
+    """Whether the figure went into the scenario or comes out of it."""
+    tolerance: Annotated[float, Field(gt=0)] | None = None
+    """Relative difference that still counts as reproduced."""
+    note: str = ""
+    """Why they differ, where they do."""
+
+
+class Scenario(StrictModel):
+    """A complete question for the planner."""
+
+    schema_version: Annotated[Literal["planner.scenario/1"], Field(alias="schema")]
+    """Format of the file."""
+    name: Name
+    """Short name, used in answers."""
+    title: str = ""
+    """One line for people."""
+    notes: str = ""
+    """Assumptions, in Markdown."""
+    sources: tuple[str, ...] = ()
+    """Citations for the report."""
+    objective: Objective = "max-throughput"
+    """What to optimise: the rate of a fixed fleet, inventory or budget, or the cost of serving a demand."""
+    demand_req_per_s: PositiveFloat | None = None
+    """Rate to serve; required by min-cost."""
+    budget_usd_per_hour: PositiveFloat | None = None
+    """Most that the plan may cost."""
+    capacity_rule: CapacityRule = "expected-work"
+    """Pool capacity from the mean work per request, or, as in the paper, from the work of the mean length."""
+    dispatch: Literal["shared-queue", "join-shortest-work", "round-robin"] = "shared-queue"
+    """How a pool hands requests to its instances."""
+    prefill_batching: Literal["one-at-a-time", "chunked"] = "one-at-a-time"
+    """Whether an instance prefills one prompt at a time."""
+    model: ModelChoice
+    """The model that is served."""
+    workload: Workload | None = None
+    """The only class of requests; or give `classes`."""
+    classes: dict[Name, WorkloadClass] = {}
+    """Several classes of requests with their shares."""
+    routing: Routing = Routing()
+    """Threshold and prefill-to-decode ratio."""
+    sites: dict[Name, Site]
+    """Places, by name."""
+    pools: dict[Name, Pool]
+    """Pools of instances, by name."""
+    links: dict[Name, Link] = {}
+    """Connections between sites, by name; the first is the cross-site link of the answers."""
+    prices: dict[str, Price] = {}
+    """Price of an accelerator, by hardware."""
+    measured: dict[Name, MeasuredInstance] = {}
+    """Measured instances, by name; those of the model profile are merged in."""
+    comparisons: dict[Name, Comparison] = {}
+    """Variants planned beside the scenario."""
+    claims: tuple[Claim, ...] = ()
+    """Published figures the report holds against the answer."""
+    directory: str = "."
+    """Folder that relative paths start from; set by the loader."""
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        problems = [*self._workload_problems(), *self._reference_problems(), *self._objective_problems()]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def _workload_problems(self) -> list[str]:
+        if (self.workload is None) == (not self.classes):
+            return ["needs exactly one of workload and classes"]
+        total = sum(c.share for c in self.classes.values())
+        return [f"the shares of classes add up to {total:g}, not 1"] if self.classes and abs(total - 1) > 1e-9 else []
+
+    def _reference_problems(self) -> list[str]:
+        places = [(f"pools.{n}.site", pool.site) for n, pool in self.pools.items()]
+        places += [(f"links.{n}.from", link.from_site) for n, link in self.links.items()]
+        places += [(f"links.{n}.to", link.to_site) for n, link in self.links.items()]
+        unknown = [
+            f"{key} names the unknown site '{site}' ({did_you_mean(site, self.sites)})"
+            for key, site in places
+            if site not in self.sites
+        ]
+        roles = {pool.role for pool in self.pools.values()}
+        return unknown + [f"pools has no {role} pool" for role in ("prefill", "decode") if role not in roles]
+
+    def _objective_problems(self) -> list[str]:
+        if self.objective == "min-cost" and self.demand_req_per_s is None:
+            return ["objective min-cost needs demand_req_per_s"]
+        return []
+
+    @cached_property
+    def workloads(self) -> dict[str, tuple[float, Workload]]:
+        """Share and workload of every class."""
+        if self.workload is not None:
+            return {DEFAULT_CLASS: (1.0, self.workload)}
+        return {name: (c.share, c.workload) for name, c in self.classes.items()}
+
+    @cached_property
+    def model_profile(self) -> ModelProfile:
+        """The profile of the model that is served."""
+        return model_profile(_located(self.model.profile, Path(self.directory)))
+
+    def hardware_of(self, pool: Pool) -> HardwareProfile:
+        """The hardware profile of a pool."""
+        return self.hardware_named(pool.hardware)
+
+    def hardware_named(self, name: str) -> HardwareProfile:
+        """The hardware profile of a name, an alias, or a path from the scenario's folder."""
+        return hardware_profile(_located(name, Path(self.directory)))
+
+    def price_of(self, hardware: HardwareProfile) -> Price | None:
+        """Price of an accelerator, or None when the scenario states none."""
+        return next((p for name, p in self.prices.items() if self.hardware_named(name).name == hardware.name), None)
+
+    def measured_instance(
+        self, hardware: HardwareProfile, n_accelerators: int, role: Literal["prefill", "decode"]
+    ) -> MeasuredInstance | None:
+        """The first measurement of this instance in that role, or None."""
+        names = (hardware.name, *hardware.aliases)
+        return next(
+            (
+                instance
+                for instance in self.measured.values()
+                if instance.hardware in names
+                and instance.n_accelerators == n_accelerators
+                and getattr(instance, role) is not None
+            ),
+            None,
+        )
+
+    def prompts_of(self, pool: Pool) -> Literal["long", "short"]:
+        """Which prompts a prefill pool takes."""
+        decodes = {p.site for p in self.pools.values() if p.role == "decode"}
+        return pool.prompts or ("short" if pool.site in decodes else "long")
+
+    def varied(self, changes: Mapping[str, Any]) -> Self:
+        """The scenario with keys changed, checked as a file is. Raises InputError."""
+        data = self.model_dump(by_alias=True, exclude_none=True)
+        for key, value in changes.items():
+            _assign(data, _parsed_key(key), value)
+        return TomlFile(self.name, "").record(type(self), data)
+
+
+def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str] = ()) -> Scenario:
+    """A scenario from TOML text.
+
+    Args:
+        text: the file's content.
+        name: how errors call the file.
+        directory: folder that relative paths start from.
+        overrides: `KEY=VALUE` changes, applied before the checks.
+
+    Raises:
+        InputError: with every problem found.
+        UsageError: when an override is not `KEY=VALUE`.
+    """
+    file = TomlFile(name, text)
+    data: dict[str, Any] = {**file.data, "directory": str(directory)}
+    changes = [_parsed_override(override) for override in overrides]
+    for key, value in changes:
+        _assign(data, key, value)
+    _merge_profile_measurements(data, directory)
+    try:
+        scenario = file.record(Scenario, data)
+    except InputError as error:
+        raise InputError([_placed(problem, changes) for problem in error.problems]) from None
+    _check_names(file, scenario)
+    return scenario
+
+
+def _placed(problem: Problem, changes: list[tuple[KeyPath, Any]]) -> Problem:
+    """A problem blamed on the override that caused it rather than on the file."""
+    for key, _ in changes:
+        if problem.key == dotted(key) or problem.key.startswith((dotted(key) + ".", dotted(key) + "[")):
+            return Problem("--set", problem.key, problem.message, problem.allowed)
+    return problem
+
+
+def _parsed_override(text: str) -> tuple[KeyPath, Any]:
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise UsageError(f"--set {text}: not KEY=VALUE, such as --set pools.pd-p.n_instances=3")
+    try:
+        return _parsed_key(key.strip()), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return _parsed_key(key.strip()), value.strip()
+
+
+def _parsed_key(text: str) -> KeyPath:
+    parts = re.findall(r'"([^"]*)"|([^.\[\]"]+)|\[(\d+)\]', text)
+    return tuple(int(index) if index else quoted or bare for quoted, bare, index in parts)
+
+
+def _assign(data: dict[str, Any], key: KeyPath, value: Any) -> None:
+    """Set a nested key, copying on the way so that the source is not changed; tables that lack are made."""
+    node: Any = data
+    for depth, part in enumerate(key):
+        if not _fits(node, part):
+            raise InputError(Problem("--set", dotted(key), f"'{dotted(key[: depth + 1])}' is no key of the scenario"))
+        last = depth == len(key) - 1
+        node[part] = value if last else _copied(node, part)
+        node = node[part]
+
+
+def _fits(node: Any, part: str | int) -> bool:
+    if isinstance(part, int):
+        return isinstance(node, list) and part < len(node)
+    return isinstance(node, dict)
+
+
+def _copied(node: Any, part: str | int) -> Any:
+    """The child to descend into, as a copy; a new table where there is none."""
+    child = node.get(part, {}) if isinstance(node, dict) else node[part]
+    return list(child) if isinstance(child, list | tuple) else dict(child) if isinstance(child, Mapping) else child
+
+
+def _merge_profile_measurements(data: dict[str, Any], directory: Path) -> None:
+    """Put the model profile's measured instances under the scenario's own, which win key by key."""
+    choice = data.get("model")
+    name = choice.get("profile") if isinstance(choice, dict) else None
+    if not isinstance(name, str):
+        return
+    profile = model_profile(_located(name, directory))
+    own = data.get("measured", {})
+    if isinstance(own, dict):
+        theirs = {key: item.model_dump(exclude_none=True) for key, item in profile.measured.items()}
+        data["measured"] = _merged(theirs, own)
+
+
+def _merged(base: Any, over: Any) -> Any:
+    if not isinstance(base, Mapping) or not isinstance(over, Mapping):
+        return over
+    return {**base, **{key: _merged(base[key], item) if key in base else item for key, item in over.items()}}
+
+
+def _located(profile: str, directory: Path) -> str:
+    """A profile path as seen from the scenario's folder; a name stays a name."""
+    return str(directory / profile) if profile.endswith(".toml") else profile
+
+
+def _check_names(file: TomlFile, scenario: Scenario) -> None:
+    """Resolve every profile now, so that a wrong name is an error of the file and not of the run."""
+    names: list[tuple[KeyPath, str]] = [(("pools", n, "hardware"), pool.hardware) for n, pool in scenario.pools.items()]
+    names += [(("prices", n), n) for n in scenario.prices]
+    names += [(("sites", s, "accelerators", n), n) for s, site in scenario.sites.items() for n in site.accelerators]
+    problems = []
+    for key, name in names:
+        try:
+            scenario.hardware_named(name)
+        except InputError as error:
+            problems += [file.problem(key, f"'{name}' {p.message}", p.allowed) for p in error.problems]
+    if problems:
+        raise InputError(problems)

@@ -1,0 +1,213 @@
+"""Strict, frozen records and TOML files that know their lines: the base of every file the planner reads."""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from planner.errors import InputError, Problem, did_you_mean
+
+Record = TypeVar("Record", bound="StrictModel")
+KeyPath = tuple[str | int, ...]
+
+
+class StrictModel(BaseModel):
+    """No coercion, no unknown keys, no NaN, no change after it is made."""
+
+    model_config = ConfigDict(
+        strict=True,
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+    )
+
+
+class TomlFile:
+    """A parsed TOML file with the line of every key."""
+
+    def __init__(self, name: str, text: str) -> None:
+        """Raises InputError when the text is not TOML."""
+        self.name = name
+        try:
+            self.data: dict[str, Any] = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(_syntax_problem(name, text, str(error))) from None
+        self.lines = dict(_key_lines(text))
+
+    @classmethod
+    def read(cls, path: Path, name: str | None = None) -> Self:
+        """Raises InputError when the file cannot be read."""
+        return cls(name or str(path), read_text(path))
+
+    def line(self, key: KeyPath) -> int | None:
+        """Line of a key, or of the nearest table that encloses it."""
+        while key:
+            if key in self.lines:
+                return self.lines[key]
+            key = key[:-1]
+        return None
+
+    def problem(self, key: KeyPath, message: str, allowed: str = "") -> Problem:
+        """A problem placed at the key's line."""
+        return Problem(self.name, dotted(key), message, allowed, self.line(key))
+
+    def record(self, model: type[Record], data: Mapping[str, Any] | None = None) -> Record:
+        """The file, or `data` derived from it, as a strict record.
+
+        Raises:
+            InputError: with every problem of the file.
+        """
+        content = _frozen(self.data if data is None else data)
+        try:
+            return model.model_validate(content)
+        except ValidationError as error:
+            raise InputError([_problem(self, model, content, dict(e)) for e in error.errors()]) from None
+
+
+def read_text(path: Path) -> str:
+    """Text of a file; raises InputError when it is missing, unreadable or not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(Problem(str(path), "", f"is not UTF-8 text: {error.reason}", "a text file")) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(Problem(str(path), "", f"cannot be read: {reason}", "a readable file")) from None
+
+
+def dotted(key: KeyPath) -> str:
+    """A key path as it is written in TOML.
+
+    >>> dotted(("links", "wan", "tiers", 0, "capacity_gbps"))
+    'links.wan.tiers[0].capacity_gbps'
+    """
+    text = ""
+    for part in key:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _frozen(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(item) for item in value)
+    return value
+
+
+def _syntax_problem(name: str, text: str, error: str) -> Problem:
+    place = re.search(r"\(at line (\d+), column \d+\)", error)
+    line = int(place[1]) if place else len(text.splitlines())  # else the parser says: at end of document
+    message = re.sub(r" \(at .*\)$", "", error)
+    return Problem(name, "", f"is not valid TOML: {message}", "TOML 1.0", line)
+
+
+_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
+_ASSIGNMENT = re.compile(r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_NAME = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+
+
+def _key_lines(text: str) -> Iterator[tuple[KeyPath, int]]:
+    """Every (key path, line) of a TOML text that has already parsed; inline tables count as their line."""
+    table: KeyPath = ()
+    counts: dict[KeyPath, int] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.match(line):
+            names = tuple(_unquoted(name) for name in _NAME.findall(header[2]))
+            table = _indexed(names[:-1], counts) + names[-1:]
+            if header[1] == "[[":
+                counts[table] = counts.get(table, -1) + 1
+                table = (*table, counts[table])
+            yield table, number
+        elif assignment := _ASSIGNMENT.match(line):
+            key = (*table, *(_unquoted(name) for name in _NAME.findall(assignment[1])))
+            yield key, number
+            inline = line[assignment.end() :].strip()
+            if inline.startswith("{"):
+                for name in re.findall(r"[{,]\s*([\w-]+)\s*=", inline):
+                    yield (*key, name), number
+
+
+def _indexed(names: tuple[str, ...], counts: dict[KeyPath, int]) -> KeyPath:
+    """Path of a table nested in the latest element of an array of tables."""
+    path: KeyPath = ()
+    for name in names:
+        path = (*path, name)
+        if path in counts:
+            path = (*path, counts[path])
+    return path
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1] if name[0] in "\"'" else name
+
+
+def _problem(file: TomlFile, model: type[BaseModel], content: Any, error: dict[str, Any]) -> Problem:
+    key = _path_in(content, error["loc"])
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        return file.problem(key, "unknown key", did_you_mean(str(key[-1]), _sibling_fields(model, key) - {key[-1]}))
+    if kind == "missing":
+        return file.problem(key, "is required")
+    if kind.startswith("union_tag"):
+        tag_key = (*key, str(context["discriminator"]).strip("'"))
+        if "tag" not in context:
+            return file.problem(tag_key, "is required")
+        return file.problem(tag_key, f"is {json.dumps(context['tag'])}", f"allowed: {context['expected_tags']}")
+    got = json.dumps(error["input"], default=str) if not isinstance(error["input"], Mapping) else "a table"
+    message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if kind == "literal_error":
+        return file.problem(key, f"is {got}", f"allowed: {context['expected']}")
+    return file.problem(key, message[0].lower() + message[1:] + ("" if kind == "value_error" else f", got {got}"))
+
+
+def _path_in(content: Any, location: tuple[str | int, ...]) -> KeyPath:
+    """Pydantic's error location without the union tags that are no part of the file."""
+    path: KeyPath = ()
+    for index, part in enumerate(location):
+        if _holds(content, part):
+            content = content[part]
+        elif index < len(location) - 1:
+            continue
+        path = (*path, part)
+    return path
+
+
+def _holds(content: Any, part: str | int) -> bool:
+    if isinstance(content, Mapping):
+        return part in content
+    return isinstance(content, tuple) and isinstance(part, int) and part < len(content)
+
+
+def _sibling_fields(model: type[BaseModel], key: KeyPath) -> set[str]:
+    """Field names allowed beside an unknown key, found in the model's JSON schema."""
+    schema = model.model_json_schema()
+    nodes = [schema]
+    for part in key[:-1]:
+        nodes = [child for node in nodes for child in _children(schema, node, part)]
+    return {name for node in nodes for name in node.get("properties", {})}
+
+
+def _children(root: dict[str, Any], node: dict[str, Any], part: str | int) -> Iterator[dict[str, Any]]:
+    inner = node.get("items") if isinstance(part, int) else node.get("properties", {}).get(part)
+    inner = node.get("additionalProperties") if inner is None else inner
+    yield from _resolved(root, inner)
+
+
+def _resolved(root: dict[str, Any], node: Any) -> Iterator[dict[str, Any]]:
+    """A schema node with references and unions followed to the objects behind them."""
+    if not isinstance(node, dict):
+        return
+    if "$ref" in node:
+        yield from _resolved(root, root["$defs"][node["$ref"].rsplit("/", 1)[1]])
+    elif choices := node.get("anyOf") or node.get("oneOf"):
+        for choice in choices:
+            yield from _resolved(root, choice)
+    else:
+        yield node

@@ -1,0 +1,47 @@
+"""What is asked of the system: lengths, arrivals, prefix hits and traces.
+
+The stated workload loads at once; the mathematics on first use, so that a command without any starts quickly.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from planner.workload.spec import TraceFile, Workload
+
+if TYPE_CHECKING:
+    from planner.workload.distributions import distribution, weighted_quantile
+    from planner.workload.mix import AtomMix, LengthMix, RequestMix
+    from planner.workload.requests import request_mix, trace_mix
+    from planner.workload.traces import Trace, read_trace
+
+_LAZY = {
+    "distribution": "distributions",
+    "weighted_quantile": "distributions",
+    "AtomMix": "mix",
+    "LengthMix": "mix",
+    "RequestMix": "mix",
+    "request_mix": "requests",
+    "trace_mix": "requests",
+    "Trace": "traces",
+    "read_trace": "traces",
+}
+
+__all__ = [
+    "AtomMix",
+    "LengthMix",
+    "RequestMix",
+    "Trace",
+    "TraceFile",
+    "Workload",
+    "distribution",
+    "read_trace",
+    "request_mix",
+    "trace_mix",
+    "weighted_quantile",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

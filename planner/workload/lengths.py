@@ -1,0 +1,83 @@
+"""How long prompts and answers are: the distributions a scenario can name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from planner.schema import StrictModel
+
+Tokens = Annotated[float, Field(ge=1)]
+Weight = Annotated[float, Field(gt=0)]
+
+
+class LogNormalLengths(StrictModel):
+    """ln(length) is normal; lengths outside [low_tokens, high_tokens] do not occur (truncated, not clipped)."""
+
+    kind: Literal["lognormal"]
+    mu: float
+    """Mean of ln(tokens) before truncation."""
+
+    sigma: float = Field(gt=0)
+    """Standard deviation of ln(tokens) before truncation."""
+
+    low_tokens: Tokens
+    """Shortest length."""
+
+    high_tokens: Tokens
+    """Longest length."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low_tokens >= self.high_tokens:
+            raise ValueError(f"low_tokens {self.low_tokens:g} must be below high_tokens {self.high_tokens:g}")
+        return self
+
+
+class ConstantLengths(StrictModel):
+    """Every request has the same length."""
+
+    kind: Literal["constant"]
+    tokens: Tokens
+    """The length."""
+
+
+class EmpiricalLengths(StrictModel):
+    """Exactly these lengths, equally likely or as the weights say."""
+
+    kind: Literal["empirical"]
+    tokens: Annotated[tuple[Tokens, ...], Field(min_length=1)]
+    """The lengths, in any order."""
+
+    weights: tuple[Weight, ...] | None = None
+    """Relative frequency of each length; None: equal."""
+
+    @model_validator(mode="after")
+    def _one_weight_each(self) -> Self:
+        if self.weights is not None and len(self.weights) != len(self.tokens):
+            raise ValueError(f"{len(self.tokens)} tokens need as many weights, got {len(self.weights)}")
+        return self
+
+
+class MixtureComponent(StrictModel):
+    """A share of the requests and their lengths."""
+
+    weight: Weight
+    """Relative frequency of this component."""
+
+    lengths: Lengths
+    """Lengths of its requests."""
+
+
+class MixtureLengths(StrictModel):
+    """Requests of several kinds, such as chat beside documents."""
+
+    kind: Literal["mixture"]
+    components: Annotated[tuple[MixtureComponent, ...], Field(min_length=1)]
+    """The kinds of request."""
+
+
+Lengths = Annotated[LogNormalLengths | ConstantLengths | EmpiricalLengths | MixtureLengths, Field(discriminator="kind")]
+MixtureComponent.model_rebuild()
+MixtureLengths.model_rebuild()

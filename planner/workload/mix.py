@@ -1,0 +1,315 @@
+"""The requests a planner decides about: how many are long, how much work and how many bytes they carry.
+
+A request is long at threshold t when its uncached length U = total - cached exceeds t. Every method that takes
+`threshold_tokens` is vectorised over it and returns its shape.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from planner.curves import Curve, FloatArray, PrefillService
+from planner.workload.distributions import Distribution, cdf, mean_tokens, weighted_quantile
+
+
+class RequestAtoms(NamedTuple):
+    """Weighted requests; three arrays of one shape, the weights sum to 1."""
+
+    total_tokens: FloatArray
+    cached_tokens: FloatArray
+    weights: FloatArray
+
+
+class RequestMix(Protocol):
+    """What the optimizer may ask about the requests of a workload."""
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether only finitely many thresholds differ in effect."""
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Least and greatest uncached length [tokens]."""
+
+    @property
+    def mean_total_tokens(self) -> float:
+        """E[total] [tokens]."""
+
+    @property
+    def mean_uncached_tokens(self) -> float:
+        """E[U] [tokens]."""
+
+    @property
+    def mean_output_tokens(self) -> float:
+        """E[output] [tokens]."""
+
+    @property
+    def cached_fraction(self) -> float:
+        """E[cached] / E[total], the share of prompt tokens found in the cache."""
+
+    def long_fraction(self, threshold_tokens: ArrayLike) -> FloatArray:
+        """P(U > t)."""
+
+    def mean_long_length(self, threshold_tokens: ArrayLike) -> FloatArray:
+        """E[U | U > t] [tokens]; nan where no request is long."""
+
+    def mean_short_length(self, threshold_tokens: ArrayLike) -> FloatArray:
+        """E[U | U <= t] [tokens]; nan where no request is short."""
+
+    def long_work(self, service: PrefillService, threshold_tokens: ArrayLike, order: int = 1) -> FloatArray:
+        """E[T^order; U > t] per request of the whole mix, with T the prefill seconds [s^order]."""
+
+    def short_work(self, service: PrefillService, threshold_tokens: ArrayLike, order: int = 1) -> FloatArray:
+        """E[T^order; U <= t] per request of the whole mix, with T the prefill seconds [s^order]."""
+
+    def long_wire_bytes(
+        self, kv_curve: Curve, threshold_tokens: ArrayLike, destination_holds_cached: bool
+    ) -> FloatArray:
+        """E[bytes on the cross-site wire; U > t] per request of the whole mix [bytes].
+
+        A request's bytes are kv(total), less kv(cached) - kv(0) where the destination holds the cached blocks;
+        kv(0), the recurrent state, always travels whole.
+        """
+
+    def threshold_grid(self, n: int) -> FloatArray:
+        """About n ascending thresholds of equal probability between them, both ends of the support included."""
+
+    def split_points(self, low_tokens: float, high_tokens: float, n: int) -> FloatArray:
+        """At most n ascending thresholds strictly between low and high; none where none would differ."""
+
+    def atoms(self, n: int) -> RequestAtoms:
+        """Requests that represent the mix: its own where finite, else the n quantiles (i + 1/2) / n."""
+
+
+@dataclass(frozen=True, eq=False)
+class LengthMix:
+    """Requests without cached tokens, so U = total; expectations of curves are exact.
+
+    E[C(L); L > t] = sum of c_k E[L^k; max(low, t) < L <= high] over the powers k of each piece
+    C(x) = sum_k c_k x^k, low < x <= high, of the curve.
+    """
+
+    lengths: Distribution
+    mean_output_tokens: float
+
+    cached_fraction = 0.0
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether only finitely many thresholds differ in effect."""
+        return self.lengths.is_discrete
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Shortest and longest prompt [tokens]."""
+        return self.lengths.support
+
+    @cached_property
+    def mean_total_tokens(self) -> float:
+        """E[L] [tokens]."""
+        return mean_tokens(self.lengths)
+
+    @property
+    def mean_uncached_tokens(self) -> float:
+        """E[L] [tokens]."""
+        return self.mean_total_tokens
+
+    def long_fraction(self, threshold_tokens: ArrayLike) -> FloatArray:
+        """P(L > t)."""
+        return self.lengths.partial_moment(0, threshold_tokens, np.inf)
+
+    def mean_long_length(self, threshold_tokens: ArrayLike) -> FloatArray:
+        """E[L | L > t] [tokens]; nan where no request is long.
+
+        >>> from planner.workload.distributions import LogNormal
+        >>> LengthMix(LogNormal(9.90, 1.0, 128, 131072), 1024.0).mean_long_length(19400).round().item()
+        45046.0
+        """
+        return _ratio(self.lengths.partial_moment(1, threshold_tokens, np.inf), self.long_fraction(threshold_tokens))
+
+    def mean_short_length(self, threshold_tokens: ArrayLike) -> FloatArray:
+        """E[L | L <= t] [tokens]; nan where no request is short."""
+        return _ratio(self.lengths.partial_moment(1, -np.inf, threshold_tokens), cdf(self.lengths, threshold_tokens))
+
+    def long_work(self, service: PrefillService, threshold_tokens: ArrayLike, order: int = 1) -> FloatArray:
+        """E[T(L)^order; L > t] [s^order]."""
+        return self._expected(service.curve, threshold_tokens, np.inf, order)
+
+    def short_work(self, service: PrefillService, threshold_tokens: ArrayLike, order: int = 1) -> FloatArray:
+        """E[T(L)^order; L <= t] [s^order]."""
+        return self._expected(service.curve, -np.inf, threshold_tokens, order)
+
+    def long_wire_bytes(
+        self, kv_curve: Curve, threshold_tokens: ArrayLike, destination_holds_cached: bool
+    ) -> FloatArray:
+        """E[kv(L); L > t] [bytes]; nothing is cached, so nothing is held."""
+        del destination_holds_cached
+        return self._expected(kv_curve, threshold_tokens, np.inf)
+
+    def threshold_grid(self, n: int) -> FloatArray:
+        """Quantiles 0, 1/(n-1), ... 1 of L [tokens]."""
+        return np.unique(self.lengths.quantile(np.linspace(0, 1, max(n, 2))))
+
+    def split_points(self, low_tokens: float, high_tokens: float, n: int) -> FloatArray:
+        """n evenly spaced thresholds between low and high, both clipped to the support [tokens]."""
+        low, high = np.clip([low_tokens, high_tokens], *self.support)
+        return np.linspace(low, high, n + 2)[1:-1] if low < high else np.empty(0)
+
+    def atoms(self, n: int) -> RequestAtoms:
+        """The quantiles (i + 1/2) / n of L, equally likely."""
+        total = self.lengths.quantile((np.arange(n) + 0.5) / n)
+        return RequestAtoms(total, np.zeros(n), np.full(n, 1 / n))
+
+    def _expected(self, curve: Curve, above: ArrayLike, up_to: ArrayLike, order: int = 1) -> FloatArray:
+        """E[curve(L)^order; above < L <= up_to]."""
+        result = np.zeros(np.broadcast_shapes(np.shape(above), np.shape(up_to)))
+        for piece in curve.pieces():
+            low, high = np.maximum(above, piece.low_tokens), np.minimum(up_to, piece.high_tokens)
+            for k, c in enumerate(_power(piece.coefficients, order)):
+                if c:
+                    result += c * self.lengths.partial_moment(k, low, np.maximum(low, high))
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class AtomMix:
+    """Finitely many weighted requests; every answer is an exact sum over them.
+
+    Args of `of`: arrays of one shape (n,); weights of any positive sum,
+    requests of weight 0 are left out.
+    """
+
+    total_tokens: FloatArray
+    """Prompt lengths in ascending order of uncached length [tokens]."""
+
+    cached_tokens: FloatArray
+    """Cached prefix of each [tokens]."""
+
+    weights: FloatArray
+    """Probability of each."""
+
+    mean_output_tokens: float
+
+    is_discrete = True
+
+    @classmethod
+    def of(
+        cls,
+        total_tokens: ArrayLike,
+        cached_tokens: ArrayLike = 0.0,
+        weights: ArrayLike = 1.0,
+        mean_output_tokens: float = 1.0,
+    ) -> "AtomMix":
+        """Requests in any order; `cached_tokens` and `weights` broadcast to the shape of `total_tokens`.
+
+        >>> mix = AtomMix.of([100, 50, 80], [0, 0, 60])
+        >>> mix.long_fraction([0, 20, 50]).round(3).tolist(), mix.mean_long_length(20).item()
+        ([1.0, 0.667, 0.333], 75.0)
+        """
+        total = np.asarray(total_tokens, dtype=np.float64)
+        cached, weight = (
+            np.broadcast_to(np.asarray(x, dtype=np.float64), total.shape) for x in (cached_tokens, weights)
+        )
+        if not (weight > 0).any() or (weight < 0).any() or not ((cached >= 0) & (cached <= total)).all():
+            raise ValueError("requests need a positive weight and 0 <= cached <= total")
+        order = np.argsort(total - cached, kind="stable")
+        order = order[weight[order] > 0]
+        return cls(total[order], cached[order], weight[order] / weight.sum(), mean_output_tokens)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Least and greatest uncached length [tokens]."""
+        return float(self._uncached[0]), float(self._uncached[-1])
+
+    @cached_property
+    def mean_total_tokens(self) -> float:
+        """E[total] [tokens]."""
+        return float(self.weights @ self.total_tokens)
+
+    @cached_property
+    def mean_uncached_tokens(self) -> float:
+        """E[U] [tokens]."""
+        return float(self.weights @ self._uncached)
+
+    @property
+    def cached_fraction(self) -> float:
+        """E[cached] / E[total]."""
+        return float(self.weights @ self.cached_tokens) / self.mean_total_tokens
+
+    def long_fraction(self, threshold_tokens: ArrayLike) -> FloatArray:
+        """P(U > t)."""
+        return self._long(np.ones_like(self.weights), threshold_tokens)
+
+    def mean_long_length(self, threshold_tokens: ArrayLike) -> FloatArray:
+        """E[U | U > t] [tokens]; nan where no request is long."""
+        return _ratio(self._long(self._uncached, threshold_tokens), self.long_fraction(threshold_tokens))
+
+    def mean_short_length(self, threshold_tokens: ArrayLike) -> FloatArray:
+        """E[U | U <= t] [tokens]; nan where no request is short."""
+        short_fraction = self._short(np.ones_like(self.weights), threshold_tokens)
+        return _ratio(self._short(self._uncached, threshold_tokens), short_fraction)
+
+    def long_work(self, service: PrefillService, threshold_tokens: ArrayLike, order: int = 1) -> FloatArray:
+        """E[T^order; U > t] [s^order]."""
+        return self._long(service.seconds(self.total_tokens, self.cached_tokens) ** order, threshold_tokens)
+
+    def short_work(self, service: PrefillService, threshold_tokens: ArrayLike, order: int = 1) -> FloatArray:
+        """E[T^order; U <= t] [s^order]."""
+        return self._short(service.seconds(self.total_tokens, self.cached_tokens) ** order, threshold_tokens)
+
+    def long_wire_bytes(
+        self, kv_curve: Curve, threshold_tokens: ArrayLike, destination_holds_cached: bool
+    ) -> FloatArray:
+        """E[kv(total) - held; U > t] [bytes], held = kv(cached) - kv(0) at a destination that has the blocks."""
+        size = kv_curve(self.total_tokens)
+        held = kv_curve(self.cached_tokens) - kv_curve(0.0) if destination_holds_cached else 0.0
+        return self._long(size - held, threshold_tokens)
+
+    def threshold_grid(self, n: int) -> FloatArray:
+        """Uncached lengths that occur, at the quantiles 0, 1/(n-1), ... 1 [tokens]."""
+        return np.unique(weighted_quantile(self._uncached, self.weights, np.linspace(0, 1, max(n, 2))))
+
+    def split_points(self, low_tokens: float, high_tokens: float, n: int) -> FloatArray:
+        """Uncached lengths that occur strictly between low and high, thinned evenly to n [tokens]."""
+        values = np.unique(self._uncached)
+        values = values[(values > low_tokens) & (values < high_tokens)]
+        return values if values.size <= n else values[np.linspace(0, values.size - 1, n).astype(np.intp)]
+
+    def atoms(self, n: int) -> RequestAtoms:
+        """The requests themselves, whatever n."""
+        del n
+        return RequestAtoms(self.total_tokens, self.cached_tokens, self.weights)
+
+    @cached_property
+    def _uncached(self) -> FloatArray:
+        return self.total_tokens - self.cached_tokens
+
+    def _long(self, values: FloatArray, threshold_tokens: ArrayLike) -> FloatArray:
+        """E[value; U > t], summed from the longest down, so that rare long requests keep their digits."""
+        suffix = np.concatenate([np.cumsum((self.weights * values)[::-1])[::-1], [0.0]])
+        return np.asarray(suffix[self._n_short(threshold_tokens)])
+
+    def _short(self, values: FloatArray, threshold_tokens: ArrayLike) -> FloatArray:
+        """E[value; U <= t]."""
+        prefix = np.concatenate([[0.0], np.cumsum(self.weights * values)])
+        return np.asarray(prefix[self._n_short(threshold_tokens)])
+
+    def _n_short(self, threshold_tokens: ArrayLike) -> NDArray[np.intp]:
+        return np.asarray(np.searchsorted(self._uncached, np.asarray(threshold_tokens), side="right"))
+
+
+def _ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """numerator / denominator, nan where the denominator is 0."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(denominator > 0, numerator, np.nan) / np.where(denominator > 0, denominator, 1.0))
+
+
+def _power(coefficients: FloatArray, order: int) -> FloatArray:
+    """Coefficients of a polynomial raised to a power."""
+    power = np.ones(1)
+    for _ in range(order):
+        power = np.convolve(power, coefficients)
+    return power

@@ -1,0 +1,53 @@
+"""What is asked of the system, as a scenario states it."""
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from planner.schema import StrictModel
+from planner.workload.arrivals import Arrivals, PoissonArrivals
+from planner.workload.lengths import Lengths
+from planner.workload.prefixes import PrefixHits
+
+TraceFormat = Literal["auto", "mooncake", "azure"]
+
+
+class TraceFile(StrictModel):
+    """Recorded requests to plan for."""
+
+    path: str
+    """File name: absolute, beside the scenario, or in a data directory or its `traces` folder."""
+
+    format: TraceFormat = "auto"
+    """Format of the file; auto: recognised by its first line."""
+
+
+class Workload(StrictModel):
+    """The requests: their lengths, or a trace; what a prefix cache finds of them; how they arrive."""
+
+    lengths: Lengths | None = None
+    """Prompt lengths; exactly one of `lengths` and `trace` is given."""
+
+    trace: TraceFile | None = None
+    """Recorded requests; exactly one of `lengths` and `trace` is given."""
+
+    output_lengths: Lengths | None = None
+    """Answer lengths, independent of the prompt; required with `lengths`. A trace brings its own."""
+
+    prefix_hits: PrefixHits = "none"
+    """Share of a prompt found in the prefix cache: none, ideal (a trace with block hashes), or a distribution."""
+
+    arrivals: Arrivals = PoissonArrivals()
+    """How requests arrive."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.lengths is None) == (self.trace is None):
+            raise ValueError("exactly one of lengths and trace must be given")
+        if self.lengths is not None and self.output_lengths is None:
+            raise ValueError("output_lengths is required with lengths")
+        if self.trace is not None and self.output_lengths is not None:
+            raise ValueError("output_lengths must not be given with a trace, which has its own")
+        if self.lengths is not None and self.prefix_hits == "ideal":
+            raise ValueError('prefix_hits = "ideal" needs a trace with block hashes; state a distribution instead')
+        return self
