@@ -2,16 +2,17 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr, model_validator
 
 from planner.errors import InputError, Problem, UsageError, did_you_mean
 from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
-from planner.schema import KeyPath, StrictModel, TomlFile, dotted
+from planner.schema import Fault, StrictModel, TomlFile, dotted, raise_faults, read_text
+from planner.toml_lines import KeyPath
 from planner.workload import Workload
 
 CapacityRule = Literal["mean-length", "expected-work"]
@@ -238,36 +239,37 @@ class Scenario(StrictModel):
     """Published figures the report holds against the answer."""
     directory: str = "."
     """Folder that relative paths start from; set by the loader."""
+    origin: str = ""
+    """File the scenario was read from; set by the loader."""
+    _stated: dict[str, Any] = PrivateAttr(default_factory=dict)
+    # What the file and the overrides say, before the model profile's measurements join it: the root of variants.
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        problems = [*self._workload_problems(), *self._reference_problems(), *self._objective_problems()]
-        if problems:
-            raise ValueError("; ".join(problems))
+        raise_faults([*self._workload_faults(), *self._reference_faults(), *self._objective_faults()])
         return self
 
-    def _workload_problems(self) -> list[str]:
+    def _workload_faults(self) -> Iterator[Fault]:
         if (self.workload is None) == (not self.classes):
-            return ["needs exactly one of workload and classes"]
+            yield Fault(("workload",), "exactly one of workload and classes must be given")
         total = sum(c.share for c in self.classes.values())
-        return [f"the shares of classes add up to {total:g}, not 1"] if self.classes and abs(total - 1) > 1e-9 else []
+        if self.classes and abs(total - 1) > 1e-9:
+            yield Fault(("classes",), f"has shares that add up to {total:g} (1)")
 
-    def _reference_problems(self) -> list[str]:
-        places = [(f"pools.{n}.site", pool.site) for n, pool in self.pools.items()]
-        places += [(f"links.{n}.from", link.from_site) for n, link in self.links.items()]
-        places += [(f"links.{n}.to", link.to_site) for n, link in self.links.items()]
-        unknown = [
-            f"{key} names the unknown site '{site}' ({did_you_mean(site, self.sites)})"
-            for key, site in places
-            if site not in self.sites
-        ]
-        roles = {pool.role for pool in self.pools.values()}
-        return unknown + [f"pools has no {role} pool" for role in ("prefill", "decode") if role not in roles]
+    def _reference_faults(self) -> Iterator[Fault]:
+        places: list[tuple[KeyPath, str]] = [(("pools", n, "site"), pool.site) for n, pool in self.pools.items()]
+        for name, link in self.links.items():
+            places += [(("links", name, "from"), link.from_site), (("links", name, "to"), link.to_site)]
+        for key, site in places:
+            if site not in self.sites:
+                yield Fault(key, f"names the unknown site '{site}' ({did_you_mean(site, self.sites)})")
+        for role in ("prefill", "decode"):
+            if role not in {pool.role for pool in self.pools.values()}:
+                yield Fault(("pools",), f"has no {role} pool (at least one pool of each role)")
 
-    def _objective_problems(self) -> list[str]:
+    def _objective_faults(self) -> Iterator[Fault]:
         if self.objective == "min-cost" and self.demand_req_per_s is None:
-            return ["objective min-cost needs demand_req_per_s"]
-        return []
+            yield Fault(("demand_req_per_s",), "is required by objective min-cost (a rate above 0)")
 
     @cached_property
     def workloads(self) -> dict[str, tuple[float, Workload]]:
@@ -314,12 +316,49 @@ class Scenario(StrictModel):
         decodes = {p.site for p in self.pools.values() if p.role == "decode"}
         return pool.prompts or ("short" if pool.site in decodes else "long")
 
-    def varied(self, changes: Mapping[str, Any]) -> Self:
+    def varied(self, changes: Mapping[str, Any]) -> "Scenario":
         """The scenario with keys changed, checked as a file is. Raises InputError."""
-        data = self.model_dump(by_alias=True, exclude_none=True)
+        data = dict(self._stated)
         for key, value in changes.items():
             _assign(data, _parsed_key(key), value)
-        return TomlFile(self.name, "").record(type(self), data)
+        return _checked(TomlFile(self.origin, ""), data)
+
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+def bundled_scenarios(package: Path = PACKAGE) -> dict[str, Path]:
+    """Scenarios that ship with the planner, by name: inside an installed package, or in a checkout's reports."""
+    inside = package / "data" / "scenarios"
+    if inside.is_dir():
+        return {path.stem: path for path in sorted(inside.glob("*.toml"))}
+    return {path.parent.name: path for path in sorted((package.parent / "reports").glob("*/scenario.toml"))}
+
+
+def scenario_path(name: str) -> Path:
+    """File of a bundled scenario, or of a path.
+
+    Raises:
+        InputError: neither a bundled name nor a file.
+
+    >>> scenario_path("prfaas-paper").suffix
+    '.toml'
+    """
+    bundled = bundled_scenarios()
+    if name in bundled:
+        return bundled[name]
+    path = Path(name)
+    if path.is_dir() and (path / "scenario.toml").is_file():
+        return path / "scenario.toml"
+    if not path.is_file() and path.suffix != ".toml":
+        raise InputError(Problem(name, "", "is no bundled scenario and no file", did_you_mean(name, bundled)))
+    return path
+
+
+def read_scenario(name: str, overrides: Iterable[str] = ()) -> Scenario:
+    """A bundled scenario, or one from a path, with `KEY=VALUE` overrides; raises as `load_scenario` does."""
+    path = scenario_path(name)
+    return load_scenario(read_text(path), str(path), path.resolve().parent, overrides)
 
 
 def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str] = ()) -> Scenario:
@@ -336,15 +375,20 @@ def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str
         UsageError: when an override is not `KEY=VALUE`.
     """
     file = TomlFile(name, text)
-    data: dict[str, Any] = {**file.data, "directory": str(directory)}
+    data: dict[str, Any] = {**file.data, "directory": str(directory), "origin": name}
     changes = [_parsed_override(override) for override in overrides]
     for key, value in changes:
         _assign(data, key, value)
-    _merge_profile_measurements(data, directory)
     try:
-        scenario = file.record(Scenario, data)
+        return _checked(file, data)
     except InputError as error:
         raise InputError([_placed(problem, changes) for problem in error.problems]) from None
+
+
+def _checked(file: TomlFile, stated: dict[str, Any]) -> Scenario:
+    """The scenario of its data, with the model profile's measurements, once everything in it holds."""
+    scenario = file.record(Scenario, _with_profile_measurements(stated))
+    scenario._stated.update(stated)
     _check_names(file, scenario)
     return scenario
 
@@ -395,17 +439,15 @@ def _copied(node: Any, part: str | int) -> Any:
     return list(child) if isinstance(child, list | tuple) else dict(child) if isinstance(child, Mapping) else child
 
 
-def _merge_profile_measurements(data: dict[str, Any], directory: Path) -> None:
-    """Put the model profile's measured instances under the scenario's own, which win key by key."""
-    choice = data.get("model")
+def _with_profile_measurements(data: dict[str, Any]) -> dict[str, Any]:
+    """The data with the model profile's measured instances under its own, which win key by key."""
+    choice, own = data.get("model"), data.get("measured", {})
     name = choice.get("profile") if isinstance(choice, dict) else None
-    if not isinstance(name, str):
-        return
-    profile = model_profile(_located(name, directory))
-    own = data.get("measured", {})
-    if isinstance(own, dict):
-        theirs = {key: item.model_dump(exclude_none=True) for key, item in profile.measured.items()}
-        data["measured"] = _merged(theirs, own)
+    if not isinstance(name, str) or not isinstance(own, dict):
+        return data
+    profile = model_profile(_located(name, Path(str(data["directory"]))))
+    theirs = {key: item.model_dump(exclude_none=True) for key, item in profile.measured.items()}
+    return {**data, "measured": _merged(theirs, own)}
 
 
 def _merged(base: Any, over: Any) -> Any:

@@ -3,16 +3,18 @@
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from planner.errors import InputError, Problem, did_you_mean
+from planner.toml_lines import KeyPath, key_lines
 
 Record = TypeVar("Record", bound="StrictModel")
-KeyPath = tuple[str | int, ...]
 
 
 class StrictModel(BaseModel):
@@ -28,6 +30,43 @@ class StrictModel(BaseModel):
     )
 
 
+FAULT = "planner_fault"
+
+
+class Fault(NamedTuple):
+    """Something wrong across fields, and the key where a reader should look."""
+
+    key: KeyPath
+    message: str
+
+
+def raise_faults(faults: Iterable[Fault]) -> None:
+    """Called by validators: reports every fault, each at its own key and not at the record that encloses it.
+
+    Raises:
+        ValidationError: when there is any fault.
+    """
+    raise_details([fault_detail(fault) for fault in faults])
+
+
+def raise_details(details: list[InitErrorDetails]) -> None:
+    """Raise pydantic's error with these details, if there are any."""
+    if details:
+        raise ValidationError.from_exception_data("record", details)
+
+
+def fault_detail(fault: Fault) -> InitErrorDetails:
+    """A fault as pydantic carries it."""
+    return error_detail(fault.key, FAULT, fault.message)
+
+
+def error_detail(key: KeyPath, kind: str, message: str, context: Mapping[str, Any] | None = None) -> InitErrorDetails:
+    """An error as pydantic carries it."""
+    # The message travels as a value: given as a template, its braces would be taken for fields.
+    error = PydanticCustomError(kind, "{message}", {**(context or {}), "message": message})
+    return InitErrorDetails(type=error, loc=key, input=None)
+
+
 class TomlFile:
     """A parsed TOML file with the line of every key."""
 
@@ -38,7 +77,7 @@ class TomlFile:
             self.data: dict[str, Any] = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise InputError(_syntax_problem(name, text, str(error))) from None
-        self.lines = dict(_key_lines(text))
+        self.lines = key_lines(text)
 
     @classmethod
     def read(cls, path: Path, name: str | None = None) -> Self:
@@ -67,7 +106,7 @@ class TomlFile:
         try:
             return model.model_validate(content)
         except ValidationError as error:
-            raise InputError([_problem(self, model, content, dict(e)) for e in error.errors()]) from None
+            raise InputError(_merged(_problem(self, model, content, dict(e)) for e in error.errors())) from None
 
 
 def read_text(path: Path) -> str:
@@ -108,49 +147,25 @@ def _syntax_problem(name: str, text: str, error: str) -> Problem:
     return Problem(name, "", f"is not valid TOML: {message}", "TOML 1.0", line)
 
 
-_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
-_ASSIGNMENT = re.compile(r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
-_NAME = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+def _merged(problems: Iterable[Problem]) -> list[Problem]:
+    """One problem per key: what each member of a union would allow is one choice for the user."""
+    by_key: dict[str, list[Problem]] = {}
+    for problem in problems:
+        by_key.setdefault(problem.key, []).append(problem)
+    return [_one_of(group) for group in by_key.values()]
 
 
-def _key_lines(text: str) -> Iterator[tuple[KeyPath, int]]:
-    """Every (key path, line) of a TOML text that has already parsed; inline tables count as their line."""
-    table: KeyPath = ()
-    counts: dict[KeyPath, int] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := _HEADER.match(line):
-            names = tuple(_unquoted(name) for name in _NAME.findall(header[2]))
-            table = _indexed(names[:-1], counts) + names[-1:]
-            if header[1] == "[[":
-                counts[table] = counts.get(table, -1) + 1
-                table = (*table, counts[table])
-            yield table, number
-        elif assignment := _ASSIGNMENT.match(line):
-            key = (*table, *(_unquoted(name) for name in _NAME.findall(assignment[1])))
-            yield key, number
-            inline = line[assignment.end() :].strip()
-            if inline.startswith("{"):
-                for name in re.findall(r"[{,]\s*([\w-]+)\s*=", inline):
-                    yield (*key, name), number
-
-
-def _indexed(names: tuple[str, ...], counts: dict[KeyPath, int]) -> KeyPath:
-    """Path of a table nested in the latest element of an array of tables."""
-    path: KeyPath = ()
-    for name in names:
-        path = (*path, name)
-        if path in counts:
-            path = (*path, counts[path])
-    return path
-
-
-def _unquoted(name: str) -> str:
-    return name[1:-1] if name[0] in "\"'" else name
+def _one_of(group: list[Problem]) -> Problem:
+    first = group[0]
+    if len(group) == 1:
+        return first
+    others = " or ".join(dict.fromkeys(p.allowed.removeprefix("allowed: ") or p.message for p in group[1:]))
+    return replace(first, allowed=f"{first.allowed} or {others}" if first.allowed else f"or {others}")
 
 
 def _problem(file: TomlFile, model: type[BaseModel], content: Any, error: dict[str, Any]) -> Problem:
-    key = _path_in(content, error["loc"])
     kind, context = error["type"], error.get("ctx", {})
+    key = _path_in(content, error["loc"], names_absent_key=kind in ("missing", "extra_forbidden", FAULT))
     if kind == "extra_forbidden":
         return file.problem(key, "unknown key", did_you_mean(str(key[-1]), _sibling_fields(model, key) - {key[-1]}))
     if kind == "missing":
@@ -162,20 +177,23 @@ def _problem(file: TomlFile, model: type[BaseModel], content: Any, error: dict[s
         return file.problem(tag_key, f"is {json.dumps(context['tag'])}", f"allowed: {context['expected_tags']}")
     got = json.dumps(error["input"], default=str) if not isinstance(error["input"], Mapping) else "a table"
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    message = re.sub(r"a valid dictionary( or instance of \w+)?", "a table", message)
     if kind == "literal_error":
         return file.problem(key, f"is {got}", f"allowed: {context['expected']}")
-    return file.problem(key, message[0].lower() + message[1:] + ("" if kind == "value_error" else f", got {got}"))
+    return file.problem(
+        key, message[0].lower() + message[1:] + ("" if kind in ("value_error", FAULT) else f", got {got}")
+    )
 
 
-def _path_in(content: Any, location: tuple[str | int, ...]) -> KeyPath:
-    """Pydantic's error location without the union tags that are no part of the file."""
+def _path_in(content: Any, location: tuple[str | int, ...], names_absent_key: bool) -> KeyPath:
+    """Pydantic's error location without the union tags, which are no part of the file."""
     path: KeyPath = ()
     for index, part in enumerate(location):
         if _holds(content, part):
             content = content[part]
-        elif index < len(location) - 1:
-            continue
-        path = (*path, part)
+            path = (*path, part)
+        elif names_absent_key and index == len(location) - 1:
+            path = (*path, part)
     return path
 
 
@@ -196,8 +214,13 @@ def _sibling_fields(model: type[BaseModel], key: KeyPath) -> set[str]:
 
 def _children(root: dict[str, Any], node: dict[str, Any], part: str | int) -> Iterator[dict[str, Any]]:
     inner = node.get("items") if isinstance(part, int) else node.get("properties", {}).get(part)
-    inner = node.get("additionalProperties") if inner is None else inner
-    yield from _resolved(root, inner)
+    others = (
+        [inner]
+        if inner is not None
+        else [*node.get("patternProperties", {}).values(), node.get("additionalProperties")]
+    )
+    for other in others:
+        yield from _resolved(root, other)
 
 
 def _resolved(root: dict[str, Any], node: Any) -> Iterator[dict[str, Any]]:

@@ -33,7 +33,7 @@ def bytes_per_s(rate_gbps: float) -> float:
 def number(value: float | None, digits: int = 3) -> str:
     """A figure for people: `digits` significant digits, thousands separated; a dash for unknown.
 
-    >>> number(3.18942), number(19658.5), number(None), number(0.0), number(1e-7)
+    >>> number(3.18942), number(19658.7), number(None), number(0.0), number(1e-7)
     ('3.19', '19,659', '–', '0', '1e-07')
     """
     if value is None or not isfinite(value):

@@ -4,7 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import floor
 
+import numpy as np
+from numpy.typing import NDArray
+
 from planner.errors import InputError, UndecidedError
+from planner.optimizer.capacity import decode_s, threshold_loads
 from planner.optimizer.fleet import fleet_fields
 from planner.optimizer.problem import PlanningProblem, planning_problem
 from planner.optimizer.search import search
@@ -51,21 +55,7 @@ def variants(problem: PlanningProblem, plan: Fleet) -> Iterator[Variant]:
     )
     if (naive := _naive(problem, plan)) is not None:
         yield Variant("naive-heterogeneous-pd", "every prompt prefilled in the pools for long prompts", naive)
-    price = scenario.price_of(scenario.hardware_of(home))
-    if price is not None and price.usd_per_accelerator_hour > 0:
-        for name, title, usd in (
-            (
-                "equal-cost-homogeneous-pd",
-                "for the rent of the plan's accelerators",
-                plan.cost.accelerators_usd_per_hour,
-            ),
-            ("equal-bill-homogeneous-pd", "for the whole bill of the plan, link included", plan.cost.usd_per_hour),
-        ):
-            if usd is not None:
-                affordable = affordable_accelerators(
-                    usd, price.usd_per_accelerator_hour, home.accelerators_per_instance
-                )
-                yield Variant(name, f"{affordable} {home.hardware} {title}", homogeneous(scenario, affordable))
+    yield from _for_the_same_money(scenario, home, plan)
     if problem.is_min_cost:
         yield Variant(
             "cheapest-homogeneous-pd",
@@ -140,7 +130,9 @@ def _naive(problem: PlanningProblem, plan: Fleet) -> Scenario | None:
         if pool.role == "decode":
             pools[name] = pool.model_copy(update={"n_instances": _decode_instances(plan, pool, name)})
     links = {
-        link.name: scenario.links[link.name].model_copy(update={"capacity_gbps": link.capacity_gbps})
+        link.name: scenario.links[link.name].model_copy(
+            update={"capacity_gbps": link.capacity_gbps, "tiers": (), "usd_per_hour": link.usd_per_hour}
+        )
         for link in plan.links
         if link.capacity_gbps > 0
     }
@@ -163,3 +155,34 @@ def _decode_instances(plan: Fleet, pool: Pool, name: str) -> int:
         p.n_accelerators for p in plan.pools if p.prompts == "short" and p.site == pool.site and p.hardware == hardware
     )
     return plan.pool(name).n_instances + freed // pool.accelerators_per_instance
+
+
+def homogeneous_rates(problem: PlanningProblem, n_instances: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Highest rate of homogeneous fleets by trying every split into prefill and decode.
+
+    Equation:
+        max over k of min(k / W, (n - k) / D), with W and D the instance-seconds of prefill and decode per request
+
+    Args:
+        problem: the resolved scenario, whose decode pool names the hardware.
+        n_instances: instances n of each fleet, shape (m,).
+
+    Returns:
+        Requests per second [1/s], shape (m,); 0 for fewer than two instances.
+
+    Raises:
+        InputError: the decode pool's hardware has no prefill times.
+
+    Source:
+        Prefill-as-a-Service (arXiv 2604.15039v2): min of Theta_pd_p and Theta_pd_d.
+    """
+    fleet = planning_problem(homogeneous(problem.scenario, 0), classes=problem.classes)
+    work_s = decoding_s = 0.0
+    for route in fleet.routes:
+        share, mix = fleet.classes[route.request_class].share, fleet.classes[route.request_class].mix
+        work_s += share * float(threshold_loads(fleet, route, np.array([mix.support[1]])).short_s[0])
+        decoding_s += share * decode_s(fleet, route)
+    n = np.asarray(n_instances)[:, np.newaxis]
+    k = np.arange(int(np.max(n_instances)) + 1)
+    rates = np.minimum(k / work_s, np.maximum(n - k, 0) / decoding_s)
+    return np.asarray(rates.max(axis=1))

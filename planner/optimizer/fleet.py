@@ -166,6 +166,10 @@ def class_plans(problem: PlanningProblem, solution: Solution) -> tuple[ClassPlan
             share=c.share,
             threshold_tokens=_class_threshold(problem, solution, index),
             latency=by_class[index],
+            mean_total_tokens=c.mix.mean_total_tokens,
+            mean_uncached_tokens=c.mix.mean_uncached_tokens,
+            mean_output_tokens=c.mix.mean_output_tokens,
+            cached_fraction=c.mix.cached_fraction,
         )
         for index, c in enumerate(problem.classes)
     )

@@ -20,7 +20,7 @@ from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, GB, SECONDS_PER_HOUR
 if TYPE_CHECKING:
     import pulp
 
-Goal = Literal["rate", "spend"]
+Goal = Literal["rate", "spend", "accelerators"]
 GBIT_PER_BYTE = BITS_PER_BYTE / BITS_PER_GBIT
 
 
@@ -43,6 +43,8 @@ class Request:
     """Lower limit of the rate [req/s]."""
     most_rate: float = inf
     """Upper limit of the rate [req/s]."""
+    counted: tuple[int, ...] = ()
+    """Pools whose accelerators the goal `accelerators` keeps few."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Model:
     problem: PlanningProblem
     loads: Sequence[Loads]
     lp: pulp.LpProblem
+    most_rate: float
+    """No request for more than this [req/s]."""
     rate: pulp.LpVariable
     n: list[pulp.LpVariable]
     ports: list[list[pulp.LpVariable]]
@@ -98,6 +102,7 @@ def variables(problem: PlanningProblem, loads: Sequence[Loads], request: Request
         problem,
         loads,
         lp,
+        top,
         rate,
         [_integer(f"n_{pool.name}", *_size_bounds(problem, request, i)) for i, pool in enumerate(problem.pools)],
         [
@@ -116,7 +121,7 @@ def variables(problem: PlanningProblem, loads: Sequence[Loads], request: Request
             for r, candidates in enumerate(loads)
         ],
     )
-    lp += rate if maximise else spend(model)
+    lp += rate if maximise else spend(model) if request.goal == "spend" else accelerators(model, request.counted)
     return model
 
 
@@ -260,6 +265,13 @@ def spend(model: Model) -> pulp.LpAffineExpression:
     return pulp.lpSum(used) + pulp.lpSum(bandwidth)
 
 
+def accelerators(model: Model, pools: Sequence[int]) -> pulp.LpAffineExpression:
+    """Accelerators in some of the pools."""
+    import pulp
+
+    return pulp.lpSum(model.n[i] * model.problem.pools[i].n_accelerators for i in pools)
+
+
 def _rates(model: Model) -> list[tuple[int, int, pulp.LpVariable]]:
     return [(r, k, w) for r, row in enumerate(model.w) for k, w in enumerate(row)]
 
@@ -291,16 +303,14 @@ def _most_rate(problem: PlanningProblem) -> float:
 
 def _most_rate_of(model: Model, route: Route, loads: Loads, k: int) -> float:
     """U_rk: rate of a route under a candidate with every pool and link at its largest [req/s]."""
-    limits = [_at_most(size_limit(model.problem, route.decode), decode_s(model.problem, route))]
+    limits: list[float] = [_at_most(size_limit(model.problem, route.decode), decode_s(model.problem, route))]
     for pool, seconds in ((route.long, loads.long_s[k]), (route.short, loads.short_s[k])):
         if pool is not None:
             limits.append(_at_most(size_limit(model.problem, pool), float(seconds)))
     for link, sent in ((route.long_link, loads.long_bytes[k]), (route.short_link, loads.short_bytes[k])):
         if link is not None:
             limits.append(_at_most(model.problem.links[link].max_gbps(), float(sent) * GBIT_PER_BYTE))
-    demand = model.problem.scenario.demand_req_per_s
-    most = min(limits)
-    return most if most < inf or demand is None else demand
+    return min(*limits, model.most_rate)
 
 
 def _at_most(limit: float | None, per_request: float) -> float:

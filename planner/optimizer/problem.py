@@ -181,7 +181,7 @@ def _rates(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile)
         )
         raise InputError(
             Problem(
-                scenario.name,
+                scenario.origin,
                 f"pools.{name}",
                 f"no measured {pool.role} of {model.name} on {n} x {hardware.name}",
                 f"measured: {known or 'none'}; or add [measured.NAME] to the scenario",
@@ -221,7 +221,7 @@ def _inventories(scenario: Scenario, pools: Sequence[PoolSpec]) -> Iterator[Inve
 
 
 def _check(problem: PlanningProblem) -> None:
-    name, found = problem.scenario.name, []
+    name, found = problem.scenario.origin, []
     routed = {i for r in problem.routes for i in (r.long, r.short, r.decode)}
     for index, pool in enumerate(problem.pools):
         if index not in routed:

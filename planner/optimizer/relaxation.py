@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import ceil
+from math import ceil, floor, log10
 
 from planner.errors import InfeasibleError
 from planner.optimizer.capacity import first_thresholds, threshold_loads
 from planner.optimizer.formulation import Request
-from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.problem import PlanningProblem, size_limit
+from planner.optimizer.search import search
 from planner.optimizer.solver import Answer, solve
 from planner.units import number
 
@@ -39,16 +40,28 @@ def _relaxations(problem: PlanningProblem) -> Iterator[str]:
 
 
 def _less_demand(problem: PlanningProblem) -> Iterator[str]:
-    if problem.is_min_cost:
-        answer = _solve(problem, Request("rate", most_rate=problem.scenario.demand_req_per_s or 0.0))
-        if answer and answer.rate > ANY_RATE:
-            yield f"demand_req_per_s at most {number(answer.rate, 4)} (is {problem.scenario.demand_req_per_s:g})"
+    demand = problem.scenario.demand_req_per_s
+    if problem.is_min_cost and demand is not None:
+        best = search(_for_throughput(problem), TIME_LIMIT_S)
+        if best and best.highest.rate > ANY_RATE:
+            yield f"demand_req_per_s at most {_rounded_down(best.highest.rate)} (is {demand:g})"
+
+
+def _for_throughput(problem: PlanningProblem) -> PlanningProblem:
+    """The problem with the rate as objective, its pools limited to what the demand could ever use."""
+    pools = tuple(replace(p, max_instances=size_limit(problem, i)) for i, p in enumerate(problem.pools))
+    return replace(_changed(problem, objective="max-throughput", demand_req_per_s=None), pools=pools)
+
+
+def _rounded_down(rate: float) -> str:
+    digits = 3 - floor(log10(rate))
+    return f"{floor(rate * 10**digits) / 10**digits:g}"
 
 
 def _more_budget(problem: PlanningProblem) -> Iterator[str]:
     budget = problem.scenario.budget_usd_per_hour
     if budget is not None:
-        answer = _solve(_changed(problem, budget_usd_per_hour=None), _served(problem, "spend"))
+        answer = _solve(_changed(problem, budget_usd_per_hour=None), _served(problem))
         if answer:
             yield f"budget_usd_per_hour at least {ceil(100 * answer.objective - 1e-6) / 100:g} (is {budget:g})"
 
@@ -56,18 +69,17 @@ def _more_budget(problem: PlanningProblem) -> Iterator[str]:
 def _more_accelerators(problem: PlanningProblem) -> Iterator[str]:
     for index, inventory in enumerate(problem.inventories):
         others = tuple(v for i, v in enumerate(problem.inventories) if i != index)
-        answer = _solve(replace(problem, inventories=others), _served(problem, "spend"))
+        answer = _solve(replace(problem, inventories=others), _served(problem, inventory.pools))
         if answer:
-            need = sum(answer.sizing.n_instances[i] * problem.pools[i].n_accelerators for i in inventory.pools)
             key = f"sites.{inventory.site}.accelerators.{inventory.hardware}"
-            yield f"{key} = {need} (is {inventory.n_accelerators})"
+            yield f"{key} = {round(answer.objective)} (is {inventory.n_accelerators})"
 
 
 def _other_sizes(problem: PlanningProblem) -> Iterator[str]:
     for index, pool in enumerate(problem.pools):
         freed = replace(pool, min_instances=0, max_instances=None)
         pools = (*problem.pools[:index], freed, *problem.pools[index + 1 :])
-        answer = _solve(replace(problem, pools=pools), _served(problem, "spend"))
+        answer = _solve(replace(problem, pools=pools), _served(problem, (index,)))
         if answer:
             limits = f"{pool.min_instances} to {'any' if pool.max_instances is None else pool.max_instances}"
             yield f"pools.{pool.name}.n_instances = {answer.sizing.n_instances[index]} (is {limits})"
@@ -76,14 +88,15 @@ def _other_sizes(problem: PlanningProblem) -> Iterator[str]:
 def _no_ratio(problem: PlanningProblem) -> Iterator[str]:
     if problem.ratio is not None:
         routing = problem.scenario.routing.model_copy(update={"prefill_to_decode": "free"})
-        if _solve(_changed(problem, routing=routing), _served(problem, "spend")):
+        if _solve(_changed(problem, routing=routing), _served(problem)):
             yield f'routing.prefill_to_decode = "free" (is "{problem.scenario.routing.prefill_to_decode}")'
 
 
-def _served(problem: PlanningProblem, goal: str) -> Request:
+def _served(problem: PlanningProblem, counted: tuple[int, ...] = ()) -> Request:
+    """Serve the demand, or anything at all, with the least spend or the fewest accelerators in some pools."""
     demand = problem.scenario.demand_req_per_s if problem.is_min_cost else None
-    least = demand if demand is not None else ANY_RATE
-    return Request("rate" if goal == "rate" else "spend", least_rate=least, most_rate=least)
+    least = ANY_RATE if demand is None else demand
+    return Request("accelerators" if counted else "spend", least_rate=least, most_rate=least, counted=counted)
 
 
 def _changed(problem: PlanningProblem, **changes: object) -> PlanningProblem:

@@ -86,10 +86,7 @@ def sweep(problem: PlanningProblem, solution: Solution) -> Sweep | None:
     return Sweep(
         threshold_tokens=tuple(thresholds.tolist()),
         offload_fraction=tuple(loads.long_fraction.tolist()),
-        limits_req_per_s={
-            name: tuple(x if isfinite(x) else None for x in np.asarray(limit).tolist())
-            for name, limit in limits.items()
-        },
+        limits_req_per_s={name: tuple(map(_finite, limit.tolist())) for name, limit in limits.items()},
     )
 
 

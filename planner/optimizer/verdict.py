@@ -85,6 +85,6 @@ def _lifted(plan: Fleet, other: Baseline) -> str:
     what = "prefill compute" if tightest.role == "prefill" else "decode slots"
     busiest = max(plan.links, key=lambda link: link.utilization)
     return (
-        f"it lifts the bound on {what} ({tightest.name} of the other fleet is at {percent(tightest.utilization, 0)}) "
+        f"it lifts the bound on {what}, which limits the other fleet ({tightest.name}), "
         f"and sends {number(busiest.mean_gbps)} of {number(busiest.capacity_gbps)} Gbps over {busiest.name}"
     )

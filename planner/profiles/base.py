@@ -1,33 +1,18 @@
 """What hardware and model profiles share: a name, aliases, cited sources, and reports that miss no fault."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, ModelWrapValidatorHandler, ValidationError, model_validator
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails, InitErrorDetails
 
 from planner.errors import did_you_mean
-from planner.schema import KeyPath, StrictModel
+from planner.schema import Fault, StrictModel, error_detail, fault_detail, raise_details
+from planner.toml_lines import KeyPath
 
 Precision = Literal["bf16", "fp8", "int8", "int4", "fp4"]
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
-
-
-class Fault(NamedTuple):
-    """Something wrong across fields, and the key where a reader should look."""
-
-    key: KeyPath
-    message: str
-
-
-def raise_faults(faults: Iterable[Fault]) -> None:
-    """Called by validators: reports every fault, each at its own key and not at the record that encloses it.
-
-    Raises:
-        ValidationError: when there is any fault.
-    """
-    _raise_details([_detail(fault.key, "value_error", fault.message) for fault in faults])
 
 
 class Profile(StrictModel):
@@ -50,13 +35,13 @@ class Profile(StrictModel):
     @classmethod
     def _cites_listed_sources(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         # Wrapped, so that unknown sources are reported together with whatever else is wrong.
-        unknown = [_detail(fault.key, "value_error", fault.message) for fault in _unknown_sources(data)]
+        unknown = [fault_detail(fault) for fault in _unknown_sources(data)]
         try:
             record = handler(data)
         except ValidationError as error:
-            _raise_details([*map(_repeated, error.errors()), *unknown])
+            raise_details([*map(_repeated, error.errors()), *unknown])
             raise
-        _raise_details(unknown)
+        raise_details(unknown)
         return record
 
 
@@ -85,17 +70,6 @@ def _items(value: Any) -> Iterable[tuple[str | int, Any]]:
     return value if isinstance(value, BaseModel) else ()
 
 
-def _raise_details(details: list[InitErrorDetails]) -> None:
-    if details:
-        raise ValidationError.from_exception_data("profile", details)
-
-
 def _repeated(error: ErrorDetails) -> InitErrorDetails:
-    detail = _detail(error["loc"], error["type"], error["msg"], error.get("ctx", {}))
+    detail = error_detail(error["loc"], error["type"], error["msg"], error.get("ctx", {}))
     return {**detail, "input": error["input"]}
-
-
-def _detail(key: KeyPath, kind: str, message: str, context: Mapping[str, Any] | None = None) -> InitErrorDetails:
-    # The message travels as a value: given as a template, its braces would be taken for fields.
-    error = PydanticCustomError(kind, "{message}", {**(context or {}), "message": message})
-    return InitErrorDetails(type=error, loc=key, input=None)

@@ -16,7 +16,8 @@ from planner.profiles.catalogue import (
 )
 from planner.profiles.hardware import HardwareProfile
 from planner.profiles.model import ModelProfile
-from planner.schema import KeyPath, TomlFile
+from planner.schema import TomlFile
+from planner.toml_lines import KeyPath
 
 
 @dataclass(frozen=True)

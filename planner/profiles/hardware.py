@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
-from planner.profiles.base import Fault, Precision, Profile, Text, raise_faults
-from planner.schema import StrictModel
+from planner.profiles.base import Precision, Profile, Text
+from planner.schema import Fault, StrictModel, raise_faults
 from planner.units import GB, TERA, bytes_per_s
 
 Basis = Literal["datasheet", "measured", "derived", "inferred", "announced", "quoted", "lead", "assumed"]

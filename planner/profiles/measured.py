@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from planner.profiles.base import Fault, Name, Precision, Text, raise_faults
-from planner.schema import StrictModel
+from planner.profiles.base import Name, Precision, Text
+from planner.schema import Fault, StrictModel, raise_faults
 
 Interpolation = Literal["monotone-cubic", "linear"]
 # Not min_length: pydantic would also call a curve too short whose points are merely invalid.

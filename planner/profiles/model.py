@@ -6,9 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
-from planner.profiles.base import Fault, Name, Precision, Profile, Text, raise_faults
+from planner.profiles.base import Name, Precision, Profile, Text
 from planner.profiles.measured import MeasuredInstance
-from planner.schema import StrictModel
+from planner.schema import Fault, StrictModel, raise_faults
 
 
 class ParameterCount(StrictModel):

@@ -1,6 +1,6 @@
 """The plan: the answer of `planner optimize`, field for field what `--format json` prints."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -91,6 +91,11 @@ class ClassPlan(StrictModel):
     slo: None = None
     threshold_tokens: float | None
     latency: Latency
+    mean_total_tokens: float
+    mean_uncached_tokens: float
+    mean_output_tokens: float
+    cached_fraction: float
+    """Share of prompt tokens found in the prefix cache [-]."""
 
 
 class Fleet(StrictModel):
@@ -171,3 +176,9 @@ class Plan(Fleet):
     def baseline(self, name: str) -> Baseline:
         """The baseline of that name; raises KeyError."""
         return {baseline.name: baseline for baseline in self.baselines}[name]
+
+    def answer(self) -> dict[str, Any]:
+        """The plan as JSON prints it, what identifies it first."""
+        fields = self.model_dump(mode="json", by_alias=True)
+        first = ("schema", "scenario", "objective", "status", "gap", "bound", "capacity_rule")
+        return {**{key: fields[key] for key in first}, **fields}

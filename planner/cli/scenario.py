@@ -1,0 +1,94 @@
+"""`planner scenario`: start a scenario, check one, and its schema."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.common import data_dirs, print_json
+
+app = typer.Typer(
+    help="Scenarios: start one, check one, print the schema.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@app.command("new")
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the scenario, or the path of its TOML file.")],
+    trace: Annotated[
+        Path | None, typer.Option("--from", metavar="TRACE", help="Plan for the requests of this trace.")
+    ] = None,
+) -> None:
+    """Write a commented scenario to start from; an existing file is never overwritten."""
+    from planner.errors import InputError, Problem
+    from planner.scenario import load_scenario
+
+    path = Path(name) if name.endswith(".toml") else Path(f"{name}.toml")
+    if path.exists():
+        raise InputError(Problem(str(path), "", "exists already", "a new name, or delete the file first"))
+    text = _scenario_text(path, trace)
+    load_scenario(text, str(path), path.resolve().parent)
+    _write_whole(path, text)
+    typer.echo(f"{path}: edit it, then run: planner optimize {path}")
+
+
+def _scenario_text(path: Path, trace: Path | None) -> str:
+    from importlib.resources import files
+
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True)
+    source = files("planner.cli").joinpath("templates/scenario.toml.jinja").read_text(encoding="utf-8")
+    return environment.from_string(source).render(
+        name=path.stem.lower().replace("_", "-"), trace=_seen_from(path, trace)
+    )
+
+
+def _seen_from(path: Path, trace: Path | None) -> dict[str, object] | None:
+    """A trace as the scenario's folder sees it, with what a first read of it tells."""
+    if trace is None:
+        return None
+    from planner.workload import read_trace
+
+    found = read_trace(trace, "auto")
+    return {
+        "path": Path(os.path.relpath(trace.resolve(), path.resolve().parent)).as_posix(),
+        "n_requests": found.n_requests,
+        "mean_tokens": round(float(found.total_tokens.mean())),
+        "mean_req_per_s": round(found.n_requests / max(float(found.arrival_s[-1] - found.arrival_s[0]), 1e-9), 3),
+        "has_blocks": found.blocks is not None,
+    }
+
+
+def _write_whole(path: Path, text: str) -> None:
+    from planner.errors import InputError, Problem
+
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise InputError(Problem(str(path), "", f"cannot be written: {error.strerror}", "a writable folder")) from None
+
+
+@app.command("check")
+def check(file: Annotated[str, typer.Argument(metavar="FILE", help="A bundled scenario or a TOML file.")]) -> None:
+    """Check a scenario: its keys, its names, its traces and whether a plan can be asked of it."""
+    from planner.optimizer import planning_problem
+    from planner.scenario import read_scenario
+
+    scenario = read_scenario(file)
+    problem = planning_problem(scenario, data_dirs())
+    typer.echo(
+        f"{file}: holds ({len(problem.pools)} pools, {len(problem.links)} links, {len(problem.classes)} classes)"
+    )
+
+
+@app.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of a scenario, for editors."""
+    from planner.scenario import Scenario
+
+    print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **Scenario.model_json_schema()})

@@ -1,0 +1,241 @@
+"""A plan as tables for a terminal of a hundred columns."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from planner.report import words
+from planner.results import Fleet, Latency, Plan
+from planner.units import number, percent
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+PRINT_WIDTH = 100
+"""Columns that every table fits in."""
+BELOW = (0, 0, 1, 0)
+"""An empty line below a table."""
+MARK = ">"
+"""Put before a heading whose column is aligned to the right."""
+
+
+def plan_tables(plan: Plan) -> list["RenderableType"]:
+    """A plan for people: the answer first, then what it rests on.
+
+    Args:
+        plan: the answer of `planner optimize`.
+
+    Returns:
+        What to print, in order; nothing in it depends on the terminal.
+    """
+    parts = (
+        _headline(plan),
+        _pools(plan),
+        _links(plan),
+        _latency(plan),
+        _cost(plan),
+        _baselines(plan),
+        _remarks("what binds", _binding(plan)),
+        _remarks("how good it is", _quality(plan)),
+        _remarks("notes", map(words.sentence, plan.notes)),
+    )
+    return [part for part in parts if part is not None]
+
+
+def _headline(plan: Plan) -> "RenderableType":
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for label, text in headline(plan):
+        grid.add_row(Text(label), Text(text))
+    return Panel(grid, title=Text(plan.scenario), title_align="left", width=PRINT_WIDTH)
+
+
+def headline(plan: Plan) -> list[tuple[str, str]]:
+    """The decision in one screen: what is asked for most, and the answer."""
+    return [
+        ("verdict", words.verdict(plan)),
+        ("instances", f"{words.sizes(plan)}  ({words.pool_names(plan)}; {words.accelerators(plan)})"),
+        ("prefill:decode", words.prefill_to_decode(plan)),
+        ("threshold", words.threshold(plan)),
+        ("throughput", words.throughput(plan)),
+        ("link", words.links(plan)),
+        ("cost", words.cost(plan)),
+        ("TTFT", words.ttft(plan)),
+    ]
+
+
+def _table(title: str, *headings: str) -> "Table":
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=Text(title, style="bold"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for heading in headings:
+        right = heading.startswith(MARK)
+        name = Text(heading.removeprefix(MARK))
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    return table
+
+
+def _filled(table: "Table", rows: Iterable[Iterable[str]]) -> "RenderableType | None":
+    from rich.padding import Padding
+    from rich.text import Text
+
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return Padding(table, BELOW) if table.row_count else None
+
+
+def _pools(plan: Plan) -> "RenderableType | None":
+    table = _table(
+        "pools", "pool", "site", "hardware", "does", ">instances", ">chips", ">req/s", ">of", ">busy", "times"
+    )
+    return _filled(
+        table,
+        (
+            (
+                pool.name,
+                pool.site,
+                pool.hardware,
+                words.pool_kind(pool).replace(" prompts", ""),
+                str(pool.n_instances),
+                str(pool.n_accelerators),
+                words.figure(pool.offered_req_per_s),
+                words.figure(pool.capacity_req_per_s),
+                percent(pool.utilization),
+                pool.basis,
+            )
+            for pool in plan.pools
+        ),
+    )
+
+
+def _links(plan: Plan) -> "RenderableType | None":
+    return _filled(
+        _table("links", "link", "from", "to", "rented", ">mean Gbps", ">busy", ">USD/h"),
+        (
+            (
+                link.name,
+                link.from_site,
+                link.to_site,
+                words.ports(link),
+                words.figure(link.mean_gbps),
+                percent(link.utilization),
+                words.usd(link.usd_per_hour),
+            )
+            for link in plan.links
+        ),
+    )
+
+
+def _latency(plan: Plan) -> "RenderableType | None":
+    headings = ("", ">TTFT mean", ">P50", ">P90", ">P99", ">no wait: mean", ">P90", ">per output token")
+    rows = [("plan", plan.latency)]
+    if len(plan.classes) > 1:
+        rows += [
+            (f"{c.name} ({percent(c.share, 0)}; threshold {number(c.threshold_tokens)})", c.latency)
+            for c in plan.classes
+        ]
+    return _filled(_table("latency", *headings), ((name, *latency_cells(latency)) for name, latency in rows))
+
+
+def latency_cells(latency: Latency) -> list[str]:
+    """Every figure of a latency with its unit."""
+    figures = (
+        latency.ttft_mean_s,
+        latency.ttft_p50_s,
+        latency.ttft_p90_s,
+        latency.ttft_p99_s,
+        latency.ttft_unloaded_mean_s,
+        latency.ttft_unloaded_p90_s,
+        latency.tpot_mean_s,
+    )
+    return [words.seconds(value) for value in figures]
+
+
+def _cost(plan: Plan) -> "RenderableType | None":
+    return _filled(_table("cost", "what", ">USD/h"), ((what, words.usd(value)) for what, value in cost_rows(plan)))
+
+
+def cost_rows(fleet: Fleet) -> Iterator[tuple[str, float | None]]:
+    """The bill, item by item, with its sum [USD/h]."""
+    for pool in fleet.pools:
+        yield f"{pool.name}, {pool.n_accelerators} {pool.hardware}", pool.usd_per_hour
+    for link in fleet.links:
+        yield f"{link.name}, {words.ports(link)}", link.usd_per_hour
+    if traffic := words.traffic_usd_per_hour(fleet):
+        yield "traffic by volume", traffic
+    yield "total", fleet.cost.usd_per_hour
+
+
+def _baselines(plan: Plan) -> "RenderableType | None":
+    if not plan.baselines:
+        return None
+    headings = ("fleet", "instances", ">req/s", ">plan is", ">USD/h", ">USD/M", ">TTFT", ">P90")
+    table = _table("against other fleets", *headings)
+    explained = [
+        "req/s at most; plan over fleet; USD/M per million input tokens; TTFT mean and P90 in s, without waiting"
+    ]
+    table.caption = _left("\n".join(explained + [f"{b.name}: {b.title}" for b in plan.baselines]))
+    table.caption_justify = "left"
+    fleets: list[tuple[str, Fleet, str]] = [("plan", plan, "")]
+    fleets += [(b.name, b, words.times(b.ratio)) for b in plan.baselines]
+    return _filled(table, ((name, *_fleet_cells(fleet, ratio)) for name, fleet, ratio in fleets))
+
+
+def _left(text: str) -> "Text":
+    from rich.text import Text
+
+    return Text(text, style="not italic")
+
+
+def _fleet_cells(fleet: Fleet, ratio: str) -> list[str]:
+    return [
+        words.named_sizes(fleet),
+        words.figure(fleet.max_throughput_req_per_s),
+        ratio,
+        words.usd(fleet.cost.usd_per_hour),
+        words.figure(fleet.cost.usd_per_million_input_tokens),
+        words.figure(fleet.latency.ttft_unloaded_mean_s),
+        words.figure(fleet.latency.ttft_unloaded_p90_s),
+    ]
+
+
+def _binding(plan: Plan) -> list[str]:
+    return [words.sentence(words.bottleneck(item)) for item in plan.bottlenecks] or [
+        words.sentence(words.nothing_binds())
+    ]
+
+
+def _quality(plan: Plan) -> list[str]:
+    return [words.sentence(text) for text in (words.status(plan), words.free_routing(plan)) if text]
+
+
+def _remarks(title: str, lines: Iterable[str]) -> "RenderableType | None":
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    texts = list(lines)
+    if not texts:
+        return None
+    grid = Table.grid(padding=(0, 1))
+    grid.title, grid.title_justify = Text(title, style="bold"), "left"
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for text in texts:
+        grid.add_row(Text("-"), Text(text))
+    return Padding(grid, BELOW)

@@ -1,0 +1,280 @@
+"""What a plan says, in words that tables and Markdown share."""
+
+from planner.results import Bottleneck, ClassPlan, Fleet, LinkPlan, Plan, PoolPlan
+from planner.units import DASH, number, percent
+
+FULL = 1 - 1e-6
+"""A utilisation from which on a pool counts as saturated."""
+SMALL = 1e-4
+"""Below this fraction a figure says no more than that it is small."""
+EPSILON = 1e-9
+"""Fractions and rents nearer to zero than this are rounding of sums."""
+
+
+def figure(value: float | None, digits: int = 3) -> str:
+    """A measured quantity: significant digits with trailing zeros, so that columns compare.
+
+    >>> figure(2.2), figure(0.98), figure(19677.4), figure(0.0), figure(None), figure(0.9996)
+    ('2.20', '0.980', '19,677', '0', '–', '1.00')
+    """
+    text = number(value, digits)
+    if value is None or text in (DASH, "0") or abs(value) >= 10 ** (digits - 1) or "e" in text:
+        return text
+    return f"{float(text):#.{digits}g}".rstrip(".")
+
+
+def usd(value: float | None) -> str:
+    """Money per hour to the cent.
+
+    >>> usd(182.5), usd(1234567.891), usd(None)
+    ('182.50', '1,234,567.89', '–')
+    """
+    return DASH if value is None else f"{value:,.2f}"
+
+
+def signed_percent(fraction: float | None) -> str:
+    """A difference with its sign.
+
+    >>> signed_percent(0.0204), signed_percent(-0.00001), signed_percent(None)
+    ('+2.0 %', '0.0 %', '–')
+    """
+    text = percent(fraction)
+    if fraction is None or text == DASH:
+        return DASH
+    if text.strip("-") == "0.0 %":
+        return "0.0 %"
+    return text if fraction < 0 else f"+{text}"
+
+
+def small_percent(fraction: float) -> str:
+    """A fraction that may be next to nothing.
+
+    >>> small_percent(1.5e-6), small_percent(0.0148)
+    ('less than 0.01 %', '1.48 %')
+    """
+    return "less than 0.01 %" if abs(fraction) < SMALL else percent(fraction, 2)
+
+
+def times(ratio: float | None) -> str:
+    """A ratio to two decimals.
+
+    >>> times(1.5619)
+    '1.56 x'
+    """
+    return DASH if ratio is None else f"{ratio:.2f} x"
+
+
+def seconds(value: float | None) -> str:
+    """A duration with its unit; milliseconds below a tenth of a second.
+
+    >>> seconds(2.1968), seconds(0.025), seconds(None)
+    ('2.20 s', '25.0 ms', '–')
+    """
+    if value is None:
+        return DASH
+    return f"{figure(1000 * value)} ms" if value < 0.1 else f"{figure(value)} s"
+
+
+def sentence(text: str) -> str:
+    """A remark as a sentence of its own.
+
+    >>> sentence("cost unknown; missing: wan")
+    'Cost unknown; missing: wan.'
+    """
+    text = text.strip()
+    return text if not text else text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
+
+
+def listed(names: list[str]) -> str:
+    """Names as one would say them.
+
+    >>> listed(["a", "b", "c"]), listed(["a"]), listed([])
+    ('a, b and c', 'a', '')
+    """
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def sizes(fleet: Fleet) -> str:
+    """Instances per pool, such as `4 / 3 / 5`."""
+    return " / ".join(str(pool.n_instances) for pool in fleet.pools)
+
+
+def pool_names(fleet: Fleet) -> str:
+    """Names to `sizes`, in the same order."""
+    return " / ".join(pool.name for pool in fleet.pools)
+
+
+def named_sizes(fleet: Fleet) -> str:
+    """Instances with the pool they belong to, where pools differ between fleets."""
+    return ", ".join(f"{pool.n_instances} {pool.name}" for pool in fleet.pools)
+
+
+def accelerators(fleet: Fleet) -> str:
+    """Accelerators by kind, in the order of the pools.
+
+    Returns:
+        For example `32 h200-sxm and 64 h20-141gb`.
+    """
+    counts: dict[str, int] = {}
+    for pool in fleet.pools:
+        counts[pool.hardware] = counts.get(pool.hardware, 0) + pool.n_accelerators
+    return listed([f"{n} {hardware}" for hardware, n in counts.items() if n])
+
+
+def pool_kind(pool: PoolPlan) -> str:
+    """What a pool does."""
+    return pool.role if pool.prompts is None else f"{pool.role}, {pool.prompts} prompts"
+
+
+def takers(fleet: Fleet, prompts: str) -> str:
+    """Pools in use that take long, or short, prompts."""
+    return listed([pool.name for pool in fleet.pools if pool.prompts == prompts and pool.n_instances])
+
+
+def prefill_to_decode(plan: Plan) -> str:
+    """The ratio with what it counts; a dash where no pool takes short prompts."""
+    if plan.prefill_to_decode is None:
+        return DASH
+    decode = listed([pool.name for pool in plan.pools if pool.role == "decode"])
+    return f"{plan.prefill_to_decode} ({takers(plan, 'short') or 'prefill'} to {decode})"
+
+
+def verdict(plan: Plan) -> str:
+    """The verdict as sentences; the reason of a refusal says itself that it is one."""
+    return f"Worth it. {plan.verdict.because}" if plan.verdict.worth_it else plan.verdict.because
+
+
+def threshold(plan: Plan) -> str:
+    """Which prompts go where."""
+    split = [c for c in plan.classes if c.threshold_tokens is not None]
+    if plan.threshold_tokens is not None:
+        return (
+            f"{number(plan.threshold_tokens)} uncached tokens; longer prompts, {percent(plan.offload_fraction)} of "
+            f"all, go to {takers(plan, 'long') or 'the other pool'}"
+        )
+    if split:
+        each = ", ".join(class_threshold(c) for c in split)
+        return f"{each}; {percent(plan.offload_fraction)} of all prompts go to {takers(plan, 'long') or 'other sites'}"
+    return f"{DASH} (nothing to choose: {percent(plan.offload_fraction)} of prompts go to pools for long ones)"
+
+
+def class_threshold(part: ClassPlan) -> str:
+    """A class and its threshold."""
+    return f"{part.name} {number(part.threshold_tokens)}"
+
+
+def throughput(plan: Plan) -> str:
+    """The rate of the operating point against the highest."""
+    rate, most = plan.throughput_req_per_s, plan.max_throughput_req_per_s
+    if rate >= FULL * most:
+        return f"{figure(rate)} req/s, the most it serves"
+    return f"{figure(rate)} req/s, {percent(rate / most)} of the {figure(most)} req/s it serves at most"
+
+
+def link(item: LinkPlan) -> str:
+    """A link with its ports and use."""
+    if item.capacity_gbps <= 0:
+        return f"{item.name}: none rented"
+    return f"{item.name} {ports(item)}, {figure(item.mean_gbps)} Gbps in use on average ({percent(item.utilization)})"
+
+
+def ports(item: LinkPlan) -> str:
+    """Bandwidth of a link as it is rented."""
+    total = f"{number(item.capacity_gbps)} Gbps"
+    if item.n_ports <= 1:
+        return total
+    size = "mixed ports" if item.port_gbps is None else f"x {number(item.port_gbps)}"
+    return f"{total} ({item.n_ports} {size})"
+
+
+def links(fleet: Fleet) -> str:
+    """Every link; a dash without any."""
+    return "; ".join(map(link, fleet.links)) or DASH
+
+
+def egress_gbps(fleet: Fleet) -> float | None:
+    """Mean traffic between sites [Gbps]; None without a link."""
+    return sum(item.mean_gbps for item in fleet.links) if fleet.links else None
+
+
+def cost(plan: Plan) -> str:
+    """The bill per hour and per million tokens."""
+    if plan.cost.usd_per_hour is None:
+        missing = ", ".join(plan.cost.missing_prices)
+        return DASH + (f" (no price for {missing})" if missing else "")
+    return (
+        f"{usd(plan.cost.usd_per_hour)} USD/h: {figure(plan.cost.usd_per_million_input_tokens)} USD per million input "
+        f"tokens, or {figure(plan.cost.usd_per_million_output_tokens)} per million output tokens"
+    )
+
+
+def traffic_usd_per_hour(fleet: Fleet) -> float | None:
+    """Charges by volume: the bill less every rent [USD/h]; None where a price is missing."""
+    rents = [item.usd_per_hour for item in (*fleet.pools, *fleet.links)]
+    total = fleet.cost.usd_per_hour
+    known = [rent for rent in rents if rent is not None]
+    if total is None or len(known) < len(rents):
+        return None
+    rest = total - sum(known)
+    return rest if rest > EPSILON * total else 0.0
+
+
+def ttft(plan: Plan) -> str:
+    """Time to first token with and without waiting."""
+    latency = plan.latency
+    alone = f"{seconds(latency.ttft_unloaded_mean_s)} mean, {seconds(latency.ttft_unloaded_p90_s)} P90 without waiting"
+    if latency.ttft_mean_s is None:
+        return f"{alone}; {DASH} under load ({no_wait_reason(plan)})"
+    return f"{seconds(latency.ttft_mean_s)} mean, {seconds(latency.ttft_p90_s)} P90 under load; {alone}"
+
+
+def saturated(fleet: Fleet) -> list[str]:
+    """Pools that are busy all the time."""
+    return [pool.name for pool in fleet.pools if pool.n_instances and pool.utilization >= FULL]
+
+
+def no_wait_reason(fleet: Fleet) -> str:
+    """Why a time to first token under load is not stated."""
+    full = saturated(fleet)
+    if not full:
+        return "no model of waiting for this way to dispatch"
+    return f"{listed(full)} {'is' if len(full) == 1 else 'are'} saturated"
+
+
+def bottleneck(item: Bottleneck) -> str:
+    """What one more unit of a constraint would add."""
+    _, name, what = (*item.constraint.split("."), "", "")[:3]
+    gain = f"{figure(item.shadow_price)} req/s"
+    if what == "n_instances":
+        return f"one more instance of {name} would add {gain}"
+    if what == "capacity_gbps":
+        return f"one more Gbps on {name} would add {gain}"
+    return f"one more unit of {item.constraint} would add {number(item.shadow_price)} {item.unit}"
+
+
+def nothing_binds() -> str:
+    """Said in place of an empty list of bottlenecks."""
+    return "no single instance or Gbps more would raise the rate: several limits bind at once"
+
+
+def status(plan: Plan) -> str:
+    """How good the plan is, proven."""
+    goal = f"{number(plan.bound, 4)} " + ("req/s" if plan.objective == "max-throughput" else "USD/h")
+    best = "optimal" if plan.status == "optimal" else "feasible, the best found in the time"
+    return f"{best}: {small_percent(plan.gap)} from a proven bound of {goal} over every threshold"
+
+
+def free_routing(plan: Plan) -> str | None:
+    """What giving up the threshold would gain; None where it was not asked."""
+    free = plan.free_routing
+    if free is None:
+        return None
+    return (
+        f"sending each of {free.n_bins} length bins wherever it fits best would gain {small_percent(free.gain)} "
+        f"({figure(free.max_throughput_req_per_s)} req/s)"
+    )
+
+
+def rule(name: str) -> str:
+    """A capacity rule in words."""
+    return {"mean-length": "work of the mean length", "expected-work": "mean work over all lengths"}.get(name, name)

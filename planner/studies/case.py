@@ -1,0 +1,172 @@
+"""A case: the plan of a scenario, its variants and everything they are held against."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from planner.errors import InfeasibleError, UndecidedError
+from planner.optimizer import PlanningProblem, optimized, planning_problem
+from planner.optimizer.capacity import threshold_loads
+from planner.optimizer.evaluate import highest_rate
+from planner.optimizer.formulation import Sizing
+from planner.results import Case, ComparedPlan, LengthProfile, Plan, ServiceCurve, SourceNote
+from planner.scenario import CapacityRule, Scenario
+from planner.studies.claims import claim_results
+from planner.studies.price_ratios import price_ratios
+from planner.units import gbps
+from planner.workload import weighted_quantile
+
+N_CURVE = 81
+N_ATOMS = 2048
+OTHER_RULE: dict[CapacityRule, CapacityRule] = {"mean-length": "expected-work", "expected-work": "mean-length"}
+
+
+def build_case(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0) -> Case:
+    """Plan a scenario, its variant under the other capacity rule and its comparisons.
+
+    Args:
+        scenario: the question.
+        data_dirs: folders in which traces are looked for.
+        time_limit_s: limit of each single plan.
+
+    Raises:
+        InputError, InfeasibleError, UndecidedError: as `optimize` does, for the scenario itself.
+    """
+    problem = planning_problem(scenario, data_dirs)
+    plan = optimized(problem, time_limit_s)
+    other = _planned(_with_rule(problem, OTHER_RULE[scenario.capacity_rule]), time_limit_s)
+    compared = tuple(_comparison(scenario, name, data_dirs, time_limit_s) for name in scenario.comparisons)
+    plans = {"plan": plan, scenario.capacity_rule: plan, OTHER_RULE[scenario.capacity_rule]: other}
+    plans |= {variant.name: variant.plan for variant in compared}
+    return Case(
+        name=scenario.name,
+        title=scenario.title or scenario.name,
+        notes=scenario.notes,
+        plan=plan,
+        other_rule=other,
+        rule_shortfall=_shortfall(problem, plan if scenario.capacity_rule == "mean-length" else other),
+        requests=length_profile(problem),
+        curves=tuple(service_curve(problem, i) for i, pool in enumerate(problem.pools) if pool.role == "prefill"),
+        comparisons=compared,
+        claims=claim_results(scenario.claims, plans, scenario.name),
+        price_ratios=price_ratios(problem, plan),
+        inputs=tuple(_inputs(problem)),
+        sources=scenario.sources,
+    )
+
+
+def _with_rule(problem: PlanningProblem, rule: CapacityRule) -> PlanningProblem:
+    return replace(problem, scenario=problem.scenario.model_copy(update={"capacity_rule": rule}))
+
+
+def _planned(problem: PlanningProblem, time_limit_s: float) -> Plan | None:
+    try:
+        return optimized(problem, time_limit_s)
+    except (InfeasibleError, UndecidedError):
+        return None
+
+
+def _comparison(scenario: Scenario, name: str, data_dirs: Sequence[Path], time_limit_s: float) -> ComparedPlan:
+    comparison = scenario.comparisons[name]
+    variant = scenario.varied(comparison.set).model_copy(update={"comparisons": {}, "claims": ()})
+    try:
+        plan = optimized(planning_problem(variant, data_dirs), time_limit_s)
+    except (InfeasibleError, UndecidedError) as error:
+        return ComparedPlan(name=name, title=comparison.title, plan=None, failure=str(error))
+    return ComparedPlan(name=name, title=comparison.title, plan=plan)
+
+
+def _shortfall(problem: PlanningProblem, mean_length: Plan | None) -> float | None:
+    """How far the sizes and threshold of the mean-length plan fall short of its rate under exact work."""
+    if mean_length is None or mean_length.threshold_tokens is None or len(problem.routes) != 1:
+        return None
+    exact = _with_rule(problem, "expected-work")
+    sizing = Sizing(
+        tuple(mean_length.pool(pool.name).n_instances for pool in problem.pools),
+        tuple(_ports(problem, mean_length, i) for i in range(len(problem.links))),
+    )
+    loads = threshold_loads(exact, exact.routes[0], np.array([mean_length.threshold_tokens]))
+    return 1 - highest_rate(exact, sizing, [loads]).rate / mean_length.max_throughput_req_per_s
+
+
+def _ports(problem: PlanningProblem, plan: Plan, link: int) -> tuple[int, ...]:
+    """Ports per tier that a plan rents; sizes it mixes are not told apart, so all of its largest size."""
+    chosen = plan.links[link]
+    return tuple(chosen.n_ports if chosen.port_gbps == tier.capacity_gbps else 0 for tier in problem.links[link].tiers)
+
+
+def length_profile(problem: PlanningProblem) -> LengthProfile:
+    """The requests of all classes together, in figures."""
+    parts = [c.mix.atoms(N_ATOMS) for c in problem.classes]
+    uncached = np.concatenate([p.total_tokens - p.cached_tokens for p in parts])
+    weights = np.concatenate([p.weights * c.share for p, c in zip(parts, problem.classes, strict=True)])
+    low, high = max(float(uncached.min()), 1.0), float(uncached.max())
+    lengths = np.unique(np.geomspace(low, max(high, low), N_CURVE))
+    order = np.argsort(uncached, kind="stable")
+    below = np.searchsorted(uncached[order], lengths, side="right")
+    cumulative = np.concatenate([[0.0], np.cumsum(weights[order])])[below]
+    total = sum(c.share * c.mix.mean_total_tokens for c in problem.classes)
+    return LengthProfile(
+        mean_total_tokens=total,
+        mean_uncached_tokens=sum(c.share * c.mix.mean_uncached_tokens for c in problem.classes),
+        mean_output_tokens=sum(c.share * c.mix.mean_output_tokens for c in problem.classes),
+        cached_fraction=sum(c.share * c.mix.cached_fraction * c.mix.mean_total_tokens for c in problem.classes) / total,
+        quantiles_tokens={
+            f"p{q}": float(weighted_quantile(uncached, weights, np.array(q / 100))) for q in (10, 50, 90, 99)
+        },
+        lengths_tokens=tuple(lengths.tolist()),
+        cumulative_fraction=tuple(np.minimum(cumulative, 1.0).tolist()),
+    )
+
+
+def service_curve(problem: PlanningProblem, index: int) -> ServiceCurve:
+    """Prefill seconds and KV throughput of a pool's instances over the lengths that occur."""
+    pool, scenario = problem.pools[index], problem.scenario
+    hardware = scenario.hardware_named(pool.hardware)
+    measured = scenario.measured_instance(hardware, pool.n_accelerators, "prefill")
+    if measured is None or measured.prefill is None or pool.rates.prefill is None:
+        raise ValueError("a prefill pool has no prefill times")
+    longest = max(c.mix.atoms(N_ATOMS).total_tokens.max() for c in problem.classes)
+    shortest = max(min(c.mix.atoms(N_ATOMS).total_tokens.min() for c in problem.classes), 1.0)
+    tokens = np.unique(np.geomspace(shortest, max(longest, shortest + 1), N_CURVE))
+    seconds = pool.rates.prefill.curve(tokens)
+    return ServiceCurve(
+        pool=pool.name,
+        hardware=pool.hardware,
+        basis=measured.basis,
+        source=citation(scenario, measured.source),
+        how=measured.how,
+        tokens=tuple(tokens.tolist()),
+        prefill_s=tuple(seconds.tolist()),
+        kv_gbps=tuple(gbps(1.0) * x for x in (pool.rates.kv_bytes(tokens) / seconds).tolist()),
+        measured_tokens=tuple(float(t) for t in measured.prefill.tokens),
+        measured_s=measured.prefill.seconds,
+    )
+
+
+def citation(scenario: Scenario, source: str) -> str:
+    """The text of a source id of the model profile; other text stands for itself."""
+    return scenario.model_profile.sources.get(source, source)
+
+
+def _inputs(problem: PlanningProblem) -> list[SourceNote]:
+    """Every measured instance, price and link price that went in."""
+    scenario = problem.scenario
+    notes = []
+    for name, pool in scenario.pools.items():
+        n, hardware = pool.accelerators_per_instance, scenario.hardware_of(pool)
+        if measured := scenario.measured_instance(hardware, n, pool.role):
+            how = measured.decode.how if pool.role == "decode" and measured.decode else measured.how
+            source = citation(scenario, measured.source) + (f": {how}" if how else "")
+            notes.append(
+                SourceNote(what=f"{pool.role} of {name}, {n} x {hardware.name}", basis=measured.basis, source=source)
+            )
+    for name, price in scenario.prices.items():
+        what = f"price of {name}: {price.usd_per_accelerator_hour:g} USD per accelerator-hour"
+        notes.append(SourceNote(what=what, basis=price.basis, source=price.source))
+    for name, link in scenario.links.items():
+        if link.source:
+            notes.append(SourceNote(what=f"price of {name}", basis=link.basis, source=link.source))
+    return list(dict.fromkeys(notes))

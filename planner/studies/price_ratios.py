@@ -1,0 +1,86 @@
+"""How the verdict depends on what the fast accelerator costs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.optimizer import PlanningProblem
+from planner.optimizer.baselines import affordable_accelerators, homogeneous_rates
+from planner.results import Plan, PoolPlan, PriceRatios
+
+RATIOS = np.round(np.arange(1.2, 3.0 + 1e-9, 0.1), 2)
+"""From a faster chip sold cheap to a steep premium."""
+BREAK_EVEN_GRID = np.round(np.arange(0.5, 10.0 + 1e-9, 0.01), 2)
+
+
+@dataclass(frozen=True)
+class Rent:
+    """What the plan's rent buys of the homogeneous fleet's accelerator."""
+
+    n_fast: int
+    n_other: int
+    home_usd: float
+    """Rent of one homogeneous accelerator [USD/h]."""
+    n_per_instance: int
+
+    def instances(self, ratios: NDArray[np.float64], extra_usd: float) -> NDArray[np.int64]:
+        """Whole instances for the plan's accelerators and `extra_usd` per hour, by price ratio."""
+        money = self.home_usd * (self.n_fast * ratios + self.n_other) + extra_usd
+        return (
+            np.array([affordable_accelerators(float(usd), self.home_usd, self.n_per_instance) for usd in money])
+            // self.n_per_instance
+        )
+
+
+def price_ratios(problem: PlanningProblem, plan: Plan) -> PriceRatios | None:
+    """The plan against the homogeneous fleet that the same money buys, by price ratio.
+
+    Args:
+        problem: the resolved scenario.
+        plan: its plan.
+
+    Returns:
+        Gains by ratio and the break-even; None unless the plan mixes two priced kinds of accelerators.
+
+    Valid:
+        Fleets of whole instances, so that the gain falls in steps.
+    """
+    home = next(pool for pool in problem.pools if pool.role == "decode")
+    fast = _fast_pool(plan, home.hardware)
+    if fast is None or not home.usd_per_hour or not plan.cost.accelerators_usd_per_hour:
+        return None
+    n_fast = sum(p.n_accelerators for p in plan.pools if p.hardware == fast.hardware)
+    home_usd = home.usd_per_hour / home.n_accelerators
+    rent = Rent(n_fast, plan.n_accelerators - n_fast, home_usd, home.n_accelerators)
+    total = plan.cost.usd_per_hour
+    extra = None if total is None else total - plan.cost.accelerators_usd_per_hour
+    return PriceRatios(
+        long_hardware=fast.hardware,
+        home_hardware=home.hardware,
+        home_usd_per_accelerator_hour=home_usd,
+        stated_ratio=(fast.usd_per_hour or 0.0) / fast.n_accelerators / home_usd,
+        ratios=tuple(RATIOS.tolist()),
+        equal_cost_accelerators=tuple((rent.instances(RATIOS, 0.0) * home.n_accelerators).tolist()),
+        equal_cost_gain=tuple(_gains(problem, plan, rent.instances(RATIOS, 0.0)).tolist()),
+        equal_bill_gain=None if extra is None else tuple(_gains(problem, plan, rent.instances(RATIOS, extra)).tolist()),
+        break_even_cost=_break_even(problem, plan, rent, 0.0),
+        break_even_bill=None if extra is None else _break_even(problem, plan, rent, extra),
+    )
+
+
+def _fast_pool(plan: Plan, home_hardware: str) -> PoolPlan | None:
+    """The first pool in use for long prompts on other hardware than the homogeneous fleet's."""
+    pools = (p for p in plan.pools if p.prompts == "long" and p.n_instances and p.hardware != home_hardware)
+    return next((p for p in pools if p.usd_per_hour), None)
+
+
+def _gains(problem: PlanningProblem, plan: Plan, n_instances: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Plan over homogeneous fleet, less one; fleets too small to serve count as one instance of each role."""
+    return plan.max_throughput_req_per_s / homogeneous_rates(problem, np.maximum(n_instances, 2)) - 1
+
+
+def _break_even(problem: PlanningProblem, plan: Plan, rent: Rent, extra_usd: float) -> float | None:
+    """Least ratio at which the plan is no better than the homogeneous fleet."""
+    worse = BREAK_EVEN_GRID[_gains(problem, plan, rent.instances(BREAK_EVEN_GRID, extra_usd)) <= 0]
+    return float(worse[0]) if len(worse) else None
