@@ -81,7 +81,8 @@ def _other_sizes(problem: PlanningProblem) -> Iterator[str]:
         pools = (*problem.pools[:index], freed, *problem.pools[index + 1 :])
         answer = _solve(replace(problem, pools=pools), _served(problem, (index,)))
         if answer:
-            limits = f"{pool.min_instances} to {'any' if pool.max_instances is None else pool.max_instances}"
+            low, high = pool.min_instances, pool.max_instances
+            limits = f"{low}" if low == high else f"{low} to {'any' if high is None else high}"
             yield f"pools.{pool.name}.n_instances = {answer.sizing.n_instances[index]} (is {limits})"
 
 

@@ -1,0 +1,45 @@
+# `make optimize` plans the reference case; `make test` checks everything. Both make .venv on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
+# Traces are not part of the project; tests and reports that need one look here and skip without.
+export PLANNER_DATA ?= $(wildcard $(CURDIR)/../shared/data)
+DATA_REPORTS := reports/mooncake-conversation
+ALL_REPORTS := $(patsubst %/scenario.toml,%,$(wildcard reports/*/scenario.toml))
+REPORTS := $(if $(PLANNER_DATA),$(ALL_REPORTS),$(filter-out $(DATA_REPORTS),$(ALL_REPORTS)))
+
+.PHONY: optimize test lint check-reports reports benchmark clean
+
+optimize: $(VENV)/.installed
+	$(BIN)/planner optimize
+
+test: lint check-reports
+	$(BIN)/python -m pytest --numprocesses auto --quiet
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+check-reports: $(VENV)/.installed
+	set -e; for case in $(REPORTS); do $(BIN)/planner report $$case --out $$case --check; done
+
+reports: $(VENV)/.installed
+	set -e; for case in $(REPORTS); do $(BIN)/planner report $$case --out $$case; done
+
+benchmark: $(VENV)/.installed-dev
+	set -e; for script in tests/benchmarks/bench_*.py; do $(BIN)/python $$script; done
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
