@@ -11,6 +11,7 @@ settings.register_profile("planner", deadline=None, derandomize=True, max_exampl
 settings.load_profile("planner")
 
 ROOT = Path(__file__).resolve().parents[1]
+GOLDENS = ROOT / "tests" / "goldens"
 DATA_DIRS = [Path(p) for p in os.environ.get("PLANNER_DATA", "").split(os.pathsep) if p] + [
     ROOT.parent / "shared" / "data"
 ]
@@ -27,3 +28,23 @@ def data_file() -> Callable[[str], Path]:
         pytest.skip(f"{name} is not here: get it from its publisher and set PLANNER_DATA")
 
     return find
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--update-goldens` rewrites the files under tests/goldens from what the planner says now; read the diff."""
+    parser.addoption("--update-goldens", action="store_true", help="rewrite golden files instead of comparing them")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares a text with a file under tests/goldens, or writes it there with `--update-goldens`."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDENS / name
+        if request.config.getoption("--update-goldens"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.is_file(), f"{name} is missing: run pytest with --update-goldens and read it"
+        assert text == path.read_text(encoding="utf-8")
+
+    return compare

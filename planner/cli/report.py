@@ -5,13 +5,12 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.common import ScenarioArgument, SetOption, TimeLimitOption, data_dirs, progress
+from planner.cli.common import ScenarioArgument, TimeLimitOption, data_dirs, progress
 
 
 def report(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")],
     scenario: ScenarioArgument = "prfaas-paper",
-    overrides: SetOption = None,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 6 when the folder is stale.")] = False,
     time_limit_s: TimeLimitOption = 60.0,
 ) -> None:
@@ -23,7 +22,7 @@ def report(
     from planner.studies import build_case
 
     text = read_text(scenario_path(scenario))
-    question = read_scenario(scenario, overrides or ())
+    question = read_scenario(scenario)
     with progress(f"planning {question.name} and its variants"):
         case = build_case(question, data_dirs(), time_limit_s)
     if not check:

@@ -130,11 +130,13 @@ def _short_loads(problem: PlanningProblem, route: Route, mix: RequestMix, low: A
     if route.short is None:
         return np.zeros_like(low), np.zeros_like(low)
     pool = problem.pools[route.short]
-    fraction = 1.0 - mix.long_fraction(low)
     if problem.scenario.capacity_rule == "expected-work":
         work_s = mix.short_work(_service(pool.rates.prefill), low)
     else:
-        work_s = fraction * _service(pool.rates.prefill).curve(np.nan_to_num(mix.mean_short_length(low)))
+        length = mix.mean_short_length(low)
+        # Without a short request 1 - P(U > t) may still be a rounding error, which no empty pool could serve.
+        fraction = np.where(np.isnan(length), 0.0, 1.0 - mix.long_fraction(low))
+        work_s = fraction * _service(pool.rates.prefill).curve(np.nan_to_num(length))
     return work_s, _short_bytes(problem, route, mix, low)
 
 
@@ -178,22 +180,33 @@ def first_thresholds(problem: PlanningProblem, route: Route) -> Array:
 def first_intervals(problem: PlanningProblem, route: Route) -> tuple[Array, Array]:
     """Intervals between the thresholds of the first grid; together they cover every threshold."""
     grid = first_thresholds(problem, route)
-    if len(grid) == 1:
-        return grid, grid
-    return grid[:-1], grid[1:]
+    return _intervals(grid, float(grid[-1]))
+
+
+def _intervals(starts: Array, end: float) -> tuple[Array, Array]:
+    """Lower and upper ends: each interval stops one float before the next starts, and the last at `end`.
+
+    Lengths that many requests share change the loads in steps. Were a step an inner end of two intervals, both could
+    leave its requests out: those at the end are not long and those at the start not short.
+    """
+    return starts, np.append(np.nextafter(starts[1:], -np.inf), end)
 
 
 def split_interval(mix: RequestMix, low: float, high: float, n: int) -> tuple[Array, Array]:
-    """The interval cut into parts that together hold every threshold of it that matters.
-
-    For a discrete mix only the lengths that occur matter, and between two neighbours nothing changes: the parts are
-    then single thresholds once no length lies inside.
-    """
+    """The interval cut into at most n + 3 parts that together hold every threshold of it; its last one is a part."""
     inner = mix.split_points(low, high, n)
-    edges = np.concatenate([[low], inner, [high]])
-    if mix.is_discrete and len(inner) == 0:
-        return np.array([low, high]), np.array([low, high])
-    return edges[:-1], edges[1:]
+    if not mix.is_discrete:
+        inner = np.append(inner, _median(mix, low, high))
+    inner = inner[(inner > low) & (inner < high)]
+    return _intervals(np.unique(np.concatenate([[low], inner, [high]])), high)
+
+
+def _median(mix: RequestMix, low: float, high: float) -> float:
+    """Least threshold of an interval that half of its requests do not exceed: the length that most share, if any."""
+    half = (mix.long_fraction(low) + mix.long_fraction(high)) / 2
+    while low < (middle := low + (high - low) / 2) < high:
+        low, high = (middle, high) if mix.long_fraction(middle) > half else (low, middle)
+    return high
 
 
 def exact_loads(problem: PlanningProblem, thresholds_tokens: Sequence[float]) -> list[Loads]:

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from planner.optimizer.problem import PlanningProblem, size_limit
+from planner.optimizer.problem import PlanningProblem
 from planner.units import bytes_per_s
 
 
@@ -44,7 +44,10 @@ def exhaustive_search(problem: PlanningProblem, n_thresholds: int = 2001) -> Exh
         raise ValueError("exhaustive search covers one class with one route")
     mix = problem.classes[0].mix
     low, high = mix.support
-    thresholds = np.unique(np.concatenate([[-1.0, high], mix.split_points(low, high, n_thresholds)]))
+    fixed = problem.scenario.routing.threshold_tokens
+    thresholds = np.unique(np.concatenate([[-1.0, low, high], mix.split_points(low, high, n_thresholds)]))
+    if problem.routes[0].is_split and fixed != "free":
+        thresholds = np.array([float(fixed)])
     work = _work_per_request(problem, thresholds)
     ceiling = _link_ceiling(problem, thresholds)
     best = Exhaustive(0.0, (0,) * len(problem.pools), float(high))
@@ -60,7 +63,9 @@ def exhaustive_search(problem: PlanningProblem, n_thresholds: int = 2001) -> Exh
 
 def _sizes(problem: PlanningProblem) -> Iterator[tuple[int, ...]]:
     """Every combination of sizes within limits, inventories, budget and ratio."""
-    ranges = [range(p.min_instances, (size_limit(problem, i) or 0) + 1) for i, p in enumerate(problem.pools)]
+    ranges = [
+        range(p.min_instances, (limit or 0) + 1) for p, limit in zip(problem.pools, problem.size_limits, strict=True)
+    ]
     yield from (sizes for sizes in product(*ranges) if _is_allowed(problem, sizes))
 
 
@@ -93,7 +98,8 @@ def _work_per_request(problem: PlanningProblem, thresholds: np.ndarray) -> list[
             at_mean = p * prefill.curve(np.nan_to_num(mix.mean_long_length(thresholds)))
             seconds = mix.long_work(prefill, thresholds) if exact else at_mean
         elif prefill is not None:
-            at_mean = (1 - p) * prefill.curve(np.nan_to_num(mix.mean_short_length(thresholds)))
+            length = mix.mean_short_length(thresholds)
+            at_mean = np.where(np.isnan(length), 0.0, (1 - p) * prefill.curve(np.nan_to_num(length)))
             seconds = mix.short_work(prefill, thresholds) if exact else at_mean
         work.append(seconds)
     return work

@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.optimizer.capacity import Loads, decode_s
-from planner.optimizer.problem import PlanningProblem, Route, size_limit
+from planner.optimizer.problem import PlanningProblem, Route
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, GB, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
@@ -54,8 +54,10 @@ class Model:
     problem: PlanningProblem
     loads: Sequence[Loads]
     lp: pulp.LpProblem
+    most_instances: tuple[int | None, ...]
+    """Largest size of every pool; None where nothing limits it."""
     most_rate: float
-    """No request for more than this [req/s]."""
+    """No more than this is ever asked of the fleet [req/s]."""
     rate: pulp.LpVariable
     n: list[pulp.LpVariable]
     ports: list[list[pulp.LpVariable]]
@@ -96,28 +98,30 @@ def variables(problem: PlanningProblem, loads: Sequence[Loads], request: Request
 
     maximise = request.goal == "rate"
     lp = pulp.LpProblem("plan", pulp.LpMaximize if maximise else pulp.LpMinimize)
-    top = min(request.most_rate, 2 * _most_rate(problem))
-    rate = pulp.LpVariable("rate", request.least_rate, top if top < inf else None)
+    limits = request.sizing.n_instances if request.sizing else problem.size_limits
+    top = min(request.most_rate, 2 * _most_rate(problem, limits))
+    rate = lp.add_variable("rate", request.least_rate, top if top < inf else None)
     model = Model(
         problem,
         loads,
         lp,
+        limits,
         top,
         rate,
-        [_integer(f"n_{pool.name}", *_size_bounds(problem, request, i)) for i, pool in enumerate(problem.pools)],
+        [_integer(lp, f"n_{pool.name}", *_size_bounds(problem, request, i)) for i, pool in enumerate(problem.pools)],
         [
             [
-                _integer(f"ports_{link.name}_{j}", *_port_bounds(request, index, j, tier.max_ports))
+                _integer(lp, f"ports_{link.name}_{j}", *_port_bounds(request, index, j, tier.max_ports))
                 for j, tier in enumerate(link.tiers)
             ]
             for index, link in enumerate(problem.links)
         ],
         [
-            [pulp.LpVariable(f"y_{r}_{k}", cat=pulp.LpBinary) for k in range(candidates.n_candidates)]
+            [lp.add_variable(f"y_{r}_{k}", cat=pulp.LpBinary) for k in range(candidates.n_candidates)]
             for r, candidates in enumerate(loads)
         ],
         [
-            [pulp.LpVariable(f"w_{r}_{k}", 0) for k in range(candidates.n_candidates)]
+            [lp.add_variable(f"w_{r}_{k}", 0) for k in range(candidates.n_candidates)]
             for r, candidates in enumerate(loads)
         ],
     )
@@ -125,17 +129,17 @@ def variables(problem: PlanningProblem, loads: Sequence[Loads], request: Request
     return model
 
 
-def _integer(name: str, low: int, high: int | None) -> pulp.LpVariable:
+def _integer(lp: pulp.LpProblem, name: str, low: int, high: int | None) -> pulp.LpVariable:
     import pulp
 
-    return pulp.LpVariable(name.replace("-", "_"), low, high, cat=pulp.LpInteger)
+    return lp.add_variable(name.replace("-", "_"), low, high, cat=pulp.LpInteger)
 
 
 def _size_bounds(problem: PlanningProblem, request: Request, index: int) -> tuple[int, int | None]:
     if request.sizing:
         return (request.sizing.n_instances[index],) * 2
     pool = problem.pools[index]
-    return pool.min_instances, pool.max_instances if pool.max_instances is not None else size_limit(problem, index)
+    return pool.min_instances, problem.size_limits[index] if pool.max_instances is None else pool.max_instances
 
 
 def _port_bounds(request: Request, link: int, tier: int, most: int) -> tuple[int, int]:
@@ -203,6 +207,30 @@ def bound_link_bytes(model: Model) -> None:
         sent = [w * gbit for r, k, w in _rates(model) if (gbit := GBIT_PER_BYTE * _sent_bytes(model, r, k, index)) > 0]
         ports = [m * tier.capacity_gbps for m, tier in zip(model.ports[index], link.tiers, strict=True)]
         model.lp.addConstraint(pulp.lpSum(sent) <= pulp.lpSum(ports), f"bound_link_bytes_{index}")
+
+
+@constraint
+def staff_used_pools(model: Model) -> None:
+    """sum of y_rk over the k that send work to pool i <= n_i: little work needs an instance too, tolerance or not."""
+    import pulp
+
+    for r, route in enumerate(model.problem.routes):
+        for i in range(len(model.problem.pools)):
+            used = [y for k, y in enumerate(model.y[r]) if i == route.decode or _work_s(model, r, k, i) > 0]
+            if used:
+                model.lp.addConstraint(pulp.lpSum(used) <= model.n[i], f"staff_used_pools_{r}_{i}")
+
+
+@constraint
+def open_used_links(model: Model) -> None:
+    """sum of y_rk over the k that send bytes over link l <= sum of m_lj: few bytes need a port too."""
+    import pulp
+
+    for r in range(len(model.problem.routes)):
+        for i, ports in enumerate(model.ports):
+            used = [y for k, y in enumerate(model.y[r]) if _sent_bytes(model, r, k, i) > 0]
+            if used:
+                model.lp.addConstraint(pulp.lpSum(used) <= pulp.lpSum(ports), f"open_used_links_{r}_{i}")
 
 
 @constraint
@@ -292,25 +320,24 @@ def _traffic_usd_per_hour(model: Model, r: int, k: int) -> float:
     return SECONDS_PER_HOUR * sum(sent)
 
 
-def _most_rate(problem: PlanningProblem) -> float:
+def _most_rate(problem: PlanningProblem, limits: Sequence[int | None]) -> float:
     """A rate no fleet exceeds: what the largest decode pools serve [req/s]."""
     total = 0.0
     for i in {route.decode for route in problem.routes}:
-        limit, seconds = size_limit(problem, i), min(decode_s(problem, r) for r in problem.routes if r.decode == i)
-        total += inf if limit is None or seconds <= 0 else limit / seconds
+        total += _at_most(limits[i], min(decode_s(problem, r) for r in problem.routes if r.decode == i))
     return total
 
 
 def _most_rate_of(model: Model, route: Route, loads: Loads, k: int) -> float:
     """U_rk: rate of a route under a candidate with every pool and link at its largest [req/s]."""
-    limits: list[float] = [_at_most(size_limit(model.problem, route.decode), decode_s(model.problem, route))]
+    limits = [model.most_rate, _at_most(model.most_instances[route.decode], decode_s(model.problem, route))]
     for pool, seconds in ((route.long, loads.long_s[k]), (route.short, loads.short_s[k])):
         if pool is not None:
-            limits.append(_at_most(size_limit(model.problem, pool), float(seconds)))
+            limits.append(_at_most(model.most_instances[pool], float(seconds)))
     for link, sent in ((route.long_link, loads.long_bytes[k]), (route.short_link, loads.short_bytes[k])):
         if link is not None:
             limits.append(_at_most(model.problem.links[link].max_gbps(), float(sent) * GBIT_PER_BYTE))
-    return min(*limits, model.most_rate)
+    return min(limits)
 
 
 def _at_most(limit: float | None, per_request: float) -> float:

@@ -66,7 +66,7 @@ def free_routing(problem: PlanningProblem, solution: Solution) -> FreeRouting | 
     import pulp
 
     lp = pulp.LpProblem("free_routing", pulp.LpMaximize)
-    rate = pulp.LpVariable("rate", 0)
+    rate = lp.add_variable("rate", 0)
     lp.setObjective(rate)
     terms = Terms()
     for c in range(len(problem.classes)):
@@ -97,7 +97,7 @@ def _route_class(
     mass = -np.diff(problem.classes[request_class].mix.long_fraction(edges))
     bins = [int(b) for b in np.flatnonzero(mass > 0)]
     share = problem.classes[request_class].share
-    flow = {(b, j): pulp.LpVariable(f"x_{request_class}_{b}_{j}", 0) for b in bins for j in range(len(choices))}
+    flow = {(b, j): lp.add_variable(f"x_{request_class}_{b}_{j}", 0) for b in bins for j in range(len(choices))}
     for b in bins:
         routed = pulp.lpSum(flow[b, j] for j in range(len(choices)))
         lp.addConstraint(routed == rate * float(share * mass[b]), f"route_{request_class}_{b}")

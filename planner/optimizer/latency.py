@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.evaluate import Operating, link_gbps, pool_utilization
+from planner.optimizer.evaluate import Operating, link_gbps, link_mean_bytes_per_s, pool_utilization
 from planner.optimizer.problem import PlanningProblem, Route
 from planner.optimizer.search import Solution
 from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, mgc_wait
@@ -48,8 +48,21 @@ def branches(problem: PlanningProblem, solution: Solution, operating: Operating)
                 service_s = _service_s(problem, pool, *kind)
                 transfer_s = _transfer_s(problem, solution, route, pool, link, *kind, service_s)
                 rate = operating.route_rates[r] * share
-                found.append(Branch(route.request_class, pool, rate, service_s, transfer_s, weights[chosen] / share))
+                kinds = _condensed(service_s, transfer_s, weights[chosen] / share)
+                found.append(Branch(route.request_class, pool, rate, *kinds))
     return found
+
+
+def _condensed(service_s: Array, transfer_s: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """At most N_ATOMS kinds of request: neighbours in time are merged at their mean, which keeps every mean exact."""
+    if len(weights) <= N_ATOMS:
+        return service_s, transfer_s, weights
+    order = np.argsort(service_s + transfer_s, kind="stable")
+    group = np.minimum((np.cumsum(weights[order]) * N_ATOMS).astype(np.intp), N_ATOMS - 1)
+    mass = np.bincount(group, weights[order])
+    used = mass > 0
+    means = [np.bincount(group, (x * weights)[order])[used] / mass[used] for x in (service_s, transfer_s)]
+    return means[0], means[1], mass[used]
 
 
 def _service_s(problem: PlanningProblem, pool: int, total: Array, cached: Array) -> Array:
@@ -107,7 +120,7 @@ def _waits(
     """Wait of every prefill pool in use; None where the queueing room has no answer."""
     if not has_queueing_model(problem):
         return None
-    if max(pool_utilization(problem, solution.sizing, solution.loads, operating), default=0.0) >= SATURATED:
+    if _is_saturated(problem, solution, operating):
         return None
     by_pool: dict[int, list[Branch]] = defaultdict(list)
     for branch in streams:
@@ -121,6 +134,14 @@ def _waits(
             return None
         waits[pool] = mgc_wait(solution.sizing.n_instances[pool], rate, service)
     return waits
+
+
+def _is_saturated(problem: PlanningProblem, solution: Solution, operating: Operating) -> bool:
+    """Whether a pool or a link has no steady state at the operating point."""
+    sent = link_mean_bytes_per_s(problem, solution.loads, operating)
+    links = zip(problem.links, solution.sizing.n_ports, sent, strict=True)
+    full = [b > 0 and b >= SATURATED * bytes_per_s(link_gbps(link, ports)) for link, ports, b in links]
+    return any(full) or max(pool_utilization(problem, solution.sizing, solution.loads, operating)) >= SATURATED
 
 
 def has_queueing_model(problem: PlanningProblem) -> bool:

@@ -78,7 +78,7 @@ def _notes(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterat
         yield f"the demand of {number(demand)} req/s exceeds what the fleet serves: stated at its highest rate instead"
     if fleet.latency.ttft_mean_s is None:
         yield (
-            "a pool is saturated at this rate, so its queue has no steady state and TTFT under load is unknown; "
+            "a pool or link is saturated at this rate: its queue has no steady state, TTFT under load is unknown; "
             "state a demand_req_per_s below the highest rate to see it"
             if has_queueing_model(problem)
             else "waiting times are known for dispatch = shared-queue with prefill_batching = one-at-a-time only"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from math import ceil
 from pathlib import Path
@@ -108,6 +109,11 @@ class PlanningProblem:
             return None
         prefill, _, decode = text.partition(":")
         return int(prefill), int(decode)
+
+    @cached_property
+    def size_limits(self) -> tuple[int | None, ...]:
+        """Most instances of every pool; None where nothing limits it."""
+        return tuple(_size_limit(self, i) for i in range(len(self.pools)))
 
     @property
     def is_priced(self) -> bool:
@@ -236,14 +242,14 @@ def _check(problem: PlanningProblem) -> None:
         found += [
             Problem(name, f"pools.{p.name}.max_instances", "nothing limits this pool", "a size, an inventory, a budget")
             for i, p in enumerate(problem.pools)
-            if size_limit(problem, i) is None
+            if problem.size_limits[i] is None
         ]
     if found:
         raise InputError(found)
 
 
-def size_limit(problem: PlanningProblem, index: int) -> int | None:
-    """Most instances of a pool that its own limit, its inventory and the budget allow; None where nothing limits it."""
+def _size_limit(problem: PlanningProblem, index: int) -> int | None:
+    """Most instances that a pool's own limit, its inventory, the budget and the demand allow."""
     pool, budget = problem.pools[index], problem.scenario.budget_usd_per_hour
     limits = [] if pool.max_instances is None else [pool.max_instances]
     limits += [v.n_accelerators // pool.n_accelerators for v in problem.inventories if index in v.pools]

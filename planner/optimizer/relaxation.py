@@ -7,7 +7,7 @@ from math import ceil, floor, log10
 from planner.errors import InfeasibleError
 from planner.optimizer.capacity import first_thresholds, threshold_loads
 from planner.optimizer.formulation import Request
-from planner.optimizer.problem import PlanningProblem, size_limit
+from planner.optimizer.problem import PlanningProblem
 from planner.optimizer.search import search
 from planner.optimizer.solver import Answer, solve
 from planner.units import number
@@ -49,7 +49,7 @@ def _less_demand(problem: PlanningProblem) -> Iterator[str]:
 
 def _for_throughput(problem: PlanningProblem) -> PlanningProblem:
     """The problem with the rate as objective, its pools limited to what the demand could ever use."""
-    pools = tuple(replace(p, max_instances=size_limit(problem, i)) for i, p in enumerate(problem.pools))
+    pools = tuple(replace(p, max_instances=n) for p, n in zip(problem.pools, problem.size_limits, strict=True))
     return replace(_changed(problem, objective="max-throughput", demand_req_per_s=None), pools=pools)
 
 

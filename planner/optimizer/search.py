@@ -32,6 +32,11 @@ MAX_ROUNDS = 40
 PARTS_PER_SPLIT = 8
 ZOOM_POINTS = 33
 ZOOM_WIDTH = 1e-9
+ZOOM_ROUNDS = 8
+ZOOM_FACTOR = 8
+DECODE_ROOM = 1000
+SOLVER_SLACK = 1e-6
+"""Thresholds are chosen for this much more than the demand, so that they serve it despite the solver's tolerance."""
 RATE_TOLERANCE = 1e-7
 """A rate this close to the best counts as equal when spend decides."""
 
@@ -90,12 +95,15 @@ def _main_request(problem: PlanningProblem) -> Request:
 
 
 def _closed_in(problem: PlanningProblem, best: Solution | None, deadline: float) -> Solution | None:
-    """Tighten the bound, and the plan with every sizing the bound proposes, until they meet."""
+    """Tighten the bound, and the plan with every sizing the bound proposes, until they meet; None when proven empty."""
     cells = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
     tried = {best.sizing} if best else set()
     for _ in range(MAX_ROUNDS):
-        bound = _bounding(problem, cells, best, deadline)
-        if bound is None:
+        try:
+            bound = solve(problem, cells, _main_request(problem), max(deadline - monotonic(), 0.1))
+        except UndecidedError:
+            break
+        if bound is None or (best is None and _serves_nothing(problem, bound)):
             return best
         if bound.sizing not in tried:
             tried.add(bound.sizing)
@@ -104,21 +112,16 @@ def _closed_in(problem: PlanningProblem, best: Solution | None, deadline: float)
             best = replace(best, bound=_valid_bound(problem, bound.bound, best.objective))
         split = _split(problem, cells, bound)
         if split is None or (best and best.gap <= GAP_TARGET):
-            return best
+            break
         cells = split
+    if best is None:
+        raise UndecidedError("no plan was found, and none is excluded either; allow more time or shrink the scenario")
     return best
 
 
-def _bounding(
-    problem: PlanningProblem, cells: Sequence[Loads], best: Solution | None, deadline: float
-) -> Answer | None:
-    """The relaxation over intervals; None when infeasible, or when time is up but a plan is at hand."""
-    try:
-        return solve(problem, cells, _main_request(problem), max(deadline - monotonic(), 0.1))
-    except UndecidedError:
-        if best is None:
-            raise
-        return None
+def _serves_nothing(problem: PlanningProblem, bound: Answer) -> bool:
+    """Whether the bound proves that no fleet within the limits serves any request."""
+    return not problem.is_min_cost and bound.bound <= SOLVER_SLACK
 
 
 def _valid_bound(problem: PlanningProblem, bound: float, objective: float) -> float:
@@ -224,20 +227,41 @@ def _zoomed_by_model(
     problem: PlanningProblem, sizing: Sizing, start: Sequence[float], deadline: float
 ) -> tuple[float, ...]:
     """Repeatedly offer the model finer thresholds around the last choice."""
-    current = list(start)
-    request = replace(_main_request(problem), sizing=sizing)
-    widths = [np.ptp(problem.classes[r.request_class].mix.support) for r in problem.routes]
-    for _ in range(8):
+    current, request, problem = list(start), _zoom_request(problem, sizing), _without_size_limits(problem)
+    widths = [float(np.ptp(problem.classes[r.request_class].mix.support)) for r in problem.routes]
+    for _ in range(ZOOM_ROUNDS):
         offers = [_around(problem, r, t, width) for r, (t, width) in enumerate(zip(current, widths, strict=True))]
         loads = [threshold_loads(problem, route, offer) for route, offer in zip(problem.routes, offers, strict=True)]
         answer = solve(problem, loads, request, max(deadline - monotonic(), 1.0))
         if answer is None:
             break
-        current = [
-            float(offer[k]) if k is not None else t for t, offer, k in zip(current, offers, answer.chosen, strict=True)
-        ]
-        widths = [width / 8 for width in widths]
+        found = zip(current, offers, answer.chosen, strict=True)
+        current = [t if k is None else float(offer[k]) for t, offer, k in found]
+        widths = [width / ZOOM_FACTOR for width in widths]
     return tuple(current)
+
+
+def _without_size_limits(problem: PlanningProblem) -> PlanningProblem:
+    """The problem for sizes that are settled: what limited them has done its part."""
+    routing = problem.scenario.routing.model_copy(update={"prefill_to_decode": "free"})
+    scenario = problem.scenario.model_copy(update={"budget_usd_per_hour": None, "routing": routing})
+    return replace(problem, scenario=scenario, inventories=())
+
+
+def _zoom_request(problem: PlanningProblem, sizing: Sizing) -> Request:
+    """What thresholds of fixed sizes are for: cheap traffic where that is the objective and priced, else a high rate.
+
+    For the rate, decode is given room to spare: where it alone limits the rate, the thresholds still balance prefill.
+    """
+    demand = problem.scenario.demand_req_per_s
+    if problem.is_min_cost and demand is not None and any(link.usd_per_gb for link in problem.links):
+        rate = demand * (1 + SOLVER_SLACK)
+        return Request("spend", sizing=sizing, least_rate=rate, most_rate=rate)
+    roomy = tuple(
+        n * DECODE_ROOM if pool.role == "decode" else n
+        for n, pool in zip(sizing.n_instances, problem.pools, strict=True)
+    )
+    return Request("rate", sizing=replace(sizing, n_instances=roomy))
 
 
 def _around(problem: PlanningProblem, index: int, centre: float, width: float) -> NDArray[np.float64]:

@@ -101,7 +101,16 @@ def _filled(table: "Table", rows: Iterable[Iterable[str]]) -> "RenderableType | 
 
 def _pools(plan: Plan) -> "RenderableType | None":
     table = _table(
-        "pools", "pool", "site", "hardware", "does", ">instances", ">chips", ">req/s", ">of", ">busy", "times"
+        "pools",
+        "pool",
+        "site",
+        "instance of",
+        "does",
+        ">instances",
+        ">req/s",
+        ">capacity",
+        ">busy",
+        "times",
     )
     return _filled(
         table,
@@ -109,10 +118,9 @@ def _pools(plan: Plan) -> "RenderableType | None":
             (
                 pool.name,
                 pool.site,
-                pool.hardware,
+                words.instance_hardware(pool),
                 words.pool_kind(pool).replace(" prompts", ""),
                 str(pool.n_instances),
-                str(pool.n_accelerators),
                 words.figure(pool.offered_req_per_s),
                 words.figure(pool.capacity_req_per_s),
                 percent(pool.utilization),

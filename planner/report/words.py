@@ -1,12 +1,16 @@
 """What a plan says, in words that tables and Markdown share."""
 
-from planner.results import Bottleneck, ClassPlan, Fleet, LinkPlan, Plan, PoolPlan
+from collections.abc import Sequence
+
+from planner.results import Bottleneck, ClassPlan, Fleet, LengthProfile, LinkPlan, Plan, PoolPlan
 from planner.units import DASH, number, percent
 
 FULL = 1 - 1e-6
 """A utilisation from which on a pool counts as saturated."""
 SMALL = 1e-4
 """Below this fraction a figure says no more than that it is small."""
+EXACT = 1e-6
+"""A tolerance below this asks for equality."""
 EPSILON = 1e-9
 """Fractions and rents nearer to zero than this are rounding of sums."""
 
@@ -126,6 +130,19 @@ def pool_kind(pool: PoolPlan) -> str:
     return pool.role if pool.prompts is None else f"{pool.role}, {pool.prompts} prompts"
 
 
+def instance_hardware(pool: PoolPlan) -> str:
+    """Accelerators of one instance, such as `8 x h200-sxm`."""
+    return f"{pool.n_accelerators // pool.n_instances} x {pool.hardware}" if pool.n_instances else pool.hardware
+
+
+def quantiles(profile: LengthProfile) -> list[tuple[str, float]]:
+    """Quantiles of the uncached length; those of the same length under one name."""
+    names: dict[float, list[str]] = {}
+    for name, tokens in profile.quantiles_tokens.items():
+        names.setdefault(tokens, []).append(name.upper())
+    return [(" to ".join(dict.fromkeys((same[0], same[-1]))), tokens) for tokens, same in names.items()]
+
+
 def takers(fleet: Fleet, prompts: str) -> str:
     """Pools in use that take long, or short, prompts."""
     return listed([pool.name for pool in fleet.pools if pool.prompts == prompts and pool.n_instances])
@@ -155,7 +172,9 @@ def threshold(plan: Plan) -> str:
     if split:
         each = ", ".join(class_threshold(c) for c in split)
         return f"{each}; {percent(plan.offload_fraction)} of all prompts go to {takers(plan, 'long') or 'other sites'}"
-    return f"{DASH} (nothing to choose: {percent(plan.offload_fraction)} of prompts go to pools for long ones)"
+    if not any(pool.prompts == "long" for pool in plan.pools):
+        return f"{DASH} (one place takes every prompt)"
+    return f"{DASH} ({percent(plan.offload_fraction)} of all prompts go to {takers(plan, 'long') or 'other sites'})"
 
 
 def class_threshold(part: ClassPlan) -> str:
@@ -201,7 +220,7 @@ def cost(plan: Plan) -> str:
     """The bill per hour and per million tokens."""
     if plan.cost.usd_per_hour is None:
         missing = ", ".join(plan.cost.missing_prices)
-        return DASH + (f" (no price for {missing})" if missing else "")
+        return DASH + (f" (not stated: {missing})" if missing else "")
     return (
         f"{usd(plan.cost.usd_per_hour)} USD/h: {figure(plan.cost.usd_per_million_input_tokens)} USD per million input "
         f"tokens, or {figure(plan.cost.usd_per_million_output_tokens)} per million output tokens"
@@ -210,7 +229,7 @@ def cost(plan: Plan) -> str:
 
 def traffic_usd_per_hour(fleet: Fleet) -> float | None:
     """Charges by volume: the bill less every rent [USD/h]; None where a price is missing."""
-    rents = [item.usd_per_hour for item in (*fleet.pools, *fleet.links)]
+    rents = [pool.usd_per_hour for pool in fleet.pools] + [item.usd_per_hour for item in fleet.links]
     total = fleet.cost.usd_per_hour
     known = [rent for rent in rents if rent is not None]
     if total is None or len(known) < len(rents):
@@ -278,3 +297,48 @@ def free_routing(plan: Plan) -> str | None:
 def rule(name: str) -> str:
     """A capacity rule in words."""
     return {"mean-length": "work of the mean length", "expected-work": "mean work over all lengths"}.get(name, name)
+
+
+def tolerance(fraction: float | None) -> str:
+    """How far a figure may be off.
+
+    >>> tolerance(0.03), tolerance(1e-9), tolerance(None)
+    ('3.0 %', 'exact', '–')
+    """
+    return "exact" if fraction is not None and fraction < EXACT else percent(fraction)
+
+
+def as_published(value: float) -> str:
+    """A published figure with the digits it was given.
+
+    >>> as_published(19400.0), as_published(0.496), as_published(3.0)
+    ('19,400', '0.496', '3')
+    """
+    return f"{value:,.10g}"
+
+
+def beside_published(value: float, published: float) -> str:
+    """A figure with as many digits as the published one has, and at least three.
+
+    >>> beside_published(3.22589, 3.24), beside_published(0.493313, 0.4957), beside_published(4.0, 4.0)
+    ('3.23', '0.4933', '4')
+    """
+    if value == published:
+        return as_published(value)
+    digits = len(as_published(published).replace(",", "").replace(".", "").strip("0-"))
+    return figure(value, max(3, min(digits, 6)))
+
+
+def between(x: float, xs: Sequence[float], ys: Sequence[float]) -> float | None:
+    """Linear interpolation in ascending points; None outside them.
+
+    >>> between(1.5, [1.0, 2.0], [10.0, 20.0]), between(3.0, [1.0, 2.0], [10.0, 20.0])
+    (15.0, None)
+    """
+    after = next((i for i, value in enumerate(xs) if value >= x), None)
+    if after is None or x < xs[0]:
+        return None
+    if after == 0:
+        return ys[0]
+    part = (x - xs[after - 1]) / (xs[after] - xs[after - 1])
+    return ys[after - 1] + part * (ys[after] - ys[after - 1])

@@ -158,7 +158,7 @@ def _inputs(problem: PlanningProblem) -> list[SourceNote]:
     for name, pool in scenario.pools.items():
         n, hardware = pool.accelerators_per_instance, scenario.hardware_of(pool)
         if measured := scenario.measured_instance(hardware, n, pool.role):
-            how = measured.decode.how if pool.role == "decode" and measured.decode else measured.how
+            how = (measured.decode.how if pool.role == "decode" and measured.decode else None) or measured.how
             source = citation(scenario, measured.source) + (f": {how}" if how else "")
             notes.append(
                 SourceNote(what=f"{pool.role} of {name}, {n} x {hardware.name}", basis=measured.basis, source=source)

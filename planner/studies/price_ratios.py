@@ -9,8 +9,9 @@ from planner.optimizer import PlanningProblem
 from planner.optimizer.baselines import affordable_accelerators, homogeneous_rates
 from planner.results import Plan, PoolPlan, PriceRatios
 
-RATIOS = np.round(np.arange(1.2, 3.0 + 1e-9, 0.1), 2)
-"""From a faster chip sold cheap to a steep premium."""
+RATIOS = np.round(np.arange(1.2, 3.0 + 1e-9, 0.01), 2)
+"""From a faster chip sold cheap to a steep premium, fine enough to show where whole instances come in."""
+NO_GAIN = 1e-9
 BREAK_EVEN_GRID = np.round(np.arange(0.5, 10.0 + 1e-9, 0.01), 2)
 
 
@@ -82,5 +83,5 @@ def _gains(problem: PlanningProblem, plan: Plan, n_instances: NDArray[np.int64])
 
 def _break_even(problem: PlanningProblem, plan: Plan, rent: Rent, extra_usd: float) -> float | None:
     """Least ratio at which the plan is no better than the homogeneous fleet."""
-    worse = BREAK_EVEN_GRID[_gains(problem, plan, rent.instances(BREAK_EVEN_GRID, extra_usd)) <= 0]
+    worse = BREAK_EVEN_GRID[_gains(problem, plan, rent.instances(BREAK_EVEN_GRID, extra_usd)) <= NO_GAIN]
     return float(worse[0]) if len(worse) else None

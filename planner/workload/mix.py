@@ -254,11 +254,11 @@ class AtomMix:
 
     def long_work(self, service: PrefillService, threshold_tokens: ArrayLike, order: int = 1) -> FloatArray:
         """E[T^order; U > t] [s^order]."""
-        return self._long(service.seconds(self.total_tokens, self.cached_tokens) ** order, threshold_tokens)
+        return np.asarray(self._sums(service, order).suffix[self._n_short(threshold_tokens)])
 
     def short_work(self, service: PrefillService, threshold_tokens: ArrayLike, order: int = 1) -> FloatArray:
         """E[T^order; U <= t] [s^order]."""
-        return self._short(service.seconds(self.total_tokens, self.cached_tokens) ** order, threshold_tokens)
+        return np.asarray(self._sums(service, order).prefix[self._n_short(threshold_tokens)])
 
     def long_wire_bytes(
         self, kv_curve: Curve, threshold_tokens: ArrayLike, destination_holds_cached: bool
@@ -288,17 +288,40 @@ class AtomMix:
         return self.total_tokens - self.cached_tokens
 
     def _long(self, values: FloatArray, threshold_tokens: ArrayLike) -> FloatArray:
-        """E[value; U > t], summed from the longest down, so that rare long requests keep their digits."""
-        suffix = np.concatenate([np.cumsum((self.weights * values)[::-1])[::-1], [0.0]])
-        return np.asarray(suffix[self._n_short(threshold_tokens)])
+        """E[value; U > t]."""
+        return np.asarray(_running_sums(self.weights * values).suffix[self._n_short(threshold_tokens)])
 
     def _short(self, values: FloatArray, threshold_tokens: ArrayLike) -> FloatArray:
         """E[value; U <= t]."""
-        prefix = np.concatenate([[0.0], np.cumsum(self.weights * values)])
-        return np.asarray(prefix[self._n_short(threshold_tokens)])
+        return np.asarray(_running_sums(self.weights * values).prefix[self._n_short(threshold_tokens)])
+
+    def _sums(self, service: PrefillService, order: int) -> "RunningSums":
+        """Sums of T^order, remembered: an optimizer asks for the same service at many thresholds."""
+        known = self._known_sums
+        if (service, order) not in known:
+            seconds = service.seconds(self.total_tokens, self.cached_tokens)
+            known[service, order] = _running_sums(self.weights * seconds**order)
+        return known[service, order]
+
+    @cached_property
+    def _known_sums(self) -> "dict[tuple[PrefillService, int], RunningSums]":
+        return {}
 
     def _n_short(self, threshold_tokens: ArrayLike) -> NDArray[np.intp]:
         return np.asarray(np.searchsorted(self._uncached, np.asarray(threshold_tokens), side="right"))
+
+
+class RunningSums(NamedTuple):
+    """Sums over the requests below and from each position on; one more entry than requests."""
+
+    prefix: FloatArray
+    suffix: FloatArray
+
+
+def _running_sums(terms: FloatArray) -> RunningSums:
+    # The suffix is summed from the longest request down, so that rare long requests keep their digits.
+    suffix = np.concatenate([np.cumsum(terms[::-1])[::-1], [0.0]])
+    return RunningSums(np.concatenate([[0.0], np.cumsum(terms)]), suffix)
 
 
 def _ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:

@@ -61,7 +61,7 @@ class Trace:
         return self.total_tokens.size
 
 
-class _BrokenLine(Exception):
+class _BrokenLineError(Exception):
     """What is wrong with a line, for the reader that knows which line it is."""
 
     def __init__(self, key: str, message: str, allowed: str = "") -> None:
@@ -135,7 +135,7 @@ def _collected(
             request = parse(text)
             if requests:
                 _check_order(requests[-1], request)
-        except _BrokenLine as error:
+        except _BrokenLineError as error:
             raise InputError(Problem(name, error.key, error.message, error.allowed, number)) from None
         requests.append(request)
     if not requests:
@@ -147,9 +147,9 @@ def _collected(
 
 def _check_order(previous: _Request, request: _Request) -> None:
     if request.time < previous.time:
-        raise _BrokenLine("timestamp", "is earlier than the line before", "requests in order of arrival")
+        raise _BrokenLineError("timestamp", "is earlier than the line before", "requests in order of arrival")
     if (request.hashes is None) != (previous.hashes is None):
-        raise _BrokenLine("hash_ids", "is not on every line", "on all lines or on none")
+        raise _BrokenLineError("hash_ids", "is not on every line", "on all lines or on none")
 
 
 def _blocks(hashes: Sequence[list[int]]) -> Blocks:
@@ -162,14 +162,14 @@ def _mooncake_request(text: str) -> _Request:
         line = json.loads(text)
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", str(error))
-        raise _BrokenLine("", f"is not JSON: {reason}", "one JSON object a line") from None
+        raise _BrokenLineError("", f"is not JSON: {reason}", "one JSON object a line") from None
     if not isinstance(line, dict):
-        raise _BrokenLine("", f"is a JSON {type(line).__name__}", "one JSON object a line")
+        raise _BrokenLineError("", f"is a JSON {type(line).__name__}", "one JSON object a line")
     if missing := [field for field in MOONCAKE_FIELDS if field not in line]:
-        raise _BrokenLine(missing[0], "is missing", "fields: " + ", ".join(MOONCAKE_FIELDS))
+        raise _BrokenLineError(missing[0], "is missing", "fields: " + ", ".join(MOONCAKE_FIELDS))
     time = line["timestamp"]
     if type(time) not in (int, float) or not 0 <= time <= MAX_TIME_MS:
-        raise _BrokenLine("timestamp", f"is {_shown(time)}", "milliseconds, 0 or more")
+        raise _BrokenLineError("timestamp", f"is {_shown(time)}", "milliseconds, 0 or more")
     total, output = (_tokens(field, line[field]) for field in ("input_length", "output_length"))
     return _Request(time, total, output, _hashes(line.get("hash_ids"), total))
 
@@ -177,7 +177,7 @@ def _mooncake_request(text: str) -> _Request:
 def _tokens(key: str, value: Any) -> int:
     if type(value) is int and 1 <= value <= MAX_TOKENS:
         return value
-    raise _BrokenLine(key, f"is {_shown(value)}", f"a whole number from 1 to {MAX_TOKENS:,}")
+    raise _BrokenLineError(key, f"is {_shown(value)}", f"a whole number from 1 to {MAX_TOKENS:,}")
 
 
 def _shown(value: Any) -> str:
@@ -190,13 +190,13 @@ def _hashes(ids: Any, total_tokens: int) -> list[int] | None:
     if ids is None:
         return None
     if not isinstance(ids, list) or not set(map(type, ids)) <= {int}:
-        raise _BrokenLine("hash_ids", "is not a list of whole numbers", "one id per block")
+        raise _BrokenLineError("hash_ids", "is not a list of whole numbers", "one id per block")
     n_blocks = ceil(total_tokens / BLOCK_TOKENS)
     if len(ids) != n_blocks:
         allowed = f"{n_blocks} blocks of {BLOCK_TOKENS} tokens for input_length {total_tokens}"
-        raise _BrokenLine("hash_ids", f"has {len(ids)} ids", allowed)
+        raise _BrokenLineError("hash_ids", f"has {len(ids)} ids", allowed)
     if min(ids) < MIN_ID or max(ids) > MAX_ID:
-        raise _BrokenLine("hash_ids", "has an id outside 64 bits", f"{MIN_ID} to {MAX_ID}")
+        raise _BrokenLineError("hash_ids", "has an id outside 64 bits", f"{MIN_ID} to {MAX_ID}")
     return ids
 
 
@@ -230,7 +230,7 @@ def _check_header(name: str, number: int, text: str) -> None:
 def _azure_request(text: str) -> _Request:
     cells = [cell.strip() for cell in text.split(",")]
     if len(cells) != len(AZURE_COLUMNS):
-        raise _BrokenLine("", f"has {len(cells)} columns", ",".join(AZURE_COLUMNS))
+        raise _BrokenLineError("", f"has {len(cells)} columns", ",".join(AZURE_COLUMNS))
     time, total, output = cells
     return _Request(
         _wall_clock_ns(time), _tokens(AZURE_COLUMNS[1], _whole(total)), _tokens(AZURE_COLUMNS[2], _whole(output)), None
@@ -253,7 +253,7 @@ def _wall_clock_ns(text: str) -> int:
     except (ValueError, OverflowError):
         seconds = None
     if match is None or seconds is None:
-        raise _BrokenLine(AZURE_COLUMNS[0], f"is {_shown(text)}", "YYYY-MM-DD HH:MM:SS.fffffff")
+        raise _BrokenLineError(AZURE_COLUMNS[0], f"is {_shown(text)}", "YYYY-MM-DD HH:MM:SS.fffffff")
     return seconds * 10**9 + int((match[2] or "").ljust(9, "0"))
 
 

@@ -1,0 +1,188 @@
+"""Figures of what comes in: how long prompts are, and how long they take to prefill."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.report import canvas
+from planner.report.chart_capacity import hues
+from planner.results import Case, Plan, ServiceCurve
+from planner.units import number, percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+STRETCH = 1.05
+"""Longest over shortest prompt below which there is no curve to see."""
+
+
+@dataclass(frozen=True)
+class LengthsChart:
+    """Share of requests by uncached length, with the threshold."""
+
+    lengths: tuple[float, ...]
+    shares: tuple[float, ...]
+    quantiles: tuple[tuple[str, float], ...]
+    thresholds: tuple[tuple[str, float], ...]
+    """Class, or nothing for the only one, and its threshold."""
+    offload: float
+
+    def draw(self) -> "Figure":
+        figure = canvas.new_figure(3.8)
+        axes = figure.subplots()
+        canvas.token_axis(axes, *_room(self.lengths), "uncached prompt length [tokens]")
+        axes.set_ylim(0, 104)
+        axes.set_yticks([0, 25, 50, 75, 100])
+        axes.set_ylabel("requests up to this length [%]")
+        axes.grid(axis="y")
+        axes.plot(self.lengths, [100 * share for share in self.shares], color=canvas.HUES[0], linewidth=2.5)
+        for name, length in self.quantiles:
+            y = float(name.removeprefix("p"))
+            axes.plot([length], [y], "o", color=canvas.HUES[0], markersize=6, markeredgecolor="white")
+            text, low = f"{name.upper()} {number(length)}", y < 50
+            side, offset = ("left", (8, -3)) if low else ("right", (-7, 0))
+            canvas.halo(
+                axes, length, y, text, ha=side, va="top" if low else "bottom", offset=offset, color=canvas.HUES[0]
+            )
+        for index, (name, threshold) in enumerate(self.thresholds):
+            self._mark(axes, name, threshold, index)
+        return figure
+
+    def _mark(self, axes: "Axes", name: str, threshold: float, index: int) -> None:
+        """A threshold with its name where the curve is not: before it at the top, or after it at the bottom."""
+        low, high = axes.get_xlim()
+        if not low <= threshold <= high:
+            return
+        axes.axvline(threshold, color=canvas.INK, linestyle=(0, (4, 3)), linewidth=1.4)
+        text = f"{name} threshold {number(threshold)}".strip()
+        if len(self.thresholds) == 1:
+            text += f"\n{percent(1 - self.offload)} stay, {percent(self.offload)} go"
+        before = threshold**2 > low * high
+        height, side = (97 - 9 * index, "right") if before else (6 + 9 * index, "left")
+        canvas.halo(
+            axes,
+            threshold,
+            height,
+            text,
+            ha=side,
+            va="top" if before else "bottom",
+            offset=(-6 if before else 6, 0),
+            fontweight="bold",
+        )
+
+
+def _room(values: tuple[float, ...]) -> tuple[float, float]:
+    """Ends of a logarithmic axis around values; some width even for a single one."""
+    low, high = min(values), max(values)
+    return (low, high) if high > 1.5 * low else (low / 1.5, high * 1.5)
+
+
+def lengths_chart(case: Case) -> LengthsChart | None:
+    """Cumulative distribution of uncached lengths."""
+    requests = case.requests
+    points = [
+        (n, share) for n, share in zip(requests.lengths_tokens, requests.cumulative_fraction, strict=True) if n > 0
+    ]
+    if len(points) < 2:
+        return None
+    return LengthsChart(
+        lengths=tuple(n for n, _ in points),
+        shares=tuple(share for _, share in points),
+        quantiles=tuple(requests.quantiles_tokens.items()),
+        thresholds=_thresholds(case.plan),
+        offload=case.plan.offload_fraction,
+    )
+
+
+def _thresholds(plan: Plan) -> tuple[tuple[str, float], ...]:
+    if plan.threshold_tokens is not None:
+        return (("", plan.threshold_tokens),)
+    return tuple((c.name, c.threshold_tokens) for c in plan.classes if c.threshold_tokens is not None)
+
+
+@dataclass(frozen=True)
+class PrefillCurve:
+    """Prefill seconds of one pool."""
+
+    name: str
+    color: int
+    inferred: bool
+    tokens: tuple[float, ...]
+    seconds: tuple[float, ...]
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class PrefillChart:
+    """Prefill seconds by prompt length, with the points the curves go through."""
+
+    curves: tuple[PrefillCurve, ...]
+
+    def draw(self) -> "Figure":
+        figure = canvas.new_figure(4.2)
+        axes = figure.subplots()
+        tokens = [n for curve in self.curves for n in (*curve.tokens, *(n for n, _ in curve.points))]
+        seconds = [s for curve in self.curves for s in (*curve.seconds, *(s for _, s in curve.points))]
+        low, high = _room(tuple(tokens))
+        canvas.token_axis(axes, 0.9 * low, 1.1 * high, "prompt length, nothing cached [tokens]")
+        low, high = _room(tuple(seconds))
+        canvas.log_axis(axes, "y", low / 1.2, high * 1.2)
+        axes.set_ylabel("prefill of one prompt [s]")
+        axes.grid(axis="y")
+        for curve in self.curves:
+            self._draw_curve(axes, curve)
+        axes.legend(loc="upper left")
+        return figure
+
+    @staticmethod
+    def _draw_curve(axes: "Axes", curve: PrefillCurve) -> None:
+        paint = canvas.hue(curve.color)
+        dashes = (0, (5, 2)) if curve.inferred else "solid"
+        axes.plot(
+            curve.tokens,
+            curve.seconds,
+            color=paint,
+            linewidth=2.2,
+            linestyle=dashes,
+            marker="o",
+            markevery=[],
+            markersize=7,
+            markeredgecolor=paint,
+            markerfacecolor="white" if curve.inferred else paint,
+            label=curve.name,
+        )
+        axes.plot(
+            [n for n, _ in curve.points],
+            [s for _, s in curve.points],
+            linestyle="none",
+            marker="o",
+            markersize=7,
+            markeredgewidth=1.6,
+            markeredgecolor=paint,
+            markerfacecolor="white" if curve.inferred else paint,
+        )
+
+
+def prefill_chart(case: Case) -> PrefillChart | None:
+    """Prefill seconds by length of every prefill pool that has them."""
+    colors = hues(case.plan)
+    curves = tuple(_curve(curve, colors.get(curve.pool, 0)) for curve in case.curves if _has_length(curve))
+    return PrefillChart(curves) if curves else None
+
+
+def _has_length(curve: ServiceCurve) -> bool:
+    """Whether there is more than a point to draw."""
+    return len(curve.tokens) > 1 and curve.tokens[-1] > STRETCH * curve.tokens[0]
+
+
+def _curve(curve: ServiceCurve, color: int) -> PrefillCurve:
+    points = zip(curve.measured_tokens, curve.measured_s, strict=True)
+    return PrefillCurve(
+        name=f"{curve.pool}, {curve.hardware} ({curve.basis})",
+        color=color,
+        inferred=curve.basis == "inferred",
+        tokens=curve.tokens,
+        seconds=curve.prefill_s,
+        points=tuple(points),
+    )

@@ -1,0 +1,85 @@
+"""The figures of a report: what is plotted, told apart from how, so that a report's age shows without drawing."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from planner.report import canvas
+from planner.report.chart_capacity import theta_chart, threshold_chart, utilisation_chart
+from planner.report.chart_money import cost_chart, price_ratio_chart
+from planner.report.chart_requests import lengths_chart, prefill_chart
+from planner.results import Case
+
+if TYPE_CHECKING:
+    from dataclasses import Field
+
+    from matplotlib.figure import Figure
+
+DIGITS = 5
+"""Significant digits of plotted data that count; the rest differs between machines."""
+NOTHING = 1e-9
+"""Plotted data nearer to zero than this is zero."""
+LOOK = 1
+"""To be raised when figures are drawn another way, so that those drawn before are stale."""
+PNG_KEY = "planner-data"
+"""Entry of a PNG that holds the digest of what it shows."""
+
+
+class Chart(Protocol):
+    """Everything a figure shows, as a frozen dataclass."""
+
+    __dataclass_fields__: "ClassVar[dict[str, Field[Any]]]"
+
+    def draw(self) -> "Figure":
+        """The figure; call it within `canvas.style`."""
+
+
+CHARTS: dict[str, Callable[[Case], Chart | None]] = {
+    "threshold": threshold_chart,
+    "theta": theta_chart,
+    "utilisation": utilisation_chart,
+    "cost": cost_chart,
+    "price_ratio": price_ratio_chart,
+    "lengths": lengths_chart,
+    "prefill": prefill_chart,
+}
+
+
+def charts(case: Case) -> dict[str, Chart]:
+    """What the figures of a case show, by file name without suffix; only those that make sense for it."""
+    found = ((name, chart(case)) for name, chart in CHARTS.items())
+    return {name: chart for name, chart in found if chart is not None}
+
+
+def figures(case: Case) -> "dict[str, Figure]":
+    """Every figure of a case, by file name without suffix."""
+    with canvas.style():
+        return {name: chart.draw() for name, chart in charts(case).items()}
+
+
+def digest(chart: Chart) -> str:
+    """A fingerprint of what a figure shows: the same on every machine and with every version of matplotlib."""
+    shown = {"look": LOOK, "chart": type(chart).__name__, "data": _rounded(asdict(chart))}
+    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return "0" if abs(value) < NOTHING else f"{value:.{DIGITS - 1}e}"
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(item) for item in value]
+    return value
+
+
+def pngs(case: Case) -> dict[str, bytes]:
+    """Every figure of a case as a PNG, by file name without suffix."""
+    images = {}
+    for name, chart in charts(case).items():
+        with canvas.style():
+            figure = chart.draw()
+        images[name] = canvas.png(figure, {PNG_KEY: digest(chart)})
+    return images

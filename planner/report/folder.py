@@ -1,0 +1,148 @@
+"""A report as a folder: written all at once, and checked against what it should say."""
+
+import os
+import shutil
+import struct
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from planner.errors import InputError, Problem
+from planner.report.figures import PNG_KEY, charts, digest, pngs
+from planner.report.markdown import report_markdown
+from planner.results import Case
+
+SCENARIO, REPORT, FIGURES = "scenario.toml", "report.md", "figures"
+PNG_HEADER = b"\x89PNG\r\n\x1a\n"
+
+
+def write_report(case: Case, out_dir: Path, scenario_text: str) -> None:
+    """Write scenario.toml, report.md and figures/*.png into a folder.
+
+    Everything is rendered before the folder is touched, then written aside within it, then moved into place file by
+    file, report.md last; figures of an earlier report that are no longer part of it are removed.
+
+    Args:
+        case: what to report.
+        out_dir: the folder; made where it does not exist.
+        scenario_text: the question, as it stands in its file.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    files = {f"{FIGURES}/{name}.png": image for name, image in pngs(case).items()}
+    files[REPORT] = report_markdown(case).encode()
+    if _text(out_dir / SCENARIO) != scenario_text:
+        files = {SCENARIO: scenario_text.encode(), **files}
+    try:
+        _replace_files(out_dir, files)
+        for path in _images(out_dir):
+            if f"{FIGURES}/{path.name}" not in files and png_text(path) is not None:
+                path.unlink()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        problem = Problem(str(out_dir), "", f"the report cannot be written: {reason}", "a folder that may be written")
+        raise InputError(problem) from None
+
+
+def _replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Every file whole or not at all: written aside in the same file system, then moved."""
+    folder.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=".report-", dir=folder))
+    try:
+        for name, content in files.items():
+            (aside / name).parent.mkdir(exist_ok=True)
+            (aside / name).write_bytes(content)
+        for name in files:
+            (folder / name).parent.mkdir(exist_ok=True)
+            os.replace(aside / name, folder / name)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def check_report(case: Case, out_dir: Path, scenario_text: str) -> list[str]:
+    """What in a folder is not as `write_report` would leave it.
+
+    Texts are compared exactly, figures by what they plot: another version of matplotlib draws other pixels.
+
+    Args:
+        case: what the report should say.
+        out_dir: the folder.
+        scenario_text: the question, as it stands in its file.
+
+    Returns:
+        One line per stale, missing or superfluous file; empty when the report is current.
+    """
+    expected = {f"{name}.png": digest(chart) for name, chart in charts(case).items()}
+    found = [
+        *_text_problems(out_dir / SCENARIO, scenario_text),
+        *_text_problems(out_dir / REPORT, report_markdown(case)),
+        *(problem for name, want in expected.items() for problem in _image_problems(out_dir / FIGURES / name, want)),
+    ]
+    extra = [path.name for path in _images(out_dir) if path.name not in expected]
+    return found + [f"{FIGURES}/{name}: is not a figure of this report, remove it" for name in extra]
+
+
+def _text_problems(path: Path, wanted: str) -> Iterator[str]:
+    text = _text(path)
+    if text is None:
+        yield f"{path.name}: is missing"
+    elif text != wanted:
+        yield f"{path.name}: line {_first_difference(text, wanted)} differs"
+
+
+def _first_difference(text: str, wanted: str) -> int:
+    """Number of the first line in which two texts differ."""
+    lines, others = text.split("\n"), wanted.split("\n")
+    same = next(
+        (i for i, (a, b) in enumerate(zip(lines, others, strict=False)) if a != b), min(len(lines), len(others))
+    )
+    return same + 1
+
+
+def _image_problems(path: Path, wanted: str) -> Iterator[str]:
+    name = f"{FIGURES}/{path.name}"
+    if not path.is_file():
+        yield f"{name}: is missing"
+    elif (found := png_text(path)) is None:
+        yield f"{name}: is no figure that planner drew"
+    elif found != wanted:
+        yield f"{name}: shows other data"
+
+
+def _text(path: Path) -> str | None:
+    """A file's text with its own line ends; None where there is none."""
+    try:
+        return path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _images(out_dir: Path) -> list[Path]:
+    return sorted((out_dir / FIGURES).glob("*.png"))
+
+
+def png_text(path: Path, key: str = PNG_KEY) -> str | None:
+    """A text entry of a PNG file; None where the file is no whole PNG or has no such entry."""
+    try:
+        entries = dict(_text_chunks(path.read_bytes()))
+    except (OSError, ValueError, struct.error):
+        return None
+    return entries.get(key)
+
+
+def _text_chunks(content: bytes) -> Iterator[tuple[str, str]]:
+    """Key and text of every tEXt chunk; raises ValueError unless the file is whole."""
+    if not content.startswith(PNG_HEADER):
+        raise ValueError("no PNG")
+    start, kind = len(PNG_HEADER), b""
+    while kind != b"IEND":
+        length, kind = struct.unpack(">I4s", content[start : start + 8])
+        data, end = content[start + 8 : start + 8 + length], start + 8 + length
+        if struct.unpack(">I", content[end : end + 4])[0] != zlib.crc32(kind + data):
+            raise ValueError("damaged PNG")
+        if kind == b"tEXt":
+            key, _, text = data.partition(b"\0")
+            yield key.decode("latin-1"), text.decode("latin-1")
+        start = end + 4

@@ -1,0 +1,133 @@
+"""A case as a cost report in Markdown."""
+
+import re
+from collections.abc import Collection
+from importlib.resources import files
+from typing import Any
+
+from planner.report import markdown_tables, words
+from planner.report.figures import charts
+from planner.results import Case, ClaimResult, PriceRatios
+from planner.units import number, percent
+
+TEMPLATE = "report.md.jinja"
+
+
+def report_markdown(case: Case) -> str:
+    """The report of a case; figures are referred to as `figures/NAME.png`.
+
+    Args:
+        case: a plan with what it is held against.
+
+    Returns:
+        Markdown that ends in one newline and is the same for the same case.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, autoescape=False)
+    template = files("planner.report").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
+    text = environment.from_string(template).render(_context(case, charts(case).keys()))
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def _context(case: Case, figures: Collection[str]) -> dict[str, Any]:
+    plan = case.plan
+    return {
+        "case": case,
+        "plan": plan,
+        "tables": markdown_tables,
+        "words": words,
+        "figures": figures,
+        "one_line": one_line,
+        "verdict": words.verdict(plan),
+        "several_classes": len(plan.classes) > 1,
+        "saturation": saturation_words(case),
+        "worth": worth_words(case.price_ratios) if case.price_ratios else "",
+        "binding": [words.sentence(words.bottleneck(b)) for b in plan.bottlenecks]
+        or [words.sentence(words.nothing_binds())],
+        "rule_words": rule_words(case),
+        "claims": by_source(case.claims),
+        "claims_words": claims_words(case.claims),
+        "missed": [claim for claim in case.claims if claim.holds is False],
+        "failed": [variant for variant in case.comparisons if variant.plan is None],
+        "quality": [words.sentence(text) for text in (words.status(plan), words.free_routing(plan)) if text],
+    }
+
+
+def one_line(text: str) -> str:
+    """Text without line breaks."""
+    return " ".join(text.split())
+
+
+def saturation_words(case: Case) -> str:
+    """What saturation means for a queue; nothing where nothing is saturated."""
+    if not words.saturated(case.plan):
+        return ""
+    return (
+        f" at {words.figure(case.plan.throughput_req_per_s)} req/s: a queue before a server that is never idle grows "
+        "without end. State a `demand_req_per_s` below the highest rate to see waiting times"
+    )
+
+
+def worth_words(prices: PriceRatios) -> str:
+    """Up to which price ratio the plan beats the fleet for the same money."""
+    fast, home = prices.long_hardware, prices.home_hardware
+    text = (
+        f"One {fast} costs {prices.stated_ratio:.2f} times one {home} here. Against as many {home} as the same money "
+        f"buys, the plan {_until(prices.break_even_cost)} if only accelerators are counted"
+    )
+    if prices.equal_bill_gain is not None:
+        text += f", and {_until(prices.break_even_bill)} if the link is paid too"
+    return f"{text}. Fleets grow by whole instances, so the gain falls in steps."
+
+
+def _until(ratio: float | None) -> str:
+    return (
+        "serves more at every price ratio looked at" if ratio is None else f"serves more below a ratio of {ratio:.2f}"
+    )
+
+
+def rule_words(case: Case) -> str:
+    """What planning with the mean length instead of the mean work would cost."""
+    if case.other_rule is None:
+        return ""
+    exact, mean = sorted((case.plan, case.other_rule), key=lambda plan: plan.capacity_rule)
+    more = mean.max_throughput_req_per_s / exact.max_throughput_req_per_s - 1
+    if more <= words.SMALL:
+        return "Both rules agree here: the mean length does not promise more than the mean work allows."
+    text = (
+        "Prefill time bends upwards with length, so the mean prefill time is longer than that of the mean length "
+        f"(Jensen's inequality). Counted by the mean length, a fleet seems to serve {percent(more)} more."
+    )
+    return text + _shortfall_words(case.rule_shortfall, mean.max_throughput_req_per_s)
+
+
+def _shortfall_words(shortfall: float | None, promised: float) -> str:
+    if shortfall is None:
+        return ""
+    if shortfall <= words.SMALL:
+        return " Here that promise can be held."
+    return (
+        f" Run at its sizes and threshold, that plan would hold {words.figure(promised * (1 - shortfall), 4)} req/s: "
+        f"{percent(shortfall)} less than it promises."
+    )
+
+
+def by_source(claims: tuple[ClaimResult, ...]) -> list[tuple[str, list[ClaimResult]]]:
+    """Published figures by where they were published, in order of appearance."""
+    groups: dict[str, list[ClaimResult]] = {}
+    for claim in claims:
+        groups.setdefault(claim.source, []).append(claim)
+    return list(groups.items())
+
+
+def claims_words(claims: tuple[ClaimResult, ...]) -> str:
+    """How many published figures come out, in one sentence."""
+    judged = [claim for claim in claims if claim.kind == "result" and claim.holds is not None]
+    holding = sum(bool(claim.holds) for claim in judged)
+    inputs = sum(claim.kind == "input" for claim in claims)
+    text = f"Results within their tolerance: {holding} of {len(judged)}." if judged else ""
+    if inputs:
+        figures = "figure is an input" if inputs == 1 else "figures are inputs"
+        text += f" {number(inputs)} {figures}, which the model cannot be said to reproduce."
+    return text.strip()

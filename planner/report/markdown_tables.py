@@ -1,0 +1,294 @@
+"""The tables of a report in Markdown."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from planner.report import words
+from planner.report.tables import MARK, cost_rows, headline, latency_cells
+from planner.results import Case, ClaimResult, Fleet, Plan, PriceRatios
+from planner.units import DASH, number, percent
+
+N_RATIOS = 7
+"""Price ratios a reader wants to see."""
+N_BASELINES = 3
+"""Baselines that variants are compared with."""
+
+
+def table(headings: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; a heading after `>` is that of a column aligned to the right; nothing without rows.
+
+    >>> print(table(["pool", ">req/s"], [["pd-p", "3.19"]]))
+    | pool | req/s |
+    |---|---:|
+    | pd-p | 3.19 |
+    """
+    lines = [_row(cells) for cells in rows]
+    if not lines:
+        return ""
+    rule = "|".join("---:" if heading.startswith(MARK) else "---" for heading in headings)
+    return "\n".join([_row(heading.removeprefix(MARK) for heading in headings), f"|{rule}|", *lines])
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+
+
+def answer(plan: Plan) -> str:
+    """The decision, one line each; the verdict stands above it."""
+    return table(["", ""], [(f"**{label}**", text) for label, text in headline(plan) if label != "verdict"])
+
+
+def pools(plan: Plan) -> str:
+    """Every pool at the operating point."""
+    return table(
+        [
+            "pool",
+            "site",
+            "hardware",
+            "does",
+            ">instances",
+            ">accelerators",
+            ">req/s",
+            ">capacity",
+            ">busy",
+            "service times",
+        ],
+        (
+            (
+                pool.name,
+                pool.site,
+                pool.hardware,
+                words.pool_kind(pool),
+                str(pool.n_instances),
+                str(pool.n_accelerators),
+                words.figure(pool.offered_req_per_s),
+                words.figure(pool.capacity_req_per_s),
+                percent(pool.utilization),
+                pool.basis,
+            )
+            for pool in plan.pools
+        ),
+    )
+
+
+def links(plan: Plan) -> str:
+    """Every link at the operating point."""
+    return table(
+        ["link", "from", "to", "rented", ">mean Gbps", ">busy", ">USD/h"],
+        (
+            (
+                link.name,
+                link.from_site,
+                link.to_site,
+                words.ports(link),
+                words.figure(link.mean_gbps),
+                percent(link.utilization),
+                words.usd(link.usd_per_hour),
+            )
+            for link in plan.links
+        ),
+    )
+
+
+def bill(plan: Plan) -> str:
+    """The cost per hour, item by item; nothing where no price is known."""
+    items = list(cost_rows(plan))
+    if all(value is None for _, value in items):
+        return ""
+    return table(["what", ">USD/h"], ((what, words.usd(value)) for what, value in items))
+
+
+def latency(plan: Plan) -> str:
+    """Time to first token and per output token, by class where there are several."""
+    headings = ["", ">TTFT mean", ">P50", ">P90", ">P99", ">without waiting: mean", ">P90", ">per output token"]
+    rows = [("all requests", plan.latency)]
+    if len(plan.classes) > 1:
+        rows += [(c.name, c.latency) for c in plan.classes]
+    return table(headings, ((name, *latency_cells(figures)) for name, figures in rows))
+
+
+def classes(plan: Plan) -> str:
+    """Every class with its share and threshold; nothing for a single one."""
+    if len(plan.classes) < 2:
+        return ""
+    return table(
+        ["class", "model", ">share", ">threshold, tokens", ">mean prompt", ">of it cached", ">mean output"],
+        (
+            (
+                c.name,
+                c.model,
+                percent(c.share),
+                number(c.threshold_tokens),
+                number(c.mean_total_tokens),
+                percent(c.cached_fraction),
+                number(c.mean_output_tokens),
+            )
+            for c in plan.classes
+        ),
+    )
+
+
+def baselines(plan: Plan) -> str:
+    """The plan beside other fleets."""
+    headings = [
+        "fleet",
+        "instances",
+        ">req/s at most",
+        ">plan serves",
+        ">USD/h",
+        ">USD per M input",
+        ">TTFT mean",
+        ">TTFT P90",
+    ]
+    rows: list[tuple[str, Fleet, str]] = [("**plan**", plan, "")]
+    rows += [(f"**{b.name}**: {b.title}", b, words.times(b.ratio)) for b in plan.baselines]
+    return table(headings, ((name, *_fleet_cells(fleet, ratio)) for name, fleet, ratio in rows))
+
+
+def _fleet_cells(fleet: Fleet, ratio: str) -> Iterator[str]:
+    yield words.named_sizes(fleet)
+    yield words.figure(fleet.max_throughput_req_per_s)
+    yield ratio
+    yield words.usd(fleet.cost.usd_per_hour)
+    yield words.figure(fleet.cost.usd_per_million_input_tokens)
+    yield words.seconds(fleet.latency.ttft_unloaded_mean_s)
+    yield words.seconds(fleet.latency.ttft_unloaded_p90_s)
+
+
+def price_ratios(prices: PriceRatios) -> str:
+    """What the same money buys, for a handful of price ratios."""
+    every = max(1, (len(prices.ratios) - 1) // (N_RATIOS - 1)) if len(prices.ratios) > 1 else 1
+    shown = [
+        i for i, ratio in enumerate(prices.ratios) if i % every == 0 or abs(ratio - prices.stated_ratio) < words.EXACT
+    ]
+    bills = prices.equal_bill_gain
+    headings = [">price ratio", f">{prices.home_hardware} for the same rent", ">plan serves more"]
+    headings += [">and for the same bill"] if bills else []
+    rows = [
+        [
+            f"{prices.ratios[i]:.2f}",
+            str(prices.equal_cost_accelerators[i]),
+            words.signed_percent(prices.equal_cost_gain[i]),
+            *([words.signed_percent(bills[i])] if bills else []),
+        ]
+        for i in shown
+    ]
+    return table(headings, rows)
+
+
+def rules(case: Case) -> str:
+    """The plan under both capacity rules; nothing where the other one has none."""
+    if case.other_rule is None:
+        return ""
+    both = sorted((case.plan, case.other_rule), key=lambda plan: plan.capacity_rule, reverse=True)
+    return table(
+        ["capacity from", "instances", ">threshold", ">offloaded", ">req/s at most", ">USD per M input"],
+        (
+            (
+                f"{words.rule(plan.capacity_rule)} (`{plan.capacity_rule}`)"
+                + (", this plan" if plan is case.plan else ""),
+                words.sizes(plan),
+                number(plan.threshold_tokens),
+                percent(plan.offload_fraction),
+                words.figure(plan.max_throughput_req_per_s, 4),
+                words.figure(plan.cost.usd_per_million_input_tokens),
+            )
+            for plan in both
+        ),
+    )
+
+
+def claims(results: Sequence[ClaimResult]) -> str:
+    """Published figures beside the model's."""
+    return table(
+        ["figure", ">published", ">this model", ">difference", ">allowed", "input or result"],
+        (
+            (
+                claim.what,
+                f"{words.as_published(claim.published)} {claim.unit}".strip(),
+                DASH
+                if claim.planned is None
+                else f"{words.beside_published(claim.planned, claim.published)} {claim.unit}".strip(),
+                words.signed_percent(claim.difference),
+                words.tolerance(claim.tolerance),
+                _claim_kind(claim),
+            )
+            for claim in results
+        ),
+    )
+
+
+def _claim_kind(claim: ClaimResult) -> str:
+    if claim.kind == "input":
+        return "input" + (f": {claim.note}" if claim.note else "")
+    return {True: "result, holds", False: "**result, differs**", None: "result"}[claim.holds]
+
+
+def comparisons(case: Case) -> str:
+    """The plan beside variants of the scenario."""
+    if not case.comparisons:
+        return ""
+    against = [baseline.name for baseline in case.plan.baselines[:N_BASELINES]]
+    headings = ["variant", "instances", ">req/s at most", ">threshold", ">offloaded", ">egress Gbps", ">USD/h"]
+    plans = [case.plan, *(variant.plan for variant in case.comparisons if variant.plan is not None)]
+    loaded = any(plan.latency.ttft_mean_s is not None for plan in plans)
+    headings += [">planned req/s", ">its TTFT mean", ">P90"] if loaded else []
+    headings += [f">over {name}" for name in against]
+    rows = [
+        ("**this plan**", case.plan),
+        *((variant.title or variant.name, variant.plan) for variant in case.comparisons),
+    ]
+    return table(headings, ([name, *_variant_cells(plan, against, loaded)] for name, plan in rows))
+
+
+def _variant_cells(plan: Plan | None, against: Sequence[str], loaded: bool) -> list[str]:
+    if plan is None:
+        return ["no plan", *[DASH] * (5 + 3 * loaded + len(against))]
+    under_load = (
+        words.figure(plan.throughput_req_per_s),
+        words.seconds(plan.latency.ttft_mean_s),
+        words.seconds(plan.latency.ttft_p90_s),
+    )
+    ratios = {baseline.name: baseline.ratio for baseline in plan.baselines}
+    return [
+        words.sizes(plan),
+        words.figure(plan.max_throughput_req_per_s),
+        number(plan.threshold_tokens),
+        percent(plan.offload_fraction),
+        words.figure(words.egress_gbps(plan)),
+        words.usd(plan.cost.usd_per_hour),
+        *(under_load if loaded else ()),
+        *(words.times(ratios.get(name)) for name in against),
+    ]
+
+
+def requests(case: Case) -> str:
+    """The workload in figures."""
+    profile = case.requests
+    quantiles = ", ".join(f"{name} {number(tokens)}" for name, tokens in words.quantiles(profile))
+    return table(
+        ["per request", ">tokens"],
+        [
+            ("prompt, mean", number(profile.mean_total_tokens)),
+            ("found in the prefix cache", percent(profile.cached_fraction)),
+            ("uncached, mean", number(profile.mean_uncached_tokens)),
+            ("uncached, quantiles", quantiles),
+            ("output, mean", number(profile.mean_output_tokens)),
+        ],
+    )
+
+
+def service(case: Case) -> str:
+    """Prefill seconds and KV throughput of every pool at lengths that occur."""
+    headings = ["uncached length", ">tokens"]
+    for curve in case.curves:
+        headings += [f">{curve.pool}: prefill s", f">{curve.pool}: KV Gbps"]
+    rows = []
+    for name, tokens in words.quantiles(case.requests) if case.curves else ():
+        cells = [name, number(tokens)]
+        for curve in case.curves:
+            cells += [
+                words.figure(words.between(tokens, curve.tokens, curve.prefill_s)),
+                words.figure(words.between(tokens, curve.tokens, curve.kv_gbps)),
+            ]
+        rows.append(cells)
+    return table(headings, rows)

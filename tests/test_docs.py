@@ -1,0 +1,54 @@
+"""What the README tells a newcomer to type works, and what it links to exists."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from planner.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "reports").glob("*/*.md")]
+)
+
+
+def console_blocks() -> list[list[list[str]]]:
+    """Arguments of every `$ planner` line, block by block."""
+    blocks = re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
+    return [
+        [shlex.split(line.removeprefix("$ planner "), comments=True) for line in block.splitlines() if line[:1] == "$"]
+        for block in blocks
+    ]
+
+
+@pytest.mark.parametrize("block", range(len(console_blocks())))
+def test_every_command_of_the_readme_succeeds_in_order(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in console_blocks()[block]:
+        found = CliRunner().invoke(app, arguments)
+        assert found.exit_code == 0, (arguments, found.output, found.exception)
+
+
+def test_the_readme_has_commands_to_try() -> None:
+    assert sum(len(block) for block in console_blocks()) >= 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_and_picture_of_a_page_exists(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+    missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
+    assert not missing
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    typed = "\n".join(re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL) + re.findall(r"`(make [^`]+)`", README))
+    named = set(re.findall(r"^make ([a-z-]+)", typed, flags=re.MULTILINE))
+    assert named
+    assert all(re.search(rf"^{target}:", makefile, flags=re.MULTILINE) for target in named)

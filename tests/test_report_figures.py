@@ -1,0 +1,116 @@
+"""Figures: they build for every case, cut nothing off, and carry a fingerprint of what they show."""
+
+import matplotlib
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from planner.report import figures
+from planner.report.canvas import WIDTH_IN, png, round_ticks, style
+from planner.report.figures import CHARTS, PNG_KEY, charts, digest, pngs
+from planner.results import Case
+from tests.test_report_records import CASES, PRICES, make_case, make_plan
+
+PIXEL = 1.5
+
+
+def written(figure: Figure) -> list[Text]:
+    """Every text of a figure but the labels of ticks, which matplotlib also keeps for ticks out of sight."""
+    legends = [legend for owner in (figure, *figure.axes) for legend in owner.findobj(matplotlib.legend.Legend)]
+    texts = [text for legend in legends for text in legend.get_texts()]
+    for axes in figure.axes:
+        texts += [*axes.texts, axes.xaxis.label, axes.yaxis.label, *(c.xaxis.label for c in axes.child_axes)]
+    return [text for text in texts if text.get_text()]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_figure_builds_and_shows_its_texts_whole(name: str) -> None:
+    for title, figure in figures(CASES[name]).items():
+        with style():
+            canvas = figure.canvas
+            assert isinstance(canvas, FigureCanvasAgg)
+            canvas.draw()
+            for text in written(figure):
+                box = text.get_window_extent()
+                place = f"{title}: {text.get_text()!r}"
+                assert box.x0 >= -PIXEL, place
+                assert box.x1 <= figure.bbox.x1 + PIXEL, place
+                assert box.y0 >= -PIXEL, place
+                assert box.y1 <= figure.bbox.y1 + PIXEL, place
+
+
+def test_a_full_case_has_every_figure() -> None:
+    assert list(figures(make_case())) == list(CHARTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "absent"),
+    [
+        ("no prices", {"cost", "price_ratio"}),
+        ("no threshold", {"threshold"}),
+        ("one pool", {"threshold", "theta", "price_ratio", "lengths", "prefill"}),
+        ("bare", {"price_ratio", "prefill"}),
+    ],
+)
+def test_figures_that_make_no_sense_are_left_out(name: str, absent: set[str]) -> None:
+    assert set(CHARTS) - set(charts(CASES[name])) == absent
+
+
+def test_figures_are_as_wide_as_a_page_and_the_same_every_time() -> None:
+    assert {figure.get_figwidth() for figure in figures(make_case()).values()} == {WIDTH_IN}
+    assert drawn() == drawn()
+
+
+def drawn(name: str = "threshold") -> bytes:
+    """One figure of the usual case, drawn anew."""
+    with style():
+        figure = CHARTS[name](make_case()).draw()  # type: ignore[union-attr]
+    return png(figure, {})
+
+
+def test_a_figure_carries_the_fingerprint_of_its_data_and_no_date() -> None:
+    case = make_case()
+    for name, image in pngs(case).items():
+        assert f"{PNG_KEY}\0{digest(charts(case)[name])}".encode() in image
+        for word in (b"Creation", b"tIME", b"Software"):
+            assert word not in image
+
+
+def test_drawing_leaves_the_settings_of_matplotlib_alone() -> None:
+    before = dict(matplotlib.rcParams)
+    drawn()
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_settings_of_the_user_do_not_change_a_figure() -> None:
+    usual = drawn()
+    with matplotlib.rc_context({"font.size": 20.0, "axes.facecolor": "black", "savefig.dpi": 50}):
+        assert drawn() == usual
+
+
+def fingerprints(case: Case) -> dict[str, str]:
+    return {name: digest(chart) for name, chart in charts(case).items()}
+
+
+def test_rounding_noise_does_not_change_a_fingerprint() -> None:
+    plan = make_plan(
+        max_throughput_req_per_s=3.19 * (1 + 1e-12),
+        throughput_req_per_s=3.19 * (1 - 1e-12),
+        offload_fraction=0.49 + 1e-13,
+    )
+    assert fingerprints(make_case(plan=plan)) == fingerprints(make_case())
+
+
+def test_changed_data_change_the_fingerprint_of_the_figure_that_shows_them() -> None:
+    gains = PRICES.model_copy(update={"equal_cost_gain": (0.36, 0.17, 0.03, -0.06)})
+    before, after = fingerprints(make_case()), fingerprints(make_case(price_ratios=gains))
+    assert {name for name in before if before[name] != after[name]} == {"price_ratio"}
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (0.4, 20.0), (128.0, 131072.0), (1.0, 1e9), (3.0, 4.0)])
+def test_round_ticks_lie_within_their_axis(low: float, high: float) -> None:
+    ticks = round_ticks(low, high)
+    assert all(low <= tick <= high for tick in ticks)
+    assert len(ticks) <= 16
+    assert ticks == sorted(set(ticks))

@@ -1,0 +1,169 @@
+"""A report's folder: written whole or left alone, and what is stale in it is named."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from planner.errors import InputError
+from planner.report import check_report, write_report
+from planner.report.chart_money import CostChart
+from planner.report.folder import png_text
+from tests.test_report_records import CASES, PRICES, make_case, make_plan
+
+TEXT = 'name = "example"\n'
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("written") / "reports" / "example"
+    write_report(make_case(), out, TEXT)
+    return out
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """A current report."""
+    return shutil.copytree(written, tmp_path / "example")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ["usual", "no prices", "one pool"])
+def test_a_report_just_written_is_current(name: str, tmp_path: Path) -> None:
+    write_report(CASES[name], tmp_path, TEXT)
+    assert check_report(CASES[name], tmp_path, TEXT) == []
+
+
+def test_a_report_is_question_answer_and_figures(folder: Path) -> None:
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    assert {"scenario.toml", "report.md", "figures", "figures/threshold.png"} < names
+    assert all(name.startswith("figures") or name in ("scenario.toml", "report.md") for name in names)
+    assert (folder / "scenario.toml").read_text() == TEXT
+
+
+def test_writing_again_gives_the_same_bytes(folder: Path) -> None:
+    before = content(folder)
+    write_report(make_case(), folder, TEXT)
+    assert content(folder) == before
+
+
+def test_a_changed_number_makes_the_text_stale_and_its_line_is_named(folder: Path) -> None:
+    report = folder / "report.md"
+    line = report.read_text().splitlines().index("## Latency") + 1
+    report.write_text(report.read_text().replace("## Latency", "## latency"))
+    assert check_report(make_case(), folder, TEXT) == [f"report.md: line {line} differs"]
+
+
+def test_another_answer_makes_text_and_figures_stale(folder: Path) -> None:
+    stale = check_report(make_case(plan=make_plan(threshold_tokens=21000.0)), folder, TEXT)
+    assert "figures/threshold.png: shows other data" in stale
+    assert "figures/lengths.png: shows other data" in stale
+    assert any(line.startswith("report.md: line") for line in stale)
+
+
+def test_changed_data_of_one_figure_are_noticed_even_where_the_text_is_the_same(folder: Path) -> None:
+    prices = PRICES.model_copy(update={"equal_cost_gain": (0.36, 0.17001, 0.02, -0.06)})
+    assert check_report(make_case(price_ratios=prices), folder, TEXT) == ["figures/price_ratio.png: shows other data"]
+
+
+def test_another_question_is_noticed(folder: Path) -> None:
+    assert check_report(make_case(), folder, TEXT + "# more\n") == ["scenario.toml: line 2 differs"]
+
+
+def test_missing_files_are_named(folder: Path, tmp_path: Path) -> None:
+    (folder / "figures" / "cost.png").unlink()
+    assert check_report(make_case(), folder, TEXT) == ["figures/cost.png: is missing"]
+    nowhere = check_report(CASES["one pool"], tmp_path / "nowhere", TEXT)
+    assert nowhere[:2] == ["scenario.toml: is missing", "report.md: is missing"]
+
+
+def test_superfluous_figures_are_named_and_those_of_an_earlier_report_removed(folder: Path) -> None:
+    figures = folder / "figures"
+    (figures / "old.png").write_bytes((figures / "cost.png").read_bytes())
+    (figures / "photo.png").write_bytes(b"not drawn by planner")
+    remove = "is not a figure of this report, remove it"
+    assert check_report(make_case(), folder, TEXT) == [f"figures/old.png: {remove}", f"figures/photo.png: {remove}"]
+    write_report(make_case(), folder, TEXT)
+    assert check_report(make_case(), folder, TEXT) == [f"figures/photo.png: {remove}"]
+
+
+def test_a_damaged_figure_is_named(folder: Path) -> None:
+    path = folder / "figures" / "cost.png"
+    whole = path.read_bytes()
+    for broken in (whole[: len(whole) // 2], whole[:-30] + b"\0" + whole[-29:], b"", b"text"):
+        path.write_bytes(broken)
+        assert check_report(make_case(), folder, TEXT) == ["figures/cost.png: is no figure that planner drew"]
+        assert png_text(path) is None
+
+
+def test_a_failure_while_drawing_leaves_the_old_report_untouched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: CostChart) -> None:
+        raise KeyboardInterrupt
+
+    before = content(folder)
+    monkeypatch.setattr(CostChart, "draw", fails)
+    with pytest.raises(KeyboardInterrupt):
+        write_report(make_case(plan=make_plan(threshold_tokens=21000.0)), folder, "other")
+    assert content(folder) == before
+    monkeypatch.undo()
+    assert check_report(make_case(), folder, TEXT) == []
+
+
+def test_a_failure_while_drawing_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CostChart, "draw", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_report(make_case(), tmp_path / "new", TEXT)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_while_writing_leaves_the_old_report_untouched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    before = content(folder)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InputError, match="No space left on device"):
+        write_report(make_case(plan=make_plan(threshold_tokens=21000.0)), folder, TEXT)
+    monkeypatch.undo()
+    assert content(folder) == before
+
+
+def test_a_failure_while_moving_leaves_whole_files_and_nothing_else(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[str] = []
+
+    def replace(source: Path, target: Path) -> None:
+        if len(moved) == 3:
+            raise KeyboardInterrupt
+        moved.append(Path(target).name)
+        os.rename(source, target)
+
+    before = content(folder)
+    monkeypatch.setattr("planner.report.folder.os.replace", replace)
+    with pytest.raises(KeyboardInterrupt):
+        write_report(make_case(plan=make_plan(threshold_tokens=21000.0)), folder, TEXT)
+    monkeypatch.undo()
+    after = content(folder)
+    assert after.keys() == before.keys()
+    assert after["report.md"] == before["report.md"]
+    assert all(png_text(path) for path in (folder / "figures").iterdir())
+
+
+def test_the_question_is_not_rewritten_where_it_stands_already(folder: Path) -> None:
+    scenario = folder / "scenario.toml"
+    os.utime(scenario, (1.0, 1.0))
+    write_report(make_case(), folder, TEXT)
+    assert scenario.stat().st_mtime == 1.0
+    write_report(make_case(), folder, "other\n")
+    assert scenario.read_text() == "other\n"
+
+
+def test_a_place_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        write_report(make_case(), tmp_path / "file", TEXT)

@@ -1,0 +1,93 @@
+"""`planner optimize` in a terminal: a hundred columns, the answer first, a dash for what is unknown."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from planner.report import PRINT_WIDTH, plan_tables
+from planner.results import Plan
+from planner.units import DASH
+from tests.test_report_records import CASES, NO_COST, WAN, make_plan
+
+
+def printed(plan: Plan, width: int = PRINT_WIDTH) -> str:
+    console = Console(file=StringIO(), width=width, highlight=False, emoji=False)
+    for part in plan_tables(plan):
+        console.print(part)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    return str(text)
+
+
+def squeezed(text: str) -> str:
+    return " ".join(text.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_plan_fits_a_hundred_columns_with_nothing_cut_off(name: str) -> None:
+    text = printed(CASES[name].plan)
+    assert max(map(len, text.splitlines())) <= PRINT_WIDTH
+    assert "…" not in text
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_plan_prints_the_same(name: str) -> None:
+    assert printed(CASES[name].plan) == printed(CASES[name].plan)
+
+
+def test_the_answer_comes_first() -> None:
+    first = squeezed("\n".join(printed(make_plan()).splitlines()[:14]))
+    for part in (
+        "Worth it. It serves 3.19 req/s against 3.12.",
+        "4 / 3 / 5 (prfaas / pd-p / pd-d; 32 h200-sxm and 64 h20-141gb)",
+        "3:5 (pd-p to pd-d)",
+        "19,677 uncached tokens; longer prompts, 49.0 % of all, go to prfaas",
+        "3.19 req/s, the most it serves",
+        "wan 100 Gbps, 12.1 Gbps in use on average (12.1 %)",
+        "182.50 USD/h",
+        f"{DASH} under load (prfaas and pd-p are saturated)",
+    ):
+        assert part in first
+
+
+def test_what_binds_is_said_in_words() -> None:
+    text = printed(make_plan())
+    assert "One more instance of prfaas would add 0.616 req/s." in text
+    assert "One more Gbps on wan would add 0.0100 req/s." in text
+    assert "several limits bind at once" in printed(make_plan(bottlenecks=()))
+
+
+def test_baselines_stand_beside_the_plan() -> None:
+    text = squeezed(printed(make_plan()))
+    assert "homogeneous-pd 9 pd-p, 3 pd-d 2.04 1.56 x 120.00 0.578 2.20 3.43" in text
+    assert "homogeneous-pd: what homogeneous-pd means" in text
+
+
+def test_a_missing_price_is_a_dash_and_named() -> None:
+    text = squeezed(printed(make_plan(cost=NO_COST)))
+    assert f"cost {DASH} (not stated: prices.h200-sxm, links.wan)" in text
+    assert f"total {DASH}" in text
+
+
+def test_charges_by_volume_are_told_apart_from_rent() -> None:
+    cost = make_plan().cost.model_copy(update={"usd_per_hour": 200.0})
+    assert "traffic by volume" in printed(make_plan(cost=cost))
+    assert "traffic by volume" not in printed(make_plan(cost=cost.model_copy(update={"usd_per_hour": 182.5})))
+
+
+def test_ports_of_a_bundle_are_counted() -> None:
+    link = WAN.model_copy(update={"capacity_gbps": 20.0, "n_ports": 2, "port_gbps": 10.0})
+    assert "20 Gbps (2 x 10)" in printed(make_plan(links=(link,)))
+    mixed = link.model_copy(update={"port_gbps": None})
+    assert "20 Gbps (2 mixed ports)" in printed(make_plan(links=(mixed,)))
+
+
+def test_brackets_in_names_are_printed_as_they_are() -> None:
+    assert "[red]odd[/red]" in printed(make_plan(notes=("[red]odd[/red]",)))
+
+
+def test_a_refusal_says_itself_that_it_is_one() -> None:
+    verdict = {"worth_it": False, "because": "Cross-site prefill is not worth it here: there is no second site."}
+    plan = make_plan(verdict=make_plan().verdict.model_copy(update=verdict))
+    assert "Worth it." not in printed(plan)
+    assert "is not worth it here" in printed(plan)
