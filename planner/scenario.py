@@ -3,15 +3,16 @@
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from planner.errors import InputError, Problem, UsageError, did_you_mean
 from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
-from planner.schema import Fault, StrictModel, TomlFile, dotted, raise_faults, read_text
+from planner.schema import Fault, StrictModel, TomlFile, dotted, is_file, raise_faults, read_text
 from planner.toml_lines import KeyPath
 from planner.workload import Workload
 
@@ -20,7 +21,11 @@ Objective = Literal["max-throughput", "min-cost"]
 Basis = Literal["quoted", "derived", "assumed"]
 Free = Literal["free"]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
-Usd = Annotated[float, Field(ge=0)]
+# Upper limits are far beyond any fleet: they keep slips of the keyboard out of the solver's arithmetic.
+Usd = Annotated[float, Field(ge=0, le=1e9)]
+Amount = Annotated[float, Field(gt=0, le=1e9)]
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+MOST_ACCELERATORS = 10_000_000
 
 DEFAULT_CLASS = "all"
 
@@ -50,7 +55,7 @@ class Routing(StrictModel):
 
     threshold_tokens: Annotated[float, Field(ge=0)] | Free = "free"
     """Requests with more uncached tokens are prefilled in the pool for long prompts; "free" lets the planner choose."""
-    prefill_to_decode: Annotated[str, Field(pattern=r"^[1-9]\d*:[1-9]\d*$")] | Free = "free"
+    prefill_to_decode: Annotated[str, Field(pattern=r"^[1-9]\d{0,2}:[1-9]\d{0,2}$")] | Free = "free"
     """Instances of prefill for short prompts to instances of decode, such as "3:5"; "free" lets the planner choose."""
     n_candidates: Annotated[int, Field(ge=2, le=4096)] = 64
     """Thresholds on the first grid; the planner refines between them."""
@@ -63,7 +68,7 @@ class Site(StrictModel):
     """Name for people."""
     accelerators: dict[str, Annotated[int, Field(ge=0)]] = {}
     """Most accelerators of each kind that the pools of this site may use together; a kind not named is not limited."""
-    fabric_gbps: PositiveFloat | None = None
+    fabric_gbps: Amount | None = None
     """Bandwidth per instance for the KV hand-off inside the site; absent means the hand-off is not counted."""
 
 
@@ -76,13 +81,13 @@ class Pool(StrictModel):
     """Hardware profile: a catalogue name, an alias, or a path to a TOML file."""
     role: Literal["prefill", "decode"]
     """What the instances do."""
-    accelerators_per_instance: PositiveInt = 8
+    accelerators_per_instance: Annotated[int, Field(ge=1, le=10_000)] = 8
     """Accelerators that form one instance."""
-    n_instances: Annotated[int, Field(ge=0)] | Free = "free"
+    n_instances: Count | Free = "free"
     """How many instances; "free" lets the planner choose between the limits below."""
-    min_instances: Annotated[int, Field(ge=0)] = 0
+    min_instances: Count = 0
     """Fewest instances when the size is free."""
-    max_instances: Annotated[int, Field(ge=0)] | None = None
+    max_instances: Count | None = None
     """Most instances when the size is free; absent means inventory, budget or demand set the limit."""
     prompts: Literal["long", "short"] | None = None
     """Which prompts a prefill pool takes; by default "short" at a site that decodes and "long" elsewhere."""
@@ -99,11 +104,11 @@ class Pool(StrictModel):
 class LinkTier(StrictModel):
     """A port size that can be rented."""
 
-    capacity_gbps: PositiveFloat
+    capacity_gbps: Amount
     """Bandwidth of one port."""
     usd_per_hour: Usd | None = None
     """Rent of one port; absent means unknown."""
-    max_ports: PositiveInt = 1
+    max_ports: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Most ports of this size that may be bundled."""
 
 
@@ -114,7 +119,7 @@ class Link(StrictModel):
     """Site where the KV cache is made."""
     to_site: Annotated[str, Field(alias="to")]
     """Site that decodes."""
-    capacity_gbps: PositiveFloat | Free = "free"
+    capacity_gbps: Amount | Free = "free"
     """Bandwidth; "free" lets the planner choose from the tiers."""
     tiers: tuple[LinkTier, ...] = ()
     """Port sizes on offer. A fixed capacity that equals a tier takes its rent."""
@@ -205,9 +210,9 @@ class Scenario(StrictModel):
     """Citations for the report."""
     objective: Objective = "max-throughput"
     """What to optimise: the rate of a fixed fleet, inventory or budget, or the cost of serving a demand."""
-    demand_req_per_s: PositiveFloat | None = None
+    demand_req_per_s: Amount | None = None
     """Rate to serve; required by min-cost."""
-    budget_usd_per_hour: PositiveFloat | None = None
+    budget_usd_per_hour: Amount | None = None
     """Most that the plan may cost."""
     capacity_rule: CapacityRule = "expected-work"
     """Pool capacity from the mean work per request, or, as in the paper, from the work of the mean length."""
@@ -237,12 +242,24 @@ class Scenario(StrictModel):
     """Variants planned beside the scenario."""
     claims: tuple[Claim, ...] = ()
     """Published figures the report holds against the answer."""
-    directory: str = "."
-    """Folder that relative paths start from; set by the loader."""
-    origin: str = ""
-    """File the scenario was read from; set by the loader."""
+    _directory: Path = PrivateAttr(default=Path())
+    _file: TomlFile = PrivateAttr(default_factory=lambda: TomlFile("", ""))
     _stated: dict[str, Any] = PrivateAttr(default_factory=dict)
     # What the file and the overrides say, before the model profile's measurements join it: the root of variants.
+
+    @property
+    def directory(self) -> Path:
+        """Folder that relative paths start from."""
+        return self._directory
+
+    @property
+    def origin(self) -> str:
+        """File the scenario was read from."""
+        return self._file.name
+
+    def problem(self, key: KeyPath, message: str, allowed: str = "") -> Problem:
+        """A problem at the line of the scenario's file where the key, or what encloses it, is written."""
+        return self._file.problem(key, message, allowed)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -254,7 +271,7 @@ class Scenario(StrictModel):
             yield Fault(("workload",), "exactly one of workload and classes must be given")
         total = sum(c.share for c in self.classes.values())
         if self.classes and abs(total - 1) > 1e-9:
-            yield Fault(("classes",), f"has shares that add up to {total:g} (1)")
+            yield Fault(("classes",), f"has shares that add up to {total:g} (they must add up to 1)")
 
     def _reference_faults(self) -> Iterator[Fault]:
         places: list[tuple[KeyPath, str]] = [(("pools", n, "site"), pool.site) for n, pool in self.pools.items()]
@@ -263,6 +280,10 @@ class Scenario(StrictModel):
         for key, site in places:
             if site not in self.sites:
                 yield Fault(key, f"names the unknown site '{site}' ({did_you_mean(site, self.sites)})")
+        for name, place in self.sites.items():
+            for hardware, n in place.accelerators.items():
+                if n > MOST_ACCELERATORS:  # not a limit of the field: baselines are made in proportion to prices
+                    yield Fault(("sites", name, "accelerators", hardware), f"is {n} (at most {MOST_ACCELERATORS:,})")
         for role in ("prefill", "decode"):
             if role not in {pool.role for pool in self.pools.values()}:
                 yield Fault(("pools",), f"has no {role} pool (at least one pool of each role)")
@@ -281,7 +302,7 @@ class Scenario(StrictModel):
     @cached_property
     def model_profile(self) -> ModelProfile:
         """The profile of the model that is served."""
-        return model_profile(_located(self.model.profile, Path(self.directory)))
+        return model_profile(_located(self.model.profile, self.directory))
 
     def hardware_of(self, pool: Pool) -> HardwareProfile:
         """The hardware profile of a pool."""
@@ -289,7 +310,7 @@ class Scenario(StrictModel):
 
     def hardware_named(self, name: str) -> HardwareProfile:
         """The hardware profile of a name, an alias, or a path from the scenario's folder."""
-        return hardware_profile(_located(name, Path(self.directory)))
+        return hardware_profile(_located(name, self.directory))
 
     def price_of(self, hardware: HardwareProfile) -> Price | None:
         """Price of an accelerator, or None when the scenario states none."""
@@ -321,7 +342,22 @@ class Scenario(StrictModel):
         data = dict(self._stated)
         for key, value in changes.items():
             _assign(data, _parsed_key(key), value)
-        return _checked(TomlFile(self.origin, ""), data)
+        return _checked(TomlFile(self.origin, ""), data, self.directory)
+
+    def compared(self, name: str) -> "Scenario":
+        """The scenario of a comparison, without comparisons or claims of its own. Raises InputError."""
+        changes = self.comparisons[name].set
+        try:
+            variant = self.varied(changes)
+        except InputError as error:
+            raise InputError([self._of_comparison(name, problem) for problem in error.problems]) from None
+        return variant.model_copy(update={"comparisons": {}, "claims": ()})
+
+    def _of_comparison(self, name: str, problem: Problem) -> Problem:
+        """A variant's problem at the line of the change that brought it about, as far as that can be told."""
+        cause = next((k for k in self.comparisons[name].set if _is_within(problem.key, k)), None)
+        key = ("comparisons", name, "set", *([] if cause is None else [cause]))
+        return self.problem(key, f"{problem.key}: {problem.message}", problem.allowed)
 
 
 PACKAGE = Path(__file__).resolve().parent
@@ -348,9 +384,9 @@ def scenario_path(name: str) -> Path:
     if name in bundled:
         return bundled[name]
     path = Path(name)
-    if path.is_dir() and (path / "scenario.toml").is_file():
+    if is_file(path / "scenario.toml"):
         return path / "scenario.toml"
-    if not path.is_file() and path.suffix != ".toml":
+    if not is_file(path) and path.suffix != ".toml":
         raise InputError(Problem(name, "", "is no bundled scenario and no file", did_you_mean(name, bundled)))
     return path
 
@@ -375,30 +411,71 @@ def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str
         UsageError: when an override is not `KEY=VALUE`.
     """
     file = TomlFile(name, text)
-    data: dict[str, Any] = {**file.data, "directory": str(directory), "origin": name}
-    changes = [_parsed_override(override) for override in overrides]
+    stated, changes = dict(file.data), [_parsed_override(override) for override in overrides]
     for key, value in changes:
-        _assign(data, key, value)
+        _assign(stated, key, value)
     try:
-        return _checked(file, data)
+        return _checked(file, stated, directory)
     except InputError as error:
-        raise InputError([_placed(problem, changes) for problem in error.problems]) from None
+        known = _problems(file, directory)
+        blamed = (p if p in known else _of_override(p, file, [key for key, _ in changes]) for p in error.problems)
+        raise InputError(blamed) from None
 
 
-def _checked(file: TomlFile, stated: dict[str, Any]) -> Scenario:
+def _checked(file: TomlFile, stated: dict[str, Any], directory: Path) -> Scenario:
     """The scenario of its data, with the model profile's measurements, once everything in it holds."""
-    scenario = file.record(Scenario, _with_profile_measurements(stated))
-    scenario._stated.update(stated)
-    _check_names(file, scenario)
+    problems: list[Problem] = []
+    try:
+        joined = _with_profile_measurements(stated, directory)
+    except InputError as error:
+        problems += _of_profile(file, ("model", "profile"), stated["model"]["profile"], error)
+        joined = {**stated, "measured": {}}  # without the profile's measurements, changes to them mean nothing
+    try:
+        scenario = file.record(Scenario, joined)
+    except InputError as error:
+        raise InputError([*problems, *error.problems]) from None
+    scenario._directory, scenario._file, scenario._stated = directory, file, stated
+    problems += _name_problems(scenario)
+    if problems:
+        raise InputError(problems)
     return scenario
 
 
-def _placed(problem: Problem, changes: list[tuple[KeyPath, Any]]) -> Problem:
-    """A problem blamed on the override that caused it rather than on the file."""
-    for key, _ in changes:
-        if problem.key == dotted(key) or problem.key.startswith((dotted(key) + ".", dotted(key) + "[")):
-            return Problem("--set", problem.key, problem.message, problem.allowed)
-    return problem
+def _problems(file: TomlFile, directory: Path) -> tuple[Problem, ...]:
+    """What is wrong with a file as it stands."""
+    try:
+        _checked(file, file.data, directory)
+    except InputError as error:
+        return error.problems
+    return ()
+
+
+def _of_override(problem: Problem, file: TomlFile, changed: Iterable[KeyPath]) -> Problem:
+    """A problem that the file alone does not have; one inside a profile's file stays there."""
+    if problem.file != file.name:
+        return problem
+    hints = (_new_entry(key, file) for key in changed if problem.key.startswith(dotted(key[:2]) + "."))
+    return replace(problem, file="--set", line=None, allowed=problem.allowed or next(filter(None, hints), ""))
+
+
+def _new_entry(key: KeyPath, file: TomlFile) -> str:
+    """What else was perhaps meant by an override that begins a new pool, site or link; empty when it does not."""
+    table, others = key[:2], [str(other[1]) for other in file.lines if other[:1] == key[:1] and len(other) == 2]
+    if len(key) < 3 or table in file.lines or not others:
+        return ""
+    return f"'{table[1]}' is new; {did_you_mean(str(table[1]), others)}"
+
+
+def _of_profile(file: TomlFile, key: KeyPath, name: str, error: InputError) -> list[Problem]:
+    """Problems of finding a profile, at the key that names it; those inside the profile's file stay there."""
+    return [p if p.key or p.line else file.problem(key, f"'{name}' {p.message}", p.allowed) for p in error.problems]
+
+
+def _is_within(key: str, other: str) -> bool:
+    """Whether one of two written keys is the other or encloses it."""
+    key, other = (dotted(_parsed_key(text)) if _KEY.fullmatch(text) else text for text in (key, other))
+    inner, outer = sorted((key, other), key=len, reverse=True)
+    return inner == outer or inner.startswith((outer + ".", outer + "["))
 
 
 def _parsed_override(text: str) -> tuple[KeyPath, Any]:
@@ -407,11 +484,17 @@ def _parsed_override(text: str) -> tuple[KeyPath, Any]:
         raise UsageError(f"--set {text}: not KEY=VALUE, such as --set pools.pd-p.n_instances=3")
     try:
         return _parsed_key(key.strip()), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return _parsed_key(key.strip()), value.strip()
 
 
+_PART = r'(?:"[^"]*"|[^.\[\]"\s]+)'
+_KEY = re.compile(rf"{_PART}(?:\.{_PART}|\[\d+\])*")
+
+
 def _parsed_key(text: str) -> KeyPath:
+    if not _KEY.fullmatch(text):
+        raise InputError(Problem("--set", text, "is not written as a key", "such as pools.pd-p.n_instances, tiers[0]"))
     parts = re.findall(r'"([^"]*)"|([^.\[\]"]+)|\[(\d+)\]', text)
     return tuple(int(index) if index else quoted or bare for quoted, bare, index in parts)
 
@@ -439,15 +522,17 @@ def _copied(node: Any, part: str | int) -> Any:
     return list(child) if isinstance(child, list | tuple) else dict(child) if isinstance(child, Mapping) else child
 
 
-def _with_profile_measurements(data: dict[str, Any]) -> dict[str, Any]:
+def _with_profile_measurements(data: dict[str, Any], directory: Path) -> dict[str, Any]:
     """The data with the model profile's measured instances under its own, which win key by key."""
     choice, own = data.get("model"), data.get("measured", {})
     name = choice.get("profile") if isinstance(choice, dict) else None
     if not isinstance(name, str) or not isinstance(own, dict):
         return data
-    profile = model_profile(_located(name, Path(str(data["directory"]))))
+    profile = model_profile(_located(name, directory))
     theirs = {key: item.model_dump(exclude_none=True) for key, item in profile.measured.items()}
-    return {**data, "measured": _merged(theirs, own)}
+    joined = _merged(theirs, own)
+    # The scenario's own come first: of two measurements of one instance the first counts.
+    return {**data, "measured": {name: joined[name] for name in (*own, *(n for n in joined if n not in own))}}
 
 
 def _merged(base: Any, over: Any) -> Any:
@@ -461,16 +546,21 @@ def _located(profile: str, directory: Path) -> str:
     return str(directory / profile) if profile.endswith(".toml") else profile
 
 
-def _check_names(file: TomlFile, scenario: Scenario) -> None:
+def _name_problems(scenario: Scenario) -> Iterator[Problem]:
     """Resolve every profile now, so that a wrong name is an error of the file and not of the run."""
     names: list[tuple[KeyPath, str]] = [(("pools", n, "hardware"), pool.hardware) for n, pool in scenario.pools.items()]
     names += [(("prices", n), n) for n in scenario.prices]
     names += [(("sites", s, "accelerators", n), n) for s, site in scenario.sites.items() for n in site.accelerators]
-    problems = []
+    local = set()  # names of profiles that the scenario brings by path
     for key, name in names:
         try:
-            scenario.hardware_named(name)
+            local.add(scenario.hardware_named(name).name)
         except InputError as error:
-            problems += [file.problem(key, f"'{name}' {p.message}", p.allowed) for p in error.problems]
-    if problems:
-        raise InputError(problems)
+            yield from _of_profile(scenario._file, key, name, error)
+    for name in scenario._stated.get("measured", {}):
+        hardware, key = scenario.measured[name].hardware, ("measured", name, "hardware")
+        try:
+            if hardware not in local:
+                hardware_profile(hardware)
+        except InputError as error:
+            yield from _of_profile(scenario._file, key, hardware, error)

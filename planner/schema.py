@@ -16,6 +16,8 @@ from planner.toml_lines import KeyPath, key_lines
 
 Record = TypeVar("Record", bound="StrictModel")
 
+_BARE = re.compile(r"[\w-]+", re.ASCII)
+
 
 class StrictModel(BaseModel):
     """No coercion, no unknown keys, no NaN, no change after it is made."""
@@ -75,9 +77,11 @@ class TomlFile:
         self.name = name
         try:
             self.data: dict[str, Any] = tomllib.loads(text)
+            self.lines = key_lines(text)
         except tomllib.TOMLDecodeError as error:
             raise InputError(_syntax_problem(name, text, str(error))) from None
-        self.lines = key_lines(text)
+        except RecursionError:
+            raise InputError(Problem(name, "", "is nested too deep", "TOML 1.0")) from None
 
     @classmethod
     def read(cls, path: Path, name: str | None = None) -> Self:
@@ -112,12 +116,20 @@ class TomlFile:
 def read_text(path: Path) -> str:
     """Text of a file; raises InputError when it is missing, unreadable or not UTF-8."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(Problem(str(path), "", f"is not UTF-8 text: {error.reason}", "a text file")) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(Problem(str(path), "", f"cannot be read: {reason}", "a readable file")) from None
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a path that cannot be looked at, or is none, has no file."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def dotted(key: KeyPath) -> str:
@@ -128,7 +140,11 @@ def dotted(key: KeyPath) -> str:
     """
     text = ""
     for part in key:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            name = part if _BARE.fullmatch(part) else json.dumps(part, ensure_ascii=False)
+            text += f".{name}" if text else name
     return text
 
 
@@ -142,7 +158,7 @@ def _frozen(value: Any) -> Any:
 
 def _syntax_problem(name: str, text: str, error: str) -> Problem:
     place = re.search(r"\(at line (\d+), column \d+\)", error)
-    line = int(place[1]) if place else len(text.splitlines())  # else the parser says: at end of document
+    line = int(place[1]) if place else text.rstrip().count("\n") + 1  # else the parser says: at end of document
     message = re.sub(r" \(at .*\)$", "", error)
     return Problem(name, "", f"is not valid TOML: {message}", "TOML 1.0", line)
 
@@ -167,22 +183,28 @@ def _problem(file: TomlFile, model: type[BaseModel], content: Any, error: dict[s
     kind, context = error["type"], error.get("ctx", {})
     key = _path_in(content, error["loc"], names_absent_key=kind in ("missing", "extra_forbidden", FAULT))
     if kind == "extra_forbidden":
-        return file.problem(key, "unknown key", did_you_mean(str(key[-1]), _sibling_fields(model, key) - {key[-1]}))
+        known = _sibling_fields(model, content, key) - {key[-1]}
+        return file.problem(key, "unknown key", did_you_mean(str(key[-1]), known))
     if kind == "missing":
         return file.problem(key, "is required")
     if kind.startswith("union_tag"):
         tag_key = (*key, str(context["discriminator"]).strip("'"))
         if "tag" not in context:
             return file.problem(tag_key, "is required")
-        return file.problem(tag_key, f"is {json.dumps(context['tag'])}", f"allowed: {context['expected_tags']}")
-    got = json.dumps(error["input"], default=str) if not isinstance(error["input"], Mapping) else "a table"
+        got = _shown(error["input"][tag_key[-1]])
+        return file.problem(tag_key, f"is {got}", f"allowed: {context['expected_tags']}")
+    got = _shown(error["input"])
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    message = re.sub(r"a valid dictionary( or instance of \w+)?", "a table", message)
+    message = re.sub(r"a valid dictionary( or (instance of \w+|object to extract fields from))?", "a table", message)
     if kind == "literal_error":
         return file.problem(key, f"is {got}", f"allowed: {context['expected']}")
     return file.problem(
         key, message[0].lower() + message[1:] + ("" if kind in ("value_error", FAULT) else f", got {got}")
     )
+
+
+def _shown(value: Any) -> str:
+    return "a table" if isinstance(value, Mapping) else json.dumps(value, default=str, ensure_ascii=False)
 
 
 def _path_in(content: Any, location: tuple[str | int, ...], names_absent_key: bool) -> KeyPath:
@@ -203,13 +225,21 @@ def _holds(content: Any, part: str | int) -> bool:
     return isinstance(content, tuple) and isinstance(part, int) and part < len(content)
 
 
-def _sibling_fields(model: type[BaseModel], key: KeyPath) -> set[str]:
+def _sibling_fields(model: type[BaseModel], content: Any, key: KeyPath) -> set[str]:
     """Field names allowed beside an unknown key, found in the model's JSON schema."""
     schema = model.model_json_schema()
     nodes = [schema]
     for part in key[:-1]:
-        nodes = [child for node in nodes for child in _children(schema, node, part)]
+        content = content[part]
+        children = [child for node in nodes for child in _children(schema, node, part)]
+        nodes = [node for node in children if _is_of_kind(node, content)] or children
     return {name for node in nodes for name in node.get("properties", {})}
+
+
+def _is_of_kind(node: dict[str, Any], content: Any) -> bool:
+    """Whether a member of a union has the constants, such as its `kind`, that the content states."""
+    constants = {name: field["const"] for name, field in node.get("properties", {}).items() if "const" in field}
+    return isinstance(content, Mapping) and all(content.get(name, value) == value for name, value in constants.items())
 
 
 def _children(root: dict[str, Any], node: dict[str, Any], part: str | int) -> Iterator[dict[str, Any]]:

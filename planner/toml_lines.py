@@ -1,81 +1,130 @@
 """The line of every key of a TOML text, which the standard parser does not tell."""
 
 import re
-from collections.abc import Iterator
+import tomllib
+from bisect import bisect_left
 
 KeyPath = tuple[str | int, ...]
 
-_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
-_ASSIGNMENT = re.compile(r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
-_NAME = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
-_INLINE_NAME = re.compile(r"[{,]\s*([\w-]+)\s*=")
-_LONG_QUOTES = re.compile(r'"""|\'\'\'')
+_BLANK = re.compile(r"(?:\s|#[^\n]*)*")
+_STRING = r'"""(?:\\.|[^\\])*?"{3,5}' r"|'''.*?'{3,5}" r'|"(?:\\.|[^"\\])*"' r"|'[^']*'"
+_VALUE = re.compile(rf"{_STRING}|[^,\]}}#\n]+", re.DOTALL)
+_NAME = re.compile(rf"{_STRING}|[\w-]+", re.DOTALL)
+_BRACKETS = re.compile(r"\[\[?")
 
 
 class _Scanner:
-    """Where a line stands: in which table, element of which array, inside which long string."""
+    """Walks a text that has already parsed, so that it need not ask whether what comes next is allowed."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self.newlines = [match.start() for match in re.finditer("\n", text)]
+        self.lines: dict[KeyPath, int] = {}
         self.table: KeyPath = ()
         self.counts: dict[KeyPath, int] = {}
-        self.array: KeyPath | None = None
-        self.n_elements = 0
-        self.in_string = False
 
-    def keys(self, line: str) -> Iterator[KeyPath]:
-        """Keys that are written on a line."""
-        inside, self.in_string = self.in_string, self.in_string ^ (len(_LONG_QUOTES.findall(line)) % 2 == 1)
-        if inside:
-            return
-        if self.array is not None and line.lstrip().startswith(("{", "]")):
-            yield from self._element(line)
-        elif header := _HEADER.match(line):
-            yield self._header(header[1], _names(header[2]))
-        elif assignment := _ASSIGNMENT.match(line):
-            yield from self._assignment((*self.table, *_names(assignment[1])), line[assignment.end() :].strip())
+    def document(self) -> None:
+        """Headers and assignments to the end of the text."""
+        while self._next():
+            if self._next() == "[":
+                self._header()
+            else:
+                self._assignment(self.table)
 
-    def _element(self, line: str) -> Iterator[KeyPath]:
-        """An inline table on a line of its own in a multi-line array, or the end of that array."""
-        if self.array is None or line.lstrip().startswith("]"):
-            self.array = None
-            return
-        element = (*self.array, self.n_elements)
-        self.n_elements += 1
-        yield element
-        yield from ((*element, name) for name in _INLINE_NAME.findall(line))
+    def _next(self) -> str:
+        """The next character that is neither white space nor comment; empty at the end."""
+        self._take(_BLANK)
+        return self.text[self.at : self.at + 1]
 
-    def _header(self, brackets: str, names: tuple[str, ...]) -> KeyPath:
-        self.table = (*self._indexed(names[:-1]), names[-1])
+    def _take(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self.text, self.at)
+        self.at = match.end() if match else self.at
+        return match[0] if match else ""
+
+    def _line(self) -> int:
+        return bisect_left(self.newlines, self.at) + 1
+
+    def _header(self) -> None:
+        line, brackets = self._line(), self._take(_BRACKETS)
+        names = self._names()
+        self.at += len(brackets)
+        self.table = self._indexed(names[:-1], line)
+        self.table = (*self.table, names[-1])
         if brackets == "[[":
+            self.lines.setdefault(self.table, line)
             self.counts[self.table] = self.counts.get(self.table, -1) + 1
             self.table = (*self.table, self.counts[self.table])
-        self.array = None
-        return self.table
+        self.lines[self.table] = line
 
-    def _indexed(self, names: tuple[str, ...]) -> KeyPath:
-        """Path of a table nested in the latest element of an array of tables."""
+    def _indexed(self, names: tuple[str, ...], line: int) -> KeyPath:
+        """Path of the tables around a header, each in the latest element where it is an array of tables."""
         path: KeyPath = ()
         for name in names:
             path = (*path, name)
+            self.lines.setdefault(path, line)
             path = (*path, self.counts[path]) if path in self.counts else path
         return path
 
-    def _assignment(self, key: KeyPath, value: str) -> Iterator[KeyPath]:
-        yield key
-        self.array, self.n_elements = (key, 0) if value.startswith("[") and "]" not in value else (None, 0)
-        if value.startswith("{"):
-            yield from ((*key, name) for name in _INLINE_NAME.findall(value))
+    def _names(self) -> tuple[str, ...]:
+        """A dotted key, up to what follows it."""
+        names = [self._name()]
+        while self._next() == ".":
+            self.at += 1
+            names.append(self._name())
+        return tuple(names)
+
+    def _name(self) -> str:
+        self._take(_BLANK)
+        text = self._take(_NAME)
+        return str(tomllib.loads(f"name = {text}")["name"]) if text[:1] in ('"', "'") else text
+
+    def _assignment(self, table: KeyPath) -> None:
+        line, key = self._line(), table
+        for name in self._names():
+            key = (*key, name)
+            self.lines.setdefault(key, line)
+        self.at += len("=")
+        self._value(key)
+
+    def _value(self, key: KeyPath) -> None:
+        opening = self._next()
+        if opening == "[":
+            self._array(key)
+        elif opening == "{":
+            self._inline_table(key)
+        else:
+            self._take(_VALUE)
+
+    def _array(self, key: KeyPath) -> None:
+        self.at += len("[")
+        index = 0
+        while self._next() not in ("]", ""):
+            self.lines[*key, index] = self._line()
+            self._value((*key, index))
+            self._comma()
+            index += 1
+        self.at += len("]")
+
+    def _inline_table(self, key: KeyPath) -> None:
+        self.at += len("{")
+        while self._next() not in ("}", ""):
+            self._assignment(key)
+            self._comma()
+        self.at += len("}")
+
+    def _comma(self) -> None:
+        if self._next() == ",":
+            self.at += len(",")
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """Line of every key path of a TOML text that has already parsed; keys of an inline table share its line.
+    """Line of every key and array element of a TOML text that has already parsed.
+
+    A table that is only named inside a longer key has the line where that is first done.
 
     >>> key_lines("[a]\\nb = 1\\nc = [\\n  { d = 2 },\\n]")
     {('a',): 1, ('a', 'b'): 2, ('a', 'c'): 3, ('a', 'c', 0): 4, ('a', 'c', 0, 'd'): 4}
     """
-    scanner = _Scanner()
-    return {key: number for number, line in enumerate(text.splitlines(), start=1) for key in scanner.keys(line)}
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name[1:-1] if name[0] in "\"'" else name for name in _NAME.findall(text))
+    scanner = _Scanner(text)
+    scanner.document()
+    return scanner.lines

@@ -152,7 +152,7 @@ def cheapest_by_hand(problem: PlanningProblem, demand: float) -> float:
             rent = 32.0 * sizes[0] + 16.0 * (sizes[1] + sizes[2])
             rent += sum(m * (tier.usd_per_hour or 0.0) for m, tier in zip(ports, link.tiers, strict=True))
             best = min(best, rent + 3600 * demand * plan.long_bytes / 1e9 * link.usd_per_gb)
-    return best
+    return best if best <= (problem.scenario.budget_usd_per_hour or inf) else inf
 
 
 @pytest.mark.parametrize("first", range(0, 60, 10))

@@ -1,6 +1,5 @@
 """What must hold for every scenario: more never hurts, units scale, names do not matter."""
 
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -23,7 +22,8 @@ from tests.builders import FAST, GPUS, HOME, Draw, in_classes, problem_of, small
 SEEDS = st.integers(0, 10_000)
 SLACK = 2e-4
 """Twice the gap that a plan may be left with, and rounding."""
-FEW = settings(max_examples=25)
+FIXED = {"pools.near.n_instances": 1, "routing.threshold_tokens": 4000.0, "routing.prefill_to_decode": "1:1"}
+FEW = settings(max_examples=20)
 
 
 def question(seed: int, **changes: Any) -> dict[str, Any]:
@@ -113,12 +113,20 @@ def test_one_class_split_into_two_identical_ones_changes_nothing(seed: int, shar
 
 @pytest.mark.parametrize("rule", ["expected-work", "mean-length"])
 def test_two_identical_log_normal_classes_are_planned_as_one(rule: str) -> None:
+    """Within what the zoom over several thresholds leaves; the bound says so."""
     workload = {
         "lengths": {"kind": "lognormal", "mu": 9.0, "sigma": 1.0, "low_tokens": 128, "high_tokens": 65536},
         "output_lengths": {"kind": "constant", "tokens": 500},
     }
     parts = {"one": (0.3, workload), "two": (0.7, workload)}
-    assert rate_of(in_classes(parts, {"capacity_rule": rule})) == pytest.approx(rate({"capacity_rule": rule}), rel=1e-3)
+    changes = {"capacity_rule": rule, "routing.n_candidates": 12}
+    plan = search(planning_problem(in_classes(parts, changes)), 2.0)
+    one = rate(changes)
+    assert plan is not None
+    assert plan.highest.rate >= one * (1 - 1e-3)
+    assert one <= plan.bound
+    if rule == "expected-work":
+        assert plan.highest.rate <= one * (1 + 1e-4)
 
 
 @FEW
@@ -284,7 +292,7 @@ def test_the_rate_of_fixed_sizes_is_the_least_limit_and_doubles_with_them(
     assert twice == pytest.approx(2 * once)
 
 
-def test_the_reserve_of_decode_does_not_matter_to_the_threshold() -> None:
+def test_a_scarce_decode_does_not_move_the_threshold() -> None:
     """Where decode alone limits the rate, the threshold still balances prefill."""
     scarce = {**dict(batch=1, step_s=0.025)}
     plan = found(problem_of({"measured.home.decode": scarce, "pools.near.n_instances": 2, "pools.fast.n_instances": 2}))
@@ -307,5 +315,4 @@ def test_a_pool_alone_at_its_site_is_planned_with_everything_sent_to_it() -> Non
     plan = found(planning_problem(problem.scenario.model_copy(update={"pools": only})))
     assert plan.thresholds_tokens == (-1.0,)
     assert plan.loads[0].long_fraction[0] == 1.0
-    without = replace(plan.loads[0])
-    assert without.short_s[0] == 0.0
+    assert plan.loads[0].short_s[0] == 0.0

@@ -2,12 +2,12 @@
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from planner.cli import optimize, profiles, report, scenario
-from planner.errors import PlannerError
+from planner.errors import InputError, PlannerError
 
 INTERRUPTED = 130
 
@@ -47,12 +47,22 @@ def main() -> None:
     try:
         app()
     except PlannerError as error:
-        sys.stderr.write(f"planner: {error}\n")
-        sys.exit(error.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
-        sys.stderr.write("planner: interrupted\n")
-        sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read the answer has seen enough; keep the interpreter from complaining while it flushes.
+        _end(error.exit_code, str(error))
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            _end(INTERRUPTED, "interrupted")
+        # Typer ends with 1 where the reader of a pipe has left: whoever left has seen enough.
+        _end(0 if end.code == 1 else end.code)
+    except OSError as error:
+        _end(InputError.exit_code, f"the system refuses: {error}")
+
+
+def _end(code: str | int | None, message: str = "") -> NoReturn:
+    """Say why on stderr and exit; what stdout can no longer take is dropped without another complaint."""
+    if message:
+        sys.stderr.write(f"planner: {message}\n")
+    try:
+        sys.stdout.flush()
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    sys.exit(code)

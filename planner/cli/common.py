@@ -23,7 +23,7 @@ class Format(StrEnum):
 
 
 ScenarioArgument = Annotated[
-    str, typer.Argument(metavar="[SCENARIO]", help="A bundled scenario, or the path of a TOML file.")
+    str, typer.Argument(metavar="SCENARIO", help="A bundled scenario, or the path of a TOML file.")
 ]
 SetOption = Annotated[
     list[str] | None,

@@ -83,7 +83,7 @@ def check_files(
 
 
 @app.command("schema")
-def print_schema(kind: Annotated[SchemaKind, typer.Argument(help="Kind of profile.")]) -> None:
+def print_schema(kind: Annotated[SchemaKind, typer.Argument(metavar="KIND", help="hardware or model.")]) -> None:
     """Print the JSON Schema of a kind of profile."""
     from planner.profiles import HardwareProfile, ModelProfile
 

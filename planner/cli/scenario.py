@@ -1,6 +1,9 @@
 """`planner scenario`: start a scenario, check one, and its schema."""
 
+import json
 import os
+import re
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +18,7 @@ app = typer.Typer(
 
 @app.command("new")
 def new(
-    name: Annotated[str, typer.Argument(help="Name of the scenario, or the path of its TOML file.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the scenario, or the path of its TOML file.")],
     trace: Annotated[
         Path | None, typer.Option("--from", metavar="TRACE", help="Plan for the requests of this trace.")
     ] = None,
@@ -25,12 +28,14 @@ def new(
     from planner.scenario import load_scenario
 
     path = Path(name) if name.endswith(".toml") else Path(f"{name}.toml")
-    if path.exists():
+    if not _short_name(path):
+        raise InputError(Problem("planner scenario new", "NAME", f"is {name!r}", "letters or digits, or a path"))
+    if os.path.lexists(path):
         raise InputError(Problem(str(path), "", "exists already", "a new name, or delete the file first"))
     text = _scenario_text(path, trace)
     load_scenario(text, str(path), path.resolve().parent)
     _write_whole(path, text)
-    typer.echo(f"{path}: edit it, then run: planner optimize {path}")
+    typer.echo(f"{path}: edit it, then run: planner optimize {shlex.quote(str(path))}")
 
 
 def _scenario_text(path: Path, trace: Path | None) -> str:
@@ -41,8 +46,13 @@ def _scenario_text(path: Path, trace: Path | None) -> str:
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True)
     source = files("planner.cli").joinpath("templates/scenario.toml.jinja").read_text(encoding="utf-8")
     return environment.from_string(source).render(
-        name=path.stem.lower().replace("_", "-"), trace=_seen_from(path, trace)
+        name=_short_name(path), file=shlex.quote(path.name), trace=_seen_from(path, trace)
     )
+
+
+def _short_name(path: Path) -> str:
+    """A file's name as scenarios may be called: lower-case letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", path.name.removesuffix(".toml").lower()).strip("-")
 
 
 def _seen_from(path: Path, trace: Path | None) -> dict[str, object] | None:
@@ -53,7 +63,7 @@ def _seen_from(path: Path, trace: Path | None) -> dict[str, object] | None:
 
     found = read_trace(trace, "auto")
     return {
-        "path": Path(os.path.relpath(trace.resolve(), path.resolve().parent)).as_posix(),
+        "path": json.dumps(Path(os.path.relpath(trace.resolve(), path.resolve().parent)).as_posix()),
         "n_requests": found.n_requests,
         "mean_tokens": round(float(found.total_tokens.mean())),
         "mean_req_per_s": round(found.n_requests / max(float(found.arrival_s[-1] - found.arrival_s[0]), 1e-9), 3),
@@ -75,11 +85,13 @@ def _write_whole(path: Path, text: str) -> None:
 
 @app.command("check")
 def check(file: Annotated[str, typer.Argument(metavar="FILE", help="A bundled scenario or a TOML file.")]) -> None:
-    """Check a scenario: its keys, its names, its traces and whether a plan can be asked of it."""
+    """Check a scenario: its keys, names, comparisons and traces, and whether a plan can be asked of it."""
     from planner.optimizer import planning_problem
     from planner.scenario import read_scenario
 
     scenario = read_scenario(file)
+    for name in scenario.comparisons:
+        scenario.compared(name)
     problem = planning_problem(scenario, data_dirs())
     typer.echo(
         f"{file}: holds ({len(problem.pools)} pools, {len(problem.links)} links, {len(problem.classes)} classes)"

@@ -99,7 +99,7 @@ def variables(problem: PlanningProblem, loads: Sequence[Loads], request: Request
     maximise = request.goal == "rate"
     lp = pulp.LpProblem("plan", pulp.LpMaximize if maximise else pulp.LpMinimize)
     limits = request.sizing.n_instances if request.sizing else problem.size_limits
-    top = min(request.most_rate, 2 * _most_rate(problem, limits))
+    top = min(request.most_rate, 2 * most_rate(problem, limits))
     rate = lp.add_variable("rate", request.least_rate, top if top < inf else None)
     model = Model(
         problem,
@@ -320,7 +320,7 @@ def _traffic_usd_per_hour(model: Model, r: int, k: int) -> float:
     return SECONDS_PER_HOUR * sum(sent)
 
 
-def _most_rate(problem: PlanningProblem, limits: Sequence[int | None]) -> float:
+def most_rate(problem: PlanningProblem, limits: Sequence[int | None]) -> float:
     """A rate no fleet exceeds: what the largest decode pools serve [req/s]."""
     total = 0.0
     for i in {route.decode for route in problem.routes}:

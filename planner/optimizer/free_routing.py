@@ -127,9 +127,9 @@ def _edges(problem: PlanningProblem, solution: Solution, request_class: int) -> 
     own = [
         t
         for route, t in zip(problem.routes, solution.thresholds_tokens, strict=True)
-        if route.request_class == request_class and mix.support[0] < t < mix.support[1]
+        if route.request_class == request_class and mix.support[0] <= t <= mix.support[1]
     ]
-    return np.unique(np.concatenate([[ALL_LONG], mix.threshold_grid(N_BINS + 1)[1:], own]))
+    return np.unique(np.concatenate([[ALL_LONG], mix.threshold_grid(N_BINS + 1), own]))
 
 
 def _choices(problem: PlanningProblem, request_class: int) -> Iterator[Choice]:

@@ -59,7 +59,7 @@ def _condensed(service_s: Array, transfer_s: Array, weights: Array) -> tuple[Arr
         return service_s, transfer_s, weights
     order = np.argsort(service_s + transfer_s, kind="stable")
     group = np.minimum((np.cumsum(weights[order]) * N_ATOMS).astype(np.intp), N_ATOMS - 1)
-    mass = np.bincount(group, weights[order])
+    mass: Array = np.bincount(group, weights[order]).astype(np.float64)
     used = mass > 0
     means = [np.bincount(group, (x * weights)[order])[used] / mass[used] for x in (service_s, transfer_s)]
     return means[0], means[1], mass[used]

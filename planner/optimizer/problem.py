@@ -186,14 +186,17 @@ def _rates(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile)
             if getattr(m, pool.role) is not None
         )
         raise InputError(
-            Problem(
-                scenario.origin,
-                f"pools.{name}",
+            scenario.problem(
+                ("pools", name),
                 f"no measured {pool.role} of {model.name} on {n} x {hardware.name}",
                 f"measured: {known or 'none'}; or add [measured.NAME] to the scenario",
             )
         )
-    return instance_rates(model, measured, scenario.model.kv_precision)
+    try:
+        return instance_rates(model, measured, scenario.model.kv_precision)
+    except ValueError as error:
+        what = f"the measured {pool.role} of {model.name} on {n} x {hardware.name} is no curve to plan with: {error}"
+        raise InputError(scenario.problem(("pools", name), what)) from None
 
 
 def _routes(pools: Sequence[PoolSpec], links: Sequence[LinkSpec], n_classes: int) -> Iterator[Route]:
@@ -227,20 +230,18 @@ def _inventories(scenario: Scenario, pools: Sequence[PoolSpec]) -> Iterator[Inve
 
 
 def _check(problem: PlanningProblem) -> None:
-    name, found = problem.scenario.origin, []
+    scenario, found = problem.scenario, []
     routed = {i for r in problem.routes for i in (r.long, r.short, r.decode)}
     for index, pool in enumerate(problem.pools):
         if index not in routed:
-            found.append(
-                Problem(name, f"pools.{pool.name}", "no link joins it to a pool of the other role", "add a link")
-            )
-    if problem.is_min_cost and not problem.is_priced:
-        found += [Problem(name, key, "objective min-cost needs this price") for key in problem.missing_prices()]
-    if problem.scenario.budget_usd_per_hour is not None and not problem.is_priced:
-        found += [Problem(name, key, "a budget needs this price") for key in problem.missing_prices()]
+            what = "no link joins it to a pool of the other role"
+            found.append(scenario.problem(("pools", pool.name), what, "add a link"))
+    if problem.is_min_cost or scenario.budget_usd_per_hour is not None:
+        what = f"{'objective min-cost' if problem.is_min_cost else 'a budget'} needs this price"
+        found += [Problem(scenario.origin, key, what) for key in problem.missing_prices()]
     if not problem.is_min_cost:
         found += [
-            Problem(name, f"pools.{p.name}.max_instances", "nothing limits this pool", "a size, an inventory, a budget")
+            scenario.problem(("pools", p.name), "nothing limits its size", "max_instances, an inventory or a budget")
             for i, p in enumerate(problem.pools)
             if problem.size_limits[i] is None
         ]
@@ -254,11 +255,32 @@ def _size_limit(problem: PlanningProblem, index: int) -> int | None:
     limits = [] if pool.max_instances is None else [pool.max_instances]
     limits += [v.n_accelerators // pool.n_accelerators for v in problem.inventories if index in v.pools]
     if budget is not None and pool.usd_per_hour:
-        limits.append(int(budget // pool.usd_per_hour))
+        limits.append(int(budget / pool.usd_per_hour + 1e-9))
     demand = problem.scenario.demand_req_per_s
     if problem.is_min_cost and demand is not None:
-        limits.append(ceil(demand * most_work_s(problem, index)) + 1)
+        limits.append(_most_for_demand(problem, index, demand))
     return max(min(limits), 0) if limits else None
+
+
+def _most_for_demand(problem: PlanningProblem, index: int, demand: float) -> int:
+    """Instances of a pool beyond which no more are of use; a ratio may ask for more of it than its own work does."""
+    pools, ratio = problem.pools, problem.ratio
+    needed = [max(ceil(demand * _heaviest_work_s(problem, i)) + 1, p.min_instances) for i, p in enumerate(pools)]
+    if ratio is None or pools[index].prompts == "long":
+        return needed[index]
+    near, decode = (
+        sum(n for n, pool in zip(needed, pools, strict=True) if kind in (pool.prompts, pool.role))
+        for kind in ("short", "decode")
+    )
+    return ceil(max(near / ratio[0], decode / ratio[1])) * ratio[pools[index].role == "decode"]
+
+
+def _heaviest_work_s(problem: PlanningProblem, index: int) -> float:
+    """Instance-seconds per request that no routing exceeds; at the mean length of a part, curves may yield any of T."""
+    prefill = problem.pools[index].rates.prefill
+    if problem.scenario.capacity_rule == "expected-work" or problem.pools[index].role == "decode" or prefill is None:
+        return most_work_s(problem, index)
+    return sum(c.share * float(prefill.curve(c.mix.support[1])) for c in problem.classes)
 
 
 def most_work_s(problem: PlanningProblem, index: int) -> float:

@@ -77,13 +77,26 @@ def _more_accelerators(problem: PlanningProblem) -> Iterator[str]:
 
 def _other_sizes(problem: PlanningProblem) -> Iterator[str]:
     for index, pool in enumerate(problem.pools):
-        freed = replace(pool, min_instances=0, max_instances=None)
-        pools = (*problem.pools[:index], freed, *problem.pools[index + 1 :])
-        answer = _solve(replace(problem, pools=pools), _served(problem, (index,)))
-        if answer:
-            low, high = pool.min_instances, pool.max_instances
+        low, high = pool.min_instances, pool.max_instances
+        n = _nearest_size(problem, index)
+        if n is not None:
             limits = f"{low}" if low == high else f"{low} to {'any' if high is None else high}"
-            yield f"pools.{pool.name}.n_instances = {answer.sizing.n_instances[index]} (is {limits})"
+            yield f"pools.{pool.name}.n_instances = {n} (is {limits})"
+
+
+def _nearest_size(problem: PlanningProblem, index: int) -> int | None:
+    """The size of a pool, closest to what it may be now, with which a plan exists."""
+    least = _solve(_resized(problem, index, 0, None), _served(problem, (index,)))
+    if least is None:
+        return None
+    smallest = least.sizing.n_instances[index]
+    fewer = range(problem.pools[index].min_instances - 1, smallest, -1)
+    return next((n for n in fewer if _solve(_resized(problem, index, n, n), _served(problem))), smallest)
+
+
+def _resized(problem: PlanningProblem, index: int, low: int, high: int | None) -> PlanningProblem:
+    pool = replace(problem.pools[index], min_instances=low, max_instances=high)
+    return replace(problem, pools=(*problem.pools[:index], pool, *problem.pools[index + 1 :]))
 
 
 def _no_ratio(problem: PlanningProblem) -> Iterator[str]:

@@ -23,7 +23,7 @@ from planner.optimizer.capacity import (
     threshold_loads,
 )
 from planner.optimizer.evaluate import Operating, highest_rate, rate_limits, single_route, spend_of
-from planner.optimizer.formulation import Request, Sizing
+from planner.optimizer.formulation import Request, Sizing, most_rate
 from planner.optimizer.problem import PlanningProblem
 from planner.optimizer.solver import Answer, solve
 
@@ -98,6 +98,7 @@ def _closed_in(problem: PlanningProblem, best: Solution | None, deadline: float)
     """Tighten the bound, and the plan with every sizing the bound proposes, until they meet; None when proven empty."""
     cells = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
     tried = {best.sizing} if best else set()
+    proven = 0.0 if problem.is_min_cost else most_rate(problem, problem.size_limits)
     for _ in range(MAX_ROUNDS):
         try:
             bound = solve(problem, cells, _main_request(problem), max(deadline - monotonic(), 0.1))
@@ -108,15 +109,14 @@ def _closed_in(problem: PlanningProblem, best: Solution | None, deadline: float)
         if bound.sizing not in tried:
             tried.add(bound.sizing)
             best = _better(problem, best, _refined(problem, bound, cells, deadline))
-        if best:
-            best = replace(best, bound=_valid_bound(problem, bound.bound, best.objective))
+        proven = max(proven, bound.bound) if problem.is_min_cost else min(proven, bound.bound)
         split = _split(problem, cells, bound)
-        if split is None or (best and best.gap <= GAP_TARGET):
+        if split is None or (best and _bounded(problem, best, proven).gap <= GAP_TARGET):
             break
         cells = split
     if best is None:
         raise UndecidedError("no plan was found, and none is excluded either; allow more time or shrink the scenario")
-    return best
+    return _bounded(problem, best, proven)
 
 
 def _serves_nothing(problem: PlanningProblem, bound: Answer) -> bool:
@@ -124,9 +124,9 @@ def _serves_nothing(problem: PlanningProblem, bound: Answer) -> bool:
     return not problem.is_min_cost and bound.bound <= SOLVER_SLACK
 
 
-def _valid_bound(problem: PlanningProblem, bound: float, objective: float) -> float:
-    """The bound, never on the wrong side of a plan by the solver's tolerance."""
-    return min(bound, objective) if problem.is_min_cost else max(bound, objective)
+def _bounded(problem: PlanningProblem, best: Solution, bound: float) -> Solution:
+    """A plan with its bound, which the solver's tolerance must not put on the wrong side of it."""
+    return replace(best, bound=(min if problem.is_min_cost else max)(bound, best.objective))
 
 
 def _better(problem: PlanningProblem, old: Solution | None, new: Solution | None) -> Solution | None:

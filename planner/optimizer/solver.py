@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 INTEGRALITY_TOLERANCE = 1e-6
 NO_RATE = 1e-9
+LEAST_TIME_S = 1e-3
+"""HiGHS takes a negative time limit for none."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def run_highs(model: Model, time_limit_s: float) -> int:
 
     solver = pulp.HiGHS(
         msg=False,
-        timeLimit=time_limit_s,
+        timeLimit=max(time_limit_s, LEAST_TIME_S),
         gapRel=0.0,
         threads=1,
         mip_feasibility_tolerance=INTEGRALITY_TOLERANCE,

@@ -27,11 +27,12 @@ def verdict(problem: PlanningProblem, plan: Fleet, baselines: Sequence[Baseline]
         return _no(f"there is no second site to prefill in{_alone(problem, plan)}")
     if not any(link.mean_gbps > 0 for link in plan.links):
         return _no(f"the best plan sends nothing to another site{_alone(problem, plan)}")
+    plain = by_name.get("homogeneous-pd")
     if problem.is_min_cost and (cheapest := by_name.get("cheapest-homogeneous-pd")):
-        return _by_cost(plan, cheapest)
+        return _by_cost(plan, cheapest, plain or cheapest)
     for name in ("equal-bill-homogeneous-pd", "equal-cost-homogeneous-pd", "homogeneous-pd"):
         if name in by_name:
-            return _by_rate(plan, by_name[name])
+            return _by_rate(plan, by_name[name], plain or by_name[name])
     return _no("no baseline could be planned with the service times at hand, so a gain is not shown")
 
 
@@ -52,7 +53,7 @@ def _alone(problem: PlanningProblem, plan: Fleet) -> str:
     )
 
 
-def _by_cost(plan: Fleet, other: Baseline) -> Verdict:
+def _by_cost(plan: Fleet, other: Baseline, plain: Baseline) -> Verdict:
     ours, theirs = plan.cost.usd_per_hour, other.cost.usd_per_hour
     if ours is None or theirs is None:
         return _no("a price is missing, so a saving is not shown")
@@ -62,11 +63,11 @@ def _by_cost(plan: Fleet, other: Baseline) -> Verdict:
         return _no(f"it serves the demand for {figures}")
     return Verdict(
         worth_it=True,
-        because=f"Cross-site prefill serves the demand for {figures}, {percent(saving)} less; {_lifted(plan, other)}.",
+        because=f"Cross-site prefill serves the demand for {figures}, {percent(saving)} less; {_lifted(plan, plain)}.",
     )
 
 
-def _by_rate(plan: Fleet, other: Baseline) -> Verdict:
+def _by_rate(plan: Fleet, other: Baseline, plain: Baseline) -> Verdict:
     gain = other.ratio - 1
     figures = (
         f"{number(plan.max_throughput_req_per_s)} req/s against {number(other.max_throughput_req_per_s)} "
@@ -75,16 +76,17 @@ def _by_rate(plan: Fleet, other: Baseline) -> Verdict:
     if gain <= WORTHWHILE:
         return _no(f"it serves {figures}")
     return Verdict(
-        worth_it=True, because=f"Cross-site prefill serves {figures} (+{percent(gain)}); {_lifted(plan, other)}."
+        worth_it=True, because=f"Cross-site prefill serves {figures} (+{percent(gain)}); {_lifted(plan, plain)}."
     )
 
 
-def _lifted(plan: Fleet, other: Baseline) -> str:
-    """Which bound of the baseline the plan lifts, and what the link has left."""
-    tightest = max(other.pools, key=lambda p: p.utilization)
+def _lifted(plan: Fleet, plain: Baseline) -> str:
+    """The bound the plan lifts, which limits a homogeneous fleet of as many accelerators; what the link has left."""
+    tightest = max(plain.pools, key=lambda p: p.utilization)
     what = "prefill compute" if tightest.role == "prefill" else "decode slots"
     busiest = max(plan.links, key=lambda link: link.utilization)
     return (
-        f"it lifts the bound on {what}, which limits the other fleet ({tightest.name}), "
-        f"and sends {number(busiest.mean_gbps)} of {number(busiest.capacity_gbps)} Gbps over {busiest.name}"
+        f"it lifts the bound on {what} that limits a homogeneous fleet of {plain.n_accelerators} accelerators to "
+        f"{number(plain.max_throughput_req_per_s)} req/s, and sends {number(busiest.mean_gbps)} of "
+        f"{number(busiest.capacity_gbps)} Gbps over {busiest.name}"
     )

@@ -69,13 +69,12 @@ def _planned(problem: PlanningProblem, time_limit_s: float) -> Plan | None:
 
 
 def _comparison(scenario: Scenario, name: str, data_dirs: Sequence[Path], time_limit_s: float) -> ComparedPlan:
-    comparison = scenario.comparisons[name]
-    variant = scenario.varied(comparison.set).model_copy(update={"comparisons": {}, "claims": ()})
+    title, variant = scenario.comparisons[name].title, scenario.compared(name)
     try:
         plan = optimized(planning_problem(variant, data_dirs), time_limit_s)
     except (InfeasibleError, UndecidedError) as error:
-        return ComparedPlan(name=name, title=comparison.title, plan=None, failure=str(error))
-    return ComparedPlan(name=name, title=comparison.title, plan=plan)
+        return ComparedPlan(name=name, title=title, plan=None, failure=str(error))
+    return ComparedPlan(name=name, title=title, plan=plan)
 
 
 def _shortfall(problem: PlanningProblem, mean_length: Plan | None) -> float | None:

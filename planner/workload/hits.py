@@ -71,4 +71,5 @@ def _beta_nodes(alpha: float, beta: float) -> tuple[FloatArray, FloatArray]:
     from scipy.special import roots_jacobi
 
     nodes, weights = roots_jacobi(N_BETA_NODES, beta - 1, alpha - 1)
-    return (nodes + 1) / 2, weights / weights.sum()
+    # Clipped: rounding may put a node of an extreme shape a little outside.
+    return np.clip((nodes + 1) / 2, 0.0, 1.0), weights / weights.sum()

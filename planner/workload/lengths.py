@@ -8,18 +8,18 @@ from pydantic import Field, model_validator
 
 from planner.schema import StrictModel
 
-Tokens = Annotated[float, Field(ge=1)]
-Weight = Annotated[float, Field(gt=0)]
+Tokens = Annotated[float, Field(ge=1, le=1e9)]
+Weight = Annotated[float, Field(gt=0, le=1e12)]
 
 
 class LogNormalLengths(StrictModel):
     """ln(length) is normal; lengths outside [low_tokens, high_tokens] do not occur (truncated, not clipped)."""
 
     kind: Literal["lognormal"]
-    mu: float
+    mu: float = Field(ge=-100, le=100)
     """Mean of ln(tokens) before truncation."""
 
-    sigma: float = Field(gt=0)
+    sigma: float = Field(gt=0, le=100)
     """Standard deviation of ln(tokens) before truncation."""
 
     low_tokens: Tokens

@@ -22,10 +22,10 @@ class BetaHits(StrictModel):
     """The cached fraction of a prompt has a beta distribution, whatever the prompt's length."""
 
     kind: Literal["beta"]
-    alpha: float = Field(gt=0)
+    alpha: float = Field(ge=1e-3, le=1e6)
     """First shape; the mean fraction is alpha / (alpha + beta)."""
 
-    beta: float = Field(gt=0)
+    beta: float = Field(ge=1e-3, le=1e6)
     """Second shape."""
 
 
@@ -36,7 +36,7 @@ class DiscreteHits(StrictModel):
     fractions: Annotated[tuple[Fraction, ...], Field(min_length=1)]
     """Cached / total tokens."""
 
-    weights: tuple[Annotated[float, Field(gt=0)], ...]
+    weights: tuple[Annotated[float, Field(gt=0, le=1e12)], ...]
     """Relative frequency of each fraction."""
 
     @model_validator(mode="after")

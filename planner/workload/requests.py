@@ -7,6 +7,7 @@ import numpy as np
 
 from planner.curves import FloatArray
 from planner.errors import InputError, Problem
+from planner.schema import is_file
 from planner.workload.distributions import Atoms, Distribution, distribution, mean_tokens
 from planner.workload.hits import hit_nodes, ideal_hits
 from planner.workload.mix import AtomMix, LengthMix, RequestMix
@@ -52,7 +53,7 @@ def trace_path(path: str, base_dir: Path, data_dirs: Sequence[Path] = ()) -> Pat
         InputError: naming every place that was looked in.
     """
     candidates = [base_dir / path, *(folder / path for root in data_dirs for folder in (root, root / "traces"))]
-    found = next((c for c in candidates if c.is_file()), None)
+    found = next((c for c in candidates if is_file(c)), None)
     if found is None:
         places = ", ".join(dict.fromkeys(map(str, candidates)))
         raise InputError(

@@ -1,0 +1,269 @@
+"""Whatever goes wrong ends in one clear message on stderr and the exit code of its kind, never in a traceback."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from planner import cli
+from planner.cli import main
+from tests.builders import SMALL
+
+ROOT = Path(__file__).resolve().parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+GOOD_LINE = {"timestamp": 0, "input_length": 700, "output_length": 10, "hash_ids": [0, 1]}
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of good and bad files, and the place the commands run in."""
+    start, end = SMALL.index("[workload]"), SMALL.index("[sites.remote]")
+    files = {
+        "small.toml": SMALL,
+        "broken.toml": SMALL.replace("[model]", "[model"),
+        "unknown.toml": SMALL.replace("[model]", "[model]\nprofil = 'x'"),
+        "faults.toml": SMALL.replace("capacity_gbps = 100", "capacity_gbps = -100").replace(
+            "[model]", "[model]\nx = 1"
+        ),
+        "no-profile.toml": SMALL.replace("qwen3-235b", "mine.toml"),
+        "no-trace.toml": f"{SMALL[:start]}[workload]\ntrace = {{ path = 'absent.jsonl' }}\n{SMALL[end:]}",
+        "bad-trace.toml": f"{SMALL[:start]}[workload]\ntrace = {{ path = 'bad.jsonl' }}\n{SMALL[end:]}",
+        "bad.jsonl": f"{json.dumps(GOOD_LINE)}\n{json.dumps(GOOD_LINE | {'input_length': -1})}\n",
+        "bad.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:00.0,10,10\n2023-11-16 18:00:01.0,10\n",
+        "bad-claim.toml": SMALL + '[[claims]]\nwhat = "x"\nmetric = "plan.nothing"\npublished = 1\nsource = "x"\n',
+        "bad-comparison.toml": SMALL + '[comparisons.other]\ntitle = "x"\nset = { "links.wan.capacity" = 1 }\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "latin.toml").write_bytes(SMALL.replace("a test", "un caf\xe9").encode("latin-1"))
+    (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "stale").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def planner(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-m", "planner", *arguments]
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
+
+
+def ended(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of `planner` in this process."""
+    monkeypatch.setattr(sys, "argv", ["planner", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    captured = capsys.readouterr()
+    return int(caught.value.code or 0), captured.out, captured.err
+
+
+FAILURES: dict[str, tuple[list[str], int, str]] = {
+    "unknown command": (["optimise"], 2, "No such command"),
+    "unknown option": (["optimize", "--sett", "x=1"], 2, "No such option"),
+    "unknown format": (["optimize", "--format", "yaml"], 2, "--format"),
+    "no command of a group": (["scenario"], 2, "Usage:"),
+    "missing option": (["report"], 2, "--out"),
+    "missing argument": (["scenario", "new"], 2, "NAME"),
+    "one argument too many": (["scenario", "schema", "x"], 2, "unexpected extra argument"),
+    "override that is no pair": (["optimize", "--set", "x"], 2, "planner: --set x: not KEY=VALUE"),
+    "negative time limit": (["optimize", "--time-limit", "-1"], 2, "--time-limit"),
+    "time limit not a number": (["optimize", "--time-limit", "nan"], 2, "--time-limit"),
+    "unknown scenario": (["optimize", "prfaas-papr"], 3, "did you mean 'prfaas-paper'?"),
+    "scenario file missing": (["scenario", "check", "absent.toml"], 3, "absent.toml: cannot be read: No such file"),
+    "scenario that is a folder": (["optimize", "folder.toml"], 3, "folder.toml: cannot be read: Is a directory"),
+    "scenario that is no text": (["optimize", "latin.toml"], 3, "latin.toml: is not UTF-8 text"),
+    "scenario that is no TOML": (["optimize", "broken.toml"], 3, "broken.toml:5: is not valid TOML"),
+    "unknown key": (["optimize", "unknown.toml"], 3, "unknown.toml:6: model.profil: unknown key (did you mean 'profile'?)"),
+    "profile missing": (["optimize", "no-profile.toml"], 3, "no-profile.toml:6: model.profile: 'mine.toml' cannot be read"),
+    "trace missing": (["scenario", "check", "no-trace.toml"], 3, "absent.jsonl: trace.path: is not there; looked at"),
+    "trace with a broken line": (["optimize", "bad-trace.toml"], 3, "bad.jsonl:2: input_length: is -1"),
+    "new from a broken trace": (["scenario", "new", "x", "--from", "bad.csv"], 3, "bad.csv:3: has 2 columns"),
+    "new from no trace": (["scenario", "new", "x", "--from", "absent.csv"], 3, "absent.csv: cannot be read"),
+    "new from a folder": (["scenario", "new", "x", "--from", "."], 3, "cannot be read: Is a directory"),
+    "new without a name": (["scenario", "new", "--", "-"], 3, "is '-'"),
+    "new where there is no folder": (["scenario", "new", "no/where/x"], 3, "no/where/x.toml: cannot be written"),
+    "negative number": (["optimize", "--set", "demand_req_per_s=-1"], 3, "--set: demand_req_per_s: should be greater than 0"),
+    "not a number": (["optimize", "--set", "budget_usd_per_hour=nan"], 3, "finite number, got NaN"),
+    "number beyond reason": (["optimize", "--set", "pools.pd-p.n_instances=9999999999"], 3, "less than or equal to 1000000"),
+    "fleet beyond reason": (["optimize", "--set", "sites.local.accelerators.h20-141gb=99999999999"], 3, "at most 10,000,000"),
+    "ratio beyond reason": (["optimize", "--set", "routing.prefill_to_decode=99999999999:1"], 3, '"99999999999:1"'),
+    "length beyond reason": (["optimize", "--set", "workload.output_lengths.tokens=1e300"], 3, "less than or equal to"),
+    "comparison that cannot be": (["scenario", "check", "bad-comparison.toml"], 3, "comparisons.other.set"),
+    "profile unknown": (["profiles", "show", "h200-smx"], 3, "did you mean 'h200-sxm'?"),
+    "report of an unknown figure": (["report", "bad-claim.toml", "--out", "out"], 3, "'plan.nothing': no 'nothing'"),
+    "report into a file": (["report", "small.toml", "--out", "small.toml"], 3, "small.toml: the report cannot be written"),
+    "budget too small": (["optimize", "small.toml", "--set", "budget_usd_per_hour=5"], 4, "budget_usd_per_hour at least"),
+    "no instances": (["optimize", "small.toml", "--set", "pools.decode.n_instances=0"], 4, "pools.decode.n_instances"),
+    "report that is not there": (["report", "small.toml", "--out", "stale", "--check"], 6, "report.md: is missing"),
+    "profile that does not hold": (["profiles", "check", "small.toml"], 6, ""),
+}  # fmt: skip
+SOONEST = ["unknown command", "unknown option", "override that is no pair", "unknown key", "scenario that is no text",
+           "trace with a broken line", "budget too small", "report that is not there", "profile that does not hold"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_failure_has_its_exit_code_and_its_message(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments, code, message = FAILURES[name]
+    found, out, err = ended(capsys, monkeypatch, *arguments)
+    assert found == code
+    assert message in " ".join(err.split())
+    assert not out or name == "profile that does not hold"
+    assert err.startswith("planner: ") or code in (2, 6)
+
+
+@pytest.mark.parametrize("name", SOONEST)
+def test_a_failed_command_has_no_traceback_and_no_answer(name: str) -> None:
+    arguments, code, message = FAILURES[name]
+    found = planner(*arguments)
+    assert found.returncode == code
+    assert message in found.stderr
+    assert "Traceback" not in found.stderr
+    assert not found.stdout or name == "profile that does not hold"
+
+
+def test_a_failed_report_leaves_no_folder(in_folder: Path) -> None:
+    assert planner("report", "bad-claim.toml", "--out", "out").returncode == 3
+    assert not (in_folder / "out").exists()
+
+
+def test_all_problems_of_a_file_are_printed_one_a_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, _, err = ended(capsys, monkeypatch, "optimize", "faults.toml")
+    assert code == 3
+    assert [line.removeprefix("planner: ").split(": ")[1] for line in err.splitlines()] == [
+        "model.x",
+        "links.wan.capacity_gbps",
+    ]
+
+
+def test_the_check_of_a_current_report_exits_0_and_of_a_changed_one_6(in_folder: Path) -> None:
+    assert planner("report", "small.toml", "--out", "out").returncode == 0
+    assert planner("report", "small.toml", "--out", "out", "--check").returncode == 0
+    report = in_folder / "out" / "report.md"
+    report.write_text(report.read_text(encoding="utf-8").replace("small", "smaller", 1), encoding="utf-8")
+    found = planner("report", "small.toml", "--out", "out", "--check")
+    assert found.returncode == 6
+    assert "report.md: line 1 differs" in found.stderr
+    assert "Run: planner report small.toml --out out" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["scenario", "schema"], ["profiles", "show", "prfaas-1t"], ["optimize", "--help"]]
+)
+def test_a_reader_that_leaves_early_is_no_failure(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "planner", *arguments]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        complaints = process.stderr.read().decode()
+        assert process.wait(timeout=60) == 0
+    assert complaints == ""
+
+
+def test_head_gets_its_line() -> None:
+    command = f"set -o pipefail; {sys.executable} -m planner scenario schema | head -1"
+    found = subprocess.run(["bash", "-c", command], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "{\n", "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_answer_that_cannot_be_written_is_said_and_fails() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "planner", "profiles", "list"]
+        found = subprocess.run(command, env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert found.returncode == 3
+    assert found.stderr == "planner: the system refuses: [Errno 28] No space left on device\n"
+
+
+DRIVER = """
+import os, signal, sys
+import planner.report.folder as folder, planner.studies.case as case
+place, name, nth = sys.argv[1:4]
+module = {"folder": folder, "case": case, "os": os}[place]
+original, calls = getattr(module, name), []
+
+def interrupted(*arguments, **options):
+    calls.append(name)
+    if len(calls) == int(nth):
+        os.kill(os.getpid(), signal.SIGINT)
+    return original(*arguments, **options)
+
+setattr(module, name, interrupted)
+sys.argv = ["planner", *sys.argv[4:]]
+from planner.cli import main
+main()
+"""
+MOMENTS = {
+    "while planning": ("case", "optimized", 1),
+    "while planning the other rule": ("case", "optimized", 2),
+    "while drawing": ("folder", "pngs", 1),
+    "while putting files aside": ("os", "replace", 1),
+    "while moving files into place": ("os", "replace", 3),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_an_interrupted_report_exits_130_with_the_old_report_whole_and_nothing_left_over(
+    moment: str, in_folder: Path
+) -> None:
+    out = in_folder / "out"
+    out.mkdir()
+    (out / "report.md").write_text("the old report\n", encoding="utf-8")
+    place, name, nth = MOMENTS[moment]
+    command = [sys.executable, "-c", DRIVER, place, name, str(nth), "report", "small.toml", "--out", "out"]
+    found = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "planner: interrupted\n")
+    assert (out / "report.md").read_text(encoding="utf-8") == "the old report\n"
+    assert not [path for path in out.rglob("*") if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("moment", ["while planning", "while drawing"])
+def test_an_interrupted_first_report_leaves_no_folder(moment: str, in_folder: Path) -> None:
+    place, name, nth = MOMENTS[moment]
+    command = [sys.executable, "-c", DRIVER, place, name, str(nth), "report", "small.toml", "--out", "out"]
+    assert subprocess.run(command, env=ENVIRONMENT, capture_output=True, timeout=120, check=False).returncode == 130
+    assert not (in_folder / "out").exists()
+
+
+def test_a_signal_from_outside_ends_a_plan_with_130() -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "print('ready', flush=True)\n" + DRIVER.replace("import planner.report", "import planner.cli, planner.report"),
+        "case",
+        "build_case",
+        "1",
+    ]
+    command = [*command, "optimize", "egress-at-scale", "--set", "routing.n_candidates=4096"]
+    with subprocess.Popen(
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            process.wait(timeout=1.5)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode in (0, 130)
+    assert "Traceback" not in err
+
+
+def test_a_fault_of_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cli, "app", fails)
+    with pytest.raises(ZeroDivisionError):
+        main()
+
+
+def test_every_exit_code_of_the_house_but_1_and_5_is_shown_here() -> None:
+    assert {code for _, code, _ in FAILURES.values()} == {2, 3, 4, 6}

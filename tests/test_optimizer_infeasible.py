@@ -1,0 +1,235 @@
+"""No plan, or none in time: what the errors say is true."""
+
+import re
+from typing import Any
+
+import pytest
+
+from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.optimizer import optimize, planning_problem, search
+from planner.optimizer.capacity import first_thresholds, threshold_loads
+from planner.optimizer.formulation import Model, Request, build
+from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.solver import answer, run_highs, solve
+from planner.scenario import Scenario
+from tests.builders import FAST, HOME, in_classes, problem_of, small, small_with
+
+RELAXATION = re.compile(r"^  - (?P<key>\S+) (?P<sign>=|at least|at most) (?P<value>\S+) \(is ", re.MULTILINE)
+MIN_COST = {"objective": "min-cost", "demand_req_per_s": 3.0}
+NO_PLAN: dict[str, dict[str, Any]] = {
+    "more demand than the accelerators serve": MIN_COST | {"demand_req_per_s": 4.5},
+    "a budget below the cheapest fleet": MIN_COST | {"budget_usd_per_hour": 60.0},
+    "too few home accelerators": MIN_COST | {f"sites.local.accelerators.{HOME}": 8},
+    "a pool fixed too small": MIN_COST | {"pools.decode.n_instances": 1},
+    "no decode instance at all": {"pools.decode.n_instances": 0},
+    "a fixed fleet beyond the inventory": {"pools.near.n_instances": 3, "pools.decode.n_instances": 3},
+    "a ratio that the inventory cannot hold": {"routing.prefill_to_decode": "1:5"},
+    "a budget that pays for one role only": {"budget_usd_per_hour": 20.0},
+}
+
+
+def error_of(scenario: Scenario) -> InfeasibleError:
+    with pytest.raises(InfeasibleError) as caught:
+        optimize(scenario)
+    return caught.value
+
+
+def relaxed(scenario: Scenario, key: str, value: str) -> Scenario:
+    """The scenario with one printed relaxation applied."""
+    return scenario.varied(
+        {key: value.strip('"') if value.startswith('"') else float(value) if "." in value else int(value)}
+    )
+
+
+@pytest.mark.parametrize("case", sorted(NO_PLAN))
+def test_every_relaxation_that_is_printed_makes_a_plan_possible(case: str) -> None:
+    scenario = small_with(NO_PLAN[case])
+    error = error_of(scenario)
+    assert error.exit_code == 4
+    ways = [match.groupdict() for match in RELAXATION.finditer(str(error))]
+    assert ways
+    assert len(ways) == str(error).count("\n  - ")
+    for way in ways:
+        plan = optimize(relaxed(scenario, way["key"], way["value"]))
+        assert plan.throughput_req_per_s > 0, way
+
+
+@pytest.mark.parametrize("case", sorted(NO_PLAN))
+def test_one_unit_less_of_a_relaxation_does_not_do(case: str) -> None:
+    scenario = small_with(NO_PLAN[case])
+    n_checked = 0
+    for key, sign, value in RELAXATION.findall(str(error_of(scenario))):
+        if value.startswith('"'):
+            continue
+        fixed = NO_PLAN[case].get(key)
+        towards_now = 1 if isinstance(fixed, int) and fixed > float(value) else -1
+        step = {"at least": -0.01, "at most": 1e-3 * float(value)}.get(
+            sign, -8 if ".accelerators." in key else towards_now
+        )
+        less = float(value) + step
+        if less < 0:
+            continue
+        nearly = scenario.varied({key: less if sign != "=" else int(less)})
+        assert search(planning_problem(nearly)) is None, key
+        n_checked += 1
+    assert n_checked or case == "a ratio that the inventory cannot hold"
+
+
+def test_the_message_names_the_scenario_the_demand_and_what_binds() -> None:
+    message = str(error_of(small_with(NO_PLAN["a pool fixed too small"])))
+    assert message.startswith("small: infeasible: no fleet within the limits serves 3 req/s.")
+    assert "pools.decode.n_instances" in message
+    assert f"sites.remote.accelerators.{FAST}" not in message
+
+
+def test_nothing_that_a_single_limit_could_help_is_said_so() -> None:
+    changes = {"pools.decode.n_instances": 0, "pools.near.n_instances": 0, "pools.fast.n_instances": 0}
+    assert "No single limit can be relaxed" in str(error_of(small_with(changes)))
+
+
+def test_a_ratio_may_ask_for_more_instances_than_their_own_work_does() -> None:
+    """Four prefill instances per decode instance at a tiny demand: the cap by demand must not forbid the fourth."""
+    plan = optimize(small_with({"objective": "min-cost", "demand_req_per_s": 0.05, "routing.prefill_to_decode": "4:1"}))
+    assert [plan.pool(name).n_instances for name in ("near", "decode")] == [4, 1]
+
+
+def test_the_least_size_of_a_pool_may_exceed_what_the_demand_needs() -> None:
+    plan = optimize(small_with({"objective": "min-cost", "demand_req_per_s": 0.01, "pools.near.min_instances": 4}))
+    assert plan.pool("near").n_instances == 4
+
+
+def test_a_curve_that_is_concave_does_not_cut_off_the_instances_that_a_demand_needs() -> None:
+    """T at the mean length exceeds the mean of T: most prompts are short, the mean is not, and T is flat from there."""
+    curve = {"tokens": [8, 2000, 65_536], "seconds": [0.05, 9.0, 9.1], "interpolation": "linear"}
+    lengths = {"kind": "empirical", "tokens": [100, 60_000], "weights": [0.95, 0.05]}
+    scenario = small_with(
+        {
+            "objective": "min-cost",
+            "demand_req_per_s": 2.0,
+            "capacity_rule": "mean-length",
+            "workload.lengths": lengths,
+            "measured.home.prefill": curve,
+            "pools.fast.n_instances": 0,
+            f"sites.local.accelerators.{HOME}": 800,
+        }
+    )
+    assert optimize(scenario).pool("near").n_instances == 19  # 2 req/s of T(3095) = 9.0017 s
+
+
+def test_a_budget_that_pays_exactly_is_enough() -> None:
+    """Three instances at 1.1 cost 3.3 to a buyer, whatever they cost in binary."""
+    changes = {
+        f"prices.{HOME}.usd_per_accelerator_hour": 0.1375,
+        f"prices.{FAST}.usd_per_accelerator_hour": 0.0,
+        "links.wan.usd_per_hour": 0.0,
+        "pools.near.n_instances": 0,
+        "measured.home.decode.step_s": 0.5,
+        "budget_usd_per_hour": 3.3,
+    }
+    assert optimize(small_with(changes)).pool("decode").n_instances == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"objective": "min-cost", "demand_req_per_s": 1.0, "prices": {}}, "prices"),
+        ({"budget_usd_per_hour": 100.0, "prices": {}}, "prices"),
+        ({"sites.remote": {}}, "pools.fast"),
+    ],
+)
+def test_a_question_without_the_figures_it_needs_is_refused_by_key(changes: dict[str, Any], key: str) -> None:
+    with pytest.raises(InputError) as caught:
+        planning_problem(small_with(changes))
+    assert all(problem.key.startswith(key) for problem in caught.value.problems)
+
+
+def test_a_pool_that_no_link_joins_is_refused() -> None:
+    with pytest.raises(InputError, match="no link joins it"):
+        planning_problem(small().model_copy(update={"links": {}}))
+
+
+def test_a_role_without_measurements_is_refused_with_what_is_known() -> None:
+    with pytest.raises(InputError, match=rf"no measured decode .*\(measured: 8 x {HOME}"):
+        planning_problem(small_with({"pools.decode.hardware": FAST}))
+
+
+def test_a_curve_that_would_be_negative_for_short_prompts_is_refused_and_no_bug() -> None:
+    steep = {"tokens": [64, 2000], "seconds": [0.05, 9.0], "interpolation": "linear"}
+    with pytest.raises(InputError, match=r"pools\.near: the measured prefill .* add a point at a shorter length"):
+        planning_problem(small_with({"measured.home.prefill": steep}))
+
+
+def hard_problem() -> PlanningProblem:
+    """Several classes with many candidates: more than a solver does in no time."""
+    lengths = {"kind": "lognormal", "sigma": 1.0, "low_tokens": 128, "high_tokens": 65_536}
+    output = {"kind": "constant", "tokens": 500}
+    classes = {
+        f"class-{i}": (0.25, {"lengths": {**lengths, "mu": 8.0 + 0.5 * i}, "output_lengths": output}) for i in range(4)
+    }
+    return planning_problem(in_classes(classes, {"routing.n_candidates": 256}))
+
+
+def model_of(problem: PlanningProblem) -> Model:
+    loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
+    return build(problem, loads, Request("rate", least_rate=0.5))
+
+
+def test_no_plan_in_time_is_undecided_and_not_infeasible() -> None:
+    with pytest.raises(UndecidedError, match="time limit") as caught:
+        search(hard_problem(), 1e-4)
+    assert caught.value.exit_code == 5
+
+
+def test_a_time_limit_without_a_point_is_read_from_sol_status_and_not_from_status() -> None:
+    """PuLP says `Optimal` or a feasible `sol_status` here; only HiGHS knows that it holds no point."""
+    model = model_of(hard_problem())
+    with pytest.raises(UndecidedError):
+        answer(model, run_highs(model, 1e-4))
+
+
+def test_a_model_that_is_infeasible_is_none_whatever_status_says() -> None:
+    import pulp
+
+    problem = problem_of()
+    loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
+    model = build(problem, loads, Request("rate", least_rate=1000.0))
+    status = run_highs(model, 10)
+    assert status == pulp.LpSolutionInfeasible
+    assert answer(model, status) is None
+    assert solve(problem, loads, Request("rate", least_rate=1000.0), 10) is None
+
+
+def test_a_proven_optimum_says_optimal_and_its_bound_is_its_value() -> None:
+    import pulp
+
+    model = model_of(problem_of())
+    status = run_highs(model, 10)
+    found = answer(model, status)
+    assert status == pulp.LpSolutionOptimal
+    assert found is not None
+    assert found.bound == pytest.approx(found.objective, rel=1e-6)
+    assert found.objective == pytest.approx(found.rate)
+
+
+@pytest.mark.parametrize("objective", ["max-throughput", "min-cost"])
+def test_a_plan_cut_short_before_its_bound_is_feasible_and_claims_no_proof(
+    objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the grid model is solved in time: the gap is then to what is trivially true, never zero."""
+    import importlib
+
+    module = importlib.import_module("planner.optimizer.search")
+    solved = module.solve
+
+    def solve_grid_only(problem: PlanningProblem, loads: Any, request: Request, time_limit_s: float) -> Any:
+        if any((candidates.low_tokens < candidates.high_tokens).any() for candidates in loads):
+            raise UndecidedError("time is up")
+        return solved(problem, loads, request, time_limit_s)
+
+    monkeypatch.setattr(module, "solve", solve_grid_only)
+    demand = 2.0 if objective == "min-cost" else None
+    problem = problem_of({"objective": objective} | ({"demand_req_per_s": demand} if demand else {}))
+    plan = search(problem)
+    assert plan is not None
+    assert plan.gap > 1e-3
+    assert (plan.bound < plan.objective) is (objective == "min-cost")
