@@ -557,10 +557,10 @@ def _name_problems(scenario: Scenario) -> Iterator[Problem]:
             local.add(scenario.hardware_named(name).name)
         except InputError as error:
             yield from _of_profile(scenario._file, key, name, error)
-    for name in scenario._stated.get("measured", {}):
-        hardware, key = scenario.measured[name].hardware, ("measured", name, "hardware")
+    own = {n: m.hardware for n, m in scenario.measured.items() if n in scenario._stated.get("measured", {})}
+    for name, hardware in own.items():
         try:
             if hardware not in local:
                 hardware_profile(hardware)
         except InputError as error:
-            yield from _of_profile(scenario._file, key, hardware, error)
+            yield from _of_profile(scenario._file, ("measured", name, "hardware"), hardware, error)

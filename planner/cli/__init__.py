@@ -19,8 +19,8 @@ app = typer.Typer(
     rich_markup_mode=None,  # the plain help loads in half the time of the framed one
     add_completion=False,
 )
-app.command("optimize")(optimize.optimize)
-app.command("report")(report.report)
+app.command("optimize", short_help="Plan a scenario: sizes, threshold, link and cost.")(optimize.optimize)
+app.command("report", short_help="Write a cost report, or check a committed one.")(report.report)
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(profiles.app, name="profiles")
 

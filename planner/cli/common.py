@@ -44,7 +44,7 @@ def print_rich(*parts: "RenderableType") -> None:
     """Print tables at a fixed width, so that the answer is the same in a terminal and a pipe."""
     from rich.console import Console
 
-    console = Console(width=WIDTH, highlight=False, markup=False, emoji=False)
+    console = Console(width=WIDTH, highlight=False, markup=False, emoji=False, force_terminal=False)
     for part in parts:
         console.print(part)
 

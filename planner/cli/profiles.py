@@ -65,7 +65,7 @@ def show_profile(
     print_rich(tables.sources_table(found.sources))
 
 
-@app.command("check")
+@app.command("check", short_help="Check profile files; exit 6 with every problem.")
 def check_files(
     paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders; all shipped profiles if none.")] = None,
     format_: Annotated[CheckFormat, typer.Option("--format", help="Lines, JSON, or workflow annotations.")] = (

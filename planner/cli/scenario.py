@@ -16,7 +16,7 @@ app = typer.Typer(
 )
 
 
-@app.command("new")
+@app.command("new", short_help="Write a commented scenario to start from.")
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the scenario, or the path of its TOML file.")],
     trace: Annotated[
@@ -83,7 +83,7 @@ def _write_whole(path: Path, text: str) -> None:
         raise InputError(Problem(str(path), "", f"cannot be written: {error.strerror}", "a writable folder")) from None
 
 
-@app.command("check")
+@app.command("check", short_help="Check a scenario and everything it names.")
 def check(file: Annotated[str, typer.Argument(metavar="FILE", help="A bundled scenario or a TOML file.")]) -> None:
     """Check a scenario: its keys, names, comparisons and traces, and whether a plan can be asked of it."""
     from planner.optimizer import planning_problem

@@ -57,7 +57,13 @@ def run_highs(model: Model, time_limit_s: float) -> int:
         mip_feasibility_tolerance=INTEGRALITY_TOLERANCE,
         random_seed=0,
     )
-    model.lp.solve(solver)
+    try:
+        model.lp.solve(solver)
+    except IndexError:
+        # PuLP reads a value per variable even where HiGHS refused the model and holds none.
+        raise UndecidedError(
+            "the solver cannot take these numbers: some are too large or small beside others"
+        ) from None
     return int(model.lp.sol_status)
 
 

@@ -34,10 +34,14 @@ def build_case(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s:
     Raises:
         InputError, InfeasibleError, UndecidedError: as `optimize` does, for the scenario itself.
     """
+    variants = {name: scenario.compared(name) for name in scenario.comparisons}  # first: a slip is told at once
     problem = planning_problem(scenario, data_dirs)
     plan = optimized(problem, time_limit_s)
     other = _planned(_with_rule(problem, OTHER_RULE[scenario.capacity_rule]), time_limit_s)
-    compared = tuple(_comparison(scenario, name, data_dirs, time_limit_s) for name in scenario.comparisons)
+    compared = tuple(
+        _comparison(name, scenario.comparisons[name].title, planning_problem(variant, data_dirs), time_limit_s)
+        for name, variant in variants.items()
+    )
     plans = {"plan": plan, scenario.capacity_rule: plan, OTHER_RULE[scenario.capacity_rule]: other}
     plans |= {variant.name: variant.plan for variant in compared}
     return Case(
@@ -68,10 +72,9 @@ def _planned(problem: PlanningProblem, time_limit_s: float) -> Plan | None:
         return None
 
 
-def _comparison(scenario: Scenario, name: str, data_dirs: Sequence[Path], time_limit_s: float) -> ComparedPlan:
-    title, variant = scenario.comparisons[name].title, scenario.compared(name)
+def _comparison(name: str, title: str, problem: PlanningProblem, time_limit_s: float) -> ComparedPlan:
     try:
-        plan = optimized(planning_problem(variant, data_dirs), time_limit_s)
+        plan = optimized(problem, time_limit_s)
     except (InfeasibleError, UndecidedError) as error:
         return ComparedPlan(name=name, title=title, plan=None, failure=str(error))
     return ComparedPlan(name=name, title=title, plan=plan)

@@ -1,6 +1,8 @@
 """Published figures held against the planner's."""
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import truediv
 from typing import Any
 
 from planner.errors import InputError, Problem, did_you_mean
@@ -25,7 +27,7 @@ def claim_results(claims: Iterable[Claim], plans: Mapping[str, Plan | None], sce
 
 def _result(claim: Claim, answers: Mapping[str, Any], scenario: str) -> ClaimResult:
     planned = _metric(claim.metric, answers, scenario)
-    difference = None if planned is None else planned / claim.published - 1
+    difference = None if planned is None or not claim.published else planned / claim.published - 1
     within = None if claim.tolerance is None or difference is None else abs(difference) <= claim.tolerance
     return ClaimResult(
         **claim.model_dump(exclude={"metric"}),
@@ -37,14 +39,11 @@ def _result(claim: Claim, answers: Mapping[str, Any], scenario: str) -> ClaimRes
 
 
 def _metric(text: str, answers: Mapping[str, Any], scenario: str) -> float | None:
-    """A metric or the quotient of two."""
+    """A metric or the quotient of two; None where one is unknown or there is nothing to divide by."""
     values = [_lookup(part.strip(), answers, scenario) for part in text.split(" / ")]
-    if any(value is None for value in values):
+    if values[0] is None or not all(values[1:]):
         return None
-    result = float(values[0] or 0.0)
-    for value in values[1:]:
-        result /= float(value or 0.0)
-    return result
+    return reduce(truediv, map(float, filter(None, values[1:])), float(values[0]))
 
 
 def _lookup(path: str, answers: Mapping[str, Any], scenario: str) -> float | None:
@@ -58,6 +57,6 @@ def _lookup(path: str, answers: Mapping[str, Any], scenario: str) -> float | Non
             known = choices if isinstance(choices, Mapping) else ()
             raise InputError(Problem(scenario, "claims", f"'{path}': no '{part}'", did_you_mean(part, map(str, known))))
         node = choices[part]
-    if node is not None and not isinstance(node, int | float):
+    if node is not None and (isinstance(node, bool) or not isinstance(node, int | float)):
         raise InputError(Problem(scenario, "claims", f"'{path}' is not a figure", "the path of a number"))
     return node

@@ -1,0 +1,199 @@
+"""`planner scenario`: what it starts is sound as it stands, what it checks is checked whole, nothing is overwritten."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from planner.cli import app
+from planner.errors import InputError
+from planner.scenario import Scenario, bundled_scenarios, read_scenario
+from planner.schema import TomlFile
+from tests.builders import SMALL
+
+MOONCAKE = "".join(
+    f"{json.dumps({'timestamp': 1000 * i, 'input_length': n, 'output_length': 20, 'hash_ids': list(range(i + 2))})}\n"
+    for i, n in enumerate((600, 1100, 1600, 2100))
+)
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
+    f"2023-11-16 18:00:{i:02}.5000000,{1000 + 700 * i},{10 + i}\n" for i in range(5)
+)
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "traces of mine").mkdir()
+    (tmp_path / "traces of mine" / 'moon "cake".jsonl').write_text(MOONCAKE, encoding="utf-8")
+    (tmp_path / "azure.csv").write_text(AZURE, encoding="utf-8")
+    return tmp_path
+
+
+def planner(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def done(*arguments: str) -> str:
+    found = planner(*arguments)
+    assert found.exit_code == 0, (found.output, found.exception)
+    return found.stdout
+
+
+def refused(*arguments: str) -> str:
+    found = planner(*arguments)
+    assert isinstance(found.exception, InputError)
+    assert found.stdout == ""
+    return str(found.exception)
+
+
+def test_a_new_scenario_can_be_checked_and_planned_as_it_stands() -> None:
+    assert done("scenario", "new", "fleet") == "fleet.toml: edit it, then run: planner optimize fleet.toml\n"
+    assert done("scenario", "check", "fleet.toml") == "fleet.toml: holds (3 pools, 1 links, 1 classes)\n"
+    plan = json.loads(done("optimize", "fleet.toml", "--format", "json"))
+    assert plan["scenario"] == "fleet"
+    assert plan["cost"]["usd_per_hour"] > 0
+
+
+def test_hints_in_a_new_scenario_are_keys_that_work(in_folder: Path) -> None:
+    done("scenario", "new", "fleet")
+    text = (in_folder / "fleet.toml").read_text(encoding="utf-8")
+    commented = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ") and " = " in line]
+    assert len(commented) >= 8
+    start = text.index("# [measured.my-h200]")
+    measured = "\n".join(line.removeprefix("# ") for line in text[start:].splitlines())
+    stated = {line for line in commented if line.startswith(("demand", "budget"))}
+    uncommented = text[:start].replace("# demand", "demand").replace("# budget", "budget") + measured
+    scenario = TomlFile("fleet.toml", uncommented).record(Scenario)
+    assert (len(stated), scenario.demand_req_per_s, scenario.budget_usd_per_hour) == (2, 2.0, 200.0)
+    assert scenario.measured["my-h200"].decode is not None
+
+
+@pytest.mark.parametrize(
+    ("trace", "mean", "rate"), [('traces of mine/moon "cake".jsonl', 1350, "1.333"), ("azure.csv", 2400, "1.25")]
+)
+def test_a_scenario_from_a_trace_plans_for_its_requests(trace: str, mean: int, rate: str, in_folder: Path) -> None:
+    (in_folder / "cases").mkdir()
+    done("scenario", "new", "cases/real", "--from", trace)
+    text = (in_folder / "cases" / "real.toml").read_text(encoding="utf-8")
+    n_requests = 4 if "moon" in trace else 5
+    assert f"{n_requests} requests, mean prompt {mean} tokens, {rate} req/s as recorded" in text
+    done("scenario", "check", "cases/real.toml")
+    plan = json.loads(done("optimize", "cases/real.toml", "--format", "json"))
+    assert plan["classes"][0]["mean_total_tokens"] == mean
+
+
+def test_only_a_trace_with_blocks_is_offered_ideal_hits(in_folder: Path) -> None:
+    done("scenario", "new", "one", "--from", 'traces of mine/moon "cake".jsonl')
+    done("scenario", "new", "two", "--from", "azure.csv")
+    assert '"ideal"' in (in_folder / "one.toml").read_text(encoding="utf-8")
+    assert '"ideal"' not in (in_folder / "two.toml").read_text(encoding="utf-8")
+    plan = json.loads(done("optimize", "one.toml", "--set", "workload.prefix_hits=ideal", "--format", "json"))
+    assert plan["classes"][0]["cached_fraction"] > 0.5
+    assert "no block hashes" in refused("optimize", "two.toml", "--set", "workload.prefix_hits=ideal")
+
+
+def test_a_trace_of_one_request_makes_a_scenario(in_folder: Path) -> None:
+    (in_folder / "one.jsonl").write_text(MOONCAKE.splitlines()[0], encoding="utf-8")
+    done("scenario", "new", "short", "--from", "one.jsonl")
+    done("scenario", "check", "short.toml")
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "called"),
+    [
+        ("My_Fleet", "My_Fleet.toml", "my-fleet"),
+        ("my fleet.toml", "my fleet.toml", "my-fleet"),
+        ("v1.5", "v1.5.toml", "v1-5"),
+        ("7", "7.toml", "7"),
+    ],
+)
+def test_a_file_may_have_any_name_that_yields_one(name: str, file: str, called: str) -> None:
+    done("scenario", "new", name)
+    assert read_scenario(file).name == called
+
+
+@pytest.mark.parametrize("name", ["", ".toml", "--.toml", "é"])
+def test_a_name_without_letters_or_digits_is_refused(name: str, in_folder: Path) -> None:
+    before = sorted(in_folder.iterdir())
+    assert "letters or digits" in refused("scenario", "new", "--", name)
+    assert sorted(in_folder.iterdir()) == before
+
+
+def test_an_existing_file_is_never_overwritten(in_folder: Path) -> None:
+    (in_folder / "mine.toml").write_text("my work", encoding="utf-8")
+    (in_folder / "link.toml").symlink_to(in_folder / "gone.toml")
+    for name in ("mine", "mine.toml", "link"):
+        assert "exists already" in refused("scenario", "new", name)
+    assert (in_folder / "mine.toml").read_text(encoding="utf-8") == "my work"
+    assert not (in_folder / "gone.toml").exists()
+
+
+def test_a_scenario_that_cannot_be_written_leaves_nothing(in_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = sorted(in_folder.iterdir())
+    monkeypatch.setattr(Path, "replace", full)
+    assert "cannot be written: No space left on device" in refused("scenario", "new", "fleet")
+    assert sorted(in_folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", sorted({*bundled_scenarios()} - {"mooncake-conversation"}))
+def test_bundled_scenarios_hold_by_name_and_by_path(name: str) -> None:
+    assert done("scenario", "check", name).startswith(f"{name}: holds (")
+    path = str(bundled_scenarios()[name])
+    assert done("scenario", "check", path).startswith(f"{path}: holds (")
+
+
+def test_a_check_covers_comparisons(in_folder: Path) -> None:
+    text = SMALL + '[comparisons.a]\ntitle = "x"\n[comparisons.a.set]\ntitle = "y"\n"links.wan.capacity" = 1\n'
+    (in_folder / "mine.toml").write_text(text, encoding="utf-8")
+    line = text.count("\n")
+    place = f'mine.toml:{line}: comparisons.a.set."links.wan.capacity"'
+    assert refused("scenario", "check", "mine.toml").startswith(f"{place}: links.wan.capacity: unknown key")
+
+
+def schema_nodes(node: Any) -> list[dict[str, Any]]:
+    """Every object of a JSON Schema."""
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return [node] * isinstance(node, dict) + [found for item in inner for found in schema_nodes(item)]
+
+
+def test_the_schema_describes_exactly_what_the_reader_takes() -> None:
+    schema = json.loads(done("scenario", "schema"))
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["additionalProperties"] is False
+    assert {"schema", "name", "model", "sites", "pools"} <= set(schema["required"])
+    assert not {"directory", "origin"} & set(schema["properties"])
+    for node in schema_nodes(schema):
+        if "$ref" in node:
+            assert node["$ref"].removeprefix("#/$defs/") in schema["$defs"]
+        if node.get("type") == "object" and "properties" in node and "title" in node:
+            assert node["additionalProperties"] is False
+
+
+def test_every_key_of_the_schema_but_plain_ones_is_described() -> None:
+    schema = json.loads(done("scenario", "schema"))
+    for record in ("Pool", "Link", "LinkTier", "Site", "Price", "Routing", "ModelChoice", "Claim", "Comparison"):
+        for name, field in schema["$defs"][record]["properties"].items():
+            assert field.get("description"), f"{record}.{name}"
+
+
+@pytest.mark.parametrize("name", sorted(bundled_scenarios()))
+def test_the_schema_knows_every_top_key_of_the_bundled_scenarios(name: str) -> None:
+    known = set(json.loads(done("scenario", "schema"))["properties"])
+    assert set(TomlFile.read(bundled_scenarios()[name]).data) <= known
+
+
+def test_the_data_folders_of_the_environment_are_looked_in(in_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, end = SMALL.index("[workload]"), SMALL.index("[sites.remote]")
+    text = f"{SMALL[:start]}[workload]\ntrace = {{ path = 'azure.csv' }}\n{SMALL[end:]}"
+    (in_folder / "cases").mkdir()
+    (in_folder / "cases" / "mine.toml").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("PLANNER_DATA", "")
+    assert "azure.csv: trace.path: is not there" in refused("scenario", "check", "cases/mine.toml")
+    monkeypatch.setenv("PLANNER_DATA", os.pathsep.join(["nowhere", str(in_folder)]))
+    assert "holds" in done("scenario", "check", "cases/mine.toml")
