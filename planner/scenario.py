@@ -263,7 +263,9 @@ class Scenario(StrictModel):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        raise_faults([*self._workload_faults(), *self._reference_faults(), *self._objective_faults()])
+        raise_faults(
+            [*self._workload_faults(), *self._reference_faults(), *self._link_faults(), *self._objective_faults()]
+        )
         return self
 
     def _workload_faults(self) -> Iterator[Fault]:
@@ -287,6 +289,13 @@ class Scenario(StrictModel):
         for role in ("prefill", "decode"):
             if role not in {pool.role for pool in self.pools.values()}:
                 yield Fault(("pools",), f"has no {role} pool (at least one pool of each role)")
+
+    def _link_faults(self) -> Iterator[Fault]:
+        ends: dict[tuple[str, str], str] = {}
+        for name, link in self.links.items():
+            first = ends.setdefault((link.from_site, link.to_site), name)
+            if first != name:
+                yield Fault(("links", name), f"joins the same sites as links.{first} (one link a way, with port tiers)")
 
     def _objective_faults(self) -> Iterator[Fault]:
         if self.objective == "min-cost" and self.demand_req_per_s is None:
@@ -328,6 +337,7 @@ class Scenario(StrictModel):
                 if instance.hardware in names
                 and instance.n_accelerators == n_accelerators
                 and getattr(instance, role) is not None
+                and self.model.precision in (None, instance.precision)
             ),
             None,
         )
@@ -557,6 +567,7 @@ def _name_problems(scenario: Scenario) -> Iterator[Problem]:
             local.add(scenario.hardware_named(name).name)
         except InputError as error:
             yield from _of_profile(scenario._file, key, name, error)
+    yield from _repeated_prices(scenario)
     own = {n: m.hardware for n, m in scenario.measured.items() if n in scenario._stated.get("measured", {})}
     for name, hardware in own.items():
         try:
@@ -564,3 +575,16 @@ def _name_problems(scenario: Scenario) -> Iterator[Problem]:
                 hardware_profile(hardware)
         except InputError as error:
             yield from _of_profile(scenario._file, ("measured", name, "hardware"), hardware, error)
+
+
+def _repeated_prices(scenario: Scenario) -> Iterator[Problem]:
+    """Two prices of one accelerator under different names: only one of them could count."""
+    first: dict[str, str] = {}
+    for name in scenario.prices:
+        try:
+            hardware = scenario.hardware_named(name).name
+        except InputError:
+            continue  # reported as an unknown name already
+        if first.setdefault(hardware, name) != name:
+            message = f"'{name}' is priced already as prices.{first[hardware]}"
+            yield scenario._file.problem(("prices", name), message, "one price per accelerator")

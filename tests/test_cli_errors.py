@@ -117,7 +117,7 @@ FAILURES: dict[str, tuple[list[str], int, str]] = {
     "trace missing": (["scenario", "check", "no-trace.toml"], 3, "absent.jsonl: trace.path: is not there; looked at"),
     "trace with a broken line": (["optimize", "bad-trace.toml"], 3, "bad.jsonl:2: input_length: is -1"),
     "new from a broken trace": (["scenario", "new", "x", "--from", "bad.csv"], 3, "bad.csv:3: has 2 columns"),
-    "new from no trace": (["scenario", "new", "x", "--from", "absent.csv"], 3, "absent.csv: cannot be read"),
+    "new from no trace": (["scenario", "new", "x", "--from", "absent.csv"], 3, "absent.csv: trace.path: is not there"),
     "new from a folder": (["scenario", "new", "x", "--from", "."], 3, "cannot be read: Is a directory"),
     "new without a name": (["scenario", "new", "--", "-"], 3, "is '-'"),
     "new where there is no folder": (["scenario", "new", "no/where/x"], 3, "no/where/x.toml: cannot be written"),

@@ -128,7 +128,7 @@ def test_a_figure_the_plan_does_not_have_is_a_dash() -> None:
 
 def test_a_variant_without_a_plan_says_why() -> None:
     text = report_markdown(make_case())
-    assert f"| without a second site | no plan | {DASH} |" in text
+    assert f"| without a second site | {DASH} | no plan | {DASH} |" in text
     assert "- without a second site: no instance fits" in text
 
 
@@ -154,7 +154,7 @@ def test_a_report_names_its_sources_and_how_to_make_it_again() -> None:
     assert "- **price of h200-sxm** (quoted): a price list" in text
     assert "- Every figure is made up." in text
     assert "- A paper" in text
-    assert text.endswith("`planner report reports/example/scenario.toml --out reports/example`\n")
+    assert text.endswith("in this folder: `planner report scenario.toml --out .`\n")
 
 
 def test_text_in_a_cell_cannot_break_the_table() -> None:

@@ -60,7 +60,10 @@ def _seen_from(path: Path, trace: Path | None) -> dict[str, object] | None:
     if trace is None:
         return None
     from planner.workload import read_trace
+    from planner.workload.requests import trace_path
 
+    if not trace.exists():
+        trace = trace_path(str(trace), Path.cwd(), data_dirs())
     found = read_trace(trace, "auto")
     return {
         "path": json.dumps(Path(os.path.relpath(trace.resolve(), path.resolve().parent)).as_posix()),

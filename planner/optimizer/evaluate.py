@@ -63,7 +63,8 @@ def rate_limits(problem: PlanningProblem, sizing: Sizing, loads: Loads) -> dict[
     """Rate that each pool and link alone would allow a single route, by candidate.
 
     Equation:
-        n_i / W_i(t) for a pool, B_l / S_l(t) for a link; the route carries the least of them
+        n_i / W_i(t) for a pool, B_l / S_l(t) for a link, (budget - rent) / traffic(t) where traffic is charged;
+        the route carries the least of them
 
     Args:
         problem: a problem with one route.
@@ -71,7 +72,7 @@ def rate_limits(problem: PlanningProblem, sizing: Sizing, loads: Loads) -> dict[
         loads: loads of the route, n candidates.
 
     Returns:
-        Pool or link name -> rates [req/s], shape (n,), inf where nothing is asked of it.
+        Pool or link name, or `budget` -> rates [req/s], shape (n,), inf where nothing is asked of it.
 
     Source:
         Prefill-as-a-Service (arXiv 2604.15039v2): Lambda_max = min(Theta_prfaas / p, Theta_pd_p / (1 - p), Theta_pd_d).
@@ -82,7 +83,16 @@ def rate_limits(problem: PlanningProblem, sizing: Sizing, loads: Loads) -> dict[
     for i, link in enumerate(problem.links):
         capacity = bytes_per_s(link_gbps(link, sizing.n_ports[i]))
         limits[link.name] = _quotient(capacity, link_bytes(problem, [loads], i)[0])
+    budget = problem.scenario.budget_usd_per_hour
+    if budget is not None and problem.charges_traffic:
+        left = budget - sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
+        charged = [x[0] * link.usd_per_gb for x, link in zip(_all_bytes(problem, loads), problem.links, strict=True)]
+        limits["budget"] = _quotient(max(left, 0.0), SECONDS_PER_HOUR / GB * np.sum(charged, axis=0))
     return limits
+
+
+def _all_bytes(problem: PlanningProblem, loads: Loads) -> list[list[Array]]:
+    return [link_bytes(problem, [loads], i) for i in range(len(problem.links))]
 
 
 def _quotient(capacity: float, per_request: Array) -> Array:

@@ -18,6 +18,7 @@ from planner.results import ClassPlan, Cost, LinkPlan, PoolPlan
 from planner.units import SECONDS_PER_HOUR, gbps
 
 PER_MILLION = 1e6
+OVERLOAD_TOLERANCE = 1e-5
 
 
 def fleet_fields(problem: PlanningProblem, solution: Solution) -> dict[str, Any]:
@@ -75,12 +76,19 @@ def pool_plans(problem: PlanningProblem, solution: Solution, operating: Operatin
             n_accelerators=solution.sizing.n_instances[i] * pool.n_accelerators,
             capacity_req_per_s=_capacity(problem, solution, i),
             offered_req_per_s=offered_req_per_s(problem, solution, operating, i),
-            utilization=min(utilization[i], 1.0),
+            utilization=_at_most_full(utilization[i]),
             usd_per_hour=rent[pool.name],
             basis=pool.rates.basis,
         )
         for i, pool in enumerate(problem.pools)
     )
+
+
+def _at_most_full(utilization: float) -> float:
+    """A utilisation without the solver's tolerance; more than that would be a plan that cannot run."""
+    if utilization > 1 + OVERLOAD_TOLERANCE:
+        raise ValueError(f"a pool is planned at utilisation {utilization:.9g}")
+    return min(utilization, 1.0)
 
 
 def offered_req_per_s(problem: PlanningProblem, solution: Solution, operating: Operating, pool: int) -> float:
@@ -121,6 +129,7 @@ def _link_plan(link: LinkSpec, ports: Sequence[int], mean_gbps: float, usd_per_h
         capacity_gbps=capacity,
         n_ports=sum(ports),
         port_gbps=sizes.pop() if len(sizes) == 1 else None,
+        ports_by_tier=tuple(ports),
         mean_gbps=mean_gbps,
         utilization=mean_gbps / capacity if capacity else 0.0,
         usd_per_hour=usd_per_hour,

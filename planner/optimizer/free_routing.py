@@ -14,6 +14,7 @@ from planner.optimizer.capacity import ALL_LONG, decode_s
 from planner.optimizer.evaluate import link_gbps
 from planner.optimizer.problem import PlanningProblem
 from planner.optimizer.search import Solution
+from planner.optimizer.sensitivity import most_of_sizes
 from planner.results import FreeRouting
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT
 
@@ -79,7 +80,8 @@ def free_routing(problem: PlanningProblem, solution: Solution) -> FreeRouting | 
     if lp.sol_status != pulp.LpSolutionOptimal:
         return None
     best = float(rate.value())
-    return FreeRouting(max_throughput_req_per_s=best, gain=best / solution.highest.rate - 1, n_bins=N_BINS)
+    base = most_of_sizes(problem, solution.sizing, solution)
+    return FreeRouting(max_throughput_req_per_s=max(best, base), gain=max(best / base - 1, 0.0), n_bins=N_BINS)
 
 
 def _route_class(

@@ -97,6 +97,20 @@ def _transfer_s(
     return exposed_transfer_s(service_s, sent, bandwidth, spec.round_trip_s, rates.n_layers)
 
 
+def extrapolated_fraction(problem: PlanningProblem, solution: Solution, pool: int) -> float:
+    """Share of the prompts of a prefill pool whose length is outside what its curve was measured for."""
+    service = problem.pools[pool].rates.prefill
+    sent = beyond = 0.0
+    for r, route in enumerate(problem.routes):
+        total, cached, weights = problem.classes[route.request_class].mix.atoms(N_ATOMS)
+        is_long = (total - cached) > solution.thresholds_tokens[r]
+        mine = is_long * (route.long == pool) | ~is_long * (route.short == pool)
+        rate = solution.operating.route_rates[r] * weights[mine]
+        sent += float(rate.sum())
+        beyond += float(rate[service.curve.is_extrapolated(total[mine])].sum()) if service else 0.0
+    return beyond / sent if sent > 0 else 0.0
+
+
 def latencies(problem: PlanningProblem, solution: Solution, operating: Operating) -> list[Latency]:
     """Latency of every class, then of all requests together.
 

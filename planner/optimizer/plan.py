@@ -6,7 +6,7 @@ from pathlib import Path
 from planner.optimizer.baselines import baselines
 from planner.optimizer.fleet import class_plans, fleet_fields
 from planner.optimizer.free_routing import free_routing
-from planner.optimizer.latency import has_queueing_model
+from planner.optimizer.latency import SATURATED, extrapolated_fraction, has_queueing_model
 from planner.optimizer.problem import PlanningProblem, planning_problem
 from planner.optimizer.relaxation import infeasible
 from planner.optimizer.search import GAP_TARGET, Solution, search
@@ -14,9 +14,12 @@ from planner.optimizer.sensitivity import bottlenecks, sweep
 from planner.optimizer.verdict import verdict
 from planner.results import Fleet, Plan, PoolPlan
 from planner.scenario import Scenario
-from planner.units import number
+from planner.units import number, percent
 
 TIME_LIMIT_S = 60.0
+BUSY = 0.95
+UNMEASURED = 0.01
+"""Share of prompts beyond the measured lengths that goes without saying."""
 
 
 def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = TIME_LIMIT_S) -> Plan:
@@ -83,8 +86,26 @@ def _notes(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterat
             if has_queueing_model(problem)
             else "waiting times are known for dispatch = shared-queue with prefill_batching = one-at-a-time only"
         )
+    yield from _doubts(problem, solution, fleet)
     for pool in fleet.pools:
         if pool.basis == "inferred" and pool.n_instances:
             yield f"service times of {pool.name} ({pool.hardware}) are inferred, not measured"
     if fleet.cost.missing_prices:
         yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)
+
+
+def _doubts(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterator[str]:
+    """What makes figures doubtful: queues near saturation, curves beyond their points, a rule that knows no prefix."""
+    for pool in fleet.pools:
+        if BUSY < pool.utilization < SATURATED:
+            yield f"{pool.name} is {percent(pool.utilization)} busy: waits are long, and any error in its times adds up"
+    for i, spec in enumerate(problem.pools):
+        beyond = extrapolated_fraction(problem, solution, i)
+        if spec.rates.prefill and beyond > UNMEASURED:
+            low, high = spec.rates.prefill.curve.measured_tokens
+            yield (
+                f"{percent(beyond)} of the prompts of {spec.name} are outside the {low:,.0f} to {high:,.0f} tokens its "
+                "prefill times are known for, and extrapolated"
+            )
+    if problem.scenario.capacity_rule == "mean-length" and any(c.mix.cached_fraction > 0 for c in problem.classes):
+        yield "mean-length takes the mean uncached length for a whole prompt; with prefix hits trust expected-work"

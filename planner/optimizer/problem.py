@@ -116,6 +116,11 @@ class PlanningProblem:
         return tuple(_size_limit(self, i) for i in range(len(self.pools)))
 
     @property
+    def charges_traffic(self) -> bool:
+        """Whether a link charges by volume, so that the threshold decides about money."""
+        return any(link.usd_per_gb > 0 for link in self.links)
+
+    @property
     def is_priced(self) -> bool:
         """Whether every accelerator and port has a price."""
         return not self.missing_prices()
@@ -181,7 +186,7 @@ def _rates(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile)
     measured = scenario.measured_instance(hardware, n, pool.role)
     if measured is None:
         known = ", ".join(
-            f"{m.n_accelerators} x {m.hardware}"
+            f"{m.n_accelerators} x {m.hardware} in {m.precision}"
             for m in scenario.measured.values()
             if getattr(m, pool.role) is not None
         )

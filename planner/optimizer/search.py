@@ -170,6 +170,9 @@ def _solution(
     if highest.rate <= 0 or (problem.is_min_cost and demand is not None and highest.rate < demand * (1 - 1e-9)):
         return None
     operating = highest.scaled_to(demand) if problem.is_min_cost and demand is not None else highest
+    budget = problem.scenario.budget_usd_per_hour
+    if budget is not None and spend_of(problem, sizing, loads, operating) > budget * (1 + SOLVER_SLACK):
+        return None
     objective = spend_of(problem, sizing, loads, operating) if problem.is_min_cost else highest.rate
     return Solution(sizing, tuple(thresholds), loads, highest, operating, objective, objective)
 
@@ -193,7 +196,7 @@ def best_thresholds(
     """
     if not any(route.is_split for route in problem.routes) or problem.scenario.routing.threshold_tokens != "free":
         return tuple(start)
-    if single_route(problem) and not any(link.usd_per_gb for link in problem.links):
+    if single_route(problem) and not (problem.is_min_cost and problem.charges_traffic):
         return (_best_threshold(problem, sizing),)
     return _zoomed_by_model(problem, sizing, start, deadline)
 
@@ -242,9 +245,10 @@ def _zoomed_by_model(
 
 
 def _without_size_limits(problem: PlanningProblem) -> PlanningProblem:
-    """The problem for sizes that are settled: what limited them has done its part."""
+    """The problem for sizes that are settled: what limited them has done its part, a budget for traffic has not."""
     routing = problem.scenario.routing.model_copy(update={"prefill_to_decode": "free"})
-    scenario = problem.scenario.model_copy(update={"budget_usd_per_hour": None, "routing": routing})
+    budget = problem.scenario.budget_usd_per_hour if problem.charges_traffic else None
+    scenario = problem.scenario.model_copy(update={"budget_usd_per_hour": budget, "routing": routing})
     return replace(problem, scenario=scenario, inventories=())
 
 
@@ -254,9 +258,11 @@ def _zoom_request(problem: PlanningProblem, sizing: Sizing) -> Request:
     For the rate, decode is given room to spare: where it alone limits the rate, the thresholds still balance prefill.
     """
     demand = problem.scenario.demand_req_per_s
-    if problem.is_min_cost and demand is not None and any(link.usd_per_gb for link in problem.links):
+    if problem.is_min_cost and demand is not None and problem.charges_traffic:
         rate = demand * (1 + SOLVER_SLACK)
         return Request("spend", sizing=sizing, least_rate=rate, most_rate=rate)
+    if problem.scenario.budget_usd_per_hour is not None and problem.charges_traffic:
+        return Request("rate", sizing=sizing)
     roomy = tuple(
         n * DECODE_ROOM if pool.role == "decode" else n
         for n, pool in zip(sizing.n_instances, problem.pools, strict=True)

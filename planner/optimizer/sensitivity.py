@@ -23,7 +23,8 @@ def bottlenecks(problem: PlanningProblem, solution: Solution) -> tuple[Bottlenec
     """Pools and links of which one more unit would raise the highest rate, most valuable first.
 
     Equation:
-        shadow price = R(n_i + 1) - R(n_i) with thresholds chosen anew, other integers fixed; for links per Gbps
+        shadow price = R(n_i + 1) - R(n_i), both with the thresholds that serve most, other integers fixed; for links
+        per Gbps
 
     Args:
         problem: the resolved scenario.
@@ -35,10 +36,11 @@ def bottlenecks(problem: PlanningProblem, solution: Solution) -> tuple[Bottlenec
     Source:
         Right-hand-side ranging by re-solving; a derivative would be zero or undefined at a kink.
     """
+    base = most_of_sizes(problem, solution.sizing, solution)
     found = [
         Bottleneck(
             constraint=f"pools.{pool.name}.n_instances",
-            shadow_price=_rate(problem, _one_more_instance(solution.sizing, i), solution) - solution.highest.rate,
+            shadow_price=most_of_sizes(problem, _one_more_instance(solution.sizing, i), solution) - base,
             unit="req/s per instance",
         )
         for i, pool in enumerate(problem.pools)
@@ -46,12 +48,12 @@ def bottlenecks(problem: PlanningProblem, solution: Solution) -> tuple[Bottlenec
     found += [
         Bottleneck(
             constraint=f"links.{link.name}.capacity_gbps",
-            shadow_price=_rate_with_one_more_gbps(problem, solution, i) - solution.highest.rate,
+            shadow_price=_most_with_one_more_gbps(problem, solution, i) - base,
             unit="req/s per Gbps",
         )
         for i, link in enumerate(problem.links)
     ]
-    worth = [b for b in found if b.shadow_price > NO_GAIN * solution.highest.rate]
+    worth = [b for b in found if b.shadow_price > NO_GAIN * base]
     return tuple(sorted(worth, key=lambda b: -b.shadow_price))
 
 
@@ -59,18 +61,20 @@ def _one_more_instance(sizing: Sizing, pool: int) -> Sizing:
     return replace(sizing, n_instances=tuple(n + (i == pool) for i, n in enumerate(sizing.n_instances)))
 
 
-def _rate(problem: PlanningProblem, sizing: Sizing, solution: Solution) -> float:
-    """Highest rate of other sizes, thresholds chosen anew."""
-    deadline = monotonic() + TIME_LIMIT_S
+def most_of_sizes(problem: PlanningProblem, sizing: Sizing, solution: Solution) -> float:
+    """Highest rate of fixed sizes, thresholds chosen for it whatever traffic then costs [req/s]."""
+    scenario = problem.scenario.model_copy(update={"objective": "max-throughput", "budget_usd_per_hour": None})
+    problem, deadline = replace(problem, scenario=scenario), monotonic() + TIME_LIMIT_S
     thresholds = best_thresholds(problem, sizing, solution.thresholds_tokens, deadline)
     return highest_rate(problem, sizing, exact_loads(problem, thresholds), TIME_LIMIT_S).rate
 
 
-def _rate_with_one_more_gbps(problem: PlanningProblem, solution: Solution, link: int) -> float:
+def _most_with_one_more_gbps(problem: PlanningProblem, solution: Solution, link: int) -> float:
     links, ports = list(problem.links), list(solution.sizing.n_ports)
     links[link] = replace(links[link], tiers=(*links[link].tiers, LinkTier(capacity_gbps=1.0)))
     ports[link] = (*ports[link], 1)
-    return _rate(replace(problem, links=tuple(links)), replace(solution.sizing, n_ports=tuple(ports)), solution)
+    sizing = replace(solution.sizing, n_ports=tuple(ports))
+    return most_of_sizes(replace(problem, links=tuple(links)), sizing, solution)
 
 
 def sweep(problem: PlanningProblem, solution: Solution) -> Sweep | None:

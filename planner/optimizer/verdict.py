@@ -30,10 +30,29 @@ def verdict(problem: PlanningProblem, plan: Fleet, baselines: Sequence[Baseline]
     plain = by_name.get("homogeneous-pd")
     if problem.is_min_cost and (cheapest := by_name.get("cheapest-homogeneous-pd")):
         return _by_cost(plan, cheapest, plain or cheapest)
+    if enough := _cheaper_for_the_demand(problem, plan, baselines):
+        return enough
     for name in ("equal-bill-homogeneous-pd", "equal-cost-homogeneous-pd", "homogeneous-pd"):
         if name in by_name:
             return _by_rate(plan, by_name[name], plain or by_name[name])
     return _no("no baseline could be planned with the service times at hand, so a gain is not shown")
+
+
+def _cheaper_for_the_demand(problem: PlanningProblem, plan: Fleet, baselines: Sequence[Baseline]) -> Verdict | None:
+    """No, where a stated demand is served by a homogeneous fleet that costs less than the plan."""
+    demand, ours = problem.scenario.demand_req_per_s, plan.cost.usd_per_hour
+    if demand is None or ours is None:
+        return None
+    for other in baselines:
+        theirs = other.cost.usd_per_hour
+        does = "homogeneous-pd" in other.name and other.max_throughput_req_per_s >= demand
+        if does and theirs is not None and theirs < (1 - WORTHWHILE) * ours:
+            return _no(
+                f"the stated {number(demand)} req/s are served for {number(theirs, 4)} USD/h by {other.title}, against "
+                f"{number(ours, 4)}; at most, the plan serves {number(plan.max_throughput_req_per_s)} and that fleet "
+                f"{number(other.max_throughput_req_per_s)}"
+            )
+    return None
 
 
 def _no(because: str) -> Verdict:
@@ -70,23 +89,32 @@ def _by_cost(plan: Fleet, other: Baseline, plain: Baseline) -> Verdict:
 def _by_rate(plan: Fleet, other: Baseline, plain: Baseline) -> Verdict:
     gain = other.ratio - 1
     figures = (
-        f"{number(plan.max_throughput_req_per_s)} req/s against {number(other.max_throughput_req_per_s)} "
+        f"{number(plan.max_throughput_req_per_s)} req/s at most against {number(other.max_throughput_req_per_s)} "
         f"with {other.title}"
     )
+    left_out = "" if plan.cost.usd_per_hour is not None else _left_out(plan, other)
     if gain <= WORTHWHILE:
-        return _no(f"it serves {figures}")
+        return _no(f"it serves {figures}{left_out}")
     return Verdict(
-        worth_it=True, because=f"Cross-site prefill serves {figures} (+{percent(gain)}); {_lifted(plan, plain)}."
+        worth_it=True,
+        because=f"Cross-site prefill serves {figures} (+{percent(gain)}{left_out}); {_lifted(plan, plain)}.",
     )
+
+
+def _left_out(plan: Fleet, other: Baseline) -> str:
+    """What a comparison without all prices does not count."""
+    counted = "accelerators by number alone" if other.name == "homogeneous-pd" else "accelerators alone"
+    return f", counting {counted}: no price of {', '.join(plan.cost.missing_prices)}"
 
 
 def _lifted(plan: Fleet, plain: Baseline) -> str:
-    """The bound the plan lifts, which limits a homogeneous fleet of as many accelerators; what the link has left."""
-    tightest = max(plain.pools, key=lambda p: p.utilization)
-    what = "prefill compute" if tightest.role == "prefill" else "decode slots"
+    """The bound the plan lifts: what prefill takes of a homogeneous fleet of as many accelerators; and the link."""
+    prefill = sum(p.n_instances for p in plain.pools if p.role == "prefill")
+    total = sum(p.n_instances for p in plain.pools)
     busiest = max(plan.links, key=lambda link: link.utilization)
+    at_most = busiest.mean_gbps * plan.max_throughput_req_per_s / plan.throughput_req_per_s
     return (
-        f"it lifts the bound on {what} that limits a homogeneous fleet of {plain.n_accelerators} accelerators to "
-        f"{number(plain.max_throughput_req_per_s)} req/s, and sends {number(busiest.mean_gbps)} of "
+        f"it lifts the bound on prefill, which takes {prefill} of {total} instances of a homogeneous fleet of as many "
+        f"accelerators and leaves it {number(plain.max_throughput_req_per_s)} req/s, and sends {number(at_most)} of "
         f"{number(busiest.capacity_gbps)} Gbps over {busiest.name}"
     )

@@ -228,7 +228,7 @@ def comparisons(case: Case) -> str:
     if not case.comparisons:
         return ""
     against = [baseline.name for baseline in case.plan.baselines[:N_BASELINES]]
-    headings = ["variant", "instances", ">req/s at most", ">threshold", ">offloaded", ">egress Gbps", ">USD/h"]
+    headings = ["variant", "rule", "instances", ">req/s at most", ">threshold", ">offloaded", ">egress Gbps", ">USD/h"]
     plans = [case.plan, *(variant.plan for variant in case.comparisons if variant.plan is not None)]
     loaded = any(plan.latency.ttft_mean_s is not None for plan in plans)
     headings += [">planned req/s", ">its TTFT mean", ">P90"] if loaded else []
@@ -242,7 +242,7 @@ def comparisons(case: Case) -> str:
 
 def _variant_cells(plan: Plan | None, against: Sequence[str], loaded: bool) -> list[str]:
     if plan is None:
-        return ["no plan", *[DASH] * (5 + 3 * loaded + len(against))]
+        return [DASH, "no plan", *[DASH] * (5 + 3 * loaded + len(against))]
     under_load = (
         words.figure(plan.throughput_req_per_s),
         words.seconds(plan.latency.ttft_mean_s),
@@ -250,6 +250,7 @@ def _variant_cells(plan: Plan | None, against: Sequence[str], loaded: bool) -> l
     )
     ratios = {baseline.name: baseline.ratio for baseline in plan.baselines}
     return [
+        plan.capacity_rule,
         words.sizes(plan),
         words.figure(plan.max_throughput_req_per_s),
         number(plan.threshold_tokens),

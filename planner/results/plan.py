@@ -38,6 +38,8 @@ class LinkPlan(StrictModel):
     n_ports: int
     port_gbps: float | None
     """Size of the ports rented, or None when sizes are mixed."""
+    ports_by_tier: tuple[int, ...] = Field(default=(), exclude=True)
+    """Ports rented of every size on offer."""
     mean_gbps: float
     utilization: float
     usd_per_hour: float | None

@@ -55,11 +55,18 @@ def instance_rates(model: ModelProfile, measured: MeasuredInstance, kv_precision
     prefill, decode = measured.prefill, measured.decode
     return InstanceRates(
         prefill=PrefillService(_curve(prefill, prefill.seconds), prefill.overhead_s) if prefill else None,
-        kv_bytes=_curve(measured.kv, measured.kv.bytes) if measured.kv else kv_bytes_curve(model, kv_precision),
+        kv_bytes=_kv_bytes(model, measured, kv_precision),
         decode=DecodePoint(decode.batch, decode.step_s) if decode else None,
         n_layers=model.architecture.n_layers,
         basis=measured.basis,
     )
+
+
+def _kv_bytes(model: ModelProfile, measured: MeasuredInstance, kv_precision: str) -> Curve:
+    """The measured sizes, which are those of a bf16 cache; any other format follows from the shapes."""
+    if measured.kv is not None and kv_precision == "bf16":
+        return _curve(measured.kv, measured.kv.bytes)
+    return kv_bytes_curve(model, kv_precision)
 
 
 def _curve(points: PrefillCurve | KvCurve, values: tuple[float, ...]) -> Curve:

@@ -87,16 +87,10 @@ def _shortfall(problem: PlanningProblem, mean_length: Plan | None) -> float | No
     exact = _with_rule(problem, "expected-work")
     sizing = Sizing(
         tuple(mean_length.pool(pool.name).n_instances for pool in problem.pools),
-        tuple(_ports(problem, mean_length, i) for i in range(len(problem.links))),
+        tuple(link.ports_by_tier for link in mean_length.links),
     )
     loads = threshold_loads(exact, exact.routes[0], np.array([mean_length.threshold_tokens]))
     return 1 - highest_rate(exact, sizing, [loads]).rate / mean_length.max_throughput_req_per_s
-
-
-def _ports(problem: PlanningProblem, plan: Plan, link: int) -> tuple[int, ...]:
-    """Ports per tier that a plan rents; sizes it mixes are not told apart, so all of its largest size."""
-    chosen = plan.links[link]
-    return tuple(chosen.n_ports if chosen.port_gbps == tier.capacity_gbps else 0 for tier in problem.links[link].tiers)
 
 
 def length_profile(problem: PlanningProblem) -> LengthProfile:

@@ -1,0 +1,92 @@
+"""Money that depends on the threshold, verdicts at a stated demand, and what a plan says about its own doubts."""
+
+import numpy as np
+import pytest
+
+from planner.errors import InputError
+from planner.optimizer import optimize, planning_problem
+from planner.optimizer.capacity import threshold_loads
+from planner.scenario import read_scenario
+from planner.studies import build_case
+
+TRAFFIC = "links.wan.usd_per_gb=0.02"
+
+
+def test_a_budget_pays_for_traffic_too() -> None:
+    plan = optimize(read_scenario("prfaas-paper", [TRAFFIC, "budget_usd_per_hour=240"]))
+    assert plan.cost.usd_per_hour == pytest.approx(240, rel=1e-5)
+    assert plan.gap < 1e-4
+
+
+def test_no_threshold_serves_more_within_a_budget_for_traffic() -> None:
+    """Enumeration of every size with a dense threshold grid, from the loads alone."""
+    scenario = read_scenario("prfaas-paper", [TRAFFIC, "budget_usd_per_hour=240"])
+    problem = planning_problem(scenario)
+    loads = threshold_loads(problem, problem.routes[0], np.geomspace(200, 131_000, 4001))
+    usd_per_request = 3600 * loads.long_bytes / 1e9 * 0.02
+    best = 0.0
+    for n_long in range(5):
+        for n_short in range(9):
+            n_decode = 8 - n_short
+            left = 240 - 22.5 - 20 * n_long - 10 * (n_short + n_decode)
+            for spared in range(n_decode + 1):
+                rates = [n_long / loads.long_s, n_short / np.maximum(loads.short_s, 1e-12)]
+                rates += [(left + 10 * spared) / usd_per_request, np.full_like(rates[0], (n_decode - spared) * 0.78125)]
+                best = max(best, float(np.min(rates, axis=0).max()))
+    assert optimize(scenario).max_throughput_req_per_s == pytest.approx(best, rel=2e-3)
+    assert optimize(scenario).max_throughput_req_per_s >= best * (1 - 1e-6)
+
+
+def test_what_one_more_unit_adds_is_told_for_thresholds_that_serve_most() -> None:
+    overrides = [TRAFFIC, "objective=min-cost", "demand_req_per_s=2.5"]
+    plan = optimize(read_scenario("prfaas-paper", overrides))
+    assert all(b.constraint != "links.wan.capacity_gbps" for b in plan.bottlenecks)
+    assert plan.free_routing is not None
+    assert 0 <= plan.free_routing.gain < 1e-3
+
+
+def test_a_demand_that_a_cheaper_homogeneous_fleet_serves_makes_the_plan_not_worth_it() -> None:
+    assert not optimize(read_scenario("prfaas-paper", ["demand_req_per_s=2.0"])).verdict.worth_it
+    assert optimize(read_scenario("prfaas-paper", ["demand_req_per_s=3.15"])).verdict.worth_it
+
+
+def test_a_verdict_without_a_price_says_what_it_leaves_out() -> None:
+    verdict = optimize(read_scenario("prfaas-paper", ["links.wan.capacity_gbps=25"])).verdict
+    assert "no price of links.wan" in verdict.because
+
+
+def test_ports_of_several_sizes_keep_their_capacity_in_a_case() -> None:
+    tiers = "[{capacity_gbps = 10, usd_per_hour = 2.0}, {capacity_gbps = 3, usd_per_hour = 1.0}]"
+    case = build_case(read_scenario("prfaas-paper", ["links.wan.capacity_gbps=free", f"links.wan.tiers={tiers}"]))
+    assert case.plan.links[0].capacity_gbps == 13
+    assert case.rule_shortfall == pytest.approx(0.0148, abs=0.001)
+
+
+def test_a_precision_nobody_measured_is_refused() -> None:
+    with pytest.raises(InputError, match="in fp8"):
+        optimize(read_scenario("prfaas-paper", ["model.precision=bf16"]))
+
+
+def test_a_narrower_kv_cache_sends_less() -> None:
+    wide, narrow = (
+        optimize(read_scenario("prfaas-paper", [f"model.kv_precision={p}", "routing.threshold_tokens=20000"]))
+        for p in ("bf16", "fp8")
+    )
+    assert narrow.links[0].mean_gbps < 0.8 * wide.links[0].mean_gbps
+
+
+def test_lengths_beyond_the_measured_ones_are_mentioned() -> None:
+    notes = optimize(read_scenario("prfaas-paper", ["workload.lengths.high_tokens=900000"])).notes
+    assert any("prompts of prfaas are outside the 1,024 to 130,000 tokens" in note for note in notes)
+
+
+def test_a_pool_near_saturation_is_mentioned() -> None:
+    notes = optimize(read_scenario("prfaas-paper", ["demand_req_per_s=3.15"])).notes
+    assert any("busy" in note for note in notes)
+
+
+def test_a_second_link_between_the_same_sites_and_a_second_price_are_refused() -> None:
+    with pytest.raises(InputError, match="same sites"):
+        read_scenario("prfaas-paper", ['links.other={from="remote", to="local", capacity_gbps=10}'])
+    with pytest.raises(InputError, match="priced already"):
+        read_scenario("prfaas-paper", ['prices.h200_sxm={usd_per_accelerator_hour=3.0, basis="assumed", source="x"}'])
