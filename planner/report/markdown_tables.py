@@ -73,19 +73,8 @@ def pools(plan: Plan) -> str:
 def links(plan: Plan) -> str:
     """Every link at the operating point."""
     return table(
-        ["link", "from", "to", "rented", ">mean Gbps", ">busy", ">USD/h"],
-        (
-            (
-                link.name,
-                link.from_site,
-                link.to_site,
-                words.ports(link),
-                words.figure(link.mean_gbps),
-                percent(link.utilization),
-                words.usd(link.usd_per_hour),
-            )
-            for link in plan.links
-        ),
+        list(words.LINK_HEADINGS),
+        words.link_rows(plan),
     )
 
 

@@ -133,19 +133,8 @@ def _pools(plan: Plan) -> "RenderableType | None":
 
 def _links(plan: Plan) -> "RenderableType | None":
     return _filled(
-        _table("links", "link", "from", "to", "rented", ">mean Gbps", ">busy", ">USD/h"),
-        (
-            (
-                link.name,
-                link.from_site,
-                link.to_site,
-                words.ports(link),
-                words.figure(link.mean_gbps),
-                percent(link.utilization),
-                words.usd(link.usd_per_hour),
-            )
-            for link in plan.links
-        ),
+        _table("links", *words.LINK_HEADINGS),
+        words.link_rows(plan),
     )
 
 

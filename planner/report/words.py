@@ -1,6 +1,6 @@
 """What a plan says, in words that tables and Markdown share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from planner.results import Bottleneck, ClassPlan, Fleet, LengthProfile, LinkPlan, Plan, PoolPlan
 from planner.units import DASH, number, percent
@@ -195,6 +195,23 @@ def link(item: LinkPlan) -> str:
     if item.capacity_gbps <= 0:
         return f"{item.name}: none rented"
     return f"{item.name} {ports(item)}, {figure(item.mean_gbps)} Gbps in use on average ({percent(item.utilization)})"
+
+
+LINK_HEADINGS = ("link", "from", "to", "rented", ">mean Gbps", ">busy", ">USD/h")
+
+
+def link_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    """Every link at the operating point, under LINK_HEADINGS."""
+    for link in plan.links:
+        yield (
+            link.name,
+            link.from_site,
+            link.to_site,
+            ports(link),
+            figure(link.mean_gbps),
+            percent(link.utilization),
+            usd(link.usd_per_hour),
+        )
 
 
 def ports(item: LinkPlan) -> str:
