@@ -225,6 +225,9 @@ place, name, nth = sys.argv[1:4]
 module = {"folder": folder, "case": case, "os": os}[place]
 original, calls = getattr(module, name), []
 
+# Whoever starts the tests in the background has them ignore the signal; a terminal does not.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def interrupted(*arguments, **options):
     calls.append(name)
     if len(calls) == int(nth):
