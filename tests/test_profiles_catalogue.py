@@ -68,7 +68,7 @@ def test_a_mistyped_name_is_answered_with_the_near_one_and_the_choice(typed: str
         hardware_profile(typed)
     message = str(caught.value)
     assert f"did you mean '{meant}'?" in message
-    assert "known: b200-sxm, groq-lp30" in message
+    assert "known: a100-sxm-80gb, ascend-910b2" in message
     assert caught.value.exit_code == 3
 
 

@@ -21,7 +21,12 @@ from planner.profiles.model import ParameterCount
 from planner.units import gbps
 
 BF16_BYTES, FP32_BYTES = 2, 4
-HARDWARE = ("h200-sxm", "h20-96gb", "h20-141gb", "h100-sxm", "b200-sxm", "rubin-cpx", "groq-lp30")
+HARDWARE = (
+    *("h200-sxm", "h20-96gb", "h20-141gb", "h100-sxm", "h800-sxm", "a100-sxm-80gb", "l40s", "l20"),
+    *("b200-sxm", "b300-sxm", "gb200", "gb300", "rubin-vr200", "rubin-cpx", "groq-lpu-v1", "groq-lp30"),
+    *("mi300x", "mi325x", "mi355x", "gaudi3", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7"),
+    *("trainium2", "trainium3", "ascend-910b2", "ascend-910c", "ascend-950pr"),
+)
 MODELS = ("prfaas-1t", "kimi-linear-48b", "qwen3-235b", "minimax-m2.5")
 
 
@@ -289,7 +294,7 @@ def test_only_the_141_gb_h20_holds_the_1t_model_in_fp8() -> None:
 
 def test_announced_parts_say_so() -> None:
     announced = {name for name in HARDWARE if hardware_profile(name).status == "announced"}
-    assert announced == {"rubin-cpx", "groq-lp30"}
+    assert announced == {"rubin-vr200", "rubin-cpx", "groq-lp30"}
 
 
 def figures(chip: HardwareProfile) -> list[tuple[str, str]]:

@@ -25,6 +25,8 @@ def hardware_table(profiles: list[HardwareProfile]) -> Table:
     """One row per accelerator."""
     headings = ("status", "generation", "bf16 TFLOP/s", "fp8 TFLOP/s", "memory GB", "memory TB/s", "NIC Gbps")
     table = _table("Hardware", "name", *headings)
+    for column in table.columns[:3]:
+        column.no_wrap = True
     for item in profiles:
         figures = item.figures
         shown = (figures.bf16_tflops, figures.fp8_tflops, figures.memory_gb, figures.memory_bandwidth_tb_per_s)
@@ -68,8 +70,8 @@ def shapes_table(item: ModelProfile) -> Table:
     """Parameter counts and shapes of a model."""
     table = _table(f"Shapes ({item.architecture.basis})", "key", "value")
     table.add_row("precision", item.precision)
-    for part in (item.published, item.architecture):
-        for key, text in _rows(part):
+    for part in (item.checkpoint, item.published, item.architecture):
+        for key, text in _rows(part) if part else ():
             table.add_row(key, text)
     return table
 
@@ -81,7 +83,7 @@ def _rows(record: BaseModel) -> list[tuple[str, str]]:
         if isinstance(value, BaseModel):
             rows += [(f"{key}.{inner}", text) for inner, text in _rows(value)]
         elif isinstance(value, tuple):
-            rows += [(key, _described(group)) for group in value]
+            rows += [(key, _described(part) if isinstance(part, BaseModel) else str(part)) for part in value]
         elif value is not None:
             rows.append((key, str(value)))
     return rows

@@ -120,3 +120,23 @@ def _escaped(text: str, also: str = "") -> str:
     for character in "%\r\n" + also:
         text = text.replace(character, f"%{ord(character):02X}")
     return text
+
+
+@app.command("import")
+def import_config(
+    path: Annotated[Path, typer.Argument(help="A config.json of Hugging Face.", metavar="CONFIG")],
+    name: Annotated[str | None, typer.Option(help="Name of the profile; by default --out's or the config's.")] = None,
+    precision: Annotated[str | None, typer.Option(help="Precision of the weights, if the config is silent.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write; standard output if none.")] = None,
+) -> None:
+    """Make a model profile from a config; refuse what cannot be mapped rather than guess."""
+    from planner.profiles.importer import import_profile, write_text
+
+    found = import_profile(path, name or (out.stem if out else None), precision)
+    for key in found.unmapped:
+        typer.echo(f"not mapped: {key}", err=True)
+    if out is None:
+        typer.echo(found.text, nl=False)
+    else:
+        write_text(out, found.text)
+        typer.echo(f"wrote {out}", err=True)

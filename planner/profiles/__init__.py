@@ -3,27 +3,46 @@
 from planner.profiles.base import Precision
 from planner.profiles.catalogue import hardware_profile, model_profile, profile, profile_names
 from planner.profiles.check import ProfileCheck, check_profiles
+from planner.profiles.experts import MixtureOfExperts
 from planner.profiles.hardware import Figure, HardwareProfile
-from planner.profiles.measured import DecodePoint, KvCurve, MeasuredInstance, PrefillCurve
-from planner.profiles.model import (
-    Architecture,
+from planner.profiles.layers import (
     AttentionLayers,
+    GdnLayers,
     GqaLayers,
+    Indexer,
     KdaLayers,
-    MixtureOfExperts,
+    LightningLayers,
+    Mamba1Layers,
+    Mamba2Layers,
     MlaLayers,
-    ModelProfile,
+    SwaLayers,
+)
+from planner.profiles.measured import DecodePoint, KvCurve, MeasuredInstance, PrefillCurve
+from planner.profiles.model import Architecture, Checkpoint, ModelProfile, WeightPart
+from planner.profiles.parameters import (
+    active_parameters,
+    attention_parameters,
+    missing_shapes,
+    mtp_parameters,
+    parameters_by_part,
+    total_parameters,
 )
 
 __all__ = [
     "Architecture",
     "AttentionLayers",
+    "Checkpoint",
     "DecodePoint",
     "Figure",
+    "GdnLayers",
     "GqaLayers",
     "HardwareProfile",
+    "Indexer",
     "KdaLayers",
     "KvCurve",
+    "LightningLayers",
+    "Mamba1Layers",
+    "Mamba2Layers",
     "MeasuredInstance",
     "MixtureOfExperts",
     "MlaLayers",
@@ -31,9 +50,17 @@ __all__ = [
     "Precision",
     "PrefillCurve",
     "ProfileCheck",
+    "SwaLayers",
+    "WeightPart",
+    "active_parameters",
+    "attention_parameters",
     "check_profiles",
     "hardware_profile",
+    "missing_shapes",
     "model_profile",
+    "mtp_parameters",
+    "parameters_by_part",
     "profile",
     "profile_names",
+    "total_parameters",
 ]

@@ -1,6 +1,6 @@
 """The gate for profile files: every problem of every file, and what only shows across files."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,11 +13,19 @@ from planner.profiles.catalogue import (
     profile_file,
     profile_names,
     profile_paths,
+    read_profile,
 )
-from planner.profiles.hardware import HardwareProfile
+from planner.profiles.checked import Check, CheckedFile
+from planner.profiles.hardware_checks import HARDWARE_CHECKS
 from planner.profiles.model import ModelProfile
-from planner.schema import TomlFile
+from planner.profiles.model_checks import MODEL_CHECKS
 from planner.toml_lines import KeyPath
+
+CHECKS: Mapping[str, tuple[Check, ...]] = {
+    "planner.hardware/1": HARDWARE_CHECKS,
+    "planner.model/1": MODEL_CHECKS,
+}
+"""Checks of one file by its schema; what needs several files is below."""
 
 
 @dataclass(frozen=True)
@@ -33,25 +41,42 @@ class ProfileCheck:
         return not self.problems
 
 
-@dataclass(frozen=True)
-class _Read:
-    file: TomlFile
-    profile: AnyProfile
-
-
 def check_profiles(paths: Iterable[Path] = ()) -> ProfileCheck:
     """Every problem of profile files, of folders of them, or of all shipped ones when none is named."""
     files = _toml_files(tuple(paths) or tuple(path for kind in KINDS for path in profile_paths(kind)))
     problems: list[Problem] = []
-    read: list[_Read] = []
+    read: list[CheckedFile] = []
     for path in files:
-        try:
-            file = profile_file(path)
-            read.append(_Read(file, parsed_profile(file)))
-        except InputError as error:
-            problems += map(_placed, error.problems)
-    problems += [*_repeated_labels(read), *_unknown_hardware(read)]
+        checked, found = _checked(path)
+        problems += found
+        read += [checked] if checked else []
+    problems += [*_repeated_labels(read, _neighbours(files)), *_unknown_hardware(read, files)]
     return ProfileCheck(len(files), tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0))))
+
+
+def _checked(path: Path) -> tuple[CheckedFile | None, list[Problem]]:
+    """A file and what is wrong with it alone."""
+    try:
+        file = profile_file(path)
+    except InputError as error:
+        return None, [*error.problems]
+    found: list[Problem] = []
+    try:
+        checked = CheckedFile(file, parsed_profile(file))
+    except InputError as error:
+        checked = CheckedFile(file, None)
+        found = [*error.problems]
+    for check in CHECKS.get(str(file.data.get("schema")), ()):
+        found += check(checked)
+    return checked, [_placed(problem) for problem in _first_of_each_key(found)]
+
+
+def _first_of_each_key(problems: Iterable[Problem]) -> list[Problem]:
+    """One problem per key: what the schema refuses needs no further judgement."""
+    by_key: dict[str, Problem] = {}
+    for problem in problems:
+        by_key.setdefault(problem.key, problem)
+    return [*by_key.values()]
 
 
 def _placed(problem: Problem) -> Problem:
@@ -65,14 +90,30 @@ def _toml_files(paths: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _repeated_labels(read: Iterable[_Read]) -> Iterator[Problem]:
+def _repeated_labels(read: Iterable[CheckedFile], neighbours: Iterable[AnyProfile]) -> Iterator[Problem]:
     """Names and aliases that stand for two profiles of a kind, or twice for one."""
-    owners: dict[tuple[type, str], str] = {}
+    owners = {(type(found), label.casefold()): found.name for found in neighbours for label in labels(found)}
     for item in read:
+        if item.profile is None:
+            continue
         for key, label in _label_keys(item.profile):
             owner = owners.setdefault((type(item.profile), label.casefold()), item.file.name)
             if owner is not item.file.name or key in _repeats(item.profile):
                 yield item.file.problem(key, f"{label!r} already names {owner}", "names and aliases are unique")
+
+
+def _neighbours(files: Iterable[Path]) -> list[AnyProfile]:
+    """Profiles beside the files that are checked, which a commit of these alone would not name."""
+    named = {path.resolve() for path in files}
+    beside = {found for path in named for found in path.parent.glob("*.toml")} - named
+    return [found for path in sorted(beside) if (found := _readable(path)) is not None]
+
+
+def _readable(path: Path) -> AnyProfile | None:
+    try:
+        return read_profile(path)
+    except InputError:
+        return None
 
 
 def _label_keys(found: AnyProfile) -> Iterator[tuple[KeyPath, str]]:
@@ -88,10 +129,11 @@ def _repeats(found: AnyProfile) -> set[KeyPath]:
     return {key for index, key in enumerate(keys) if folded[index] in folded[:index]}
 
 
-def _unknown_hardware(read: Iterable[_Read]) -> Iterator[Problem]:
-    """Measured instances on hardware that has no profile, shipped or among those read."""
+def _unknown_hardware(read: Iterable[CheckedFile], files: Iterable[Path]) -> Iterator[Problem]:
+    """Measured instances on hardware that has no profile: shipped, among the files, or in the folder beside."""
     items = tuple(read)
-    known = {*profile_names("hardware")} | {i.profile.name for i in items if isinstance(i.profile, HardwareProfile)}
+    known = {*profile_names("hardware"), *(name for item in items if (name := _hardware_name(item)))}
+    known |= {path.stem for file in files for path in file.resolve().parent.parent.glob("hardware_profiles/*.toml")}
     for item in items:
         if isinstance(item.profile, ModelProfile):
             for name, instance in item.profile.measured.items():
@@ -99,3 +141,8 @@ def _unknown_hardware(read: Iterable[_Read]) -> Iterator[Problem]:
                     key = ("measured", name, "hardware")
                     message = f"{instance.hardware!r} has no hardware profile"
                     yield item.file.problem(key, message, did_you_mean(instance.hardware, known))
+
+
+def _hardware_name(item: CheckedFile) -> str:
+    """Name of a hardware profile, of one whose schema does not hold too; empty for a model."""
+    return str(item.file.data.get("name", "")) if item.file.data.get("schema") == "planner.hardware/1" else ""

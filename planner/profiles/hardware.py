@@ -1,13 +1,11 @@
 """Hardware profiles: physical peaks of one accelerator, each figure with its source and basis."""
 
-from collections.abc import Iterator
-from itertools import pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
 
 from planner.profiles.base import Precision, Profile, Text
-from planner.schema import Fault, StrictModel, raise_faults
+from planner.schema import StrictModel
 from planner.units import GB, TERA, bytes_per_s
 
 Basis = Literal["datasheet", "measured", "derived", "inferred", "announced", "quoted", "lead", "assumed"]
@@ -83,21 +81,6 @@ class Figures(StrictModel):
     """Low end of on-demand rent of one accelerator [USD/h]."""
     rent_high_usd_per_hour: Figure | None = None
     """High end of on-demand rent of one accelerator [USD/h]."""
-
-    @model_validator(mode="after")
-    def _is_plausible(self) -> Self:
-        raise_faults([*self._falling("bf16_tflops", "fp8_tflops", "fp4_tflops"), *self._falling(*_RENTS)])
-        return self
-
-    def _falling(self, *names: str) -> Iterator[Fault]:
-        """Known figures that should not fall along `names`, yet do."""
-        known = [(name, _value(getattr(self, name))) for name in names]
-        for (before, low), (after, high) in pairwise((name, value) for name, value in known if value is not None):
-            if high < low:
-                yield Fault((after, "value"), f"is {high:g}, less than {before} = {low:g} ({after} >= {before})")
-
-
-_RENTS = ("rent_low_usd_per_hour", "rent_high_usd_per_hour")
 
 
 class HardwareProfile(Profile):

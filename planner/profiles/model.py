@@ -1,14 +1,22 @@
 """Model profiles: published shapes and parameter counts of one model, and what was measured of it."""
 
+from collections import Counter
 from collections.abc import Iterator
 from math import floor, log10
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from planner.profiles.base import Name, Precision, Profile, Text
+from planner.profiles.experts import MixtureOfExperts
+from planner.profiles.layers import AttentionLayers
 from planner.profiles.measured import MeasuredInstance
 from planner.schema import Fault, StrictModel, raise_faults
+
+WeightPart = Literal[
+    "attention", "dense_mlp", "experts", "shared_experts", "latent", "router", "embedding", "lm_head", "norms"
+]
+UNQUANTIZED: tuple[WeightPart, ...] = ("router", "embedding", "lm_head", "norms")
 
 
 class ParameterCount(StrictModel):
@@ -30,96 +38,42 @@ class ParameterCount(StrictModel):
             return 0.0
         return 0.5 * 10.0 ** (floor(log10(self.value)) + 1 - self.digits)
 
+    @property
+    def tolerance(self) -> float:
+        """How far a count from shapes may be from `value` [parameters].
+
+        0.1 % of an exact count; else 1.5 % or half a unit of the last digit, whichever is wider, but 5 % at most:
+        "1T" is not said of half a trillion.
+
+        >>> ParameterCount(value=10**12, digits=1, source="s").tolerance
+        50000000000.0
+        """
+        if self.digits == "exact":
+            return 0.001 * self.value
+        return max(0.015 * self.value, min(self.half_unit, 0.05 * self.value))
+
 
 class Published(StrictModel):
     """Parameter counts as the model's makers state them."""
 
-    total_parameters: ParameterCount
-    """All parameters."""
+    total_parameters: ParameterCount | None = None
+    """All parameters; absent when unpublished."""
     active_parameters: ParameterCount | None = None
     """Parameters used per token; absent when unpublished."""
 
 
-class GqaLayers(StrictModel):
-    """Layers of grouped-query attention (multi-head when every head has its own KV head)."""
+class MlpOnlyLayers(StrictModel):
+    """Layers that are an MLP alone, in models where each layer is either attention or an MLP (Nemotron)."""
 
-    kind: Literal["gqa"]
-    """Grouped-query attention."""
-    n_layers: PositiveInt
-    """Layers of this group."""
-    n_heads: PositiveInt
-    """Query heads."""
-    n_kv_heads: PositiveInt
-    """Key and value heads."""
-    head_dim: PositiveInt
-    """Values per head."""
+    n_sparse_layers: NonNegativeInt
+    """Layers that are a mixture of experts."""
+    n_dense_layers: NonNegativeInt
+    """Layers that are a dense MLP."""
 
     @model_validator(mode="after")
-    def _heads_divide(self) -> Self:
-        if self.n_heads % self.n_kv_heads:
-            message = f"is {self.n_kv_heads} (a divisor of n_heads = {self.n_heads})"
-            raise_faults([Fault(("n_kv_heads",), message)])
-        return self
-
-
-class MlaLayers(StrictModel):
-    """Layers of multi-head latent attention, which cache one compressed vector per token."""
-
-    kind: Literal["mla"]
-    """Multi-head latent attention."""
-    n_layers: PositiveInt
-    """Layers of this group."""
-    n_heads: PositiveInt | None = None
-    """Heads; absent when unpublished."""
-    q_lora_rank: PositiveInt | None = None
-    """Width of compressed queries; absent when they are not compressed, or unpublished."""
-    kv_lora_rank: PositiveInt
-    """Width of the cached compressed keys and values."""
-    qk_nope_head_dim: PositiveInt | None = None
-    """Values per head that carry no position; absent when unpublished."""
-    qk_rope_head_dim: PositiveInt
-    """Values per token cached beside the compressed ones, shared by all heads."""
-    v_head_dim: PositiveInt | None = None
-    """Values per value head; absent when unpublished."""
-
-
-class KdaLayers(StrictModel):
-    """Layers of Kimi delta attention: a recurrent state of fixed size in place of a growing cache."""
-
-    kind: Literal["kda"]
-    """Kimi delta attention."""
-    n_layers: PositiveInt
-    """Layers of this group."""
-    n_heads: PositiveInt
-    """Heads, each with a state of head_dim x head_dim."""
-    head_dim: PositiveInt
-    """Values per head of keys and of values."""
-    conv_kernel: PositiveInt
-    """Length of the short convolution on queries, keys and values; one less is kept per request."""
-
-
-AttentionLayers = Annotated[GqaLayers | MlaLayers | KdaLayers, Field(discriminator="kind")]
-
-
-class MixtureOfExperts(StrictModel):
-    """The sparse MLP of all layers but the first few."""
-
-    n_experts: PositiveInt
-    """Routed experts of a layer."""
-    n_experts_per_token: PositiveInt
-    """Routed experts each token visits."""
-    n_shared_experts: NonNegativeInt
-    """Experts every token visits."""
-    expert_intermediate_size: PositiveInt
-    """Width of one expert."""
-    n_dense_first_layers: NonNegativeInt
-    """Leading layers with a dense MLP instead."""
-
-    @model_validator(mode="after")
-    def _has_enough_experts(self) -> Self:
-        if self.n_experts_per_token > self.n_experts:
-            message = f"is {self.n_experts_per_token} (at most n_experts = {self.n_experts})"
-            raise_faults([Fault(("n_experts_per_token",), message)])
+    def _holds_layers(self) -> Self:
+        if not self.n_sparse_layers + self.n_dense_layers:
+            raise_faults([Fault((), "holds no layers (leave the table out where attention layers have their own MLP)")])
         return self
 
 
@@ -132,6 +86,8 @@ class Architecture(StrictModel):
     """Whether the shapes come from the model's makers or follow from other figures."""
     how: Text | None = None
     """How the shapes follow; required when inferred."""
+    note: Text | None = None
+    """What a reader must know to use the shapes."""
     n_layers: PositiveInt
     """Layers, all kinds together."""
     hidden_size: PositiveInt | None = None
@@ -142,23 +98,53 @@ class Architecture(StrictModel):
     """Whether input and output embeddings are one matrix."""
     intermediate_size: PositiveInt | None = None
     """Width of the dense MLP; absent when no layer has one."""
+    gated_mlp: bool = True
+    """Whether MLPs and experts multiply by a gate: three matrices, else two."""
+    n_mtp_layers: NonNegativeInt = 0
+    """Layers that predict further tokens; in no total, cache or step unless asked for."""
+    pattern: Annotated[str, Field(pattern=r"^[A-Za-z*.-]+$")] | None = None
+    """Layers in order, one letter each: an attention group's symbol, or E and - for a sparse and a dense MLP alone."""
+    mlp_only: MlpOnlyLayers | None = None
+    """Layers without attention; where given, attention layers have no MLP."""
     moe: MixtureOfExperts | None = None
     """The sparse MLP; absent when there is none, or unpublished."""
     attention: tuple[AttentionLayers, ...]
-    """Attention layers in groups of one kind and shape."""
+    """Attention layers, recurrent ones included, in groups of one kind and shape."""
+
+    @property
+    def n_sparse_layers(self) -> int:
+        """Layers whose MLP has experts."""
+        if self.mlp_only:
+            return self.mlp_only.n_sparse_layers
+        return sum(map(self.moe.is_sparse, range(self.n_layers))) if self.moe else 0
+
+    @property
+    def n_dense_layers(self) -> int:
+        """Layers with a dense MLP; none where nothing is known of the MLPs."""
+        if self.mlp_only:
+            return self.mlp_only.n_dense_layers
+        return self.n_layers - self.n_sparse_layers if self.moe or self.intermediate_size else 0
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        raise_faults([*self._layer_faults(), *self._missing()])
+        raise_faults([*self._layer_faults(), *self._missing(), *self._pattern_faults()])
         return self
 
+    @property
+    def _n_grouped(self) -> int:
+        """Layers of all groups."""
+        n_mlp = self.mlp_only.n_sparse_layers + self.mlp_only.n_dense_layers if self.mlp_only else 0
+        return sum(group.n_layers for group in self.attention) + n_mlp
+
     def _layer_faults(self) -> Iterator[Fault]:
-        n_grouped = sum(group.n_layers for group in self.attention)
-        if n_grouped != self.n_layers:
-            yield Fault(("n_layers",), f"is {self.n_layers}, but attention groups hold {n_grouped} (their sum)")
+        if self._n_grouped != self.n_layers and len(self.pattern or "") != self.n_layers:
+            groups = "attention groups and mlp_only hold" if self.mlp_only else "attention groups hold"
+            yield Fault(("n_layers",), f"is {self.n_layers}, but {groups} {self._n_grouped} (their sum)")
         if self.moe and self.moe.n_dense_first_layers > self.n_layers:
             message = f"is {self.moe.n_dense_first_layers} (at most n_layers = {self.n_layers})"
             yield Fault(("moe", "n_dense_first_layers"), message)
+        if self.moe and self.mlp_only and (self.moe.n_dense_first_layers or self.moe.layer_period > 1):
+            yield Fault(("moe",), "places sparse layers, as mlp_only does (n_dense_first_layers = 0, no layer_period)")
 
     def _missing(self) -> Iterator[Fault]:
         if self.basis == "inferred" and self.how is None:
@@ -169,10 +155,62 @@ class Architecture(StrictModel):
                     yield Fault((name,), "is required when basis is 'published'")
         if self._lacks_dense_width():
             yield Fault(("intermediate_size",), "is required for the dense layers (or moe without dense layers)")
+        if self.mlp_only and self.mlp_only.n_sparse_layers and not self.moe:
+            yield Fault(("moe",), "is required for the sparse layers of mlp_only")
 
     def _lacks_dense_width(self) -> bool:
-        has_dense = self.moe.n_dense_first_layers > 0 if self.moe else self.basis == "published"
-        return has_dense and self.intermediate_size is None
+        if self.moe or self.mlp_only:
+            return self.n_dense_layers > 0 and self.intermediate_size is None
+        return self.basis == "published" and self.intermediate_size is None
+
+    def _pattern_faults(self) -> Iterator[Fault]:
+        if self.pattern is None:
+            return
+        symbols = [group.symbol for group in self.attention] + (["E", "-"] if self.mlp_only else [])
+        for index, group in enumerate(self.attention):
+            if group.symbol is None or symbols.count(group.symbol) > 1:
+                message = f"is {group.symbol!r} (a letter of its own where there is a pattern)"
+                yield Fault(("attention", index, "symbol"), message)
+        if len(self.pattern) == self.n_layers:
+            yield from self._pattern_count_faults(Counter(self.pattern))
+        elif self._n_grouped == self.n_layers:
+            yield Fault(("pattern",), f"has {len(self.pattern)} letters for {self.n_layers} layers (one per layer)")
+
+    def _pattern_count_faults(self, found: Counter[str]) -> Iterator[Fault]:
+        """Of three counts that should agree, the one that differs from the two others is at fault."""
+        expected = self._letters
+        if self._n_grouped == self.n_layers:
+            if any(found[letter] != expected.get(letter, 0) for letter in {*found, *expected}):
+                hold = ", ".join(f"{n} {letter}" for letter, n in sorted(expected.items()))
+                yield Fault(("pattern",), f"has {', '.join(f'{n} {x}' for x, n in sorted(found.items()))} ({hold})")
+            return
+        for index, group in enumerate(self.attention):
+            if group.symbol and found[group.symbol] != group.n_layers:
+                message = f"is {group.n_layers} ({found[group.symbol]}, as the pattern has {group.symbol})"
+                yield Fault(("attention", index, "n_layers"), message)
+        if self.mlp_only and (found["E"], found["-"]) != (self.n_sparse_layers, self.n_dense_layers):
+            yield Fault(("mlp_only",), f"holds other layers than the pattern ({found['E']} sparse, {found['-']} dense)")
+
+    @property
+    def _letters(self) -> dict[str, int]:
+        """Letters that a pattern may have, and the layers of each."""
+        letters = {group.symbol: group.n_layers for group in self.attention if group.symbol}
+        if self.mlp_only:
+            letters |= {"E": self.mlp_only.n_sparse_layers, "-": self.mlp_only.n_dense_layers}
+        return letters
+
+
+class Checkpoint(StrictModel):
+    """How the published weights are stored."""
+
+    source: Text
+    """Id of one of the profile's [sources]."""
+    unquantized: tuple[WeightPart, ...] = UNQUANTIZED
+    """Parts that stay bf16 when the weights are narrower."""
+    bytes_per_weight: PositiveFloat | None = None
+    """Bytes of a weight at the checkpoint's precision, its share of the scales included; absent: the format's width."""
+    note: Text | None = None
+    """What a reader must know to use it."""
 
 
 class ModelProfile(Profile):
@@ -183,8 +221,10 @@ class ModelProfile(Profile):
     schema_id: Literal["planner.model/1"] = Field(alias="schema")
     """Format of the file."""
     precision: Precision
-    """Precision of the weights as the checkpoint stores them."""
-    published: Published
+    """Precision of the weights as the checkpoint stores them, but for the parts it leaves in bf16."""
+    checkpoint: Checkpoint | None = None
+    """How the checkpoint stores the weights; absent when unknown."""
+    published: Published = Published()
     """Parameter counts."""
     architecture: Architecture
     """Shapes."""

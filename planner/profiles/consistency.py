@@ -1,0 +1,72 @@
+"""How the peaks of one accelerator hang together, and which figure is to blame when they do not."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from planner.profiles.architectures import Generation
+from planner.units import TERA
+
+CLOCK_TOLERANCE = 0.01
+"""Peaks are printed with three digits or more."""
+RATIO_TOLERANCE = 0.03
+"""Datasheets round each precision by itself, and some from slightly different clocks."""
+_MHZ = 1e6
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Figures that determine each other, whether they agree, and what to say when they do not."""
+
+    keys: frozenset[str]
+    holds: bool
+    message: str
+
+
+def relations(generation: Generation, values: Mapping[str, float], clock_is_the_peaks: bool = True) -> list[Relation]:
+    """Every equation of a generation whose figures are all known."""
+    clock = _clock(generation, values) if clock_is_the_peaks else ()
+    return [*_ratios(generation, values), *clock]
+
+
+def blamed(found: Iterable[Relation]) -> dict[str, str]:
+    """Figures to blame with what is wrong: those of a failing equation which no other equation clears.
+
+    One wrong figure spoils all its equations and no other, so of the figures in every failing equation those are left
+    that appear in none that holds; where that leaves several, each may be the wrong one.
+
+    >>> holds = Relation(frozenset({"bf16", "int8"}), True, "")
+    >>> fails = Relation(frozenset({"bf16", "fp8"}), False, "is not twice")
+    >>> blamed([holds, fails])
+    {'fp8': 'is not twice'}
+    """
+    equations = tuple(found)
+    failing = [equation for equation in equations if not equation.holds]
+    if not failing:
+        return {}
+    cleared = frozenset[str]().union(*(equation.keys for equation in equations if equation.holds))
+    shared = frozenset.intersection(*(equation.keys for equation in failing))
+    touched = frozenset[str]().union(*(equation.keys for equation in failing))
+    suspects = (shared - cleared) or (touched - cleared) or touched
+    return {key: next(e.message for e in failing if key in e.keys) for key in sorted(suspects)}
+
+
+def _ratios(generation: Generation, values: Mapping[str, float]) -> Iterator[Relation]:
+    for key, ratio in generation.peaks_per_bf16.items():
+        if key in values and "bf16_tflops" in values:
+            peak, bf16 = values[key], values["bf16_tflops"]
+            message = f"{key} = {peak:.10g} is not {ratio:g} x bf16_tflops = {bf16:.10g}"
+            yield Relation(frozenset({key, "bf16_tflops"}), _near(peak, ratio * bf16, RATIO_TOLERANCE), message)
+
+
+def _clock(generation: Generation, values: Mapping[str, float]) -> Iterator[Relation]:
+    flop, keys = generation.bf16_flop_per_clock_per_sm, ("n_sm", "boost_clock_mhz", "bf16_tflops")
+    if flop is None or not all(key in values for key in keys):
+        return
+    n_sm, clock_mhz, bf16 = (values[key] for key in keys)
+    product = n_sm * clock_mhz * _MHZ * flop / TERA
+    message = f"{n_sm:g} x {clock_mhz:g} MHz x {flop} FLOP per clock give {product:.4g}, not bf16_tflops = {bf16:.10g}"
+    yield Relation(frozenset(keys), _near(product, bf16, CLOCK_TOLERANCE), message)
+
+
+def _near(value: float, wanted: float, tolerance: float) -> bool:
+    return abs(value - wanted) <= tolerance * wanted

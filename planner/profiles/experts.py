@@ -1,0 +1,60 @@
+"""The sparse MLP of a model: routed and shared experts, and which layers have them."""
+
+from collections.abc import Iterator
+from typing import Self
+
+from pydantic import NonNegativeInt, PositiveInt, model_validator
+
+from planner.schema import Fault, StrictModel, raise_faults
+
+
+class MixtureOfExperts(StrictModel):
+    """The sparse MLP of all layers but those named dense."""
+
+    n_experts: PositiveInt
+    """Routed experts of a layer."""
+    n_experts_per_token: PositiveInt
+    """Routed experts each token visits."""
+    n_shared_experts: NonNegativeInt
+    """Experts every token visits."""
+    expert_intermediate_size: PositiveInt
+    """Width of one routed expert."""
+    shared_expert_intermediate_size: PositiveInt | None = None
+    """Width of one shared expert, where it is not that of a routed one."""
+    n_dense_first_layers: NonNegativeInt
+    """Leading layers with a dense MLP instead."""
+    layer_period: PositiveInt = 1
+    """Every how many layers the MLP is sparse."""
+    layer_offset: NonNegativeInt = 0
+    """First sparse layer of a period, counted from 0."""
+    latent_size: PositiveInt | None = None
+    """Width the routed experts read and write, reached by one projection down and one up; absent: hidden_size."""
+    router_bias: bool = False
+    """Whether the router adds one value per expert to the scores."""
+    expert_bias: bool = False
+    """Whether the experts' matrices have biases."""
+    shared_expert_gate: bool = False
+    """Whether one scalar per token weighs the shared experts."""
+
+    @property
+    def shared_width(self) -> int:
+        """Width of one shared expert."""
+        return self.shared_expert_intermediate_size or self.expert_intermediate_size
+
+    def is_sparse(self, layer: int) -> bool:
+        """Whether the MLP of a layer, counted from 0, has experts."""
+        return layer >= self.n_dense_first_layers and layer % self.layer_period == self.layer_offset
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        raise_faults(self._faults())
+        return self
+
+    def _faults(self) -> Iterator[Fault]:
+        if self.n_experts_per_token > self.n_experts:
+            message = f"is {self.n_experts_per_token} (at most n_experts = {self.n_experts})"
+            yield Fault(("n_experts_per_token",), message)
+        if self.layer_offset >= self.layer_period:
+            yield Fault(("layer_offset",), f"is {self.layer_offset} (less than layer_period = {self.layer_period})")
+        if self.shared_expert_intermediate_size and not self.n_shared_experts:
+            yield Fault(("shared_expert_intermediate_size",), "is given without shared experts (n_shared_experts > 0)")

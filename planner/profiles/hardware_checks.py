@@ -1,0 +1,212 @@
+"""What the gate asks of a hardware profile beyond its schema: plausible, consistent, sourced and marked figures.
+
+Figures are read from the file as written, so that a file whose schema does not hold is judged as far as it can be.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from sys import float_info
+from typing import Any
+
+from planner.errors import Problem, did_you_mean
+from planner.profiles.architectures import GENERAL, GENERATIONS, Generation, Range
+from planner.profiles.checked import Check, CheckedFile
+from planner.profiles.consistency import blamed, relations
+from planner.profiles.figure_units import figure_unit, unit_hint
+from planner.profiles.hardware import HardwareProfile
+from planner.schema import TomlFile
+from planner.units import BITS_PER_BYTE
+
+_PEAKS = ("bf16_tflops", "fp8_tflops", "fp4_tflops")
+_RISING = (_PEAKS, ("rent_low_usd_per_hour", "rent_high_usd_per_hour"))
+_NEEDED = ("memory_gb", "memory_bandwidth_tb_per_s")
+_SPECIFIED, _CLAIMED = ("datasheet", "measured"), ("announced",)
+
+
+def known_generation(checked: CheckedFile) -> Iterator[Problem]:
+    """The generation is one whose ranges are known, its vendor sells it, and its figures look like it."""
+    file, name = checked.file, checked.file.data.get("generation")
+    if not isinstance(name, str) or not name:
+        return
+    if name not in GENERATIONS:
+        hint = f"{did_you_mean(name, GENERATIONS)}; 'other' for a part of none of them"
+        yield file.problem(("generation",), f"is {name!r}", hint)
+    elif _is_of_another_generation(file):
+        message = f"is {name!r}, but most figures lie outside its ranges"
+        yield file.problem(("generation",), message, "the family the accelerator belongs to")
+    else:
+        yield from _vendor_problems(file, name, GENERATIONS[name])
+
+
+def plausible_figures(checked: CheckedFile) -> Iterator[Problem]:
+    """Each figure lies in its range, and those that do agree with each other."""
+    file, values = checked.file, _values(checked.file)
+    generation = _generation(file)
+    misfits = _out_of_range(values, _ranges(generation))
+    for key, allowed in misfits.items():
+        yield _range_problem(file, key, values[key], allowed)
+    fitting = {key: value for key, value in values.items() if key not in misfits}
+    yield from _inconsistent(file, generation, fitting)
+
+
+def figures_that_plan(checked: CheckedFile) -> Iterator[Problem]:
+    """Memory, its bandwidth and a peak are there, and a domain of several accelerators has its link."""
+    if not isinstance(checked.profile, HardwareProfile):
+        return
+    file, values = checked.file, _values(checked.file)
+    for key in _NEEDED:
+        if key not in values:
+            yield file.problem(("figures", key), "is required", "nothing can be planned without it")
+    if not any(key in values for key in (*_PEAKS, "int8_tops")):
+        yield file.problem(("figures",), "has no peak", f"at least one of {', '.join((*_PEAKS, 'int8_tops'))}")
+    if values.get("scaleup_domain_accelerators", 1) > 1 and "scaleup_gb_per_s" not in values:
+        yield file.problem(("figures", "scaleup_gb_per_s"), "is required", "beside a domain of several accelerators")
+
+
+def sourced_figures(checked: CheckedFile) -> Iterator[Problem]:
+    """Every source is cited and says where it is; what could not be attributed is a lead, and only that."""
+    if not isinstance(checked.profile, HardwareProfile):
+        return
+    figures = _figures(checked.file)
+    cited = {entry.get("source") for entry in figures.values()}
+    for name, text in checked.profile.sources.items():
+        if name not in cited:
+            yield checked.file.problem(("sources", name), "is cited by no figure", "cite it or leave it out")
+        elif "://" not in text and not _is_lead(name):
+            allowed = "an address with https://; an id that ends in -lead where there is none"
+            yield checked.file.problem(("sources", name), "gives no address", allowed)
+    for key, entry in figures.items():
+        if (entry.get("basis") == "lead") != _is_lead(entry.get("source")):
+            message = f"is {entry.get('basis')!r} with source {entry.get('source')!r}"
+            allowed = "'lead' for sources whose id ends in -lead, and only for those"
+            yield checked.file.problem(("figures", key, "basis"), message, allowed)
+
+
+def marked_figures(checked: CheckedFile) -> Iterator[Problem]:
+    """An announced part has no datasheet or measured figures, one that can be had none merely announced."""
+    if not isinstance(checked.profile, HardwareProfile):
+        return
+    status = checked.profile.status
+    bases = {key: entry.get("basis") for key, entry in _figures(checked.file).items()}
+    wrong, right = (_SPECIFIED, _CLAIMED) if status == "announced" else (_CLAIMED, _SPECIFIED)
+    odd = [key for key, basis in bases.items() if basis in wrong]
+    allowed = f"no figure is {' or '.join(map(repr, wrong))} where status is {status!r}"
+    if len(odd) > sum(basis in right for basis in bases.values()):
+        yield checked.file.problem(("status",), f"is {status!r}, but {len(odd)} figures are {bases[odd[0]]!r}", allowed)
+        return
+    for key in odd:
+        yield checked.file.problem(("figures", key, "basis"), f"is {bases[key]!r}", allowed)
+
+
+HARDWARE_CHECKS: tuple[Check, ...] = (
+    known_generation,
+    plausible_figures,
+    figures_that_plan,
+    sourced_figures,
+    marked_figures,
+)
+"""Every check of a hardware profile, in the order of their word on a key: the first one is reported."""
+
+
+def _figures(file: TomlFile) -> dict[str, dict[str, Any]]:
+    figures = file.data.get("figures")
+    found = figures.items() if isinstance(figures, dict) else ()
+    return {key: entry for key, entry in found if isinstance(entry, dict)}
+
+
+def _values(file: TomlFile) -> dict[str, float]:
+    """Figures as written that are positive numbers; the schema reports the others."""
+    values: dict[str, Any] = {key: entry.get("value") for key, entry in _figures(file).items() if key in GENERAL}
+    return {key: float(value) for key, value in values.items() if _is_positive(value)}
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= float_info.max
+
+
+def _is_lead(source: Any) -> bool:
+    return isinstance(source, str) and source.endswith("-lead")
+
+
+def _generation(file: TomlFile) -> Generation:
+    """The file's generation where it is credible, else that of which only the general ranges are known."""
+    found = GENERATIONS.get(str(file.data.get("generation")))
+    return GENERATIONS["other"] if found is None or _is_of_another_generation(file) else found
+
+
+def _is_of_another_generation(file: TomlFile) -> bool:
+    """Whether most figures that have a range in the generation lie outside it, though they are plausible in general."""
+    own = GENERATIONS[str(file.data["generation"])].ranges
+    values = {key: value for key, value in _values(file).items() if key in own and value in GENERAL[key]}
+    return 2 * len(_out_of_range(values, own)) > max(len(values), 3)
+
+
+def _vendor_problems(file: TomlFile, name: str, generation: Generation) -> Iterator[Problem]:
+    vendor = file.data.get("vendor")
+    if generation.vendors and isinstance(vendor, str) and vendor and vendor not in generation.vendors:
+        allowed = f"generation {name} is sold by {' or '.join(generation.vendors)}"
+        yield file.problem(("vendor",), f"is {vendor!r}", allowed)
+
+
+def _ranges(generation: Generation) -> dict[str, Range]:
+    return {**GENERAL, **generation.ranges}
+
+
+def _out_of_range(values: Mapping[str, float], ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """Range of each figure that lies outside it."""
+    return {key: ranges[key] for key, value in values.items() if key in ranges and value not in ranges[key]}
+
+
+def _range_problem(file: TomlFile, key: str, value: float, allowed: Range) -> Problem:
+    name = file.data.get("generation")
+    where = f" in generation {name}" if allowed is not GENERAL[key] else ""
+    unit = figure_unit(key)
+    hint = unit_hint(key, value, allowed)
+    text = f"{allowed}{f' {unit}' if unit else ''}{where}{f'; {hint}' if hint else ''}"
+    return file.problem(("figures", key, "value"), f"is {value:.10g}", text)
+
+
+def _inconsistent(file: TomlFile, generation: Generation, values: Mapping[str, float]) -> Iterator[Problem]:
+    for key in (key for key in generation.lacks if key in values):
+        message = f"is {values[key]:.10g}, but generation {file.data['generation']} has no unit for it"
+        yield file.problem(("figures", key, "value"), message, "absent")
+    wrong = blamed(relations(generation, values, _clock_is_the_peaks(file)))
+    for key, message in wrong.items():
+        allowed = "they agree" if len(wrong) == 1 else f"they agree; {' or '.join(wrong)} is wrong"
+        yield file.problem(("figures", key, "value"), message, allowed)
+    known = {key: value for key, value in values.items() if key not in wrong and key not in generation.lacks}
+    yield from _falling(file, known)
+    yield from _link_problems(file, known)
+
+
+def _clock_is_the_peaks(file: TomlFile) -> bool:
+    """Whether the clock is the one at which the peaks hold, and not the highest a device was seen to report."""
+    return _figures(file).get("boost_clock_mhz", {}).get("basis") != "measured"
+
+
+def _falling(file: TomlFile, values: Mapping[str, float]) -> Iterator[Problem]:
+    """Figures that should not fall along a list of them, yet do."""
+    for keys in _RISING:
+        for before, after in pairwise(key for key in keys if key in values):
+            low, high = values[before], values[after]
+            if high < low:
+                message = f"is {high:.10g}, less than {before} = {low:.10g}"
+                yield file.problem(("figures", after, "value"), message, f"{after} >= {before}")
+
+
+def _link_problems(file: TomlFile, values: Mapping[str, float]) -> Iterator[Problem]:
+    """A scale-up link that is slower than the way around it, or does not join whole servers."""
+    link, n_joined = values.get("scaleup_gb_per_s"), values.get("scaleup_domain_accelerators")
+    nic, pcie, n_in_node = (values.get(key) for key in ("nic_gbps", "pcie_gb_per_s", "accelerators_per_node"))
+    domain_key = ("figures", "scaleup_domain_accelerators", "value")
+    if n_joined is None:
+        return
+    if n_joined > 1 and link and nic and BITS_PER_BYTE * link < nic:
+        message = f"is {link:.10g}, less than nic_gbps = {nic:.10g} or {nic / BITS_PER_BYTE:.10g} GB/s"
+        yield file.problem(("figures", "scaleup_gb_per_s", "value"), message, "at least the network")
+    if n_joined == 1 and link and pcie and link > pcie:
+        message = f"is 1, but scaleup_gb_per_s = {link:.10g} is more than pcie_gb_per_s = {pcie:.10g}"
+        yield file.problem(domain_key, message, "the accelerators that link joins")
+    if n_joined > 1 and n_in_node and max(n_joined, n_in_node) % min(n_joined, n_in_node):
+        message = f"is {n_joined:.10g} beside accelerators_per_node = {n_in_node:.10g}"
+        yield file.problem(domain_key, message, "whole servers, or an equal part of one")

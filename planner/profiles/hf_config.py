@@ -1,0 +1,116 @@
+"""A Hugging Face config.json that knows which of its keys were understood, and reports every one that is missing."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from planner.errors import InputError, Problem
+
+_IRRELEVANT = """
+_name_or_path add_cross_attention architectures attention_dropout attention_value_scale attn_implementation
+auto_map aux_loss_alpha block_size bos_token_id chunk_size dtype embd_pdrop embedding_dropout eos_token_id
+ep_size expand experts_per_token extract_layer final_layernorm hidden_act hidden_dropout hidden_dropout_prob
+initial_context_length initializer_range layer_norm_eps layer_norm_epsilon layernorm_epsilon mamba_hidden_act
+mamba_ssm_cache_dtype mamba_ssm_dtype max_model_len max_position_embeddings max_window_layers mlp_hidden_act
+model_max_length model_type moe_renormalize moe_router_activation_func moe_router_enable_expert_bias n_group
+norm_eps norm_topk_prob num_attention_heads num_expert_group num_key_value_heads num_logits_to_keep
+original_max_position_embeddings output_attentions output_router_logits pad_token_id partial_rotary_factor
+pretraining_tp quantization_config rescale_prenorm_residual resid_pdrop residual_in_fp32 rms_norm_eps
+rope_interleave rope_parameters rope_scaling rope_theta rotary_dim routed_scaling_factor router_aux_loss_coef
+router_dtype router_jitter_noise score_function scoring_func seq_aux swa_rope_theta swiglu_limit
+tf_legacy_loss time_step_floor time_step_limit time_step_max time_step_min topk_group topk_method torch_dtype
+transformers_version unk_token_id use_bfloat16 use_cache use_grouped_topk use_mamba_kernels
+"""
+IRRELEVANT = frozenset(_IRRELEVANT.split())
+"""Keys that say nothing of shapes, precision or what is cached."""
+
+
+class HfConfig:
+    """A parsed config; nested text towers are read as one with what is around them."""
+
+    def __init__(self, name: str, text: str) -> None:
+        """Raises InputError when the text is no JSON object."""
+        self.name = name
+        self.problems: list[Problem] = []
+        self._read: set[str] = {"text_config"}
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InputError(
+                Problem(name, "", f"is not valid JSON: {error.msg}", "a config.json", error.lineno)
+            ) from None
+        if not isinstance(data, dict):
+            raise InputError(Problem(name, "", "is no JSON object", "a config.json of Hugging Face"))
+        tower = data.get("text_config")
+        self.outer: Mapping[str, Any] = data
+        self.data: dict[str, Any] = {**data, **tower} if isinstance(tower, dict) else data
+
+    def refuse(self, key: str, message: str, allowed: str) -> None:
+        """Keep a problem; the importer raises all of them together."""
+        self.problems.append(Problem(self.name, key, message, allowed))
+
+    def get(self, key: str) -> Any:
+        """A key's value; None where it is absent."""
+        self._read.add(key)
+        return self.data.get(key)
+
+    def integer(self, *keys: str) -> int:
+        """The positive whole number of the first of several names that is there; a problem where none is."""
+        for key in keys:
+            value = self.get(key)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return value
+            if value is not None:
+                self.refuse(key, f"is {json.dumps(value)}", "a positive whole number")
+                return 1
+        self.refuse(keys[0], "is required", "it cannot be derived" if len(keys) == 1 else f"or {', '.join(keys[1:])}")
+        return 1
+
+    def count(self, key: str) -> int:
+        """A whole number that is 0 where absent or null."""
+        return self.integer(key) if self.get(key) else 0
+
+    def optional(self, key: str) -> int | None:
+        """A positive whole number, or None where absent or null."""
+        return None if self.get(key) is None else self.integer(key)
+
+    def flag(self, key: str, default: bool | None = None) -> bool:
+        """A truth value; a problem where it is absent without default."""
+        value = self.get(key)
+        if isinstance(value, bool):
+            return value
+        if value is not None or default is None:
+            self.refuse(key, "is required" if value is None else f"is {json.dumps(value)}", "true or false")
+        return bool(default)
+
+    def items(self, key: str, n_items: int | None = None) -> list[Any]:
+        """A list, of a known length where one is given; a problem where it is absent or another."""
+        value = self.get(key)
+        if not isinstance(value, list):
+            self.refuse(key, "is required" if value is None else f"is {json.dumps(value)}", "a list")
+            return []
+        if n_items is not None and len(value) != n_items:
+            self.refuse(key, f"has {len(value)} items", f"one per layer, {n_items}")
+        return value
+
+    def table(self, key: str) -> "HfConfig":
+        """A nested table, whose problems are this one's."""
+        value = self.get(key)
+        if not isinstance(value, dict):
+            self.refuse(key, "is required" if value is None else "is no table", "a table")
+        inner = HfConfig(self.name, json.dumps(value if isinstance(value, dict) else {}))
+        inner.problems = self.problems
+        return inner
+
+    def only(self, key: str, *allowed: Any) -> None:
+        """A problem unless the key is absent, null, or has one of the values that a family is counted for."""
+        value = self.get(key)
+        if value is not None and value not in allowed:
+            expected = " or ".join(json.dumps(item) for item in allowed) or "absent"
+            self.refuse(key, f"is {json.dumps(value)}", f"counted for {expected} only")
+
+    def unmapped(self) -> Iterator[str]:
+        """Keys with a value that nothing read and that may matter."""
+        for key, value in self.data.items():
+            if key not in self._read and key not in IRRELEVANT and value not in (None, False, [], {}):
+                yield key

@@ -1,0 +1,115 @@
+"""A model profile from a Hugging Face config.json: what is stated is mapped, what is not is refused."""
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.errors import InputError, Problem
+from planner.profiles.hf_config import HfConfig
+from planner.profiles.hf_families import family, shapes
+from planner.profiles.hf_precision import precision, unquantized
+from planner.profiles.model import ModelProfile
+from planner.schema import TomlFile, read_text
+
+
+@dataclass(frozen=True)
+class ImportedProfile:
+    """A profile as TOML, and the keys of the config that it does not contain."""
+
+    name: str
+    text: str
+    unmapped: tuple[str, ...]
+
+
+def import_profile(path: Path, name: str | None = None, weights: str | None = None) -> ImportedProfile:
+    """A model profile from a config file.
+
+    Args:
+        path: a config.json.
+        name: name of the profile; None: from the config's _name_or_path, else its model_type.
+        weights: precision of the weights, where the config does not state it.
+
+    Returns:
+        The profile as TOML, checked against its schema.
+
+    Raises:
+        InputError: the file cannot be read, its architecture is not supported, or a shape is missing; with every key.
+    """
+    return profile_of_config(str(path), read_text(path), name, weights)
+
+
+def profile_of_config(file: str, text: str, name: str | None = None, weights: str | None = None) -> ImportedProfile:
+    """As `import_profile`, from the text of a config."""
+    config = HfConfig(file, text)
+    kind = family(config)
+    architecture = shapes(config, kind) if kind else {}
+    stored = weights or precision(config)
+    if config.problems:
+        raise InputError(_first_of_each_key(config.problems))
+    origin = str(config.outer.get("_name_or_path") or "")
+    found = name or _slug(origin.rsplit("/", 1)[-1]) or _slug(str(kind))
+    head: dict[str, Any] = {"schema": "planner.model/1", "name": found, "title": origin or found, "precision": stored}
+    if "/" in origin:
+        head["aliases"] = [origin]
+    sources = {"hf-config": f"config.json of {origin or found}, read from {Path(file).name}"}
+    checkpoint: dict[str, Any] = {"source": "hf-config"}
+    if stored != "bf16":
+        checkpoint["unquantized"] = unquantized(config)
+    toml = _toml(head, sources, checkpoint, {"source": "hf-config", "basis": "published", **architecture})
+    # What the schema refuses is the config's fault: its keys are named as they will stand in the profile.
+    TomlFile(f"{found}.toml", toml).record(ModelProfile)
+    return ImportedProfile(found, toml, tuple(config.unmapped()))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all: a temporary one beside it, then renamed.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(Problem(str(path), "", f"cannot be written: {reason}", "a writable folder")) from None
+
+
+def _first_of_each_key(problems: Iterable[Problem]) -> list[Problem]:
+    return list({problem.key: problem for problem in reversed([*problems])}.values())[::-1]
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")
+
+
+def _toml(head: Mapping[str, Any], sources: Any, checkpoint: Any, architecture: Mapping[str, Any]) -> str:
+    plain = {key: value for key, value in architecture.items() if key not in ("moe", "mlp_only", "attention")}
+    tables = [_lines(head), "[sources]\n" + _lines(sources), "[checkpoint]\n" + _lines(checkpoint)]
+    tables.append("[architecture]\n" + _lines(plain))
+    tables += [
+        f"[architecture.{key}]\n" + _lines(architecture[key]) for key in ("mlp_only", "moe") if key in architecture
+    ]
+    tables += ["[[architecture.attention]]\n" + _lines(group) for group in architecture["attention"]]
+    return "\n".join(tables)
+
+
+def _lines(table: Mapping[str, Any]) -> str:
+    return "".join(f"{key} = {_value(value)}\n" for key, value in table.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    # JSON's strings, numbers and truth values are TOML's too.
+    return json.dumps(value, ensure_ascii=False)

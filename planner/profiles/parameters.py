@@ -1,0 +1,333 @@
+"""Parameter counts from shapes, in closed form per group of layers; the gate for profiles and the roofline use them."""
+
+from typing import TypeVar
+
+from planner.errors import InputError, Problem
+from planner.profiles.experts import MixtureOfExperts
+from planner.profiles.layers import (
+    AttentionLayers,
+    GdnLayers,
+    GqaLayers,
+    KdaLayers,
+    LightningLayers,
+    Mamba1Layers,
+    Mamba2Layers,
+    MlaLayers,
+    SwaLayers,
+)
+from planner.profiles.model import Architecture, ModelProfile, WeightPart
+
+Value = TypeVar("Value")
+
+
+def known(value: Value | None, key: str) -> Value:
+    """A shape that must be known to count.
+
+    Raises:
+        InputError: it is not, which names the key; `missing_shapes` tells beforehand.
+    """
+    if value is None:
+        raise InputError(Problem("architecture", key, "is unknown", "a shape, where parameters or FLOPs are counted"))
+    return value
+
+
+def missing_shapes(architecture: Architecture) -> tuple[str, ...]:
+    """Keys of shapes that are unknown, without which neither parameters nor FLOPs can be counted.
+
+    >>> from planner.profiles import model_profile
+    >>> missing_shapes(model_profile("prfaas-1t").architecture)[:3]
+    ('hidden_size', 'vocab_size', 'tie_word_embeddings')
+    >>> missing_shapes(model_profile("deepseek-v3").architecture)
+    ()
+    """
+    names = ["hidden_size", "vocab_size", "tie_word_embeddings"]
+    missing = [name for name in names if getattr(architecture, name) is None]
+    if architecture.moe is None and architecture.intermediate_size is None:
+        missing.append("intermediate_size")
+    for index, group in enumerate(architecture.attention):
+        if isinstance(group, MlaLayers):
+            needed = ("n_heads", "qk_nope_head_dim", "v_head_dim")
+            missing += [f"attention[{index}].{name}" for name in needed if getattr(group, name) is None]
+    return tuple(missing)
+
+
+def total_parameters(model: ModelProfile) -> int | None:
+    """All parameters of a model, MTP layers excluded.
+
+    Equation:
+        sum over groups of n_layers x parameters of a layer, MLPs, norms, and one or two embeddings
+
+    Args:
+        model: any profile.
+
+    Returns:
+        Parameters; None where a shape is unknown.
+
+    Valid:
+        Text models; a vision tower is not counted.
+
+    Source:
+        Shapes as the models' public implementations allocate them; see `attention_parameters` and `moe_parameters`.
+
+    >>> from planner.profiles import model_profile
+    >>> total_parameters(model_profile("kimi-linear-48b"))
+    49122681728
+    """
+    return None if missing_shapes(model.architecture) else sum(parameters_by_part(model.architecture).values())
+
+
+def active_parameters(model: ModelProfile) -> int | None:
+    """Parameters that a token is multiplied by.
+
+    Equation:
+        total - idle routed experts - input embedding (a look-up, unless the output shares it) - selection biases
+
+    Args:
+        model: any profile.
+
+    Returns:
+        Parameters per token; None where a shape is unknown.
+
+    Valid:
+        Publishers differ: some count both embeddings, some neither.
+
+    Source:
+        The convention of DeepSeek-V3 (arXiv 2412.19437), whose 37B are 36.6B without the input embedding.
+
+    >>> from planner.profiles import model_profile
+    >>> active_parameters(model_profile("deepseek-v3"))
+    36625603584
+    """
+    architecture = model.architecture
+    total = total_parameters(model)
+    if total is None:
+        return None
+    looked_up = 0 if architecture.tie_word_embeddings else embedding_parameters(architecture)
+    return total - looked_up - architecture.n_sparse_layers * _idle_parameters(architecture)
+
+
+def _idle_parameters(architecture: Architecture) -> int:
+    """Parameters of a sparse layer that a token does not meet."""
+    moe = architecture.moe
+    if moe is None:
+        return 0
+    bias = moe.n_experts if moe.router_bias and not moe.expert_bias else 0
+    return (moe.n_experts - moe.n_experts_per_token) * expert_parameters(architecture, moe) + bias
+
+
+def mtp_parameters(model: ModelProfile) -> int | None:
+    """Parameters of the multi-token prediction layers, which no total contains.
+
+    Equation:
+        n_mtp_layers (2 hidden^2 + attention and MLP of the last layer + 5 norms)
+
+    Args:
+        model: any profile.
+
+    Returns:
+        Parameters; None where a shape is unknown.
+
+    Valid:
+        Modules as DeepSeek-V3's: embedding and output head shared with the model.
+
+    Source:
+        DeepSeek-V3 (arXiv 2412.19437), section 2.2; names as in its checkpoint.
+
+    >>> from planner.profiles import model_profile
+    >>> mtp_parameters(model_profile("deepseek-v3"))
+    11610068224
+    """
+    architecture = model.architecture
+    if missing_shapes(architecture):
+        return None
+    hidden = known(architecture.hidden_size, "hidden_size")
+    mlp = moe_parameters(architecture, architecture.moe) if architecture.moe else dense_mlp_parameters(architecture)
+    layer = attention_parameters(architecture.attention[-1], hidden) + mlp
+    return architecture.n_mtp_layers * (2 * hidden**2 + layer + 5 * hidden)
+
+
+def parameters_by_part(architecture: Architecture) -> dict[WeightPart, int]:
+    """Parameters of a model by the part of it that they belong to.
+
+    Args:
+        architecture: shapes, all known.
+
+    Returns:
+        Parameters by part; a tied output embedding counts as the embedding.
+
+    Raises:
+        InputError: a shape is unknown.
+
+    >>> from planner.profiles import model_profile
+    >>> parameters_by_part(model_profile("llama-3.1-8b").architecture)["attention"] // 32
+    41943040
+    """
+    hidden = known(architecture.hidden_size, "hidden_size")
+    n_sparse, moe = architecture.n_sparse_layers, architecture.moe
+    n_norms = architecture.n_layers * (1 if architecture.mlp_only else 2) + 1
+    embedding = embedding_parameters(architecture)
+    parts: dict[WeightPart, int] = {
+        "attention": sum(g.n_layers * attention_parameters(g, hidden) for g in architecture.attention),
+        "embedding": embedding,
+        "lm_head": 0 if architecture.tie_word_embeddings else embedding,
+        "norms": n_norms * hidden,
+    }
+    if architecture.n_dense_layers:
+        parts["dense_mlp"] = architecture.n_dense_layers * dense_mlp_parameters(architecture)
+    if moe and n_sparse:
+        sparse = _moe_parts(architecture, moe)
+        parts |= {part: n_sparse * n_parameters for part, n_parameters in sparse.items()}
+    return parts
+
+
+def embedding_parameters(architecture: Architecture) -> int:
+    """Parameters of one embedding: vocab_size x hidden_size."""
+    return known(architecture.vocab_size, "vocab_size") * known(architecture.hidden_size, "hidden_size")
+
+
+def dense_mlp_parameters(architecture: Architecture) -> int:
+    """Parameters of one dense MLP: two matrices, or three with a gate."""
+    width = known(architecture.intermediate_size, "intermediate_size")
+    return _n_matrices(architecture) * known(architecture.hidden_size, "hidden_size") * width
+
+
+def moe_parameters(architecture: Architecture, moe: MixtureOfExperts) -> int:
+    """Parameters of one sparse layer's MLP.
+
+    Equation:
+        n_experts experts of n_matrices x width_in x width, shared experts, router, latent projections
+
+    Source:
+        DeepSeek-V3 (selection bias), gpt-oss (expert biases), Qwen3-Next (shared gate), Nemotron 3 (latent experts).
+    """
+    return sum(_moe_parts(architecture, moe).values())
+
+
+def expert_parameters(architecture: Architecture, moe: MixtureOfExperts) -> int:
+    """Parameters of one routed expert, which reads and writes the latent width where there is one."""
+    n_matrices, width = _n_matrices(architecture), moe.expert_intermediate_size
+    outer = moe.latent_size or known(architecture.hidden_size, "hidden_size")
+    biases = (n_matrices - 1) * width + outer if moe.expert_bias else 0
+    return n_matrices * outer * width + biases
+
+
+def _moe_parts(architecture: Architecture, moe: MixtureOfExperts) -> dict[WeightPart, int]:
+    hidden = known(architecture.hidden_size, "hidden_size")
+    shared = moe.n_shared_experts * _n_matrices(architecture) * hidden * moe.shared_width
+    return {
+        "experts": moe.n_experts * expert_parameters(architecture, moe),
+        "shared_experts": shared + (hidden if moe.shared_expert_gate else 0),
+        "latent": 2 * hidden * (moe.latent_size or 0),
+        "router": moe.n_experts * (hidden + moe.router_bias),
+    }
+
+
+def _n_matrices(architecture: Architecture) -> int:
+    return 3 if architecture.gated_mlp else 2
+
+
+def attention_parameters(group: AttentionLayers, hidden: int) -> int:
+    """Parameters of one attention or recurrent layer, its own norms and biases included.
+
+    Args:
+        group: layers of one kind.
+        hidden: width of the residual stream.
+
+    Returns:
+        Parameters of one layer.
+
+    Raises:
+        InputError: a shape is unknown.
+
+    Source:
+        Ainslie et al. 2023 (GQA); DeepSeek-V2 and V3.2 (MLA, indexer); Kimi Linear 2025 (KDA); Yang et al. 2025
+        (gated DeltaNet); Lightning Attention-2 2024; Gu and Dao 2023, 2024 (Mamba, Mamba-2); Jamba 2024.
+
+    >>> from planner.profiles import model_profile
+    >>> [attention_parameters(g, 2304) for g in model_profile("kimi-linear-48b").architecture.attention]
+    [39514272, 29114880]
+    """
+    match group:
+        case GqaLayers() | SwaLayers():
+            return _head_attention(group, hidden)
+        case MlaLayers():
+            return _mla(group, hidden)
+        case KdaLayers():
+            return _kda(group, hidden)
+        case GdnLayers():
+            return _gdn(group, hidden)
+        case LightningLayers():
+            return _lightning(group, hidden)
+        case Mamba1Layers():
+            return _mamba1(group, hidden)
+        case Mamba2Layers():
+            return _mamba2(group, hidden)
+
+
+def _head_attention(group: GqaLayers | SwaLayers, hidden: int) -> int:
+    """Queries, keys, values, output; norms, biases, gate and sinks where there are any."""
+    queries, keys = group.n_heads * group.head_dim, group.n_kv_heads * group.head_dim
+    values, out = group.n_kv_heads * group.value_dim, group.n_heads * group.value_dim
+    matrices = hidden * (queries + keys + values + out * (2 if group.output_gate else 1))
+    norms = {None: 0, "head": 2 * group.head_dim, "layer": queries + keys}[group.qk_norm]
+    bias = {None: 0, "qkv": queries + keys + values, "qkvo": queries + keys + values + hidden}[group.attention_bias]
+    return matrices + norms + bias + (group.n_heads if group.sink else 0)
+
+
+def _mla(group: MlaLayers, hidden: int) -> int:
+    """Compressed or plain queries, compressed keys and values with their norm, their expansion, output, gate."""
+    n_heads, value = known(group.n_heads, "n_heads"), known(group.v_head_dim, "v_head_dim")
+    nope, rope = known(group.qk_nope_head_dim, "qk_nope_head_dim"), group.qk_rope_head_dim
+    queries = n_heads * (nope + rope)
+    rank = group.q_lora_rank
+    query = hidden * rank + rank + rank * queries if rank else hidden * queries
+    cached = hidden * (group.kv_lora_rank + rope) + group.kv_lora_rank
+    expansion = group.kv_lora_rank * n_heads * (nope + value)
+    out = n_heads * value * hidden * (2 if group.output_gate else 1)
+    return query + cached + expansion + out + _indexer(group, hidden)
+
+
+def _indexer(group: MlaLayers, hidden: int) -> int:
+    """Index queries from compressed queries, one index key with a norm of weight and bias, one weight per head."""
+    indexer, rank = group.indexer, group.q_lora_rank
+    if indexer is None or rank is None:
+        return 0
+    width = indexer.n_heads * indexer.head_dim
+    return rank * width + hidden * indexer.head_dim + 2 * indexer.head_dim + hidden * indexer.n_heads
+
+
+def _kda(group: KdaLayers, hidden: int) -> int:
+    """Queries, keys, values, output; decay and gate; beta; convolutions; A per head, dt bias, output norm."""
+    width = group.n_heads * group.head_dim
+    low_rank = hidden * group.head_dim + group.head_dim * width
+    gate = hidden * width if group.full_rank_gate else low_rank
+    matrices = 4 * hidden * width + low_rank + gate + hidden * group.n_heads
+    return matrices + 3 * width * group.conv_kernel + width + group.n_heads + group.head_dim
+
+
+def _gdn(group: GdnLayers, hidden: int) -> int:
+    """Queries, keys, values and gate, beta and decay, output; convolution; A and dt bias per head, output norm."""
+    values = group.n_value_heads * group.value_head_dim
+    matrices = hidden * (group.conv_channels + values + 2 * group.n_value_heads + values)
+    return matrices + group.conv_channels * group.conv_kernel + 2 * group.n_value_heads + group.value_head_dim
+
+
+def _lightning(group: LightningLayers, hidden: int) -> int:
+    """Queries, keys, values, gate, output; output norm; norms of queries and keys."""
+    width = group.n_heads * group.head_dim
+    return 5 * hidden * width + width + (2 * group.head_dim if group.qk_norm else 0)
+
+
+def _mamba1(group: Mamba1Layers, hidden: int) -> int:
+    """Input and gate, output; convolution with bias; step sizes, inputs and outputs of the state; A, D; norms."""
+    inner, state, rank = group.inner_size, group.state_size, group.dt_rank
+    matrices = 3 * hidden * inner + inner * (rank + 2 * state) + rank * inner + inner
+    vectors = inner * (group.conv_kernel + 1) + inner * state + inner
+    return matrices + vectors + (rank + 2 * state if group.inner_norms else 0)
+
+
+def _mamba2(group: Mamba2Layers, hidden: int) -> int:
+    """Input, gate, groups and step sizes, output; convolution with bias; A, D, dt bias per head; gated norm."""
+    inner = group.inner_size
+    matrices = hidden * (inner + group.conv_channels + group.n_heads) + inner * hidden
+    return matrices + group.conv_channels * (group.conv_kernel + 1) + 3 * group.n_heads + inner

@@ -1,0 +1,189 @@
+"""Every operator of a forward pass in closed form: FLOPs and bytes by group of layers, vectorised over the pass."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from planner.errors import InputError, Problem
+from planner.profiles import AttentionLayers, GqaLayers, MlaLayers, ModelProfile, SwaLayers, missing_shapes
+from planner.profiles.parameters import known
+from planner.roofline.attention import head_attention, head_projections, mla_attention, mla_projections
+from planner.roofline.mlp import mlp_operators
+from planner.roofline.operator import ACTIVATION_BYTES, FloatArray, Operator, elementwise_operator, gemm_operator
+from planner.roofline.recurrence import recurrent_mixing, recurrent_projections
+from planner.roofline.sequences import Sequences
+from planner.roofline.weights import bytes_per_weight
+
+NORM_VALUES = 4
+"""Values moved per value normed: stream read and written with what is added to it, and the normed one."""
+
+
+def prefill_operators(
+    model: ModelProfile,
+    new_tokens: ArrayLike,
+    cached_tokens: ArrayLike = 0,
+    n_sequences: ArrayLike = 1,
+    *,
+    precision: str | None = None,
+    kv_precision: str = "bf16",
+) -> tuple[Operator, ...]:
+    """Operators of a prefill of new tokens after cached ones; only each sequence's last token reaches the lm_head.
+
+    Args:
+        model: a model whose shapes are known.
+        new_tokens: tokens computed per sequence, at least 1 [tokens], any shape.
+        cached_tokens: tokens per sequence already cached [tokens], broadcast with new_tokens.
+        n_sequences: sequences prefilled together, broadcast as well.
+        precision: number format of the weights; None: the checkpoint's own.
+        kv_precision: number format of the attention cache.
+
+    Returns:
+        Operators; their arrays have the broadcast shape.
+
+    Raises:
+        InputError: a shape is unknown.
+
+    Valid:
+        One copy of the model before any parallelism; MTP layers not included.
+
+    Source:
+        The equations of `head_attention`, `mla_attention`, `recurrence` and `mlp_operators`.
+
+    >>> from planner.profiles import active_parameters, model_profile
+    >>> from planner.roofline.operator import total_flop
+    >>> model = model_profile("llama-3.1-8b")
+    >>> float(total_flop(prefill_operators(model, 1024)) / (2 * 1024 * active_parameters(model))).__round__(3)
+    0.948
+    """
+    return pass_operators(
+        model,
+        [Sequences.prefill(new_tokens, cached_tokens, n_sequences)],
+        precision=precision,
+        kv_precision=kv_precision,
+    )
+
+
+def decode_operators(
+    model: ModelProfile,
+    batch: ArrayLike,
+    context_tokens: ArrayLike,
+    *,
+    precision: str | None = None,
+    kv_precision: str = "bf16",
+) -> tuple[Operator, ...]:
+    """Operators of one decode step: one token for each sequence of a batch.
+
+    Args:
+        model: a model whose shapes are known.
+        batch: sequences, at least 1, any shape.
+        context_tokens: keys each new token attends to, itself included [tokens], broadcast with batch.
+        precision: number format of the weights; None: the checkpoint's own.
+        kv_precision: number format of the attention cache.
+
+    Returns:
+        Operators; their arrays have the broadcast shape.
+
+    Raises:
+        InputError: a shape is unknown.
+
+    Valid:
+        As `prefill_operators`.
+
+    Source:
+        As `prefill_operators`.
+
+    >>> from planner.profiles import model_profile
+    >>> operators = decode_operators(model_profile("deepseek-v3"), [1, 64], 4096)
+    >>> [float(operator.gemm.n_products[1].round(1)) for operator in operators if operator.name == "experts_down"]
+    [222.4]
+    """
+    return pass_operators(
+        model, [Sequences.decode(batch, context_tokens)], precision=precision, kv_precision=kv_precision
+    )
+
+
+def pass_operators(
+    model: ModelProfile,
+    parts: Sequence[Sequences],
+    *,
+    precision: str | None = None,
+    kv_precision: str = "bf16",
+) -> tuple[Operator, ...]:
+    """Operators of one forward pass over sequences of any phases, such as a prefill chunk among decoding ones.
+
+    Equation:
+        matrix products have the tokens of all parts for rows; attention and recurrences are counted part by part
+
+    Args:
+        model: a model whose shapes are known.
+        parts: sequences of the pass; shapes that broadcast together.
+        precision: number format of the weights; None: the checkpoint's own.
+        kv_precision: number format of the attention cache.
+
+    Returns:
+        Operators, weights read once for all parts.
+
+    Raises:
+        InputError: a shape is unknown.
+
+    Source:
+        Chunked prefill: Sarathi-Serve (2024).
+
+    >>> from planner.profiles import model_profile
+    >>> parts = [Sequences.prefill(512), Sequences.decode(8, 4096)]
+    >>> float(pass_operators(model_profile("llama-3.1-8b"), parts)[1].gemm.m)
+    520.0
+    """
+    _refuse_unknown(model)
+    architecture = model.architecture
+    hidden, vocabulary = known(architecture.hidden_size, "hidden_size"), known(architecture.vocab_size, "vocab_size")
+    rows = np.asarray(sum(part.rows for part in parts), float)
+    width = bytes_per_weight(model, "attention", precision)
+    operators = [_embedding(hidden, rows, bytes_per_weight(model, "embedding", precision))]
+    for group in architecture.attention:
+        operators += _mixer(group, hidden, parts, rows, width, kv_precision)
+    operators += mlp_operators(model, rows, precision)
+    n_norms = architecture.n_layers * (1 if architecture.mlp_only else 2) + 1
+    operators.append(elementwise_operator("norms", n_norms, rows, NORM_VALUES * hidden))
+    last_rows = np.asarray(sum(part.n_sequences for part in parts), float)
+    head = bytes_per_weight(model, "embedding" if architecture.tie_word_embeddings else "lm_head", precision)
+    operators.append(gemm_operator("lm_head", 1, last_rows, vocabulary, hidden, head, "lm_head", "vocabulary"))
+    return tuple(operators)
+
+
+def _mixer(
+    group: AttentionLayers,
+    hidden: int,
+    parts: Sequence[Sequences],
+    rows: FloatArray,
+    width: float,
+    kv_precision: str,
+) -> Iterator[Operator]:
+    """Operators of one group's layers but for their MLPs."""
+    match group:
+        case GqaLayers() | SwaLayers():
+            yield from head_projections(group, hidden, rows, width)
+            yield from (head_attention(group, part, kv_precision) for part in parts)
+        case MlaLayers():
+            yield from mla_projections(group, hidden, rows, width)
+            yield from mla_attention(group, parts, width, kv_precision)
+        case _:
+            yield from recurrent_projections(group, hidden, rows, width)
+            for part in parts:
+                yield from recurrent_mixing(group, part)
+
+
+def _embedding(hidden: int, rows: FloatArray, width: float) -> Operator:
+    """One row of the table per token, read and written."""
+    zero = np.zeros_like(rows)
+    written = ACTIVATION_BYTES * hidden * rows
+    return Operator(
+        "embedding", "embedding", 1, zero, width * hidden * rows, written, zero, "vocabulary", part="embedding"
+    )
+
+
+def _refuse_unknown(model: ModelProfile) -> None:
+    if missing := missing_shapes(model.architecture):
+        problem = Problem(model.name, "architecture", "lacks " + ", ".join(missing), "shapes that FLOPs follow from")
+        raise InputError(problem)

@@ -1,0 +1,97 @@
+"""Sequences alike in one forward pass, and how many keys their queries attend to."""
+
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from planner.roofline.operator import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """Sequences of one phase with as many new and cached tokens each; arrays of one shape."""
+
+    phase: Literal["prefill", "decode"]
+    """Prefill uses the forms for many queries, decode those for one."""
+    n_sequences: FloatArray
+    """Sequences in the pass."""
+    new_tokens: FloatArray
+    """Tokens computed per sequence [tokens]."""
+    cached_tokens: FloatArray
+    """Tokens per sequence whose cache exists already [tokens]."""
+
+    @classmethod
+    def prefill(cls, new_tokens: ArrayLike, cached_tokens: ArrayLike = 0, n_sequences: ArrayLike = 1) -> Self:
+        """Sequences, or chunks of them, that compute new tokens after cached ones.
+
+        >>> float(Sequences.prefill(1000, 24, 2).rows)
+        2000.0
+        """
+        new, cached, count = (np.asarray(a, float) for a in (new_tokens, cached_tokens, n_sequences))
+        return cls("prefill", *np.broadcast_arrays(count, new, cached))
+
+    @classmethod
+    def decode(cls, batch: ArrayLike, context_tokens: ArrayLike) -> Self:
+        """Sequences that compute one token each, the last of a context of that many.
+
+        >>> float(Sequences.decode(8, 4096).pairs())
+        32768.0
+        """
+        count, context = np.broadcast_arrays(np.asarray(batch, float), np.asarray(context_tokens, float))
+        return cls("decode", count, np.ones_like(count), context - 1)
+
+    @property
+    def rows(self) -> FloatArray:
+        """Tokens computed in the pass."""
+        return self.n_sequences * self.new_tokens
+
+    @property
+    def context_rows(self) -> FloatArray:
+        """Tokens computed or cached, over all sequences."""
+        return self.n_sequences * (self.new_tokens + self.cached_tokens)
+
+    def pairs(self, window: float = np.inf) -> FloatArray:
+        """Pairs of query and key under a causal mask.
+
+        Equation:
+            sum over i = 1..n of min(c + i, w) = a c + a (a + 1) / 2 + (n - a) w, a = min(max(w - c, 0), n)
+
+        Args:
+            window: most keys w a query attends to, itself included [tokens].
+
+        Returns:
+            Pairs over all sequences.
+
+        Source:
+            Arithmetic series; without a window, n queries of c + (n + 1) / 2 keys each.
+
+        >>> Sequences.prefill([4, 4], [0, 2]).pairs().tolist(), float(Sequences.prefill(4).pairs(2))
+        ([10.0, 18.0], 7.0)
+        """
+        new, cached = self.new_tokens, self.cached_tokens
+        growing = np.clip(window - cached, 0.0, new)
+        full = np.where(growing < new, (new - growing) * min(window, 1e18), 0.0)
+        return self.n_sequences * (growing * cached + growing * (growing + 1) / 2 + full)
+
+    def read_tokens(self, window: float = np.inf) -> FloatArray:
+        """Distinct tokens whose cache all queries of a sequence read, summed over sequences.
+
+        Equation:
+            min(c, w - 1) + n
+
+        Args:
+            window: most keys w a query attends to, itself included [tokens].
+
+        Returns:
+            Tokens over all sequences.
+
+        >>> float(Sequences.decode(2, 4096).read_tokens(128))
+        256.0
+        """
+        return self.n_sequences * (np.minimum(self.cached_tokens, window - 1) + self.new_tokens)
+
+    def chunks(self, chunk_tokens: int) -> FloatArray:
+        """Chunks of a sequence's new tokens, the last one perhaps short."""
+        return np.asarray(np.ceil(self.new_tokens / chunk_tokens))

@@ -1,0 +1,47 @@
+"""Shipped profiles with one text replaced, and what the gate must say of them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.profiles import check_profiles
+from planner.profiles.catalogue import profile_dir
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A shipped file with one text replaced, and what must be said of it."""
+
+    name: str
+    old: str
+    new: str
+    key: str
+    says: str
+    at: str = ""
+
+    def text(self) -> str:
+        text = shipped_text(self.name)
+        assert text.count(self.old) == 1, f"{self.old!r} must be in {self.name} once"
+        return text.replace(self.old, self.new)
+
+    def line(self) -> int:
+        text = self.text()
+        return text[: text.index(self.at or self.new)].count("\n") + 1
+
+
+def shipped_text(name: str) -> str:
+    kind = "hardware" if (profile_dir("hardware") / f"{name}.toml").is_file() else "model"
+    return (profile_dir("hardware" if kind == "hardware" else "model") / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / f"{name}.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def assert_found_alone(planted: Planted, folder: Path) -> None:
+    """The planted fault is the only problem of its file, at its line, and named."""
+    found = check_profiles([written(folder, planted.name, planted.text())])
+    assert [problem.key for problem in found.problems] == [planted.key]
+    assert found.problems[0].line == planted.line()
+    assert planted.says in str(found.problems[0]), found.problems[0]

@@ -1,0 +1,171 @@
+"""The pre-commit hook and the GitHub action: what they declare is run here as their runners would run it."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from planner.profiles.catalogue import profile_paths
+from tests.planted import shipped_text
+
+ROOT = Path(__file__).resolve().parents[1]
+(HOOK,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+INSTALL, CHECK = ACTION["runs"]["steps"]
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A workflow runner with its folders."""
+
+    folder: Path
+
+    @property
+    def workspace(self) -> Path:
+        """The checkout of whoever uses the action."""
+        return self.folder / "workspace"
+
+    def environment(self) -> dict[str, str]:
+        """Variables a runner sets, and what lets pip install without a network."""
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "CI": "true",
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_ACTION_PATH": str(ROOT),
+            "GITHUB_WORKSPACE": str(self.workspace),
+            "RUNNER_TEMP": str(self.folder / "temp"),
+            # Dependencies and the build backend are taken from where the tests run.
+            "PYTHONPATH": sysconfig.get_paths()["purelib"],
+            "PIP_NO_INDEX": "1",
+            "PIP_NO_BUILD_ISOLATION": "0",
+        }
+
+    def step(self, step: dict[str, Any], **inputs: str) -> subprocess.CompletedProcess[str]:
+        """Run a step as a runner does: expressions filled in, then its script by its shell."""
+        assert step["shell"] == "bash"
+        script = self.folder / "step.sh"
+        script.write_text(step["run"], encoding="utf-8")
+        environment = self.environment() | {key: filled(text, inputs) for key, text in step.get("env", {}).items()}
+        command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", str(script)]
+        return subprocess.run(command, cwd=self.workspace, env=environment, capture_output=True, text=True, check=False)
+
+
+def filled(text: str, inputs: dict[str, str]) -> str:
+    """A text with `${{ inputs.x }}` replaced by what the user gave, or the input's default."""
+    given = {name: declared["default"] for name, declared in ACTION["inputs"].items()} | inputs
+    return re.sub(r"\$\{\{ *inputs\.(\w+) *\}\}", lambda found: given[found[1]], text)
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    """A runner on which the action's first step has installed planner, and a workspace with good and bad profiles."""
+    found = Runner(tmp_path_factory.mktemp("runner"))
+    (found.folder / "temp").mkdir()
+    for kind, name in (("hardware", "h200-sxm"), ("model", "kimi-linear-48b")):
+        (found.workspace / f"{kind}_profiles").mkdir(parents=True)
+        (found.workspace / f"{kind}_profiles" / f"{name}.toml").write_text(shipped_text(name), encoding="utf-8")
+    (found.workspace / "bad").mkdir()
+    bad = shipped_text("h200-sxm").replace("{ value = 141.0", "{ value = 141000.0")
+    (found.workspace / "bad" / "h200-sxm.toml").write_text(bad, encoding="utf-8")
+    installed = found.step(INSTALL, python=sys.executable)
+    assert installed.returncode == 0, installed.stderr
+    return found
+
+
+def line_of_memory() -> int:
+    text = shipped_text("h200-sxm")
+    return text[: text.index("memory_gb =")].count("\n") + 1
+
+
+# The action
+
+
+@pytest.mark.slow
+def test_the_action_passes_good_profiles_of_the_folders_it_looks_in_by_default(runner: Runner) -> None:
+    found = runner.step(CHECK)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "2 profiles hold\n", "")
+
+
+@pytest.mark.slow
+def test_the_action_marks_a_bad_profile_at_its_line_and_fails(runner: Runner) -> None:
+    found = runner.step(CHECK, paths="hardware_profiles\nbad/h200-sxm.toml\n")
+    assert found.returncode == 6
+    marks = [line for line in found.stdout.splitlines() if "memory_gb" in line]
+    assert len(marks) == 1
+    assert marks[0].startswith(
+        f"::error file=bad/h200-sxm.toml,line={line_of_memory()}::figures.memory_gb.value: is 141000 "
+    )
+
+
+@pytest.mark.slow
+def test_the_action_takes_patterns_and_the_other_formats(runner: Runner) -> None:
+    found = runner.step(CHECK, paths="ba*/*.toml", format="json")
+    assert found.returncode == 6
+    (problem,) = json.loads(found.stdout)
+    assert (problem["file"], problem["line"]) == ("bad/h200-sxm.toml", line_of_memory())
+
+
+@pytest.mark.slow
+def test_a_path_is_no_place_for_options_or_commands(runner: Runner) -> None:
+    found = runner.step(CHECK, paths="--help $(touch hacked) ;touch hacked")
+    assert found.returncode == 6
+    assert not (runner.workspace / "hacked").exists()
+
+
+def test_the_action_is_composite_and_fills_scripts_by_variables_only() -> None:
+    assert ACTION["runs"]["using"] == "composite"
+    assert ACTION["inputs"]["format"]["default"] == "github"
+    assert all(declared["description"] for declared in ACTION["inputs"].values())
+    for step in ACTION["runs"]["steps"]:
+        # An expression inside a script would let an input run commands.
+        assert "${{" not in step["run"]
+        assert "uses" not in step
+        used = re.findall(r"inputs\.(\w+)", " ".join(step["env"].values()))
+        assert set(used) <= set(ACTION["inputs"])
+
+
+# The hook
+
+
+def hook(runner: Runner, *files: str) -> subprocess.CompletedProcess[str]:
+    """Run the hook on files as pre-commit does, in an environment where planner is installed."""
+    programs = runner.folder / "temp" / "planner-profiles-check" / "bin"
+    environment = {**runner.environment(), "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    command = [*shlex.split(HOOK["entry"]), *HOOK.get("args", []), *files]
+    return subprocess.run(command, cwd=runner.workspace, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_the_hook_passes_good_files_and_fails_bad_ones_with_file_line_and_key(runner: Runner) -> None:
+    good = hook(runner, "hardware_profiles/h200-sxm.toml", "model_profiles/kimi-linear-48b.toml")
+    assert (good.returncode, good.stdout) == (0, "2 profiles hold\n")
+    bad = hook(runner, "bad/h200-sxm.toml")
+    assert bad.returncode == 6
+    assert bad.stdout.startswith(f"bad/h200-sxm.toml:{line_of_memory()}: figures.memory_gb.value: is 141000 ")
+
+
+def test_the_hook_is_declared_as_pre_commit_wants_it() -> None:
+    assert (HOOK["id"], HOOK["entry"], HOOK["language"]) == (
+        "planner-profiles-check",
+        "planner profiles check",
+        "python",
+    )
+    assert set(HOOK) <= {"id", "name", "description", "entry", "language", "files", "types", "require_serial", "args"}
+
+
+def test_the_hook_runs_for_profiles_and_nothing_else() -> None:
+    shipped = [str(path.relative_to(ROOT)) for kind in ("hardware", "model") for path in profile_paths(kind)]
+    assert shipped
+    assert all(re.search(HOOK["files"], name) for name in (*shipped, "deploy/hardware_profiles/my-chip.toml"))
+    others = ("pyproject.toml", "reports/prfaas-paper/scenario.toml", "model_profiles/README.md", "my_profiles/a.toml")
+    assert not any(re.search(HOOK["files"], name) for name in others)
