@@ -5,7 +5,6 @@ Figures are read from the file as written, so that a file whose schema does not 
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from sys import float_info
 from typing import Any
 
 from planner.errors import Problem, did_you_mean
@@ -16,6 +15,9 @@ from planner.profiles.figure_units import figure_unit, unit_hint
 from planner.profiles.hardware import HardwareProfile
 from planner.schema import TomlFile
 from planner.units import BITS_PER_BYTE
+
+HUGE = 1e300
+"""More than any figure, yet safe to multiply by a unit."""
 
 _PEAKS = ("bf16_tflops", "fp8_tflops", "fp4_tflops")
 _RISING = (_PEAKS, ("rent_low_usd_per_hour", "rent_high_usd_per_hour"))
@@ -121,7 +123,7 @@ def _values(file: TomlFile) -> dict[str, float]:
 
 
 def _is_positive(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= float_info.max
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < HUGE
 
 
 def _is_lead(source: Any) -> bool:
