@@ -1,7 +1,5 @@
 """The question: model, workload, sites, pools, links, prices and what to optimise, as one strict frozen record."""
 
-import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -10,189 +8,29 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from planner.errors import InputError, Problem, UsageError, did_you_mean
+from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
+from planner.scenario.overrides import KEY, assign, merged, parsed_key, parsed_override
+from planner.scenario.parts import (
+    DEFAULT_CLASS,
+    MOST_ACCELERATORS,
+    Amount,
+    CapacityRule,
+    Claim,
+    Comparison,
+    Link,
+    ModelChoice,
+    Name,
+    Objective,
+    Pool,
+    Price,
+    Routing,
+    Site,
+    WorkloadClass,
+)
 from planner.schema import Fault, StrictModel, TomlFile, dotted, is_file, raise_faults, read_text
 from planner.toml_lines import KeyPath
 from planner.workload import Workload
-
-CapacityRule = Literal["mean-length", "expected-work"]
-Objective = Literal["max-throughput", "min-cost"]
-Basis = Literal["quoted", "derived", "assumed"]
-Free = Literal["free"]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
-# Upper limits are far beyond any fleet: they keep slips of the keyboard out of the solver's arithmetic.
-Usd = Annotated[float, Field(ge=0, le=1e9)]
-Amount = Annotated[float, Field(gt=0, le=1e9)]
-Count = Annotated[int, Field(ge=0, le=1_000_000)]
-MOST_ACCELERATORS = 10_000_000
-
-DEFAULT_CLASS = "all"
-
-
-class ModelChoice(StrictModel):
-    """The model that is served, and in which number formats."""
-
-    profile: str
-    """Model profile: a catalogue name, an alias, or a path to a TOML file."""
-    precision: Literal["bf16", "fp8", "int8", "int4", "fp4"] | None = None
-    """Weights and matrix products; by default the checkpoint's own."""
-    kv_precision: Literal["bf16", "fp8", "int8", "int4", "fp4"] = "bf16"
-    """Attention KV cache."""
-
-
-class WorkloadClass(StrictModel):
-    """One class of requests and its share of the total rate."""
-
-    share: Annotated[float, Field(gt=0, le=1)]
-    """Fraction of all requests; the shares of all classes add up to 1."""
-    workload: Workload
-    """Lengths, outputs, prefix hits and arrivals of this class."""
-
-
-class Routing(StrictModel):
-    """Which prompts leave the site."""
-
-    threshold_tokens: Annotated[float, Field(ge=0)] | Free = "free"
-    """Requests with more uncached tokens are prefilled in the pool for long prompts; "free" lets the planner choose."""
-    prefill_to_decode: Annotated[str, Field(pattern=r"^[1-9]\d{0,2}:[1-9]\d{0,2}$")] | Free = "free"
-    """Instances of prefill for short prompts to instances of decode, such as "3:5"; "free" lets the planner choose."""
-    n_candidates: Annotated[int, Field(ge=2, le=4096)] = 64
-    """Thresholds on the first grid; the planner refines between them."""
-
-
-class Site(StrictModel):
-    """A place with accelerators."""
-
-    title: str = ""
-    """Name for people."""
-    accelerators: dict[str, Annotated[int, Field(ge=0)]] = {}
-    """Most accelerators of each kind that the pools of this site may use together; a kind not named is not limited."""
-    fabric_gbps: Amount | None = None
-    """Bandwidth per instance for the KV hand-off inside the site; absent means the hand-off is not counted."""
-
-
-class Pool(StrictModel):
-    """Identical instances that serve one role at one site."""
-
-    site: str
-    """Name of the site."""
-    hardware: str
-    """Hardware profile: a catalogue name, an alias, or a path to a TOML file."""
-    role: Literal["prefill", "decode"]
-    """What the instances do."""
-    accelerators_per_instance: Annotated[int, Field(ge=1, le=10_000)] = 8
-    """Accelerators that form one instance."""
-    n_instances: Count | Free = "free"
-    """How many instances; "free" lets the planner choose between the limits below."""
-    min_instances: Count = 0
-    """Fewest instances when the size is free."""
-    max_instances: Count | None = None
-    """Most instances when the size is free; absent means inventory, budget or demand set the limit."""
-    prompts: Literal["long", "short"] | None = None
-    """Which prompts a prefill pool takes; by default "short" at a site that decodes and "long" elsewhere."""
-
-    @model_validator(mode="after")
-    def _limits_are_ordered(self) -> Self:
-        if self.max_instances is not None and self.max_instances < self.min_instances:
-            raise ValueError(f"max_instances {self.max_instances} is below min_instances {self.min_instances}")
-        if self.role == "decode" and self.prompts is not None:
-            raise ValueError("prompts belongs to prefill pools only")
-        return self
-
-
-class LinkTier(StrictModel):
-    """A port size that can be rented."""
-
-    capacity_gbps: Amount
-    """Bandwidth of one port."""
-    usd_per_hour: Usd | None = None
-    """Rent of one port; absent means unknown."""
-    max_ports: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """Most ports of this size that may be bundled."""
-
-
-class Link(StrictModel):
-    """One direction of a connection between sites."""
-
-    from_site: Annotated[str, Field(alias="from")]
-    """Site where the KV cache is made."""
-    to_site: Annotated[str, Field(alias="to")]
-    """Site that decodes."""
-    capacity_gbps: Amount | Free = "free"
-    """Bandwidth; "free" lets the planner choose from the tiers."""
-    tiers: tuple[LinkTier, ...] = ()
-    """Port sizes on offer. A fixed capacity that equals a tier takes its rent."""
-    usd_per_hour: Usd | None = None
-    """Rent of a fixed capacity that is no tier; absent means unknown."""
-    usd_per_gb: Usd = 0.0
-    """Charge per gigabyte (1e9 bytes) sent."""
-    round_trip_ms: Annotated[float, Field(ge=0)] = 0.0
-    """Round-trip time."""
-    destination_holds_prefix: bool = True
-    """Whether the destination has the KV blocks of a prefix hit, so that only new blocks and the state are sent."""
-    basis: Basis = "assumed"
-    """Where the prices come from."""
-    source: str = ""
-    """Citation of the prices."""
-
-    @model_validator(mode="after")
-    def _has_a_capacity(self) -> Self:
-        if self.capacity_gbps == "free" and not self.tiers:
-            raise ValueError("needs capacity_gbps, or tiers to choose from")
-        if self.from_site == self.to_site:
-            raise ValueError("must join two different sites")
-        return self
-
-    def options(self) -> tuple[LinkTier, ...]:
-        """Port sizes the planner may choose from; a fixed capacity is one port."""
-        if self.capacity_gbps == "free":
-            return self.tiers
-        match = [tier for tier in self.tiers if tier.capacity_gbps == self.capacity_gbps]
-        rent = match[0].usd_per_hour if match else self.usd_per_hour
-        return (LinkTier(capacity_gbps=self.capacity_gbps, usd_per_hour=rent),)
-
-
-class Price(StrictModel):
-    """What one accelerator costs."""
-
-    usd_per_accelerator_hour: Usd
-    """All-in rent of one accelerator."""
-    basis: Basis
-    """quoted (somebody sells at it), derived (computed from published figures) or assumed."""
-    source: str
-    """Citation, or how it was derived."""
-
-
-class Comparison(StrictModel):
-    """A variant of the scenario, planned beside it."""
-
-    title: str
-    """One line for the report."""
-    set: dict[str, Any]
-    """Keys of the scenario to change, as `--set` would."""
-
-
-class Claim(StrictModel):
-    """A published figure held against the plan."""
-
-    what: str
-    """The quantity, in words."""
-    metric: str
-    """Where the answer states it: a plan, then its fields, such as `plan.pools.prfaas.n_instances`. A plan is `plan`, a
-    capacity rule (`mean-length.max_throughput_req_per_s`) or a comparison; `A / B` divides two of them."""
-    published: float
-    """The published figure."""
-    unit: str = ""
-    """Its unit."""
-    source: str
-    """Citation."""
-    kind: Literal["input", "result"] = "result"
-    """Whether the figure went into the scenario or comes out of it."""
-    tolerance: Annotated[float, Field(gt=0)] | None = None
-    """Relative difference that still counts as reproduced."""
-    note: str = ""
-    """Why they differ, where they do."""
 
 
 class Scenario(StrictModel):
@@ -351,7 +189,7 @@ class Scenario(StrictModel):
         """The scenario with keys changed, checked as a file is. Raises InputError."""
         data = dict(self._stated)
         for key, value in changes.items():
-            _assign(data, _parsed_key(key), value)
+            assign(data, parsed_key(key), value)
         return _checked(TomlFile(self.origin, ""), data, self.directory)
 
     def compared(self, name: str) -> "Scenario":
@@ -370,7 +208,7 @@ class Scenario(StrictModel):
         return self.problem(key, f"{problem.key}: {problem.message}", problem.allowed)
 
 
-PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def bundled_scenarios(package: Path = PACKAGE) -> dict[str, Path]:
@@ -421,9 +259,9 @@ def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str
         UsageError: when an override is not `KEY=VALUE`.
     """
     file = TomlFile(name, text)
-    stated, changes = dict(file.data), [_parsed_override(override) for override in overrides]
+    stated, changes = dict(file.data), [parsed_override(override) for override in overrides]
     for key, value in changes:
-        _assign(stated, key, value)
+        assign(stated, key, value)
     try:
         return _checked(file, stated, directory)
     except InputError as error:
@@ -483,53 +321,9 @@ def _of_profile(file: TomlFile, key: KeyPath, name: str, error: InputError) -> l
 
 def _is_within(key: str, other: str) -> bool:
     """Whether one of two written keys is the other or encloses it."""
-    key, other = (dotted(_parsed_key(text)) if _KEY.fullmatch(text) else text for text in (key, other))
+    key, other = (dotted(parsed_key(text)) if KEY.fullmatch(text) else text for text in (key, other))
     inner, outer = sorted((key, other), key=len, reverse=True)
     return inner == outer or inner.startswith((outer + ".", outer + "["))
-
-
-def _parsed_override(text: str) -> tuple[KeyPath, Any]:
-    key, separator, value = text.partition("=")
-    if not separator or not key.strip():
-        raise UsageError(f"--set {text}: not KEY=VALUE, such as --set pools.pd-p.n_instances=3")
-    try:
-        return _parsed_key(key.strip()), tomllib.loads(f"value = {value}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return _parsed_key(key.strip()), value.strip()
-
-
-_PART = r'(?:"[^"]*"|[^.\[\]"\s]+)'
-_KEY = re.compile(rf"{_PART}(?:\.{_PART}|\[\d+\])*")
-
-
-def _parsed_key(text: str) -> KeyPath:
-    if not _KEY.fullmatch(text):
-        raise InputError(Problem("--set", text, "is not written as a key", "such as pools.pd-p.n_instances, tiers[0]"))
-    parts = re.findall(r'"([^"]*)"|([^.\[\]"]+)|\[(\d+)\]', text)
-    return tuple(int(index) if index else quoted or bare for quoted, bare, index in parts)
-
-
-def _assign(data: dict[str, Any], key: KeyPath, value: Any) -> None:
-    """Set a nested key, copying on the way so that the source is not changed; tables that lack are made."""
-    node: Any = data
-    for depth, part in enumerate(key):
-        if not _fits(node, part):
-            raise InputError(Problem("--set", dotted(key), f"'{dotted(key[: depth + 1])}' is no key of the scenario"))
-        last = depth == len(key) - 1
-        node[part] = value if last else _copied(node, part)
-        node = node[part]
-
-
-def _fits(node: Any, part: str | int) -> bool:
-    if isinstance(part, int):
-        return isinstance(node, list) and part < len(node)
-    return isinstance(node, dict)
-
-
-def _copied(node: Any, part: str | int) -> Any:
-    """The child to descend into, as a copy; a new table where there is none."""
-    child = node.get(part, {}) if isinstance(node, dict) else node[part]
-    return list(child) if isinstance(child, list | tuple) else dict(child) if isinstance(child, Mapping) else child
 
 
 def _with_profile_measurements(data: dict[str, Any], directory: Path) -> dict[str, Any]:
@@ -540,15 +334,9 @@ def _with_profile_measurements(data: dict[str, Any], directory: Path) -> dict[st
         return data
     profile = model_profile(_located(name, directory))
     theirs = {key: item.model_dump(exclude_none=True) for key, item in profile.measured.items()}
-    joined = _merged(theirs, own)
+    joined = merged(theirs, own)
     # The scenario's own come first: of two measurements of one instance the first counts.
     return {**data, "measured": {name: joined[name] for name in (*own, *(n for n in joined if n not in own))}}
-
-
-def _merged(base: Any, over: Any) -> Any:
-    if not isinstance(base, Mapping) or not isinstance(over, Mapping):
-        return over
-    return {**base, **{key: _merged(base[key], item) if key in base else item for key, item in over.items()}}
 
 
 def _located(profile: str, directory: Path) -> str:

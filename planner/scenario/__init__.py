@@ -1,0 +1,37 @@
+"""The question: what is asked of the planner, read, checked and varied."""
+
+from planner.scenario.parts import (
+    CapacityRule,
+    Claim,
+    Comparison,
+    Link,
+    LinkTier,
+    ModelChoice,
+    Objective,
+    Pool,
+    Price,
+    Routing,
+    Site,
+    WorkloadClass,
+)
+from planner.scenario.question import Scenario, bundled_scenarios, load_scenario, read_scenario, scenario_path
+
+__all__ = [
+    "CapacityRule",
+    "Claim",
+    "Comparison",
+    "Link",
+    "LinkTier",
+    "ModelChoice",
+    "Objective",
+    "Pool",
+    "Price",
+    "Routing",
+    "Scenario",
+    "Site",
+    "WorkloadClass",
+    "bundled_scenarios",
+    "load_scenario",
+    "read_scenario",
+    "scenario_path",
+]
