@@ -90,3 +90,14 @@ def test_a_second_link_between_the_same_sites_and_a_second_price_are_refused() -
         read_scenario("prfaas-paper", ['links.other={from="remote", to="local", capacity_gbps=10}'])
     with pytest.raises(InputError, match="priced already"):
         read_scenario("prfaas-paper", ['prices.h200_sxm={usd_per_accelerator_hour=3.0, basis="assumed", source="x"}'])
+
+
+def test_a_baseline_that_cannot_be_planned_is_named_with_its_reason() -> None:
+    decode_only = (
+        'measured.mine={hardware="h20-96gb", n_accelerators=8, precision="fp8", basis="measured", source="x", '
+    )
+    decode_only += "decode={batch=20, step_s=0.025}}"
+    overrides = [decode_only, "pools.pd-d.hardware=h20-96gb", "sites.local.accelerators.h20-96gb=64"]
+    plan = optimize(read_scenario("prfaas-paper", overrides))
+    assert all(b.name != "homogeneous-pd" for b in plan.baselines)
+    assert any(note.startswith("no homogeneous-pd to compare with: no measured prefill") for note in plan.notes)

@@ -7,7 +7,7 @@ from math import floor
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InputError, UndecidedError
+from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer.capacity import decode_s, threshold_loads
 from planner.optimizer.fleet import fleet_fields
 from planner.optimizer.problem import PlanningProblem, planning_problem
@@ -27,21 +27,35 @@ class Variant:
     scenario: Scenario
 
 
-def baselines(problem: PlanningProblem, plan: Fleet, time_limit_s: float) -> Iterator[Baseline]:
-    """Every baseline that can be planned beside a plan."""
+def baselines(
+    problem: PlanningProblem, plan: Fleet, time_limit_s: float
+) -> tuple[tuple[Baseline, ...], tuple[str, ...]]:
+    """Every baseline that can be planned beside a plan, and why each of the others cannot.
+
+    The plan stands without a comparison, such as one on a chip that nobody measured in the other role.
+    """
+    planned, missing = [], []
     for variant in variants(problem, plan):
         try:
-            other = planning_problem(variant.scenario, classes=problem.classes)
-            found = search(other, time_limit_s)
-        except (InputError, UndecidedError):
-            continue  # no service times for that role on that chip, or no time: the plan stands without this comparison
-        if found is not None:
-            yield Baseline(
-                name=variant.name,
-                title=variant.title,
-                ratio=plan.max_throughput_req_per_s / found.highest.rate,
-                **fleet_fields(other, found),
-            )
+            planned.append(_planned(problem, variant, plan, time_limit_s))
+        except InputError as error:
+            missing.append(f"no {variant.name} to compare with: {error.problems[0].message}")
+        except (InfeasibleError, UndecidedError) as error:
+            missing.append(f"no {variant.name} to compare with: {error}")
+    return tuple(planned), tuple(missing)
+
+
+def _planned(problem: PlanningProblem, variant: Variant, plan: Fleet, time_limit_s: float) -> Baseline:
+    other = planning_problem(variant.scenario, classes=problem.classes)
+    found = search(other, time_limit_s)
+    if found is None:
+        raise InfeasibleError("such a fleet serves nothing")
+    return Baseline(
+        name=variant.name,
+        title=variant.title,
+        ratio=plan.max_throughput_req_per_s / found.highest.rate,
+        **fleet_fields(other, found),
+    )
 
 
 def variants(problem: PlanningProblem, plan: Fleet) -> Iterator[Variant]:

@@ -49,7 +49,7 @@ def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> P
     scenario = problem.scenario
     fields = fleet_fields(problem, solution)
     fleet = Fleet(**fields)
-    others = tuple(baselines(problem, fleet, time_limit_s))
+    others, missing = baselines(problem, fleet, time_limit_s)
     return Plan(
         **fields,
         scenario=scenario.name,
@@ -65,7 +65,7 @@ def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> P
         baselines=others,
         free_routing=free_routing(problem, solution),
         sweep=sweep(problem, solution),
-        notes=tuple(_notes(problem, solution, fleet)),
+        notes=(*_notes(problem, solution, fleet), *missing),
     )
 
 

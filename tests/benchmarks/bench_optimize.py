@@ -66,7 +66,7 @@ def phases() -> None:
         "planning_problem": lambda: planning_problem(scenario),
         "search": lambda: search(problem),
         "fleet_fields (latency, cost)": lambda: fleet_fields(problem, solution),
-        "baselines": lambda: list(baselines(problem, fleet, 60.0)),
+        "baselines": lambda: baselines(problem, fleet, 60.0),
         "bottlenecks": lambda: bottlenecks(problem, solution),
         "free_routing": lambda: free_routing(problem, solution),
         "sweep": lambda: sweep(problem, solution),
