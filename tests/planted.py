@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.profiles import check_profiles
-from planner.profiles.catalogue import profile_dir
+from planner.profiles.catalogue import KINDS, profile_paths
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A shipped file with one text replaced, and what must be said of it."""
+    """A shipped file, or a text given, with one text replaced, and what must be said of it."""
 
     name: str
     old: str
@@ -17,9 +17,10 @@ class Planted:
     key: str
     says: str
     at: str = ""
+    base: str = ""
 
     def text(self) -> str:
-        text = shipped_text(self.name)
+        text = self.base or shipped_text(self.name)
         assert text.count(self.old) == 1, f"{self.old!r} must be in {self.name} once"
         return text.replace(self.old, self.new)
 
@@ -29,8 +30,8 @@ class Planted:
 
 
 def shipped_text(name: str) -> str:
-    kind = "hardware" if (profile_dir("hardware") / f"{name}.toml").is_file() else "model"
-    return (profile_dir("hardware" if kind == "hardware" else "model") / f"{name}.toml").read_text(encoding="utf-8")
+    paths = {path.stem: path for kind in KINDS for path in profile_paths(kind)}
+    return paths[name].read_text(encoding="utf-8")
 
 
 def written(folder: Path, name: str, text: str) -> Path:

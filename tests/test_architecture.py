@@ -132,7 +132,7 @@ def test_every_bundled_scenario_and_profile_folder_is_put_into_the_wheel() -> No
     assert scenarios == {path for path in shipped if path.startswith("reports/")}
     for path in scenarios:
         assert shipped[path] == f"planner/data/scenarios/{Path(path).parent.name}.toml"
-    for folder in ("hardware_profiles", "model_profiles"):
+    for folder in ("hardware_profiles", "model_profiles", "stack_profiles"):
         assert shipped[folder] == f"planner/data/{folder}"
         assert (ROOT / folder).is_dir()
 

@@ -150,7 +150,7 @@ def test_a_pool_that_no_link_joins_is_refused() -> None:
 
 def test_a_role_without_measurements_is_refused_with_what_is_known() -> None:
     with pytest.raises(InputError, match=rf"no measured decode .*\(measured: 8 x {HOME}"):
-        planning_problem(small_with({"pools.decode.hardware": FAST}))
+        planning_problem(small_with({"pools.decode.hardware": FAST, "pools.decode.service_times": "measured"}))
 
 
 def test_a_curve_that_would_be_negative_for_short_prompts_is_refused_and_no_bug() -> None:

@@ -46,7 +46,7 @@ def test_an_installed_wheel_writes_reports_and_new_scenarios(unpacked_wheel: Pat
 
 @pytest.mark.slow
 def test_a_wheel_holds_every_profile_and_bundled_scenario_and_no_tests(unpacked_wheel: Path) -> None:
-    for kind in ("hardware_profiles", "model_profiles"):
+    for kind in ("hardware_profiles", "model_profiles", "stack_profiles"):
         shipped = {path.name for path in (unpacked_wheel / "planner" / "data" / kind).iterdir()}
         assert shipped == {path.name for path in (ROOT / kind).glob("*.toml")}
     scenarios = {path.stem for path in (unpacked_wheel / "planner" / "data" / "scenarios").iterdir()}

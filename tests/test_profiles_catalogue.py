@@ -13,8 +13,9 @@ from planner.profiles import (
     model_profile,
     profile,
     profile_names,
+    stack_profile,
 )
-from planner.profiles.catalogue import labels, profile_dir, profile_paths
+from planner.profiles.catalogue import KINDS, Kind, kind_of, labels, profile_dir, profile_paths
 
 
 @pytest.mark.parametrize(
@@ -35,9 +36,10 @@ def test_an_alias_finds_its_profile_in_any_case(alias: str, name: str) -> None:
     assert profile(alias).name == name
 
 
-@pytest.mark.parametrize("kind", ["hardware", "model"])
-def test_every_name_and_alias_finds_the_profile_that_states_it(kind: str) -> None:
-    for name in profile_names("hardware" if kind == "hardware" else "model"):
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_name_and_alias_finds_the_profile_that_states_it(kind: Kind) -> None:
+    for name in profile_names(kind):
+        assert kind_of(profile(name)) == kind
         for label in labels(profile(name)):
             assert profile(label).name == name
 
@@ -78,7 +80,7 @@ def test_a_name_like_nothing_is_answered_with_the_choice_of_its_kind_only() -> N
     ) as caught:
         model_profile("zzz")
     assert "h200-sxm" not in str(caught.value)
-    with pytest.raises(InputError, match=r"is no hardware or model profile \(known: .*h200-sxm.*qwen3-235b"):
+    with pytest.raises(InputError, match=r"is no hardware, model or stack profile \(known: .*h200-sxm.*qwen3-235b"):
         profile("zzz")
 
 
@@ -89,6 +91,15 @@ def test_hardware_is_not_found_among_models_nor_by_a_models_path() -> None:
         hardware_profile(str(profile_dir("model") / "qwen3-235b.toml"))
     with pytest.raises(InputError, match=r"schema: is a hardware profile .*planner\.model/1"):
         model_profile(str(profile_dir("hardware") / "h200-sxm.toml"))
+
+
+def test_a_stack_is_not_found_among_the_others_nor_by_their_paths() -> None:
+    with pytest.raises(InputError, match=r"is no stack profile \(did you mean 'vllm'\? known: sglang, trtllm, vllm"):
+        stack_profile("vlm")
+    with pytest.raises(InputError, match=r"schema: is a model profile .*planner\.stack/1"):
+        stack_profile(str(profile_dir("model") / "qwen3-235b.toml"))
+    with pytest.raises(InputError, match=r"schema: is a stack profile .*planner\.hardware/1"):
+        hardware_profile(str(profile_dir("stack") / "vllm.toml"))
 
 
 def test_a_missing_path_is_an_input_error() -> None:
@@ -106,7 +117,7 @@ def test_profiles_sit_inside_an_installed_package_and_beside_it_in_a_checkout(tm
 
 
 def test_file_names_are_profile_names() -> None:
-    for path in (*profile_paths("hardware"), *profile_paths("model")):
+    for path in (path for kind in KINDS for path in profile_paths(kind)):
         assert profile(path.stem).name == path.stem
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.profiles.catalogue import profile_paths
+from planner.profiles.catalogue import KINDS, profile_paths
 from tests.planted import shipped_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -164,7 +164,7 @@ def test_the_hook_is_declared_as_pre_commit_wants_it() -> None:
 
 
 def test_the_hook_runs_for_profiles_and_nothing_else() -> None:
-    shipped = [str(path.relative_to(ROOT)) for kind in ("hardware", "model") for path in profile_paths(kind)]
+    shipped = [str(path.relative_to(ROOT)) for kind in KINDS for path in profile_paths(kind)]
     assert shipped
     assert all(re.search(HOOK["files"], name) for name in (*shipped, "deploy/hardware_profiles/my-chip.toml"))
     others = ("pyproject.toml", "reports/prfaas-paper/scenario.toml", "model_profiles/README.md", "my_profiles/a.toml")

@@ -9,7 +9,9 @@ from typer.testing import CliRunner, Result
 from planner.cli.profiles import app
 from planner.errors import InputError
 from planner.profiles import profile_names
-from planner.profiles.catalogue import profile_dir
+from planner.profiles.catalogue import KINDS, profile_dir
+
+NAMES = [name for kind in KINDS for name in profile_names(kind)]
 
 
 def run(*arguments: str) -> Result:
@@ -31,9 +33,7 @@ def line_of(path: str, text: str) -> int:
     return content[: content.index(text)].count("\n") + 1
 
 
-@pytest.mark.parametrize(
-    "arguments", [("list",), *(("show", name) for name in (*profile_names("hardware"), *profile_names("model")))]
-)
+@pytest.mark.parametrize("arguments", [("list",), *(("show", name) for name in NAMES)])
 def test_tables_fit_a_hundred_columns_and_exit_0(arguments: tuple[str, ...]) -> None:
     result = run(*arguments)
     assert result.exit_code == 0
@@ -44,7 +44,7 @@ def test_tables_fit_a_hundred_columns_and_exit_0(arguments: tuple[str, ...]) -> 
 
 def test_list_names_every_profile() -> None:
     text = run("list").stdout
-    for name in (*profile_names("hardware"), *profile_names("model")):
+    for name in NAMES:
         assert name in text
 
 
@@ -58,6 +58,7 @@ def test_list_as_json_is_one_object_with_names_and_aliases() -> None:
     found = json.loads(run("list", "--format", "json").stdout)
     assert [item["name"] for item in found["hardware"]] == list(profile_names("hardware"))
     assert [item["name"] for item in found["models"]] == list(profile_names("model"))
+    assert [item["name"] for item in found["stacks"]] == list(profile_names("stack"))
     assert all(item["aliases"] for item in found["hardware"] + found["models"])
 
 
@@ -95,8 +96,7 @@ def test_show_an_unknown_name_is_an_input_error_for_the_caller_to_report() -> No
 
 def test_check_of_all_shipped_profiles_exits_0_with_their_count() -> None:
     result = run("check")
-    n_files = len(profile_names("hardware")) + len(profile_names("model"))
-    assert (result.exit_code, result.stdout) == (0, f"{n_files} profiles hold\n")
+    assert (result.exit_code, result.stdout) == (0, f"{len(NAMES)} profiles hold\n")
 
 
 def test_check_prints_every_problem_with_file_line_and_key_and_exits_6(broken: str) -> None:
@@ -143,7 +143,7 @@ def test_an_unknown_format_is_a_usage_error() -> None:
     assert run("check", "--format", "yaml").exit_code == 2
 
 
-@pytest.mark.parametrize("kind", ["hardware", "model"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_schema_describes_every_key_of_the_shipped_files(kind: str) -> None:
     result = run("schema", kind)
     assert result.exit_code == 0
@@ -154,8 +154,21 @@ def test_schema_describes_every_key_of_the_shipped_files(kind: str) -> None:
 
 
 def test_every_key_in_the_schemas_carries_its_description() -> None:
-    for kind in ("hardware", "model"):
+    for kind in KINDS:
         schema = json.loads(run("schema", kind).stdout)
         for record in (schema, *schema["$defs"].values()):
             bare = [key for key, field in record.get("properties", {}).items() if not field.get("description")]
             assert bare == []
+
+
+def test_show_prints_efficiencies_where_there_are_any() -> None:
+    row = next(line for line in run("show", "h200-sxm").stdout.splitlines() if "gemm_bf16_m4096_fraction" in line)
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    assert cells[:4] == ["gemm_bf16_m4096_fraction", "0.761", "derived", "aiconfigurator-data"]
+    assert "Efficiency" not in run("show", "l20").stdout
+
+
+def test_the_schema_of_hardware_lists_the_efficiencies_without_requiring_them() -> None:
+    schema = json.loads(run("schema", "hardware").stdout)
+    assert "efficiency" not in schema["required"]
+    assert "recurrence_chunk_us" in schema["$defs"]["Efficiencies"]["properties"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.profiles import check_profiles, hardware_profile, profile_names
+from planner.profiles import Efficiencies, Figure, check_profiles, hardware_profile, profile_names
 from planner.profiles.architectures import GENERAL, GENERATIONS, Generation, Range
 from planner.profiles.catalogue import read_profile
 from planner.profiles.consistency import relations
@@ -15,17 +15,28 @@ from tests.planted import Planted, assert_found_alone, shipped_text, written
 HARDWARE = profile_names("hardware")
 
 
+def table_of(key: str) -> str:
+    """Table of a hardware profile that a figure stands in."""
+    return "efficiency" if key in Efficiencies.model_fields else "figures"
+
+
+def figures_of(chip: str) -> list[tuple[str, Figure]]:
+    """Every figure of a chip by key, of either table."""
+    found = hardware_profile(chip)
+    return [(key, figure) for table in (found.figures, found.efficiency) for key, figure in table if figure]
+
+
 def value_of(chip: str, key: str, new: str, says: str) -> Planted:
     """A chip with another value of a figure."""
     (old,) = re.findall(rf"^{key} = {{ value = [^,]+,", shipped_text(chip), flags=re.MULTILINE)
-    return Planted(chip, old, f"{key} = {{ value = {new},", f"figures.{key}.value", says)
+    return Planted(chip, old, f"{key} = {{ value = {new},", f"{table_of(key)}.{key}.value", says)
 
 
 def basis_of(chip: str, key: str, old: str, new: str, says: str) -> Planted:
     """A chip with another basis of a figure."""
     (line,) = re.findall(rf"^{key} = .*$", shipped_text(chip), flags=re.MULTILINE)
     changed = line.replace(f'basis = "{old}"', f'basis = "{new}"')
-    return Planted(chip, line, changed, f"figures.{key}.basis", says)
+    return Planted(chip, line, changed, f"{table_of(key)}.{key}.basis", says)
 
 
 def without(chip: str, key: str, reported: str, says: str) -> Planted:
@@ -119,6 +130,91 @@ PLANTED = {
     "vendor of another generation": Planted(
         "mi300x", 'vendor = "AMD"', 'vendor = "NVIDIA"', "vendor", "generation cdna3 is sold by AMD"
     ),
+    # Efficiencies
+    "efficiency in percent": value_of(
+        "h200-sxm", "gemm_bf16_m1536_fraction", "78.0", "is in parts of 1: 78 % are 0.78"
+    ),
+    "efficiency above the peak": value_of("b200-sxm", "gemm_fp4_m4096_fraction", "1.04", "is 1.04 (0.05 to 1 parts"),
+    "efficiency of next to nothing": value_of("h100-sxm", "recurrence_fraction", "0.0001", "0.01 to 1 parts of 1"),
+    "bandwidth in GB/s for its fraction": value_of("a100-sxm-80gb", "all_reduce_fraction", "222.3", "0.02 to 1.1"),
+    "an all-reduce far above its link": value_of("h800-sxm", "all_reduce_fraction", "1.2", "0.02 to 1.1 parts of 1"),
+    "latency in ns": value_of("h100-sxm", "all_reduce_latency_us", "5200", "is in us: 5200 ns are 5.2"),
+    "latency in ms": value_of("b200-sxm", "all_reduce_latency_us", "0.0081", "is in us: 0.0081 ms are 8.1"),
+    "seconds of all chunks for one": value_of("gb200", "recurrence_chunk_us", "511", "0.5 to 100 us"),
+    "few rows better than many": value_of(
+        "h200-sxm", "gemm_bf16_m256_fraction", "0.95", "is 0.95, more than 1.15 x gemm_bf16_m"
+    ),
+    "many rows worse than few": value_of(
+        "l40s", "gemm_fp8_m4096_fraction", "0.2", "gemm_fp8_m256_fraction = 0.297 is more than 1.15 times that"
+    ),
+    "fp8 better used than bf16": value_of(
+        "gaudi3", "gemm_fp8_m4096_fraction", "0.95", "more than 1.15 x gemm_bf16_m4096_fraction = 0.7412"
+    ),
+    "fp4 better used than fp8": value_of(
+        "b300-sxm", "gemm_fp4_m256_fraction", "0.27", "gemm_fp8_m256_fraction = 0.223"
+    ),
+    "weights that hardly move": value_of("a100-sxm-80gb", "weight_read_bf16_fraction", "0.08", "0.1 to 1 parts of 1"),
+    "attention better than a product": value_of(
+        "gb200", "attention_prefill_fraction", "0.8", "more than 1.15 x gemm_bf16_m4096_fraction = 0.659"
+    ),
+    "a product worse than all of its kind": value_of(
+        "h20-96gb", "gemm_bf16_m4096_fraction", "0.28", "is 0.28, and gemm_bf16_m1536_fraction = 0.6419 is more"
+    ),
+    "experts better than a product": value_of(
+        "gb200", "moe_fp4_fraction", "0.5", "more than 1.15 x gemm_fp4_m4096_fraction = 0.402"
+    ),
+    "fp8 weights read faster than bf16": value_of(
+        "h100-sxm", "weight_read_fp8_fraction", "0.99", "more than 1.15 x weight_read_bf16_fraction = 0.832"
+    ),
+    "a fraction of no peak": Planted(
+        "mi300x",
+        "all_reduce_fraction = {",
+        'gemm_fp4_m4096_fraction = { value = 0.4, source = "ml-engineering", basis = "derived", note = "n" }\n'
+        "all_reduce_fraction = {",
+        "efficiency.gemm_fp4_m4096_fraction",
+        "is a fraction of fp4_tflops, which has no figure",
+        at="gemm_fp4",
+    ),
+    "a fraction of no link": Planted(
+        "l20",
+        shipped_text("l20").splitlines()[-1] + "\n",
+        shipped_text("l20").splitlines()[-1]
+        + '\n\n[efficiency]\nall_to_all_fraction = { value = 0.4, source = "epoch", basis = "measured" }\n',
+        "efficiency.all_to_all_fraction",
+        "is a fraction of scaleup_gb_per_s",
+        at="all_to_all",
+    ),
+    "a vendor's efficiency": basis_of("gb300", "attention_decode_fraction", "derived", "datasheet", "is 'datasheet'"),
+    "an efficiency before sale": basis_of(
+        "gb300", "weight_read_bf16_fraction", "derived", "announced", "a vendor gives"
+    ),
+    "an efficiency measured before sale": Planted(
+        "rubin-vr200",
+        shipped_text("rubin-vr200").splitlines()[-1] + "\n",
+        shipped_text("rubin-vr200").splitlines()[-1]
+        + '\n\n[efficiency]\nall_reduce_fraction = { value = 0.8, source = "ml-engineering", basis = "measured" }\n',
+        "efficiency.all_reduce_fraction.basis",
+        "where status is 'announced'",
+        at="all_reduce",
+    ),
+    "an efficiency derived from nothing said": Planted(
+        "gaudi3",
+        ', note = "1243 of 1677 TFLOP/s, best shape of any size"',
+        "",
+        "efficiency.gemm_bf16_m4096_fraction.note",
+        "beside an efficiency that is 'derived': from what",
+        at="gemm_bf16_m4096",
+    ),
+    "an efficiency given out as a lead": basis_of(
+        "h200-sxm", "moe_fp8_fraction", "derived", "lead", "whose id ends in -lead"
+    ),
+    "an efficiency mistyped": Planted(
+        "l40s",
+        "attention_decode_fraction =",
+        "attention_decoding_fraction =",
+        "efficiency.attention_decoding_fraction",
+        "did you mean 'attention_decode_fraction'?",
+    ),
     # Sources and marks
     "source that nothing cites": Planted(
         "h20-96gb",
@@ -154,8 +250,8 @@ PLANTED = {
 }
 
 
-def test_forty_kinds_of_fault_are_planted() -> None:
-    assert len(PLANTED) >= 40
+def test_eighty_kinds_of_fault_are_planted() -> None:
+    assert len(PLANTED) >= 80
 
 
 @pytest.mark.parametrize("planted", PLANTED.values(), ids=PLANTED.keys())
@@ -186,21 +282,21 @@ def test_figures_that_nothing_else_clears_are_reported_together(
 def test_a_factor_of_a_thousand_or_of_a_trillion_anywhere_is_found_and_the_unit_named(
     chip: str, tmp_path: Path
 ) -> None:
-    for key, figure in hardware_profile(chip).figures:
+    for key, figure in figures_of(chip):
         unit = figure_unit(key)
-        for factor in (1e3, 1e-3, 1e12, 1e-12) if figure and unit else ():
+        for factor in (1e3, 1e-3, 1e12, 1e-12) if unit else ():
             assert_found_alone(value_of(chip, key, repr(figure.value * factor), f"{key} is in {unit}"), tmp_path)
 
 
 @pytest.mark.parametrize("chip", HARDWARE)
 def test_every_figure_without_its_source_or_of_an_unknown_one_is_found(chip: str, tmp_path: Path) -> None:
-    for key, figure in hardware_profile(chip).figures:
-        for new in ("", 'source = "hearsay", ') if figure else ():
+    for key, _ in figures_of(chip):
+        for new in ("", 'source = "hearsay", '):
             (line,) = re.findall(rf"^{key} = .*$", shipped_text(chip), flags=re.MULTILINE)
             text = shipped_text(chip).replace(line, re.sub(r'source = "[^"]*", ', new, line))
             (problem,) = check_profiles([written(tmp_path, chip, text)]).problems
             assert (problem.key, problem.line) == (
-                f"figures.{key}.source",
+                f"{table_of(key)}.{key}.source",
                 1 + text[: text.index(f"\n{key} = ")].count("\n") + 1,
             )
 

@@ -17,6 +17,7 @@ from planner.profiles import (
     model_profile,
     profile_names,
 )
+from planner.profiles.catalogue import KINDS
 from planner.profiles.model import ParameterCount
 from planner.units import gbps
 
@@ -101,7 +102,7 @@ def prefill(model: str, name: str) -> tuple[MeasuredInstance, PrefillCurve]:
 def test_every_shipped_profile_holds() -> None:
     found = check_profiles()
     assert found.problems == ()
-    assert found.n_files == len(profile_names("hardware")) + len(profile_names("model"))
+    assert found.n_files == sum(len(profile_names(kind)) for kind in KINDS)
 
 
 def test_the_promised_names_are_shipped() -> None:
@@ -298,7 +299,8 @@ def test_announced_parts_say_so() -> None:
 
 
 def figures(chip: HardwareProfile) -> list[tuple[str, str]]:
-    return [(figure.source, figure.basis) for _, figure in chip.figures if figure is not None]
+    tables = (chip.figures, chip.efficiency)
+    return [(figure.source, figure.basis) for table in tables for _, figure in table if figure is not None]
 
 
 @pytest.mark.parametrize("name", HARDWARE)

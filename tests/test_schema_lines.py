@@ -243,9 +243,8 @@ def test_a_written_document_has_every_key_on_its_line_and_no_other(document: tup
     assert key_lines(text) == lines
 
 
-SHIPPED = sorted(
-    path for folder in ("hardware_profiles", "model_profiles", "reports") for path in (ROOT / folder).rglob("*.toml")
-)
+FOLDERS = ("hardware_profiles", "model_profiles", "stack_profiles", "reports")
+SHIPPED = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.toml"))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(ROOT)))

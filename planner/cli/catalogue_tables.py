@@ -5,16 +5,17 @@ from typing import Any
 from pydantic import BaseModel
 from rich.table import Table
 
-from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile
+from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, StackProfile
 from planner.units import number
 
 
-def summary(item: HardwareProfile | ModelProfile) -> dict[str, Any]:
+def summary(item: HardwareProfile | ModelProfile | StackProfile) -> dict[str, Any]:
     """Names and title of a profile, for JSON."""
     return {"name": item.name, "title": item.title, "aliases": list(item.aliases)}
 
 
-def _table(title: str, *columns: str) -> Table:
+def titled_table(title: str, *columns: str) -> Table:
+    """An empty table whose first column is never broken."""
     table = Table(title=title, title_justify="left")
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column == columns[0])
@@ -24,7 +25,7 @@ def _table(title: str, *columns: str) -> Table:
 def hardware_table(profiles: list[HardwareProfile]) -> Table:
     """One row per accelerator."""
     headings = ("status", "generation", "bf16 TFLOP/s", "fp8 TFLOP/s", "memory GB", "memory TB/s", "NIC Gbps")
-    table = _table("Hardware", "name", *headings)
+    table = titled_table("Hardware", "name", *headings)
     for column in table.columns[:3]:
         column.no_wrap = True
     for item in profiles:
@@ -37,7 +38,7 @@ def hardware_table(profiles: list[HardwareProfile]) -> Table:
 
 def models_table(profiles: list[ModelProfile]) -> Table:
     """One row per model."""
-    table = _table("Models", "name", "precision", "parameters 1e9", "active 1e9", "attention layers", "measured")
+    table = titled_table("Models", "name", "precision", "parameters 1e9", "active 1e9", "attention layers", "measured")
     for item in profiles:
         counts = (item.published.total_parameters, item.published.active_parameters)
         billions = [number(count.value / 1e9 if count else None, 4) for count in counts]
@@ -49,10 +50,15 @@ def _layers(item: ModelProfile) -> str:
     return " + ".join(f"{group.n_layers} {group.kind}" for group in item.architecture.attention)
 
 
-def figures_table(item: HardwareProfile) -> Table:
-    """Every figure of an accelerator with its source."""
-    table = _table("Figures", "figure", "value", "basis", "source", "note")
-    for key, figure in item.figures:
+def figures_tables(item: HardwareProfile) -> list[Table]:
+    """Every figure of an accelerator with its source, then what kernels reach of its peaks where that is known."""
+    tables = [_figures_table("Figures", item.figures), _figures_table("Efficiency", item.efficiency)]
+    return [table for table in tables if table.row_count]
+
+
+def _figures_table(title: str, figures: BaseModel) -> Table:
+    table = titled_table(title, "figure", "value", "basis", "source", "note")
+    for key, figure in figures:
         if figure is not None:
             table.add_row(key, f"{figure.value:.10g}", figure.basis, figure.source, figure.note or "")
     return table
@@ -60,7 +66,7 @@ def figures_table(item: HardwareProfile) -> Table:
 
 def sources_table(sources: dict[str, str]) -> Table:
     """Source ids and what they stand for."""
-    table = _table("Sources", "id", "source")
+    table = titled_table("Sources", "id", "source")
     for key, text in sources.items():
         table.add_row(key, text)
     return table
@@ -68,7 +74,7 @@ def sources_table(sources: dict[str, str]) -> Table:
 
 def shapes_table(item: ModelProfile) -> Table:
     """Parameter counts and shapes of a model."""
-    table = _table(f"Shapes ({item.architecture.basis})", "key", "value")
+    table = titled_table(f"Shapes ({item.architecture.basis})", "key", "value")
     table.add_row("precision", item.precision)
     for part in (item.checkpoint, item.published, item.architecture):
         for key, text in _rows(part) if part else ():
@@ -100,7 +106,7 @@ def measured_tables(item: ModelProfile) -> list[Table]:
 
 def _measured_table(name: str, instance: MeasuredInstance) -> Table:
     where = f"{instance.n_accelerators} x {instance.hardware}, {instance.precision}, {instance.basis}"
-    table = _table(f"Measured {name}: {where}", "key", "value")
+    table = titled_table(f"Measured {name}: {where}", "key", "value")
     for key in ("stack", "source", "how", "note"):
         if text := getattr(instance, key):
             table.add_row(key, text)

@@ -1,7 +1,7 @@
 """Options and steps that several commands share."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -57,9 +57,28 @@ def print_json(content: Any) -> None:
 
 
 @contextmanager
-def progress(text: str) -> Iterator[None]:
-    """A spinner on stderr while something takes its time; nothing where stderr is no terminal."""
+def progress(text: str, after_s: float = 0.0) -> Iterator[Callable[[str], None]]:
+    """A spinner on stderr while something takes its time; nothing where stderr is no terminal.
+
+    Args:
+        text: what is going on.
+        after_s: how long it may take before it is worth a word [s].
+
+    Yields:
+        What changes the text.
+    """
+    from threading import Timer
+
     from rich.console import Console
 
-    with Console(stderr=True).status(text):
-        yield
+    status = Console(stderr=True).status(text)
+    timer = Timer(after_s, status.start)
+    timer.daemon = True
+    (timer.start if after_s else status.start)()
+    try:
+        yield status.update
+    finally:
+        timer.cancel()
+        if after_s:
+            timer.join()
+        status.stop()

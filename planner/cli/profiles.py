@@ -1,4 +1,4 @@
-"""`planner profiles`: the catalogue of accelerators and models, and its gate."""
+"""`planner profiles`: the catalogue of accelerators, models and stacks, and its gate."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -9,10 +9,15 @@ import typer
 from planner.cli.common import Format, FormatOption, print_json, print_rich
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from planner.errors import Problem
     from planner.profiles import ProfileCheck
+    from planner.profiles.catalogue import AnyProfile
 
-app = typer.Typer(help="Accelerators and models: list, show, check.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Accelerators, models and stacks: list, show, check.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 class CheckFormat(StrEnum):
@@ -28,20 +33,24 @@ class SchemaKind(StrEnum):
 
     HARDWARE = "hardware"
     MODEL = "model"
+    STACK = "stack"
 
 
 @app.command("list")
 def list_profiles(format_: FormatOption = Format.TEXT) -> None:
-    """List every accelerator and model that has a profile."""
+    """List every accelerator, model and stack that has a profile."""
     from planner.cli import catalogue_tables as tables
-    from planner.profiles import hardware_profile, model_profile, profile_names
+    from planner.cli.stack_tables import stack_summary, stacks_table
+    from planner.profiles import hardware_profile, model_profile, profile_names, stack_profile
 
     hardware = [hardware_profile(name) for name in profile_names("hardware")]
     models = [model_profile(name) for name in profile_names("model")]
+    stacks = [stack_profile(name) for name in profile_names("stack")]
     if format_ is Format.JSON:
-        print_json({"hardware": [*map(tables.summary, hardware)], "models": [*map(tables.summary, models)]})
+        found = {"hardware": [*map(tables.summary, hardware)], "models": [*map(tables.summary, models)]}
+        print_json({**found, "stacks": [*map(stack_summary, stacks)]})
     else:
-        print_rich(tables.hardware_table(hardware), tables.models_table(models))
+        print_rich(tables.hardware_table(hardware), tables.models_table(models), stacks_table(stacks))
 
 
 @app.command("show")
@@ -50,19 +59,26 @@ def show_profile(
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """Show one profile: every figure with its source."""
-    from planner.cli import catalogue_tables as tables
-    from planner.profiles import HardwareProfile, profile
+    from planner.cli.catalogue_tables import sources_table
+    from planner.profiles import profile
 
     found = profile(name)
     if format_ is Format.JSON:
         print_json(found.model_dump(mode="json", by_alias=True, exclude_none=True))
         return
-    print_rich(found.title)
+    print_rich(found.title, *_tables_of(found), sources_table(found.sources))
+
+
+def _tables_of(found: "AnyProfile") -> list["RenderableType"]:
+    from planner.cli import catalogue_tables as tables
+    from planner.cli.stack_tables import stack_tables
+    from planner.profiles import HardwareProfile, ModelProfile
+
     if isinstance(found, HardwareProfile):
-        print_rich(f"Status: {found.status}", tables.figures_table(found))
-    else:
-        print_rich(tables.shapes_table(found), *tables.measured_tables(found))
-    print_rich(tables.sources_table(found.sources))
+        return [f"Status: {found.status}", *tables.figures_tables(found)]
+    if isinstance(found, ModelProfile):
+        return [tables.shapes_table(found), *tables.measured_tables(found)]
+    return [*stack_tables(found)]
 
 
 @app.command("check", short_help="Check profile files; exit 6 with every problem.")
@@ -83,12 +99,12 @@ def check_files(
 
 
 @app.command("schema")
-def print_schema(kind: Annotated[SchemaKind, typer.Argument(metavar="KIND", help="hardware or model.")]) -> None:
+def print_schema(kind: Annotated[SchemaKind, typer.Argument(metavar="KIND", help="hardware, model or stack.")]) -> None:
     """Print the JSON Schema of a kind of profile."""
-    from planner.profiles import HardwareProfile, ModelProfile
+    from planner.profiles.catalogue import RECORDS
 
-    record = HardwareProfile if kind is SchemaKind.HARDWARE else ModelProfile
-    print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **record.model_json_schema()})
+    schema = RECORDS[f"planner.{kind}/1"].model_json_schema()
+    print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
 
 
 def _check_report(found: "ProfileCheck", format_: CheckFormat) -> str:

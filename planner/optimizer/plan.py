@@ -18,6 +18,12 @@ from planner.units import number, percent
 
 TIME_LIMIT_S = 60.0
 BUSY = 0.95
+BASES = {
+    "calibrated": "the roofline's, with factors calibrated on other measurements",
+    "inferred": "inferred, not measured",
+    "datasheet": "the bare datasheet's, which no software reaches",
+}
+"""What a pool's service times are where nobody measured them."""
 UNMEASURED = 0.01
 """Share of prompts beyond the measured lengths that goes without saying."""
 
@@ -88,8 +94,8 @@ def _notes(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterat
         )
     yield from _doubts(problem, solution, fleet)
     for pool in fleet.pools:
-        if pool.basis == "inferred" and pool.n_instances:
-            yield f"service times of {pool.name} ({pool.hardware}) are inferred, not measured"
+        if pool.basis != "measured" and pool.n_instances:
+            yield f"service times of {pool.name} ({pool.hardware}) are {BASES[pool.basis]}"
     if fleet.cost.missing_prices:
         yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)
 

@@ -8,8 +8,8 @@ from math import ceil
 from pathlib import Path
 
 from planner.errors import InputError, Problem
-from planner.profiles import HardwareProfile
-from planner.roofline import InstanceRates, instance_rates
+from planner.optimizer.service_times import service_times
+from planner.roofline import InstanceRates
 from planner.scenario import LinkTier, Pool, Scenario
 from planner.workload import RequestMix, request_mix
 
@@ -146,7 +146,6 @@ def planning_problem(
         InputError: a pool has no service times, a site cannot reach a decode pool, a price is missing for min-cost,
             or nothing limits the fleet of max-throughput.
     """
-    pools = tuple(_pool_spec(scenario, name, pool) for name, pool in scenario.pools.items())
     links = tuple(
         LinkSpec(
             name, k.from_site, k.to_site, k.options(), k.usd_per_gb, k.round_trip_ms / 1e3, k.destination_holds_prefix
@@ -157,13 +156,15 @@ def planning_problem(
         ClassSpec(name, share, request_mix(workload, Path(scenario.directory), data_dirs))
         for name, (share, workload) in scenario.workloads.items()
     )
+    context_tokens = sum(c.share * (c.mix.mean_total_tokens + c.mix.mean_output_tokens / 2) for c in classes)
+    pools = tuple(_pool_spec(scenario, name, pool, context_tokens) for name, pool in scenario.pools.items())
     routes = tuple(_routes(pools, links, len(classes)))
     problem = PlanningProblem(scenario, pools, links, classes, routes, tuple(_inventories(scenario, pools)))
     _check(problem)
     return problem
 
 
-def _pool_spec(scenario: Scenario, name: str, pool: Pool) -> PoolSpec:
+def _pool_spec(scenario: Scenario, name: str, pool: Pool, context_tokens: float) -> PoolSpec:
     hardware = scenario.hardware_of(pool)
     price = scenario.price_of(hardware)
     fixed = pool.n_instances if pool.n_instances != "free" else None
@@ -177,31 +178,8 @@ def _pool_spec(scenario: Scenario, name: str, pool: Pool) -> PoolSpec:
         min_instances=pool.min_instances if fixed is None else fixed,
         max_instances=pool.max_instances if fixed is None else fixed,
         usd_per_hour=price.usd_per_accelerator_hour * pool.accelerators_per_instance if price else None,
-        rates=_rates(scenario, name, pool, hardware),
+        rates=service_times(scenario, name, pool, hardware, context_tokens),
     )
-
-
-def _rates(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile) -> InstanceRates:
-    n, model = pool.accelerators_per_instance, scenario.model_profile
-    measured = scenario.measured_instance(hardware, n, pool.role)
-    if measured is None:
-        known = ", ".join(
-            f"{m.n_accelerators} x {m.hardware} in {m.precision}"
-            for m in scenario.measured.values()
-            if getattr(m, pool.role) is not None
-        )
-        raise InputError(
-            scenario.problem(
-                ("pools", name),
-                f"no measured {pool.role} of {model.name} on {n} x {hardware.name}",
-                f"measured: {known or 'none'}; or add [measured.NAME] to the scenario",
-            )
-        )
-    try:
-        return instance_rates(model, measured, scenario.model.kv_precision)
-    except ValueError as error:
-        what = f"the measured {pool.role} of {model.name} on {n} x {hardware.name} is no curve to plan with: {error}"
-        raise InputError(scenario.problem(("pools", name), what)) from None
 
 
 def _routes(pools: Sequence[PoolSpec], links: Sequence[LinkSpec], n_classes: int) -> Iterator[Route]:

@@ -1,10 +1,12 @@
-"""What exists: accelerators and models as sourced facts, found by name, alias or path."""
+"""What exists: accelerators, models and serving stacks as sourced facts, found by name, alias or path."""
 
 from planner.profiles.base import Precision
-from planner.profiles.catalogue import hardware_profile, model_profile, profile, profile_names
+from planner.profiles.catalogue import hardware_profile, model_profile, profile, profile_names, stack_profile
 from planner.profiles.check import ProfileCheck, check_profiles
+from planner.profiles.efficiency import Efficiencies
 from planner.profiles.experts import MixtureOfExperts
-from planner.profiles.hardware import Figure, HardwareProfile
+from planner.profiles.figure import Figure
+from planner.profiles.hardware import HardwareProfile
 from planner.profiles.layers import (
     AttentionLayers,
     GdnLayers,
@@ -27,12 +29,14 @@ from planner.profiles.parameters import (
     parameters_by_part,
     total_parameters,
 )
+from planner.profiles.stack import StackProfile
 
 __all__ = [
     "Architecture",
     "AttentionLayers",
     "Checkpoint",
     "DecodePoint",
+    "Efficiencies",
     "Figure",
     "GdnLayers",
     "GqaLayers",
@@ -50,6 +54,7 @@ __all__ = [
     "Precision",
     "PrefillCurve",
     "ProfileCheck",
+    "StackProfile",
     "SwaLayers",
     "WeightPart",
     "active_parameters",
@@ -62,5 +67,6 @@ __all__ = [
     "parameters_by_part",
     "profile",
     "profile_names",
+    "stack_profile",
     "total_parameters",
 ]

@@ -3,19 +3,22 @@
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles.hardware import HardwareProfile
 from planner.profiles.model import ModelProfile
+from planner.profiles.stack import StackProfile
 from planner.schema import TomlFile
 
-Kind = Literal["hardware", "model"]
-AnyProfile = HardwareProfile | ModelProfile
-KINDS: tuple[Kind, ...] = ("hardware", "model")
-RECORDS: dict[str, type[HardwareProfile] | type[ModelProfile]] = {
+Kind = Literal["hardware", "model", "stack"]
+AnyProfile = HardwareProfile | ModelProfile | StackProfile
+Found = TypeVar("Found", HardwareProfile, ModelProfile, StackProfile)
+KINDS: tuple[Kind, ...] = ("hardware", "model", "stack")
+RECORDS: dict[str, type[AnyProfile]] = {
     "planner.hardware/1": HardwareProfile,
     "planner.model/1": ModelProfile,
+    "planner.stack/1": StackProfile,
 }
 PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -49,10 +52,7 @@ def hardware_profile(name: str) -> HardwareProfile:
     >>> hardware_profile("h200_sxm").memory_bytes
     141000000000.0
     """
-    found = profile(name, ("hardware",))
-    if isinstance(found, HardwareProfile):
-        return found
-    raise InputError(Problem(name, "schema", "is a model profile", "allowed: planner.hardware/1"))
+    return _of_kind(name, "hardware", HardwareProfile)
 
 
 def model_profile(name: str) -> ModelProfile:
@@ -64,10 +64,19 @@ def model_profile(name: str) -> ModelProfile:
     >>> model_profile("MiniMaxAI/MiniMax-M2.5").name
     'minimax-m2.5'
     """
-    found = profile(name, ("model",))
-    if isinstance(found, ModelProfile):
-        return found
-    raise InputError(Problem(name, "schema", "is a hardware profile", "allowed: planner.model/1"))
+    return _of_kind(name, "model", ModelProfile)
+
+
+def stack_profile(name: str) -> StackProfile:
+    """The stack profile of a name, alias or path to a .toml file.
+
+    Raises:
+        InputError: no such profile, or a file that does not hold.
+
+    >>> stack_profile("vllm").framework
+    'vllm'
+    """
+    return _of_kind(name, "stack", StackProfile)
 
 
 def profile(name: str, kinds: Iterable[Kind] = KINDS) -> AnyProfile:
@@ -94,7 +103,7 @@ def labels(found: AnyProfile) -> tuple[str, ...]:
 
 
 def read_profile(path: Path) -> AnyProfile:
-    """A profile of either kind from a file.
+    """A profile of any kind from a file.
 
     Raises:
         InputError: with every problem of the file.
@@ -109,7 +118,7 @@ def profile_file(path: Path) -> TomlFile:
 
 
 def parsed_profile(file: TomlFile) -> AnyProfile:
-    """A profile of either kind from a parsed file.
+    """A profile of any kind from a parsed file.
 
     Raises:
         InputError: with every problem of the file.
@@ -127,6 +136,23 @@ def parsed_profile(file: TomlFile) -> AnyProfile:
     if misnamed:
         raise InputError(misnamed)
     return found
+
+
+def kind_of(found: AnyProfile) -> str:
+    """Kind of a profile, by its schema.
+
+    >>> kind_of(hardware_profile("h200-sxm"))
+    'hardware'
+    """
+    return next(kind for kind in KINDS if found.schema_id.startswith(f"planner.{kind}/"))
+
+
+def _of_kind(name: str, kind: Kind, record: type[Found]) -> Found:
+    found = profile(name, (kind,))
+    if isinstance(found, record):
+        return found
+    # Only a path can name a profile of another kind.
+    raise InputError(Problem(name, "schema", f"is a {kind_of(found)} profile", f"allowed: planner.{kind}/1"))
 
 
 def _misnamed(file: TomlFile) -> list[Problem]:
@@ -148,4 +174,6 @@ def _unknown(name: str, kinds: tuple[Kind, ...], known: Iterable[str]) -> Proble
     allowed = f"{names}; or a path to a .toml file"
     # Aliases count for the hint, but would drown the names in the listing.
     allowed = allowed if hint.startswith("known: ") else f"{hint} {allowed}"
-    return Problem(name, "", f"is no {' or '.join(kinds)} profile", allowed)
+    *others, last = kinds
+    choice = f"{', '.join(others)} or {last}" if others else last
+    return Problem(name, "", f"is no {choice} profile", allowed)

@@ -8,6 +8,7 @@ from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles.catalogue import (
     KINDS,
     AnyProfile,
+    Kind,
     labels,
     parsed_profile,
     profile_file,
@@ -19,11 +20,14 @@ from planner.profiles.checked import Check, CheckedFile
 from planner.profiles.hardware_checks import HARDWARE_CHECKS
 from planner.profiles.model import ModelProfile
 from planner.profiles.model_checks import MODEL_CHECKS
+from planner.profiles.stack import StackProfile
+from planner.profiles.stack_checks import STACK_CHECKS, stack_references
 from planner.toml_lines import KeyPath
 
 CHECKS: Mapping[str, tuple[Check, ...]] = {
     "planner.hardware/1": HARDWARE_CHECKS,
     "planner.model/1": MODEL_CHECKS,
+    "planner.stack/1": STACK_CHECKS,
 }
 """Checks of one file by its schema; what needs several files is below."""
 
@@ -50,7 +54,7 @@ def check_profiles(paths: Iterable[Path] = ()) -> ProfileCheck:
         checked, found = _checked(path)
         problems += found
         read += [checked] if checked else []
-    problems += [*_repeated_labels(read, _neighbours(files)), *_unknown_hardware(read, files)]
+    problems += [*_repeated_labels(read, _neighbours(files)), *_unknown_names(read, files)]
     return ProfileCheck(len(files), tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0))))
 
 
@@ -129,20 +133,27 @@ def _repeats(found: AnyProfile) -> set[KeyPath]:
     return {key for index, key in enumerate(keys) if folded[index] in folded[:index]}
 
 
-def _unknown_hardware(read: Iterable[CheckedFile], files: Iterable[Path]) -> Iterator[Problem]:
-    """Measured instances on hardware that has no profile: shipped, among the files, or in the folder beside."""
+def _unknown_names(read: Iterable[CheckedFile], files: Iterable[Path]) -> Iterator[Problem]:
+    """Names of profiles that there are none of: shipped, among the files, or in the folders beside."""
     items = tuple(read)
-    known = {*profile_names("hardware"), *(name for item in items if (name := _hardware_name(item)))}
-    known |= {path.stem for file in files for path in file.resolve().parent.parent.glob("hardware_profiles/*.toml")}
+    known = {kind: _known(kind, items, files) for kind in KINDS}
     for item in items:
-        if isinstance(item.profile, ModelProfile):
-            for name, instance in item.profile.measured.items():
-                if instance.hardware not in known:
-                    key = ("measured", name, "hardware")
-                    message = f"{instance.hardware!r} has no hardware profile"
-                    yield item.file.problem(key, message, did_you_mean(instance.hardware, known))
+        for key, kind, name in _references(item.profile):
+            if name not in known[kind]:
+                yield item.file.problem(key, f"{name!r} has no {kind} profile", did_you_mean(name, known[kind]))
 
 
-def _hardware_name(item: CheckedFile) -> str:
-    """Name of a hardware profile, of one whose schema does not hold too; empty for a model."""
-    return str(item.file.data.get("name", "")) if item.file.data.get("schema") == "planner.hardware/1" else ""
+def _references(found: AnyProfile | None) -> Iterator[tuple[KeyPath, Kind, str]]:
+    """Names of other profiles in one: key, kind and name."""
+    if isinstance(found, ModelProfile):
+        for name, instance in found.measured.items():
+            yield ("measured", name, "hardware"), "hardware", instance.hardware
+    elif isinstance(found, StackProfile):
+        yield from stack_references(found)
+
+
+def _known(kind: Kind, items: Iterable[CheckedFile], files: Iterable[Path]) -> set[str]:
+    """Names of the profiles of a kind, those whose schema does not hold too."""
+    stated = {str(item.file.data.get("name")) for item in items if item.file.data.get("schema") == f"planner.{kind}/1"}
+    folders = {file.resolve().parent.parent / f"{kind}_profiles" for file in files}
+    return {*profile_names(kind), *stated, *(path.stem for folder in folders for path in folder.glob("*.toml"))}

@@ -18,6 +18,9 @@ _UNITS: tuple[tuple[str, str, dict[str, float]], ...] = (
     ("_mhz", "MHz", {"GHz": 1e3, "kHz": 1e-3, "Hz": 1e-6}),
     ("_w", "W", {"kW": 1e3, "mW": 1e-3}),
     ("_usd_per_hour", "USD/h", {"US cents/h": 1e-2, "USD per month": 1 / 730}),
+    ("_us", "us", {"ns": 1e-3, "ms": 1e3, "s": 1e6}),
+    ("_ms", "ms", {"us": 1e-3, "ns": 1e-6, "s": 1e3}),
+    ("_fraction", "parts of 1", {"%": 0.01}),
     ("_usd", "USD", {"thousand USD": 1e3, "US cents": 1e-2}),
 )
 """Suffix of a key, its unit, and other units with what one of them is in it."""
@@ -39,6 +42,8 @@ def unit_hint(key: str, value: float, allowed: Range) -> str:
     'memory_gb is in GB: 141000 MB are 141'
     >>> unit_hint("scaleup_gb_per_s", 900, Range(64, 450))
     'scaleup_gb_per_s is in GB/s: 900 GB/s of both directions together are 450'
+    >>> unit_hint("gemm_bf16_m256_fraction", 64, Range(0.05, 1))
+    'gemm_bf16_m256_fraction is in parts of 1: 64 % are 0.64'
     >>> unit_hint("tdp_w", 7, Range(300, 1000))
     'tdp_w is in W'
     >>> unit_hint("n_sm", 7, Range(66, 144))

@@ -1,45 +1,16 @@
 """Hardware profiles: physical peaks of one accelerator, each figure with its source and basis."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import ConfigDict, Field
 
 from planner.profiles.base import Precision, Profile, Text
+from planner.profiles.efficiency import Efficiencies
+from planner.profiles.figure import Count, Figure, Year
 from planner.schema import StrictModel
 from planner.units import GB, TERA, bytes_per_s
 
-Basis = Literal["datasheet", "measured", "derived", "inferred", "announced", "quoted", "lead", "assumed"]
 MHZ = 1e6
-
-
-class Figure(StrictModel):
-    """A number with where it comes from."""
-
-    value: PositiveFloat
-    """The number, in the unit its key ends in."""
-    source: Text
-    """Id of one of the profile's [sources]."""
-    basis: Basis
-    """datasheet: the vendor's specification, also as repeated by others. measured: read off a device. derived:
-    arithmetic on sourced figures. inferred: concluded from related facts. announced: the vendor's claim before sale.
-    quoted: stated by a third party, such as a price. lead: its page could not be attributed. assumed: chosen where
-    sources disagree."""
-    note: Text | None = None
-    """What a reader must know to use it."""
-
-
-class Count(Figure):
-    """A whole number with where it comes from."""
-
-    value: PositiveInt
-    """The number."""
-
-
-class Year(Figure):
-    """A calendar year with where it comes from."""
-
-    value: Annotated[int, Field(ge=2000, le=2100)]
-    """The year."""
 
 
 class Figures(StrictModel):
@@ -98,6 +69,8 @@ class HardwareProfile(Profile):
     """Architecture family in lower case, such as hopper."""
     figures: Figures
     """Its figures."""
+    efficiency: Efficiencies = Field(default_factory=Efficiencies)
+    """What kernels were measured to reach of them."""
 
     def peak_flop_per_s(self, precision: Precision) -> float | None:
         """Dense peak of one accelerator at a precision [FLOP/s, OP/s for integers]; None when not published."""

@@ -3,7 +3,7 @@
 Figures are read from the file as written, so that a file whose schema does not hold is judged as far as it can be.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -11,13 +11,15 @@ from planner.errors import Problem, did_you_mean
 from planner.profiles.architectures import GENERAL, GENERATIONS, Generation, Range
 from planner.profiles.checked import Check, CheckedFile
 from planner.profiles.consistency import blamed, relations
+from planner.profiles.efficiency_checks import EFFICIENCY_CHECKS
+from planner.profiles.entries import entries, numbers
 from planner.profiles.figure_units import figure_unit, unit_hint
 from planner.profiles.hardware import HardwareProfile
 from planner.schema import TomlFile
 from planner.units import BITS_PER_BYTE
 
-HUGE = 1e300
-"""More than any figure, yet safe to multiply by a unit."""
+TABLES = ("figures", "efficiency")
+"""Tables of a hardware profile that hold figures."""
 
 _PEAKS = ("bf16_tflops", "fp8_tflops", "fp4_tflops")
 _RISING = (_PEAKS, ("rent_low_usd_per_hour", "rent_high_usd_per_hour"))
@@ -69,19 +71,25 @@ def sourced_figures(checked: CheckedFile) -> Iterator[Problem]:
     """Every source is cited and says where it is; what could not be attributed is a lead, and only that."""
     if not isinstance(checked.profile, HardwareProfile):
         return
-    figures = _figures(checked.file)
-    cited = {entry.get("source") for entry in figures.values()}
-    for name, text in checked.profile.sources.items():
-        if name not in cited:
-            yield checked.file.problem(("sources", name), "is cited by no figure", "cite it or leave it out")
-        elif "://" not in text and not _is_lead(name):
-            allowed = "an address with https://; an id that ends in -lead where there is none"
-            yield checked.file.problem(("sources", name), "gives no address", allowed)
-    for key, entry in figures.items():
+    cited = {(table, key): entry for table in TABLES for key, entry in entries(checked.file, table).items()}
+    yield from _idle_or_placeless_sources(checked.file, checked.profile.sources, cited.values())
+    for key, entry in cited.items():
         if (entry.get("basis") == "lead") != _is_lead(entry.get("source")):
             message = f"is {entry.get('basis')!r} with source {entry.get('source')!r}"
             allowed = "'lead' for sources whose id ends in -lead, and only for those"
-            yield checked.file.problem(("figures", key, "basis"), message, allowed)
+            yield checked.file.problem((*key, "basis"), message, allowed)
+
+
+def _idle_or_placeless_sources(
+    file: TomlFile, sources: Mapping[str, str], cited: Iterable[Mapping[str, Any]]
+) -> Iterator[Problem]:
+    ids = {entry.get("source") for entry in cited}
+    for name, text in sources.items():
+        if name not in ids:
+            yield file.problem(("sources", name), "is cited by no figure", "cite it or leave it out")
+        elif "://" not in text and not _is_lead(name):
+            allowed = "an address with https://; an id that ends in -lead where there is none"
+            yield file.problem(("sources", name), "gives no address", allowed)
 
 
 def marked_figures(checked: CheckedFile) -> Iterator[Problem]:
@@ -89,7 +97,7 @@ def marked_figures(checked: CheckedFile) -> Iterator[Problem]:
     if not isinstance(checked.profile, HardwareProfile):
         return
     status = checked.profile.status
-    bases = {key: entry.get("basis") for key, entry in _figures(checked.file).items()}
+    bases = {key: entry.get("basis") for key, entry in entries(checked.file, "figures").items()}
     wrong, right = (_SPECIFIED, _CLAIMED) if status == "announced" else (_CLAIMED, _SPECIFIED)
     odd = [key for key, basis in bases.items() if basis in wrong]
     allowed = f"no figure is {' or '.join(map(repr, wrong))} where status is {status!r}"
@@ -106,24 +114,14 @@ HARDWARE_CHECKS: tuple[Check, ...] = (
     figures_that_plan,
     sourced_figures,
     marked_figures,
+    *EFFICIENCY_CHECKS,
 )
 """Every check of a hardware profile, in the order of their word on a key: the first one is reported."""
 
 
-def _figures(file: TomlFile) -> dict[str, dict[str, Any]]:
-    figures = file.data.get("figures")
-    found = figures.items() if isinstance(figures, dict) else ()
-    return {key: entry for key, entry in found if isinstance(entry, dict)}
-
-
 def _values(file: TomlFile) -> dict[str, float]:
     """Figures as written that are positive numbers; the schema reports the others."""
-    values: dict[str, Any] = {key: entry.get("value") for key, entry in _figures(file).items() if key in GENERAL}
-    return {key: float(value) for key, value in values.items() if _is_positive(value)}
-
-
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < HUGE
+    return numbers(file, "figures", GENERAL)
 
 
 def _is_lead(source: Any) -> bool:
@@ -183,7 +181,7 @@ def _inconsistent(file: TomlFile, generation: Generation, values: Mapping[str, f
 
 def _clock_is_the_peaks(file: TomlFile) -> bool:
     """Whether the clock is the one at which the peaks hold, and not the highest a device was seen to report."""
-    return _figures(file).get("boost_clock_mhz", {}).get("basis") != "measured"
+    return entries(file, "figures").get("boost_clock_mhz", {}).get("basis") != "measured"
 
 
 def _falling(file: TomlFile, values: Mapping[str, float]) -> Iterator[Problem]:

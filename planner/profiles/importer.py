@@ -1,6 +1,5 @@
 """A model profile from a Hugging Face config.json: what is stated is mapped, what is not is refused."""
 
-import json
 import os
 import re
 import tempfile
@@ -14,6 +13,7 @@ from planner.profiles.hf_config import HfConfig
 from planner.profiles.hf_families import family, shapes
 from planner.profiles.hf_precision import precision, unquantized
 from planner.profiles.model import ModelProfile
+from planner.profiles.toml_text import toml_assignments, toml_table
 from planner.schema import TomlFile, read_text
 
 
@@ -93,23 +93,10 @@ def _slug(text: str) -> str:
 
 def _toml(head: Mapping[str, Any], sources: Any, checkpoint: Any, architecture: Mapping[str, Any]) -> str:
     plain = {key: value for key, value in architecture.items() if key not in ("moe", "mlp_only", "attention")}
-    tables = [_lines(head), "[sources]\n" + _lines(sources), "[checkpoint]\n" + _lines(checkpoint)]
-    tables.append("[architecture]\n" + _lines(plain))
+    tables = [toml_assignments(head), toml_table("sources", sources), toml_table("checkpoint", checkpoint)]
+    tables.append(toml_table("architecture", plain))
     tables += [
-        f"[architecture.{key}]\n" + _lines(architecture[key]) for key in ("mlp_only", "moe") if key in architecture
+        toml_table(f"architecture.{key}", architecture[key]) for key in ("mlp_only", "moe") if key in architecture
     ]
-    tables += ["[[architecture.attention]]\n" + _lines(group) for group in architecture["attention"]]
+    tables += [toml_table("[architecture.attention]", group) for group in architecture["attention"]]
     return "\n".join(tables)
-
-
-def _lines(table: Mapping[str, Any]) -> str:
-    return "".join(f"{key} = {_value(value)}\n" for key, value in table.items())
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    # JSON's strings, numbers and truth values are TOML's too.
-    return json.dumps(value, ensure_ascii=False)

@@ -1,8 +1,28 @@
 """Results for people: tables in a terminal, a report in Markdown, figures."""
 
+from planner.report.fidelity_folder import check_fidelity_report, write_fidelity_report
+from planner.report.fidelity_tables import fidelity_tables, worst_points, worst_table
 from planner.report.figures import figures
 from planner.report.folder import check_report, write_report
 from planner.report.markdown import report_markdown
-from planner.report.tables import PRINT_WIDTH, plan_tables
+from planner.report.prediction_tables import prediction_tables, shortfall
+from planner.report.roofline_figure import write_roofline
+from planner.report.tables import plan_tables
+from planner.report.terminal import PRINT_WIDTH
 
-__all__ = ["PRINT_WIDTH", "check_report", "figures", "plan_tables", "report_markdown", "write_report"]
+__all__ = [
+    "PRINT_WIDTH",
+    "check_fidelity_report",
+    "check_report",
+    "fidelity_tables",
+    "figures",
+    "plan_tables",
+    "prediction_tables",
+    "report_markdown",
+    "shortfall",
+    "worst_points",
+    "worst_table",
+    "write_fidelity_report",
+    "write_report",
+    "write_roofline",
+]

@@ -70,6 +70,16 @@ def png(figure: "Figure", texts: dict[str, str]) -> bytes:
     return buffer.getvalue()
 
 
+def svg(figure: "Figure") -> bytes:
+    """A figure as an SVG with nothing that changes from run to run."""
+    from matplotlib import rc_context
+
+    buffer = BytesIO()
+    with style(), rc_context({"svg.hashsalt": "planner"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return buffer.getvalue()
+
+
 def hue(index: int) -> str:
     """A colour for the n-th thing; colours repeat after six."""
     return HUES[index % len(HUES)]

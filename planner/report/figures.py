@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -77,9 +77,14 @@ def _rounded(value: Any) -> Any:
 
 def pngs(case: Case) -> dict[str, bytes]:
     """Every figure of a case as a PNG, by file name without suffix."""
-    images = {}
-    for name, chart in charts(case).items():
+    return images(charts(case))
+
+
+def images(shown: Mapping[str, Chart]) -> dict[str, bytes]:
+    """Figures as PNGs that know what they show, by the same names."""
+    found = {}
+    for name, chart in shown.items():
         with canvas.style():
             figure = chart.draw()
-        images[name] = canvas.png(figure, {PNG_KEY: digest(chart)})
-    return images
+        found[name] = canvas.png(figure, {PNG_KEY: digest(chart)})
+    return found

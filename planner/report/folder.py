@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from planner.errors import InputError, Problem
-from planner.report.figures import PNG_KEY, charts, digest, pngs
+from planner.report.figures import PNG_KEY, Chart, charts, digest, images
 from planner.report.markdown import report_markdown
 from planner.results import Case
 
@@ -20,9 +20,6 @@ PNG_HEADER = b"\x89PNG\r\n\x1a\n"
 def write_report(case: Case, out_dir: Path, scenario_text: str) -> None:
     """Write scenario.toml, report.md and figures/*.png into a folder.
 
-    Everything is rendered before the folder is touched, then written aside within it, then moved into place file by
-    file, report.md last; figures of an earlier report that are no longer part of it are removed.
-
     Args:
         case: what to report.
         out_dir: the folder; made where it does not exist.
@@ -31,12 +28,30 @@ def write_report(case: Case, out_dir: Path, scenario_text: str) -> None:
     Raises:
         InputError: the folder cannot be written.
     """
-    files = {f"{FIGURES}/{name}.png": image for name, image in pngs(case).items()}
-    files[REPORT] = report_markdown(case).encode()
+    texts = {REPORT: report_markdown(case)}
     if _text(out_dir / SCENARIO) != scenario_text:
-        files = {SCENARIO: scenario_text.encode(), **files}
+        texts = {SCENARIO: scenario_text, **texts}
+    write_folder(out_dir, texts, charts(case))
+
+
+def write_folder(out_dir: Path, texts: Mapping[str, str], shown: Mapping[str, Chart]) -> None:
+    """Write texts and figures/*.png into a folder.
+
+    Everything is rendered before the folder is touched, then written aside within it, then moved into place file by
+    file, the texts last; figures of an earlier report that are no longer part of it are removed.
+
+    Args:
+        out_dir: the folder; made where it does not exist.
+        texts: by file name.
+        shown: what figures show, by file name without suffix.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    files = {f"{FIGURES}/{name}.png": image for name, image in images(shown).items()}
+    files |= {name: text.encode() for name, text in texts.items()}
     try:
-        _replace_files(out_dir, files)
+        replace_files(out_dir, files)
         for path in _images(out_dir):
             if f"{FIGURES}/{path.name}" not in files and png_text(path) is not None:
                 path.unlink()
@@ -46,7 +61,7 @@ def write_report(case: Case, out_dir: Path, scenario_text: str) -> None:
         raise InputError(problem) from None
 
 
-def _replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
+def replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Every file whole or not at all: written aside in the same file system, then moved."""
     folder.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=".report-", dir=folder))
@@ -64,8 +79,6 @@ def _replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
 def check_report(case: Case, out_dir: Path, scenario_text: str) -> list[str]:
     """What in a folder is not as `write_report` would leave it.
 
-    Texts are compared exactly, figures by what they plot: another version of matplotlib draws other pixels.
-
     Args:
         case: what the report should say.
         out_dir: the folder.
@@ -74,12 +87,25 @@ def check_report(case: Case, out_dir: Path, scenario_text: str) -> list[str]:
     Returns:
         One line per stale, missing or superfluous file; empty when the report is current.
     """
-    expected = {f"{name}.png": digest(chart) for name, chart in charts(case).items()}
-    found = [
-        *_text_problems(out_dir / SCENARIO, scenario_text),
-        *_text_problems(out_dir / REPORT, report_markdown(case)),
-        *(problem for name, want in expected.items() for problem in _image_problems(out_dir / FIGURES / name, want)),
-    ]
+    return check_folder(out_dir, {SCENARIO: scenario_text, REPORT: report_markdown(case)}, charts(case))
+
+
+def check_folder(out_dir: Path, texts: Mapping[str, str], shown: Mapping[str, Chart]) -> list[str]:
+    """What in a folder is not as `write_folder` would leave it.
+
+    Texts are compared exactly, figures by what they plot: another version of matplotlib draws other pixels.
+
+    Args:
+        out_dir: the folder.
+        texts: by file name.
+        shown: what figures show, by file name without suffix.
+
+    Returns:
+        One line per stale, missing or superfluous file; empty when all are current.
+    """
+    expected = {f"{name}.png": digest(chart) for name, chart in shown.items()}
+    found = [problem for name, text in texts.items() for problem in _text_problems(out_dir / name, text)]
+    found += [p for name, want in expected.items() for p in _image_problems(out_dir / FIGURES / name, want)]
     extra = [path.name for path in _images(out_dir) if path.name not in expected]
     return found + [f"{FIGURES}/{name}: is not a figure of this report, remove it" for name in extra]
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from planner.report import words
-from planner.report.tables import MARK, cost_rows, headline, latency_cells
+from planner.report.tables import cost_rows, headline, latency_cells
+from planner.report.terminal import MARK
 from planner.results import Case, ClaimResult, Fleet, Plan, PriceRatios
 from planner.units import DASH, number, percent
 

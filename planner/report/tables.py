@@ -1,23 +1,15 @@
 """A plan as tables for a terminal of a hundred columns."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from planner.report import words
+from planner.report.terminal import caption, empty_table, filled, frame, remarks
 from planner.results import Fleet, Latency, Plan
 from planner.units import number, percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
-    from rich.text import Text
-
-PRINT_WIDTH = 100
-"""Columns that every table fits in."""
-BELOW = (0, 0, 1, 0)
-"""An empty line below a table."""
-MARK = ">"
-"""Put before a heading whose column is aligned to the right."""
 
 
 def plan_tables(plan: Plan) -> list["RenderableType"]:
@@ -36,24 +28,15 @@ def plan_tables(plan: Plan) -> list["RenderableType"]:
         _latency(plan),
         _cost(plan),
         _baselines(plan),
-        _remarks("what binds", _binding(plan)),
-        _remarks("how good it is", _quality(plan)),
-        _remarks("notes", map(words.sentence, plan.notes)),
+        remarks("what binds", _binding(plan)),
+        remarks("how good it is", _quality(plan)),
+        remarks("notes", map(words.sentence, plan.notes)),
     )
     return [part for part in parts if part is not None]
 
 
 def _headline(plan: Plan) -> "RenderableType":
-    from rich.panel import Panel
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column()
-    for label, text in headline(plan):
-        grid.add_row(Text(label), Text(text))
-    return Panel(grid, title=Text(plan.scenario), title_align="left", width=PRINT_WIDTH)
+    return frame(plan.scenario, headline(plan))
 
 
 def headline(plan: Plan) -> list[tuple[str, str]]:
@@ -70,37 +53,8 @@ def headline(plan: Plan) -> list[tuple[str, str]]:
     ]
 
 
-def _table(title: str, *headings: str) -> "Table":
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(
-        title=Text(title, style="bold"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
-    for heading in headings:
-        right = heading.startswith(MARK)
-        name = Text(heading.removeprefix(MARK))
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
-    return table
-
-
-def _filled(table: "Table", rows: Iterable[Iterable[str]]) -> "RenderableType | None":
-    from rich.padding import Padding
-    from rich.text import Text
-
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return Padding(table, BELOW) if table.row_count else None
-
-
 def _pools(plan: Plan) -> "RenderableType | None":
-    table = _table(
+    table = empty_table(
         "pools",
         "pool",
         "site",
@@ -112,7 +66,7 @@ def _pools(plan: Plan) -> "RenderableType | None":
         ">busy",
         "times",
     )
-    return _filled(
+    return filled(
         table,
         (
             (
@@ -132,8 +86,8 @@ def _pools(plan: Plan) -> "RenderableType | None":
 
 
 def _links(plan: Plan) -> "RenderableType | None":
-    return _filled(
-        _table("links", *words.LINK_HEADINGS),
+    return filled(
+        empty_table("links", *words.LINK_HEADINGS),
         words.link_rows(plan),
     )
 
@@ -146,7 +100,7 @@ def _latency(plan: Plan) -> "RenderableType | None":
             (f"{c.name} ({percent(c.share, 0)}; threshold {number(c.threshold_tokens)})", c.latency)
             for c in plan.classes
         ]
-    return _filled(_table("latency", *headings), ((name, *latency_cells(latency)) for name, latency in rows))
+    return filled(empty_table("latency", *headings), ((name, *latency_cells(latency)) for name, latency in rows))
 
 
 def latency_cells(latency: Latency) -> list[str]:
@@ -164,7 +118,7 @@ def latency_cells(latency: Latency) -> list[str]:
 
 
 def _cost(plan: Plan) -> "RenderableType | None":
-    return _filled(_table("cost", "what", ">USD/h"), ((what, words.usd(value)) for what, value in cost_rows(plan)))
+    return filled(empty_table("cost", "what", ">USD/h"), ((what, words.usd(value)) for what, value in cost_rows(plan)))
 
 
 def cost_rows(fleet: Fleet) -> Iterator[tuple[str, float | None]]:
@@ -182,21 +136,14 @@ def _baselines(plan: Plan) -> "RenderableType | None":
     if not plan.baselines:
         return None
     headings = ("fleet", "instances", ">req/s", ">plan is", ">USD/h", ">USD/M", ">TTFT", ">P90")
-    table = _table("against other fleets", *headings)
+    table = empty_table("against other fleets", *headings)
     explained = [
         "req/s at most; plan over fleet; USD/M per million input tokens; TTFT mean and P90 in s, without waiting"
     ]
-    table.caption = _left("\n".join(explained + [f"{b.name}: {b.title}" for b in plan.baselines]))
-    table.caption_justify = "left"
+    caption(table, "\n".join(explained + [f"{b.name}: {b.title}" for b in plan.baselines]))
     fleets: list[tuple[str, Fleet, str]] = [("plan", plan, "")]
     fleets += [(b.name, b, words.times(b.ratio)) for b in plan.baselines]
-    return _filled(table, ((name, *_fleet_cells(fleet, ratio)) for name, fleet, ratio in fleets))
-
-
-def _left(text: str) -> "Text":
-    from rich.text import Text
-
-    return Text(text, style="not italic")
+    return filled(table, ((name, *_fleet_cells(fleet, ratio)) for name, fleet, ratio in fleets))
 
 
 def _fleet_cells(fleet: Fleet, ratio: str) -> list[str]:
@@ -219,20 +166,3 @@ def _binding(plan: Plan) -> list[str]:
 
 def _quality(plan: Plan) -> list[str]:
     return [words.sentence(text) for text in (words.status(plan), words.free_routing(plan)) if text]
-
-
-def _remarks(title: str, lines: Iterable[str]) -> "RenderableType | None":
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    texts = list(lines)
-    if not texts:
-        return None
-    grid = Table.grid(padding=(0, 1))
-    grid.title, grid.title_justify = Text(title, style="bold"), "left"
-    grid.add_column(no_wrap=True)
-    grid.add_column()
-    for text in texts:
-        grid.add_row(Text("-"), Text(text))
-    return Padding(grid, BELOW)

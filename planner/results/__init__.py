@@ -9,6 +9,19 @@ from planner.results.case import (
     ServiceCurve,
     SourceNote,
 )
+from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
+from planner.results.fidelity_survey import (
+    CurvePoint,
+    Doubt,
+    FidelitySurvey,
+    HardwareScore,
+    MeasuredFile,
+    Peer,
+    Scored,
+    ScoredCurve,
+    StackScore,
+    VersionScore,
+)
 from planner.results.plan import (
     Baseline,
     Bottleneck,
@@ -23,8 +36,17 @@ from planner.results.plan import (
     Sweep,
     Verdict,
 )
+from planner.results.prediction import (
+    AcceleratorMemory,
+    DecodePrediction,
+    LargestBatch,
+    Prediction,
+    PrefillPrediction,
+)
+from planner.results.roofline import OperatorPoint, RooflinePass, RooflineSurvey
 
 __all__ = [
+    "AcceleratorMemory",
     "Baseline",
     "Bottleneck",
     "Case",
@@ -32,16 +54,38 @@ __all__ = [
     "ClassPlan",
     "ComparedPlan",
     "Cost",
+    "CurvePoint",
+    "DecodePrediction",
+    "Doubt",
+    "Fidelity",
+    "FidelityGroup",
+    "FidelitySurvey",
     "Fleet",
     "FreeRouting",
+    "HardwareScore",
+    "LargestBatch",
     "Latency",
+    "LatencyError",
     "LengthProfile",
     "LinkPlan",
+    "MeasuredFile",
+    "OperatorPoint",
+    "Peer",
     "Plan",
     "PoolPlan",
+    "PredictedPoint",
+    "Prediction",
+    "PrefillPrediction",
     "PriceRatios",
+    "RefusedPoints",
+    "RooflinePass",
+    "RooflineSurvey",
+    "Scored",
+    "ScoredCurve",
     "ServiceCurve",
     "SourceNote",
+    "StackScore",
     "Sweep",
     "Verdict",
+    "VersionScore",
 ]

@@ -27,7 +27,7 @@ class ServiceCurve(StrictModel):
 
     pool: str
     hardware: str
-    basis: Literal["measured", "inferred"]
+    basis: Literal["measured", "calibrated", "inferred", "datasheet"]
     source: str
     how: str | None
     """How the figures were inferred, where they were."""

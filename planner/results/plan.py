@@ -24,7 +24,7 @@ class PoolPlan(StrictModel):
     """Requests sent to it at the operating point [1/s]."""
     utilization: float
     usd_per_hour: float | None
-    basis: Literal["measured", "inferred"]
+    basis: Literal["measured", "calibrated", "inferred", "datasheet"]
     """Where its service times come from."""
 
 

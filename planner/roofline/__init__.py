@@ -1,6 +1,16 @@
 """From shapes and measurements to seconds and bytes of one instance."""
 
-from planner.roofline.instance import DecodePoint, InstanceRates, exposed_transfer_s, instance_rates
+from planner.roofline.chip import Chip
+from planner.roofline.closed_loop import SERVING_BENCHMARK, LoopTimes, closed_loop_latency
+from planner.roofline.factors import Factors
+from planner.roofline.instance import (
+    DecodePoint,
+    InstanceRates,
+    RatesBasis,
+    exposed_transfer_s,
+    instance_rates,
+    roofline_prefill,
+)
 from planner.roofline.kv_cache import (
     index_key_bytes_per_token,
     kv_bytes,
@@ -11,35 +21,62 @@ from planner.roofline.kv_cache import (
     wire_bytes,
 )
 from planner.roofline.kv_memory import kv_bytes_per_rank, physical_kv_bytes, physical_kv_bytes_per_token
+from planner.roofline.layout import Layout
+from planner.roofline.memory_fit import MemoryFit
 from planner.roofline.mlp import distinct_experts
 from planner.roofline.operator import Gemm, Operator, total_bytes, total_flop
 from planner.roofline.operators import decode_operators, pass_operators, prefill_operators
+from planner.roofline.pass_time import PassTime, operator_seconds, pass_time
+from planner.roofline.rank_work import RankWork, rank_work
 from planner.roofline.sequences import Sequences
+from planner.roofline.served_model import ServedModel, prefill_passes
+from planner.roofline.stack import Stack, best_stack, factors_of, stack, versioned
 from planner.roofline.weights import bytes_per_weight, weights_bytes
 
 __all__ = [
+    "Chip",
     "DecodePoint",
+    "Factors",
     "Gemm",
     "InstanceRates",
+    "Layout",
+    "LoopTimes",
+    "MemoryFit",
     "Operator",
+    "PassTime",
+    "RankWork",
+    "RatesBasis",
+    "SERVING_BENCHMARK",
     "Sequences",
+    "ServedModel",
+    "Stack",
+    "best_stack",
     "bytes_per_weight",
+    "closed_loop_latency",
     "decode_operators",
     "distinct_experts",
     "exposed_transfer_s",
+    "factors_of",
     "index_key_bytes_per_token",
     "instance_rates",
     "kv_bytes",
     "kv_bytes_curve",
     "kv_bytes_per_rank",
     "kv_bytes_per_token",
+    "operator_seconds",
     "pass_operators",
+    "pass_time",
     "physical_kv_bytes",
     "physical_kv_bytes_per_token",
     "prefill_operators",
+    "prefill_passes",
+    "rank_work",
     "recurrent_state_bytes",
+    "roofline_prefill",
+    "stack",
     "total_bytes",
     "total_flop",
+    "versioned",
     "weights_bytes",
     "window_bytes",
     "wire_bytes",

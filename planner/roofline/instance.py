@@ -1,6 +1,6 @@
 """Service times of one instance: how long a prefill takes, what it hands over, how fast decode goes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -9,6 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 from planner.curves import Curve, PrefillService
 from planner.profiles import KvCurve, MeasuredInstance, ModelProfile, PrefillCurve
 from planner.roofline.kv_cache import kv_bytes_curve
+from planner.roofline.served_model import ServedModel
+
+RatesBasis = Literal["measured", "calibrated", "inferred", "datasheet"]
+CURVE_TOKENS = (64, 1 << 20)
+"""Prompt lengths between which the roofline's prefill seconds are sampled."""
+N_CURVE = 57
+"""Samples, four per doubling."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,9 @@ class InstanceRates:
     kv_bytes: Curve
     decode: DecodePoint | None
     n_layers: int | None
-    basis: Literal["measured", "inferred"]
+    basis: RatesBasis
+    stack: str | None = None
+    """Software stack of the roofline that they come from; None: somebody's figures."""
 
 
 def instance_rates(model: ModelProfile, measured: MeasuredInstance, kv_precision: str = "bf16") -> InstanceRates:
@@ -60,6 +69,29 @@ def instance_rates(model: ModelProfile, measured: MeasuredInstance, kv_precision
         n_layers=model.architecture.n_layers,
         basis=measured.basis,
     )
+
+
+def roofline_prefill(served: ServedModel, known_tokens: tuple[float, float]) -> PrefillService:
+    """Prefill seconds by length from the roofline.
+
+    Args:
+        served: the model on the instance.
+        known_tokens: lengths that the stack was calibrated on; beyond, the curve counts as extrapolated [tokens].
+
+    Returns:
+        A monotone cubic through samples; a request's own overhead is what no cached prefix saves.
+
+    Raises:
+        InputError: a shape or a figure is unknown.
+
+    Valid:
+        A pass more for one token beyond a chunk is smoothed over; the curve never falls.
+    """
+    tokens = np.unique(np.geomspace(*CURVE_TOKENS, N_CURVE).round())
+    seconds = np.maximum.accumulate(served.prefill_time(tokens).total_s)
+    curve = Curve.monotone_cubic(tokens.tolist(), seconds.tolist())
+    overhead = float(np.asarray(served.factors.request_overhead_s))
+    return PrefillService(replace(curve, measured_tokens=known_tokens), overhead or None)
 
 
 def _kv_bytes(model: ModelProfile, measured: MeasuredInstance, kv_precision: str) -> Curve:

@@ -30,6 +30,8 @@ class ModelChoice(StrictModel):
     """Weights and matrix products; by default the checkpoint's own."""
     kv_precision: Literal["bf16", "fp8", "int8", "int4", "fp4"] = "bf16"
     """Attention KV cache."""
+    n_experts_per_token: Annotated[int, Field(ge=1)] | None = None
+    """Experts that each token visits, to see what depends on it; by default the profile's."""
 
 
 class WorkloadClass(StrictModel):
@@ -80,6 +82,14 @@ class Pool(StrictModel):
     """Fewest instances when the size is free."""
     max_instances: Count | None = None
     """Most instances when the size is free; absent means inventory, budget or demand set the limit."""
+    service_times: Literal["measured", "roofline"] | None = None
+    """Where prefill and decode seconds come from; by default what somebody measured, else the roofline."""
+    stack: str | None = None
+    """Software stack of the roofline, as `predict --stack` takes it; by default the one calibrated best."""
+    layout: str | None = None
+    """Parallel layout of the roofline, such as "tp=8,ep=1,dp=1,pp=1"; by default tensor parallel over the instance."""
+    tpot_ms: Amount | None = None
+    """Longest decode step: the roofline's batch is the largest within it and the memory; absent: within the memory."""
     prompts: Literal["long", "short"] | None = None
     """Which prompts a prefill pool takes; by default "short" at a site that decodes and "long" elsewhere."""
 
@@ -89,6 +99,8 @@ class Pool(StrictModel):
             raise ValueError(f"max_instances {self.max_instances} is below min_instances {self.min_instances}")
         if self.role == "decode" and self.prompts is not None:
             raise ValueError("prompts belongs to prefill pools only")
+        if self.role == "prefill" and self.tpot_ms is not None:
+            raise ValueError("tpot_ms belongs to decode pools only")
         return self
 
 

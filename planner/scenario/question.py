@@ -148,8 +148,10 @@ class Scenario(StrictModel):
 
     @cached_property
     def model_profile(self) -> ModelProfile:
-        """The profile of the model that is served."""
-        return model_profile(_located(self.model.profile, self.directory))
+        """The profile of the model that is served, with the experts per token that the scenario asks for."""
+        profile = model_profile(_located(self.model.profile, self.directory))
+        wanted = self.model.n_experts_per_token
+        return profile if wanted is None else _with_experts_per_token(profile, wanted)
 
     def hardware_of(self, pool: Pool) -> HardwareProfile:
         """The hardware profile of a pool."""
@@ -339,6 +341,15 @@ def _with_profile_measurements(data: dict[str, Any], directory: Path) -> dict[st
     return {**data, "measured": {name: joined[name] for name in (*own, *(n for n in joined if n not in own))}}
 
 
+def _with_experts_per_token(profile: ModelProfile, n: int) -> ModelProfile:
+    """The profile with another number of experts per token; what was measured of it no longer holds."""
+    moe = profile.architecture.moe
+    if moe is None:
+        return profile
+    architecture = profile.architecture.model_copy(update={"moe": moe.model_copy(update={"n_experts_per_token": n})})
+    return profile.model_copy(update={"architecture": architecture, "measured": {}})
+
+
 def _located(profile: str, directory: Path) -> str:
     """A profile path as seen from the scenario's folder; a name stays a name."""
     return str(directory / profile) if profile.endswith(".toml") else profile
@@ -355,6 +366,7 @@ def _name_problems(scenario: Scenario) -> Iterator[Problem]:
             local.add(scenario.hardware_named(name).name)
         except InputError as error:
             yield from _of_profile(scenario._file, key, name, error)
+    yield from _expert_problems(scenario)
     yield from _repeated_prices(scenario)
     own = {n: m.hardware for n, m in scenario.measured.items() if n in scenario._stated.get("measured", {})}
     for name, hardware in own.items():
@@ -363,6 +375,16 @@ def _name_problems(scenario: Scenario) -> Iterator[Problem]:
                 hardware_profile(hardware)
         except InputError as error:
             yield from _of_profile(scenario._file, ("measured", name, "hardware"), hardware, error)
+
+
+def _expert_problems(scenario: Scenario) -> Iterator[Problem]:
+    """Experts per token that the model cannot have."""
+    wanted = scenario.model.n_experts_per_token
+    moe = scenario.model_profile.architecture.moe if wanted is not None else None
+    if wanted is None or (moe and wanted <= moe.n_experts):
+        return
+    allowed = f"at most {moe.n_experts}, its experts" if moe else "a model with experts, or leave it out"
+    yield scenario._file.problem(("model", "n_experts_per_token"), f"is {wanted}", allowed)
 
 
 def _repeated_prices(scenario: Scenario) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ from planner.optimizer import PlanningProblem, optimized, planning_problem
 from planner.optimizer.capacity import threshold_loads
 from planner.optimizer.evaluate import highest_rate
 from planner.optimizer.formulation import Sizing
+from planner.profiles import MeasuredInstance
 from planner.results import Case, ComparedPlan, LengthProfile, Plan, ServiceCurve, SourceNote
 from planner.scenario import CapacityRule, Scenario
 from planner.studies.claims import claim_results
@@ -120,26 +121,40 @@ def length_profile(problem: PlanningProblem) -> LengthProfile:
 def service_curve(problem: PlanningProblem, index: int) -> ServiceCurve:
     """Prefill seconds and KV throughput of a pool's instances over the lengths that occur."""
     pool, scenario = problem.pools[index], problem.scenario
-    hardware = scenario.hardware_named(pool.hardware)
-    measured = scenario.measured_instance(hardware, pool.n_accelerators, "prefill")
-    if measured is None or measured.prefill is None or pool.rates.prefill is None:
+    measured = measured_times(problem, pool.name)
+    if pool.rates.prefill is None:
         raise ValueError("a prefill pool has no prefill times")
     longest = max(c.mix.atoms(N_ATOMS).total_tokens.max() for c in problem.classes)
     shortest = max(min(c.mix.atoms(N_ATOMS).total_tokens.min() for c in problem.classes), 1.0)
     tokens = np.unique(np.geomspace(shortest, max(longest, shortest + 1), N_CURVE))
     seconds = pool.rates.prefill.curve(tokens)
+    points = measured.prefill if measured else None
     return ServiceCurve(
         pool=pool.name,
         hardware=pool.hardware,
-        basis=measured.basis,
-        source=citation(scenario, measured.source),
-        how=measured.how,
+        basis=pool.rates.basis,
+        source=citation(scenario, measured.source) if measured else roofline_source(pool.rates.stack),
+        how=measured.how if measured else None,
         tokens=tuple(tokens.tolist()),
         prefill_s=tuple(seconds.tolist()),
         kv_gbps=tuple(gbps(1.0) * x for x in (pool.rates.kv_bytes(tokens) / seconds).tolist()),
-        measured_tokens=tuple(float(t) for t in measured.prefill.tokens),
-        measured_s=measured.prefill.seconds,
+        measured_tokens=tuple(float(t) for t in points.tokens) if points else (),
+        measured_s=points.seconds if points else (),
     )
+
+
+def measured_times(problem: PlanningProblem, name: str) -> MeasuredInstance | None:
+    """The figures that a pool's service times come from; None where it is the roofline."""
+    scenario, spec = problem.scenario, next(pool for pool in problem.pools if pool.name == name)
+    if spec.rates.stack is not None:
+        return None
+    pool = scenario.pools[name]
+    return scenario.measured_instance(scenario.hardware_of(pool), spec.n_accelerators, pool.role)
+
+
+def roofline_source(stack: str | None) -> str:
+    """What to say of service times that follow from shapes, datasheets and a stack's factors."""
+    return f"roofline of shapes and datasheets with the factors of {stack}"
 
 
 def citation(scenario: Scenario, source: str) -> str:
@@ -153,12 +168,14 @@ def _inputs(problem: PlanningProblem) -> list[SourceNote]:
     notes = []
     for name, pool in scenario.pools.items():
         n, hardware = pool.accelerators_per_instance, scenario.hardware_of(pool)
-        if measured := scenario.measured_instance(hardware, n, pool.role):
+        what = f"{pool.role} of {name}, {n} x {hardware.name}"
+        if measured := measured_times(problem, name):
             how = (measured.decode.how if pool.role == "decode" and measured.decode else None) or measured.how
             source = citation(scenario, measured.source) + (f": {how}" if how else "")
-            notes.append(
-                SourceNote(what=f"{pool.role} of {name}, {n} x {hardware.name}", basis=measured.basis, source=source)
-            )
+            notes.append(SourceNote(what=what, basis=measured.basis, source=source))
+        else:
+            rates = next(spec.rates for spec in problem.pools if spec.name == name)
+            notes.append(SourceNote(what=what, basis=rates.basis, source=roofline_source(rates.stack)))
     for name, price in scenario.prices.items():
         what = f"price of {name}: {price.usd_per_accelerator_hour:g} USD per accelerator-hour"
         notes.append(SourceNote(what=what, basis=price.basis, source=price.source))

@@ -1,0 +1,184 @@
+"""`planner calibrate`: a stack profile from measured serving points."""
+
+import datetime
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli.common import Format, FormatOption, print_json, print_rich, progress
+from planner.cli.point_options import PointsArgument, read_all, with_point_options
+
+if TYPE_CHECKING:
+    from planner.profiles import StackProfile
+    from planner.profiles.points import PointDefaults, ServingPoint
+    from planner.results import Fidelity
+    from planner.studies.fidelity import PointsOf
+
+NAME = re.compile(r"[a-z0-9][a-z0-9.-]*", re.ASCII)
+SUFFIX = ".toml"
+
+
+@with_point_options
+def calibrate(
+    points: PointsArgument,
+    stack: Annotated[
+        str,
+        typer.Option("--stack", metavar="NAME", help="Framework, such as vllm; or vllm-0.19.0 for its default."),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Profile to write, such as vllm.toml.")],
+    catalogue: Annotated[
+        bool, typer.Option("--catalogue/--no-catalogue", help="Fit to the published curves of model profiles as well.")
+    ] = True,
+    memory_fraction: Annotated[
+        float | None,
+        typer.Option(metavar="F", min=0.05, max=1.0, help="Part of an accelerator's nominal memory that serving uses."),
+    ] = None,
+    chunk_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Most prompt tokens of one prefill pass.")
+    ] = None,
+    reserves_output: Annotated[
+        bool | None,
+        typer.Option("--reserves-output/--grows-output", help="Whether a request reserves cache for all its output."),
+    ] = None,
+    quantized_kv: Annotated[
+        bool | None,
+        typer.Option("--quantized-kv/--full-kv", help="Whether the cache is fp8 beside weights of 8 bits or fewer."),
+    ] = None,
+    source: Annotated[str | None, typer.Option(metavar="TEXT", help="Whose the points are, for the profile.")] = None,
+    date: Annotated[str | None, typer.Option(metavar="YYYY-MM-DD", help="Day the profile bears; today.")] = None,
+    format_: FormatOption = Format.TEXT,
+    *,
+    defaults: "PointDefaults",
+) -> None:
+    """Fit a stack profile to measured points, and say how it does on what it did not see.
+
+    Settings that are not given are those of the shipped profile of the framework.
+    """
+    day = calendar_day(date)
+    check_out(out)
+    files = read_all(points, defaults)
+    settings = {
+        "memory_fraction": memory_fraction,
+        "chunk_tokens": chunk_tokens,
+        "reserves_output": reserves_output,
+        "quantized_kv": quantized_kv,
+    }
+    profile, scores = fitted(points, files, stack, out.stem, catalogue, settings, source, day)
+    write(profile, out)
+    show(profile, scores, format_)
+
+
+def calendar_day(text: str | None) -> datetime.date:
+    """The day that an option names; today where it names none.
+
+    Raises:
+        UsageError: it is no day.
+    """
+    from planner.errors import UsageError
+
+    try:
+        return datetime.date.today() if text is None else datetime.date.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--date {text}: is no day (such as 2026-01-31)") from None
+
+
+def check_out(out: Path) -> None:
+    """Say before any work that a profile cannot be written there.
+
+    Raises:
+        UsageError: its name is not that of a profile.
+        InputError: its folder cannot be written.
+    """
+    from planner.errors import InputError, Problem, UsageError
+
+    if out.suffix != SUFFIX or not NAME.fullmatch(out.stem):
+        raise UsageError(f"--out {out}: is no name of a profile (small letters, digits, '.' and '-', then {SUFFIX})")
+    if out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
+        raise InputError(Problem(str(out), "", "cannot be written", "a file in a folder that is there"))
+
+
+def fitted(
+    paths: Sequence[Path],
+    files: "Sequence[Sequence[ServingPoint]]",
+    name: str,
+    stem: str,
+    catalogue: bool,
+    settings: dict[str, Any],
+    source: str | None,
+    day: datetime.date,
+) -> "tuple[StackProfile, Fidelity]":
+    """The profile, and its points scored by it."""
+    from planner.profiles.stack_writer import as_written
+    from planner.studies.fidelity import calibrated_stack, fidelity, shipped_settings, wanted_framework
+
+    framework, version = wanted_framework(name, [point for file in files for point in file])
+    check_stem(stem, framework)
+    stated = {key: value for key, value in settings.items() if value is not None}
+    parts = parts_of(paths, files, framework, catalogue)
+    with progress(f"calibrating {framework}") as say:
+        profile = calibrated_stack(
+            stem,
+            framework,
+            parts,
+            settings=shipped_settings(framework).model_copy(update=stated),
+            default_version=version,
+            described=source,
+            day=day,
+            progress=say,
+        )
+        say("scoring the points")
+        own = [point for part in parts for point in part.points if point.framework.casefold() == framework]
+        written = as_written(profile)
+        return written, fidelity(own, profile=written)
+
+
+def check_stem(stem: str, framework: str) -> None:
+    """Hold the name of a profile against its framework's.
+
+    Raises:
+        UsageError: `--stack` would not find it under that name.
+    """
+    from planner.errors import UsageError
+
+    if stem != framework and not stem.startswith(f"{framework}-"):
+        allowed = f"{framework}{SUFFIX}, or a name that begins with {framework}-"
+        raise UsageError(f"--out {stem}{SUFFIX}: is no name for a profile of {framework} ({allowed})")
+
+
+def parts_of(
+    paths: Sequence[Path], files: "Sequence[Sequence[ServingPoint]]", framework: str, catalogue: bool
+) -> "list[PointsOf]":
+    """Points by file, then those of the catalogue."""
+    from planner.studies.fidelity import PointsOf, catalogue_points
+
+    found = [PointsOf(path, tuple(points)) for path, points in zip(paths, files, strict=True)]
+    published = tuple(catalogue_points(framework)) if catalogue else ()
+    return [*found, PointsOf(None, published)] if published else found
+
+
+def write(profile: "StackProfile", out: Path) -> None:
+    """Write a profile, and say where the gate would not let it pass."""
+    from planner.profiles import check_profiles
+    from planner.profiles.importer import write_text
+    from planner.profiles.stack_writer import stack_toml
+
+    write_text(out, stack_toml(profile))
+    typer.echo(f"wrote {out}", err=True)
+    for problem in check_profiles([out]).problems:
+        typer.echo(f"planner profiles check: {problem}", err=True)
+
+
+def show(profile: "StackProfile", scores: "Fidelity", format_: Format) -> None:
+    """Print what was fitted."""
+    if format_ is Format.JSON:
+        print_json(profile.model_dump(mode="json", by_alias=True, exclude_none=True))
+        return
+    from planner.cli.stack_tables import stack_tables
+    from planner.report import worst_table
+
+    worst = worst_table(scores.points, "worst residuals")
+    print_rich(*stack_tables(profile), *([worst] if worst else []))

@@ -1,0 +1,100 @@
+"""Arguments of the commands that read measured points: the files, and what to take as said where they are silent."""
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from planner.errors import Problem
+    from planner.profiles.points import PointDefaults, ServingPoint
+
+
+class Mode(StrEnum):
+    """Whether prefill and decode share workers."""
+
+    AGG = "agg"
+    DISAGG = "disagg"
+
+
+PointsArgument = Annotated[
+    list[Path],
+    typer.Argument(metavar="POINTS...", help="CSV tables, or results of vllm bench serve or SGLang bench_serving."),
+]
+
+
+def _text(name: str, metavar: str, help_: str) -> Any:
+    return Annotated[str | None, typer.Option(name, metavar=metavar, help=help_)]
+
+
+def _size(name: str, help_: str) -> Any:
+    return Annotated[int | None, typer.Option(name, metavar="N", min=1, help=help_)]
+
+
+POINT_OPTIONS: dict[str, Any] = {
+    "model": _text("--model", "NAME", "Where a file does not say: the model,"),
+    "hardware": _text("--hardware", "NAME", "the accelerator,"),
+    "framework": _text("--framework", "NAME", "the serving framework,"),
+    "framework_version": _text("--framework-version", "VERSION", "its version,"),
+    "precision": _text("--precision", "FORMAT", "the number format of weights,"),
+    "kv_precision": _text("--kv-precision", "FORMAT", "that of the attention cache,"),
+    "mode": Annotated[Mode | None, typer.Option("--mode", help="whether prefill and decode share workers,")],
+    "n_accelerators": _size("--accelerators", "accelerators of the whole deployment,"),
+    "tp_size": _size("--tp-size", "tensor-parallel size,"),
+    "pp_size": _size("--pp-size", "pipeline stages,"),
+    "attention_dp_size": _size("--attention-dp-size", "attention replicas,"),
+    "moe_tp_size": _size("--moe-tp-size", "tensor-parallel size of experts,"),
+    "moe_ep_size": _size("--moe-ep-size", "expert-parallel size,"),
+    "prefill_num_workers": _size("--prefill-num-workers", "prefill workers of a disagg deployment,"),
+    "prefill_tp_size": _size("--prefill-tp-size", "accelerators of each,"),
+    "decode_num_workers": _size("--decode-num-workers", "decode workers,"),
+    "decode_tp_size": _size("--decode-tp-size", "accelerators of each,"),
+    "measured_date": _text("--measured-date", "DATE", "the day of the measurement."),
+}
+"""One option per field of PointDefaults, under the name that the reader's messages give it."""
+
+
+def with_point_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with all of these options, which it gets in one: its keyword `defaults`."""
+
+    @wraps(command)
+    def wrapped(**arguments: Any) -> None:
+        from planner.profiles.points import PointDefaults
+
+        said = {name: arguments.pop(name) for name in POINT_OPTIONS}
+        command(**arguments, defaults=PointDefaults(**said))
+
+    own = [parameter for parameter in signature(command).parameters.values() if parameter.name != "defaults"]
+    options = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=option)
+        for name, option in POINT_OPTIONS.items()
+    ]
+    ordered = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in own] + options
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in ordered}
+    wrapped.__dict__["__signature__"] = Signature(ordered)
+    return wrapped
+
+
+def read_all(paths: Sequence[Path], defaults: "PointDefaults") -> "list[list[ServingPoint]]":
+    """Points of every file, in the order of the files.
+
+    Raises:
+        InputError: with every problem of every file.
+    """
+    from planner.errors import InputError
+    from planner.profiles.points import read_points
+
+    found: list[list[ServingPoint]] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            found.append(read_points(path, defaults))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
+    return found

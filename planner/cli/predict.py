@@ -1,0 +1,106 @@
+"""`planner predict`: one model on one instance."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.common import Format, FormatOption, print_json, print_rich
+
+MILLISECONDS = 1000.0
+
+
+def predict(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name, alias or path of a model profile.")],
+    hardware: Annotated[str, typer.Argument(metavar="HARDWARE", help="Name, alias or path of a hardware profile.")],
+    accelerators: Annotated[
+        int | None, typer.Option(metavar="N", help="Accelerators of the instance; 8, or as --layout has.")
+    ] = None,
+    layout: Annotated[
+        str | None, typer.Option(metavar="SIZES", help="Such as tp=8,ep=1,dp=1,pp=1; tensor parallel if not given.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="Of weights: bf16, fp8, int8, int4, fp4; the checkpoint's own.")
+    ] = None,
+    kv_precision: Annotated[str, typer.Option(metavar="FORMAT", help="Of the attention cache.")] = "bf16",
+    stack: Annotated[
+        str | None, typer.Option(metavar="STACK", help="Such as vllm, sglang-0.5.9, datasheet; the best calibrated.")
+    ] = None,
+    tokens: Annotated[str, typer.Option(metavar="LIST", help="Prompt lengths, cached tokens included.")] = (
+        "1024,8192,32768,131072"
+    ),
+    cached: Annotated[int, typer.Option(metavar="TOKENS", help="Leading tokens of each prompt in a cache.")] = 0,
+    batch: Annotated[str, typer.Option(metavar="LIST", help="Sequences decoded together.")] = "1,8,32,64,128",
+    context: Annotated[int, typer.Option(metavar="TOKENS", help="Context of each of those sequences.")] = 4096,
+    tpot_ms: Annotated[
+        float | None, typer.Option(metavar="MS", help="Find the largest batch whose step is no longer.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the operators under the roofline: .png or .svg.")
+    ] = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Predict prefill seconds, KV bytes and decode steps of a model on accelerators; exit 4 where it does not fit."""
+    from planner.errors import InfeasibleError
+    from planner.report import shortfall
+    from planner.studies.predict import PredictQuestion
+    from planner.studies.predict import predict as predicted
+
+    check_figure(figure)
+    question = PredictQuestion(
+        model=model,
+        hardware=hardware,
+        n_accelerators=accelerators,
+        layout=layout,
+        precision=precision,
+        kv_precision=kv_precision,
+        stack=stack,
+        tokens=whole_numbers("--tokens", tokens),
+        cached_tokens=cached,
+        batch=whole_numbers("--batch", batch),
+        context_tokens=context,
+        tpot_limit_s=None if tpot_ms is None else tpot_ms / MILLISECONDS,
+    )
+    found = predicted(question)
+    if format_ is Format.JSON:
+        print_json(found.answer())
+    else:
+        from planner.report import prediction_tables
+
+        print_rich(*prediction_tables(found))
+    if not found.fits:
+        raise InfeasibleError(shortfall(found))
+    if figure is not None:
+        from planner.report import write_roofline
+        from planner.studies.predict import roofline_survey
+
+        write_roofline(roofline_survey(question), figure)
+        typer.echo(f"wrote {figure}", err=True)
+
+
+def whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    """Numbers of a list such as 1024,8192.
+
+    Raises:
+        UsageError: not such a list.
+    """
+    from planner.errors import UsageError
+
+    parts = [part.strip() for part in text.split(",")]
+    wrong = [part for part in parts if not (part.isascii() and part.isdigit() and len(part) < 10)]
+    if wrong:
+        shown = repr(wrong[0]) if wrong[0] else "nothing between commas" if len(parts) > 1 else "nothing"
+        raise UsageError(f"{option} {text}: holds {shown} (whole numbers with commas, such as 1024,8192)")
+    return tuple(map(int, parts))
+
+
+def check_figure(path: Path | None) -> None:
+    """Say before any work that a figure cannot be of that kind.
+
+    Raises:
+        UsageError: its name ends in neither .png nor .svg.
+    """
+    from planner.errors import UsageError
+
+    if path is not None and path.suffix.lower() not in (".png", ".svg"):
+        raise UsageError(f"--figure {path}: is neither .png nor .svg")

@@ -1,0 +1,161 @@
+"""Service times of a pool's instances: somebody's figures where there are any, else the roofline."""
+
+from planner.errors import InfeasibleError, InputError, Problem
+from planner.profiles import HardwareProfile, missing_shapes
+from planner.roofline import (
+    Chip,
+    DecodePoint,
+    InstanceRates,
+    Layout,
+    RatesBasis,
+    ServedModel,
+    Stack,
+    best_stack,
+    instance_rates,
+    kv_bytes_curve,
+    roofline_prefill,
+    stack,
+)
+from planner.scenario import Pool, Scenario
+from planner.units import GB, MILLI, number
+
+
+def service_times(
+    scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, context_tokens: float
+) -> InstanceRates:
+    """Prefill seconds, cache bytes and the decode point of a pool's instances.
+
+    Args:
+        scenario: the question.
+        name: name of the pool.
+        pool: the pool.
+        hardware: its accelerators.
+        context_tokens: mean context that decode attends to, prompt and half the output [tokens].
+
+    Returns:
+        Service times of the pool's role.
+
+    Raises:
+        InputError: nobody measured the instance and the roofline cannot time it.
+        InfeasibleError: the weights do not fit it, or no sequence keeps its step within tpot_ms.
+    """
+    n, model = pool.accelerators_per_instance, scenario.model_profile
+    measured = scenario.measured_instance(hardware, n, pool.role)
+    if pool.service_times == "roofline" or (measured is None and _can_be_timed(scenario, pool)):
+        return _roofline_times(scenario, name, pool, hardware, context_tokens)
+    if measured is None:
+        raise InputError(_unmeasured(scenario, name, pool, hardware))
+    try:
+        return instance_rates(model, measured, scenario.model.kv_precision)
+    except ValueError as error:
+        what = f"the measured {pool.role} of {model.name} on {n} x {hardware.name} is no curve to plan with: {error}"
+        raise InputError(scenario.problem(("pools", name), what)) from None
+
+
+def _can_be_timed(scenario: Scenario, pool: Pool) -> bool:
+    return pool.service_times is None and not missing_shapes(scenario.model_profile.architecture)
+
+
+def _unmeasured(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile) -> Problem:
+    model, n = scenario.model_profile, pool.accelerators_per_instance
+    known = ", ".join(
+        f"{m.n_accelerators} x {m.hardware} in {m.precision}"
+        for m in scenario.measured.values()
+        if getattr(m, pool.role) is not None
+    )
+    missing = missing_shapes(model.architecture)
+    roofline = f"; for the roofline its profile lacks {', '.join(missing)}" if missing else ""
+    return scenario.problem(
+        ("pools", name),
+        f"no measured {pool.role} of {model.name} on {n} x {hardware.name}",
+        f"measured: {known or 'none'}; or add [measured.NAME] to the scenario{roofline}",
+    )
+
+
+def _roofline_times(
+    scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, context_tokens: float
+) -> InstanceRates:
+    model, choice = scenario.model_profile, scenario.model
+    try:
+        used = stack(pool.stack) if pool.stack else best_stack(model.name, hardware.name)
+        served = ServedModel(
+            model,
+            Chip(hardware, used.derated),
+            _layout(pool),
+            used.factors,
+            choice.precision,
+            choice.kv_precision,
+            used.settings.chunk_tokens,
+            used.settings.memory_fraction,
+        )
+        _check_memory(name, served)
+        prefill = roofline_prefill(served, _known_tokens(used)) if pool.role == "prefill" else None
+        decode = _decode_point(name, pool, served, context_tokens) if pool.role == "decode" else None
+    except InputError as error:
+        raise InputError(_at_pool(scenario, name, problem) for problem in error.problems) from None
+    return InstanceRates(
+        prefill=prefill,
+        kv_bytes=kv_bytes_curve(model, choice.kv_precision),
+        decode=decode,
+        n_layers=model.architecture.n_layers,
+        basis=_basis(served, used),
+        stack=used.name,
+    )
+
+
+def _layout(pool: Pool) -> Layout:
+    if pool.layout is None:
+        return Layout(tp_size=pool.accelerators_per_instance)
+    layout = Layout.parse(pool.layout)
+    if layout.n_accelerators != pool.accelerators_per_instance:
+        what = f"is {pool.layout!r}, {layout.n_accelerators} accelerators"
+        raise InputError(Problem("layout", "", what, f"{pool.accelerators_per_instance}, as accelerators_per_instance"))
+    return layout
+
+
+def _check_memory(name: str, served: ServedModel) -> None:
+    fit = served.memory
+    if fit.fits:
+        return
+    n, hardware = served.layout.n_accelerators, served.chip.hardware.name
+    raise InfeasibleError(
+        f"pools.{name}: {served.model.name} does not fit {n} x {hardware}: each lacks {number(fit.lacking_bytes / GB)} "
+        f"GB, all together {number(n * fit.lacking_bytes / GB)} GB; what would do: more accelerators per instance or "
+        "narrower weights"
+    )
+
+
+def _decode_point(name: str, pool: Pool, served: ServedModel, context_tokens: float) -> DecodePoint:
+    """The largest batch within the memory and the step limit."""
+    limit = float("inf") if pool.tpot_ms is None else pool.tpot_ms * MILLI
+    batch = served.largest_batch_within(context_tokens, limit)
+    if batch == 0:
+        alone = float(served.decode_time([1], [context_tokens]).total_s[0])
+        raise InfeasibleError(
+            f"pools.{name}: not one sequence of {context_tokens:,.0f} tokens decodes within the memory and "
+            f"{limit / MILLI:g} ms; alone it needs {alone / MILLI:.3g} ms; what would do: a longer tpot_ms or more "
+            "accelerators per instance"
+        )
+    return DecodePoint(batch, float(served.decode_time([batch], [context_tokens]).total_s[0]))
+
+
+def _known_tokens(used: Stack) -> tuple[float, float]:
+    if used.calibration is None:
+        return 0.0, float("inf")
+    low, high = used.calibration.input_tokens
+    return float(low), float(high)
+
+
+def _basis(served: ServedModel, used: Stack) -> RatesBasis:
+    if not used.derated:
+        return "datasheet"
+    known = used.calibration is not None and (
+        served.chip.is_measured or served.chip.hardware.name in used.calibration.hardware
+    )
+    return "calibrated" if known and served.model.architecture.basis == "published" else "inferred"
+
+
+def _at_pool(scenario: Scenario, name: str, problem: Problem) -> Problem:
+    """A problem of the roofline at the pool that asked for it."""
+    message = " ".join(filter(None, (problem.file, problem.key, problem.message)))
+    return scenario.problem(("pools", name), message, problem.allowed)

@@ -1,0 +1,86 @@
+"""What kernels reach of an accelerator's peaks: measured fractions and latencies, each with its source.
+
+The peaks themselves are never derated: a fraction is its own figure beside them. M is the number of rows of a matrix
+product, the tokens that go through a weight at once.
+"""
+
+from collections.abc import Mapping
+
+from planner.profiles.figure import Figure
+from planner.schema import StrictModel
+
+
+class Efficiencies(StrictModel):
+    """Measured efficiencies of one accelerator; what nobody measured is absent."""
+
+    gemm_bf16_m256_fraction: Figure | None = None
+    """bf16 matrix product, M about 256 and so in part bound by memory [fraction of the dense bf16 peak]."""
+    gemm_bf16_m1536_fraction: Figure | None = None
+    """bf16 matrix product, M of 1000 to 2100 [fraction of the dense bf16 peak]."""
+    gemm_bf16_m4096_fraction: Figure | None = None
+    """bf16 matrix product, M of 4096 or more [fraction of the dense bf16 peak]."""
+    gemm_fp8_m256_fraction: Figure | None = None
+    """fp8 matrix product with one scale per tensor, M about 256 [fraction of the dense fp8 peak]."""
+    gemm_fp8_m1536_fraction: Figure | None = None
+    """fp8 matrix product with one scale per tensor, M of 1000 to 2100 [fraction of the dense fp8 peak]."""
+    gemm_fp8_m4096_fraction: Figure | None = None
+    """fp8 matrix product with one scale per tensor, M of 4096 or more [fraction of the dense fp8 peak]."""
+    gemm_fp8_block_m256_fraction: Figure | None = None
+    """fp8 matrix product with one scale per block of 128, M about 256 [fraction of the dense fp8 peak]."""
+    gemm_fp8_block_m1536_fraction: Figure | None = None
+    """fp8 matrix product with one scale per block of 128, M of 1000 to 2100 [fraction of the dense fp8 peak]."""
+    gemm_fp8_block_m4096_fraction: Figure | None = None
+    """fp8 matrix product with one scale per block of 128, M of 4096 or more [fraction of the dense fp8 peak]."""
+    gemm_fp4_m256_fraction: Figure | None = None
+    """nvfp4 matrix product, M about 256 [fraction of the dense fp4 peak]."""
+    gemm_fp4_m1536_fraction: Figure | None = None
+    """nvfp4 matrix product, M of 1000 to 2100 [fraction of the dense fp4 peak]."""
+    gemm_fp4_m4096_fraction: Figure | None = None
+    """nvfp4 matrix product, M of 4096 or more [fraction of the dense fp4 peak]."""
+    weight_read_bf16_fraction: Figure | None = None
+    """Reading bf16 weights in a product with M up to 8 [fraction of the peak memory bandwidth]."""
+    weight_read_fp8_fraction: Figure | None = None
+    """Reading fp8 weights in a product with M up to 8 [fraction of the peak memory bandwidth]."""
+    attention_prefill_fraction: Figure | None = None
+    """Causal attention of long prompts [fraction of the dense bf16 peak]."""
+    attention_decode_fraction: Figure | None = None
+    """Reading the KV cache in decode attention [fraction of the peak memory bandwidth]."""
+    moe_fp8_fraction: Figure | None = None
+    """Grouped fp8 products of a mixture of experts in prefill [fraction of the dense fp8 peak]."""
+    moe_fp4_fraction: Figure | None = None
+    """Grouped fp4 products of a mixture of experts in prefill [fraction of the dense fp4 peak]."""
+    moe_weight_read_fraction: Figure | None = None
+    """Reading the experts' weights in decode [fraction of the peak memory bandwidth]."""
+    all_reduce_fraction: Figure | None = None
+    """Bus bandwidth of a large all-reduce [fraction of the scale-up link, one direction]; with reduction inside the
+    network it is not a wire rate and may exceed 1."""
+    all_reduce_latency_us: Figure | None = None
+    """Small all-reduce of one server, 8192 elements [us]."""
+    all_to_all_fraction: Figure | None = None
+    """Dispatch of tokens to experts inside one server [fraction of the scale-up link, one direction]."""
+    recurrence_fraction: Figure | None = None
+    """Chunkwise delta-rule prefill when many heads fill the accelerator [fraction of the dense bf16 peak], of
+    6 d^2 + 5 C d + C^2 FLOP per token and head, head dimension d = 128, chunk C = 64."""
+    recurrence_chunk_us: Figure | None = None
+    """Serial time per chunk of 64 tokens of the same prefill when few heads are on the accelerator [us]."""
+    recurrence_decode_fraction: Figure | None = None
+    """Reading and writing fp32 recurrent states in decode [fraction of the peak memory bandwidth]."""
+
+
+_COMPUTE = {"gemm_bf16_": "bf16", "gemm_fp8_": "fp8", "gemm_fp4_": "fp4", "moe_fp8_": "fp8", "moe_fp4_": "fp4"}
+_WHOLE_OF_PREFIX = {
+    **{prefix: f"{precision}_tflops" for prefix, precision in _COMPUTE.items()},
+    "attention_prefill_": "bf16_tflops",
+    "recurrence_fraction": "bf16_tflops",
+    **dict.fromkeys(("weight_read_", "attention_decode_"), "memory_bandwidth_tb_per_s"),
+    **dict.fromkeys(("moe_weight_read_", "recurrence_decode_"), "memory_bandwidth_tb_per_s"),
+    **dict.fromkeys(("all_reduce_fraction", "all_to_all_"), "scaleup_gb_per_s"),
+}
+
+WHOLES: Mapping[str, str] = {
+    key: whole
+    for key in Efficiencies.model_fields
+    for prefix, whole in _WHOLE_OF_PREFIX.items()
+    if key.startswith(prefix)
+}
+"""Figure that each efficiency is a fraction of, by key; times are fractions of nothing and not here."""

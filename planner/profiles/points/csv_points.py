@@ -1,0 +1,107 @@
+"""Tables of measured points: the columns of a serving sweep, or of prefill alone."""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+
+from planner.errors import InputError, Problem
+from planner.profiles.points.point import COLUMNS, NO_DEFAULTS, PointDefaults, ServingPoint
+from planner.profiles.points.row import CLOSE, Row, point
+from planner.profiles.points.table import TableRow, table_rows
+
+KNOWN = (*COLUMNS, "n_accelerators")
+REQUIRED = ("model", "hardware", "framework", "input_tokens", "output_tokens")
+WHOLE_LOAD = ("output_tokens", "concurrency", "request_rate_req_per_s", "tpot_ms")
+"""Columns of which a table of bare prefills has none."""
+ONE_OF = {
+    "concurrency": ("concurrency", "request_rate_req_per_s"),
+    "n_accelerators": ("n_accelerators", "gpus", "tp_size", "prefill_num_workers"),
+    "ttft_ms": ("ttft_ms", "tpot_ms"),
+}
+"""Needed figures, and the columns any of which gives them."""
+PREFILL_ALONE = {"output_tokens": "1", "concurrency": "1"}
+"""What a table of bare prefills means: one request at a time, over with its first token."""
+
+
+def csv_points(name: str, text: str, defaults: PointDefaults = NO_DEFAULTS) -> list[ServingPoint]:
+    r"""Points of a CSV table.
+
+    Needed are the columns model, hardware, framework, input_tokens, output_tokens, concurrency (or
+    request_rate_req_per_s), one of ttft_ms and tpot_ms, and one of gpus, n_accelerators and tp_size. A table with
+    none of output_tokens, concurrency and tpot_ms is one of bare prefills: one request at a time, one token each.
+    Columns of other names are let be.
+
+    Args:
+        name: the file, as problems name it.
+        text: its content.
+        defaults: what holds where a cell is empty or a column absent.
+
+    Returns:
+        One point per row that is not blank, in their order.
+
+    Raises:
+        InputError: with every problem of the file.
+
+    >>> table = "model,hardware,framework,gpus,input_tokens,ttft_ms\nm,h,vllm,8,4096,300\n"
+    >>> (found,) = csv_points("x.csv", table)
+    >>> found.line, found.concurrency, found.output_tokens, found.ttft_s
+    (2, 1.0, 1.0, 0.3)
+    """
+    rows = [row for row in table_rows(name, text) if row.cells]
+    if not rows:
+        raise InputError(Problem(name, "", "is empty", f"a header with the columns {', '.join(REQUIRED)}, and points"))
+    header, *body = rows
+    problems = list(_header_problems(name, header, defaults))
+    if not body:
+        problems.append(Problem(name, "", "has a header but no points", "one row at least", header.line))
+    absent = {problem.key for problem in problems}
+    found = []
+    for row in _rows(name, header.cells, body, defaults, problems):
+        made = point(row)
+        problems += [problem for problem in row.problems if problem.key not in absent]
+        found += [made] if made else []
+    if problems:
+        raise InputError(sorted(problems, key=lambda problem: problem.line or 0))
+    return found
+
+
+def _header_problems(name: str, header: TableRow, defaults: PointDefaults) -> Iterator[Problem]:
+    columns = header.cells
+    for column in sorted({column for column in columns if columns.count(column) > 1} & {*KNOWN}):
+        yield Problem(name, column, "is there more than once", "each column once", header.line)
+    given = {*columns, *defaults.cells(), *(PREFILL_ALONE if _is_prefill_alone(columns) else ())}
+    needed = {column: (column,) for column in REQUIRED} | ONE_OF
+    for column, choices in needed.items():
+        if not given & {*choices}:
+            yield _missing(name, column, choices, header)
+
+
+def _missing(name: str, column: str, choices: Sequence[str], header: TableRow) -> Problem:
+    near = [match for choice in choices for match in get_close_matches(choice, _strange(header.cells), 1, CLOSE)]
+    message = f"column is missing, though there is {near[0]!r}" if near else "column is missing"
+    hint = f"did you mean '{column}'?" if near else "needed: " + " or ".join(choices)
+    return Problem(name, column, message, hint, header.line)
+
+
+def _is_prefill_alone(columns: Sequence[str]) -> bool:
+    """Whether a table has prefills alone, and none of the other columns mistyped."""
+    mistyped = any(get_close_matches(column, _strange(columns), 1, CLOSE) for column in WHOLE_LOAD)
+    return "ttft_ms" in columns and not mistyped and not {*WHOLE_LOAD} & {*columns}
+
+
+def _strange(columns: Sequence[str]) -> list[str]:
+    return [column for column in columns if column not in KNOWN]
+
+
+def _rows(
+    name: str, columns: Sequence[str], body: Sequence[TableRow], defaults: PointDefaults, problems: list[Problem]
+) -> Iterator[Row]:
+    implied = PREFILL_ALONE if _is_prefill_alone(columns) else {}
+    otherwise = {**implied, **defaults.cells()}
+    for line, cells, _, _ in body:
+        if len(cells) != len(columns):
+            problems.append(Problem(name, "", f"has {len(cells)} cells", f"{len(columns)}, as in the header", line))
+            continue
+        row = Row(name, line, dict(zip(columns, cells, strict=True)), otherwise)
+        if row.text("concurrency") is None and row.text("request_rate_req_per_s") is None:
+            row.missing("concurrency", ", nor is request_rate_req_per_s")
+        yield row

@@ -1,0 +1,140 @@
+"""One measured operating point of a serving system, and what a user may say about a file that does not."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Literal
+
+Mode = Literal["agg", "disagg"]
+MODES: tuple[Mode, ...] = ("agg", "disagg")
+
+
+@dataclass(frozen=True, slots=True)
+class ServingPoint:
+    """Latencies of one model on one layout under one steady load; None is unknown."""
+
+    file: str
+    """File it was read from, as the user wrote it."""
+    line: int
+    """Line of the file where it starts, from 1."""
+    model: str
+    """Model as the file writes it, such as a Hugging Face id."""
+    hardware: str
+    """Accelerator as the file writes it, such as `h200_sxm`."""
+    framework: str
+    """Serving software as the file writes it, such as `vllm`."""
+    framework_version: str | None
+    """Version of that software."""
+    precision: str | None
+    """Precision of weights and matrix products as the file writes it; None: the checkpoint's own, or unknown."""
+    kv_precision: str | None
+    """Precision of the KV cache as the file writes it."""
+    mode: Mode
+    """agg: prefill and decode share the instance; disagg: they have workers of their own."""
+    input_tokens: float
+    """Prompt length, a mean where the run mixed lengths [tokens]."""
+    output_tokens: float
+    """Answer length, a mean where the run mixed lengths [tokens]."""
+    concurrency: float | None
+    """Requests always in flight (closed loop); where a rate is stated too, the most that may be [requests]."""
+    request_rate_req_per_s: float | None
+    """Arrival rate (open loop); None: closed loop [requests/s]."""
+    n_accelerators: int
+    """Accelerators of the whole deployment [accelerators]."""
+    tp_size: int | None
+    """Accelerators that split one attention head group, tensor parallel [accelerators]."""
+    pp_size: int | None
+    """Pipeline stages [stages]."""
+    attention_dp_size: int | None
+    """Attention groups, or replicas, that each hold requests of their own [groups]."""
+    moe_tp_size: int | None
+    """Accelerators that split one expert [accelerators]."""
+    moe_ep_size: int | None
+    """Accelerators that the experts are dealt out to [accelerators]."""
+    prefill_num_workers: int | None
+    """Prefill workers of a disagg deployment [workers]."""
+    prefill_tp_size: int | None
+    """Accelerators of one prefill worker [accelerators]."""
+    decode_num_workers: int | None
+    """Decode workers of a disagg deployment [workers]."""
+    decode_tp_size: int | None
+    """Accelerators of one decode worker [accelerators]."""
+    ttft_s: float | None
+    """Time to first token: median where the file has one, else mean, else as the file means it [s]."""
+    tpot_s: float | None
+    """Time per output token after the first, taken as `ttft_s` is [s]."""
+    measured_date: str | None
+    """Day of the measurement as the file writes it; YYYY-MM-DD where a benchmark tool stamped it."""
+    weight: float = 1.0
+    """Share of a full vote that the point has in a fit [1]."""
+
+    @property
+    def is_closed_loop(self) -> bool:
+        """Whether a new request starts when one ends, rather than at a rate of its own."""
+        return self.request_rate_req_per_s is None
+
+
+@dataclass(frozen=True, slots=True)
+class PointDefaults:
+    """What is true of every point of a file that does not say so itself; None says nothing.
+
+    Each field means what the field of the same name means in ServingPoint.
+
+    >>> PointDefaults(hardware="h200-sxm", tp_size=8).cells()
+    {'hardware': 'h200-sxm', 'tp_size': '8'}
+    """
+
+    model: str | None = None
+    """Model, such as a Hugging Face id."""
+    hardware: str | None = None
+    """Accelerator, such as `h200-sxm`."""
+    framework: str | None = None
+    """Serving software, such as `vllm`."""
+    framework_version: str | None = None
+    """Version of that software."""
+    precision: str | None = None
+    """Precision of weights and matrix products."""
+    kv_precision: str | None = None
+    """Precision of the KV cache."""
+    mode: Mode | None = None
+    """agg or disagg."""
+    n_accelerators: int | None = None
+    """Accelerators of the whole deployment [accelerators]."""
+    tp_size: int | None = None
+    """Tensor-parallel size of attention [accelerators]."""
+    pp_size: int | None = None
+    """Pipeline stages [stages]."""
+    attention_dp_size: int | None = None
+    """Attention groups or replicas [groups]."""
+    moe_tp_size: int | None = None
+    """Tensor-parallel size of experts [accelerators]."""
+    moe_ep_size: int | None = None
+    """Expert-parallel size [accelerators]."""
+    prefill_num_workers: int | None = None
+    """Prefill workers of a disagg deployment [workers]."""
+    prefill_tp_size: int | None = None
+    """Accelerators of one prefill worker [accelerators]."""
+    decode_num_workers: int | None = None
+    """Decode workers of a disagg deployment [workers]."""
+    decode_tp_size: int | None = None
+    """Accelerators of one decode worker [accelerators]."""
+    measured_date: str | None = None
+    """Day of the measurement, YYYY-MM-DD."""
+
+    def cells(self) -> Mapping[str, str]:
+        """What is said, by column and as text."""
+        said = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: str(value) for name, value in said.items() if value is not None}
+
+
+NO_DEFAULTS = PointDefaults()
+CONFIGURATION = tuple(field.name for field in fields(PointDefaults))
+"""Columns that describe the deployment rather than its load or its latencies."""
+SIZES = tuple(name for name in CONFIGURATION if name.endswith(("_size", "_workers")))
+"""Columns of the layout."""
+COLUMNS = (
+    *("model", "hardware", "framework", "framework_version", "precision", "kv_precision", "mode"),
+    *("input_tokens", "output_tokens", "concurrency", "request_rate_req_per_s", "gpus"),
+    *SIZES,
+    *("ttft_ms", "tpot_ms", "measured_date"),
+)
+"""Columns of a table of points, in the order in which they are written; n_accelerators is another name of gpus."""

@@ -1,0 +1,199 @@
+"""One row of text cells, checked cell by cell, into a point: what every file format is turned into first."""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from math import nan, prod
+from typing import Any
+
+from planner.errors import Problem
+from planner.profiles.points.point import MODES, SIZES, Mode, ServingPoint
+
+MAX_NUMBER = 10**9
+MAX_SIZE = 10**6
+WORKERS = ("prefill_num_workers", "prefill_tp_size", "decode_num_workers", "decode_tp_size")
+CLOSE = 0.8
+"""Likeness from which a strange name is taken for a mistyped one."""
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+@dataclass(slots=True)
+class Row:
+    """The cells of one point by column, and everything found wrong with them so far."""
+
+    file: str
+    line: int
+    cells: Mapping[str, str]
+    """What the file states, by column; an empty cell states nothing."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """What holds where the file is silent."""
+    written_as: Mapping[str, str] = field(default_factory=dict)
+    """The file's own name of a column, where it has another one."""
+    strange: Collection[str] = ()
+    """Names in the file that are no column: a missing one may be among them, mistyped."""
+    remedy: str = "a value in every row"
+    """How to state a missing value; {column} and {option} stand for its names."""
+    problems: list[Problem] = field(default_factory=list)
+
+    def stated(self, column: str) -> str | None:
+        """The file's own text of a column; None where it has none."""
+        return self.cells.get(column, "").strip() or None
+
+    def text(self, column: str) -> str | None:
+        """Text of a column, or its default; None where there is neither."""
+        return self.stated(column) or self.defaults.get(column, "").strip() or None
+
+    def required_text(self, column: str) -> str:
+        """Text of a column; where there is none, that is a problem."""
+        text = self.text(column)
+        if text is None:
+            self.missing(column)
+        return text or ""
+
+    def number(self, column: str, least: float | None = None) -> float | None:
+        """A number above 0, or from `least` on; None where there is no text, or after a problem."""
+        text = self.text(column)
+        value = decimal(text)
+        if text is None or (value is not None and (value > 0 if least is None else value >= least)):
+            return value
+        bound = "above 0" if least is None else f"of {least:g} or more"
+        self.problem(column, f"is {shown(text)}", f"a number {bound}, at most {MAX_NUMBER:,}")
+        return None
+
+    def required_number(self, column: str, least: float) -> float:
+        """A number from `least` on; not a number after a problem."""
+        if self.text(column) is None:
+            self.missing(column)
+        value = self.number(column, least)
+        return nan if value is None else value
+
+    def whole(self, column: str) -> int | None:
+        """A whole number of 1 or more, also where written as 8.0; None where there is no text, or after a problem."""
+        text = self.text(column)
+        value = decimal(text)
+        if text is None:
+            return None
+        if value is not None and value.is_integer() and 1 <= value <= MAX_SIZE:
+            return int(value)
+        self.problem(column, f"is {shown(text)}", f"a whole number from 1 to {MAX_SIZE:,}")
+        return None
+
+    def missing(self, column: str, nor: str = "") -> None:
+        """Reports that nothing says what a column is, `nor` what it could be derived from."""
+        near = get_close_matches(column, self.strange, n=1, cutoff=CLOSE)
+        message = "is not stated" + nor + (f", though there is {near[0]!r}" if near else "")
+        self.problem(column, message, self.remedy.format(column=column, option=option(column)))
+
+    def problem(self, column: str, message: str, allowed: str) -> None:
+        """Reports something wrong, under the name that the file gives the column."""
+        key = self.written_as.get(column, column)
+        self.problems.append(Problem(self.file, key, message, allowed, self.line))
+
+
+def option(column: str) -> str:
+    """The command-line option that states a column for a whole file.
+
+    >>> option("framework_version"), option("n_accelerators")
+    ('--framework-version', '--accelerators')
+    """
+    return "--" + column.removeprefix("n_").replace("_", "-")
+
+
+def decimal(text: str | None) -> float | None:
+    """The number that a cell holds; None where it holds none, or one beyond any measurement.
+
+    >>> decimal("8.0"), decimal("1e3"), decimal("inf"), decimal("1_000"), decimal(None)
+    (8.0, 1000.0, None, None, None)
+    """
+    if text is None or not _NUMBER.fullmatch(text):
+        return None
+    value = float(text)
+    return value if abs(value) <= MAX_NUMBER else None
+
+
+def shown(value: Any) -> str:
+    """A value as JSON, cut to a readable length.
+
+    >>> shown("x" * 100)
+    '"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'
+    """
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def point(row: Row) -> ServingPoint | None:
+    """The point in a row.
+
+    Args:
+        row: cells by the names of COLUMNS, TTFT and TPOT in milliseconds.
+
+    Returns:
+        The point in SI units, or None when `row.problems` says what is wrong.
+
+    >>> row = Row("points.csv", 2, {"model": "m", "hardware": "h", "framework": "vllm", "input_tokens": "1024",
+    ...     "output_tokens": "128", "concurrency": "8.0", "tp_size": "4", "ttft_ms": "250"})
+    >>> found = point(row)
+    >>> found.n_accelerators, found.ttft_s, found.tpot_s, found.mode
+    (4, 0.25, None, 'agg')
+    """
+    cells: dict[str, Any] = {**_deployment(row), **_load(row), **_latencies(row)}
+    return None if row.problems else ServingPoint(file=row.file, line=row.line, **cells)
+
+
+def _deployment(row: Row) -> dict[str, Any]:
+    required = {column: row.required_text(column) for column in ("model", "hardware", "framework")}
+    optional = ("framework_version", "precision", "kv_precision", "measured_date")
+    known = {column: row.text(column) for column in optional}
+    mode = _mode(row)
+    sizes = {column: row.whole(column) for column in SIZES}
+    return {**required, **known, **sizes, "mode": mode, "n_accelerators": _n_accelerators(row, mode, sizes)}
+
+
+def _mode(row: Row) -> Mode:
+    text = row.text("mode")
+    if text is not None and text not in MODES:
+        row.problem("mode", f"is {shown(text)}", "allowed: agg, disagg")
+    return "disagg" if text == "disagg" else "agg"
+
+
+def _n_accelerators(row: Row, mode: Mode, sizes: Mapping[str, int | None]) -> int | None:
+    """As stated, else as the default says, else what the layout multiplies to."""
+    if row.stated("gpus") and not row.stated("n_accelerators"):
+        return row.whole("gpus")
+    stated, gpus = row.whole("n_accelerators"), row.whole("gpus")
+    if stated and gpus and stated != gpus:
+        row.problem("n_accelerators", f"is {stated}, but gpus is {gpus}", "the same number, or one of the two")
+    if row.text("n_accelerators"):
+        return stated
+    if row.text("tp_size") is None and not (mode == "disagg" and all(map(row.text, WORKERS))):
+        row.missing("n_accelerators", ", nor is gpus or tp_size")
+    return (_workers_accelerators(sizes) if mode == "disagg" else None) or _product(sizes)
+
+
+def _workers_accelerators(sizes: Mapping[str, int | None]) -> int | None:
+    n_prefill, prefill_tp, n_decode, decode_tp = (sizes[column] for column in WORKERS)
+    if n_prefill and prefill_tp and n_decode and decode_tp:
+        return n_prefill * prefill_tp + n_decode * decode_tp
+    return None
+
+
+def _product(sizes: Mapping[str, int | None]) -> int:
+    return prod(sizes[column] or 1 for column in ("tp_size", "pp_size", "attention_dp_size"))
+
+
+def _load(row: Row) -> dict[str, float | None]:
+    return {
+        "input_tokens": row.required_number("input_tokens", 1),
+        "output_tokens": row.required_number("output_tokens", 1),
+        "concurrency": row.number("concurrency", 1),
+        "request_rate_req_per_s": row.number("request_rate_req_per_s"),
+    }
+
+
+def _latencies(row: Row) -> dict[str, float | None]:
+    if row.text("ttft_ms") is None and row.text("tpot_ms") is None:
+        row.problem("ttft_ms", "is not stated, nor is tpot_ms", "at least one of the two")
+    found_ms = {name: row.number(f"{name}_ms") for name in ("ttft", "tpot")}
+    return {f"{name}_s": None if value is None else value / 1e3 for name, value in found_ms.items()}

@@ -1,0 +1,50 @@
+"""CSV text as numbered rows that remember how they were written."""
+
+import csv
+import io
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from planner.errors import InputError, Problem
+
+BOM = "\ufeff"
+
+
+class TableRow(NamedTuple):
+    """One row with anything in it, or a run of lines with nothing."""
+
+    line: int
+    """Line of the file where it starts, from 1."""
+    cells: list[str]
+    """Its cells without surrounding blanks; empty where the row has nothing in it."""
+    text: str
+    """The row as written, without its line end."""
+    end: str
+    """Its line end; empty at the end of a file that lacks one."""
+
+
+def table_rows(name: str, text: str) -> Iterator[TableRow]:
+    r"""Rows of a CSV file, blank ones included.
+
+    Args:
+        name: the file, as problems name it.
+        text: its content, line ends as they are.
+
+    Raises:
+        InputError: a quote is left open, or is not where CSV lets it be.
+
+    >>> [(row.line, row.cells) for row in table_rows("x.csv", 'a,b\r\n"1\r\n", 2\r\n\r\n')]
+    [(1, ['a', 'b']), (2, ['1', '2']), (4, [])]
+    """
+    lines = list(io.StringIO(text.removeprefix(BOM), newline=""))
+    reader = csv.reader(lines, strict=True)
+    start = 0
+    try:
+        for cells in reader:
+            written = "".join(lines[start : reader.line_num])
+            bare = written.rstrip("\r\n")
+            stripped = [cell.strip() for cell in cells]
+            yield TableRow(start + 1, stripped if any(stripped) else [], bare, written[len(bare) :])
+            start = reader.line_num
+    except csv.Error as error:
+        raise InputError(Problem(name, "", f"is not CSV: {error}", "quotes in pairs", start + 1)) from None

@@ -1,0 +1,222 @@
+"""Stack profiles: what a serving framework adds to the roofline, shared by all models and accelerators."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from planner.profiles.base import Name, Profile, Text
+from planner.schema import StrictModel
+
+FactorBasis = Literal["calibrated", "measured", "quoted", "assumed"]
+Fraction = Annotated[float, Field(gt=0, le=1)]
+
+
+class Factor(StrictModel):
+    """One factor with where it comes from."""
+
+    value: NonNegativeFloat
+    """The number, in the unit its key ends in; a ratio without one."""
+    source: Text
+    """Id of one of the profile's [sources]."""
+    basis: FactorBasis
+    """calibrated: fitted to measured points. measured: read off. quoted: stated by the framework. assumed: the prior
+    that a fit starts from, where no point speaks about it."""
+    spread_fraction: NonNegativeFloat | None = None
+    """Standard error of a fitted value over the value."""
+    note: Text | None = None
+    """What a reader must know to use it."""
+
+
+class StackFactors(StrictModel):
+    """Factors of the roofline; see `planner.roofline.Factors` for what each multiplies."""
+
+    gemm_efficiency: Factor
+    """Rate of dense products over the accelerator's measured kernels."""
+    moe_efficiency: Factor
+    """Rate of experts' products over the measured grouped ones."""
+    attention_efficiency: Factor
+    """Rate of prefill attention over the measured kernel."""
+    recurrence_efficiency: Factor
+    """Rate of chunkwise recurrences over the measured kernel."""
+    tile_rows: Factor
+    """Rows that products are padded to [rows]."""
+    weight_read_fraction: Factor
+    """Fraction of the memory bandwidth at which weights stream, kernel latency aside."""
+    kv_read_efficiency: Factor
+    """Rate of reading the KV cache over the measured kernel."""
+    activation_traffic: Factor
+    """Activation bytes really moved over one read and one write of each."""
+    kernel_latency_us: Factor
+    """Launch, ramp and tail of one kernel [us]."""
+    collective_latency: Factor
+    """Latency of a small collective over the accelerator's measured one."""
+    replica_latency_us: Factor
+    """Per layer, to gather the tokens of attention replicas and scatter them again [us]."""
+    step_overhead_ms: Factor
+    """Per pass, whatever it holds, after the accelerator is done [ms]."""
+    sequence_overhead_us: Factor
+    """Per pass and sequence, after the accelerator is done [us]."""
+    host_step_ms: Factor
+    """Host work per pass that overlaps the accelerator's [ms]."""
+    host_sequence_us: Factor
+    """The same per sequence of the pass [us]."""
+    eager_launch_us: Factor
+    """Host time to launch one kernel of a pass with prefill, which no graph replays; overlaps the accelerator [us]."""
+    request_overhead_ms: Factor
+    """Per request, before its prefill: HTTP, tokenizer, admission [ms]."""
+    burst: Factor
+    """Weight of the burst with which a closed loop begins."""
+
+
+class StackSettings(StrictModel):
+    """How the framework is run unless a scenario says otherwise."""
+
+    chunk_tokens: PositiveInt = 8192
+    """Most prompt tokens of one prefill pass [tokens]."""
+    memory_fraction: Fraction = 0.9
+    """Part of an accelerator's memory that serving uses."""
+    reserves_output: bool = False
+    """Whether a request reserves cache for its whole output when it is admitted; else it grows token by token."""
+    quantized_kv: bool = False
+    """Whether the cache is fp8 where the weights have 8 bits or fewer and nothing is said of the cache."""
+
+
+class VersionFactors(StrictModel):
+    """How one version of the framework differs from the factors."""
+
+    n_points: PositiveInt
+    """Measured points it was fitted to."""
+    kernel_latency: PositiveFloat
+    """Ratio of its kernel latency to the stack's."""
+    collective: PositiveFloat
+    """Ratio of its collectives' latency to the stack's."""
+    host: PositiveFloat
+    """Ratio of its host times and overheads to the stack's."""
+    request: PositiveFloat
+    """Ratio of its overhead per request to the stack's."""
+
+
+class Band(StrictModel):
+    """Where the measured value lies relative to the predicted one, in nine of ten cases."""
+
+    low: PositiveFloat
+    """5 % quantile of measured over predicted."""
+    high: PositiveFloat
+    """95 % quantile of measured over predicted."""
+    n: PositiveInt
+    """Residuals it was read from."""
+
+
+class Bands(StrictModel):
+    """Bands of prefill (or TTFT) and decode (or TPOT); absent where nothing was measured."""
+
+    prefill: Band | None = None
+    """Of prefill seconds."""
+    decode: Band | None = None
+    """Of decode steps."""
+
+
+class GroupError(StrictModel):
+    """Errors of one model on one accelerator, as fractions of the measured value."""
+
+    model: Name
+    """Model profile."""
+    hardware: Name
+    """Hardware profile."""
+    n_points: PositiveInt
+    """Points of the group."""
+    ttft_mean_abs: NonNegativeFloat | None = None
+    """Mean absolute error of TTFT."""
+    tpot_mean_abs: NonNegativeFloat | None = None
+    """Mean absolute error of TPOT."""
+
+
+class PointsFile(StrictModel):
+    """One file of measured points."""
+
+    name: Text
+    """File name, without folders."""
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    """Digest of the file."""
+    n_points: PositiveInt
+    """Points it holds."""
+    n_used: int
+    """Points that could be predicted, and so were used."""
+
+
+class ErrorSummary(StrictModel):
+    """Errors over all points, as fractions of the measured value."""
+
+    n: PositiveInt
+    """Points."""
+    mean_abs: NonNegativeFloat
+    """Mean absolute error."""
+    median_abs: NonNegativeFloat
+    """Median absolute error."""
+    bias: float
+    """Median signed error, predicted over measured less 1."""
+
+
+class Errors(StrictModel):
+    """Errors of both latencies."""
+
+    ttft: ErrorSummary | None = None
+    """Of TTFT, or prefill seconds."""
+    tpot: ErrorSummary | None = None
+    """Of TPOT."""
+
+
+class Calibration(StrictModel):
+    """What the factors were fitted to, and how well they do."""
+
+    date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    """Day of the fit."""
+    source: Text
+    """Id of the source of the points."""
+    points: tuple[PointsFile, ...]
+    """Files."""
+    models: tuple[Name, ...]
+    """Models among the points."""
+    hardware: tuple[Name, ...]
+    """Accelerators among the points."""
+    input_tokens: tuple[PositiveInt, PositiveInt]
+    """Shortest and longest prompt [tokens]."""
+    context_tokens: tuple[PositiveInt, PositiveInt]
+    """Shortest and longest context decoded at [tokens]."""
+    batch: tuple[PositiveInt, PositiveInt]
+    """Smallest and largest batch."""
+    n_accelerators: tuple[PositiveInt, PositiveInt]
+    """Fewest and most accelerators of an instance."""
+    in_sample: Errors
+    """Errors on the points fitted to."""
+    held_out_models: Errors | None = None
+    """Errors on each model when it is left out of the fit; absent with a single model."""
+    held_out_hardware: Errors | None = None
+    """Errors on each accelerator when it is left out of the fit; absent with a single one."""
+    model_bands: Bands = Bands()
+    """Bands from the models held out, in sample where there is one model: for what resembles the points."""
+    hardware_bands: Bands = Bands()
+    """Bands from the accelerators held out, or the models where there is one: for what lies outside their range."""
+    groups: tuple[GroupError, ...] = ()
+    """In-sample errors by model and accelerator."""
+
+
+class StackProfile(Profile):
+    """A serving framework and its versions."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    schema_id: Literal["planner.stack/1"] = Field(alias="schema")
+    """Format of the file."""
+    framework: Name
+    """Framework, as `--stack` names it."""
+    default_version: Text | None = None
+    """Version meant by the framework's name alone; absent: the factors as they are."""
+    settings: StackSettings = StackSettings()
+    """How it is run."""
+    factors: StackFactors
+    """Its factors."""
+    versions: dict[Text, VersionFactors] = Field(default_factory=dict)
+    """Versions that were fitted, by version number."""
+    calibration: Calibration | None = None
+    """What the factors were fitted to; absent for one that was not."""

@@ -1,0 +1,204 @@
+"""What the gate asks of a stack profile beyond its schema: plausible factors, fitted to something that is named."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from planner.errors import Problem
+from planner.profiles.architectures import Range
+from planner.profiles.catalogue import Kind
+from planner.profiles.checked import Check, CheckedFile
+from planner.profiles.entries import HUGE, entries
+from planner.profiles.figure_units import figure_unit, unit_hint
+from planner.profiles.stack import Band, Calibration, StackProfile, VersionFactors
+from planner.schema import Fault, TomlFile
+from planner.toml_lines import KeyPath
+
+_EFFICIENCY = Range(0.05, 3)
+RANGES: Mapping[str, Range] = {
+    "gemm_efficiency": _EFFICIENCY,
+    "moe_efficiency": _EFFICIENCY,
+    "attention_efficiency": _EFFICIENCY,
+    "recurrence_efficiency": _EFFICIENCY,
+    "tile_rows": Range(0, 512),
+    "weight_read_fraction": Range(0.3, 1),
+    "kv_read_efficiency": _EFFICIENCY,
+    "activation_traffic": Range(0.5, 10),
+    "kernel_latency_us": Range(0, 50),
+    "collective_latency": Range(0.05, 10),
+    "replica_latency_us": Range(0, 1000),
+    "step_overhead_ms": Range(0, 20),
+    "sequence_overhead_us": Range(0, 500),
+    "host_step_ms": Range(0, 50),
+    "host_sequence_us": Range(0, 500),
+    "eager_launch_us": Range(0, 100),
+    "request_overhead_ms": Range(0, 1000),
+    "burst": Range(0, 5),
+}
+"""Plausible range of every factor, in the unit of its key."""
+
+VERSION_RATIO = Range(0.1, 10)
+"""How far a version may lie from its framework's factors."""
+HIGHEST_LOW, LOWEST_HIGH = 1.2, 0.8
+"""A band of measured over predicted that lies wholly beyond these is a bias, which the fit should have removed."""
+
+_SPANS = ("input_tokens", "context_tokens", "batch", "n_accelerators")
+_LISTS = ("points", "models", "hardware")
+_RATIOS = tuple(key for key in VersionFactors.model_fields if key != "n_points")
+
+
+def plausible_factors(checked: CheckedFile) -> Iterator[Problem]:
+    """Each factor lies in its range, judged as the file writes it."""
+    for key, entry in entries(checked.file, "factors").items():
+        value = entry.get("value")
+        if key in RANGES and _is_number(value) and value not in RANGES[key]:
+            yield _range_problem(checked.file, key, value)
+
+
+def named_framework(checked: CheckedFile) -> Iterator[Problem]:
+    """The framework is the file's name, or begins it: `--stack` finds both vllm and vllm-mine by their names."""
+    stated, stem = checked.file.data.get("framework"), Path(checked.file.name).stem
+    if isinstance(stated, str) and stated and stem != stated and not stem.startswith(f"{stated}-"):
+        allowed = f"the file's name, {stem!r}, or what comes before a '-' of it"
+        yield checked.file.problem(("framework",), f"is {stated!r}", allowed)
+
+
+def cited_sources(checked: CheckedFile) -> Iterator[Problem]:
+    """Every source is cited, and what the framework states says where."""
+    if not isinstance(checked.profile, StackProfile):
+        return
+    factors, found = dict(checked.profile.factors), checked.profile.calibration
+    cited = {factor.source for factor in factors.values()} | ({found.source} if found else set())
+    quoted = {factor.source for factor in factors.values() if factor.basis == "quoted"}
+    for name, text in checked.profile.sources.items():
+        if name not in cited:
+            allowed = "cite it or leave it out"
+            yield checked.file.problem(("sources", name), "is cited by no factor or calibration", allowed)
+        elif name in quoted and "://" not in text:
+            yield checked.file.problem(("sources", name), "gives no address", "https:// for factors that are 'quoted'")
+
+
+def fitted_to_points(checked: CheckedFile) -> Iterator[Problem]:
+    """What is called calibrated, and any version, was fitted to the points of a calibration."""
+    if not isinstance(checked.profile, StackProfile) or checked.profile.calibration:
+        return
+    fitted = [key for key, factor in checked.profile.factors if factor.basis == "calibrated"]
+    if fitted:
+        others = f", as are {len(fitted) - 1} others" if len(fitted) > 1 else ""
+        message = f"is 'calibrated'{others}, but there is no [calibration]"
+        yield checked.file.problem(("factors", fitted[0], "basis"), message, "say which points it was fitted to")
+    elif checked.profile.versions:
+        yield checked.file.problem(("versions",), "were fitted, but there is no [calibration]", "say to which points")
+
+
+def plausible_versions(checked: CheckedFile) -> Iterator[Problem]:
+    """Versions are not far from their framework, and the default one is among them."""
+    if not isinstance(checked.profile, StackProfile):
+        return
+    versions, default = checked.profile.versions, checked.profile.default_version
+    for version, ratios in versions.items():
+        for key in _RATIOS:
+            if getattr(ratios, key) not in VERSION_RATIO:
+                where = ("versions", version, key)
+                yield checked.file.problem(where, f"is {getattr(ratios, key):.10g}", f"{VERSION_RATIO}; a ratio")
+    if checked.profile.calibration and versions and default is not None and default not in versions:
+        allowed = f"a version that was fitted: {', '.join(versions)}; or absent"
+        yield checked.file.problem(("default_version",), f"is {default!r}", allowed)
+
+
+def plausible_calibration(checked: CheckedFile) -> Iterator[Problem]:
+    """A calibration names its points once each, its spans rise, and its bands hold what was predicted."""
+    if not isinstance(checked.profile, StackProfile) or not checked.profile.calibration:
+        return
+    found = checked.profile.calibration
+    faults = (*_list_faults(found), *_points_faults(found), *_span_faults(found), *_band_faults(found))
+    for key, message, allowed in faults:
+        yield checked.file.problem(("calibration", *key), message, allowed)
+
+
+STACK_CHECKS: tuple[Check, ...] = (
+    plausible_factors,
+    named_framework,
+    cited_sources,
+    fitted_to_points,
+    plausible_versions,
+    plausible_calibration,
+)
+"""Every check of a stack profile, in the order of their word on a key: the first one is reported."""
+
+
+def stack_references(found: StackProfile) -> Iterator[tuple[KeyPath, Kind, str]]:
+    """Names of other profiles in a calibration: key, kind and name."""
+    if not found.calibration:
+        return
+    for index, name in enumerate(found.calibration.models):
+        yield ("calibration", "models", index), "model", name
+    for index, name in enumerate(found.calibration.hardware):
+        yield ("calibration", "hardware", index), "hardware", name
+    for index, group in enumerate(found.calibration.groups):
+        yield ("calibration", "groups", index, "model"), "model", group.model
+        yield ("calibration", "groups", index, "hardware"), "hardware", group.hardware
+
+
+_Found = Iterator[tuple[KeyPath, str, str]]
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    """Whether a value is a number that the schema takes; it reports the others."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < HUGE
+
+
+def _range_problem(file: TomlFile, key: str, value: float) -> Problem:
+    unit, hint = figure_unit(key), unit_hint(key, value, RANGES[key])
+    allowed = f"{RANGES[key]}{f' {unit}' if unit else ''}{f'; {hint}' if hint else ''}"
+    return file.problem(("factors", key, "value"), f"is {value:.10g}", allowed)
+
+
+def _list_faults(found: Calibration) -> _Found:
+    for key in _LISTS:
+        if not getattr(found, key):
+            yield (key,), "is empty", "what the factors were fitted to"
+    names = {"points": [file.name for file in found.points], "models": found.models, "hardware": found.hardware}
+    groups = [f"{group.model} on {group.hardware}" for group in found.groups]
+    for key, items in {**names, "groups": groups}.items():
+        for index in _repeats(items):
+            yield (key, index), f"repeats {items[index]}", "each once"
+
+
+def _repeats(items: Sequence[str]) -> Iterator[int]:
+    return (index for index, item in enumerate(items) if item in items[:index])
+
+
+def _points_faults(found: Calibration) -> _Found:
+    try:
+        date.fromisoformat(found.date)
+    except ValueError:
+        yield ("date",), f"is {found.date!r}", "a day of the calendar, such as 2026-01-31"
+    for index, file in enumerate(found.points):
+        if not 0 <= file.n_used <= file.n_points:
+            yield ("points", index, "n_used"), f"is {file.n_used}", f"0 to n_points = {file.n_points}"
+
+
+def _span_faults(found: Calibration) -> _Found:
+    for key in _SPANS:
+        low, high = getattr(found, key)
+        if low > high:
+            yield (key,), f"is {low} to {high}", "the lowest first"
+
+
+def _band_faults(found: Calibration) -> _Found:
+    for table, bands in (("model_bands", found.model_bands), ("hardware_bands", found.hardware_bands)):
+        for key, band in bands:
+            for fault in _faults_of(band) if band else ():
+                allowed = f"low < high, low < {HIGHEST_LOW:g}, high > {LOWEST_HIGH:g}: measured over predicted"
+                yield (table, key, *fault.key), fault.message, allowed
+
+
+def _faults_of(band: Band) -> Iterator[Fault]:
+    if band.low >= band.high:
+        yield Fault(("low",), f"is {band.low:.10g}, not below high = {band.high:.10g}")
+    elif band.low >= HIGHEST_LOW:
+        yield Fault(("low",), f"is {band.low:.10g}")
+    elif band.high <= LOWEST_HIGH:
+        yield Fault(("high",), f"is {band.high:.10g}")

@@ -1,0 +1,109 @@
+"""Predictions against measured points as tables for a terminal of a hundred columns."""
+
+from collections.abc import Sequence
+from math import log
+from typing import TYPE_CHECKING
+
+from planner.report import words
+from planner.report.terminal import caption, empty_table, filled, frame
+from planner.results import Fidelity, FidelityGroup, LatencyError, PredictedPoint
+from planner.units import DASH, number, percent
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+N_WORST = 10
+
+
+def fidelity_tables(found: Fidelity) -> list["RenderableType"]:
+    """Errors for people: over all points, by group, what was refused, and the worst points.
+
+    Args:
+        found: the answer of `planner fidelity`.
+
+    Returns:
+        What to print, in order.
+    """
+    parts = (
+        frame("predicted against measured", _headline(found)),
+        _groups(found),
+        _refused(found),
+        worst_table(found.points),
+    )
+    return [part for part in parts if part is not None]
+
+
+def _headline(found: Fidelity) -> list[tuple[str, str]]:
+    answered = f"{found.n_predicted:,} of {found.n_points:,} predicted ({percent(found.answered_fraction)})"
+    return [("points", answered), ("TTFT", error_words(found.ttft)), ("TPOT", error_words(found.tpot))]
+
+
+def error_words(error: LatencyError) -> str:
+    """Errors in a line.
+
+    >>> error_words(LatencyError(mean_abs_error=0.2, median_abs_error=0.13, bias=-0.01))
+    'mean error 20.0 %, median 13.0 %, bias -1.0 %'
+    """
+    if error.mean_abs_error is None:
+        return "nothing measured"
+    mean, median, bias = error_cells(error)
+    return f"mean error {mean}, median {median}, bias {bias}"
+
+
+def error_cells(error: LatencyError) -> tuple[str, str, str]:
+    """Mean and median absolute error, and bias."""
+    return percent(error.mean_abs_error), percent(error.median_abs_error), words.signed_percent(error.bias)
+
+
+def _groups(found: Fidelity) -> "RenderableType | None":
+    headings = (">points", ">TTFT mean", ">median", ">bias", ">TPOT mean", ">median", ">bias")
+    table = empty_table("by model, accelerator and framework", "model", "hardware", "run by", *headings)
+    caption(table, "errors are absolute, as fractions of the measured value; bias is the median signed error")
+    return filled(table, map(_group_cells, found.groups))
+
+
+def _group_cells(group: FidelityGroup) -> list[str]:
+    framework = group.framework if group.mode == "agg" else f"{group.framework} {group.mode}"
+    return [
+        group.model,
+        group.hardware,
+        framework,
+        of_points(group),
+        *error_cells(group.ttft),
+        *error_cells(group.tpot),
+    ]
+
+
+def of_points(group: FidelityGroup) -> str:
+    """Points of a group, and how many of them are predicted where that is not all."""
+    return number(group.n) if group.n == group.n_predicted else f"{group.n_predicted:,} of {group.n:,}"
+
+
+def _refused(found: Fidelity) -> "RenderableType | None":
+    table = empty_table("refused", ">points", "model", "hardware", "why")
+    return filled(table, ((number(row.n), row.model, row.hardware, row.reason) for row in found.refused))
+
+
+def worst_table(points: Sequence[PredictedPoint], title: str = "worst points") -> "RenderableType | None":
+    """The points that are predicted worst, by their configuration; None where nothing is predicted."""
+    table = empty_table(title, "model", "hardware", "stack", "point", ">TTFT", ">TPOT")
+    return filled(table, map(worst_cells, worst_points(points)))
+
+
+def worst_cells(point: PredictedPoint) -> list[str]:
+    """One point: its configuration and its signed errors."""
+    errors = (words.signed_percent(error) for error in (point.ttft_error, point.tpot_error))
+    return [point.model, point.hardware, point.stack or DASH, point.label, *errors]
+
+
+def worst_points(points: Sequence[PredictedPoint], n: int = N_WORST) -> list[PredictedPoint]:
+    """Points whose predictions are off by the largest ratio, either way, of TTFT or TPOT; worst first."""
+    ranked = [(_off_by(point), point) for point in points]
+    return [point for off, point in sorted(ranked, key=lambda item: -item[0])[:n] if off > 0]
+
+
+def _off_by(point: PredictedPoint) -> float:
+    """Logarithm of the larger ratio of the two; 0 where nothing was predicted."""
+    return max(
+        (abs(log(1.0 + error)) for error in (point.ttft_error, point.tpot_error) if error is not None), default=0.0
+    )

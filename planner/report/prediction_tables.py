@@ -1,0 +1,154 @@
+"""A prediction as tables for a terminal of a hundred columns."""
+
+from typing import TYPE_CHECKING
+
+from planner.report import words
+from planner.report.terminal import caption, empty_table, filled, frame, remarks
+from planner.results import DecodePrediction, Prediction, PrefillPrediction
+from planner.units import DASH, GB, number
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+BEYOND = "~"
+"""Put before a time that lies outside what was measured or calibrated."""
+KB, MB = 1e3, 1e6
+
+
+def prediction_tables(prediction: Prediction) -> list["RenderableType"]:
+    """A prediction for people: the instance and its memory, prefill by length, decode by batch, what to know.
+
+    Args:
+        prediction: the answer of `planner predict`.
+
+    Returns:
+        What to print, in order.
+    """
+    parts = (
+        frame(prediction.model, _headline(prediction)),
+        _memory(prediction),
+        _prefill(prediction),
+        _decode(prediction),
+        remarks("notes", map(words.sentence, prediction.notes)),
+    )
+    return [part for part in parts if part is not None]
+
+
+def shortfall(prediction: Prediction) -> str:
+    """Why a model does not fit: the bytes that are lacking, and the smallest changes that would do."""
+    lacking = prediction.lacking_bytes_per_accelerator
+    total = prediction.n_accelerators * lacking
+    memory = prediction.memory
+    lines = [
+        f"{prediction.model} in {prediction.precision} does not fit {prediction.instance} ({prediction.layout}): "
+        f"each accelerator lacks {size(lacking)}, {size(total)} in total",
+        f"  weights {size(memory.weights_bytes)} and workspace {size(memory.workspace_bytes)} per accelerator, "
+        f"of whose {size(memory.total_bytes)} serving uses {size(memory.usable_bytes)} ({prediction.stack})",
+        *(f"  would fit: {change}" for change in prediction.relaxations),
+    ]
+    return "\n".join(lines)
+
+
+def size(n_bytes: float | None) -> str:
+    """Bytes in the unit that suits them.
+
+    >>> size(17280.0), size(575668224.0), size(84311210240.0), size(None)
+    ('17.3 KB', '576 MB', '84.3 GB', '–')
+    """
+    if not n_bytes:
+        return DASH if n_bytes is None else "0 B"
+    unit, name = next(((unit, name) for unit, name in ((GB, "GB"), (MB, "MB")) if n_bytes >= unit), (KB, "KB"))
+    return f"{words.figure(n_bytes / unit)} {name}"
+
+
+def _headline(prediction: Prediction) -> list[tuple[str, str]]:
+    products = prediction.product_format
+    run = f", products in {products}" if products not in (None, prediction.precision) else ""
+    chosen = "chosen for this model and accelerator; " if prediction.stack_is_default else ""
+    return [
+        ("instance", f"{prediction.instance}, {prediction.layout}"),
+        ("weights", f"{prediction.precision}{run}; cache in {prediction.kv_precision}"),
+        ("stack", f"{prediction.stack}: {chosen}{prediction.stack_basis}"),
+        ("cache", _cache(prediction)),
+        ("largest batch", _largest_batch(prediction)),
+    ]
+
+
+def _cache(prediction: Prediction) -> str:
+    state = f" and {size(prediction.state_bytes)} per request" if prediction.state_bytes else ""
+    own, held = prediction.kv_bytes_per_token, prediction.kv_bytes_per_token_physical
+    copies = f"; with copies on ranks {size(held)} per token" if held > own else ""
+    return f"{size(own)} per token{state}{copies}"
+
+
+def _largest_batch(prediction: Prediction) -> str:
+    found = prediction.largest_batch
+    text = f"{number(found.within_memory)} by memory, of {number(found.context_tokens)} tokens each"
+    if found.tpot_limit_s is None:
+        return text
+    return f"{text}; {number(found.within_tpot)} within {words.seconds(found.tpot_limit_s)} per step"
+
+
+def _memory(prediction: Prediction) -> "RenderableType | None":
+    table = empty_table("memory of one accelerator", ">has", ">used", ">weights", ">workspace", ">caches", ">lacks")
+    memory, lacking = prediction.memory, prediction.lacking_bytes_per_accelerator
+    parts = (memory.total_bytes, memory.usable_bytes, memory.weights_bytes, memory.workspace_bytes, memory.cache_bytes)
+    return filled(table, [[*map(size, parts), size(lacking) if lacking else "nothing"]])
+
+
+def _prefill(prediction: Prediction) -> "RenderableType | None":
+    rows = prediction.prefill
+    cached = any(row.cached_tokens for row in rows)
+    measured = any(row.measured_s is not None and row.basis != "measured" for row in rows)
+    extra = [">cached"] * cached
+    headings = [">prompt tokens", *extra, ">seconds", "90 % band", ">KV", ">Gbps", "bound by", "basis"]
+    table = empty_table("prefill of one prompt", *headings, *[">measured"] * measured)
+    if any(row.extrapolated and row.prefill_s is not None for row in rows):
+        caption(table, f"{BEYOND} outside what was measured or calibrated")
+    return filled(table, (_prefill_cells(row, cached, measured) for row in rows))
+
+
+def _prefill_cells(row: PrefillPrediction, cached: bool, measured: bool) -> list[str]:
+    return [
+        f"{row.tokens:,}",
+        *[f"{row.cached_tokens:,}"] * cached,
+        _time(row.prefill_s, row.extrapolated),
+        _band(row.low_s, row.high_s),
+        size(row.kv_bytes),
+        words.figure(row.kv_gbps),
+        row.bound or DASH,
+        DASH if row.prefill_s is None else row.basis,
+        *[words.seconds(row.measured_s)] * measured,
+    ]
+
+
+def _decode(prediction: Prediction) -> "RenderableType | None":
+    rows = prediction.decode
+    headings = (">batch", ">step", "90 % band", ">tokens/s", ">each", "caches fit", "bound by", "basis")
+    context = prediction.largest_batch.context_tokens
+    table = empty_table(f"decode step at {number(context)} tokens of context", *headings)
+    if any(row.extrapolated and row.step_s is not None for row in rows):
+        caption(table, f"{BEYOND} outside what was measured or calibrated")
+    fit = "perhaps" if prediction.fits and prediction.largest_batch.within_memory is None else "yes"
+    return filled(table, (_decode_cells(row, fit) for row in rows))
+
+
+def _decode_cells(row: DecodePrediction, fit: str) -> list[str]:
+    return [
+        f"{row.batch:,}",
+        _time(row.step_s, row.extrapolated),
+        _band(row.low_s, row.high_s),
+        words.figure(row.tokens_per_s),
+        words.figure(1 / row.step_s if row.step_s else None),
+        fit if row.fits else "no",
+        row.bound or DASH,
+        DASH if row.step_s is None else row.basis,
+    ]
+
+
+def _time(value_s: float | None, beyond: bool) -> str:
+    return f"{BEYOND} {words.seconds(value_s)}" if beyond and value_s is not None else words.seconds(value_s)
+
+
+def _band(low_s: float | None, high_s: float | None) -> str:
+    return DASH if low_s is None or high_s is None else f"{words.seconds(low_s)} to {words.seconds(high_s)}"

@@ -1,0 +1,141 @@
+"""What one instance does by its shapes and rates: the answer of `planner predict`, as `--format json` prints it."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from planner.schema import StrictModel
+
+Bound = Literal["compute", "memory", "network", "overhead"]
+PredictionBasis = Literal["measured", "calibrated", "inferred", "datasheet"]
+
+
+class PrefillPrediction(StrictModel):
+    """Prefill of one prompt on an idle instance."""
+
+    tokens: int
+    """Length of the prompt, cached tokens included [tokens]."""
+    cached_tokens: int
+    """Leading tokens whose cache exists already [tokens]."""
+    prefill_s: float | None
+    """Seconds from the request's arrival to its first token [s]; None where unknown."""
+    low_s: float | None
+    high_s: float | None
+    """The 90 % band; None where nothing was measured that it could follow from [s]."""
+    kv_bytes: float
+    """Logical bytes of cache and state of the whole prompt [B]."""
+    kv_gbps: float | None
+    """Those bytes over the seconds [Gbps]."""
+    bound: Bound | None
+    """What takes the largest part of the seconds."""
+    basis: PredictionBasis
+    """Where the seconds come from."""
+    extrapolated: bool
+    """Whether they lie outside what was measured or calibrated."""
+    measured_s: float | None = None
+    """Seconds somebody measured on the same accelerators at the same precision [s]."""
+
+
+class DecodePrediction(StrictModel):
+    """One decode step of a batch."""
+
+    batch: int
+    """Sequences decoded together on the instance."""
+    context_tokens: int
+    """Context of each [tokens]."""
+    step_s: float | None
+    """Seconds of a step, which yields one token per sequence [s]; None where unknown."""
+    low_s: float | None
+    high_s: float | None
+    """The 90 % band [s]."""
+    tokens_per_s: float | None
+    """Tokens of the whole batch per second [tokens/s]."""
+    bound: Bound | None
+    """What takes the largest part of the step."""
+    basis: PredictionBasis
+    """Where the seconds come from."""
+    extrapolated: bool
+    """Whether they lie outside what was measured or calibrated."""
+    fits: bool
+    """Whether the caches of the batch fit the memory beside the weights."""
+
+
+class AcceleratorMemory(StrictModel):
+    """Memory of one accelerator."""
+
+    total_bytes: float
+    """All of it [B]."""
+    usable_bytes: float
+    """What the stack uses of it [B]."""
+    weights_bytes: float | None
+    """Weights of the fullest rank [B]; None where neither shapes nor parameters are known."""
+    workspace_bytes: float | None
+    """Activations of a prefill pass and the runtime [B]."""
+    cache_bytes: float | None
+    """What is left for caches, 0 where the weights do not fit [B]; None where weights are not known well enough."""
+
+
+class LargestBatch(StrictModel):
+    """Most sequences that an instance decodes together."""
+
+    context_tokens: int
+    """Context that each reserves [tokens]."""
+    within_memory: int | None
+    """By memory alone."""
+    tpot_limit_s: float | None = None
+    """Longest step allowed [s]; None where not asked."""
+    within_tpot: int | None = None
+    """By memory and that limit; None where not asked, or the step is unknown."""
+
+
+class Prediction(StrictModel):
+    """A model on one instance of an accelerator."""
+
+    schema_version: Literal["planner.prediction/1"] = Field(
+        default="planner.prediction/1", serialization_alias="schema"
+    )
+    model: str
+    hardware: str
+    n_accelerators: int
+    precision: str
+    """Number format of the weights."""
+    stack: str
+    fits: bool
+    """Whether weights and workspace leave room for any cache at all."""
+    weights_bytes_per_accelerator: float | None
+    """Weights of the fullest rank [B]."""
+    kv_bytes_per_token: float
+    """Logical cache of one more token [B]."""
+    kv_bytes_per_token_physical: float
+    """The same over all ranks that hold it, copies included [B]."""
+    state_bytes: float
+    """Logical recurrent state of a request, whatever its length [B]."""
+    prefill: tuple[PrefillPrediction, ...]
+    decode: tuple[DecodePrediction, ...]
+    layout: str
+    """Parallel sizes."""
+    kv_precision: str
+    """Number format of the attention cache."""
+    product_format: str | None
+    """Number format that matrix products run at; None where the accelerator has no peak for any."""
+    stack_basis: str
+    """What the stack's factors rest on, for this model and accelerator."""
+    stack_is_default: bool
+    """Whether the stack was chosen rather than asked for."""
+    memory: AcceleratorMemory
+    lacking_bytes_per_accelerator: float
+    """Bytes that weights and workspace need beyond the memory; 0 where they fit [B]."""
+    largest_batch: LargestBatch
+    relaxations: tuple[str, ...] = ()
+    """The smallest changes that would make it fit, where it does not."""
+    notes: tuple[str, ...] = ()
+    """What the reader must know to use the figures."""
+
+    @property
+    def instance(self) -> str:
+        """Accelerators, such as `8 x h200-sxm`."""
+        return f"{self.n_accelerators} x {self.hardware}"
+
+    def answer(self) -> dict[str, Any]:
+        """The prediction as JSON prints it."""
+        return self.model_dump(mode="json", by_alias=True)

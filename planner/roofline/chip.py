@@ -1,0 +1,213 @@
+"""What kernels reach on one accelerator: its peaks and the fractions of them that were measured."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from planner.errors import InputError, Problem
+from planner.profiles import Efficiencies, Figure, HardwareProfile
+from planner.units import MICRO
+
+FORMATS = ("int4", "fp4", "int8", "fp8", "bf16")
+WIDER = {"int4": ("int8", "bf16"), "fp4": ("fp8", "bf16"), "int8": ("bf16",), "fp8": ("bf16",), "bf16": ()}
+"""Formats a product may run at when the accelerator has no unit for its own, narrowest first."""
+GEMM_ROWS = (256.0, 1536.0, 4096.0)
+"""Heights at which fractions of matrix products were measured."""
+
+
+# Medians over the accelerators that were measured (the [efficiency] tables of the shipped profiles); used where an
+# accelerator has none of its own, and then said to be inferred.
+TYPICAL_GEMM = {"bf16": (0.55, 0.75, 0.76), "fp8": (0.25, 0.47, 0.54), "fp4": (0.17, 0.33, 0.41)}
+TYPICAL_MOE = {"bf16": 0.65, "fp8": 0.33, "fp4": 0.37}
+TYPICAL_FRACTION = {
+    "attention_prefill": 0.59,
+    "attention_decode": 0.78,
+    "all_reduce": 0.80,
+    "recurrence": 0.12,
+    "recurrence_decode": 0.76,
+}
+TYPICAL_LATENCY_US = {"all_reduce_latency_us": 6.0, "recurrence_chunk_us": 4.5}
+TYPICAL_BALANCE_FLOP_PER_BYTE = 250.0
+"""bf16 peak over memory bandwidth of the accelerators that the typical fractions come from."""
+CEILING_FRACTION = 0.95
+"""Of a peak that a kernel reaches where nothing but products takes time."""
+NETWORK_FRACTION = 0.8
+"""Of a NIC's or host link's rate that collectives between servers, or without a scale-up link, reach."""
+NETWORK_LATENCY_S = 25e-6
+"""Of a small collective between servers."""
+
+
+@dataclass(frozen=True, eq=False)
+class KernelRate:
+    """Fraction of a compute peak that a kernel reaches, and how it was carried over from other accelerators."""
+
+    fraction: NDArray[np.float64]
+    """Of the peak: measured here, or typical of those that were measured."""
+    relative_balance: float
+    """1 where measured here; else this accelerator's peak over bandwidth relative to the typical one. What a kernel
+    loses is mostly bytes and waiting, which do not shrink with the peak: in units of the products' own time the loss
+    goes as peak over bandwidth."""
+
+    def seconds(self, ideal_s: NDArray[np.float64], ceiling: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Seconds that no stack changes, and seconds that a stack's efficiency divides.
+
+        Equation:
+            ideal (1 - r) / c + ideal r / e, with r the relative balance, c the ceiling and e the fraction; a balance
+            beyond the typical one only adds to the loss
+        """
+        r = self.relative_balance
+        return ideal_s * (1 - r) / ceiling, ideal_s * r / self.fraction
+
+
+@dataclass(frozen=True)
+class Chip:
+    """Rates of one accelerator that time a pass; with `derated` false the bare datasheet."""
+
+    hardware: HardwareProfile
+    derated: bool = True
+
+    def product_format(self, weight_format: str) -> str:
+        """Format that products run at: the weights' own, or the next wider one that the accelerator has a peak for.
+
+        Raises:
+            InputError: no peak is known at all.
+        """
+        for name in (weight_format, *WIDER[weight_format]):
+            if self._peak(name):
+                return name
+        allowed = "a profile with bf16_tflops, or with the peak of the weights' format"
+        raise InputError(Problem(self.hardware.name, "figures", f"has no peak for {weight_format} products", allowed))
+
+    def peak_flop_per_s(self, product_format: str) -> float:
+        """Dense peak at a format that `product_format` gave [FLOP/s]."""
+        return self._peak(product_format) or 0.0
+
+    @property
+    def memory_bytes_per_s(self) -> float:
+        """Peak memory bandwidth [B/s].
+
+        Raises:
+            InputError: unknown.
+        """
+        return self._required(self.hardware.memory_bytes_per_s, "memory_bandwidth_tb_per_s")
+
+    @property
+    def memory_bytes(self) -> float:
+        """Memory [B].
+
+        Raises:
+            InputError: unknown.
+        """
+        return self._required(self.hardware.memory_bytes, "memory_gb")
+
+    def gemm_rate(self, product_format: str, rows: ArrayLike) -> KernelRate:
+        """Rate of a large matrix product by its height.
+
+        Equation:
+            straight between the measured heights of 256, 1536 and 4096 rows, in the logarithm; constant outside
+
+        Args:
+            product_format: number format of the product.
+            rows: its rows, any shape.
+
+        Returns:
+            The rate; its fraction has the shape of rows.
+
+        >>> from planner.profiles import hardware_profile
+        >>> Chip(hardware_profile("h200-sxm")).gemm_rate("bf16", [64, 256, 8192]).fraction.tolist()
+        [0.64, 0.64, 0.761]
+        """
+        if not self.derated:
+            return KernelRate(np.ones_like(np.asarray(rows, float)), 1.0)
+        typical = TYPICAL_GEMM.get(product_format, TYPICAL_GEMM["fp8"])
+        own = [self._figure(f"gemm_{product_format}_m{int(height)}_fraction") for height in GEMM_ROWS]
+        known = [value / usual for value, usual in zip(own, typical, strict=True) if value is not None]
+        # A height that was not measured is as far from the typical value as those that were.
+        scale = float(np.mean(known)) if known else 1.0
+        points = [usual * scale if value is None else value for value, usual in zip(own, typical, strict=True)]
+        fraction = np.interp(np.log(np.maximum(rows, 1.0)), np.log(GEMM_ROWS), points)
+        return KernelRate(fraction, 1.0 if known else self._relative_balance)
+
+    def kernel_rate(self, name: str, product_format: str = "bf16") -> KernelRate:
+        """Rate of grouped products of experts (moe), prefill attention (attention_prefill) or a recurrence."""
+        if not self.derated:
+            return KernelRate(np.ones(()), 1.0)
+        typical = TYPICAL_MOE.get(product_format, TYPICAL_MOE["fp8"]) if name == "moe" else TYPICAL_FRACTION[name]
+        found = self._figure(f"moe_{product_format}_fraction" if name == "moe" else f"{name}_fraction")
+        if found is None:
+            return KernelRate(np.asarray(typical), self._relative_balance)
+        return KernelRate(np.asarray(found), 1.0)
+
+    def read_fraction(self, name: str) -> float:
+        """Fraction of the memory bandwidth at which attention_decode or recurrence_decode reads its cache."""
+        return self._or_typical(f"{name}_fraction", TYPICAL_FRACTION[name])
+
+    @property
+    def recurrence_chunk_s(self) -> float:
+        """Serial time of one chunk of 64 tokens of a chunkwise recurrence [s]."""
+        return self._latency_s("recurrence_chunk_us")
+
+    def collective_bytes_per_s(self, n_ranks: int) -> float:
+        """Bus bandwidth of a large all-reduce over that many ranks [B/s]."""
+        link = self._scaleup_bytes_per_s(n_ranks)
+        if link is not None:
+            return link * self.read_fraction("all_reduce")
+        rates = (self.hardware.nic_bytes_per_s, self.hardware.pcie_bytes_per_s)
+        slowest = self._required(min((rate for rate in rates if rate), default=None), "nic_gbps")
+        return slowest * (NETWORK_FRACTION if self.derated else 1.0)
+
+    def collective_latency_s(self, n_ranks: int) -> float:
+        """Time of a small all-reduce over that many ranks [s]."""
+        if not self.derated:
+            return 0.0
+        inside = self._scaleup_bytes_per_s(n_ranks) is not None
+        return self._latency_s("all_reduce_latency_us") if inside else NETWORK_LATENCY_S
+
+    @property
+    def ceiling(self) -> float:
+        """Fraction of a compute peak that no kernel exceeds."""
+        return CEILING_FRACTION if self.derated else 1.0
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether matrix products were measured on this very accelerator."""
+        return any(self._figure(f"gemm_bf16_m{int(height)}_fraction") is not None for height in GEMM_ROWS)
+
+    def _scaleup_bytes_per_s(self, n_ranks: int) -> float | None:
+        domain = self.hardware.n_scaleup_domain_accelerators
+        inside = domain is None or n_ranks <= domain
+        return self.hardware.scaleup_bytes_per_s if inside else None
+
+    @property
+    def _relative_balance(self) -> float:
+        """bf16 peak over memory bandwidth, relative to the accelerators that the typical fractions come from."""
+        peak, rate = self._peak("bf16"), self.hardware.memory_bytes_per_s
+        return peak / rate / TYPICAL_BALANCE_FLOP_PER_BYTE if peak and rate else 1.0
+
+    def _latency_s(self, key: str) -> float:
+        if not self.derated:
+            return 0.0
+        found = self._figure(key)
+        return (TYPICAL_LATENCY_US[key] if found is None else found) * MICRO
+
+    def _or_typical(self, key: str, usual: float) -> float:
+        if not self.derated:
+            return 1.0
+        found = self._figure(key)
+        return usual if found is None else found
+
+    def _peak(self, name: str) -> float | None:
+        return self.hardware.peak_flop_per_s(name) if name != "int4" else None  # type: ignore[arg-type]
+
+    def _figure(self, key: str) -> float | None:
+        if key not in Efficiencies.model_fields:
+            return None
+        figure: Figure | None = getattr(self.hardware.efficiency, key)
+        return None if figure is None else figure.value
+
+    def _required(self, value: float | None, key: str) -> float:
+        if value is None:
+            allowed = "a figure to time passes with"
+            raise InputError(Problem(self.hardware.name, f"figures.{key}", "is unknown", allowed))
+        return value

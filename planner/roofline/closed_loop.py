@@ -1,0 +1,111 @@
+"""TTFT and TPOT of an instance that prefills and decodes in one closed loop, as serving benchmarks run it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.roofline.factors import Value
+from planner.roofline.operator import FloatArray
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """How a closed-loop benchmark draws and counts its requests."""
+
+    prompts_per_slot: float = 10.0
+    """Requests of a run over those in flight: the first of each slot arrive together."""
+    shortest_fraction: float = 0.8
+    """Lengths are uniform from this fraction of the nominal one up to it."""
+
+    @property
+    def mean_fraction(self) -> float:
+        """Mean length over the nominal one."""
+        return (1.0 + self.shortest_fraction) / 2
+
+
+SERVING_BENCHMARK = Benchmark()
+"""Settings of InferenceMAX and of AIConfigurator's silicon runs: ten prompts per slot, lengths from 0.8 to 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoopTimes:
+    """Service times of one operating point each; arrays of one shape."""
+
+    prefill_s: FloatArray
+    """First token of a request alone on the instance, overheads included [s]."""
+    interference_s: FloatArray
+    """What one prompt's prefill adds to the passes of the others [s]."""
+    step_s: FloatArray
+    """A decode step of the batch [s]."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoopLatency:
+    """What a benchmark would report."""
+
+    ttft_s: FloatArray
+    """Mean time to first token [s]."""
+    tpot_s: FloatArray
+    """Mean time per output token after the first [s]."""
+
+
+def closed_loop_latency(
+    times: LoopTimes,
+    concurrency: FloatArray,
+    batch: FloatArray,
+    output_tokens: FloatArray,
+    *,
+    burst: Value = 1.0,
+    benchmark: Benchmark = SERVING_BENCHMARK,
+) -> LoopLatency:
+    """Mean TTFT and TPOT with a constant number of requests in flight.
+
+    Equation:
+        TPOT = D + (B - 1) X / L: while a request decodes L tokens, each of the others is replaced once and prefilled;
+        TTFT = T + one step + waiting. Waiting: in the first of n rounds all C prompts arrive at once, X (C - 1) / 2
+        each on average; in a later round k they arrive over a window of about (1 - r) L D sqrt(k), and queue like
+        M/D/1 at the load C X / window, but never longer than in the burst. Where memory holds B < C, the others wait
+        (C - B) / B TPOT L more
+
+    Args:
+        times: service times; T, X and D.
+        concurrency: requests in flight C.
+        batch: most that are in the batch at once, B.
+        output_tokens: mean tokens generated per request, L [tokens].
+        burst: weight of the first round's waiting, a factor of the stack.
+        benchmark: rounds n and shortest length r.
+
+    Returns:
+        Means over all requests of a run; the shape of the arguments.
+
+    Valid:
+        One request per slot; prompts prefilled one pass each, first come first served.
+
+    Source:
+        Little's law over a slot; M/D/1: Pollaczek and Khinchine.
+
+    >>> one = np.ones(1)
+    >>> times = LoopTimes(prefill_s=0.2 * one, interference_s=0.1 * one, step_s=0.01 * one)
+    >>> closed_loop_latency(times, 1 * one, 1 * one, 1000 * one).tpot_s.tolist()
+    [0.01]
+    """
+    c, b, n_rounds = concurrency, batch, benchmark.prompts_per_slot
+    tpot = times.step_s + (b - 1.0) * times.interference_s / output_tokens
+    all_at_once = times.interference_s * (c - 1.0) / 2
+    window = (1.0 - benchmark.shortest_fraction) * output_tokens * times.step_s
+    waiting = burst * all_at_once / n_rounds + _later_rounds(times.interference_s, c, window, all_at_once, n_rounds)
+    in_memory = np.maximum(c - b, 0.0) / b * tpot * output_tokens
+    return LoopLatency(times.prefill_s + tpot + waiting + in_memory, tpot)
+
+
+def _later_rounds(
+    service_s: FloatArray, c: FloatArray, window_s: FloatArray, most_s: FloatArray, n_rounds: float
+) -> NDArray[np.float64]:
+    """Waiting in rounds 2 to n, over all rounds."""
+    total = np.zeros_like(service_s)
+    for k in range(1, int(n_rounds)):
+        # M/D/1 with the load over the window; C X / window is the load over one minus the load of a finite source.
+        queue = service_s / 2 * (c - 1.0) * service_s / (window_s * np.sqrt(k))
+        total = total + queue * most_s / np.maximum(queue + most_s, 1e-300)
+    return np.asarray(total / n_rounds)

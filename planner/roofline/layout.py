@@ -1,0 +1,75 @@
+"""How one instance's accelerators share a model: tensor, expert, attention-data and pipeline parallelism."""
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from planner.errors import InputError, Problem, did_you_mean
+
+KEYS = ("tp", "ep", "dp", "pp")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Parallel sizes of one instance."""
+
+    tp_size: int = 1
+    """Ranks that share one sequence's attention."""
+    ep_size: int = 1
+    """Groups that the experts are dealt out to; ranks of a group share each expert by columns."""
+    dp_size: int = 1
+    """Attention replicas, each with sequences of its own; MLPs and experts are shared by all of them."""
+    pp_size: int = 1
+    """Pipeline stages."""
+
+    def __post_init__(self) -> None:
+        """Raises InputError for sizes that no instance can have."""
+        for key in KEYS:
+            size = getattr(self, f"{key}_size")
+            if size < 1:
+                raise InputError(Problem("layout", key, f"is {size}", "a whole number of at least 1"))
+        if self.stage_size % self.ep_size:
+            message = f"is {self.ep_size}, which does not divide the {self.stage_size} ranks of a stage"
+            raise InputError(Problem("layout", "ep", message, "a divisor of tp x dp"))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """A layout from text such as tp=8,ep=1,dp=1,pp=1; what is not named is 1.
+
+        Raises:
+            InputError: not such a text.
+
+        >>> Layout.parse("tp=4,dp=2,ep=8").n_accelerators
+        8
+        """
+        sizes: dict[str, int] = {}
+        for item in text.split(","):
+            found = re.fullmatch(r"\s*([a-z_]+)\s*=\s*(\d{1,5})\s*", item)
+            if not found:
+                raise InputError(Problem("layout", "", f"{item!r} is no size", "such as tp=8,ep=1,dp=1,pp=1"))
+            key = found[1]
+            if key not in KEYS:
+                raise InputError(Problem("layout", key, "is no kind of parallelism", did_you_mean(key, KEYS)))
+            if key in sizes:
+                raise InputError(Problem("layout", key, "is given twice", "each size once"))
+            sizes[key] = int(found[2])
+        return cls(**{f"{key}_size": size for key, size in sizes.items()})
+
+    @property
+    def stage_size(self) -> int:
+        """Ranks of one pipeline stage, tp x dp."""
+        return self.tp_size * self.dp_size
+
+    @property
+    def moe_tp_size(self) -> int:
+        """Ranks that share each expert by columns."""
+        return self.stage_size // self.ep_size
+
+    @property
+    def n_accelerators(self) -> int:
+        """Accelerators of the instance, tp x dp x pp."""
+        return self.stage_size * self.pp_size
+
+    def __str__(self) -> str:
+        """As `parse` reads it."""
+        return ",".join(f"{key}={getattr(self, f'{key}_size')}" for key in KEYS)

@@ -1,0 +1,132 @@
+"""Whether weights and caches fit an instance's memory, and how many sequences do."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from planner.profiles import ModelProfile, WeightPart
+from planner.roofline.kv_memory import BLOCK_TOKENS, kv_bytes_per_rank
+from planner.roofline.layout import Layout
+from planner.roofline.operator import ACTIVATION_BYTES
+from planner.roofline.weights import weights_bytes
+
+DEALT_OUT: tuple[WeightPart, ...] = ("experts",)
+OF_ALL_RANKS: tuple[WeightPart, ...] = ("dense_mlp", "shared_experts")
+COPIED: tuple[WeightPart, ...] = ("router", "latent", "norms")
+RUNTIME_BYTES = 2e9
+"""Context, graphs and communication buffers of a serving process."""
+ACTIVATION_COPIES = 8.0
+"""Tensors as wide as the residual stream that are alive at once."""
+
+
+@dataclass(frozen=True)
+class MemoryFit:
+    """One accelerator's memory under a model, a layout and a precision."""
+
+    memory_bytes: float
+    """Memory that serving may use [B]."""
+    weights_bytes: float
+    """Weights of the fullest rank [B]."""
+    workspace_bytes: float
+    """Activations of a prefill chunk and the runtime [B]."""
+
+    @property
+    def cache_bytes(self) -> float:
+        """What is left for caches; negative when weights do not fit [B]."""
+        return self.memory_bytes - self.weights_bytes - self.workspace_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is room for any cache at all."""
+        return self.cache_bytes > 0
+
+    @property
+    def lacking_bytes(self) -> float:
+        """Bytes that one accelerator lacks; 0 when it fits [B]."""
+        return max(-self.cache_bytes, 0.0)
+
+
+def memory_fit(
+    model: ModelProfile,
+    memory_bytes: float,
+    layout: Layout,
+    *,
+    precision: str | None = None,
+    memory_fraction: float = 0.9,
+    chunk_tokens: float = 8192,
+) -> MemoryFit:
+    """Memory of one accelerator: what serving may use, and what weights and workspace take of it.
+
+    Equation:
+        experts / (tp dp); dense MLPs and shared experts / (tp dp); the rest / tp, but routers, latent projections and
+        norms whole; all / pp
+
+    Args:
+        model: a model whose shapes are known.
+        memory_bytes: memory of one accelerator [B].
+        layout: parallel sizes.
+        precision: number format of the weights; None: the checkpoint's own.
+        memory_fraction: part of the memory that the stack uses.
+        chunk_tokens: tokens of a prefill pass [tokens].
+
+    Returns:
+        The fit of the fullest rank.
+
+    Raises:
+        InputError: a shape is unknown.
+
+    Valid:
+        Stages of equal size.
+
+    Source:
+        gpu_memory_utilization of vLLM and mem_fraction_static of SGLang are such fractions.
+
+    >>> from planner.profiles import model_profile
+    >>> memory_fit(model_profile("llama-3.1-70b"), 80e9, Layout(tp_size=2), precision="fp8").fits
+    True
+    """
+    ranks = {**dict.fromkeys((*DEALT_OUT, *OF_ALL_RANKS), layout.stage_size), **dict.fromkeys(COPIED, 1)}
+    parts = weights_bytes(model, precision)
+    weights = sum(n / ranks.get(part, layout.tp_size) for part, n in parts.items()) / layout.pp_size
+    hidden = model.architecture.hidden_size or 0
+    workspace = RUNTIME_BYTES + ACTIVATION_COPIES * ACTIVATION_BYTES * hidden * chunk_tokens
+    return MemoryFit(memory_fraction * memory_bytes, weights, workspace)
+
+
+def largest_batch(
+    model: ModelProfile,
+    fit: MemoryFit,
+    layout: Layout,
+    tokens: ArrayLike,
+    kv_precision: str = "bf16",
+    block_tokens: int = BLOCK_TOKENS,
+) -> NDArray[np.float64]:
+    """Sequences whose caches fit an instance together.
+
+    Equation:
+        dp floor(cache bytes of a rank / bytes of one sequence on a rank)
+
+    Args:
+        model: a model whose attention shapes are known.
+        fit: memory of one accelerator.
+        layout: parallel sizes.
+        tokens: length that each sequence reserves [tokens], any shape.
+        kv_precision: number format of the attention cache.
+        block_tokens: tokens of a cache block.
+
+    Returns:
+        Sequences, the shape of tokens; 0 when not even one fits.
+
+    Source:
+        PagedAttention (vLLM, 2023): memory is the batch limit.
+
+    >>> from planner.profiles import model_profile
+    >>> model, layout = model_profile("llama-3.1-70b"), Layout(tp_size=8)
+    >>> largest_batch(model, memory_fit(model, 141e9, layout), layout, [4096, 131072]).tolist()
+    [632.0, 19.0]
+    """
+    per_rank = kv_bytes_per_rank(
+        model, tokens, kv_precision, tp_size=layout.tp_size, pp_size=layout.pp_size, block_tokens=block_tokens
+    )
+    return layout.dp_size * np.floor(max(fit.cache_bytes, 0.0) / per_rank)

@@ -1,0 +1,138 @@
+"""Software stacks by name: factors with a version's ratios, settings, and the error bands of their calibration."""
+
+from dataclasses import dataclass
+
+from planner.errors import InputError, Problem, did_you_mean
+from planner.profiles import ModelProfile, StackProfile, profile_names, stack_profile
+from planner.profiles.stack import Calibration, StackSettings
+from planner.roofline.factors import DATASHEET, Factors
+from planner.units import MICRO, MILLI
+
+DATASHEET_NAME = "datasheet"
+QUANTIZED = ("fp8", "int8", "int4", "fp4")
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """A framework at one version, ready to time passes with."""
+
+    name: str
+    """Framework and version, as `--stack` takes them."""
+    factors: Factors
+    """Factors, the version's ratios included."""
+    settings: StackSettings
+    """How it is run."""
+    derated: bool = True
+    """Whether the accelerator's measured kernel fractions apply; not for the bare datasheet."""
+    version_is_fitted: bool = True
+    """Whether this very version was among the points; else the factors of the framework stand for it."""
+    calibration: Calibration | None = None
+    """What the factors were fitted to."""
+
+    def kv_precision(self, model: ModelProfile, precision: str | None) -> str:
+        """Cache format where nothing is said of it: as the weights are quantised, if the stack does so."""
+        weights = precision or model.precision
+        return "fp8" if self.settings.quantized_kv and weights in QUANTIZED else "bf16"
+
+
+def factors_of(profile: StackProfile) -> Factors:
+    """Factors of a stack profile in SI units, without any version's ratios."""
+    units = {"_us": MICRO, "_ms": MILLI}
+    values: dict[str, float] = {}
+    for name in type(profile.factors).model_fields:
+        stem, suffix = (name[:-3], name[-3:]) if name[-3:] in units else (name, "")
+        values[f"{stem}_s" if suffix else stem] = getattr(profile.factors, name).value * units.get(suffix, 1.0)
+    return Factors(**values)
+
+
+def stack(name: str, *, default_version: bool = True) -> Stack:
+    """The stack of a name: datasheet, a framework, a framework and version, or a path to a profile.
+
+    A version matches a fitted one that begins with it, 0.18 the fitted 0.18.0; one that was not fitted takes the
+    framework's factors.
+
+    Args:
+        name: such as vllm, vllm-0.18, sglang-0.5.9 or datasheet.
+        default_version: whether a framework's name alone means its default version, or no version in particular.
+
+    Returns:
+        The stack.
+
+    Raises:
+        InputError: no such framework.
+
+    >>> stack("datasheet").factors.kernel_latency_s
+    0.0
+    """
+    if name.casefold() == DATASHEET_NAME:
+        return Stack(DATASHEET_NAME, DATASHEET, StackSettings(), derated=False)
+    if name.endswith(".toml"):
+        profile = stack_profile(name)
+        return versioned(profile, profile.default_version if default_version else None)
+    frameworks = profile_names("stack")
+    for framework in sorted(frameworks, key=len, reverse=True):
+        if name.casefold() == framework or name.casefold().startswith(f"{framework}-"):
+            wanted = name[len(framework) + 1 :] or None
+            profile = stack_profile(framework)
+            return versioned(profile, wanted or (profile.default_version if default_version else None))
+    hint = did_you_mean(name, (*frameworks, DATASHEET_NAME))
+    raise InputError(Problem("stack", "", f"{name!r} is no known framework", hint))
+
+
+def versioned(profile: StackProfile, version: str | None) -> Stack:
+    """A profile at a version; None: at none in particular."""
+    found = _fitted_version(profile, version)
+    factors = factors_of(profile)
+    if found is not None:
+        ratios = profile.versions[found]
+        factors = factors.with_version(ratios.kernel_latency, ratios.collective, ratios.host, ratios.request)
+    shown = profile.framework if version is None else f"{profile.framework}-{found or version}"
+    is_fitted = version is None or found is not None
+    return Stack(shown, factors, profile.settings, True, is_fitted, profile.calibration)
+
+
+def best_stack(model: str, hardware: str) -> Stack:
+    """The stack calibrated best for a model and an accelerator.
+
+    Those that measured both come first, by their error there; then those that measured the accelerator, then the
+    model, then any: of these the ones that know TTFT and TPOT both, by their error on models held out.
+
+    Args:
+        model: name of a model profile.
+        hardware: name of a hardware profile.
+
+    Returns:
+        The stack, at its default version.
+
+    Raises:
+        InputError: no stack profile is shipped.
+    """
+    profiles = [stack_profile(name) for name in profile_names("stack")]
+    if not profiles:
+        raise InputError(Problem("stack", "", "no stack profile is installed", "or --stack datasheet"))
+    best = min(profiles, key=lambda profile: _distance(profile, model, hardware))
+    return versioned(best, best.default_version)
+
+
+def _distance(profile: StackProfile, model: str, hardware: str) -> tuple[int, int, float, str]:
+    found = profile.calibration
+    if found is None:
+        return 4, 0, 0.0, profile.name
+    for group in found.groups:
+        if (group.model, group.hardware) == (model, hardware):
+            errors = [error for error in (group.ttft_mean_abs, group.tpot_mean_abs) if error is not None]
+            return 0, 0, sum(errors) / len(errors), profile.name
+    held_out = found.held_out_models or found.in_sample
+    overall = [summary.mean_abs for summary in (held_out.ttft, held_out.tpot) if summary is not None]
+    rank = 1 if hardware in found.hardware else 2 if model in found.models else 3
+    return rank, -len(overall), sum(overall) / max(len(overall), 1), profile.name
+
+
+def _fitted_version(profile: StackProfile, wanted: str | None) -> str | None:
+    """The fitted version that a wanted one names: itself, or the only family it begins; the longest if several."""
+    if wanted is None:
+        return None
+    if wanted in profile.versions:
+        return wanted
+    family = [version for version in profile.versions if version.startswith(f"{wanted}.") or wanted == version]
+    return max(family, default=None)

@@ -1,0 +1,270 @@
+"""A stack profile fitted to measured points, with its errors on models and accelerators that the fit did not see."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import InputError, Problem
+from planner.profiles.points import ServingPoint, weights
+from planner.profiles.stack import (
+    Bands,
+    Calibration,
+    Errors,
+    Factor,
+    GroupError,
+    PointsFile,
+    StackFactors,
+    StackProfile,
+    StackSettings,
+    VersionFactors,
+)
+from planner.studies.fidelity.cases import Case, cases_of
+from planner.studies.fidelity.fit import PRIORS, Fit, Measured, fit_factors
+from planner.studies.fidelity.loads import loads_of
+from planner.studies.fidelity.scores import band, relative_errors, summary
+
+FloatArray = NDArray[np.float64]
+FEWEST_POINTS = 5
+MOVED_SPREAD = 0.9
+"""A factor whose standard error is still this share of its prior's spread was not learnt from the points."""
+UNITS = {"kernel_latency": 1e6, "replica_latency": 1e6, "sequence_overhead": 1e6, "host_sequence": 1e6}
+UNITS |= {"eager_launch": 1e6, "step_overhead": 1e3, "host_step": 1e3, "request_overhead": 1e3}
+SUFFIX = {1e6: "_us", 1e3: "_ms"}
+POINTS_SOURCE, PRIOR_SOURCE = "points", "priors"
+PRIORS_CITED = "Priors of the fit, planner/studies/fidelity/fit.py: what is expected before any point speaks"
+
+
+@dataclass(frozen=True)
+class PointsOf:
+    """Points of one file, or of the catalogue."""
+
+    path: Path | None
+    """File; None: curves of the model profiles."""
+    points: tuple[ServingPoint, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Errors of points predicted by fits that did not see their group."""
+
+    ttft: FloatArray
+    tpot: FloatArray
+
+
+def calibrated_stack(
+    name: str,
+    framework: str,
+    files: Sequence[PointsOf],
+    *,
+    settings: StackSettings,
+    default_version: str | None = None,
+    described: str | None = None,
+    day: date,
+    progress: Callable[[str], None] = lambda _: None,
+) -> StackProfile:
+    """A stack profile from measured points of one framework.
+
+    Args:
+        name: name of the profile.
+        framework: framework that the points must be of.
+        files: measured points.
+        settings: how the framework is run.
+        default_version: version meant by its name alone; None: the one with most points.
+        described: whose the points are, for the profile's sources.
+        day: date that the profile bears.
+        progress: told what is being fitted.
+
+    Returns:
+        The profile: factors, ratios of versions, errors in sample, with each model and with each accelerator held out.
+
+    Raises:
+        InputError: too few points of the framework can be predicted.
+    """
+    measured, kept = _measured(framework, files, settings)
+    progress(f"fitting {len(kept)} points")
+    everything = np.ones(len(kept), bool)
+    fit = fit_factors(measured, everything)
+    in_sample = _errors(measured, fit, everything)
+    held_models = _held_out(measured, [case.model.name for case in kept], progress)
+    held_hardware = _held_out(measured, [case.hardware.name for case in kept], progress)
+    factors = _factors(fit)
+    return StackProfile(
+        schema_id="planner.stack/1",
+        name=name,
+        title=f"{framework}, calibrated",
+        sources=_sources(files, factors, described),
+        framework=framework,
+        default_version=default_version or _usual_version(fit, kept),
+        settings=settings,
+        factors=factors,
+        versions=_versions(fit, kept),
+        calibration=Calibration(
+            date=day.isoformat(),
+            source=POINTS_SOURCE,
+            points=_files(files, kept),
+            models=tuple(sorted({case.model.name for case in kept})),
+            hardware=tuple(sorted({case.hardware.name for case in kept})),
+            **_ranges(measured, kept),
+            in_sample=_summaries(in_sample),
+            held_out_models=None if held_models is None else _summaries(held_models),
+            held_out_hardware=None if held_hardware is None else _summaries(held_hardware),
+            model_bands=_bands(held_models or in_sample),
+            hardware_bands=_bands(held_hardware or held_models or in_sample),
+            groups=_groups(measured, fit, kept),
+        ),
+    )
+
+
+def _measured(framework: str, files: Sequence[PointsOf], settings: StackSettings) -> tuple[Measured, tuple[Case, ...]]:
+    points = [point for file in files for point in file.points if point.framework.casefold() == framework]
+    cases, _ = cases_of(points)
+    if len(cases) < FEWEST_POINTS:
+        message = f"{len(cases)} points of {framework} can be predicted, of {len(points)} given"
+        raise InputError(Problem("points", "", message, f"at least {FEWEST_POINTS}"))
+    share = dict(zip(map(id, points), weights(points), strict=True))
+    measured = Measured(
+        loads=loads_of(cases, settings),
+        ttft_s=np.array([_or_nan(case.point.ttft_s) for case in cases]),
+        tpot_s=np.array([_or_nan(case.point.tpot_s) for case in cases]),
+        weight=np.array([share[id(case.point)] for case in cases]),
+        versions=tuple(case.version for case in cases),
+    )
+    return measured, tuple(cases)
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def _errors(measured: Measured, fit: Fit, of: NDArray[np.bool_]) -> HeldOut:
+    ttft, tpot = measured.loads.latencies(fit.of(measured.versions))
+    return HeldOut(
+        relative_errors(ttft[of], measured.ttft_s[of]),
+        relative_errors(tpot[of], measured.tpot_s[of]),
+    )
+
+
+def _held_out(measured: Measured, names: Sequence[str], progress: Callable[[str], None]) -> HeldOut | None:
+    """Errors of each group under a fit to all others; None with a single group."""
+    labels = np.array(names)
+    groups = sorted(set(names))
+    if len(groups) < 2:
+        return None
+    found = []
+    for group in groups:
+        progress(f"fitting without {group}")
+        own = labels == group
+        found.append(_errors(measured, fit_factors(measured, ~own), own))
+    return HeldOut(np.concatenate([f.ttft for f in found]), np.concatenate([f.tpot for f in found]))
+
+
+def _summaries(errors: HeldOut) -> Errors:
+    return Errors(ttft=summary(errors.ttft), tpot=summary(errors.tpot))
+
+
+def _bands(errors: HeldOut) -> Bands:
+    return Bands(prefill=band(errors.ttft), decode=band(errors.tpot))
+
+
+def _groups(measured: Measured, fit: Fit, kept: Sequence[Case]) -> tuple[GroupError, ...]:
+    keys = [(case.model.name, case.hardware.name) for case in kept]
+    found = []
+    for model, hardware in sorted(set(keys)):
+        own = np.array([key == (model, hardware) for key in keys])
+        errors = _summaries(_errors(measured, fit, own))
+        found.append(
+            GroupError(
+                model=model,
+                hardware=hardware,
+                n_points=int(own.sum()),
+                ttft_mean_abs=errors.ttft.mean_abs if errors.ttft else None,
+                tpot_mean_abs=errors.tpot.mean_abs if errors.tpot else None,
+            )
+        )
+    return tuple(found)
+
+
+def _factors(fit: Fit) -> StackFactors:
+    """Fitted values; one that the points say nothing about stays near its prior and is called assumed."""
+    return StackFactors(**{_key(name): _factor(fit, name) for name in fit.names})
+
+
+def _key(name: str) -> str:
+    stem = name.removesuffix("_s")
+    return stem + SUFFIX[UNITS[stem]] if stem in UNITS else name
+
+
+def _factor(fit: Fit, name: str) -> Factor:
+    prior, spread = PRIORS[name], fit.spreads[name]
+    value = float(getattr(fit.factors, name)) * UNITS.get(name.removesuffix("_s"), 1.0)
+    if spread > MOVED_SPREAD * prior.spread / fit.prior_weight:
+        return Factor(value=value, source=PRIOR_SOURCE, basis="assumed", note=prior.why)
+    return Factor(value=value, source=POINTS_SOURCE, basis="calibrated", spread_fraction=round(spread, 4))
+
+
+def _versions(fit: Fit, kept: Sequence[Case]) -> dict[str, VersionFactors]:
+    return {
+        version: VersionFactors(
+            n_points=sum(case.version == version for case in kept),
+            kernel_latency=ratios[0],
+            collective=ratios[1],
+            host=ratios[2],
+            request=ratios[3],
+        )
+        for version, ratios in sorted(fit.ratios.items())
+    }
+
+
+def _usual_version(fit: Fit, kept: Sequence[Case]) -> str | None:
+    counts = {version: sum(case.version == version for case in kept) for version in fit.ratios}
+    return max(sorted(counts), key=lambda version: counts[version], default=None)
+
+
+def _files(files: Sequence[PointsOf], kept: Sequence[Case]) -> tuple[PointsFile, ...]:
+    used = {id(case.point) for case in kept}
+    return tuple(
+        PointsFile(
+            name=_file_name(file, files),
+            sha256=_digest(file),
+            n_points=len(file.points),
+            n_used=sum(id(point) in used for point in file.points),
+        )
+        for file in files
+        if file.points
+    )
+
+
+def _file_name(file: PointsOf, files: Sequence[PointsOf]) -> str:
+    """Name of a file without its folders, unless another one has the same."""
+    if file.path is None:
+        return "model profiles"
+    same = [other for other in files if other.path is not None and other.path.name == file.path.name]
+    return file.path.name if len(same) == 1 else str(file.path)
+
+
+def _digest(file: PointsOf) -> str:
+    text = repr(file.points).encode() if file.path is None else file.path.read_bytes()
+    return hashlib.sha256(text).hexdigest()
+
+
+def _ranges(measured: Measured, kept: Sequence[Case]) -> dict[str, tuple[int, int]]:
+    prompts = [case.point.input_tokens for case in kept]
+    contexts = [case.point.input_tokens + case.point.output_tokens / 2 for case in kept]
+    sizes = [case.decode_layout.n_accelerators for case in kept]
+    batches = measured.loads.batch.tolist()
+    columns = {"input_tokens": prompts, "context_tokens": contexts, "batch": batches, "n_accelerators": sizes}
+    return {name: (round(min(values)), round(max(values))) for name, values in columns.items()}
+
+
+def _sources(files: Sequence[PointsOf], factors: StackFactors, described: str | None) -> dict[str, str]:
+    """What the profile cites: its points, and the priors where a factor stayed with its own."""
+    names = ", ".join("measured curves of the model profiles" if f.path is None else f.path.name for f in files)
+    sources = {POINTS_SOURCE: f"Measured serving points: {names}" + (f" ({described})" if described else "")}
+    if any(factor.source == PRIOR_SOURCE for _, factor in factors):
+        sources[PRIOR_SOURCE] = PRIORS_CITED
+    return sources

@@ -1,0 +1,123 @@
+"""Measured points as questions to the roofline: the model, the instance and the load each one means, or why not."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from planner.errors import InputError
+from planner.profiles import HardwareProfile, ModelProfile, hardware_profile, missing_shapes, model_profile
+from planner.profiles.points import ServingPoint
+from planner.roofline import Layout
+
+FORMATS = {"fp16": "bf16", "float16": "bf16", "bfloat16": "bf16", "nvfp4": "fp4", "mxfp4": "fp4", "w4a16": "int4"}
+"""Names of number formats in points files that the profiles write otherwise."""
+PRECISIONS = ("bf16", "fp8", "int8", "int4", "fp4")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A point that cannot be predicted."""
+
+    point: ServingPoint
+    reason: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """A point that can be predicted; sizes are those of one replica."""
+
+    point: ServingPoint
+    model: ModelProfile
+    hardware: HardwareProfile
+    precision: str | None
+    prefill_layout: Layout
+    decode_layout: Layout
+    n_prefill_workers: int
+    n_decode_workers: int
+    is_disaggregated: bool
+
+    @property
+    def version(self) -> str:
+        """Version of the framework; empty when unknown."""
+        return self.point.framework_version or ""
+
+
+def cases_of(points: Iterable[ServingPoint]) -> tuple[list[Case], list[Refusal]]:
+    """Points that can be predicted, and those that cannot with the reason; both in the order of the points."""
+    cases: list[Case] = []
+    refused: list[Refusal] = []
+    for point in points:
+        try:
+            cases.append(case_of(point))
+        except InputError as error:
+            refused.append(Refusal(point, "; ".join(problem.message for problem in error.problems)))
+        except UnfitPointError as error:
+            refused.append(Refusal(point, str(error)))
+    return cases, refused
+
+
+class UnfitPointError(Exception):
+    """A point whose row lacks what a prediction needs."""
+
+
+def case_of(point: ServingPoint) -> Case:
+    """What a point means.
+
+    Raises:
+        InputError: the model or the accelerator has no profile.
+        UnfitPointError: a figure or a size is missing or contradicts another.
+    """
+    model, hardware = _model(point.model), _hardware(point.hardware)
+    if missing := missing_shapes(model.architecture):
+        raise UnfitPointError(f"the profile {model.name} lacks {', '.join(missing)}")
+    precision = _precision(point, model)
+    if point.concurrency is None and point.request_rate_req_per_s is None:
+        raise UnfitPointError("has neither a concurrency nor a rate")
+    if point.mode == "disagg":
+        return _disaggregated(point, model, hardware, precision)
+    layout = _layout(point)
+    n = max(point.n_accelerators // layout.n_accelerators, 1)
+    return Case(point, model, hardware, precision, layout, layout, n, n, False)
+
+
+def _disaggregated(point: ServingPoint, model: ModelProfile, hardware: HardwareProfile, precision: str | None) -> Case:
+    sizes = (point.prefill_num_workers, point.prefill_tp_size, point.decode_num_workers, point.decode_tp_size)
+    names = ("prefill_num_workers", "prefill_tp_size", "decode_num_workers", "decode_tp_size")
+    if lacking := [name for name, size in zip(names, sizes, strict=True) if size is None]:
+        raise UnfitPointError(f"is disagg without {', '.join(lacking)}")
+    n_prefill, prefill_tp, n_decode, decode_tp = (size or 1 for size in sizes)
+    prefill, decode = Layout(tp_size=prefill_tp), Layout(tp_size=decode_tp)
+    return Case(point, model, hardware, precision, prefill, decode, n_prefill, n_decode, True)
+
+
+def _layout(point: ServingPoint) -> Layout:
+    """The layout of an instance; where the row names no sizes, all accelerators are tensor parallel."""
+    dp, pp = point.attention_dp_size or 1, point.pp_size or 1
+    tp = point.tp_size or max(point.n_accelerators // (dp * pp), 1)
+    stage, ep = tp * dp, point.moe_ep_size or 1
+    return Layout(tp_size=tp, dp_size=dp, pp_size=pp, ep_size=ep if stage % ep == 0 else 1)
+
+
+def _precision(point: ServingPoint, model: ModelProfile) -> str | None:
+    """Number format of the weights; None for the checkpoint's own, scales and unquantised parts included."""
+    if point.precision is None:
+        return None
+    named = FORMATS.get(point.precision.casefold(), point.precision.casefold())
+    if named not in PRECISIONS:
+        raise UnfitPointError(f"precision {point.precision!r} is unknown (known: {', '.join(PRECISIONS)})")
+    return None if named == model.precision else named
+
+
+@lru_cache(maxsize=256)
+def _model(name: str) -> ModelProfile:
+    return model_profile(name)
+
+
+@lru_cache(maxsize=256)
+def _hardware(name: str) -> HardwareProfile:
+    return hardware_profile(name)
+
+
+def frameworks(points: Sequence[ServingPoint]) -> tuple[str, ...]:
+    """Frameworks among points, in lower case and sorted."""
+    return tuple(sorted({point.framework.casefold() for point in points}))

@@ -1,0 +1,166 @@
+"""Predictions of measured serving points, scored."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from planner.errors import InputError
+from planner.profiles import StackProfile, stack_profile
+from planner.profiles.points import ServingPoint
+from planner.results.fidelity import Fidelity, FidelityGroup, PredictedPoint, RefusedPoints
+from planner.roofline import Stack, best_stack, stack, versioned
+from planner.studies.fidelity.cases import Case, Refusal, cases_of
+from planner.studies.fidelity.loads import loads_of
+from planner.studies.fidelity.scores import latency_error
+
+Key = tuple[str, str, str, str]
+
+
+def fidelity(
+    points: Sequence[ServingPoint], stack_name: str | None = None, *, profile: StackProfile | None = None
+) -> Fidelity:
+    """Measured points against predictions.
+
+    Args:
+        points: measured points.
+        stack_name: stack that predicts all of them; the path of a profile predicts points of its framework at their
+            own versions. None: that of each point's framework and version, or the one calibrated best for its model
+            and accelerator where the framework has no profile.
+        profile: a profile that takes the place of a path to one.
+
+    Returns:
+        Errors, groups and refusals.
+
+    Raises:
+        InputError: stack_name is no known stack.
+    """
+    cases, refused = cases_of(points)
+    predicted = _predictions(cases, _stack_chooser(stack_name, profile))
+    order = {id(point): index for index, point in enumerate(points)}
+    rows = [_row(order[id(case.point)], case, *predicted[index]) for index, case in enumerate(cases)]
+    rows += [_refused_row(order[id(refusal.point)], refusal) for refusal in refused]
+    rows.sort(key=lambda row: row.index)
+    modes = [point.mode for point in points]
+    return Fidelity(
+        n_points=len(points),
+        n_predicted=len(cases),
+        ttft=latency_error((row.predicted_ttft_s, row.ttft_s) for row in rows),
+        tpot=latency_error((row.predicted_tpot_s, row.tpot_s) for row in rows),
+        groups=_groups(rows, modes),
+        refused=_refusals(refused),
+        points=tuple(rows),
+    )
+
+
+def _stack_chooser(name: str | None, profile: StackProfile | None) -> Callable[[Case], Stack]:
+    if name is not None and name.endswith(".toml"):
+        profile = stack_profile(name)
+    if profile is not None:
+        return lambda case: _at_own_version(profile, case)
+    if name is None:
+        return _stack_of
+    fixed = stack(name)
+    return lambda _: fixed
+
+
+def _at_own_version(profile: StackProfile, case: Case) -> Stack:
+    """A profile at the version that a point ran; at its default one for points of other frameworks."""
+    own = case.point.framework.casefold() == profile.framework
+    return versioned(profile, (case.version or None) if own else profile.default_version)
+
+
+def _predictions(cases: Sequence[Case], stack_of: Callable[[Case], Stack]) -> list[tuple[Stack, float, float]]:
+    """Stack, TTFT and TPOT of each case; cases of one stack are timed together."""
+    stacks = [stack_of(case) for case in cases]
+    by_name = {found.name: found for found in stacks}
+    results: list[tuple[Stack, float, float] | None] = [None] * len(cases)
+    for name, found in by_name.items():
+        indices = [index for index, used in enumerate(stacks) if used.name == name]
+        loads = loads_of([cases[index] for index in indices], found.settings, derated=found.derated)
+        ttft, tpot = loads.latencies(found.factors)
+        for index, first, later in zip(indices, ttft.tolist(), tpot.tolist(), strict=True):
+            results[index] = (found, first, later)
+    return [result for result in results if result is not None]
+
+
+def _stack_of(case: Case) -> Stack:
+    """The stack that a point ran on, or the best there is for its model and accelerator."""
+    framework, version = case.point.framework.casefold(), case.version
+    try:
+        return stack(f"{framework}-{version}") if version else stack(framework, default_version=False)
+    except InputError:
+        return best_stack(case.model.name, case.hardware.name)
+
+
+def _row(index: int, case: Case, used: Stack, ttft_s: float, tpot_s: float) -> PredictedPoint:
+    point = case.point
+    return PredictedPoint(
+        index=index,
+        model=case.model.name,
+        hardware=case.hardware.name,
+        framework=" ".join(filter(None, (point.framework, point.framework_version))),
+        stack=used.name,
+        label=_label(case),
+        ttft_s=point.ttft_s,
+        tpot_s=point.tpot_s,
+        predicted_ttft_s=ttft_s,
+        predicted_tpot_s=None if point.output_tokens <= 1 else tpot_s,
+    )
+
+
+def _label(case: Case) -> str:
+    point = case.point
+    load = f"C {point.concurrency:g}" if point.concurrency else f"{point.request_rate_req_per_s or 0:g}/s"
+    precision = case.precision or case.model.precision
+    if case.is_disaggregated:
+        workers = f"{case.n_prefill_workers}x{case.prefill_layout.n_accelerators}"
+        shape = f"{workers} P + {case.n_decode_workers}x{case.decode_layout.n_accelerators} D"
+    else:
+        shape = str(case.decode_layout)
+    return f"{precision}, {shape}, {point.input_tokens:g}/{point.output_tokens:g}, {load}"
+
+
+def _refused_row(index: int, refusal: Refusal) -> PredictedPoint:
+    point = refusal.point
+    return PredictedPoint(
+        index=index,
+        model=point.model,
+        hardware=point.hardware,
+        framework=" ".join(filter(None, (point.framework, point.framework_version))),
+        stack=None,
+        label=f"{point.input_tokens:g}/{point.output_tokens:g}",
+        ttft_s=point.ttft_s,
+        tpot_s=point.tpot_s,
+        predicted_ttft_s=None,
+        predicted_tpot_s=None,
+        reason=refusal.reason,
+    )
+
+
+def _groups(rows: Sequence[PredictedPoint], modes: Sequence[str]) -> tuple[FidelityGroup, ...]:
+    members: dict[Key, list[PredictedPoint]] = {}
+    for row in rows:
+        key = (row.model, row.hardware, row.framework.partition(" ")[0], modes[row.index])
+        members.setdefault(key, []).append(row)
+    return tuple(_group(key, found) for key, found in sorted(members.items()))
+
+
+def _group(key: Key, rows: Sequence[PredictedPoint]) -> FidelityGroup:
+    model, hardware, framework, mode = key
+    return FidelityGroup(
+        model=model,
+        hardware=hardware,
+        framework=framework,
+        mode=mode,
+        n=len(rows),
+        n_predicted=sum(row.reason is None for row in rows),
+        ttft=latency_error((row.predicted_ttft_s, row.ttft_s) for row in rows),
+        tpot=latency_error((row.predicted_tpot_s, row.tpot_s) for row in rows),
+    )
+
+
+def _refusals(refused: Sequence[Refusal]) -> tuple[RefusedPoints, ...]:
+    counts = Counter((refusal.point.model, refusal.point.hardware, refusal.reason) for refusal in refused)
+    return tuple(
+        RefusedPoints(model=model, hardware=hardware, reason=reason, n=n)
+        for (model, hardware, reason), n in sorted(counts.items())
+    )

@@ -1,0 +1,175 @@
+"""Factors of a stack from measured points: robust least squares on logarithms, drawn towards physical priors."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.roofline import Factors
+from planner.studies.fidelity.loads import FloatArray, Loads
+
+TTFT_SCALE = 0.2
+TPOT_SCALE = 0.1
+PREFILL_SCALE = 0.1
+"""Relative noise of each latency: what repeats of one configuration differ by, and a little more. A prefill is a TTFT
+without others in flight, and so without a queue."""
+DISTINCT_POINTS = 25
+"""Points of one configuration at several loads err together; beyond so many, more say little that is new. Of 14, 25, 40
+and 75 this one predicts models and accelerators that are held out about as well as any, without giving up the fit."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Where a factor is expected before any point speaks, and how far it may well be from there."""
+
+    value: float
+    spread: float
+    """Standard deviation of the logarithm."""
+    why: str
+
+
+PRIORS: dict[str, Prior] = {
+    "gemm_efficiency": Prior(1.0, 0.15, "the accelerator's own kernels were measured"),
+    "moe_efficiency": Prior(0.5, 0.3, "routing is uneven and token sorting comes on top of the grouped kernels"),
+    "attention_efficiency": Prior(1.0, 0.15, "the accelerator's own kernel was measured"),
+    "recurrence_efficiency": Prior(
+        0.3, 0.3, "SGLang's Triton chunk_kda takes 3.10 ms where the measured one takes 0.89"
+    ),
+    "tile_rows": Prior(64.0, 0.5, "tiles of 64 or 128 rows"),
+    "weight_read_fraction": Prior(0.88, 0.1, "large matrices stream at 0.8 to 0.9 of the bandwidth"),
+    "kv_read_efficiency": Prior(1.0, 0.15, "the accelerator's own kernel was measured"),
+    "activation_traffic": Prior(2.0, 0.5, "norms, activations and expert sorting are rarely fused"),
+    "kernel_latency_s": Prior(4e-6, 0.4, "2 to 8 us per kernel under CUDA graphs; AIConfigurator adds 3 us"),
+    "collective_latency": Prior(0.7, 0.5, "custom all-reduces fused with what follows"),
+    "replica_latency_s": Prior(30e-6, 0.7, "two more collectives per layer"),
+    "step_overhead_s": Prior(0.4e-3, 0.7, "sampling and scheduling that nothing hides"),
+    "sequence_overhead_s": Prior(8e-6, 0.7, "detokenizing and bookkeeping per sequence"),
+    "host_step_s": Prior(2.5e-3, 0.4, "a scheduler's pass on the host"),
+    "host_sequence_s": Prior(15e-6, 0.6, "the same per sequence"),
+    "eager_launch_s": Prior(20e-6, 0.8, "two or three launches from PyTorch per operator counted"),
+    "request_overhead_s": Prior(35e-3, 0.7, "HTTP, tokenizer and admission"),
+    "burst": Prior(1.2, 0.3, "passes of a burst carry decodes as well"),
+}
+VERSION_SPREAD = (0.7, 0.6, 0.3, 1.0)
+"""Spread of a version's ratios: kernel latency, collectives, host, request. Versions of one framework differ, and what
+a request costs before its prefill has been 0.03 s in some and 0.4 s in others."""
+N_RATIOS = len(VERSION_SPREAD)
+MOST_STEPS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Fitted factors."""
+
+    names: tuple[str, ...]
+    factors: Factors
+    spreads: dict[str, float]
+    """Standard error of each factor's logarithm."""
+    ratios: dict[str, tuple[float, float, float, float]]
+    """Ratios of each version that is known: kernel latency, collectives, host, request."""
+    prior_weight: float = 1.0
+    """How much priors weighed against points."""
+
+    def of(self, versions: Sequence[str]) -> Factors:
+        """Factors of cases by their versions; a version that was not fitted has the stack's own."""
+        table = np.array([self.ratios.get(version, (1.0,) * N_RATIOS) for version in versions])
+        return self.factors.with_version(*(table[:, i] for i in range(N_RATIOS)))
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What the fit is held against; NaN is not measured."""
+
+    loads: Loads
+    ttft_s: FloatArray
+    tpot_s: FloatArray
+    weight: FloatArray
+    versions: tuple[str, ...]
+
+    @property
+    def known_versions(self) -> tuple[str, ...]:
+        """Versions that rows name, sorted."""
+        return tuple(sorted({version for version in self.versions if version}))
+
+
+def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
+    """Factors that minimise robust residuals of log TTFT and log TPOT, with priors.
+
+    Equation:
+        min over theta of sum w rho((log T(theta) - log T) / s) + max(1, n / n0) sum ((theta - prior) / spread)^2,
+        rho(z) = log(1 + z^2) (Cauchy), so that contradictory points lose their say; from where
+        rho(z) = 2 (sqrt(1 + z^2) - 1), which has one minimum where this one may have several, has settled
+
+    Args:
+        measured: points.
+        used: which of them to fit to; the others have no influence.
+
+    Returns:
+        The fit; a version that no used point has keeps ratios of 1 and is left out.
+
+    Source:
+        Huber and Ronchetti 2009, Robust Statistics, chapter 7; scipy.optimize.least_squares.
+    """
+    from scipy.optimize import least_squares
+
+    names = tuple(PRIORS)
+    versions = tuple(sorted({v for v, use in zip(measured.versions, used, strict=True) if v and use}))
+    prior = np.concatenate([np.log([PRIORS[name].value for name in names]), np.zeros(N_RATIOS * len(versions))])
+    spread = np.concatenate([[PRIORS[name].spread for name in names], np.tile(VERSION_SPREAD, len(versions))])
+    residuals = _Residuals(measured, used, names, versions, prior, spread)
+    found = prior
+    for robust in (_soft_l1, _cauchy):
+        residuals.robust = robust
+        settled = least_squares(residuals, found, x_scale=spread, max_nfev=MOST_STEPS)
+        found = settled.x
+    return replace(_fit(settled.x, np.asarray(settled.jac), names, versions), prior_weight=residuals.prior_weight)
+
+
+class _Residuals:
+    """The objective; robust weights are applied here, since priors are not to be made robust."""
+
+    def __init__(
+        self,
+        measured: Measured,
+        used: NDArray[np.bool_],
+        names: tuple[str, ...],
+        versions: tuple[str, ...],
+        prior: FloatArray,
+        spread: FloatArray,
+    ) -> None:
+        self.measured, self.names, self.versions, self.prior, self.spread = measured, names, versions, prior, spread
+        self.weight = np.sqrt(measured.weight) * used
+        self.has_ttft, self.has_tpot = ~np.isnan(measured.ttft_s), ~np.isnan(measured.tpot_s)
+        self.prior_weight = max(1.0, (float(used.sum()) / DISTINCT_POINTS) ** 0.5)
+        self.ttft_scale = np.where(self.has_tpot, TTFT_SCALE, PREFILL_SCALE)
+        self.robust: Callable[[FloatArray], FloatArray] = _soft_l1
+
+    def __call__(self, theta: FloatArray) -> FloatArray:
+        measured = self.measured
+        ttft, tpot = measured.loads.latencies(_fit(theta, None, self.names, self.versions).of(measured.versions))
+        first = np.log(ttft / np.where(self.has_ttft, measured.ttft_s, ttft)) / self.ttft_scale
+        later = np.log(tpot / np.where(self.has_tpot, measured.tpot_s, tpot)) / TPOT_SCALE
+        drawn = self.prior_weight * (theta - self.prior) / self.spread
+        return np.concatenate([self.weight * self.robust(first), self.weight * self.robust(later), drawn])
+
+
+def _soft_l1(z: FloatArray) -> FloatArray:
+    """Residual whose square is 2 (sqrt(1 + z^2) - 1), with the sign of z."""
+    return np.asarray(np.sign(z) * np.sqrt(2 * (np.sqrt(1 + z * z) - 1)))
+
+
+def _cauchy(z: FloatArray) -> FloatArray:
+    """Residual whose square is log(1 + z^2), with the sign of z."""
+    return np.asarray(np.sign(z) * np.sqrt(np.log1p(z * z)))
+
+
+def _fit(theta: FloatArray, jacobian: FloatArray | None, names: tuple[str, ...], versions: tuple[str, ...]) -> Fit:
+    values = dict(zip(names, np.exp(theta[: len(names)]).tolist(), strict=True))
+    table = np.exp(theta[len(names) :].reshape(-1, N_RATIOS))
+    ratios = {version: tuple(row.tolist()) for version, row in zip(versions, table, strict=True)}
+    spreads: dict[str, float] = {}
+    if jacobian is not None:
+        covariance = np.linalg.pinv(jacobian.T @ jacobian)
+        spreads = dict(zip(names, np.sqrt(np.diag(covariance))[: len(names)].tolist(), strict=True))
+    return Fit(names, replace(Factors(), **values), spreads, ratios)

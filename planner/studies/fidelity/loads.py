@@ -1,0 +1,235 @@
+"""Passes of many cases, flat, so that one call times them all: what a fit and a fidelity score are made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.profiles.stack import StackSettings
+from planner.roofline import (
+    SERVING_BENCHMARK,
+    Chip,
+    Factors,
+    LoopTimes,
+    RankWork,
+    Sequences,
+    ServedModel,
+    closed_loop_latency,
+    pass_time,
+    physical_kv_bytes,
+    prefill_passes,
+)
+from planner.studies.fidelity.cases import Case
+
+FloatArray = NDArray[np.float64]
+QUANTIZED = ("fp8", "int8", "int4", "fp4")
+LONGEST_WAIT_ROUNDS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Loads:
+    """Cases ready to be timed; arrays have one value per case unless said otherwise."""
+
+    cases: tuple[Case, ...]
+    prefill: RankWork
+    prefill_case: NDArray[np.intp]
+    """Case of each prefill pass."""
+    prefill_times: FloatArray
+    """How often each prefill pass happens."""
+    decode: RankWork
+    mixed: RankWork
+    """A chunk of a prompt among the decoding batch."""
+    chunk: RankWork
+    """The same chunk alone."""
+    n_chunks: FloatArray
+    """Chunks of a prompt."""
+    batch: FloatArray
+    """Sequences decoded together on one decode worker."""
+    batch_per_replica: FloatArray
+    """The same on one attention replica."""
+    concurrency: FloatArray
+    """Requests in flight of one replica; all of them when disaggregated."""
+    in_batch: FloatArray
+    """Of these, those that memory holds."""
+    output_tokens: FloatArray
+    """Mean tokens generated per request [tokens]."""
+    transfer_s: FloatArray
+    """Hand-over of the cache between workers; 0 when co-located [s]."""
+    n_prefill_workers: FloatArray
+    """Workers that prefill; 1 when co-located."""
+    is_disaggregated: NDArray[np.bool_]
+    is_closed: NDArray[np.bool_]
+
+    def latencies(self, factors: Factors) -> tuple[FloatArray, FloatArray]:
+        """TTFT and TPOT of every case.
+
+        Args:
+            factors: the stack's; scalars, or arrays with one value per case.
+
+        Returns:
+            TTFT and TPOT [s].
+        """
+        prefill = pass_time(self.prefill, _at(factors, self.prefill_case), eager=True).total_s
+        alone = np.bincount(self.prefill_case, prefill * self.prefill_times, len(self.cases))
+        step = pass_time(self.decode, factors, self.batch_per_replica).total_s
+        mixed = pass_time(self.mixed, factors, self.batch_per_replica + 1, eager=True).total_s
+        chunk = pass_time(self.chunk, factors, eager=True).total_s
+        apart = chunk / self.n_prefill_workers
+        interference = self.n_chunks * np.where(self.is_disaggregated, apart, np.maximum(mixed - step, 0.0))
+        times = LoopTimes(alone + factors.request_overhead_s + self.transfer_s, interference, step)
+        together = closed_loop_latency(
+            times,
+            self.concurrency,
+            np.where(self.is_disaggregated, 1.0, self.in_batch),
+            self.output_tokens,
+            burst=np.where(self.is_closed, factors.burst, 0.0),
+        )
+        if not self.is_disaggregated.any():
+            return together.ttft_s, together.tpot_s
+        return self._apart(times, together.ttft_s, together.tpot_s)
+
+    def _apart(self, times: LoopTimes, ttft: FloatArray, tpot: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Disaggregated cases: prefill waits for prefill alone, and a closed loop goes no faster than it.
+
+        The waits of a closed loop with one slot in the batch count the others as waiting for memory; here they wait
+        only for the prefill workers: the cycle of a request is at least C X.
+        """
+        held = np.maximum(self.concurrency - 1.0, 0.0) * tpot * self.output_tokens
+        own = ttft - held
+        slowest = self.concurrency * times.interference_s - tpot * self.output_tokens
+        apart = np.maximum(own, slowest)
+        return np.where(self.is_disaggregated, apart, ttft), tpot
+
+
+def loads_of(cases: Sequence[Case], settings: StackSettings, *, derated: bool = True) -> Loads:
+    """Cases as flat passes.
+
+    Args:
+        cases: what can be predicted.
+        settings: how the stack is run.
+        derated: whether accelerators' measured kernel fractions apply.
+
+    Returns:
+        The loads, in the order of the cases.
+    """
+    parts = [_load(case, settings, derated) for case in cases]
+    column = {name: np.array([getattr(part, name) for part in parts], float) for name in _Load.NUMBERS}
+    return Loads(
+        cases=tuple(cases),
+        prefill=RankWork.joined(part.prefill for part in parts),
+        prefill_case=np.repeat(np.arange(len(parts)), [part.prefill.n_passes for part in parts]),
+        prefill_times=np.concatenate([part.prefill_times for part in parts]),
+        decode=RankWork.joined(part.decode for part in parts),
+        mixed=RankWork.joined(part.mixed for part in parts),
+        chunk=RankWork.joined(part.chunk for part in parts),
+        is_disaggregated=np.array([case.is_disaggregated for case in cases]),
+        is_closed=np.array([case.point.is_closed_loop for case in cases]),
+        **column,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Load:
+    """One case; see `Loads`."""
+
+    NUMBERS = (
+        *("n_chunks", "batch", "batch_per_replica", "concurrency", "in_batch", "output_tokens", "transfer_s"),
+        "n_prefill_workers",
+    )
+    prefill: RankWork
+    prefill_times: FloatArray
+    decode: RankWork
+    mixed: RankWork
+    chunk: RankWork
+    n_chunks: float
+    batch: float
+    batch_per_replica: float
+    concurrency: float
+    in_batch: float
+    output_tokens: float
+    transfer_s: float
+    n_prefill_workers: float
+
+
+def _load(case: Case, settings: StackSettings, derated: bool) -> _Load:
+    served, decoder = (_served(case, settings, role, derated) for role in ("prefill", "decode"))
+    mean = 1.0 if case.point.output_tokens <= 1 else SERVING_BENCHMARK.mean_fraction
+    prompt, output = mean * case.point.input_tokens, max(mean * case.point.output_tokens, 1.0)
+    concurrency = _in_flight(case, served, decoder, prompt, output) / (
+        1 if case.is_disaggregated else case.n_prefill_workers
+    )
+    reserved = prompt + (output if settings.reserves_output else output / 2)
+    room = max(float(decoder.largest_batch(reserved)), 1.0)
+    wanted = concurrency / case.n_decode_workers if case.is_disaggregated else concurrency
+    batch = min(max(wanted, 1.0), room)
+    context = prompt + output / 2
+    passes = prefill_passes(np.array([prompt]), np.zeros(1), served.chunk_tokens)
+    n_chunks = np.ceil(prompt / served.chunk_tokens)
+    chunk = Sequences.prefill([prompt / n_chunks], [prompt / 2 * (1 - 1 / n_chunks)])
+    decoding = Sequences.decode([batch], [context])
+    dp = case.decode_layout.dp_size
+    return _Load(
+        prefill=served.work([passes.sequences]),
+        prefill_times=passes.times,
+        decode=decoder.work([decoding]),
+        mixed=decoder.work([chunk, decoding]),
+        chunk=served.work([chunk]),
+        n_chunks=float(n_chunks),
+        batch=batch,
+        batch_per_replica=max(batch / dp, min(batch, 1.0)),
+        concurrency=max(concurrency, 1.0),
+        in_batch=batch,
+        output_tokens=output,
+        transfer_s=_transfer_s(case, served, prompt),
+        n_prefill_workers=float(case.n_prefill_workers if case.is_disaggregated else 1),
+    )
+
+
+def _served(case: Case, settings: StackSettings, role: str, derated: bool) -> ServedModel:
+    precision = case.precision
+    weights = precision or case.model.precision
+    stated = case.point.kv_precision
+    kv = stated if stated in ("bf16", "fp8") else "fp8" if settings.quantized_kv and weights in QUANTIZED else "bf16"
+    return ServedModel(
+        case.model,
+        Chip(case.hardware, derated),
+        case.prefill_layout if role == "prefill" else case.decode_layout,
+        Factors(),
+        precision,
+        kv,
+        settings.chunk_tokens,
+        settings.memory_fraction,
+    )
+
+
+def _in_flight(case: Case, served: ServedModel, decoder: ServedModel, prompt: float, output: float) -> float:
+    """Requests in flight: as stated, or for a rate what Little's law makes of it with the stack's own times."""
+    if case.point.concurrency is not None and case.point.is_closed_loop:
+        return case.point.concurrency
+    rate = case.point.request_rate_req_per_s or 0.0
+    n = 1.0
+    for _ in range(LONGEST_WAIT_ROUNDS):
+        share = max(n / case.n_decode_workers, 1.0)
+        step = float(decoder.decode_time([share], [prompt + output / 2]).total_s[0])
+        prefill = float(served.prefill_time([prompt]).total_s[0])
+        interference = 1.0 / max(1.0 - min(rate * prefill / case.n_prefill_workers, 0.9), 0.1)
+        n = rate * (prefill + step * output * interference)
+    most = case.point.concurrency
+    return n if most is None else min(n, most)
+
+
+def _transfer_s(case: Case, served: ServedModel, prompt: float) -> float:
+    """Hand-over of the physical cache over the instance's own network, after the last layer's pass."""
+    if not case.is_disaggregated:
+        return 0.0
+    hardware, tp = case.hardware, case.prefill_layout.tp_size
+    rate = (hardware.nic_bytes_per_s or hardware.scaleup_bytes_per_s or 0.0) * tp
+    n_bytes = float(physical_kv_bytes(case.model, prompt, served.kv_precision, tp_size=tp))
+    return n_bytes / rate / (case.model.architecture.n_layers or 1) if rate else 0.0
+
+
+def _at(factors: Factors, index: NDArray[np.intp]) -> Factors:
+    """Factors of passes whose cases are numbered by an index."""
+    picked = {name: value[index] for name, value in vars(factors).items() if np.ndim(value)}
+    return replace(factors, **picked) if picked else factors

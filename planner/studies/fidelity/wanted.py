@@ -1,0 +1,56 @@
+"""What a calibration is asked for, held against the points at hand."""
+
+from collections.abc import Sequence
+
+from planner.errors import InputError, Problem
+from planner.profiles import profile_names, stack_profile
+from planner.profiles.points import ServingPoint
+from planner.profiles.stack import StackSettings
+from planner.studies.fidelity.cases import frameworks
+
+NAMED = "--stack"
+
+
+def wanted_framework(name: str, points: Sequence[ServingPoint]) -> tuple[str, str | None]:
+    """Framework and version that a name means, such as vllm-0.19.0.
+
+    Args:
+        name: a framework of the points, alone or with one of its versions.
+        points: measured points.
+
+    Returns:
+        Framework in lower case, and the version as the points write it; None where none is named.
+
+    Raises:
+        InputError: the points are of other frameworks, or of other versions.
+    """
+    found = frameworks(points)
+    wanted = name.casefold()
+    matching = [framework for framework in found if wanted == framework or wanted.startswith(f"{framework}-")]
+    if not matching:
+        raise InputError(Problem(NAMED, "", f"no point is of {name}", f"frameworks found: {', '.join(found)}"))
+    framework = max(matching, key=len)
+    version = name[len(framework) + 1 :]
+    return framework, _version(framework, version, points) if version else None
+
+
+def _version(framework: str, wanted: str, points: Sequence[ServingPoint]) -> str:
+    """The version of the points that a wanted one names: itself, or the only one that begins with it."""
+    versions = {point.framework_version or "" for point in points if point.framework.casefold() == framework} - {""}
+    matching = [version for version in versions if version.startswith(f"{wanted}.")]
+    if wanted in versions:
+        return wanted
+    if len(matching) == 1:
+        return matching[0]
+    message = f"{len(matching) or 'no'} versions of {framework} are called {wanted}"
+    known = ", ".join(sorted(matching or versions)) or "none is named by the points"
+    raise InputError(Problem(NAMED, "", message, f"versions found: {known}"))
+
+
+def shipped_settings(framework: str) -> StackSettings:
+    """How a framework is run, by the profile that is shipped of it; the defaults where there is none.
+
+    >>> shipped_settings("trtllm").reserves_output
+    True
+    """
+    return stack_profile(framework).settings if framework in profile_names("stack") else StackSettings()

@@ -1,0 +1,122 @@
+"""The answer to a question about one instance."""
+
+import numpy as np
+
+from planner.results.prediction import DecodePrediction, Prediction, PrefillPrediction
+from planner.roofline.kv_cache import kv_bytes, kv_bytes_per_token, recurrent_state_bytes
+from planner.roofline.kv_memory import physical_kv_bytes_per_token
+from planner.studies.predict.memory import (
+    Memory,
+    accelerator_memory,
+    batch_limits,
+    instance_memory,
+    most_sequences,
+    relaxations,
+)
+from planner.studies.predict.notes import notes, product_format, stack_basis
+from planner.studies.predict.question import Instance, PredictQuestion, instance
+from planner.studies.predict.seconds import (
+    InstanceSeconds,
+    Seconds,
+    instance_seconds,
+    measured_prefill_s,
+    profile_entry,
+)
+from planner.units import gbps
+
+
+def predict(question: PredictQuestion) -> Prediction:
+    """Seconds, bytes and memory of one model on one instance.
+
+    Args:
+        question: the model, the instance, and the lengths and batches to time.
+
+    Returns:
+        The prediction; where the weights do not fit, `fits` is false, bytes are stated and seconds are None.
+
+    Raises:
+        InputError: something in the question cannot be, or is not known.
+    """
+    asked = instance(question)
+    memory = instance_memory(asked)
+    seconds = instance_seconds(asked, memory.fits)
+    lacking = 0.0 if memory.fits else memory.likely.lacking_bytes
+    shown = accelerator_memory(asked, memory)
+    is_timed = any(row.value_s is not None for row in seconds.decode)
+    return Prediction(
+        model=asked.model.name,
+        hardware=asked.hardware.name,
+        n_accelerators=asked.n_accelerators,
+        precision=asked.precision,
+        stack=asked.stack.name,
+        fits=memory.fits,
+        weights_bytes_per_accelerator=shown.weights_bytes,
+        kv_bytes_per_token=kv_bytes_per_token(asked.model, question.kv_precision),
+        kv_bytes_per_token_physical=physical_kv_bytes_per_token(
+            asked.model, question.kv_precision, tp_size=asked.layout.tp_size
+        ),
+        state_bytes=recurrent_state_bytes(asked.model),
+        prefill=_prefill_rows(asked, seconds),
+        decode=_decode_rows(asked, seconds, memory),
+        layout=str(asked.layout),
+        kv_precision=question.kv_precision,
+        product_format=product_format(asked),
+        stack_basis=stack_basis(asked),
+        stack_is_default=question.stack is None,
+        memory=shown,
+        lacking_bytes_per_accelerator=lacking,
+        largest_batch=batch_limits(asked, memory, is_timed=is_timed),
+        relaxations=() if memory.fits else relaxations(asked),
+        notes=(*notes(asked), *seconds.notes),
+    )
+
+
+def _prefill_rows(asked: Instance, seconds: InstanceSeconds) -> tuple[PrefillPrediction, ...]:
+    question = asked.question
+    sizes = kv_bytes(asked.model, np.asarray(question.tokens, float), question.kv_precision).tolist()
+    rows = zip(question.tokens, sizes, seconds.prefill, _measured_s(asked), strict=True)
+    return tuple(
+        PrefillPrediction(
+            tokens=tokens,
+            cached_tokens=question.cached_tokens,
+            prefill_s=time.value_s,
+            low_s=time.low_s,
+            high_s=time.high_s,
+            kv_bytes=size,
+            kv_gbps=gbps(size / time.value_s) if time.value_s else None,
+            bound=time.bound,
+            basis=time.basis,
+            extrapolated=time.extrapolated,
+            measured_s=measured,
+        )
+        for tokens, size, time, measured in rows
+    )
+
+
+def _measured_s(asked: Instance) -> list[float | None]:
+    """What somebody measured of each length, where it lies within the lengths measured."""
+    found = profile_entry(asked, "prefill")
+    if found is None or found[1].basis != "measured":
+        return [None] * len(asked.question.tokens)
+    return [None if beyond else value for value, beyond in measured_prefill_s(asked, found[1])]
+
+
+def _decode_rows(asked: Instance, seconds: InstanceSeconds, memory: Memory) -> tuple[DecodePrediction, ...]:
+    most = most_sequences(asked, memory) if memory.fits else 0
+    rows = zip(asked.question.batch, seconds.decode, strict=True)
+    return tuple(_decode_row(asked, batch, time, batch <= most) for batch, time in rows)
+
+
+def _decode_row(asked: Instance, batch: int, time: Seconds, fits: bool) -> DecodePrediction:
+    return DecodePrediction(
+        batch=batch,
+        context_tokens=asked.question.context_tokens,
+        step_s=time.value_s,
+        low_s=time.low_s,
+        high_s=time.high_s,
+        tokens_per_s=batch / time.value_s if time.value_s else None,
+        bound=time.bound,
+        basis=time.basis,
+        extrapolated=time.extrapolated,
+        fits=fits,
+    )

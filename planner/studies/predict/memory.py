@@ -1,0 +1,130 @@
+"""Whether a model fits an instance, what it lacks where it does not, and the smallest changes that would do."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.results.prediction import AcceleratorMemory, LargestBatch
+from planner.roofline.chip import FORMATS
+from planner.roofline.kv_cache import BYTES_PER_VALUE
+from planner.roofline.layout import Layout
+from planner.roofline.memory_fit import RUNTIME_BYTES, MemoryFit, largest_batch
+from planner.roofline.weights import bytes_per_weight
+from planner.studies.predict.question import Instance
+
+MOST_TIMES = 64
+"""An instance this many times as large is not looked for."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of one accelerator by a model's shapes, or else by its published number of parameters."""
+
+    likely: MemoryFit
+    """With the weights as published or counted."""
+    least: MemoryFit
+    """With the fewest weights that the published number may stand for: what this cannot hold, nothing can."""
+    is_counted: bool
+    """Whether weights were counted from shapes, so that both are the same."""
+    is_known: bool = True
+    """Whether anything is known of the weights."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether weights and workspace leave room, unless it is proven that they do not."""
+        return self.least.fits
+
+
+def instance_memory(asked: Instance) -> Memory:
+    """Memory of one accelerator of an instance."""
+    found = fit_of(asked, asked.layout)
+    is_known = asked.has_shapes or asked.model.published.total_parameters is not None
+    if asked.has_shapes:
+        return Memory(found, found, True)
+    least = fit_of(asked, asked.layout, least=True)
+    if asked.measured:  # somebody ran it there
+        least = replace(least, weights_bytes=min(least.weights_bytes, least.memory_bytes - least.workspace_bytes - 1))
+    return Memory(found, least, False, is_known)
+
+
+def fit_of(asked: Instance, layout: Layout, precision: str | None = None, *, least: bool = False) -> MemoryFit:
+    """Memory of one accelerator under a layout and a precision.
+
+    Without shapes the weights are the published parameters, or the fewest that their digits allow, in equal shares.
+    """
+    if asked.has_shapes:
+        return asked.laid_out(layout, precision).memory
+    published, width = asked.model.published.total_parameters, precision or asked.question.precision
+    n = 0.0 if published is None else published.value - (published.tolerance if least else 0.0)
+    weights = n * bytes_per_weight(asked.model, "experts", width) / layout.n_accelerators
+    usable = asked.stack.settings.memory_fraction * asked.chip.memory_bytes
+    return MemoryFit(usable, weights, RUNTIME_BYTES)
+
+
+def accelerator_memory(asked: Instance, memory: Memory) -> AcceleratorMemory:
+    """Memory as the answer states it."""
+    found = memory.likely
+    cache = max(found.cache_bytes, 0.0)
+    return AcceleratorMemory(
+        total_bytes=asked.chip.memory_bytes,
+        usable_bytes=found.memory_bytes,
+        weights_bytes=found.weights_bytes if memory.is_known else None,
+        workspace_bytes=found.workspace_bytes,
+        cache_bytes=cache if memory.is_counted or not memory.fits else None,
+    )
+
+
+def most_sequences(asked: Instance, memory: Memory) -> int:
+    """Sequences of the question's context whose caches fit; where weights are not counted, at best."""
+    question = asked.question
+    found = largest_batch(asked.model, memory.least, asked.layout, question.context_tokens, question.kv_precision)
+    return int(found)
+
+
+def batch_limits(asked: Instance, memory: Memory, *, is_timed: bool) -> LargestBatch:
+    """The largest batch by memory and, where asked and known, by a limit of the step."""
+    question, limit_s = asked.question, asked.question.tpot_limit_s
+    within_tpot = None
+    if limit_s is not None and is_timed and asked.has_shapes:
+        within_tpot = asked.served.largest_batch_within(question.context_tokens, limit_s)
+    return LargestBatch(
+        context_tokens=question.context_tokens,
+        within_memory=most_sequences(asked, memory) if memory.is_counted or not memory.fits else None,
+        tpot_limit_s=limit_s,
+        within_tpot=within_tpot,
+    )
+
+
+def relaxations(asked: Instance) -> tuple[str, ...]:
+    """The smallest changes, each by itself, that would let the weights fit: more accelerators, or narrower weights."""
+    return (*_more_accelerators(asked), *_narrower(asked))
+
+
+def _more_accelerators(asked: Instance) -> Iterator[str]:
+    layouts = sorted(_larger(asked), key=lambda layout: layout.n_accelerators)
+    for layout in layouts:
+        if fit_of(asked, layout, least=True).fits:
+            yield f"{layout.n_accelerators} x {asked.hardware.name} (--layout {layout})"
+            return
+
+
+def _larger(asked: Instance) -> Iterator[Layout]:
+    """More pipeline stages, or twice the tensor parallelism again and again; stages first where NVLink would end."""
+    layout, domain = asked.layout, asked.hardware.n_scaleup_domain_accelerators
+    sizes = [2**power for power in range(1, int(np.log2(MOST_TIMES)) + 1)]
+    inside = [n for n in sizes if domain is None or n * layout.stage_size <= domain]
+    yield from (replace(layout, tp_size=n * layout.tp_size) for n in inside)
+    yield from (replace(layout, pp_size=n * layout.pp_size) for n in range(2, MOST_TIMES + 1))
+    yield from (replace(layout, tp_size=n * layout.tp_size) for n in sizes if n not in inside)
+
+
+def _narrower(asked: Instance) -> Iterator[str]:
+    """The widest of the narrower formats that fits, and not integers for a model of floating-point weights."""
+    now = BYTES_PER_VALUE[asked.precision]
+    narrower = [name for name in reversed(FORMATS) if BYTES_PER_VALUE[name] < now]
+    floats = [name for name in narrower if name.startswith("fp")]
+    for name in floats:
+        if fit_of(asked, asked.layout, name, least=True).fits:
+            yield f"{name} weights (--precision {name})"
+            return

@@ -1,0 +1,92 @@
+"""What a reader must know to use a prediction."""
+
+from collections.abc import Iterator
+
+from planner.errors import InputError
+from planner.profiles.stack import Calibration
+from planner.roofline.kv_cache import BYTES_PER_VALUE
+from planner.studies.predict.question import Instance
+from planner.studies.predict.seconds import Phase, beyond_calibration, calibration_of
+
+BITS = 8
+PHASES: tuple[Phase, ...] = ("prefill", "decode")
+
+
+def product_format(asked: Instance) -> str | None:
+    """Format that products of quantised weights run at; None where no peak is known."""
+    try:
+        return asked.chip.product_format(asked.precision)
+    except InputError:
+        return None
+
+
+def stack_basis(asked: Instance) -> str:
+    """What the stack's factors rest on, for this model and accelerator."""
+    model, hardware, found = asked.model.name, asked.hardware.name, asked.stack.calibration
+    if not asked.stack.derated:
+        return "the bare roofline, nothing fitted"
+    if found is None:
+        return "not calibrated: its factors are assumptions"
+    if any((group.model, group.hardware) == (model, hardware) for group in found.groups):
+        return f"calibrated on {model} on {hardware}, among others"
+    on = [name for name, names in ((model, found.models), (hardware, found.hardware)) if name in names]
+    return (
+        f"calibrated on {on[-1]}, but not on {model} there" if on else f"calibrated, but not on {model} or {hardware}"
+    )
+
+
+def notes(asked: Instance) -> Iterator[str]:
+    """Notes on the question itself; those on where seconds come from are made with them."""
+    yield from _format_notes(asked)
+    yield from _stack_notes(asked)
+    if asked.stack.derated and not asked.chip.is_measured:
+        yield f"no kernel was measured on {asked.hardware.name}: fractions of its peaks are typical ones"
+    if asked.hardware.status == "announced":
+        yield f"figures of {asked.hardware.name}, which is announced, are the vendor's claims"
+    if asked.has_shapes and asked.model.architecture.basis == "inferred":
+        yield f"shapes of {asked.model.name} are inferred, not published"
+    if not asked.has_shapes:
+        yield "whether a batch's caches fit supposes the fewest weights that the published number may stand for"
+    usual = asked.stack.kv_precision(asked.model, asked.question.precision)
+    if (usual, asked.question.kv_precision) == ("fp8", "bf16"):
+        yield f"the cache is in bf16; {asked.stack.name} keeps it in fp8 unless told otherwise (--kv-precision fp8)"
+
+
+def _format_notes(asked: Instance) -> Iterator[str]:
+    own, products = asked.precision, product_format(asked)
+    if products not in (None, own) and asked.has_shapes:
+        bits = BITS * BYTES_PER_VALUE[own]
+        unit = f"{asked.hardware.name} has no {own} unit"
+        yield f"weights in {own} stream at {bits:.0f} bits, products run in {products}: {unit}"
+
+
+def _stack_notes(asked: Instance) -> Iterator[str]:
+    found = asked.stack
+    if found.calibration and not found.version_is_fitted:
+        yield f"the version of {found.name} was not calibrated: factors of its framework stand for it"
+    if found.calibration and asked.has_shapes:
+        yield from _coverage_notes(asked, found.calibration)
+
+
+def _coverage_notes(asked: Instance, found: Calibration) -> Iterator[str]:
+    silent = [phase for phase in PHASES if calibration_of(asked, phase) is None]
+    if silent:
+        yield f"no point of {asked.stack.name} tells of {' or '.join(silent)}: its factors stand for it all the same"
+    if any(any(beyond_calibration(asked, phase)) for phase in PHASES if phase not in silent):
+        yield f"what is marked ~ lies outside the calibration, which covers {_covered(found)}"
+
+
+def _covered(found: Calibration) -> str:
+    """What a calibration covers."""
+    spans = (
+        ("prompts of", found.input_tokens, "tokens"),
+        ("batches of", found.batch, "sequences"),
+        ("contexts of", found.context_tokens, "tokens"),
+        ("instances of", found.n_accelerators, "accelerators"),
+    )
+    ranges = [f"{what} {_span(*span)} {unit}" for what, span, unit in spans]
+    return "; ".join([*ranges, ", ".join(found.hardware)])
+
+
+def _span(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

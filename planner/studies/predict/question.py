@@ -1,0 +1,159 @@
+"""What is asked of a prediction, and the model, accelerators, layout and stack that it means."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+
+from planner.errors import InputError, Problem, did_you_mean
+from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
+from planner.profiles.parameters import missing_shapes
+from planner.roofline.chip import FORMATS, Chip
+from planner.roofline.layout import Layout
+from planner.roofline.served_model import ServedModel
+from planner.roofline.stack import Stack, best_stack, stack
+
+COMMAND = "planner predict"
+N_ACCELERATORS = 8
+LARGEST = 10**9
+"""Above any length, batch or context that makes sense."""
+
+
+@dataclass(frozen=True)
+class PredictQuestion:
+    """A model, an instance, and the prompts and batches to time on it."""
+
+    model: str
+    """Name, alias or path of a model profile."""
+    hardware: str
+    """Name, alias or path of a hardware profile."""
+    n_accelerators: int | None = None
+    """Accelerators of the instance; None: as the layout has, else 8."""
+    layout: str | None = None
+    """Parallel sizes such as tp=8,ep=1,dp=1,pp=1; None: tensor parallelism over all accelerators."""
+    precision: str | None = None
+    """Number format of weights and products; None: the checkpoint's own."""
+    kv_precision: str = "bf16"
+    """Number format of the attention cache."""
+    stack: str | None = None
+    """Framework, framework and version, or datasheet; None: the one calibrated best."""
+    tokens: tuple[int, ...] = (1024, 8192, 32768, 131072)
+    """Lengths of prompts, cached tokens included [tokens]."""
+    cached_tokens: int = 0
+    """Leading tokens of each prompt whose cache exists already [tokens]."""
+    batch: tuple[int, ...] = (1, 8, 32, 64, 128)
+    """Sequences decoded together."""
+    context_tokens: int = 4096
+    """Context of each of them [tokens]."""
+    tpot_limit_s: float | None = None
+    """Longest decode step allowed, to find the largest batch [s]; None: not asked."""
+
+    def problems(self) -> Iterator[Problem]:
+        """Everything that no instance could be asked."""
+        for option, values in (
+            ("--tokens", self.tokens),
+            ("--batch", self.batch),
+            ("--context", (self.context_tokens,)),
+        ):
+            allowed = f"whole numbers from 1 to {LARGEST}"
+            if not values:
+                yield Problem(COMMAND, option, "is empty", allowed)
+            for value in values:
+                if not 1 <= value <= LARGEST:
+                    yield Problem(COMMAND, option, f"holds {value}", allowed)
+        shortest = min(self.tokens, default=1)
+        if not 0 <= self.cached_tokens < max(shortest, 1):
+            allowed = "at least 0 and below every length of --tokens, whose shortest is " + str(shortest)
+            yield Problem(COMMAND, "--cached", f"is {self.cached_tokens}", allowed)
+        for option, name in (("--precision", self.precision), ("--kv-precision", self.kv_precision)):
+            if name is not None and name not in FORMATS:
+                yield Problem(COMMAND, option, f"{name!r} is no number format", did_you_mean(name, FORMATS))
+        if self.tpot_limit_s is not None and not (self.tpot_limit_s > 0 and isfinite(self.tpot_limit_s)):
+            yield Problem(COMMAND, "--tpot-ms", f"is {1000 * self.tpot_limit_s:g}", "milliseconds above 0")
+        if self.n_accelerators is not None and self.n_accelerators < 1:
+            yield Problem(COMMAND, "--accelerators", f"is {self.n_accelerators}", "a whole number of at least 1")
+
+    def parallel_sizes(self) -> Layout:
+        """Layout of the instance.
+
+        Raises:
+            InputError: it is none, or not one of as many accelerators as asked.
+        """
+        if self.layout is None:
+            return Layout(tp_size=self.n_accelerators or N_ACCELERATORS)
+        found = Layout.parse(self.layout)
+        if self.n_accelerators not in (None, found.n_accelerators):
+            message = f"is {self.n_accelerators}, but --layout {self.layout} has {found.n_accelerators}"
+            allowed = "tp x dp x pp; or leave out --accelerators"
+            raise InputError(Problem(COMMAND, "--accelerators", message, allowed))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A question with everything it names looked up."""
+
+    question: PredictQuestion
+    model: ModelProfile
+    hardware: HardwareProfile
+    layout: Layout
+    stack: Stack
+
+    @property
+    def precision(self) -> str:
+        """Number format of the weights."""
+        return self.question.precision or self.model.precision
+
+    @property
+    def n_accelerators(self) -> int:
+        """Accelerators of the instance."""
+        return self.layout.n_accelerators
+
+    @property
+    def has_shapes(self) -> bool:
+        """Whether the model's shapes are known, so that operators can be counted."""
+        return not missing_shapes(self.model.architecture)
+
+    @cached_property
+    def chip(self) -> Chip:
+        """Rates of one accelerator."""
+        return Chip(self.hardware, self.stack.derated)
+
+    @cached_property
+    def served(self) -> ServedModel:
+        """The roofline of the instance; only of use where shapes are known."""
+        return self.laid_out(self.layout)
+
+    def laid_out(self, layout: Layout, precision: str | None = None) -> ServedModel:
+        """The same with other parallel sizes, or another precision."""
+        return ServedModel(
+            model=self.model,
+            chip=self.chip,
+            layout=layout,
+            factors=self.stack.factors,
+            precision=precision or self.question.precision,
+            kv_precision=self.question.kv_precision,
+            chunk_tokens=self.stack.settings.chunk_tokens,
+            memory_fraction=self.stack.settings.memory_fraction,
+        )
+
+    @cached_property
+    def measured(self) -> dict[str, MeasuredInstance]:
+        """What the model's profile holds of this very instance, by name."""
+        wanted = (self.hardware.name, self.n_accelerators, self.precision)
+        every = self.model.measured.items()
+        return {name: one for name, one in every if (one.hardware, one.n_accelerators, one.precision) == wanted}
+
+
+def instance(question: PredictQuestion) -> Instance:
+    """Look up what a question names.
+
+    Raises:
+        InputError: something in it cannot be, or is not known.
+    """
+    if problems := tuple(question.problems()):
+        raise InputError(problems)
+    layout = question.parallel_sizes()
+    model, hardware = model_profile(question.model), hardware_profile(question.hardware)
+    chosen = stack(question.stack) if question.stack else best_stack(model.name, hardware.name)
+    return Instance(question, model, hardware, layout, chosen)

@@ -1,0 +1,116 @@
+"""Pools that nobody measured are planned from the roofline, within their memory and their step limit."""
+
+import numpy as np
+import pytest
+
+from planner.errors import InfeasibleError, InputError
+from planner.optimizer import optimize, planning_problem
+from planner.profiles import hardware_profile, model_profile
+from planner.roofline import Chip, Layout, ServedModel, stack
+from planner.scenario import Scenario, read_scenario
+
+INFERRED = "model.profile=prfaas-1t-inferred"
+STEP = "pools.pd-d.tpot_ms=25"
+
+
+def scenario(*overrides: str) -> Scenario:
+    return read_scenario("prfaas-paper", [INFERRED, STEP, *overrides])
+
+
+def served(hardware: str, name: str) -> ServedModel:
+    used = stack(name)
+    settings = used.settings
+    return ServedModel(
+        model_profile("prfaas-1t-inferred"),
+        Chip(hardware_profile(hardware)),
+        Layout(tp_size=8),
+        used.factors,
+        "fp8",
+        "bf16",
+        settings.chunk_tokens,
+        settings.memory_fraction,
+    )
+
+
+def test_a_pool_without_measurements_takes_its_prefill_seconds_from_the_roofline() -> None:
+    pool = next(p for p in planning_problem(scenario()).pools if p.name == "prfaas")
+    assert pool.rates.prefill is not None
+    assert pool.rates.stack is not None
+    tokens = np.array([2000.0, 20000.0, 100000.0])
+    expected = served("h200-sxm", pool.rates.stack).prefill_time(tokens).total_s
+    # The curve is sampled four times per doubling; chunks make small stairs between the samples.
+    assert pool.rates.prefill.curve(tokens) == pytest.approx(expected, rel=0.03)
+
+
+def test_the_decode_batch_is_the_largest_within_the_step_limit_and_the_memory() -> None:
+    problem = planning_problem(scenario())
+    pool = next(p for p in problem.pools if p.name == "pd-d")
+    decode = pool.rates.decode
+    assert decode is not None
+    assert pool.rates.stack is not None
+    mix = problem.classes[0].mix
+    context = mix.mean_total_tokens + mix.mean_output_tokens / 2
+    instance = served("h20-141gb", pool.rates.stack)
+    longer = float(instance.decode_time([decode.batch + 1], [context]).total_s[0])
+    assert decode.step_s <= 0.025
+    assert longer > 0.025 or decode.batch == int(instance.largest_batch(context))
+
+
+@pytest.mark.parametrize("limits", [(20, 25), (25, 40)])
+def test_a_longer_step_limit_never_lowers_the_decode_rate(limits: tuple[int, int]) -> None:
+    rates = []
+    for limit in limits:
+        pools = planning_problem(scenario(f"pools.pd-d.tpot_ms={limit}")).pools
+        decode = next(p for p in pools if p.name == "pd-d").rates.decode
+        assert decode is not None
+        rates.append(decode.batch / decode.step_s)
+    assert rates[0] <= rates[1] * (1 + 1e-9)
+
+
+def test_figures_that_somebody_published_win_unless_the_roofline_is_asked_for() -> None:
+    base = ["model.profile=qwen3.5-397b", "model.precision=bf16", "pools.pd-d.hardware=h200-sxm"]
+    base += ["pools.pd-p.hardware=h200-sxm", "sites.local.accelerators.h200-sxm=64"]
+    measured = planning_problem(read_scenario("prfaas-paper", base))
+    roofline = planning_problem(read_scenario("prfaas-paper", [*base, "pools.prfaas.service_times=roofline"]))
+    assert [p.rates.basis for p in measured.pools] == ["measured", "measured", "calibrated"]
+    assert [p.rates.basis for p in roofline.pools] == ["calibrated", "measured", "calibrated"]
+
+
+def test_a_model_that_does_not_fit_is_refused_with_the_bytes_it_lacks() -> None:
+    with pytest.raises(InfeasibleError, match=r"pools\.pd-p: prfaas-1t-inferred does not fit 8 x h20-96gb: each lacks"):
+        planning_problem(scenario("pools.pd-p.hardware=h20-96gb", "sites.local.accelerators.h20-96gb=64"))
+
+
+def test_a_step_limit_that_no_sequence_keeps_is_refused_with_what_one_needs() -> None:
+    with pytest.raises(InfeasibleError, match=r"pools\.pd-d: not one sequence .* 1 ms; alone it needs"):
+        planning_problem(scenario("pools.pd-d.tpot_ms=1"))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("pools.prfaas.stack=vlm", "no known framework"),
+        ("pools.prfaas.layout='tp=4'", "4 accelerators"),
+        ("pools.prfaas.layout='tp=8,xp=1'", "no kind of parallelism"),
+        ("model.n_experts_per_token=500", "n_experts_per_token"),
+        ("pools.prfaas.tpot_ms=25", "tpot_ms belongs to decode pools only"),
+    ],
+)
+def test_what_the_roofline_cannot_use_is_refused_by_key(override: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        planning_problem(scenario(override))
+
+
+def test_more_active_parameters_prefill_and_decode_more_slowly() -> None:
+    few, many = (planning_problem(scenario(f"model.n_experts_per_token={n}")).pools for n in (4, 14))
+    for a, b in zip(few, many, strict=True):
+        if a.rates.prefill and b.rates.prefill:
+            assert float(a.rates.prefill.curve(20000.0)) < float(b.rates.prefill.curve(20000.0))
+        if a.rates.decode and b.rates.decode:
+            assert a.rates.decode.batch / a.rates.decode.step_s >= b.rates.decode.batch / b.rates.decode.step_s
+
+
+def test_the_plan_says_that_its_service_times_are_not_measured() -> None:
+    plan = optimize(scenario())
+    assert any("prfaas (h200-sxm) are inferred, not measured" in note for note in plan.notes)
+    assert {pool.basis for pool in plan.pools} == {"inferred"}

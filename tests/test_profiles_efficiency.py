@@ -1,0 +1,292 @@
+"""Efficiencies are the published ones: each value again from the collection, with its arithmetic written out."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.profiles import Efficiencies, Figure, HardwareProfile, hardware_profile, profile_names
+from planner.profiles.efficiency import WHOLES
+from planner.profiles.efficiency_checks import BOUNDS, RANGES, SLACK
+from planner.profiles.figure_units import figure_unit
+
+HARDWARE = profile_names("hardware")
+COLLECTED = {
+    "a100-sxm-80gb": "NVIDIA-A100-SXM-80GB",
+    "h100-sxm": "NVIDIA-H100-SXM",
+    "h200-sxm": "NVIDIA-H200-SXM",
+    "b200-sxm": "NVIDIA-B200-SXM",
+    "b300-sxm": "NVIDIA-B300-SXM",
+    "gb200": "NVIDIA-GB200",
+    "gb300": "NVIDIA-GB300",
+    "l40s": "NVIDIA-L40S",
+}
+"""Chips of which one collector timed every kernel."""
+
+AS_PUBLISHED = {
+    "gemm_bf16_m256_fraction": "gemm_mfu_bf16_M256",
+    "gemm_bf16_m1536_fraction": "gemm_mfu_bf16_M1k_2k",
+    "gemm_bf16_m4096_fraction": "gemm_mfu_bf16_large",
+    "gemm_fp8_m256_fraction": "gemm_mfu_fp8_per_tensor_M256",
+    "gemm_fp8_m1536_fraction": "gemm_mfu_fp8_per_tensor_M1k_2k",
+    "gemm_fp8_m4096_fraction": "gemm_mfu_fp8_per_tensor_large",
+    "gemm_fp8_block_m256_fraction": "gemm_mfu_fp8_block128_M256",
+    "gemm_fp8_block_m1536_fraction": "gemm_mfu_fp8_block128_M1k_2k",
+    "gemm_fp8_block_m4096_fraction": "gemm_mfu_fp8_block128_large",
+    "gemm_fp4_m256_fraction": "gemm_mfu_nvfp4_M256",
+    "gemm_fp4_m1536_fraction": "gemm_mfu_nvfp4_M1k_2k",
+    "gemm_fp4_m4096_fraction": "gemm_mfu_nvfp4_large",
+    "weight_read_bf16_fraction": "gemm_weight_bw_fraction_bf16_M<=8",
+    "weight_read_fp8_fraction": "gemm_weight_bw_fraction_fp8_per_tensor_M<=8",
+    "attention_prefill_fraction": "prefill_attention_bf16_fraction",
+    "attention_decode_fraction": "decode_attention_bw_fraction",
+}
+"""Key in the collection of each efficiency that it gives as a fraction, for the chips of one collector."""
+
+MOE = "MoE grouped GEMM (DeepSeek-V3 shape 7168x2048, 256 experts, top-8, one GPU)"
+KDA, DEEP_GEMM, DEEP_EP = "KDA and GDN kernels", "DeepGEMM H800", "DeepEP"
+COLLECTIVES, MAMF = "NVLink, PCIe and multi-node collectives", "MAMF matmul (ml-engineering)"
+DEFAULTS, H20 = "published planner defaults", "NVIDIA-H20-96GB"
+
+Entries = dict[str, dict[str, Any]]
+Expected = dict[tuple[str, str], tuple[float, dict[str, Any]]]
+"""Value and entry of the collection by chip and key."""
+
+
+@pytest.fixture(scope="module")
+def published(data_file: Callable[[str], Path]) -> Entries:
+    """Published efficiencies by name, from the collection that lies beside the measured data."""
+    found: Entries = json.loads(data_file("../reference/hardware.json").read_text(encoding="utf-8"))
+    return {name.removeprefix("efficiency:"): entry for name, entry in found.items() if name.startswith("efficiency:")}
+
+
+@pytest.fixture(scope="module")
+def expected(published: Entries) -> Expected:
+    """Everything that the catalogue should say."""
+    parts = (collected, grouped_products, h800, h20, recurrences, collectives, best_shapes, planner_defaults)
+    return {key: found for part in parts for key, found in part(published)}
+
+
+Found = Iterator[tuple[tuple[str, str], tuple[float, dict[str, Any]]]]
+
+
+def collected(published: Entries) -> Found:
+    """Fractions as the collector's medians give them; a bus bandwidth is divided by the link."""
+    links_gb_per_s = {"a100-sxm-80gb": 300, "h100-sxm": 450, "h200-sxm": 450, "l40s": 32}
+    for chip, name in COLLECTED.items():
+        for key, other in AS_PUBLISHED.items():
+            if other in published[name]:
+                entry = published[name][other]
+                yield (chip, key), (entry["value"], entry)
+        entry = published[name]["nccl_all_reduce_busbw"]
+        yield (chip, "all_reduce_fraction"), (entry["value"] / links_gb_per_s.get(chip, 900), entry)
+
+
+def grouped_products(published: Entries) -> Found:
+    """TFLOP/s over the peak of that precision; the share of bandwidth in decode as published."""
+    for chip, name, precision, peak_tflops in (
+        ("h200-sxm", "H200_fp8_block_8192tok", "fp8", 1979),
+        ("h100-sxm", "H100_fp8_block_8192tok", "fp8", 1979),
+        ("b200-sxm", "B200_nvfp4_8192tok", "fp4", 9000),
+        ("gb200", "GB200_nvfp4_8192tok", "fp4", 10000),
+    ):
+        entry = published[MOE][name]
+        yield (chip, f"moe_{precision}_fraction"), (entry["value"] / peak_tflops, entry)
+    blackwell = published[MOE]["B200_nvfp4_8192tok"]
+    assert "fp8_block (Triton) only 941" in blackwell["note"]
+    yield ("b200-sxm", "moe_fp8_fraction"), (941 / 4500, blackwell)
+    entry = published[MOE]["decode_128tok_trtllm_bw_fraction"]
+    assert "(H200), 0.89 on H100" in entry["note"]
+    assert entry["value"] == pytest.approx(11.27e9 / 2.69e-3 / 4.8e12, abs=0.005)
+    yield ("h200-sxm", "moe_weight_read_fraction"), (entry["value"], entry)
+    yield ("h100-sxm", "moe_weight_read_fraction"), (0.89, entry)
+
+
+def h800(published: Entries) -> Found:
+    """DeepSeek's own kernels: a median it states, the middle of a range, and the best bandwidth."""
+    dense = published[DEEP_GEMM]["fp8_dense_M4096"]
+    assert "median ~1147 = 58%" in dense["note"]
+    yield ("h800-sxm", "gemm_fp8_block_m4096_fraction"), (1147 / 1979, dense)
+    grouped = published[DEEP_GEMM]["fp8_grouped_contiguous"]
+    assert grouped["value"] == [1214, 1346]
+    yield ("h800-sxm", "moe_fp8_fraction"), ((1214 + 1346) / 2 / 1979, grouped)
+    decode = published["FlashMLA"]["H800_dense_decode_memory"]
+    yield ("h800-sxm", "attention_decode_fraction"), (decode["value"] / 3350, decode)
+
+
+def h20(published: Entries) -> Found:
+    """TFLOP/s over 148; the part with 141 GB has the same multiprocessors."""
+    for chip in ("h20-96gb", "h20-141gb"):
+        product, attention = published[H20]["bf16_gemm_max"], published[H20]["fa3_fwd_causal_hd128_2k"]
+        assert "133 at 4096^3, 95 at 1024^3" in product["note"]
+        yield (chip, "gemm_bf16_m1536_fraction"), (95 / 148, product)
+        yield (chip, "gemm_bf16_m4096_fraction"), (133 / 148, product)
+        yield (chip, "attention_prefill_fraction"), (attention["value"] / 148, attention)
+        entry = published[H20]["kda_prefill_T8192_H96_ms"]
+        assert entry["value"] == published[KDA]["KDA_prefill_8192tok_H96_ms"]["value"]["H20"]
+        yield (chip, "recurrence_fraction"), (recurrence_fraction(8192, entry["value"], 148), entry)
+
+
+def recurrence_fraction(n_tokens: int, milliseconds: float, bf16_tflops: float) -> float:
+    """Part of the peak at which 96 heads of 128 are brought up to date, in chunks of 64."""
+    d, chunk, n_heads = 128, 64, 96
+    flop_per_token_and_head = 6 * d**2 + 5 * chunk * d + chunk**2
+    assert flop_per_token_and_head == 143_360
+    return n_tokens * n_heads * flop_per_token_and_head / (milliseconds * 1e-3) / (bf16_tflops * 1e12)
+
+
+def recurrences(published: Entries) -> Found:
+    """Prefill of 96 heads, of which B300 and GB300 have only the longer; chunks of 12; states read and written."""
+    entries = published[KDA]
+    short, long = entries["KDA_prefill_8192tok_H96_ms"], entries["KDA_prefill_32768tok_H96_ms"]
+    few, decode = entries["KDA_prefill_8192tok_H12_ms"], entries["KDA_decode_b256_H96_ms"]
+    for name, chip, bf16_tflops, n_tokens, prefill in (
+        ("H100", "h100-sxm", 989, 8192, short),
+        ("H200", "h200-sxm", 989, 8192, short),
+        ("B200", "b200-sxm", 2250, 8192, short),
+        ("GB200", "gb200", 2500, 8192, short),
+        ("B300", "b300-sxm", 2250, 32768, long),
+        ("GB300", "gb300", 2500, 32768, long),
+    ):
+        yield (
+            (chip, "recurrence_fraction"),
+            (recurrence_fraction(n_tokens, prefill["value"][name], bf16_tflops), prefill),
+        )
+        if name in few["value"]:
+            yield (chip, "recurrence_chunk_us"), (few["value"][name] * 1e3 / (8192 / 64), few)
+    state_bytes_per_sequence = 96 * 128 * 128 * 4
+    printed = {"H100": 0.86, "H200": 0.84, "B200": 0.72, "GB200": 0.75, "GB300": 0.76}
+    assert "/".join(map(str, printed.values())) in decode["note"]
+    for name, chip, tb_per_s in (
+        ("H100", "h100-sxm", 3.35),
+        ("H200", "h200-sxm", 4.8),
+        ("B200", "b200-sxm", 8.0),
+        ("GB200", "gb200", 8.0),
+        ("GB300", "gb300", 8.0),
+    ):
+        found = 256 * 2 * state_bytes_per_sequence / (decode["value"][name] * 1e-3) / (tb_per_s * 1e12)
+        assert found == pytest.approx(printed[name], abs=0.006)
+        yield (chip, "recurrence_decode_fraction"), (found, decode)
+
+
+def collectives(published: Entries) -> Found:
+    """Microseconds as published; GB/s over one direction of the link."""
+    small = published[COLLECTIVES]["custom_allreduce_8gpu_8192elem_us"]
+    for name, chip in (("H100", "h100-sxm"), ("H200", "h200-sxm"), ("B200", "b200-sxm")):
+        yield (chip, "all_reduce_latency_us"), (small["value"][name], small)
+    h800_reduce = published[COLLECTIVES]["H800_8gpu_allreduce_busbw"]
+    yield ("h800-sxm", "all_reduce_fraction"), (h800_reduce["value"] / 200, h800_reduce)
+    mi300x = published[COLLECTIVES]["MI300X_8gpu_allreduce_busbw"]
+    yield ("mi300x", "all_reduce_fraction"), (mi300x["value"] / 448, mi300x)
+    dispatch = published[DEEP_EP]["H800_intranode_dispatch_EP8"]
+    yield ("h800-sxm", "all_to_all_fraction"), (dispatch["value"] / 200, dispatch)
+    blackwell = published[DEEP_EP]["V2_SM100_EP8_NVLink"]
+    yield ("b200-sxm", "all_to_all_fraction"), (blackwell["value"][0] / 900, blackwell)
+
+
+def best_shapes(published: Entries) -> Found:
+    """TFLOP/s of the best shape over the peak of the profile, which for AMD is not the page's."""
+    for chip, name, precision, peak_tflops in (
+        ("mi300x", "MI300X bf16", "bf16", 1307.4),
+        ("mi325x", "MI325X bf16", "bf16", 1307.4),
+        ("mi355x", "MI355X bf16", "bf16", 2516.6),
+        ("gaudi3", "Gaudi3 bf16", "bf16", 1677),
+        ("gaudi3", "Gaudi3 fp8", "fp8", 1677),
+    ):
+        entry = published[MAMF][name]
+        yield (chip, f"gemm_{precision}_m4096_fraction"), (entry["value"] / peak_tflops, entry)
+
+
+def planner_defaults(published: Entries) -> Found:
+    """One default for all computation, one for all memory traffic, one for all communication."""
+    for chip, family, wide in (
+        ("ascend-910b2", "A2_A3", False),
+        ("ascend-910c", "A2_A3", False),
+        ("ascend-950pr", "A5_950", True),
+    ):
+        compute = published[DEFAULTS][f"ascend_{family}_compute_efficiency"]
+        memory = published[DEFAULTS][f"ascend_{family}_memory_efficiency"]
+        link = published[DEFAULTS]["ascend_comm_efficiency"]
+        keys = ["gemm_bf16_m4096", "attention_prefill", *(("gemm_fp8_m4096", "gemm_fp4_m4096") if wide else ())]
+        yield from (((chip, f"{key}_fraction"), (compute["value"], compute)) for key in keys)
+        keys = ["weight_read_bf16", "attention_decode", *(("weight_read_fp8",) if wide else ())]
+        yield from (((chip, f"{key}_fraction"), (memory["value"], memory)) for key in keys)
+        yield (chip, "all_reduce_fraction"), (link["value"], link)
+
+
+def efficiencies(chip: HardwareProfile) -> dict[str, Figure]:
+    return {key: figure for key, figure in chip.efficiency if figure is not None}
+
+
+@pytest.mark.parametrize("name", HARDWARE)
+def test_every_efficiency_is_the_published_one_and_unmeasured_ones_are_absent(name: str, expected: Expected) -> None:
+    shipped = {key: figure.value for key, figure in efficiencies(hardware_profile(name)).items()}
+    assert shipped == {key: float(f"{value:.4g}") for (chip, key), (value, _) in expected.items() if chip == name}
+
+
+@pytest.mark.parametrize("name", HARDWARE)
+def test_every_efficiency_cites_the_page_it_was_published_on(name: str, expected: Expected) -> None:
+    chip = hardware_profile(name)
+    for key, figure in efficiencies(chip).items():
+        assert chip.sources[figure.source].endswith(expected[name, key][1]["source"])
+
+
+@pytest.mark.parametrize("name", HARDWARE)
+def test_an_efficiency_says_how_it_is_known(name: str) -> None:
+    found = efficiencies(hardware_profile(name))
+    wanted = {"h20-141gb": "inferred"} | dict.fromkeys(("ascend-910b2", "ascend-910c", "ascend-950pr"), "quoted")
+    for key, figure in found.items():
+        measured = key == "all_reduce_latency_us"
+        assert figure.basis == wanted.get(name, "measured" if measured else "derived")
+        assert figure.note
+
+
+def test_the_h20_of_141_gb_has_what_was_measured_on_that_of_96() -> None:
+    small, large = (efficiencies(hardware_profile(name)) for name in ("h20-96gb", "h20-141gb"))
+    assert {key: figure.value for key, figure in small.items()} == {key: f.value for key, f in large.items()}
+    assert all("same SMs" in (figure.note or "") for figure in large.values())
+
+
+@pytest.mark.parametrize("name", HARDWARE)
+def test_an_efficiency_is_a_fraction_of_a_figure_that_the_profile_has(name: str) -> None:
+    chip = hardware_profile(name)
+    known = {key for key, figure in chip.figures if figure is not None}
+    assert {WHOLES[key] for key in efficiencies(chip) if key in WHOLES} <= known
+
+
+def test_what_each_efficiency_is_a_fraction_of() -> None:
+    wholes: dict[str, set[str]] = {}
+    for key, whole in WHOLES.items():
+        wholes.setdefault(whole, set()).add(key.removesuffix("_fraction"))
+    sizes = ("m256", "m1536", "m4096")
+    assert wholes == {
+        "bf16_tflops": {*(f"gemm_bf16_{size}" for size in sizes), "attention_prefill", "recurrence"},
+        "fp8_tflops": {*(f"gemm_fp8_{kind}{size}" for kind in ("", "block_") for size in sizes), "moe_fp8"},
+        "fp4_tflops": {*(f"gemm_fp4_{size}" for size in sizes), "moe_fp4"},
+        "memory_bandwidth_tb_per_s": {
+            *("weight_read_bf16", "weight_read_fp8", "moe_weight_read", "attention_decode", "recurrence_decode"),
+        },
+        "scaleup_gb_per_s": {"all_reduce", "all_to_all"},
+    }
+
+
+def test_every_efficiency_has_a_range_and_a_unit_that_its_name_ends_in() -> None:
+    assert set(RANGES) == set(Efficiencies.model_fields)
+    assert {key for pair in BOUNDS for key in pair} <= set(RANGES)
+    units = {key: figure_unit(key) for key in Efficiencies.model_fields}
+    assert {key for key, unit in units.items() if unit == "us"} == set(RANGES) - set(WHOLES)
+    assert set(units.values()) == {"us", "parts of 1"}
+    assert all(allowed.high <= 1.1 for key, allowed in RANGES.items() if key in WHOLES)
+
+
+@pytest.mark.parametrize("name", HARDWARE)
+def test_no_shipped_efficiency_exceeds_what_bounds_it(name: str) -> None:
+    values = {key: figure.value for key, figure in efficiencies(hardware_profile(name)).items()}
+    assert all(values[low] <= SLACK * values[high] for low, high in BOUNDS if low in values and high in values)
+
+
+def test_a_chip_nobody_measured_has_an_empty_table() -> None:
+    assert hardware_profile("l20").efficiency == Efficiencies()
+    assert efficiencies(hardware_profile("l20")) == {}

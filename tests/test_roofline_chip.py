@@ -1,0 +1,134 @@
+"""Rates of one accelerator: own figures first, typical ones where it has none, and no unit it does not have."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from planner.errors import InputError
+from planner.profiles import HardwareProfile, hardware_profile, profile_names
+from planner.roofline import Chip
+from planner.roofline.chip import TYPICAL_BALANCE_FLOP_PER_BYTE, TYPICAL_FRACTION, TYPICAL_GEMM, KernelRate
+
+
+def changed(name: str, **figures: float | None) -> HardwareProfile:
+    """A profile with other values of some figures; None takes a figure away."""
+    found = hardware_profile(name)
+    new = {}
+    for key, value in figures.items():
+        figure = getattr(found.figures, key)
+        new[key] = None if value is None else figure.model_copy(update={"value": value})
+    return found.model_copy(update={"figures": found.figures.model_copy(update=new)})
+
+
+@pytest.mark.parametrize(
+    ("hardware", "weights", "products"),
+    [
+        ("h100-sxm", "fp4", "fp8"),
+        ("h100-sxm", "fp8", "fp8"),
+        ("h100-sxm", "int4", "int8"),
+        ("a100-sxm-80gb", "fp8", "bf16"),
+        ("a100-sxm-80gb", "fp4", "bf16"),
+        ("a100-sxm-80gb", "int8", "int8"),
+        ("b200-sxm", "fp4", "fp4"),
+        ("b200-sxm", "bf16", "bf16"),
+    ],
+)
+def test_products_run_at_the_weights_format_or_the_next_wider_that_there_is(
+    hardware: str, weights: str, products: str
+) -> None:
+    assert Chip(hardware_profile(hardware)).product_format(weights) == products
+
+
+def test_bf16_products_never_run_on_a_narrower_unit() -> None:
+    with pytest.raises(InputError, match="has no peak for bf16 products"):
+        Chip(changed("h100-sxm", bf16_tflops=None)).product_format("bf16")
+
+
+@pytest.mark.parametrize("key", ["memory_gb", "memory_bandwidth_tb_per_s"])
+def test_a_figure_that_is_needed_and_unknown_is_named(key: str) -> None:
+    chip = Chip(changed("h100-sxm", **{key: None}))
+    with pytest.raises(InputError, match=f"figures.{key}: is unknown"):
+        _ = chip.memory_bytes if key == "memory_gb" else chip.memory_bytes_per_s
+
+
+def reached(rate: KernelRate, chip: Chip) -> NDArray[np.float64]:
+    """Fraction of the peak that remains of products which the peak would do in a second."""
+    fixed_s, divided_s = rate.seconds(np.ones(()), chip.ceiling)
+    return np.asarray(1 / (fixed_s + divided_s))
+
+
+def test_measured_fractions_are_taken_as_they_are_and_between_heights_in_the_logarithm() -> None:
+    own = hardware_profile("h100-sxm").efficiency
+    low, high = own.gemm_bf16_m256_fraction, own.gemm_bf16_m1536_fraction
+    assert low is not None
+    assert high is not None
+    chip = Chip(hardware_profile("h100-sxm"))
+    rate = chip.gemm_rate("bf16", [1, 256, float(np.sqrt(256 * 1536)), 1536])
+    expected = [low.value, low.value, (low.value + high.value) / 2, high.value]
+    assert rate.fraction.tolist() == pytest.approx(expected)
+    assert reached(rate, chip).tolist() == pytest.approx(expected)
+    assert chip.is_measured
+
+
+def test_an_accelerator_of_usual_balance_that_nobody_measured_has_the_typical_fractions() -> None:
+    bandwidth = 4.0
+    peak = bandwidth * TYPICAL_BALANCE_FLOP_PER_BYTE
+    chip = Chip(changed("tpu-v6e", bf16_tflops=peak, memory_bandwidth_tb_per_s=bandwidth))
+    assert not chip.is_measured
+    rate = chip.gemm_rate("bf16", [256, 1536, 4096])
+    assert reached(rate, chip).tolist() == pytest.approx(list(TYPICAL_GEMM["bf16"]))
+    attention = chip.kernel_rate("attention_prefill")
+    assert reached(attention, chip) == pytest.approx(TYPICAL_FRACTION["attention_prefill"])
+
+
+@given(st.floats(1.0, 20.0))
+def test_more_peak_on_the_same_memory_reaches_less_of_it_but_never_less_in_all(times: float) -> None:
+    few, many = (Chip(changed("tpu-v6e", bf16_tflops=peak)) for peak in (500.0, 500.0 * times))
+    for rows in (256, 4096):
+        usual, lower = (float(reached(chip.gemm_rate("bf16", rows), chip)) for chip in (few, many))
+        assert lower <= usual * (1 + 1e-9)
+        assert usual <= few.ceiling
+        assert lower * times >= usual * (1 - 1e-9)
+
+
+def test_streaming_fractions_do_not_depend_on_the_compute_peak() -> None:
+    few, many = (Chip(changed("tpu-v6e", bf16_tflops=peak)) for peak in (500.0, 5000.0))
+    for name in ("attention_decode", "recurrence_decode"):
+        assert few.read_fraction(name) == many.read_fraction(name) == TYPICAL_FRACTION[name]
+
+
+@pytest.mark.parametrize("hardware", profile_names("hardware"))
+def test_every_fraction_of_every_accelerator_is_one(hardware: str) -> None:
+    chip = Chip(hardware_profile(hardware))
+    assert all(0 < chip.read_fraction(name) <= 1 for name in ("attention_decode", "recurrence_decode"))
+    assert (
+        0 < chip.read_fraction("all_reduce") <= 1.1
+    )  # switches that add up let NCCL's bus bandwidth exceed the link's
+    rates = [chip.kernel_rate(name) for name in ("attention_prefill", "recurrence")]
+    for product_format in ("bf16", "fp8", "fp4", "int8"):
+        rates += [chip.gemm_rate(product_format, [1, 64, 1024, 10**6]), chip.kernel_rate("moe", product_format)]
+    for rate in rates:
+        assert ((reached(rate, chip) > 0) & (reached(rate, chip) <= chip.ceiling)).all()
+
+
+def test_the_bare_datasheet_loses_nothing() -> None:
+    chip = Chip(hardware_profile("h100-sxm"), derated=False)
+    for rate in (chip.gemm_rate("fp8", [1, 4096]), chip.kernel_rate("moe", "fp8"), chip.kernel_rate("recurrence")):
+        assert (reached(rate, chip) == 1).all()
+    assert chip.read_fraction("attention_decode") == 1
+    assert chip.recurrence_chunk_s == chip.collective_latency_s(8) == chip.collective_latency_s(16) == 0
+    assert chip.collective_bytes_per_s(8) == 450e9
+
+
+def test_collectives_leave_the_scale_up_link_where_its_domain_ends() -> None:
+    chip = Chip(hardware_profile("h100-sxm"), derated=False)
+    assert (chip.collective_bytes_per_s(8), chip.collective_bytes_per_s(16)) == (450e9, 400e9 / 8)
+    rack = Chip(hardware_profile("gb200"), derated=False)
+    assert rack.collective_bytes_per_s(72) == rack.collective_bytes_per_s(8)
+
+
+def test_without_any_link_a_collective_cannot_be_timed() -> None:
+    with pytest.raises(InputError, match="nic_gbps: is unknown"):
+        Chip(hardware_profile("l20")).collective_bytes_per_s(2)
