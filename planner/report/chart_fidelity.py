@@ -43,7 +43,7 @@ class ScatterChart:
     """Label of the axes with its unit, and clouds."""
 
     def draw(self) -> "Figure":
-        figure = canvas.new_figure(5.2)
+        figure = canvas.new_figure(4.9)
         axes = figure.subplots(1, len(self.panels), squeeze=False)[0]
         for one, (label, clouds) in zip(axes, self.panels, strict=True):
             self._panel(one, label, clouds)

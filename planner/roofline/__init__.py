@@ -2,7 +2,7 @@
 
 from planner.roofline.chip import Chip
 from planner.roofline.closed_loop import SERVING_BENCHMARK, LoopTimes, closed_loop_latency
-from planner.roofline.factors import Factors
+from planner.roofline.factors import FACTOR_NAMES, Factors
 from planner.roofline.instance import (
     DecodePoint,
     InstanceRates,
@@ -22,7 +22,7 @@ from planner.roofline.kv_cache import (
 )
 from planner.roofline.kv_memory import kv_bytes_per_rank, physical_kv_bytes, physical_kv_bytes_per_token
 from planner.roofline.layout import Layout
-from planner.roofline.memory_fit import MemoryFit
+from planner.roofline.memory_fit import MemoryFit, memory_fit
 from planner.roofline.mlp import distinct_experts
 from planner.roofline.operator import Gemm, Operator, total_bytes, total_flop
 from planner.roofline.operators import decode_operators, pass_operators, prefill_operators
@@ -36,6 +36,7 @@ from planner.roofline.weights import bytes_per_weight, weights_bytes
 __all__ = [
     "Chip",
     "DecodePoint",
+    "FACTOR_NAMES",
     "Factors",
     "Gemm",
     "InstanceRates",
@@ -63,6 +64,7 @@ __all__ = [
     "kv_bytes_curve",
     "kv_bytes_per_rank",
     "kv_bytes_per_token",
+    "memory_fit",
     "operator_seconds",
     "pass_operators",
     "pass_time",
