@@ -3,7 +3,8 @@
 from planner.optimizer.exhaustive import exhaustive_search
 from planner.optimizer.plan import optimize, optimized
 from planner.optimizer.problem import PlanningProblem, planning_problem
-from planner.optimizer.search import Solution, search
+from planner.optimizer.promised_search import search
+from planner.optimizer.search import Solution
 
 __all__ = [
     "PlanningProblem",

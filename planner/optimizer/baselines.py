@@ -11,7 +11,7 @@ from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer.capacity import decode_s, threshold_loads
 from planner.optimizer.fleet import fleet_fields
 from planner.optimizer.problem import PlanningProblem, planning_problem
-from planner.optimizer.search import search
+from planner.optimizer.promised_search import search
 from planner.results import Baseline, Fleet
 from planner.scenario import Pool, Routing, Scenario, Site
 
@@ -49,11 +49,12 @@ def _planned(problem: PlanningProblem, variant: Variant, plan: Fleet, time_limit
     other = planning_problem(variant.scenario, classes=problem.classes)
     found = search(other, time_limit_s)
     if found is None:
-        raise InfeasibleError("such a fleet serves nothing")
+        why = "serves nothing" if problem.scenario.slo is None else "keeps the promise at no rate"
+        raise InfeasibleError(f"such a fleet {why}")
     return Baseline(
         name=variant.name,
         title=variant.title,
-        ratio=plan.max_throughput_req_per_s / found.highest.rate,
+        ratio=plan.most_req_per_s / (found.highest.rate if found.goodput is None else found.goodput),
         **fleet_fields(other, found),
     )
 

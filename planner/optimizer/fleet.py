@@ -30,6 +30,7 @@ def fleet_fields(problem: PlanningProblem, solution: Solution) -> dict[str, Any]
         "offload_fraction": offload_fraction(problem, solution, operating),
         "throughput_req_per_s": operating.rate,
         "max_throughput_req_per_s": solution.highest.rate,
+        "goodput_req_per_s": solution.goodput,
         "pools": pool_plans(problem, solution, operating),
         "links": link_plans(problem, solution, operating),
         "latency": overall,
@@ -38,11 +39,11 @@ def fleet_fields(problem: PlanningProblem, solution: Solution) -> dict[str, Any]
 
 
 def operating_point(problem: PlanningProblem, solution: Solution) -> Operating:
-    """The rate the plan is for: the demand where one is stated and reachable, else the most it serves."""
+    """The rate the plan is for: a demand that is stated and reachable, else the goodput or the most it serves."""
     demand = problem.scenario.demand_req_per_s
-    if demand is None or demand >= solution.highest.rate:
-        return solution.highest
-    return solution.operating if problem.is_min_cost else solution.highest.scaled_to(demand)
+    if demand is None or demand >= solution.operating.rate:
+        return solution.operating
+    return solution.operating.scaled_to(demand)
 
 
 def threshold_tokens(problem: PlanningProblem, solution: Solution) -> float | None:
@@ -173,6 +174,7 @@ def class_plans(problem: PlanningProblem, solution: Solution) -> tuple[ClassPlan
             name=c.name,
             model=model,
             share=c.share,
+            slo=None if problem.scenario.slo is None else problem.scenario.slo.model_dump(exclude_none=True),
             threshold_tokens=_class_threshold(problem, solution, index),
             latency=by_class[index],
             mean_total_tokens=c.mix.mean_total_tokens,

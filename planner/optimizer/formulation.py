@@ -9,7 +9,7 @@ loads per request of a candidate are constants, so w_rk <= U_rk y_rk makes the p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -45,6 +45,8 @@ class Request:
     """Upper limit of the rate [req/s]."""
     counted: tuple[int, ...] = ()
     """Pools whose accelerators the goal `accelerators` keeps few."""
+    beyond: tuple[Sizing, ...] = ()
+    """Sizes that are done with: an answer has more of something than each of them."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Model:
     ports: list[list[pulp.LpVariable]]
     y: list[list[pulp.LpVariable]]
     w: list[list[pulp.LpVariable]]
+    beyond: tuple[Sizing, ...] = ()
+    """Sizes that an answer must exceed somewhere, each of them."""
 
 
 CONSTRAINTS: list[Any] = []
@@ -125,6 +129,7 @@ def variables(problem: PlanningProblem, loads: Sequence[Loads], request: Request
             for r, candidates in enumerate(loads)
         ],
     )
+    model = replace(model, beyond=request.beyond)
     lp += rate if maximise else spend(model) if request.goal == "spend" else accelerators(model, request.counted)
     return model
 
@@ -249,6 +254,26 @@ def bound_budget(model: Model) -> None:
     budget = model.problem.scenario.budget_usd_per_hour
     if budget is not None:
         model.lp.addConstraint(usd_per_hour(model) <= budget, "bound_budget")
+
+
+@constraint
+def exceed_settled_sizes(model: Model) -> None:
+    """n_i >= (s_i + 1) b_si and the like for ports, sum of b_s >= 1: more of something than every settled sizing s."""
+    import pulp
+
+    for index, sizing in enumerate(model.beyond):
+        pairs = [*zip(model.n, sizing.n_instances, strict=True)]
+        for row, settled in zip(model.ports, sizing.n_ports, strict=True):
+            pairs += zip(row, settled, strict=True)
+        exceeds = []
+        for position, (variable, settled_size) in enumerate(pairs):
+            if variable.upBound is not None and variable.upBound <= settled_size:
+                continue
+            more = model.lp.add_variable(f"more_{index}_{position}", cat=pulp.LpBinary)
+            name = f"exceed_settled_sizes_{index}_{position}"
+            model.lp.addConstraint(variable >= (settled_size + 1) * more, name)
+            exceeds.append(more)
+        model.lp.addConstraint(pulp.lpSum(exceeds) >= 1, f"exceed_settled_sizes_{index}")
 
 
 @constraint

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.evaluate import Operating, link_gbps, link_mean_bytes_per_s, pool_utilization
-from planner.optimizer.problem import PlanningProblem, Route
+from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.promise import transfer_s
 from planner.optimizer.search import Solution
 from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, mgc_wait
 from planner.results import Latency
-from planner.roofline import exposed_transfer_s
 from planner.units import bytes_per_s
 
 Array = NDArray[np.float64]
@@ -46,9 +46,9 @@ def branches(problem: PlanningProblem, solution: Solution, operating: Operating)
             if pool is not None and share > 0 and operating.route_rates[r] > 0:
                 kind = total[chosen], cached[chosen]
                 service_s = _service_s(problem, pool, *kind)
-                transfer_s = _transfer_s(problem, solution, route, pool, link, *kind, service_s)
+                exposed_s = transfer_s(problem, solution.sizing, pool, link, *kind, service_s)
                 rate = operating.route_rates[r] * share
-                kinds = _condensed(service_s, transfer_s, weights[chosen] / share)
+                kinds = _condensed(service_s, exposed_s, weights[chosen] / share)
                 found.append(Branch(route.request_class, pool, rate, *kinds))
     return found
 
@@ -70,31 +70,6 @@ def _service_s(problem: PlanningProblem, pool: int, total: Array, cached: Array)
     if service is None:
         raise ValueError("a prefill pool has no prefill times")
     return np.asarray(service.seconds(total, cached))
-
-
-def _transfer_s(
-    problem: PlanningProblem,
-    solution: Solution,
-    route: Route,
-    pool: int,
-    link: int | None,
-    total: Array,
-    cached: Array,
-    service_s: Array,
-) -> Array:
-    """What is left of the KV transfer when prefill ends, on an idle link."""
-    rates = problem.pools[pool].rates
-    sent = rates.kv_bytes(total)
-    if link is None:
-        fabric = problem.scenario.sites[problem.pools[route.decode].site].fabric_gbps
-        if fabric is None:
-            return np.zeros_like(service_s)
-        return exposed_transfer_s(service_s, sent, bytes_per_s(fabric), 0.0, rates.n_layers)
-    spec = problem.links[link]
-    if spec.destination_holds_prefix:
-        sent = sent - (rates.kv_bytes(cached) - rates.kv_bytes(0.0))
-    bandwidth = bytes_per_s(link_gbps(spec, solution.sizing.n_ports[link]))
-    return exposed_transfer_s(service_s, sent, bandwidth, spec.round_trip_s, rates.n_layers)
 
 
 def extrapolated_fraction(problem: PlanningProblem, solution: Solution, pool: int) -> float:

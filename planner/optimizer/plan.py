@@ -8,8 +8,11 @@ from planner.optimizer.fleet import class_plans, fleet_fields
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.latency import SATURATED, extrapolated_fraction, has_queueing_model
 from planner.optimizer.problem import PlanningProblem, planning_problem
+from planner.optimizer.promise import GAP as PROMISE_GAP
+from planner.optimizer.promise import MOST_BUSY
+from planner.optimizer.promised_search import search
 from planner.optimizer.relaxation import infeasible
-from planner.optimizer.search import GAP_TARGET, Solution, search
+from planner.optimizer.search import GAP_TARGET, Solution
 from planner.optimizer.sensitivity import bottlenecks, sweep
 from planner.optimizer.verdict import verdict
 from planner.results import Fleet, Plan, PoolPlan
@@ -60,7 +63,7 @@ def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> P
         **fields,
         scenario=scenario.name,
         objective=scenario.objective,
-        status="optimal" if solution.gap <= 10 * GAP_TARGET else "feasible",
+        status="optimal" if solution.gap <= _tolerance(solution) else "feasible",
         gap=solution.gap,
         bound=solution.bound,
         capacity_rule=scenario.capacity_rule,
@@ -69,10 +72,15 @@ def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> P
         verdict=verdict(problem, fleet, others),
         classes=class_plans(problem, solution),
         baselines=others,
-        free_routing=free_routing(problem, solution),
+        free_routing=None if solution.goodput is not None else free_routing(problem, solution),
         sweep=sweep(problem, solution),
         notes=(*_notes(problem, solution, fleet), *missing),
     )
+
+
+def _tolerance(solution: Solution) -> float:
+    """Gap that counts as none: goodput is proven less closely than capacity."""
+    return 10 * GAP_TARGET if solution.goodput is None else 1.01 * PROMISE_GAP
 
 
 def _ratio(pools: Sequence[PoolPlan]) -> str | None:
@@ -91,6 +99,11 @@ def _notes(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterat
             "state a demand_req_per_s below the highest rate to see it"
             if has_queueing_model(problem)
             else "waiting times are known for dispatch = shared-queue with prefill_batching = one-at-a-time only"
+        )
+    if solution.goodput is not None:
+        yield (
+            "the promise on TTFT counts waits for prefill; decode and links are planned at most "
+            f"{percent(MOST_BUSY, 0)} busy, and their waits are not in it"
         )
     yield from _doubts(problem, solution, fleet)
     for pool in fleet.pools:

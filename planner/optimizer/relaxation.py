@@ -6,9 +6,10 @@ from math import ceil, floor, log10
 
 from planner.errors import InfeasibleError
 from planner.optimizer.capacity import first_thresholds, threshold_loads
-from planner.optimizer.formulation import Request
+from planner.optimizer.formulation import Request, Sizing
 from planner.optimizer.problem import PlanningProblem
-from planner.optimizer.search import search
+from planner.optimizer.promise import least_promise_s
+from planner.optimizer.promised_search import search
 from planner.optimizer.solver import Answer, solve
 from planner.units import number
 
@@ -25,6 +26,8 @@ def infeasible(problem: PlanningProblem) -> InfeasibleError:
         if problem.is_min_cost
         else "no fleet within the limits serves any request"
     )
+    if (promise := _broken_promise(problem)) is not None:
+        asked = f"no fleet within the limits keeps the promise of {number(promise)} s on TTFT at any rate"
     options = (
         "\nAny one of these would do:\n" + "\n".join(ways) if ways else "\nNo single limit can be relaxed to help."
     )
@@ -32,6 +35,11 @@ def infeasible(problem: PlanningProblem) -> InfeasibleError:
 
 
 def _relaxations(problem: PlanningProblem) -> Iterator[str]:
+    slo = problem.scenario.slo
+    if slo is not None and slo.ttft_s is not None:
+        # The others ask the model of capacity, which knows no promise.
+        yield from _later_first_token(problem) if _broken_promise(problem) else _less_demand(problem)
+        return
     yield from _less_demand(problem)
     yield from _more_budget(problem)
     yield from _more_accelerators(problem)
@@ -39,12 +47,33 @@ def _relaxations(problem: PlanningProblem) -> Iterator[str]:
     yield from _no_ratio(problem)
 
 
+def _broken_promise(problem: PlanningProblem) -> float | None:
+    """A promised TTFT that even an idle fleet breaks [s]; None where there is none, or where the fleet keeps it."""
+    slo = problem.scenario.slo
+    if slo is None or slo.ttft_s is None:
+        return None
+    return slo.ttft_s if least_promise_s(problem, _widest(problem)) > slo.ttft_s else None
+
+
+def _later_first_token(problem: PlanningProblem) -> Iterator[str]:
+    promise = _broken_promise(problem)
+    if promise is not None:
+        least = least_promise_s(problem, _widest(problem))
+        yield f"slo.ttft_s above {ceil(100 * least) / 100:g}, which an idle fleet takes (is {promise:g})"
+
+
+def _widest(problem: PlanningProblem) -> Sizing:
+    """Every port on offer; a TTFT without waiting does not depend on instances."""
+    ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
+    return Sizing((1,) * len(problem.pools), ports)
+
+
 def _less_demand(problem: PlanningProblem) -> Iterator[str]:
     demand = problem.scenario.demand_req_per_s
     if problem.is_min_cost and demand is not None:
         best = search(_for_throughput(problem), TIME_LIMIT_S)
-        if best and best.highest.rate > ANY_RATE:
-            yield f"demand_req_per_s at most {_rounded_down(best.highest.rate)} (is {demand:g})"
+        if best and best.objective > ANY_RATE:
+            yield f"demand_req_per_s at most {_rounded_down(best.objective)} (is {demand:g})"
 
 
 def _for_throughput(problem: PlanningProblem) -> PlanningProblem:

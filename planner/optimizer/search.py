@@ -58,6 +58,8 @@ class Solution:
     """Rate [req/s] or spend."""
     bound: float
     """Proven bound of the objective over every threshold."""
+    goodput: float | None = None
+    """Rate at which the promise still holds [req/s]; None without one on TTFT."""
 
     @property
     def gap(self) -> float:
@@ -65,8 +67,8 @@ class Solution:
         return abs(self.bound - self.objective) / max(abs(self.objective), 1e-12)
 
 
-def search(problem: PlanningProblem, time_limit_s: float = 60.0) -> Solution | None:
-    """The best plan and its bound, or None when no plan exists.
+def capacity_search(problem: PlanningProblem, time_limit_s: float = 60.0) -> Solution | None:
+    """The best plan by capacity alone and its bound, or None when no plan exists.
 
     Args:
         problem: the resolved scenario.

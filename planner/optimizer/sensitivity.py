@@ -10,13 +10,17 @@ from planner.optimizer.capacity import exact_loads, threshold_loads
 from planner.optimizer.evaluate import highest_rate, rate_limits, single_route
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.promise import GAP, best_goodput
 from planner.optimizer.search import Solution, best_thresholds
 from planner.results import Bottleneck, Sweep
 from planner.scenario import LinkTier
+from planner.units import MILLI
 
 TIME_LIMIT_S = 10.0
 NO_GAIN = 1e-6
 N_SWEEP = 241
+LATER_MS = 100.0
+"""A promise is made this much longer to see what a millisecond of it is worth."""
 
 
 def bottlenecks(problem: PlanningProblem, solution: Solution) -> tuple[Bottleneck, ...]:
@@ -36,6 +40,8 @@ def bottlenecks(problem: PlanningProblem, solution: Solution) -> tuple[Bottlenec
     Source:
         Right-hand-side ranging by re-solving; a derivative would be zero or undefined at a kink.
     """
+    if solution.goodput is not None:
+        return promised_bottlenecks(problem, solution, solution.goodput)
     base = most_of_sizes(problem, solution.sizing, solution)
     found = [
         Bottleneck(
@@ -57,6 +63,40 @@ def bottlenecks(problem: PlanningProblem, solution: Solution) -> tuple[Bottlenec
     return tuple(sorted(worth, key=lambda b: -b.shadow_price))
 
 
+def promised_bottlenecks(problem: PlanningProblem, solution: Solution, base: float) -> tuple[Bottleneck, ...]:
+    """Pools, links and the promise itself, of which one more unit would raise the goodput, most valuable first."""
+    limit, sizing = monotonic() + TIME_LIMIT_S, solution.sizing
+    found = [
+        (
+            f"pools.{pool.name}.n_instances",
+            "req/s per instance",
+            _goodput(problem, _one_more_instance(sizing, i), limit),
+        )
+        for i, pool in enumerate(problem.pools)
+    ]
+    found += [
+        (f"links.{link.name}.capacity_gbps", "req/s per Gbps", _goodput(*_one_more_gbps(problem, sizing, i), limit))
+        for i, link in enumerate(problem.links)
+    ]
+    found.append(("slo.ttft_s", "req/s per ms", base + (_goodput(_later(problem), sizing, limit) - base) / LATER_MS))
+    prices = [Bottleneck(constraint=name, shadow_price=rate - base, unit=unit) for name, unit, rate in found]
+    worth = [b for b in prices if b.shadow_price > (NO_GAIN if b.constraint == "slo.ttft_s" else 2 * GAP) * base]
+    return tuple(sorted(worth, key=lambda b: -b.shadow_price))
+
+
+def _goodput(problem: PlanningProblem, sizing: Sizing, deadline: float) -> float:
+    return best_goodput(problem, sizing, deadline).rate
+
+
+def _later(problem: PlanningProblem) -> PlanningProblem:
+    """The problem with a promise that is LATER_MS longer."""
+    slo = problem.scenario.slo
+    if slo is None or slo.ttft_s is None:
+        raise ValueError("no promise on TTFT")
+    longer = slo.model_copy(update={"ttft_s": slo.ttft_s + LATER_MS * MILLI})
+    return replace(problem, scenario=problem.scenario.model_copy(update={"slo": longer}))
+
+
 def _one_more_instance(sizing: Sizing, pool: int) -> Sizing:
     return replace(sizing, n_instances=tuple(n + (i == pool) for i, n in enumerate(sizing.n_instances)))
 
@@ -70,11 +110,15 @@ def most_of_sizes(problem: PlanningProblem, sizing: Sizing, solution: Solution) 
 
 
 def _most_with_one_more_gbps(problem: PlanningProblem, solution: Solution, link: int) -> float:
-    links, ports = list(problem.links), list(solution.sizing.n_ports)
+    return most_of_sizes(*_one_more_gbps(problem, solution.sizing, link), solution)
+
+
+def _one_more_gbps(problem: PlanningProblem, sizing: Sizing, link: int) -> tuple[PlanningProblem, Sizing]:
+    """The problem and its sizes with a port of 1 Gbps more."""
+    links, ports = list(problem.links), list(sizing.n_ports)
     links[link] = replace(links[link], tiers=(*links[link].tiers, LinkTier(capacity_gbps=1.0)))
     ports[link] = (*ports[link], 1)
-    sizing = replace(solution.sizing, n_ports=tuple(ports))
-    return most_of_sizes(replace(problem, links=tuple(links)), sizing, solution)
+    return replace(problem, links=tuple(links)), replace(sizing, n_ports=tuple(ports))
 
 
 def sweep(problem: PlanningProblem, solution: Solution) -> Sweep | None:

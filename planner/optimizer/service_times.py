@@ -1,7 +1,7 @@
 """Service times of a pool's instances: somebody's figures where there are any, else the roofline."""
 
 from planner.errors import InfeasibleError, InputError, Problem
-from planner.profiles import HardwareProfile, missing_shapes
+from planner.profiles import HardwareProfile, MeasuredInstance, missing_shapes
 from planner.roofline import (
     Chip,
     DecodePoint,
@@ -45,11 +45,29 @@ def service_times(
         return _roofline_times(scenario, name, pool, hardware, context_tokens)
     if measured is None:
         raise InputError(_unmeasured(scenario, name, pool, hardware))
+    _check_step(scenario, name, measured)
     try:
         return instance_rates(model, measured, scenario.model.kv_precision)
     except ValueError as error:
         what = f"the measured {pool.role} of {model.name} on {n} x {hardware.name} is no curve to plan with: {error}"
         raise InputError(scenario.problem(("pools", name), what)) from None
+
+
+def _check_step(scenario: Scenario, name: str, measured: MeasuredInstance) -> None:
+    """A measured decode point is taken as it is: its step keeps the promise, or nothing does."""
+    limit, point = _step_limit_ms(scenario, scenario.pools[name]), measured.decode
+    if limit is None or point is None or scenario.pools[name].role != "decode" or point.step_s <= limit * MILLI:
+        return
+    raise InfeasibleError(
+        f"pools.{name}: the measured decode step of {point.step_s / MILLI:g} ms at batch {point.batch} is longer than "
+        f'{limit:g} ms; what would do: a longer tpot_ms, or service_times = "roofline", which chooses the batch'
+    )
+
+
+def _step_limit_ms(scenario: Scenario, pool: Pool) -> float | None:
+    """Longest decode step: the pool's own limit or the promise, whichever is shorter [ms]."""
+    limits = [pool.tpot_ms, scenario.slo.tpot_ms if scenario.slo else None]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _can_be_timed(scenario: Scenario, pool: Pool) -> bool:
@@ -90,7 +108,8 @@ def _roofline_times(
         )
         _check_memory(name, served)
         prefill = roofline_prefill(served, _known_tokens(used)) if pool.role == "prefill" else None
-        decode = _decode_point(name, pool, served, context_tokens) if pool.role == "decode" else None
+        limit_ms = _step_limit_ms(scenario, pool)
+        decode = _decode_point(name, limit_ms, served, context_tokens) if pool.role == "decode" else None
     except InputError as error:
         raise InputError(_at_pool(scenario, name, problem) for problem in error.problems) from None
     return InstanceRates(
@@ -125,9 +144,9 @@ def _check_memory(name: str, served: ServedModel) -> None:
     )
 
 
-def _decode_point(name: str, pool: Pool, served: ServedModel, context_tokens: float) -> DecodePoint:
+def _decode_point(name: str, limit_ms: float | None, served: ServedModel, context_tokens: float) -> DecodePoint:
     """The largest batch within the memory and the step limit."""
-    limit = float("inf") if pool.tpot_ms is None else pool.tpot_ms * MILLI
+    limit = float("inf") if limit_ms is None else limit_ms * MILLI
     batch = served.largest_batch_within(context_tokens, limit)
     if batch == 0:
         alone = float(served.decode_time([1], [context_tokens]).total_s[0])

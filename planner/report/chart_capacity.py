@@ -233,7 +233,7 @@ def theta_chart(case: Case) -> ThetaChart | None:
             label=f"{name}\n{words.sizes(fleet)}",
             prefill=_role(fleet, "prefill", colors),
             decode=_role(fleet, "decode", colors),
-            rate=fleet.max_throughput_req_per_s,
+            rate=fleet.most_req_per_s,
         )
         for name, fleet in fleets
     )

@@ -136,7 +136,7 @@ def baselines(plan: Plan) -> str:
 
 def _fleet_cells(fleet: Fleet, ratio: str) -> Iterator[str]:
     yield words.named_sizes(fleet)
-    yield words.figure(fleet.max_throughput_req_per_s)
+    yield words.figure(fleet.most_req_per_s)
     yield ratio
     yield words.usd(fleet.cost.usd_per_hour)
     yield words.figure(fleet.cost.usd_per_million_input_tokens)

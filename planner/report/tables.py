@@ -149,7 +149,7 @@ def _baselines(plan: Plan) -> "RenderableType | None":
 def _fleet_cells(fleet: Fleet, ratio: str) -> list[str]:
     return [
         words.named_sizes(fleet),
-        words.figure(fleet.max_throughput_req_per_s),
+        words.figure(fleet.most_req_per_s),
         ratio,
         words.usd(fleet.cost.usd_per_hour),
         words.figure(fleet.cost.usd_per_million_input_tokens),

@@ -90,7 +90,8 @@ class ClassPlan(StrictModel):
     name: str
     model: str
     share: float
-    slo: None = None
+    slo: dict[str, float] | None = None
+    """What is promised about its latency; None: nothing."""
     threshold_tokens: float | None
     latency: Latency
     mean_total_tokens: float
@@ -107,6 +108,8 @@ class Fleet(StrictModel):
     offload_fraction: float
     throughput_req_per_s: float
     max_throughput_req_per_s: float
+    goodput_req_per_s: float | None = None
+    """Highest rate at which the promise on TTFT still holds; None without one [1/s]."""
     pools: tuple[PoolPlan, ...]
     links: tuple[LinkPlan, ...]
     latency: Latency
@@ -115,6 +118,11 @@ class Fleet(StrictModel):
     def pool(self, name: str) -> PoolPlan:
         """The pool of that name; raises KeyError."""
         return {pool.name: pool for pool in self.pools}[name]
+
+    @property
+    def most_req_per_s(self) -> float:
+        """The most it serves as asked: its goodput, or without a promise on TTFT its highest rate."""
+        return self.max_throughput_req_per_s if self.goodput_req_per_s is None else self.goodput_req_per_s
 
     @property
     def n_accelerators(self) -> int:
@@ -128,7 +136,7 @@ class Baseline(Fleet):
     name: str
     title: str
     ratio: float
-    """Plan over baseline, in requests per second at most [-]."""
+    """Plan over baseline, in requests per second at most, as promised [-]."""
 
 
 class Sweep(StrictModel):
@@ -161,7 +169,6 @@ class Plan(Fleet):
     bound: float
     """That bound: requests per second, or USD per hour."""
     capacity_rule: Literal["mean-length", "expected-work"]
-    goodput_req_per_s: float | None = None
     prefill_to_decode: str | None
     """Instances of prefill for short prompts to instances of decode."""
     bottlenecks: tuple[Bottleneck, ...]

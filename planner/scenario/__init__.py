@@ -12,6 +12,7 @@ from planner.scenario.parts import (
     Price,
     Routing,
     Site,
+    Slo,
     WorkloadClass,
 )
 from planner.scenario.question import Scenario, bundled_scenarios, load_scenario, read_scenario, scenario_path
@@ -29,6 +30,7 @@ __all__ = [
     "Routing",
     "Scenario",
     "Site",
+    "Slo",
     "WorkloadClass",
     "bundled_scenarios",
     "load_scenario",

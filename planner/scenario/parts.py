@@ -43,6 +43,23 @@ class WorkloadClass(StrictModel):
     """Lengths, outputs, prefix hits and arrivals of this class."""
 
 
+class Slo(StrictModel):
+    """What is promised about latency."""
+
+    ttft_s: Amount | None = None
+    """Longest time to first token that the stated percentage of requests may see."""
+    ttft_percentile: Annotated[float, Field(gt=0, lt=100)] = 90.0
+    """Percentage of requests that the promise on TTFT is about."""
+    tpot_ms: Amount | None = None
+    """Longest time per output token of any request: no decode step, which is longest in a full batch, exceeds it."""
+
+    @model_validator(mode="after")
+    def _promises_something(self) -> Self:
+        if self.ttft_s is None and self.tpot_ms is None:
+            raise ValueError("promises nothing (give ttft_s, tpot_ms or both)")
+        return self
+
+
 class Routing(StrictModel):
     """Which prompts leave the site."""
 

@@ -26,6 +26,7 @@ from planner.scenario.parts import (
     Price,
     Routing,
     Site,
+    Slo,
     WorkloadClass,
 )
 from planner.schema import Fault, StrictModel, TomlFile, dotted, is_file, raise_faults, read_text
@@ -64,6 +65,8 @@ class Scenario(StrictModel):
     """The only class of requests; or give `classes`."""
     classes: dict[Name, WorkloadClass] = {}
     """Several classes of requests with their shares."""
+    slo: Slo | None = None
+    """Promise on latency: the plan is for the highest rate, or the least cost, at which it holds."""
     routing: Routing = Routing()
     """Threshold and prefill-to-decode ratio."""
     sites: dict[Name, Site]

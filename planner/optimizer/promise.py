@@ -1,0 +1,311 @@
+"""How many requests keep a TTFT promise, and the rate at which the promise still holds, for fixed sizes."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from time import monotonic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.optimizer.capacity import first_intervals, interval_loads, split_interval
+from planner.optimizer.evaluate import link_gbps, rate_limits
+from planner.optimizer.formulation import Sizing
+from planner.optimizer.problem import PlanningProblem, Route
+from planner.queueing import Path, Service, Ttft, mgc_wait
+from planner.roofline import exposed_transfer_s
+from planner.units import bytes_per_s
+from planner.workload import weighted_quantile
+
+Array = NDArray[np.float64]
+N_ATOMS = 4096
+"""Requests that stand for a length distribution, as for the latencies of the answer."""
+EXACT_STEPS = 13
+"""Halvings of the rate at one threshold: a part in 8,192 is left."""
+BOUND_STEPS = 3
+"""Halvings for an interval, which will be cut again anyway."""
+MOST_BUSY = 0.98
+"""Of decode and links under a promise: they have no waiting time here, and would have one beyond."""
+GAP = 2e-3
+"""Goodput is found and proven to this."""
+PARTS = 4
+FIRST_CELLS = 16
+SATURATED = 1 - 1e-9
+
+
+@dataclass(frozen=True)
+class Goodput:
+    """The rate at which a promise still holds."""
+
+    rate: float
+    """The best that was found [req/s]; 0 when the promise holds at no rate."""
+    threshold_tokens: float
+    """Threshold that reaches it [tokens]."""
+    bound: float
+    """No threshold reaches more than this [req/s]."""
+
+
+@dataclass(frozen=True, eq=False)
+class PromisedFleet:
+    """Fixed sizes of a problem with one route, ready to be held against its promise."""
+
+    problem: PlanningProblem
+    sizing: Sizing
+
+    @property
+    def promise_s(self) -> float:
+        """TTFT that is promised [s]."""
+        slo = self.problem.scenario.slo
+        return inf if slo is None or slo.ttft_s is None else slo.ttft_s
+
+    @property
+    def late_allowed(self) -> float:
+        """Fraction of requests that may take longer."""
+        slo = self.problem.scenario.slo
+        return 1.0 if slo is None else 1 - slo.ttft_percentile / 100
+
+    def late_fraction(self, low_tokens: float, high_tokens: float, req_per_s: float) -> float:
+        """Fraction of requests that break the promise, at the least, with any threshold of an interval.
+
+        Equation:
+            P(L > high) P(W_long + T + X > x | L > high) + P(L <= low) P(W_short + T > x | L <= low): requests between
+            low and high load no queue and are never late; exact where both ends are one threshold
+
+        Args:
+            low_tokens: least threshold [tokens].
+            high_tokens: greatest threshold [tokens].
+            req_per_s: rate of the whole fleet [req/s].
+
+        Returns:
+            Fraction of all requests; a queue without a steady state makes all of its requests late.
+
+        Valid:
+            One shared queue per pool, Poisson arrivals; decode and link without waits.
+
+        Source:
+            A queue with fewer arrivals has no longer waits (coupling); waits as in `planner.queueing.mgc_wait`.
+        """
+        return sum(
+            self._late(pool, link, chosen, req_per_s)
+            for pool, link, chosen in (
+                (self._route.long, self._route.long_link, self._uncached > high_tokens),
+                (self._route.short, self._route.short_link, self._uncached <= low_tokens),
+            )
+            if pool is not None
+        )
+
+    def goodput_within(self, low_tokens: float, high_tokens: float, most: float, least: float = 0.0) -> float:
+        """Highest rate up to `most` at which any threshold of an interval might keep the promise [req/s].
+
+        Args:
+            low_tokens: least threshold [tokens].
+            high_tokens: greatest threshold [tokens].
+            most: rate that capacity allows [req/s].
+            least: rate below which the answer does not matter [req/s].
+
+        Returns:
+            The rate; 0 where not even `least` is kept.
+        """
+        is_exact = low_tokens == high_tokens
+        steps = EXACT_STEPS if is_exact else BOUND_STEPS
+        if most <= 0 or not self._keeps(low_tokens, high_tokens, max(least, most * 2.0**-EXACT_STEPS)):
+            return 0.0
+        if self._keeps(low_tokens, high_tokens, most):
+            return most
+        low, high = least, most
+        for _ in range(steps):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._keeps(low_tokens, high_tokens, middle) else (low, middle)
+        return low if is_exact else high
+
+    def unloaded_percentile_s(self, threshold_tokens: float) -> float:
+        """The promised percentile of TTFT without waiting, at one threshold [s]."""
+        route, is_long = self._route, self._uncached > threshold_tokens
+        seconds = np.zeros_like(self._weights)
+        for pool, link, chosen in ((route.long, route.long_link, is_long), (route.short, route.short_link, ~is_long)):
+            if pool is not None:
+                seconds[chosen] = (self._service_s(pool) + self._transfer_s(pool, link))[chosen]
+        return float(weighted_quantile(seconds, self._weights, np.array(1 - self.late_allowed)))
+
+    def _keeps(self, low: float, high: float, rate: float) -> bool:
+        return self.late_fraction(low, high, rate) <= self.late_allowed + 1e-12
+
+    def _late(self, pool: int, link: int | None, chosen: NDArray[np.bool_], req_per_s: float) -> float:
+        share = float(self._weights[chosen].sum())
+        if share <= 0:
+            return 0.0
+        n, service_s = self.sizing.n_instances[pool], self._service_s(pool)[chosen]
+        weights = self._weights[chosen] / share
+        service = Service.of(service_s, weights)
+        rate = req_per_s * share
+        if n == 0 or rate * service.mean_s >= n * SATURATED:
+            return share
+        path = Path.of(1.0, service_s, weights, mgc_wait(n, rate, service), self._transfer_s(pool, link)[chosen])
+        return share * float(Ttft.of([path]).survival(self.promise_s))
+
+    @property
+    def _route(self) -> Route:
+        return self.problem.routes[0]
+
+    @cached_property
+    def _atoms(self) -> tuple[Array, Array, Array]:
+        total, cached, weights = self.problem.classes[0].mix.atoms(N_ATOMS)
+        return total, cached, weights
+
+    @property
+    def _uncached(self) -> Array:
+        return self._atoms[0] - self._atoms[1]
+
+    @property
+    def _weights(self) -> Array:
+        return self._atoms[2]
+
+    def _service_s(self, pool: int) -> Array:
+        if pool not in self._services:
+            service = self.problem.pools[pool].rates.prefill
+            if service is None:
+                raise ValueError("a prefill pool has no prefill times")
+            self._services[pool] = np.asarray(service.seconds(*self._atoms[:2]))
+        return self._services[pool]
+
+    def _transfer_s(self, pool: int, link: int | None) -> Array:
+        if (pool, link) not in self._transfers:
+            self._transfers[pool, link] = transfer_s(
+                self.problem, self.sizing, pool, link, *self._atoms[:2], self._service_s(pool)
+            )
+        return self._transfers[pool, link]
+
+    @cached_property
+    def _services(self) -> dict[int, Array]:
+        return {}
+
+    @cached_property
+    def _transfers(self) -> dict[tuple[int, int | None], Array]:
+        return {}
+
+
+def least_promise_s(problem: PlanningProblem, sizing: Sizing) -> float:
+    """Shortest TTFT that fixed sizes could promise: without any waiting, over the thresholds of the first grid [s].
+
+    Equation:
+        min over t of the stated percentile of T + X, each request in the pool that t sends it to
+
+    Args:
+        problem: a problem with one route and a promise.
+        sizing: instances and ports; only the ports matter.
+
+    Returns:
+        Seconds.
+    """
+    fleet = PromisedFleet(problem, sizing)
+    return min(fleet.unloaded_percentile_s(float(t)) for t in first_intervals(problem, problem.routes[0])[1])
+
+
+def transfer_s(
+    problem: PlanningProblem,
+    sizing: Sizing,
+    pool: int,
+    link: int | None,
+    total: Array,
+    cached: Array,
+    service_s: Array,
+) -> Array:
+    """What is left of the KV transfer of each request when its prefill ends, on an idle link [s]."""
+    rates = problem.pools[pool].rates
+    sent = rates.kv_bytes(total)
+    if link is None:
+        fabric = problem.scenario.sites[problem.pools[pool].site].fabric_gbps
+        if fabric is None:
+            return np.zeros_like(service_s)
+        return exposed_transfer_s(service_s, sent, bytes_per_s(fabric), 0.0, rates.n_layers)
+    spec = problem.links[link]
+    if spec.destination_holds_prefix:
+        sent = sent - (rates.kv_bytes(cached) - rates.kv_bytes(0.0))
+    bandwidth = bytes_per_s(link_gbps(spec, sizing.n_ports[link]))
+    if bandwidth <= 0:
+        return np.full_like(service_s, inf)
+    return exposed_transfer_s(service_s, sent, bandwidth, spec.round_trip_s, rates.n_layers)
+
+
+def best_goodput(problem: PlanningProblem, sizing: Sizing, deadline: float, least: float = 0.0) -> Goodput:
+    """The highest rate at which fixed sizes keep the promise, over every threshold, and a proof of how high it may be.
+
+    Intervals of thresholds wait in a heap by their bound: what capacity allows, then what the promise might. The best
+    one is tried at a threshold inside and cut, until nothing left in the heap can do better.
+
+    Args:
+        problem: a problem with one route and a promise.
+        sizing: instances and ports.
+        deadline: `monotonic()` time to stop at.
+        least: rate below which the answer does not matter [req/s].
+
+    Returns:
+        The goodput, its threshold and its bound.
+
+    Source:
+        Branch and bound (Land and Doig 1960).
+    """
+    fleet, order = PromisedFleet(problem, sizing), count()
+    best = _tried_at(fleet, Goodput(0.0, 0.0, 0.0), _balanced(problem, sizing), inf)
+    heap: list[tuple[float, int, float, float, bool]] = []
+
+    def add(lows: Array, highs: Array, most: float) -> None:
+        for low, high, bound in zip(lows, highs, _capacity(problem, sizing, lows, highs), strict=True):
+            heappush(heap, (-min(bound, most), next(order), float(low), float(high), False))
+
+    add(*_first_cells(problem), inf)
+    while heap:
+        negative, _, low, high, is_tight = heappop(heap)
+        floor = max(best.rate, least)
+        if -negative <= floor * (1 + GAP) or monotonic() > deadline:
+            return Goodput(best.rate, best.threshold_tokens, max(-negative, floor * (1 + GAP)))
+        if not is_tight:
+            tight = fleet.goodput_within(low, high, -negative, floor)
+            if tight > floor * (1 + GAP):
+                heappush(heap, (-tight, next(order), low, high, True))
+            continue
+        best = _tried(fleet, best, low, high, -negative)
+        if low < high:
+            mix = problem.classes[0].mix
+            lows, highs = split_interval(mix, low, high, PARTS)
+            if len(lows) > 1:
+                add(lows, highs, -negative)
+    return Goodput(best.rate, best.threshold_tokens, max(best.rate, least) * (1 + GAP))
+
+
+def _first_cells(problem: PlanningProblem) -> tuple[Array, Array]:
+    """A few wide intervals that together hold every threshold: those that matter are cut soon enough."""
+    lows, highs = first_intervals(problem, problem.routes[0])
+    step = -(-len(lows) // FIRST_CELLS)
+    return lows[::step], np.append(highs[step - 1 : len(highs) - 1 : step], highs[-1])
+
+
+def _tried(fleet: PromisedFleet, best: Goodput, low: float, high: float, most: float) -> Goodput:
+    """The better of a plan and a threshold from the middle of an interval, or the interval's own if it is one."""
+    inner = fleet.problem.classes[0].mix.split_points(low, high, 1) if low < high else np.array([low])
+    return _tried_at(fleet, best, float(inner[len(inner) // 2]) if len(inner) else high, most)
+
+
+def _tried_at(fleet: PromisedFleet, best: Goodput, threshold: float, most: float) -> Goodput:
+    exact = _capacity(fleet.problem, fleet.sizing, np.array([threshold]), np.array([threshold]))[0]
+    rate = fleet.goodput_within(threshold, threshold, min(exact, most), best.rate)
+    return Goodput(rate, threshold, rate) if rate > best.rate else best
+
+
+def _balanced(problem: PlanningProblem, sizing: Sizing) -> float:
+    """Threshold that serves most by prefill capacity: where the search begins [tokens]."""
+    _, highs = first_intervals(problem, problem.routes[0])
+    limits = rate_limits(problem, sizing, interval_loads(problem, problem.routes[0], highs, highs))
+    decode = problem.pools[problem.routes[0].decode].name
+    prefill = np.min([limit for name, limit in limits.items() if name != decode], axis=0)
+    return float(highs[int(np.argmax(prefill))])
+
+
+def _capacity(problem: PlanningProblem, sizing: Sizing, lows: Array, highs: Array) -> list[float]:
+    """Rate that fits any threshold of each interval, decode and links at most MOST_BUSY [req/s]."""
+    limits = rate_limits(problem, sizing, interval_loads(problem, problem.routes[0], lows, highs))
+    prefill = {pool.name for pool in problem.pools if pool.role == "prefill"}
+    found = [limit * (SATURATED if name in prefill else MOST_BUSY) for name, limit in limits.items()]
+    return [float(rate) for rate in np.min(found, axis=0)]

@@ -1,0 +1,157 @@
+"""The search under a promise on TTFT: sizes in the order of what capacity allows, each with its proven goodput.
+
+Capacity bounds goodput, and more instances or ports never lower it. So the model proposes the best sizes by capacity,
+their goodput is found, and they and all smaller ones are settled; until what capacity allows the rest is no better.
+"""
+
+from dataclasses import replace
+from itertools import product
+from time import monotonic
+
+from planner.errors import InputError, UndecidedError
+from planner.optimizer.capacity import exact_loads, first_intervals, interval_loads
+from planner.optimizer.evaluate import Operating, highest_rate, link_gbps, rent_usd_per_hour, spend_of
+from planner.optimizer.formulation import Request, Sizing
+from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.promise import GAP, MOST_BUSY, Goodput, PromisedFleet, best_goodput
+from planner.optimizer.search import Solution, capacity_search
+from planner.optimizer.solver import Answer, solve
+
+MOST_SIZINGS = 400
+
+
+def search(problem: PlanningProblem, time_limit_s: float = 60.0) -> Solution | None:
+    """The best plan that keeps the scenario's promise, if it makes one, and its bound; None when no plan exists.
+
+    Args:
+        problem: the resolved scenario.
+        time_limit_s: seconds after which the best plan so far is returned with its gap.
+
+    Raises:
+        InputError: a promise that there is no model for.
+        UndecidedError: when time is up without a plan.
+    """
+    slo = problem.scenario.slo
+    if slo is None or slo.ttft_s is None:
+        return capacity_search(problem, time_limit_s)
+    _check_has_model(problem)
+    deadline = monotonic() + time_limit_s
+    return _cheapest(problem, deadline) if problem.is_min_cost else _fastest(problem, deadline)
+
+
+def _check_has_model(problem: PlanningProblem) -> None:
+    scenario, found = problem.scenario, []
+    if scenario.dispatch != "shared-queue" or scenario.prefill_batching != "one-at-a-time":
+        what = "promises a TTFT, but there is no queueing model of this dispatch and prefill_batching"
+        found.append(scenario.problem(("slo",), what, "dispatch = shared-queue, prefill_batching = one-at-a-time"))
+    if len(problem.routes) != 1:
+        what = f"promises a TTFT over {len(problem.routes)} routes"
+        allowed = "one class of requests, one pool for long prompts, one for short ones and one that decodes"
+        found.append(scenario.problem(("slo",), what, allowed))
+    if found:
+        raise InputError(found)
+
+
+def _fastest(problem: PlanningProblem, deadline: float) -> Solution | None:
+    """The sizes with the highest goodput."""
+    best: Solution | None = None
+    settled: list[Sizing] = []
+    proven = 0.0
+    for _ in range(MOST_SIZINGS):
+        answer = _proposed(problem, Request("rate", beyond=tuple(settled)), deadline, best)
+        least = best.objective if best else 0.0
+        if answer is None or answer.bound * MOST_BUSY <= least * (1 + GAP):
+            return best and _proven(best, max(proven, least))
+        sizing = _filled(problem, answer.sizing)
+        found = best_goodput(problem, sizing, deadline, least)
+        proven = max(proven, found.bound)
+        if found.rate > least:
+            best = _solution(problem, sizing, found, found.rate)
+        settled.append(sizing)
+        if monotonic() > deadline or len(settled) == MOST_SIZINGS:
+            return best and _proven(best, max(proven, answer.bound))
+    return best
+
+
+def _cheapest(problem: PlanningProblem, deadline: float) -> Solution | None:
+    """The first sizes, in the order of cost, whose goodput reaches the demand."""
+    demand = problem.scenario.demand_req_per_s or 0.0
+    settled: list[Sizing] = []
+    doubtful: float | None = None
+    for _ in range(MOST_SIZINGS):
+        request = Request("spend", least_rate=demand, most_rate=demand, beyond=tuple(settled))
+        answer = _proposed(problem, request, deadline, None)
+        if answer is None:
+            return None
+        found = best_goodput(problem, answer.sizing, deadline, demand / (1 + 2 * GAP))
+        if found.rate >= demand:
+            solution = _solution(problem, answer.sizing, found, demand)
+            return replace(solution, bound=min(doubtful or answer.bound, solution.objective))
+        if found.bound >= demand and doubtful is None:
+            doubtful = answer.bound  # within the tolerance of the proof: such sizes might do after all
+        settled.append(answer.sizing)
+    raise UndecidedError(
+        f"{MOST_SIZINGS} sizes in the order of cost break the promise; allow a longer TTFT or state a lower demand"
+    )
+
+
+def _proposed(problem: PlanningProblem, request: Request, deadline: float, best: Solution | None) -> Answer | None:
+    """The best sizes by capacity that are not settled; None when all are, or time is up with a plan at hand."""
+    loads = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
+    try:
+        return solve(problem, loads, request, max(deadline - monotonic(), 0.1))
+    except UndecidedError:
+        if best is None:
+            raise
+        return None
+
+
+def _filled(problem: PlanningProblem, sizing: Sizing) -> Sizing:
+    """The sizes with whatever the limits leave room for: it never lowers goodput, and settles more at once."""
+    if problem.scenario.budget_usd_per_hour is not None or problem.ratio is not None:
+        return sizing
+    n = list(sizing.n_instances)
+    for i, pool in enumerate(problem.pools):
+        room = [most - n[i] for most in (problem.size_limits[i], pool.max_instances) if most is not None]
+        for inventory in problem.inventories:
+            if i in inventory.pools:
+                used = sum(n[j] * problem.pools[j].n_accelerators for j in inventory.pools)
+                room.append((inventory.n_accelerators - used) // pool.n_accelerators)
+        n[i] += max(min(room, default=0), 0)
+    ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
+    return Sizing(tuple(n), ports)
+
+
+def _solution(problem: PlanningProblem, sizing: Sizing, found: Goodput, rate: float) -> Solution:
+    if not problem.is_min_cost:
+        sizing = _with_cheapest_ports(problem, sizing, found)
+    loads = tuple(exact_loads(problem, (found.threshold_tokens,)))
+    highest = highest_rate(problem, sizing, loads)
+    operating = Operating(rate, (rate,))
+    objective = spend_of(problem, sizing, loads, operating) if problem.is_min_cost else rate
+    thresholds = (found.threshold_tokens,)
+    return Solution(sizing, thresholds, loads, highest, operating, objective, objective, goodput=found.rate)
+
+
+def _with_cheapest_ports(problem: PlanningProblem, sizing: Sizing, found: Goodput) -> Sizing:
+    """The least rent, or bandwidth, of ports that keeps the goodput at its threshold."""
+    if problem.scenario.budget_usd_per_hour is not None:
+        return sizing
+    choices = [product(*(range(m + 1) for m in ports)) for ports in sizing.n_ports]
+    options = [replace(sizing, n_ports=ports) for ports in product(*choices)]
+    loads = exact_loads(problem, (found.threshold_tokens,))
+    for option in sorted(options, key=lambda option: _port_spend(problem, option)):
+        if highest_rate(problem, option, loads).rate * MOST_BUSY >= found.rate * (1 - 1e-9):
+            fleet, t = PromisedFleet(problem, option), found.threshold_tokens
+            if fleet.late_fraction(t, t, found.rate) <= fleet.late_allowed:
+                return option
+    return sizing
+
+
+def _port_spend(problem: PlanningProblem, sizing: Sizing) -> tuple[float, float]:
+    rent = sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
+    return rent, sum(link_gbps(link, ports) for link, ports in zip(problem.links, sizing.n_ports, strict=True))
+
+
+def _proven(best: Solution, bound: float) -> Solution:
+    return replace(best, bound=max(bound, best.objective))
