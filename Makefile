@@ -7,6 +7,10 @@ INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
 export PLANNER_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 DATA_REPORTS := reports/mooncake-conversation
 ALL_REPORTS := $(patsubst %/scenario.toml,%,$(wildcard reports/*/scenario.toml))
+# Measured points, likewise: the report of fidelity is checked where both files are at hand.
+FOLDERS := $(subst :, ,$(PLANNER_DATA))
+POINTS := $(foreach name,serving_points h20_prefill,$(firstword $(wildcard $(FOLDERS:%=%/measured/$(name).csv))))
+FIDELITY := $(if $(word 2,$(POINTS)),$(BIN)/planner fidelity $(POINTS) --report reports/fidelity)
 REPORTS := $(if $(PLANNER_DATA),$(ALL_REPORTS),$(filter-out $(DATA_REPORTS),$(ALL_REPORTS)))
 
 .PHONY: optimize test lint check-reports reports benchmark clean
@@ -25,9 +29,11 @@ lint: $(VENV)/.installed-dev
 
 check-reports: $(VENV)/.installed
 	set -e; for case in $(REPORTS); do $(BIN)/planner report $$case --out $$case --check; done
+	$(if $(FIDELITY),$(FIDELITY) --check)
 
 reports: $(VENV)/.installed
 	set -e; for case in $(REPORTS); do $(BIN)/planner report $$case --out $$case; done
+	$(FIDELITY)
 
 benchmark: $(VENV)/.installed-dev
 	set -e; for script in tests/benchmarks/bench_*.py; do $(BIN)/python $$script; done

@@ -241,7 +241,7 @@ main()
 """
 MOMENTS = {
     "while planning": ("case", "optimized", 1),
-    "while drawing": ("folder", "pngs", 1),
+    "while drawing": ("folder", "images", 1),
     "while moving files into place": ("os", "replace", 3),
 }
 

@@ -8,6 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
+from planner.roofline import stack
+from tests.fidelity_points import configurations, timed, written
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,6 +32,8 @@ def test_every_command_of_the_readme_succeeds_in_order(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    found = stack("vllm")
+    written(tmp_path / "points.csv", timed(configurations()[::3], found.factors, found.settings))
     for arguments in console_blocks()[block]:
         found = CliRunner().invoke(app, arguments)
         assert found.exit_code == 0, (arguments, found.output, found.exception)

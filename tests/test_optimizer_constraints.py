@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.optimizer.capacity import first_thresholds, threshold_loads
-from planner.optimizer.formulation import CONSTRAINTS, Model, Request, build, variables
+from planner.optimizer.formulation import CONSTRAINTS, Model, Request, Sizing, build, variables
 from planner.optimizer.problem import PlanningProblem, planning_problem
 from planner.optimizer.solver import answer, run_highs
 from tests.builders import FAST, GPUS, HOME, in_classes, problem_of
@@ -51,7 +51,8 @@ def tiny_problem() -> PlanningProblem:
 def tiny_model() -> Model:
     problem = tiny_problem()
     loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
-    return variables(problem, loads, Request("rate"))
+    settled = Sizing((1,) * len(problem.pools), ((1, 0),))
+    return variables(problem, loads, Request("rate", beyond=(settled,)))
 
 
 def written(model: Model, path: Path) -> str:

@@ -225,7 +225,10 @@ FAULTS = {
     "unknown schema": planted("planner.stack/1", "planner.stack/2", "schema", "planner.stack/1"),
     "name unlike file": planted('name = "some-engine"\nti', 'name = "engine"\nti', "name", "the file's name"),
     "framework unlike file": planted(
-        'framework = "some-engine"', 'framework = "engine"', "framework", "is 'engine' (the file's name, 'some-engine')"
+        'framework = "some-engine"',
+        'framework = "engine"',
+        "framework",
+        "is 'engine' (the file's name, 'some-engine', or",
     ),
     "negative factor": planted(GEMM, GEMM.replace("0.87", "-0.87"), "factors.gemm_efficiency.value", "greater than"),
     "text for a factor": planted(GEMM, GEMM.replace("0.8712", '"high"'), "factors.gemm_efficiency.value", "number"),

@@ -92,7 +92,10 @@ def test_an_absolute_trace_is_taken_as_it_is(folder: Path, tmp_path: Path) -> No
     ("name", "message"),
     [
         ("prfaas-papr", "prfaas-papr: is no bundled scenario and no file (did you mean 'prfaas-paper'?)"),
-        ("nothing-like-it", "(known: egress-at-scale, mooncake-conversation, not-worth-it, prfaas-paper)"),
+        (
+            "nothing-like-it",
+            "(known: egress-at-scale, mooncake-conversation, not-worth-it, prfaas-paper, prfaas-roofline)",
+        ),
         ("absent.toml", "absent.toml: cannot be read: No such file or directory"),
         ("x" * 300, "is no bundled scenario and no file"),
         ("x" * 300 + ".toml", "cannot be read: File name too long"),

@@ -179,7 +179,9 @@ def test_a_variant_is_checked_as_a_file_is() -> None:
         with_set().varied({"links.wan.to": "mars"})
 
 
-@pytest.mark.parametrize("name", ["egress-at-scale", "mooncake-conversation", "not-worth-it", "prfaas-paper"])
+@pytest.mark.parametrize(
+    "name", ["egress-at-scale", "mooncake-conversation", "not-worth-it", "prfaas-paper", "prfaas-roofline"]
+)
 def test_every_comparison_of_a_bundled_scenario_is_a_scenario_without_comparisons(name: str) -> None:
     scenario = read_scenario(name)
     assert scenario.comparisons

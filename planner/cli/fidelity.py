@@ -130,9 +130,13 @@ def report_on(
     from planner.report import check_fidelity_report, write_fidelity_report
     from planner.studies.fidelity import survey
 
+    stale: list[str] = []
     with progress("predicting all points", after_s=PATIENCE_S):
         found = survey([*zip(paths, files, strict=True)], out_dir)
-        stale = check_fidelity_report(found, out_dir) if check else write_fidelity_report(found, out_dir)
+        if check:
+            stale = check_fidelity_report(found, out_dir)
+        else:
+            write_fidelity_report(found, out_dir)
     if stale:
         listed = "\n".join(f"  - {item}" for item in stale)
         names = " ".join(map(str, paths))

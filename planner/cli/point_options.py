@@ -23,7 +23,7 @@ class Mode(StrEnum):
 
 PointsArgument = Annotated[
     list[Path],
-    typer.Argument(metavar="POINTS...", help="CSV tables, or results of vllm bench serve or SGLang bench_serving."),
+    typer.Argument(metavar="POINTS", help="CSV tables, or results of vllm bench serve or SGLang bench_serving."),
 ]
 
 

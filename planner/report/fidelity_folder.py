@@ -16,22 +16,18 @@ CHARTS: dict[str, Callable[[FidelitySurvey], Chart | None]] = {
 }
 
 
-def write_fidelity_report(survey: FidelitySurvey, out_dir: Path) -> list[str]:
+def write_fidelity_report(survey: FidelitySurvey, out_dir: Path) -> None:
     """Write report.md and figures/*.png into a folder.
 
     Args:
         survey: what to report.
         out_dir: the folder; made where it does not exist.
 
-    Returns:
-        Nothing that is stale.
-
     Raises:
         InputError: the folder cannot be written.
     """
     shown = fidelity_charts(survey)
     write_folder(out_dir, {REPORT: fidelity_markdown(survey, shown)}, shown)
-    return []
 
 
 def check_fidelity_report(survey: FidelitySurvey, out_dir: Path) -> list[str]:

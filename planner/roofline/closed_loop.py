@@ -63,10 +63,10 @@ def closed_loop_latency(
 
     Equation:
         TPOT = D + (B - 1) X / L: while a request decodes L tokens, each of the others is replaced once and prefilled;
-        TTFT = T + one step + waiting. Waiting: in the first of n rounds all C prompts arrive at once, X (C - 1) / 2
-        each on average; in a later round k they arrive over a window of about (1 - r) L D sqrt(k), and queue like
-        M/D/1 at the load C X / window, but never longer than in the burst. Where memory holds B < C, the others wait
-        (C - B) / B TPOT L more
+        TTFT = T + one step + waiting. Waiting: in the first of n rounds all C prompts arrive at once, and each pass of
+        X + D takes one of them, (X + D) (C - 1) / 2 on average; in a later round k they arrive over a window of
+        C (X + D) + (1 - r) L TPOT sqrt(k), by which the burst and the spread of lengths have drawn them apart, and
+        queue like M/D/1 at the load C X / window. Where memory holds B < C, the others wait (C - B) / B TPOT L more
 
     Args:
         times: service times; T, X and D.
@@ -92,20 +92,20 @@ def closed_loop_latency(
     """
     c, b, n_rounds = concurrency, batch, benchmark.prompts_per_slot
     tpot = times.step_s + (b - 1.0) * times.interference_s / output_tokens
-    all_at_once = times.interference_s * (c - 1.0) / 2
-    window = (1.0 - benchmark.shortest_fraction) * output_tokens * times.step_s
-    waiting = burst * all_at_once / n_rounds + _later_rounds(times.interference_s, c, window, all_at_once, n_rounds)
+    passes = times.interference_s + times.step_s
+    spread = (1.0 - benchmark.shortest_fraction) * output_tokens * tpot
+    waiting = burst * passes * (c - 1.0) / 2 / n_rounds
+    waiting = waiting + _later_rounds(times.interference_s, c, c * passes, spread, n_rounds)
     in_memory = np.maximum(c - b, 0.0) / b * tpot * output_tokens
-    return LoopLatency(times.prefill_s + tpot + waiting + in_memory, tpot)
+    return LoopLatency(times.prefill_s + times.step_s + waiting + in_memory, tpot)
 
 
 def _later_rounds(
-    service_s: FloatArray, c: FloatArray, window_s: FloatArray, most_s: FloatArray, n_rounds: float
+    service_s: FloatArray, c: FloatArray, drawn_apart_s: FloatArray, spread_s: FloatArray, n_rounds: float
 ) -> NDArray[np.float64]:
-    """Waiting in rounds 2 to n, over all rounds."""
+    """Waiting in rounds 2 to n, over all rounds; a request alone meets nobody."""
     total = np.zeros_like(service_s)
     for k in range(1, int(n_rounds)):
-        # M/D/1 with the load over the window; C X / window is the load over one minus the load of a finite source.
-        queue = service_s / 2 * (c - 1.0) * service_s / (window_s * np.sqrt(k))
-        total = total + queue * most_s / np.maximum(queue + most_s, 1e-300)
+        load = (c - 1.0) * service_s / (drawn_apart_s + spread_s * np.sqrt(k))
+        total = total + service_s / 2 * load / (1.0 - load)
     return np.asarray(total / n_rounds)

@@ -50,7 +50,7 @@ def cases_of(points: Iterable[ServingPoint]) -> tuple[list[Case], list[Refusal]]
         try:
             cases.append(case_of(point))
         except InputError as error:
-            refused.append(Refusal(point, "; ".join(problem.message for problem in error.problems)))
+            refused.append(Refusal(point, "; ".join(f"{problem.file} {problem.message}" for problem in error.problems)))
         except UnfitPointError as error:
             refused.append(Refusal(point, str(error)))
     return cases, refused

@@ -1,0 +1,227 @@
+"""`planner calibrate` from outside: a profile that passes the gate, the same for the same points, and its refusals."""
+
+import datetime
+import json
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from planner.cli import app
+from planner.errors import InputError, UsageError
+from planner.profiles import check_profiles, stack_profile
+from planner.profiles.stack_writer import as_written
+from planner.roofline import Factors
+from planner.studies.fidelity import fidelity
+from planner.studies.fidelity.fit import PRIORS
+from tests.fidelity_points import SETTINGS, configurations, slower, timed, written
+
+DAY = ("--date", "2026-01-31")
+PLANTED = replace(Factors(), **{**{name: p.value for name, p in PRIORS.items()}, "request_overhead_s": 0.07})
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["calibrate", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Points of one version on two models and two accelerators, and one point of another framework."""
+    folder = tmp_path_factory.mktemp("points")
+    own = timed(configurations(), PLANTED, SETTINGS)
+    return written(folder / "mine.csv", [*own, replace(own[0], framework="sglang", framework_version=None)])
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """Every fourth of those points, for what needs a profile but not a good one."""
+    return written(tmp_path / "few.csv", timed(configurations()[::4], PLANTED, SETTINGS))
+
+
+@pytest.fixture(scope="module")
+def made(file: Path) -> tuple[Path, str]:
+    """A profile of them and what was printed."""
+    out = file.parent / "vllm.toml"
+    found = run(file, "--stack", "vllm", "--out", out, "--memory-fraction", "0.9", "--source", "a test", *DAY)
+    assert found.exit_code == 0, found.exception
+    return out, found.stdout
+
+
+def test_the_profile_passes_the_gate_and_reads_back(made: tuple[Path, str]) -> None:
+    path, _ = made
+    assert check_profiles([path]).problems == ()
+    profile = stack_profile(str(path))
+    assert profile == as_written(profile)
+
+
+def test_the_profile_says_what_it_was_fitted_to(made: tuple[Path, str]) -> None:
+    profile = stack_profile(str(made[0]))
+    found = profile.calibration
+    assert found is not None
+    assert (profile.framework, profile.default_version, found.date) == ("vllm", "0.19.0", "2026-01-31")
+    assert [(item.name, item.n_points, item.n_used) for item in found.points] == [("mine.csv", 49, 48)]
+    assert found.models == ("gpt-oss-120b", "qwen3-32b")
+    assert found.hardware == ("h100-sxm", "h200-sxm")
+    assert (found.input_tokens, found.n_accelerators) == ((1024, 4096), (2, 4))
+    assert "a test" in profile.sources[found.source]
+    assert len(found.groups) == 4
+
+
+def test_what_was_planted_is_found_and_what_was_not_is_called_assumed(made: tuple[Path, str]) -> None:
+    factors = stack_profile(str(made[0])).factors
+    versions = stack_profile(str(made[0])).versions
+    overhead = factors.request_overhead_ms.value * versions["0.19.0"].request
+    assert overhead == pytest.approx(70.0, rel=0.1)
+    assert factors.recurrence_efficiency.basis == "assumed"
+    assert factors.recurrence_efficiency.value == PRIORS["recurrence_efficiency"].value
+    assert factors.weight_read_fraction.basis == "calibrated"
+
+
+def test_errors_in_sample_are_next_to_nothing_and_those_held_out_are_there(made: tuple[Path, str]) -> None:
+    found = stack_profile(str(made[0])).calibration
+    assert found is not None
+    for errors in (found.in_sample, found.held_out_models, found.held_out_hardware):
+        assert errors is not None
+        assert errors.ttft is not None
+        assert errors.tpot is not None
+        assert errors.tpot.n == 48
+    assert found.in_sample.tpot is not None
+    assert found.in_sample.tpot.mean_abs < 0.02
+
+
+def test_tables_hold_factors_errors_versions_and_the_worst_residuals(made: tuple[Path, str]) -> None:
+    _, text = made
+    for words in ("Factors", "spread", "basis", "in sample", "models held out", "accelerators held out", "Versions"):
+        assert words in text
+    assert "worst residuals" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_same_points_make_the_same_bytes_and_another_day_only_another_date(
+    made: tuple[Path, str], file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "vllm.toml"
+    common = ("--stack", "vllm", "--out", out, "--memory-fraction", "0.9", "--source", "a test")
+    assert run(file, *common, "--date", "2026-02-01").exit_code == 0
+    assert out.read_text().replace("2026-02-01", "2026-01-31") == made[0].read_text()
+
+
+def test_the_day_is_today_unless_given(few: Path, tmp_path: Path) -> None:
+    out = tmp_path / "vllm-mine.toml"
+    found = run(few, "--stack", "vllm", "--out", out, "--format", "json")
+    answer = json.loads(found.stdout)
+    assert answer["calibration"]["date"] == datetime.date.today().isoformat()
+    assert answer["name"] == "vllm-mine"
+
+
+def test_a_profile_of_another_name_is_found_by_the_gate_and_its_framework_stays(few: Path, tmp_path: Path) -> None:
+    out = tmp_path / "vllm-mine.toml"
+    assert run(few, "--stack", "vllm-0.19.0", "--out", out, *DAY).exit_code == 0
+    assert check_profiles([out]).problems == ()
+    assert tomllib.loads(out.read_text())["framework"] == "vllm"
+
+
+def test_settings_are_the_shipped_ones_unless_said(few: Path, tmp_path: Path) -> None:
+    out = tmp_path / "vllm.toml"
+    said = ("--chunk-tokens", "2048", "--reserves-output")
+    assert run(few, "--stack", "vllm", "--out", out, *said, *DAY).exit_code == 0
+    shipped = stack_profile("vllm").settings
+    expected = shipped.model_copy(update={"chunk_tokens": 2048, "reserves_output": True})
+    assert stack_profile(str(out)).settings == expected
+
+
+def test_sources_that_nothing_cites_are_left_out(tmp_path: Path) -> None:
+    out = tmp_path / "sglang.toml"
+    points = timed(configurations("sglang")[::4], PLANTED, SETTINGS)
+    found = run(written(tmp_path / "x.csv", points), "--stack", "sglang", "--out", out, *DAY)
+    assert found.exit_code == 0
+    assert check_profiles([out]).problems == ()
+    content = tomllib.loads(out.read_text())
+    cited = {factor["source"] for factor in content["factors"].values()} | {content["calibration"]["source"]}
+    assert {*content["sources"]} == cited
+    assert [item["name"] for item in content["calibration"]["points"]] == ["x.csv", "model profiles"]
+    assert "qwen3.5-397b" in content["calibration"]["models"]
+
+
+def test_the_catalogues_curves_can_be_left_out(tmp_path: Path) -> None:
+    out = tmp_path / "sglang.toml"
+    points = written(tmp_path / "x.csv", timed(configurations("sglang")[::4], PLANTED, SETTINGS))
+    assert run(points, "--stack", "sglang", "--out", out, "--no-catalogue", *DAY).exit_code == 0
+    assert [item["name"] for item in tomllib.loads(out.read_text())["calibration"]["points"]] == ["x.csv"]
+
+
+def test_a_new_framework_needs_no_shipped_profile(tmp_path: Path) -> None:
+    out = tmp_path / "my-engine.toml"
+    points = timed(configurations("My-Engine", None)[::4], PLANTED, SETTINGS)
+    found = run(written(tmp_path / "x.csv", points), "--stack", "My-Engine", "--out", out, *DAY)
+    assert found.exit_code == 0, found.exception
+    assert check_profiles([out]).problems == ()
+    content = tomllib.loads(out.read_text())
+    assert content["framework"] == "my-engine"
+    assert "default_version" not in content
+
+
+def test_a_group_that_is_held_out_is_predicted_by_the_others_alone(tmp_path: Path) -> None:
+    points = timed(configurations(version=None), PLANTED, SETTINGS)
+    absurd = [slower([p], 40.0)[0] if p.hardware == "h100-sxm" else p for p in points]
+    out = tmp_path / "vllm.toml"
+    assert run(written(tmp_path / "x.csv", absurd), "--stack", "vllm", "--out", out, *DAY).exit_code == 0
+    found = stack_profile(str(out)).calibration
+    assert found is not None
+    assert found.held_out_hardware is not None
+    assert found.held_out_hardware.tpot is not None
+    # From the sane one the absurd one comes out at a fortieth; from the absurd one the sane one comes out many times.
+    assert found.held_out_hardware.tpot.mean_abs > 1.5
+
+
+def test_a_single_model_and_accelerator_has_nothing_held_out(tmp_path: Path) -> None:
+    points = timed(configurations()[:6], PLANTED, SETTINGS)
+    out = tmp_path / "vllm.toml"
+    assert run(written(tmp_path / "x.csv", points), "--stack", "vllm", "--out", out, *DAY).exit_code == 0
+    found = stack_profile(str(out)).calibration
+    assert found is not None
+    assert (found.held_out_models, found.held_out_hardware) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "says"),
+    [
+        (("--stack", "lmdeploy", "--out", "lmdeploy.toml"), InputError, "frameworks found: sglang, vllm"),
+        (("--stack", "vllm-0.18", "--out", "vllm.toml"), InputError, "versions found: 0.19.0"),
+        (("--stack", "sglang", "--no-catalogue", "--out", "sglang.toml"), InputError, "at least 5"),
+        (("--stack", "vllm", "--out", "no/where/vllm.toml"), InputError, "cannot be written"),
+        (("--stack", "vllm", "--out", "vllm"), UsageError, "is no name of a profile"),
+        (("--stack", "vllm", "--out", "My Stack.toml"), UsageError, "is no name of a profile"),
+        (("--stack", "vllm", "--out", "mine.toml"), UsageError, "a name that begins with vllm-"),
+        (("--stack", "vllm", "--out", "vllmish.toml"), UsageError, "a name that begins with vllm-"),
+        (("--stack", "vllm", "--out", "vllm.toml", "--date", "yesterday"), UsageError, "is no day"),
+    ],
+)
+def test_what_cannot_be_fitted_is_said_and_nothing_is_written(
+    arguments: tuple[str, ...],
+    kind: type[Exception],
+    says: str,
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run(file, *arguments)
+    assert isinstance(found.exception, kind)
+    assert says in str(found.exception)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_version_may_be_named_by_its_beginning(few: Path, tmp_path: Path) -> None:
+    out = tmp_path / "vllm.toml"
+    assert run(few, "--stack", "vllm-0.19", "--out", out, *DAY).exit_code == 0
+    assert stack_profile(str(out)).default_version == "0.19.0"
+
+
+def test_a_fitted_profile_predicts_its_points_through_fidelity(made: tuple[Path, str]) -> None:
+    points = timed(configurations(), PLANTED, SETTINGS)
+    found = fidelity(points, str(made[0]))
+    assert found.tpot.mean_abs_error is not None
+    assert found.tpot.mean_abs_error < 0.02

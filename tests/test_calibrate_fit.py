@@ -1,0 +1,151 @@
+"""The fit of a stack: it finds planted factors again, does not listen to contradictions, and sees only what it may.
+
+The points are made by the model itself with factors that the test chose, so what is right is known exactly.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from planner.profiles.points import ServingPoint, weights
+from planner.roofline import Factors
+from planner.studies.fidelity.cases import cases_of
+from planner.studies.fidelity.fit import DISTINCT_POINTS, PRIORS, Fit, Measured, fit_factors
+from planner.studies.fidelity.loads import loads_of
+from tests.fidelity_points import MODELS, POINT, SETTINGS, configurations, slower, timed
+
+AT_PRIORS = replace(Factors(), **{name: prior.value for name, prior in PRIORS.items()})
+IDENTIFIABLE = (
+    *("gemm_efficiency", "weight_read_fraction", "kernel_latency_s", "host_step_s", "request_overhead_s"),
+    "moe_efficiency",
+)
+STANDARD_ERRORS = 1.5
+"""How far a fit may be from the truth, in its own standard errors. Noise-free points and a truth that lies one prior
+deviation away shift a linear fit by at most one: |cov_ij| / sd_j <= sd_i. The half is for what is not linear."""
+
+
+def measured(points: Sequence[ServingPoint]) -> Measured:
+    cases, refused = cases_of(points)
+    assert not refused
+    return Measured(
+        loads=loads_of(cases, SETTINGS),
+        ttft_s=np.array([point.ttft_s for point in points], float),
+        tpot_s=np.array([point.tpot_s for point in points], float),
+        weight=np.array(weights(points)),
+        versions=tuple(point.framework_version or "" for point in points),
+    )
+
+
+def fitted(points: Sequence[ServingPoint]) -> Fit:
+    return fit_factors(measured(points), np.ones(len(points), bool))
+
+
+def shift(fit: Fit, name: str, truth: Factors) -> float:
+    """Logarithm of a fitted factor over the true one."""
+    return float(np.log(getattr(fit.factors, name) / getattr(truth, name)))
+
+
+@cache
+def planted(name: str, direction: int) -> tuple[Factors, list[ServingPoint]]:
+    """Points of a stack that has one factor a prior deviation away from where it is expected."""
+    prior = PRIORS[name]
+    points = configurations(version=None)
+    strength = max(1.0, (len(points) / DISTINCT_POINTS) ** 0.5)
+    truth = replace(AT_PRIORS, **{name: prior.value * float(np.exp(direction * prior.spread / strength))})
+    return truth, timed(points, truth)
+
+
+@cache
+def fit_of_planted(name: str, direction: int) -> Fit:
+    """The fit to those points."""
+    return fitted(planted(name, direction)[1])
+
+
+@pytest.mark.parametrize("direction", [-1, 1], ids=["below", "above"])
+@pytest.mark.parametrize("name", IDENTIFIABLE)
+def test_a_planted_factor_is_found_within_its_standard_error_and_the_others_stay(name: str, direction: int) -> None:
+    truth, found = planted(name, direction)[0], fit_of_planted(name, direction)
+    for other in PRIORS:
+        assert abs(shift(found, other, truth)) <= STANDARD_ERRORS * found.spreads[other], other
+    untold = np.log(PRIORS[name].value / getattr(truth, name))
+    assert abs(shift(found, name, truth)) < 0.7 * abs(untold), "it has learnt most of what the points say"
+
+
+def test_what_a_request_costs_is_found_to_a_few_per_cent() -> None:
+    truth, found = planted("request_overhead_s", 1)[0], fit_of_planted("request_overhead_s", 1)
+    assert found.factors.request_overhead_s == pytest.approx(truth.request_overhead_s, rel=0.03)
+
+
+@pytest.mark.parametrize("name", IDENTIFIABLE)
+def test_latencies_come_out_as_they_were_planted(name: str) -> None:
+    _, points = planted(name, 1)
+    again = timed(points, fit_of_planted(name, 1).factors)
+    for point, other in zip(points, again, strict=True):
+        assert other.ttft_s == pytest.approx(point.ttft_s, rel=0.05)
+        assert other.tpot_s == pytest.approx(point.tpot_s, rel=0.05)
+
+
+def test_points_at_the_priors_leave_every_factor_there() -> None:
+    found = fitted(timed(configurations(version=None), AT_PRIORS))
+    for name in PRIORS:
+        assert shift(found, name, AT_PRIORS) == pytest.approx(0.0, abs=1e-6), name
+
+
+def test_contradictions_among_the_points_do_not_move_the_fit() -> None:
+    _, points = planted("kernel_latency_s", 1)
+    contradicted = [*points]
+    contradicted[::10] = slower(points[::10], 20.0)
+    clean, robust = fit_of_planted("kernel_latency_s", 1), fitted(contradicted)
+    for name in PRIORS:
+        assert abs(shift(robust, name, clean.factors)) <= 0.2 * clean.spreads[name], name
+
+
+def test_a_factor_that_no_point_speaks_of_stays_at_its_prior_with_the_priors_spread() -> None:
+    found = fit_of_planted("kernel_latency_s", 1)
+    for name in ("recurrence_efficiency", "replica_latency_s"):  # neither recurrent layers nor attention replicas
+        assert shift(found, name, AT_PRIORS) == pytest.approx(0.0, abs=1e-6)
+        assert found.spreads[name] == pytest.approx(PRIORS[name].spread / found.prior_weight, rel=1e-3)
+
+
+def test_points_that_are_held_out_have_no_say_however_absurd() -> None:
+    _, points = planted("kernel_latency_s", 1)
+    held_out = np.array([point.model == [*MODELS][1] for point in points])
+    absurd = [slower([p], 50.0)[0] if out else p for p, out in zip(points, held_out, strict=True)]
+    without = fitted([point for point, out in zip(points, held_out, strict=True) if not out])
+    found = fit_factors(measured(absurd), ~held_out)
+    for name in PRIORS:
+        assert shift(found, name, without.factors) == pytest.approx(0.0, abs=1e-4), name
+
+
+def test_copies_of_a_point_weigh_once() -> None:
+    _, points = planted("kernel_latency_s", 1)
+    few = points[::5]
+    assert 2 * len(few) <= DISTINCT_POINTS, "so that priors weigh the same in both"
+    one, two = fitted(few), fitted([*few, *few])
+    for name in PRIORS:
+        assert shift(two, name, one.factors) == pytest.approx(0.0, abs=1e-4), name
+
+
+def test_a_version_with_slower_requests_is_told_from_the_others() -> None:
+    usual = timed(configurations(version="1.0"), AT_PRIORS)
+    slow = timed(configurations(version="2.0"), replace(AT_PRIORS, request_overhead_s=4 * AT_PRIORS.request_overhead_s))
+    found = fitted([*usual, *slow])
+    assert found.ratios["2.0"][3] / found.ratios["1.0"][3] == pytest.approx(4.0, rel=0.15)
+    assert found.ratios["2.0"][0] / found.ratios["1.0"][0] == pytest.approx(1.0, rel=0.05)
+
+
+def test_a_version_without_points_has_the_frameworks_factors() -> None:
+    found = fitted(timed(configurations(version="1.0"), AT_PRIORS))
+    factors = found.of(["0.1"])
+    assert factors.kernel_latency_s == pytest.approx(found.factors.kernel_latency_s)
+
+
+def test_a_latency_that_was_not_measured_is_no_residual() -> None:
+    _, points = planted("request_overhead_s", 1)
+    without = [replace(point, ttft_s=None) for point in points]
+    found = fitted(without)
+    assert shift(found, "request_overhead_s", AT_PRIORS) == pytest.approx(0.0, abs=0.01)
+    assert POINT.ttft_s is not None
