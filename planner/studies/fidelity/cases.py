@@ -1,16 +1,29 @@
 """Measured points as questions to the roofline: the model, the instance and the load each one means, or why not."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from planner.errors import InputError
-from planner.profiles import HardwareProfile, ModelProfile, hardware_profile, missing_shapes, model_profile
+from planner.profiles import (
+    HardwareProfile,
+    ModelProfile,
+    hardware_profile,
+    missing_shapes,
+    model_profile,
+    profile_names,
+)
 from planner.profiles.points import ServingPoint
 from planner.roofline import Layout
 
 FORMATS = {"fp16": "bf16", "float16": "bf16", "bfloat16": "bf16", "nvfp4": "fp4", "mxfp4": "fp4", "w4a16": "int4"}
 """Names of number formats in points files that the profiles write otherwise."""
+COPY_SUFFIX = re.compile(
+    r"(-(?:fp8|nvfp4|mxfp4|fp4|bf16|int8|int4|awq|gptq|w4a16|w8a8|quantized)(?:[-.]?(?:dynamic|block|kv|v\d+|w4a16|int4))*)+$",
+    re.IGNORECASE,
+)
+"""What publishers of quantised copies append to a model's name."""
 PRECISIONS = ("bf16", "fp8", "int8", "int4", "fp4")
 
 
@@ -110,7 +123,25 @@ def _precision(point: ServingPoint, model: ModelProfile) -> str | None:
 
 @lru_cache(maxsize=256)
 def _model(name: str) -> ModelProfile:
-    return model_profile(name)
+    """The model that a points file names; a copy in another number format, by whomever, has the same shapes.
+
+    >>> _model("nvidia/DeepSeek-R1-0528-NVFP4").name, _model("RedHatAI/Qwen3-32B-FP8-dynamic").name
+    ('deepseek-v3', 'qwen3-32b')
+    """
+    try:
+        return model_profile(name)
+    except InputError as error:
+        plain = _plain(name)
+        for known in profile_names("model"):
+            profile = model_profile(known)
+            if plain in map(_plain, (profile.name, *profile.aliases)):
+                return profile
+        raise error
+
+
+def _plain(name: str) -> str:
+    """A model's name without its publisher and number format."""
+    return COPY_SUFFIX.sub("", name).rpartition("/")[2].casefold()
 
 
 @lru_cache(maxsize=256)
