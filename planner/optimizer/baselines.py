@@ -13,7 +13,7 @@ from planner.optimizer.fleet import fleet_fields
 from planner.optimizer.problem import PlanningProblem, planning_problem
 from planner.optimizer.promised_search import search
 from planner.results import Baseline, Fleet
-from planner.scenario import Pool, Routing, Scenario, Site
+from planner.scenario import Pool, Routing, Scenario
 
 PREFILL, DECODE = "pd-p", "pd-d"
 
@@ -80,15 +80,15 @@ def variants(problem: PlanningProblem, plan: Fleet) -> Iterator[Variant]:
 
 
 def _for_the_same_money(scenario: Scenario, home: Pool, plan: Fleet) -> Iterator[Variant]:
-    price = scenario.price_of(scenario.hardware_of(home))
-    if price is None or price.usd_per_accelerator_hour <= 0:
+    price = scenario.accelerator_usd_per_hour(home.site, scenario.hardware_of(home))
+    if price is None or price <= 0:
         return
     for name, title, usd in (
         ("equal-cost-homogeneous-pd", "the rent of the plan's accelerators", plan.cost.accelerators_usd_per_hour),
         ("equal-bill-homogeneous-pd", "the whole bill of the plan, link included", plan.cost.usd_per_hour),
     ):
         if usd is not None:
-            n = affordable_accelerators(usd, price.usd_per_accelerator_hour, home.accelerators_per_instance)
+            n = affordable_accelerators(usd, price, home.accelerators_per_instance)
             yield Variant(name, f"{n} {home.hardware} for {title}", homogeneous(scenario, n))
 
 
@@ -125,7 +125,7 @@ def homogeneous(scenario: Scenario, n_accelerators: int | None) -> Scenario:
             "objective": "min-cost" if n_accelerators is None else "max-throughput",
             "budget_usd_per_hour": None,
             "routing": Routing(n_candidates=scenario.routing.n_candidates),
-            "sites": {home.site: Site(accelerators=inventory, fabric_gbps=scenario.sites[home.site].fabric_gbps)},
+            "sites": {home.site: scenario.sites[home.site].model_copy(update={"accelerators": inventory})},
             "pools": {PREFILL: prefill, DECODE: home.model_copy(update=size)},
             "links": {},
         }
@@ -140,7 +140,7 @@ def _naive(problem: PlanningProblem, plan: Fleet) -> Scenario | None:
     if not long or not short:
         return None
     pools = {name: scenario.pools[name].model_copy(update={"n_instances": p.n_instances}) for name, p in long.items()}
-    sites = {name: Site(title=site.title, fabric_gbps=site.fabric_gbps) for name, site in scenario.sites.items()}
+    sites = {name: site.model_copy(update={"accelerators": {}}) for name, site in scenario.sites.items()}
     for name, pool in scenario.pools.items():
         if pool.role == "decode":
             pools[name] = pool.model_copy(update={"n_instances": _decode_instances(plan, pool, name)})

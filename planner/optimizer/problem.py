@@ -28,7 +28,7 @@ class PoolSpec:
     min_instances: int
     max_instances: int | None
     usd_per_hour: float | None
-    """Rent of one instance."""
+    """Rent or amortised purchase of one instance, and its power [USD/h]."""
     rates: InstanceRates
 
 
@@ -166,7 +166,7 @@ def planning_problem(
 
 def _pool_spec(scenario: Scenario, name: str, pool: Pool, context_tokens: float) -> PoolSpec:
     hardware = scenario.hardware_of(pool)
-    price = scenario.price_of(hardware)
+    usd = scenario.accelerator_usd_per_hour(pool.site, hardware)
     fixed = pool.n_instances if pool.n_instances != "free" else None
     return PoolSpec(
         name=name,
@@ -177,7 +177,7 @@ def _pool_spec(scenario: Scenario, name: str, pool: Pool, context_tokens: float)
         n_accelerators=pool.accelerators_per_instance,
         min_instances=pool.min_instances if fixed is None else fixed,
         max_instances=pool.max_instances if fixed is None else fixed,
-        usd_per_hour=price.usd_per_accelerator_hour * pool.accelerators_per_instance if price else None,
+        usd_per_hour=None if usd is None else usd * pool.accelerators_per_instance,
         rates=service_times(scenario, name, pool, hardware, context_tokens),
     )
 

@@ -16,6 +16,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 Usd = Annotated[float, Field(ge=0, le=1e9)]
 Amount = Annotated[float, Field(gt=0, le=1e9)]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
+HOURS_PER_YEAR = 8760.0
 MOST_ACCELERATORS = 10_000_000
 
 DEFAULT_CLASS = "all"
@@ -78,6 +79,14 @@ class Site(StrictModel):
     """Name for people."""
     accelerators: dict[str, Annotated[int, Field(ge=0)]] = {}
     """Most accelerators of each kind that the pools of this site may use together; a kind not named is not limited."""
+    usd_per_kwh: Usd | None = None
+    """Price of electricity; absent means that power is in the prices of the accelerators."""
+    pue: Annotated[float, Field(ge=1, le=5)] = 1.0
+    """Power usage effectiveness: what the site draws over what its servers draw."""
+    draw_fraction: Annotated[float, Field(gt=0, le=1.5)] = 1.0
+    """Mean draw of an accelerator over its TDP; above 1 to count its share of the server."""
+    power_source: str = ""
+    """Citation of the price of electricity and the PUE."""
     fabric_gbps: Amount | None = None
     """Bandwidth per instance for the KV hand-off inside the site; absent means the hand-off is not counted."""
 
@@ -176,12 +185,36 @@ class Link(StrictModel):
 class Price(StrictModel):
     """What one accelerator costs."""
 
-    usd_per_accelerator_hour: Usd
-    """All-in rent of one accelerator."""
+    usd_per_accelerator_hour: Usd | None = None
+    """Rent of one accelerator; power is in it unless the site states usd_per_kwh."""
+    purchase_usd: Amount | None = None
+    """Price of one accelerator with its share of the server, where it is bought."""
+    amortized_years: Amount | None = None
+    """Years over which a purchase is written off evenly."""
     basis: Basis
     """quoted (somebody sells at it), derived (computed from published figures) or assumed."""
     source: str
     """Citation, or how it was derived."""
+
+    @model_validator(mode="after")
+    def _is_rent_or_purchase(self) -> Self:
+        if (self.usd_per_accelerator_hour is None) == (self.purchase_usd is None):
+            raise ValueError("needs usd_per_accelerator_hour or purchase_usd, and not both")
+        if (self.purchase_usd is None) != (self.amortized_years is None):
+            raise ValueError("needs purchase_usd and amortized_years together")
+        return self
+
+    @property
+    def hourly_usd(self) -> float:
+        """Rent, or the purchase over its years, of one accelerator [USD/h].
+
+        >>> price = Price(purchase_usd=35040.0, amortized_years=4.0, basis="assumed", source="a server's eighth")
+        >>> price.hourly_usd
+        1.0
+        """
+        if self.purchase_usd is not None and self.amortized_years is not None:
+            return self.purchase_usd / (self.amortized_years * HOURS_PER_YEAR)
+        return self.usd_per_accelerator_hour or 0.0
 
 
 class Comparison(StrictModel):

@@ -33,6 +33,8 @@ from planner.schema import Fault, StrictModel, TomlFile, dotted, is_file, raise_
 from planner.toml_lines import KeyPath
 from planner.workload import Workload
 
+WATTS_PER_KILOWATT = 1e3
+
 
 class Scenario(StrictModel):
     """A complete question for the planner."""
@@ -167,6 +169,24 @@ class Scenario(StrictModel):
     def price_of(self, hardware: HardwareProfile) -> Price | None:
         """Price of an accelerator, or None when the scenario states none."""
         return next((p for name, p in self.prices.items() if self.hardware_named(name).name == hardware.name), None)
+
+    def accelerator_usd_per_hour(self, site: str, hardware: HardwareProfile) -> float | None:
+        """What an accelerator costs at a site, power included; None when the scenario states no price.
+
+        Equation:
+            rent, or purchase / (years 8760 h), + TDP draw PUE usd_per_kwh / 1000
+
+        Raises:
+            InputError: the site prices electricity, and the accelerator's TDP is unknown.
+        """
+        price, place = self.price_of(hardware), self.sites[site]
+        if price is None or not place.usd_per_kwh:
+            return price.hourly_usd if price else None
+        if hardware.tdp_w is None:
+            what = f"prices electricity, and the TDP of {hardware.name} is unknown"
+            raise InputError(self.problem(("sites", site, "usd_per_kwh"), what, "a profile with tdp_w, or all-in rent"))
+        kilowatts = hardware.tdp_w / WATTS_PER_KILOWATT * place.draw_fraction * place.pue
+        return price.hourly_usd + kilowatts * place.usd_per_kwh
 
     def measured_instance(
         self, hardware: HardwareProfile, n_accelerators: int, role: Literal["prefill", "decode"]

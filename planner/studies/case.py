@@ -13,10 +13,10 @@ from planner.optimizer.evaluate import highest_rate
 from planner.optimizer.formulation import Sizing
 from planner.profiles import MeasuredInstance
 from planner.results import Case, ComparedPlan, LengthProfile, Plan, ServiceCurve, SourceNote
-from planner.scenario import CapacityRule, Scenario
+from planner.scenario import CapacityRule, Price, Scenario
 from planner.studies.claims import claim_results
 from planner.studies.price_ratios import price_ratios
-from planner.units import gbps
+from planner.units import gbps, number
 from planner.workload import weighted_quantile
 
 N_CURVE = 81
@@ -162,6 +162,17 @@ def citation(scenario: Scenario, source: str) -> str:
     return scenario.model_profile.sources.get(source, source)
 
 
+def price_words(price: Price) -> str:
+    """A price as it was stated.
+
+    >>> price_words(Price(usd_per_accelerator_hour=2.5, basis="quoted", source="a cloud"))
+    '2.5 USD per accelerator-hour'
+    """
+    if price.purchase_usd is None:
+        return f"{price.hourly_usd:g} USD per accelerator-hour"
+    return f"{price.purchase_usd:g} USD each over {price.amortized_years:g} years, {number(price.hourly_usd)} USD/h"
+
+
 def _inputs(problem: PlanningProblem) -> list[SourceNote]:
     """Every measured instance, price and link price that went in."""
     scenario = problem.scenario
@@ -177,8 +188,13 @@ def _inputs(problem: PlanningProblem) -> list[SourceNote]:
             rates = next(spec.rates for spec in problem.pools if spec.name == name)
             notes.append(SourceNote(what=what, basis=rates.basis, source=roofline_source(rates.stack)))
     for name, price in scenario.prices.items():
-        what = f"price of {name}: {price.usd_per_accelerator_hour:g} USD per accelerator-hour"
+        what = f"price of {name}: {price_words(price)}"
         notes.append(SourceNote(what=what, basis=price.basis, source=price.source))
+    for name, site in scenario.sites.items():
+        if site.usd_per_kwh:
+            what = f"power at {name}: {site.usd_per_kwh:g} USD/kWh, PUE {site.pue:g}, {site.draw_fraction:g} of the TDP"
+            basis = "quoted" if site.power_source else "assumed"
+            notes.append(SourceNote(what=what, basis=basis, source=site.power_source or "the scenario"))
     for name, link in scenario.links.items():
         if link.source:
             notes.append(SourceNote(what=f"price of {name}", basis=link.basis, source=link.source))

@@ -42,14 +42,17 @@ def price_ratios(problem: PlanningProblem, plan: Plan) -> PriceRatios | None:
         plan: its plan.
 
     Returns:
-        Gains by ratio and the break-even; None unless the plan mixes two priced kinds of accelerators.
+        Gains by ratio and the break-even; None unless the plan mixes two priced kinds of accelerators, and under a
+        promise on TTFT, whose goodput does not grow with the fleet in proportion.
 
     Valid:
         Fleets of whole instances, so that the gain falls in steps.
     """
     home = next(pool for pool in problem.pools if pool.role == "decode")
     fast = _fast_pool(plan, home.hardware)
-    if fast is None or not home.usd_per_hour or not plan.cost.accelerators_usd_per_hour:
+    if plan.goodput_req_per_s is not None or fast is None:
+        return None
+    if not home.usd_per_hour or not plan.cost.accelerators_usd_per_hour:
         return None
     n_fast = sum(p.n_accelerators for p in plan.pools if p.hardware == fast.hardware)
     home_usd = home.usd_per_hour / home.n_accelerators
