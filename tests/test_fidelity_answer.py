@@ -74,7 +74,9 @@ def test_groups_are_by_model_accelerator_framework_and_mode_and_add_up() -> None
 def test_names_of_points_files_are_found_in_the_catalogue() -> None:
     names = (("meta-llama/Llama-3.1-70B-Instruct", "llama-3.1-70b"), ("deepseek-ai/DeepSeek-R1", "deepseek-v3"))
     for written, name in names:
-        (row,) = fidelity([replace(POINT, model=written, hardware="h200_sxm", precision="fp8", tp_size=8)]).points
+        (row,) = fidelity(
+            [replace(POINT, model=written, hardware="h200_sxm", precision="fp8", tp_size=8, n_accelerators=8)]
+        ).points
         assert (row.model, row.hardware, row.reason) == (name, "h200-sxm", None)
 
 

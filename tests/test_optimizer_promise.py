@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer import PlanningProblem, optimize
+from planner.optimizer import PlanningProblem, optimize, planning_problem
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.promise import MOST_BUSY, PromisedFleet, best_goodput
 from planner.optimizer.promised_search import search
 from planner.queueing import Path, Service, Ttft, mgc_wait
 from planner.results import Plan
 from planner.roofline import exposed_transfer_s
-from tests.builders import FAST, HOME, in_classes, problem_of, small_with
+from tests.builders import FAST, HOME, in_classes, problem_of, reference, small_with
 
 PROMISE = {"slo": {"ttft_s": 4.0}}
 SIZES = Sizing((3, 2, 3), ((1,),))
@@ -147,6 +147,7 @@ def test_what_binds_under_a_promise_is_priced_in_goodput() -> None:
     assert all(bottleneck.shadow_price > 0 for bottleneck in plan.bottlenecks)
 
 
+@pytest.mark.slow
 def test_a_promise_that_an_idle_fleet_breaks_is_infeasible_with_the_shortest_that_would_do() -> None:
     with pytest.raises(
         InfeasibleError, match=r"keeps the promise of 0\.1 s.*\n.*\n  - slo\.ttft_s above 2\."
@@ -180,3 +181,13 @@ def test_a_promise_over_several_classes_is_refused_rather_than_ignored() -> None
 def test_a_promise_on_the_step_refuses_a_measured_decode_point_that_breaks_it() -> None:
     with pytest.raises(InfeasibleError, match=r"pools\.decode: the measured decode step of 25 ms"):
         problem_of({"slo": {"tpot_ms": 20.0}})
+
+
+@pytest.mark.slow
+def test_a_promise_that_hardly_binds_is_planned_for_no_fewer_than_other_sizes_serve() -> None:
+    changes = {"slo": {"ttft_s": 1e5, "ttft_percentile": 50.0}, "workload.output_lengths.tokens": 990.0}
+    problem = planning_problem(reference("expected-work").varied(changes))
+    solution = search(problem)
+    assert solution is not None
+    pinned = best_goodput(problem, Sizing((4, 3, 5), ((1,),)), monotonic() + 60)
+    assert pinned.rate <= solution.bound * (1 + 1e-9)

@@ -13,9 +13,9 @@ def test_sizes_that_are_not_named_are_one_and_spaces_do_not_matter() -> None:
     assert Layout.parse(" dp = 4, ep=8 ,tp=2") == Layout(tp_size=2, ep_size=8, dp_size=4)
 
 
-def test_a_stage_is_tp_times_dp_and_an_expert_is_shared_by_what_ep_leaves_of_it() -> None:
+def test_a_stage_is_tp_times_dp_and_an_instance_has_pp_of_them() -> None:
     layout = Layout(tp_size=4, ep_size=8, dp_size=4, pp_size=3)
-    assert (layout.stage_size, layout.moe_tp_size, layout.n_accelerators) == (16, 2, 48)
+    assert (layout.stage_size, layout.n_accelerators) == (16, 48)
 
 
 @given(tp=st.integers(1, 64), dp=st.integers(1, 64), pp=st.integers(1, 64))

@@ -89,3 +89,12 @@ def test_the_largest_batch_fills_the_memory_and_no_more() -> None:
     assert batch == np.floor(fit.cache_bytes / per_sequence)
     assert fit.memory_bytes - fit.weights_bytes - fit.workspace_bytes == fit.cache_bytes
     assert fit.workspace_bytes > RUNTIME_BYTES
+
+
+def test_the_default_stack_of_a_calibrated_pair_is_at_the_version_it_was_measured_with() -> None:
+    for name in profile_names("stack"):
+        found = stack_profile(name).calibration
+        for group in found.groups if found else ():
+            best = best_stack(group.model, group.hardware)
+            if best.name.startswith(name):
+                assert best.name == (name if group.version is None else f"{name}-{group.version}")

@@ -17,12 +17,12 @@ from planner.optimizer.sensitivity import bottlenecks, sweep
 from planner.optimizer.verdict import verdict
 from planner.results import Fleet, Plan, PoolPlan
 from planner.scenario import Scenario
-from planner.units import number, percent
+from planner.units import MILLI, number, percent
 
 TIME_LIMIT_S = 60.0
 BUSY = 0.95
 BASES = {
-    "calibrated": "the roofline's, with factors calibrated on other measurements",
+    "calibrated": "calibrated on other measurements",
     "inferred": "inferred, not measured",
     "datasheet": "the bare datasheet's, which no software reaches",
 }
@@ -108,9 +108,19 @@ def _notes(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterat
     yield from _doubts(problem, solution, fleet)
     for pool in fleet.pools:
         if pool.basis != "measured" and pool.n_instances:
-            yield f"service times of {pool.name} ({pool.hardware}) are {BASES[pool.basis]}"
+            how = BASES[pool.basis] + _by_roofline(problem, pool.name)
+            yield f"service times of {pool.name} ({pool.hardware}) are {how}"
     if fleet.cost.missing_prices:
         yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)
+
+
+def _by_roofline(problem: PlanningProblem, name: str) -> str:
+    """The stack, and the batch it decodes at, of a pool whose times are the roofline's."""
+    rates = next(pool.rates for pool in problem.pools if pool.name == name)
+    if rates.stack is None:
+        return ""
+    batch = f", {rates.decode.batch} sequences at {number(rates.decode.step_s / MILLI)} ms" if rates.decode else ""
+    return f": the roofline's with the factors of {rates.stack}{batch}"
 
 
 def _doubts(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterator[str]:

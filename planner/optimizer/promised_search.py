@@ -60,7 +60,7 @@ def _fastest(problem: PlanningProblem, deadline: float) -> Solution | None:
     for _ in range(MOST_SIZINGS):
         answer = _proposed(problem, Request("rate", beyond=tuple(settled)), deadline, best)
         least = best.objective if best else 0.0
-        if answer is None or answer.bound * MOST_BUSY <= least * (1 + GAP):
+        if answer is None or answer.bound <= least * (1 + GAP):
             return best and _proven(best, max(proven, least))
         sizing = _filled(problem, answer.sizing)
         found = best_goodput(problem, sizing, deadline, least)

@@ -18,6 +18,8 @@ from planner.units import MILLI
 
 TIME_LIMIT_S = 10.0
 NO_GAIN = 1e-6
+PROMISED_LIMIT_S = 600.0
+"""Far beyond what shadow prices of a promise take: answers must not depend on how busy the machine is."""
 N_SWEEP = 241
 LATER_MS = 100.0
 """A promise is made this much longer to see what a millisecond of it is worth."""
@@ -65,7 +67,7 @@ def bottlenecks(problem: PlanningProblem, solution: Solution) -> tuple[Bottlenec
 
 def promised_bottlenecks(problem: PlanningProblem, solution: Solution, base: float) -> tuple[Bottleneck, ...]:
     """Pools, links and the promise itself, of which one more unit would raise the goodput, most valuable first."""
-    limit, sizing = monotonic() + TIME_LIMIT_S, solution.sizing
+    limit, sizing = monotonic() + PROMISED_LIMIT_S, solution.sizing
     found = [
         (
             f"pools.{pool.name}.n_instances",

@@ -117,7 +117,7 @@ def _roofline_times(
         kv_bytes=kv_bytes_curve(model, choice.kv_precision),
         decode=decode,
         n_layers=model.architecture.n_layers,
-        basis=_basis(served, used),
+        basis=_basis(served, used, pool.role),
         stack=used.name,
     )
 
@@ -165,13 +165,13 @@ def _known_tokens(used: Stack) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _basis(served: ServedModel, used: Stack) -> RatesBasis:
+def _basis(served: ServedModel, used: Stack, role: str) -> RatesBasis:
     if not used.derated:
         return "datasheet"
-    known = used.calibration is not None and (
-        served.chip.is_measured or served.chip.hardware.name in used.calibration.hardware
-    )
-    return "calibrated" if known and served.model.architecture.basis == "published" else "inferred"
+    found = used.calibration
+    fitted = None if found is None else found.in_sample.ttft if role == "prefill" else found.in_sample.tpot
+    known = found is not None and (served.chip.is_measured or served.chip.hardware.name in found.hardware)
+    return "calibrated" if fitted and known and served.model.architecture.basis == "published" else "inferred"
 
 
 def _at_pool(scenario: Scenario, name: str, problem: Problem) -> Problem:

@@ -125,6 +125,8 @@ class GroupError(StrictModel):
     """Hardware profile."""
     n_points: PositiveInt
     """Points of the group."""
+    version: Text | None = None
+    """Version that most of its points name; absent where most name none."""
     ttft_mean_abs: NonNegativeFloat | None = None
     """Mean absolute error of TTFT."""
     tpot_mean_abs: NonNegativeFloat | None = None
@@ -194,7 +196,7 @@ class Calibration(StrictModel):
     held_out_hardware: Errors | None = None
     """Errors on each accelerator when it is left out of the fit; absent with a single one."""
     model_bands: Bands = Bands()
-    """Bands from the models held out, in sample where there is one model: for what resembles the points."""
+    """Bands from the models held out; absent with a single one: for what resembles the points."""
     hardware_bands: Bands = Bands()
     """Bands from the accelerators held out, or the models where there is one: for what lies outside their range."""
     groups: tuple[GroupError, ...] = ()

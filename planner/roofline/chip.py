@@ -24,6 +24,7 @@ TYPICAL_FRACTION = {
     "attention_prefill": 0.59,
     "attention_decode": 0.78,
     "all_reduce": 0.80,
+    "all_to_all": 0.78,
     "recurrence": 0.12,
     "recurrence_decode": 0.76,
 }
@@ -156,6 +157,13 @@ class Chip:
         rates = (self.hardware.nic_bytes_per_s, self.hardware.pcie_bytes_per_s)
         slowest = self._required(min((rate for rate in rates if rate), default=None), "nic_gbps")
         return slowest * (NETWORK_FRACTION if self.derated else 1.0)
+
+    def dispatch_bytes_per_s(self, n_ranks: int) -> float:
+        """Rate at which a rank sends tokens to experts on others [B/s]."""
+        link = self._scaleup_bytes_per_s(n_ranks)
+        if link is None:
+            return self.collective_bytes_per_s(n_ranks)
+        return link * self.read_fraction("all_to_all")
 
     def collective_latency_s(self, n_ranks: int) -> float:
         """Time of a small all-reduce over that many ranks [s]."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from planner.roofline.factors import Value
 from planner.roofline.operator import FloatArray
@@ -57,6 +57,7 @@ def closed_loop_latency(
     output_tokens: FloatArray,
     *,
     burst: Value = 1.0,
+    is_shared: ArrayLike = True,
     benchmark: Benchmark = SERVING_BENCHMARK,
 ) -> LoopLatency:
     """Mean TTFT and TPOT with a constant number of requests in flight.
@@ -74,6 +75,7 @@ def closed_loop_latency(
         batch: most that are in the batch at once, B.
         output_tokens: mean tokens generated per request, L [tokens].
         burst: weight of the first round's waiting, a factor of the stack.
+        is_shared: whether prefill and decode share the instance; where not, prefill does not hold up decode.
         benchmark: rounds n and shortest length r.
 
     Returns:
@@ -91,7 +93,7 @@ def closed_loop_latency(
     [0.01]
     """
     c, b, n_rounds = concurrency, batch, benchmark.prompts_per_slot
-    tpot = times.step_s + (b - 1.0) * times.interference_s / output_tokens
+    tpot = times.step_s + np.where(is_shared, (b - 1.0) * times.interference_s / output_tokens, 0.0)
     passes = times.interference_s + times.step_s
     spread = (1.0 - benchmark.shortest_fraction) * output_tokens * tpot
     waiting = burst * passes * (c - 1.0) / 2 / n_rounds

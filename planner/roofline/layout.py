@@ -61,11 +61,6 @@ class Layout:
         return self.tp_size * self.dp_size
 
     @property
-    def moe_tp_size(self) -> int:
-        """Ranks that share each expert by columns."""
-        return self.stage_size // self.ep_size
-
-    @property
     def n_accelerators(self) -> int:
         """Accelerators of the instance, tp x dp x pp."""
         return self.stage_size * self.pp_size

@@ -9,10 +9,11 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.profiles import ModelProfile
+from planner.profiles import MixtureOfExperts, ModelProfile
 from planner.profiles.parameters import known
 from planner.roofline.chip import Chip, KernelRate
 from planner.roofline.layout import Layout
+from planner.roofline.mlp import distinct_experts
 from planner.roofline.operator import ACTIVATION_BYTES, FloatArray, Operator
 from planner.roofline.operators import pass_operators
 from planner.roofline.sequences import Sequences
@@ -99,7 +100,8 @@ def rank_work(
     Equation:
         attention and what feeds it: an even share of the sequences per replica, of the heads per rank;
         dense MLPs: columns over all ranks of a stage; experts: tokens over all ranks, weights of the experts that the
-        rank holds; all-reduce after attention and after the MLP: 2 (n - 1) / n bytes over the bus bandwidth.
+        rank holds; all-reduce after attention and after the MLP: 2 (n - 1) / n bytes over the bus bandwidth. Attention
+        replicas with experts dealt out dispatch and combine instead: each token goes to the groups of its experts.
         Stages follow one another, so that a pass goes through all layers
 
     Args:
@@ -198,10 +200,14 @@ class _Builder:
         if layout.tp_size > 1:
             per_replica = np.maximum(own / layout.dp_size, np.minimum(own, ACTIVATION_BYTES * hidden))
             self._append_collective("all_reduce_attention", n_mixers, layout.tp_size, per_replica)
-        if layout.stage_size > 1:
+        if layout.dp_size > 1 and layout.ep_size > 1 and architecture.moe:
+            self._append_dispatch(architecture.n_sparse_layers, architecture.moe, own)
+            n_mlps = architecture.n_dense_layers
+        if layout.stage_size > 1 and n_mlps:
             self._append_collective("all_reduce_mlp", n_mlps, layout.stage_size, own)
         if layout.dp_size > 1:
-            self._append("replicas", REPLICAS, n_layers=float(n_mlps), n_kernels=0.0, shape_of=rows)
+            n_all = architecture.n_sparse_layers + architecture.n_dense_layers
+            self._append("replicas", REPLICAS, n_layers=float(n_all), n_kernels=0.0, shape_of=rows)
         if layout.pp_size > 1:
             rate = self.chip.collective_bytes_per_s(layout.n_accelerators)
             self._append(
@@ -226,6 +232,21 @@ class _Builder:
             n_kernels=0.0,
             transfer_s=2 * (n_ranks - 1) / n_ranks * n_bytes / rate,
             latency_s=np.full_like(n_bytes, self.chip.collective_latency_s(n_ranks)),
+        )
+
+    def _append_dispatch(self, n_layers: int, moe: MixtureOfExperts, own: FloatArray) -> None:
+        """Each rank sends its share of the tokens to the groups that hold their experts, and gets the sums back."""
+        layout, n = self.layout, self.layout.stage_size
+        copies = float(distinct_experts(layout.ep_size, 1, moe.n_experts_per_token))
+        sent = 2 * own / n * copies * (n - 1) / n
+        rate = self.chip.dispatch_bytes_per_s(n)
+        self._append(
+            "expert_dispatch",
+            COLLECTIVE,
+            n_layers=float(n_layers),
+            n_kernels=0.0,
+            transfer_s=sent / rate,
+            latency_s=np.full_like(own, 2 * self.chip.collective_latency_s(n)),
         )
 
     def _append(

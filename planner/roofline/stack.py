@@ -102,7 +102,7 @@ def best_stack(model: str, hardware: str) -> Stack:
         hardware: name of a hardware profile.
 
     Returns:
-        The stack, at its default version.
+        The stack at the version of those points, at its default one where it has none there.
 
     Raises:
         InputError: no stack profile is shipped.
@@ -111,7 +111,15 @@ def best_stack(model: str, hardware: str) -> Stack:
     if not profiles:
         raise InputError(Problem("stack", "", "no stack profile is installed", "or --stack datasheet"))
     best = min(profiles, key=lambda profile: _distance(profile, model, hardware))
-    return versioned(best, best.default_version)
+    return versioned(best, _measured_version(best, model, hardware))
+
+
+def _measured_version(profile: StackProfile, model: str, hardware: str) -> str | None:
+    """The version that the model was measured with on the accelerator, else what was there; else the default."""
+    groups = profile.calibration.groups if profile.calibration else ()
+    there = [group for group in groups if group.hardware == hardware]
+    same = [group for group in there if group.model == model] or there
+    return max(same, key=lambda group: group.n_points).version if same else profile.default_version
 
 
 def _distance(profile: StackProfile, model: str, hardware: str) -> tuple[int, int, float, str]:

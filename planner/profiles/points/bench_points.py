@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -55,7 +56,7 @@ def bench_points(name: str, text: str, defaults: PointDefaults = NO_DEFAULTS) ->
         row = _row(name, line, result, defaults)
         made = point(row)
         problems += row.problems
-        found += [made] if made else []
+        found += [replace(made, lengths_are_means=True)] if made else []
     if problems:
         raise InputError(problems)
     return found

@@ -64,6 +64,8 @@ class ServingPoint:
     """Time per output token after the first, taken as `ttft_s` is [s]."""
     measured_date: str | None
     """Day of the measurement as the file writes it; YYYY-MM-DD where a benchmark tool stamped it."""
+    lengths_are_means: bool = False
+    """Whether lengths are means of the requests that ran; else the nominal ones that a benchmark draws up to."""
     weight: float = 1.0
     """Share of a full vote that the point has in a fit [1]."""
 

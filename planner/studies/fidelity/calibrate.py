@@ -1,6 +1,7 @@
 """A stack profile fitted to measured points, with its errors on models and accelerators that the fit did not see."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -99,7 +100,7 @@ def calibrated_stack(
         title=f"{framework}, calibrated",
         sources=_sources(files, factors, described),
         framework=framework,
-        default_version=default_version or _usual_version(fit, kept),
+        default_version=default_version or _usual([case.version for case in kept if case.version]),
         settings=settings,
         factors=factors,
         versions=_versions(fit, kept),
@@ -113,8 +114,8 @@ def calibrated_stack(
             in_sample=_summaries(in_sample),
             held_out_models=None if held_models is None else _summaries(held_models),
             held_out_hardware=None if held_hardware is None else _summaries(held_hardware),
-            model_bands=_bands(held_models or in_sample),
-            hardware_bands=_bands(held_hardware or held_models or in_sample),
+            model_bands=_bands(held_models),
+            hardware_bands=_bands(held_hardware or held_models),
             groups=_groups(measured, fit, kept),
         ),
     )
@@ -167,7 +168,10 @@ def _summaries(errors: HeldOut) -> Errors:
     return Errors(ttft=summary(errors.ttft), tpot=summary(errors.tpot))
 
 
-def _bands(errors: HeldOut) -> Bands:
+def _bands(errors: HeldOut | None) -> Bands:
+    """Bands from what was held out; none where nothing was, since a fit knows too much of its own points."""
+    if errors is None:
+        return Bands()
     return Bands(prefill=band(errors.ttft), decode=band(errors.tpot))
 
 
@@ -182,6 +186,7 @@ def _groups(measured: Measured, fit: Fit, kept: Sequence[Case]) -> tuple[GroupEr
                 model=model,
                 hardware=hardware,
                 n_points=int(own.sum()),
+                version=_usual([case.version for case, mine in zip(kept, own, strict=True) if mine]),
                 ttft_mean_abs=errors.ttft.mean_abs if errors.ttft else None,
                 tpot_mean_abs=errors.tpot.mean_abs if errors.tpot else None,
             )
@@ -220,9 +225,10 @@ def _versions(fit: Fit, kept: Sequence[Case]) -> dict[str, VersionFactors]:
     }
 
 
-def _usual_version(fit: Fit, kept: Sequence[Case]) -> str | None:
-    counts = {version: sum(case.version == version for case in kept) for version in fit.ratios}
-    return max(sorted(counts), key=lambda version: counts[version], default=None)
+def _usual(versions: Sequence[str]) -> str | None:
+    """The version that most points name; None where that is none in particular."""
+    counts = Counter(versions)
+    return max(sorted(counts), key=lambda version: counts[version], default="") or None
 
 
 def _files(files: Sequence[PointsOf], kept: Sequence[Case]) -> tuple[PointsFile, ...]:

@@ -15,7 +15,8 @@ from planner.profiles import (
     profile_names,
 )
 from planner.profiles.points import ServingPoint
-from planner.roofline import Layout
+from planner.roofline import Chip, Factors, Layout, ServedModel, memory_fit
+from planner.units import GB
 
 FORMATS = {"fp16": "bf16", "float16": "bf16", "bfloat16": "bf16", "nvfp4": "fp4", "mxfp4": "fp4", "w4a16": "int4"}
 """Names of number formats in points files that the profiles write otherwise."""
@@ -24,6 +25,8 @@ COPY_SUFFIX = re.compile(
     re.IGNORECASE,
 )
 """What publishers of quantised copies append to a model's name."""
+REPORTED_MEMORY = 1.07
+"""What devices report of memory over the gigabytes that they are sold with, such as 143,771 MiB for 141 GB."""
 PRECISIONS = ("bf16", "fp8", "int8", "int4", "fp4")
 
 
@@ -86,11 +89,61 @@ def case_of(point: ServingPoint) -> Case:
     precision = _precision(point, model)
     if point.concurrency is None and point.request_rate_req_per_s is None:
         raise UnfitPointError("has neither a concurrency nor a rate")
+    _check_cache_format(point)
     if point.mode == "disagg":
-        return _disaggregated(point, model, hardware, precision)
+        return _with_room(_disaggregated(point, model, hardware, precision))
     layout = _layout(point)
-    n = max(point.n_accelerators // layout.n_accelerators, 1)
-    return Case(point, model, hardware, precision, layout, layout, n, n, False)
+    n = point.n_accelerators // layout.n_accelerators
+    return _with_room(Case(point, model, hardware, precision, layout, layout, n, n, False))
+
+
+def _with_room(case: Case) -> Case:
+    """The case, if the weights fit at all: with all the memory that a device reports and nothing beside them."""
+    for layout in (case.prefill_layout, case.decode_layout):
+        nominal = case.hardware.memory_bytes
+        weights = memory_fit(case.model, nominal or 0.0, layout, precision=case.precision).weights_bytes
+        if nominal and weights > REPORTED_MEMORY * nominal:
+            lacking = (weights - REPORTED_MEMORY * nominal) / GB
+            raise UnfitPointError(f"the weights do not fit {layout}: each accelerator lacks {lacking:.3g} GB")
+    _check_rate(case)
+    return case
+
+
+def _check_rate(case: Case) -> None:
+    """An open loop beyond what its instances serve has no steady state, and its waits grow as long as it runs."""
+    rate, point = case.point.request_rate_req_per_s, case.point
+    if rate is None:
+        return
+    prefill, decode = (
+        ServedModel(case.model, Chip(case.hardware), layout, Factors(request_overhead_s=0.0), case.precision)
+        for layout in (case.prefill_layout, case.decode_layout)
+    )
+    context = point.input_tokens + point.output_tokens / 2
+    batch = max(float(decode.largest_batch(context)), 1.0)
+    busy_prefill = float(prefill.prefill_time([point.input_tokens]).total_s[0]) / case.n_prefill_workers
+    step = float(decode.decode_time([batch], [context]).total_s[0])
+    busy_decode = step * point.output_tokens / batch / case.n_decode_workers
+    each = max(busy_prefill, busy_decode) if case.is_disaggregated else busy_prefill + busy_decode
+    if rate * each >= 1.0:
+        raise UnfitPointError(f"the rate of {rate:g} req/s exceeds the {1 / each:.3g} that it serves: no steady state")
+
+
+def _check_cache_format(point: ServingPoint) -> None:
+    named = (point.kv_precision or "auto").casefold()
+    if named != "auto" and cache_format(named) is None:
+        raise UnfitPointError(
+            f"kv_precision {point.kv_precision!r} is unknown (known: bf16, fp8 and their kinds, auto)"
+        )
+
+
+def cache_format(named: str | None) -> str | None:
+    """The cache's number format by any of its names; None where the name says nothing.
+
+    >>> cache_format("fp8_e4m3"), cache_format("auto")
+    ('fp8', None)
+    """
+    plain = (named or "").casefold()
+    return "fp8" if plain.startswith("fp8") else "bf16" if plain in ("bf16", "bfloat16", "fp16", "float16") else None
 
 
 def _disaggregated(point: ServingPoint, model: ModelProfile, hardware: HardwareProfile, precision: str | None) -> Case:
@@ -108,7 +161,11 @@ def _layout(point: ServingPoint) -> Layout:
     dp, pp = point.attention_dp_size or 1, point.pp_size or 1
     tp = point.tp_size or max(point.n_accelerators // (dp * pp), 1)
     stage, ep = tp * dp, point.moe_ep_size or 1
-    return Layout(tp_size=tp, dp_size=dp, pp_size=pp, ep_size=ep if stage % ep == 0 else 1)
+    if stage * pp > point.n_accelerators:
+        raise UnfitPointError(f"tp x dp x pp is {stage * pp}, more than its {point.n_accelerators} accelerators")
+    if stage % ep:
+        raise UnfitPointError(f"moe_ep_size {ep} does not divide tp x dp, {stage}")
+    return Layout(tp_size=tp, dp_size=dp, pp_size=pp, ep_size=ep)
 
 
 def _precision(point: ServingPoint, model: ModelProfile) -> str | None:

@@ -20,11 +20,12 @@ from planner.roofline import (
     physical_kv_bytes,
     prefill_passes,
 )
-from planner.studies.fidelity.cases import Case
+from planner.studies.fidelity.cases import Case, cache_format
 
 FloatArray = NDArray[np.float64]
 QUANTIZED = ("fp8", "int8", "int4", "fp4")
-LONGEST_WAIT_ROUNDS = 8
+ROUNDS = 8
+MOST_BUSY = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,7 @@ class Loads:
     concurrency: FloatArray
     """Requests in flight of one replica; all of them when disaggregated."""
     in_batch: FloatArray
-    """Of these, those that memory holds."""
+    """Of these, those that the memory of all decode workers holds."""
     output_tokens: FloatArray
     """Mean tokens generated per request [tokens]."""
     transfer_s: FloatArray
@@ -78,28 +79,18 @@ class Loads:
         apart = chunk / self.n_prefill_workers
         interference = self.n_chunks * np.where(self.is_disaggregated, apart, np.maximum(mixed - step, 0.0))
         times = LoopTimes(alone + factors.request_overhead_s + self.transfer_s, interference, step)
-        together = closed_loop_latency(
+        found = closed_loop_latency(
             times,
             self.concurrency,
-            np.where(self.is_disaggregated, 1.0, self.in_batch),
+            self.in_batch,
             self.output_tokens,
             burst=np.where(self.is_closed, factors.burst, 0.0),
+            is_shared=~self.is_disaggregated,
         )
-        if not self.is_disaggregated.any():
-            return together.ttft_s, together.tpot_s
-        return self._apart(times, together.ttft_s, together.tpot_s)
-
-    def _apart(self, times: LoopTimes, ttft: FloatArray, tpot: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Disaggregated cases: prefill waits for prefill alone, and a closed loop goes no faster than it.
-
-        The waits of a closed loop with one slot in the batch count the others as waiting for memory; here they wait
-        only for the prefill workers: the cycle of a request is at least C X.
-        """
-        held = np.maximum(self.concurrency - 1.0, 0.0) * tpot * self.output_tokens
-        own = ttft - held
-        slowest = self.concurrency * times.interference_s - tpot * self.output_tokens
-        apart = np.maximum(own, slowest)
-        return np.where(self.is_disaggregated, apart, ttft), tpot
+        # The cycle of a request is at least C X / workers: prefill apart from decode serves no faster than it can.
+        slowest = self.concurrency * interference - found.tpot_s * self.output_tokens
+        ttft = np.where(self.is_disaggregated, np.maximum(found.ttft_s, slowest), found.ttft_s)
+        return ttft, found.tpot_s
 
 
 def loads_of(cases: Sequence[Case], settings: StackSettings, *, derated: bool = True) -> Loads:
@@ -154,7 +145,8 @@ class _Load:
 
 def _load(case: Case, settings: StackSettings, derated: bool) -> _Load:
     served, decoder = (_served(case, settings, role, derated) for role in ("prefill", "decode"))
-    mean = 1.0 if case.point.output_tokens <= 1 else SERVING_BENCHMARK.mean_fraction
+    is_exact = case.point.lengths_are_means or case.point.output_tokens <= 1
+    mean = 1.0 if is_exact else SERVING_BENCHMARK.mean_fraction
     prompt, output = mean * case.point.input_tokens, max(mean * case.point.output_tokens, 1.0)
     concurrency = _in_flight(case, served, decoder, prompt, output) / (
         1 if case.is_disaggregated else case.n_prefill_workers
@@ -164,22 +156,25 @@ def _load(case: Case, settings: StackSettings, derated: bool) -> _Load:
     wanted = concurrency / case.n_decode_workers if case.is_disaggregated else concurrency
     batch = min(max(wanted, 1.0), room)
     context = prompt + output / 2
+    pp_prefill = case.prefill_layout.pp_size
     passes = prefill_passes(np.array([prompt]), np.zeros(1), served.chunk_tokens)
     n_chunks = np.ceil(prompt / served.chunk_tokens)
     chunk = Sequences.prefill([prompt / n_chunks], [prompt / 2 * (1 - 1 / n_chunks)])
-    decoding = Sequences.decode([batch], [context])
+    pp = case.decode_layout.pp_size
+    part = max(batch / pp, min(batch, 1.0))
+    decoding = Sequences.decode([part], [context])
     dp = case.decode_layout.dp_size
     return _Load(
         prefill=served.work([passes.sequences]),
-        prefill_times=passes.times,
+        prefill_times=passes.times / pp_prefill + passes.is_first * (1 - 1 / pp_prefill),
         decode=decoder.work([decoding]),
         mixed=decoder.work([chunk, decoding]),
         chunk=served.work([chunk]),
         n_chunks=float(n_chunks),
         batch=batch,
-        batch_per_replica=max(batch / dp, min(batch, 1.0)),
+        batch_per_replica=max(part / dp, min(part, 1.0)),
         concurrency=max(concurrency, 1.0),
-        in_batch=batch,
+        in_batch=batch * (case.n_decode_workers if case.is_disaggregated else 1),
         output_tokens=output,
         transfer_s=_transfer_s(case, served, prompt),
         n_prefill_workers=float(case.n_prefill_workers if case.is_disaggregated else 1),
@@ -189,8 +184,8 @@ def _load(case: Case, settings: StackSettings, derated: bool) -> _Load:
 def _served(case: Case, settings: StackSettings, role: str, derated: bool) -> ServedModel:
     precision = case.precision
     weights = precision or case.model.precision
-    stated = case.point.kv_precision
-    kv = stated if stated in ("bf16", "fp8") else "fp8" if settings.quantized_kv and weights in QUANTIZED else "bf16"
+    usual = "fp8" if settings.quantized_kv and weights in QUANTIZED else "bf16"
+    kv = cache_format(case.point.kv_precision) or usual
     return ServedModel(
         case.model,
         Chip(case.hardware, derated),
@@ -204,17 +199,21 @@ def _served(case: Case, settings: StackSettings, role: str, derated: bool) -> Se
 
 
 def _in_flight(case: Case, served: ServedModel, decoder: ServedModel, prompt: float, output: float) -> float:
-    """Requests in flight: as stated, or for a rate what Little's law makes of it with the stack's own times."""
+    """Requests in flight: as stated, or for a rate what Little's law makes of it, but no more than memory holds.
+
+    The times are those of a stack without a fit: the number of requests is needed before any factor is known.
+    """
     if case.point.concurrency is not None and case.point.is_closed_loop:
         return case.point.concurrency
     rate = case.point.request_rate_req_per_s or 0.0
+    room = max(float(decoder.largest_batch(prompt + output / 2)), 1.0) * case.n_decode_workers
+    prefill = float(served.prefill_time([prompt]).total_s[0])
+    busy = min(rate * prefill / case.n_prefill_workers, MOST_BUSY)
     n = 1.0
-    for _ in range(LONGEST_WAIT_ROUNDS):
-        share = max(n / case.n_decode_workers, 1.0)
+    for _ in range(ROUNDS):
+        share = min(max(n / case.n_decode_workers, 1.0), room)
         step = float(decoder.decode_time([share], [prompt + output / 2]).total_s[0])
-        prefill = float(served.prefill_time([prompt]).total_s[0])
-        interference = 1.0 / max(1.0 - min(rate * prefill / case.n_prefill_workers, 0.9), 0.1)
-        n = rate * (prefill + step * output * interference)
+        n = min(rate * (prefill + step * output / (1.0 - busy)), room)
     most = case.point.concurrency
     return n if most is None else min(n, most)
 

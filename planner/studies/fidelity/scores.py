@@ -59,5 +59,5 @@ def band(errors: FloatArray) -> Band | None:
     if errors.size < FEWEST_FOR_BAND:
         return None
     ratio = 1.0 / (1.0 + errors)
-    low, high = (round(float(value), DIGITS) for value in np.quantile(ratio, (0.05, 0.95)))
+    low, high = (float(f"{value:.{DIGITS}g}") for value in np.quantile(ratio, (0.05, 0.95)))
     return Band(low=low, high=high, n=int(errors.size))

@@ -48,7 +48,7 @@ def predict(question: PredictQuestion) -> Prediction:
         hardware=asked.hardware.name,
         n_accelerators=asked.n_accelerators,
         precision=asked.precision,
-        stack=asked.stack.name,
+        stack=seconds.stack or asked.stack.name,
         fits=memory.fits,
         weights_bytes_per_accelerator=shown.weights_bytes,
         kv_bytes_per_token=kv_bytes_per_token(asked.model, question.kv_precision),

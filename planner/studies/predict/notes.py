@@ -23,6 +23,8 @@ def product_format(asked: Instance) -> str | None:
 def stack_basis(asked: Instance) -> str:
     """What the stack's factors rest on, for this model and accelerator."""
     model, hardware, found = asked.model.name, asked.hardware.name, asked.stack.calibration
+    if not asked.has_shapes:
+        return "what was measured of the model; nothing else is known of it"
     if not asked.stack.derated:
         return "the bare roofline, nothing fitted"
     if found is None:
@@ -48,7 +50,7 @@ def notes(asked: Instance) -> Iterator[str]:
     if not asked.has_shapes:
         yield "whether a batch's caches fit supposes the fewest weights that the published number may stand for"
     usual = asked.stack.kv_precision(asked.model, asked.question.precision)
-    if (usual, asked.question.kv_precision) == ("fp8", "bf16"):
+    if asked.has_shapes and (usual, asked.question.kv_precision) == ("fp8", "bf16"):
         yield f"the cache is in bf16; {asked.stack.name} keeps it in fp8 unless told otherwise (--kv-precision fp8)"
 
 

@@ -46,6 +46,8 @@ class InstanceSeconds:
     decode: tuple[Seconds, ...]
     notes: tuple[str, ...] = ()
     """Where they come from, or why some are unknown."""
+    stack: str | None = None
+    """Stack that they were measured under, where that is not the question's."""
 
 
 def instance_seconds(asked: Instance, fits: bool) -> InstanceSeconds:
@@ -152,7 +154,8 @@ def _measured(asked: Instance) -> InstanceSeconds:
         else:
             where = f"{asked.n_accelerators} x {asked.hardware.name} at {asked.precision}"
             notes.append(f"{phase}: no seconds, as the profile holds none of {where}")
-    return InstanceSeconds(rows["prefill"], rows["decode"], tuple(notes))
+    ran_under = next((found[1].stack for phase in rows if (found := profile_entry(asked, phase))), None)
+    return InstanceSeconds(rows["prefill"], rows["decode"], tuple(notes), ran_under)
 
 
 def profile_entry(asked: Instance, phase: Phase) -> tuple[str, MeasuredInstance] | None:
