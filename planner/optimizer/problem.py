@@ -10,7 +10,7 @@ from pathlib import Path
 from planner.errors import InputError, Problem
 from planner.optimizer.service_times import service_times
 from planner.roofline import InstanceRates
-from planner.scenario import LinkTier, Pool, Scenario
+from planner.scenario import LinkTier, Pool, Scenario, Site
 from planner.workload import RequestMix, request_mix
 
 
@@ -143,9 +143,10 @@ def planning_problem(
         classes: the classes of another problem with the same workload, so that a trace is read once.
 
     Raises:
-        InputError: a pool has no service times, a site cannot reach a decode pool, a price is missing for min-cost,
-            or nothing limits the fleet of max-throughput.
+        InputError: a key asks for what is not planned for, a pool has no service times, a site cannot reach a decode
+            pool, a price is missing for min-cost, or nothing limits the fleet of max-throughput.
     """
+    _refuse_unplanned(scenario)
     links = tuple(
         LinkSpec(
             name, k.from_site, k.to_site, k.options(), k.usd_per_gb, k.round_trip_ms / 1e3, k.destination_holds_prefix
@@ -162,6 +163,21 @@ def planning_problem(
     problem = PlanningProblem(scenario, pools, links, classes, routes, tuple(_inventories(scenario, pools)))
     _check(problem)
     return problem
+
+
+def _refuse_unplanned(scenario: Scenario) -> None:
+    """Nothing that is stated is passed over in silence."""
+    keys = [*scenario.network_keys]
+    if scenario.objective == "min-ttft":
+        keys.append(("objective",))
+    keys += [("sites", name, "idle_draw_fraction") for name, s in scenario.sites.items() if _draws_by_use(s)]
+    if keys:
+        what = "is not planned for: this plan is of one model and one demand, with one promise on TTFT for one class"
+        raise InputError(scenario.problem(key, what, "leave it out") for key in keys)
+
+
+def _draws_by_use(site: Site) -> bool:
+    return bool(site.usd_per_kwh) and site.idle_draw_fraction not in (None, site.draw_fraction)
 
 
 def _pool_spec(scenario: Scenario, name: str, pool: Pool, context_tokens: float) -> PoolSpec:

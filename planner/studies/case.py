@@ -149,7 +149,7 @@ def measured_times(problem: PlanningProblem, name: str) -> MeasuredInstance | No
     if spec.rates.stack is not None:
         return None
     pool = scenario.pools[name]
-    return scenario.measured_instance(scenario.hardware_of(pool), spec.n_accelerators, pool.role)
+    return scenario.measured_instance(scenario.hardware_of(pool), spec.n_accelerators, pool.role, pool.model)
 
 
 def roofline_source(stack: str | None) -> str:
