@@ -10,7 +10,7 @@ from pathlib import Path
 from planner.errors import InputError, Problem
 from planner.optimizer.service_times import service_times
 from planner.roofline import InstanceRates
-from planner.scenario import LinkTier, Pool, Scenario, Site
+from planner.scenario import LinkTier, Pool, Scenario
 from planner.workload import RequestMix, request_mix
 
 
@@ -28,8 +28,10 @@ class PoolSpec:
     min_instances: int
     max_instances: int | None
     usd_per_hour: float | None
-    """Rent or amortised purchase of one instance, and its power [USD/h]."""
+    """Rent or amortised purchase of one instance, and its power; where that depends on use, idle [USD/h]."""
     rates: InstanceRates
+    busy_usd_per_hour: float = 0.0
+    """Further power of one instance while it works [USD/h]."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,9 @@ class PlanningProblem:
         return tuple(_size_limit(self, i) for i in range(len(self.pools)))
 
     @property
-    def charges_traffic(self) -> bool:
-        """Whether a link charges by volume, so that the threshold decides about money."""
-        return any(link.usd_per_gb > 0 for link in self.links)
+    def charges_use(self) -> bool:
+        """Whether a link charges by volume or a site by work, so that the threshold decides about money."""
+        return any(link.usd_per_gb > 0 for link in self.links) or any(pool.busy_usd_per_hour > 0 for pool in self.pools)
 
     @property
     def is_priced(self) -> bool:
@@ -170,14 +172,11 @@ def _refuse_unplanned(scenario: Scenario) -> None:
     keys = [*scenario.network_keys]
     if scenario.objective == "min-ttft":
         keys.append(("objective",))
-    keys += [("sites", name, "idle_draw_fraction") for name, s in scenario.sites.items() if _draws_by_use(s)]
     if keys:
-        what = "is not planned for: this plan is of one model and one demand, with one promise on TTFT for one class"
+        what = (
+            "is not planned for: a plan is of one model and one demand, its promise on TTFT for one class of requests"
+        )
         raise InputError(scenario.problem(key, what, "leave it out") for key in keys)
-
-
-def _draws_by_use(site: Site) -> bool:
-    return bool(site.usd_per_kwh) and site.idle_draw_fraction not in (None, site.draw_fraction)
 
 
 def _pool_spec(scenario: Scenario, name: str, pool: Pool, context_tokens: float) -> PoolSpec:
@@ -195,6 +194,7 @@ def _pool_spec(scenario: Scenario, name: str, pool: Pool, context_tokens: float)
         max_instances=pool.max_instances if fixed is None else fixed,
         usd_per_hour=None if usd is None else usd * pool.accelerators_per_instance,
         rates=service_times(scenario, name, pool, hardware, context_tokens),
+        busy_usd_per_hour=scenario.busy_usd_per_hour(pool.site, hardware) * pool.accelerators_per_instance,
     )
 
 

@@ -58,7 +58,7 @@ class Latency(StrictModel):
 
 
 class Cost(StrictModel):
-    """Rent of everything in the plan; None when a price is missing."""
+    """Rent, power and charges of everything in the plan; None when a price is missing."""
 
     usd_per_hour: float | None
     usd_per_million_input_tokens: float | None

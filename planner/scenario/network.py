@@ -10,16 +10,19 @@ from planner.schema import Fault
 from planner.toml_lines import KeyPath
 
 if TYPE_CHECKING:
+    from planner.scenario.parts import Pool
     from planner.scenario.question import Scenario
 
 
 def network_faults(scenario: Scenario) -> Iterator[Fault]:
     """What does not fit together among models, classes, sites, pools and periods."""
-    yield from _model_faults(scenario)
+    unknown = [*_unknown_models(scenario), *_unknown_classes(scenario)]
+    yield from unknown
     yield from _class_site_faults(scenario)
-    yield from _pool_class_faults(scenario)
     yield from _period_faults(scenario)
-    yield from _unserved_faults(scenario)
+    if not unknown:  # else who serves what cannot be told
+        yield from _foreign_classes(scenario)
+        yield from _unserved_classes(scenario)
 
 
 def _unknown(key: KeyPath, kind: str, name: str, known: Collection[str], table: str) -> Iterator[Fault]:
@@ -28,7 +31,7 @@ def _unknown(key: KeyPath, kind: str, name: str, known: Collection[str], table: 
         yield Fault(key, f"names the unknown {kind} '{name}' ({hint})")
 
 
-def _model_faults(scenario: Scenario) -> Iterator[Fault]:
+def _unknown_models(scenario: Scenario) -> Iterator[Fault]:
     places: list[tuple[KeyPath, str | None]]
     places = [(("classes", name, "model"), c.model) for name, c in scenario.classes.items()]
     places += [(("pools", name, "model"), pool.model) for name, pool in scenario.pools.items()]
@@ -48,17 +51,22 @@ def _class_site_faults(scenario: Scenario) -> Iterator[Fault]:
             yield Fault(("classes", name, "sites"), message)
 
 
-def _pool_class_faults(scenario: Scenario) -> Iterator[Fault]:
+def _pool_classes(scenario: Scenario) -> Iterator[tuple[KeyPath, Pool, str]]:
+    """Every class that a pool names, with its key."""
     for name, pool in scenario.pools.items():
-        for index, class_name in enumerate(pool.classes):
-            key = ("pools", name, "classes", index)
-            if class_name not in scenario.classes:
-                yield from _unknown(key, "class", class_name, scenario.classes, "classes.NAME")
-            elif scenario.model_of(class_name) != pool.model:
-                theirs, ours = _model_words(scenario.model_of(class_name)), _model_words(pool.model)
-                yield Fault(
-                    key, f"names the class '{class_name}' of {theirs} (a class of {ours}, which the pool serves)"
-                )
+        yield from ((("pools", name, "classes", i), pool, class_name) for i, class_name in enumerate(pool.classes))
+
+
+def _unknown_classes(scenario: Scenario) -> Iterator[Fault]:
+    for key, _, name in _pool_classes(scenario):
+        yield from _unknown(key, "class", name, scenario.workloads, "classes.NAME")
+
+
+def _foreign_classes(scenario: Scenario) -> Iterator[Fault]:
+    for key, pool, name in _pool_classes(scenario):
+        if scenario.model_of(name) != pool.model:
+            theirs, ours = _model_words(scenario.model_of(name)), _model_words(pool.model)
+            yield Fault(key, f"names the class '{name}' of {theirs} (a class of {ours}, which the pool serves)")
 
 
 def _model_words(model: str | None) -> str:
@@ -90,27 +98,31 @@ def _sites_of(scenario: Scenario, class_name: str) -> Collection[str]:
     return scenario.classes[class_name].sites if class_name in scenario.classes else ()
 
 
-def _unserved_faults(scenario: Scenario) -> Iterator[Fault]:
-    """Classes that no pool prefills, or decodes where they arrive; a role that no pool has is a fault of its own."""
+def _unserved_classes(scenario: Scenario) -> Iterator[Fault]:
+    """Classes that no pool prefills, or decodes; a role that no pool has at all is a fault of its own."""
     roles = [role for role in ("prefill", "decode") if any(p.role == role for p in scenario.pools.values())]
     for name in scenario.workloads:
-        model = scenario.model_of(name)
-        if model is not None and model not in scenario.models:
-            continue
         for role in roles:
-            pools = [p for p in scenario.pools.values() if p.role == role and name in scenario.classes_of(p)]
-            table = ("classes", name) if name in scenario.classes else ("pools",)
-            if not pools:
-                what = f"no {role} pool serves it" if scenario.classes else f"has no {role} pool of the default model"
-                yield Fault(table, f"{what} (a {role} pool of {_model_words(model)} that takes its class)")
+            sites = {p.site for p in scenario.pools.values() if p.role == role and name in scenario.classes_of(p)}
+            if not sites:
+                yield _unserved(scenario, name, role)
             elif role == "decode":
-                decoding = {pool.site for pool in pools}
-                for site in _sites_of(scenario, name):
-                    if site in scenario.sites and site not in decoding:
-                        allowed = f"sites that decode it: {', '.join(sorted(decoding))}"
-                        yield Fault(
-                            ("classes", name, "sites", site), f"no pool at '{site}' decodes this class ({allowed})"
-                        )
+                yield from _decoded_elsewhere(scenario, name, sites)
+
+
+def _unserved(scenario: Scenario, name: str, role: str) -> Fault:
+    if not scenario.classes:
+        return Fault(("pools",), f"has no {role} pool of the default model (at least one pool of each role)")
+    allowed = f"a {role} pool of {_model_words(scenario.model_of(name))} that takes its class"
+    return Fault(("classes", name), f"no {role} pool serves it ({allowed})")
+
+
+def _decoded_elsewhere(scenario: Scenario, name: str, decoding: Collection[str]) -> Iterator[Fault]:
+    """Sites where requests of a class arrive and are not decoded."""
+    for site in _sites_of(scenario, name):
+        if site in scenario.sites and site not in decoding:
+            allowed = f"sites that decode it: {', '.join(sorted(decoding))}"
+            yield Fault(("classes", name, "sites", site), f"no pool at '{site}' decodes this class ({allowed})")
 
 
 def network_keys(scenario: Scenario) -> Iterator[KeyPath]:

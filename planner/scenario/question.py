@@ -166,7 +166,7 @@ class Scenario(StrictModel):
             if slo is not None and not slo.promises_something and self.objective != "min-ttft":
                 yield Fault(key, "promises nothing (give ttft_s, tpot_ms or both)")
 
-    @cached_property
+    @property
     def workloads(self) -> dict[str, tuple[float, Workload]]:
         """Share and workload of every class."""
         if self.workload is not None:
