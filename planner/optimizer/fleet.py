@@ -178,13 +178,13 @@ def _per_million(usd_per_hour: float, req_per_s: float, tokens_per_request: floa
 def class_plans(problem: PlanningProblem, solution: Solution) -> tuple[ClassPlan, ...]:
     """Every class with its threshold and latency."""
     *by_class, _ = latencies(problem, solution, operating_point(problem, solution))
-    model = problem.scenario.model_profile.name
+    scenario = problem.scenario
     return tuple(
         ClassPlan(
             name=c.name,
-            model=model,
+            model=scenario.profile_of(scenario.model_of(c.name)).name,
             share=c.share,
-            slo=None if problem.scenario.slo is None else problem.scenario.slo.model_dump(exclude_none=True),
+            slo=None if (slo := scenario.slo_of(c.name)) is None else slo.model_dump(exclude_none=True),
             threshold_tokens=_class_threshold(problem, solution, index),
             latency=by_class[index],
             mean_total_tokens=c.mix.mean_total_tokens,
