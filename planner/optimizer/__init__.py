@@ -1,7 +1,7 @@
 """Capacity rows to a mixed-integer model to a plan."""
 
 from planner.optimizer.exhaustive import exhaustive_search
-from planner.optimizer.plan import optimize, optimized
+from planner.optimizer.plan import decided, optimize, optimized
 from planner.optimizer.problem import PlanningProblem, planning_problem
 from planner.optimizer.promised_search import search
 from planner.optimizer.search import Solution
@@ -9,6 +9,7 @@ from planner.optimizer.search import Solution
 __all__ = [
     "PlanningProblem",
     "Solution",
+    "decided",
     "exhaustive_search",
     "optimize",
     "optimized",

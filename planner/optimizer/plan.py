@@ -14,8 +14,8 @@ from planner.optimizer.promised_search import search
 from planner.optimizer.relaxation import infeasible
 from planner.optimizer.search import GAP_TARGET, Solution
 from planner.optimizer.sensitivity import bottlenecks, sweep
-from planner.optimizer.verdict import verdict
-from planner.results import Fleet, Plan, PoolPlan
+from planner.optimizer.verdict import decisive, verdict
+from planner.results import Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario
 from planner.units import MILLI, number, percent
 
@@ -48,6 +48,16 @@ def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: f
         UndecidedError: time is up without a plan or a proof.
     """
     return optimized(planning_problem(scenario, data_dirs), time_limit_s)
+
+
+def decided(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Fleet, Verdict]:
+    """The fleet of a resolved scenario and the verdict, without what explains them; raises as `optimize` does."""
+    solution = search(problem, time_limit_s)
+    if solution is None:
+        raise infeasible(problem)
+    fleet = Fleet(**fleet_fields(problem, solution))
+    others, _ = baselines(problem, fleet, time_limit_s, decisive(problem))
+    return fleet, verdict(problem, fleet, others)
 
 
 def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Plan:

@@ -33,6 +33,8 @@ TYPICAL_BALANCE_FLOP_PER_BYTE = 250.0
 """bf16 peak over memory bandwidth of the accelerators that the typical fractions come from."""
 CEILING_FRACTION = 0.95
 """Of a peak that a kernel reaches where nothing but products takes time."""
+MEASURED = ("measured", "derived", "inferred")
+"""Bases of a fraction that rest on a measurement; a planner's default that somebody quotes does not."""
 NETWORK_FRACTION = 0.8
 """Of a NIC's or host link's rate that collectives between servers, or without a scale-up link, reach."""
 NETWORK_LATENCY_S = 25e-6
@@ -179,8 +181,9 @@ class Chip:
 
     @property
     def is_measured(self) -> bool:
-        """Whether matrix products were measured on this very accelerator."""
-        return any(self._figure(f"gemm_bf16_m{int(height)}_fraction") is not None for height in GEMM_ROWS)
+        """Whether matrix products were measured on this very accelerator, or on one that differs in memory only."""
+        found = (getattr(self.hardware.efficiency, f"gemm_bf16_m{int(height)}_fraction") for height in GEMM_ROWS)
+        return any(figure is not None and figure.basis in MEASURED for figure in found)
 
     def _scaleup_bytes_per_s(self, n_ranks: int) -> float | None:
         domain = self.hardware.n_scaleup_domain_accelerators

@@ -1,6 +1,6 @@
 """A case: the plan of a scenario, its variants and everything they are held against."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from planner.optimizer.formulation import Sizing
 from planner.profiles import MeasuredInstance
 from planner.results import Case, ComparedPlan, LengthProfile, Plan, ServiceCurve, SourceNote
 from planner.scenario import CapacityRule, Price, Scenario
+from planner.studies.break_even import break_evens, not_varied
 from planner.studies.claims import claim_results
 from planner.studies.price_ratios import price_ratios
 from planner.units import gbps, number
@@ -56,6 +57,8 @@ def build_case(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s:
         curves=tuple(service_curve(problem, i) for i, pool in enumerate(problem.pools) if pool.role == "prefill"),
         comparisons=compared,
         claims=claim_results(scenario.claims, plans, scenario.name),
+        break_even=break_evens(scenario, data_dirs, time_limit_s),
+        not_varied=not_varied(scenario),
         price_ratios=price_ratios(problem, plan),
         inputs=tuple(_inputs(problem)),
         sources=scenario.sources,
@@ -173,6 +176,18 @@ def price_words(price: Price) -> str:
     return f"{price.purchase_usd:g} USD each over {price.amortized_years:g} years, {number(price.hourly_usd)} USD/h"
 
 
+def _assumptions(scenario: Scenario) -> Iterator[SourceNote]:
+    """Figures that profiles lack, and stacks that nobody calibrated."""
+    for hardware, items in scenario.assumed.items():
+        for key, item in items.items():
+            yield SourceNote(what=f"{key} of {hardware}: {item.value:g}", basis="assumed", source=item.source)
+    for name, own in scenario.stacks.items():
+        stated = {**own.factors, **own.model_dump(include={"chunk_tokens", "memory_fraction", "runtime_gb"})}
+        listed = ", ".join(f"{key} {value:g}" for key, value in stated.items() if value is not None)
+        what = f"stack {name}, like {own.like}" + (f" but for {listed}" if listed else "")
+        yield SourceNote(what=what, basis="assumed", source=own.source)
+
+
 def _inputs(problem: PlanningProblem) -> list[SourceNote]:
     """Every measured instance, price and link price that went in."""
     scenario = problem.scenario
@@ -187,6 +202,7 @@ def _inputs(problem: PlanningProblem) -> list[SourceNote]:
         else:
             rates = next(spec.rates for spec in problem.pools if spec.name == name)
             notes.append(SourceNote(what=what, basis=rates.basis, source=roofline_source(rates.stack)))
+    notes += _assumptions(scenario)
     for name, price in scenario.prices.items():
         what = f"price of {name}: {price_words(price)}"
         notes.append(SourceNote(what=what, basis=price.basis, source=price.source))
