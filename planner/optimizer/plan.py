@@ -50,14 +50,19 @@ def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: f
     return optimized(planning_problem(scenario, data_dirs), time_limit_s)
 
 
-def decided(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Fleet, Verdict]:
-    """The fleet of a resolved scenario and the verdict, without what explains them; raises as `optimize` does."""
+def planned_fleet(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Fleet:
+    """The fleet of a resolved scenario alone; raises as `optimize` does."""
     solution = search(problem, time_limit_s)
     if solution is None:
         raise infeasible(problem)
-    fleet = Fleet(**fleet_fields(problem, solution))
+    return Fleet(**fleet_fields(problem, solution))
+
+
+def decided(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Verdict:
+    """The verdict on a resolved scenario, without what explains it; raises as `optimize` does."""
+    fleet = planned_fleet(problem, time_limit_s)
     others, _ = baselines(problem, fleet, time_limit_s, decisive(problem))
-    return fleet, verdict(problem, fleet, others)
+    return verdict(problem, fleet, others)
 
 
 def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Plan:

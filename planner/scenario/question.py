@@ -184,11 +184,18 @@ class Scenario(StrictModel):
 
     def hardware_named(self, name: str) -> HardwareProfile:
         """The hardware profile of a name, an alias, or a path from the scenario's folder, with what is assumed."""
-        profile = self._published(name)
-        return completed(profile, self._assumed_of.get(profile.name, {}))
+        if name not in self._completed:
+            profile = self._published(name)
+            self._completed[name] = completed(profile, self._assumed_of.get(profile.name, {}))
+        return self._completed[name]
 
     def _published(self, name: str) -> HardwareProfile:
         return hardware_profile(_located(name, self.directory))
+
+    @cached_property
+    def _completed(self) -> dict[str, HardwareProfile]:
+        """Profiles looked up before: completing one means to check it again."""
+        return {}
 
     @cached_property
     def _assumed_of(self) -> dict[str, dict[str, Assumption]]:

@@ -1,23 +1,71 @@
 """At which value of an uncertain input the decision turns: found by planning again, at values between two bounds."""
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import decided, planning_problem
-from planner.results import BreakEvenResult, Fleet, Turn, Verdict
+from planner.optimizer import PlanningProblem, decided, planned_fleet, planning_problem
+from planner.results import BreakEvenResult, Fleet, Turn
 from planner.scenario import VERDICT, BreakEven, Scenario, parsed_key
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
 
-N_STEPS = 6
+N_STEPS = 4
 """Values looked at on each side of the stated one, before the bracket of the first turn is halved."""
-PRECISION = 0.002
-"""Relative width of a bracket that is narrow enough: prices are not known to a fifth of a per cent."""
+PRECISION = 0.005
+"""Relative width of a bracket that is narrow enough: prices are not known to half a per cent."""
 Decision = Callable[[float], bool | None]
 """Whether the decision is yes at a value of the input; None where there is no plan."""
+
+
+RESOLVED = {"prices", "assumed", "stacks", "measured", "model"}
+"""Parts of a scenario that the pools of its problem hold in full: rents and service times."""
+TOLD = {"name", "title", "notes", "sources", "comparisons", "claims", "break_even"}
+"""Parts that no fleet depends on."""
+
+
+def _fingerprint(problem: PlanningProblem) -> bytes:
+    """The same for problems that have the same fleet."""
+    stated = problem.scenario.model_dump(exclude=RESOLVED | TOLD)
+    return sha256(pickle.dumps((stated, problem.pools, problem.links))).digest()
+
+
+@dataclass(frozen=True)
+class Planner:
+    """The optimizer, which plans no fleet twice: most inputs leave one of two compared fleets as it is."""
+
+    data_dirs: Sequence[Path]
+    time_limit_s: float
+    known: dict[bytes, Fleet | None] = field(default_factory=dict)
+
+    def fleet(self, scenario: Scenario) -> Fleet | None:
+        """The fleet; None where a value leaves none, or nothing that the roofline can time."""
+        try:
+            problem = planning_problem(scenario, self.data_dirs)
+        except (InputError, InfeasibleError):
+            return None
+        same = _fingerprint(problem)
+        if same not in self.known:
+            self.known[same] = self._fleet_of(problem)
+        return self.known[same]
+
+    def _fleet_of(self, problem: PlanningProblem) -> Fleet | None:
+        try:
+            return planned_fleet(problem, self.time_limit_s)
+        except (InfeasibleError, UndecidedError):
+            return None
+
+    def is_worth_it(self, scenario: Scenario) -> bool | None:
+        """The verdict; None where there is no fleet."""
+        try:
+            return decided(planning_problem(scenario, self.data_dirs), self.time_limit_s).worth_it
+        except (InputError, InfeasibleError, UndecidedError):
+            return None
 
 
 def break_evens(
@@ -33,12 +81,11 @@ def break_evens(
     Returns:
         Results in the order of the entries; empty without any.
     """
-    return tuple(break_even(scenario, item, data_dirs, time_limit_s) for item in scenario.break_even)
+    planner = Planner(data_dirs, time_limit_s)
+    return tuple(break_even(scenario, item, planner) for item in scenario.break_even)
 
 
-def break_even(
-    scenario: Scenario, item: BreakEven, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0
-) -> BreakEvenResult:
+def break_even(scenario: Scenario, item: BreakEven, planner: Planner) -> BreakEvenResult:
     """The values nearest to the stated one, below and above it, at which the decision turns.
 
     Equation:
@@ -49,8 +96,7 @@ def break_even(
     Args:
         scenario: the question.
         item: key, span and decision.
-        data_dirs: folders in which traces are looked for.
-        time_limit_s: limit of each single plan.
+        planner: what plans at each value.
 
     Returns:
         The decision as stated and where it turns; None on a side where it does not.
@@ -63,7 +109,7 @@ def break_even(
     """
     stated = float(scenario.value_at(item.key))
     _check_span(scenario, item)
-    decision = _remembered(_decision(scenario, item, data_dirs, time_limit_s))
+    decision = _remembered(_decision(scenario, item, planner))
     here = decision(stated)
     return BreakEvenResult(
         key=item.key,
@@ -135,30 +181,21 @@ def _remembered(decision: Decision) -> Decision:
     return remembered
 
 
-def _decision(scenario: Scenario, item: BreakEven, data_dirs: Sequence[Path], time_limit_s: float) -> Decision:
+def _decision(scenario: Scenario, item: BreakEven, planner: Planner) -> Decision:
     """The decision that an entry names, as a function of its key's value."""
 
     def worth_it(value: float) -> bool | None:
-        found = _planned(scenario.varied({item.key: value}), data_dirs, time_limit_s)
-        return None if found is None else found[1].worth_it
+        return planner.is_worth_it(scenario.varied({item.key: value}))
 
     def ahead(value: float) -> bool | None:
         question = scenario.varied({item.key: value})
-        ours = _planned(question, data_dirs, time_limit_s)
-        theirs = _planned(question.compared(item.decides), data_dirs, time_limit_s)
+        ours = planner.fleet(question)
         if ours is None:
             return None
-        return theirs is None or _is_ahead(ours[0], theirs[0], question.objective == "min-cost")
+        theirs = planner.fleet(question.compared(item.decides))
+        return theirs is None or _is_ahead(ours, theirs, question.objective == "min-cost")
 
     return worth_it if item.decides == VERDICT else ahead
-
-
-def _planned(scenario: Scenario, data_dirs: Sequence[Path], time_limit_s: float) -> tuple[Fleet, Verdict] | None:
-    """The fleet and its verdict; None where a value leaves no plan, or nothing that the roofline can time."""
-    try:
-        return decided(planning_problem(scenario, data_dirs), time_limit_s)
-    except (InputError, InfeasibleError, UndecidedError):
-        return None
 
 
 def _is_ahead(ours: Fleet, theirs: Fleet, by_cost: bool) -> bool:
