@@ -103,14 +103,14 @@ def decision(decides: str, answer: bool | None) -> str:
 
 
 def turns(item: BreakEvenResult) -> str:
-    """Where a decision turns, and to what."""
+    """Where a decision turns to its opposite, or to no plan at all."""
     ends = (("below", item.below), ("above", item.above))
     found = [
-        f"{side} {figure(turn.value)}: {decision(item.decides, turn.decision)}"
+        f"{side} {figure(turn.value)}" + (" (no plan)" if turn.decision is None else "")
         for side, turn in ends
         if turn is not None
     ]
-    return "; ".join(found) or "nowhere in that span"
+    return listed(found) or "nowhere in that span"
 
 
 def listed(names: list[str]) -> str:

@@ -41,7 +41,7 @@ def build_case(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s:
     plan = optimized(problem, time_limit_s)
     other = _planned(_with_rule(problem, OTHER_RULE[scenario.capacity_rule]), time_limit_s)
     compared = tuple(
-        _comparison(name, scenario.comparisons[name].title, planning_problem(variant, data_dirs), time_limit_s)
+        _comparison(name, scenario.comparisons[name].title, variant, data_dirs, time_limit_s)
         for name, variant in variants.items()
     )
     plans = {"plan": plan, scenario.capacity_rule: plan, OTHER_RULE[scenario.capacity_rule]: other}
@@ -76,9 +76,12 @@ def _planned(problem: PlanningProblem, time_limit_s: float) -> Plan | None:
         return None
 
 
-def _comparison(name: str, title: str, problem: PlanningProblem, time_limit_s: float) -> ComparedPlan:
+def _comparison(
+    name: str, title: str, variant: Scenario, data_dirs: Sequence[Path], time_limit_s: float
+) -> ComparedPlan:
+    """A variant's plan, or why there is none: also where a model does not even fit."""
     try:
-        plan = optimized(problem, time_limit_s)
+        plan = optimized(planning_problem(variant, data_dirs), time_limit_s)
     except (InfeasibleError, UndecidedError) as error:
         return ComparedPlan(name=name, title=title, plan=None, failure=str(error))
     return ComparedPlan(name=name, title=title, plan=plan)
