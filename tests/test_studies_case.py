@@ -109,8 +109,16 @@ def test_break_even_with_the_link_comes_no_later_than_without() -> None:
         {"prices": {}},
         {"prices": {HOME: {"usd_per_accelerator_hour": 2, "basis": "assumed", "source": "x"}}},
         {f"prices.{HOME}.usd_per_accelerator_hour": 0.0},
+        {f"prices.{HOME}.usd_per_accelerator_hour": 0.4},
     ],
-    ids=["no fast chip in use", "one kind of chip", "no prices", "no price of the fast chip", "a free chip"],
+    ids=[
+        "no fast chip in use",
+        "one kind of chip",
+        "no prices",
+        "no price of the fast chip",
+        "a free chip",
+        "ten times",
+    ],
 )
 def test_without_two_priced_kinds_of_chips_there_are_no_ratios(changes: dict[str, object]) -> None:
     problem = problem_of(changes)
