@@ -1,6 +1,7 @@
 """The answers: frozen records that report and cli print."""
 
 from planner.results.case import (
+    BreakEvenResult,
     Case,
     ClaimResult,
     ComparedPlan,
@@ -8,6 +9,7 @@ from planner.results.case import (
     PriceRatios,
     ServiceCurve,
     SourceNote,
+    Turn,
 )
 from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
 from planner.results.fidelity_survey import (
@@ -52,6 +54,7 @@ __all__ = [
     "AcceleratorMemory",
     "Baseline",
     "Bottleneck",
+    "BreakEvenResult",
     "Case",
     "ClaimResult",
     "ClassPlan",
@@ -92,6 +95,7 @@ __all__ = [
     "SourceNote",
     "StackScore",
     "Sweep",
+    "Turn",
     "Verdict",
     "VersionScore",
 ]
