@@ -114,6 +114,7 @@ class HybridModel:
             else:
                 x = x + layer.mixer.decode(self.products, normed, slots.latents)
             x = x + layer.mlp(self.products, rms_norm(x, layer.mlp_norm))
+        batch.n_tokens = [n + 1 for n in batch.n_tokens]
         return self._logits(x)
 
     def _pass(self, tokens: Tokens, cache: RequestCache, on_layer: OnLayer | None, absorbed: bool) -> FloatArray:
