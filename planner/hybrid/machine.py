@@ -1,7 +1,7 @@
-"""What one core of this machine does: rate of matrix products by height, memory bandwidth, overhead of a call, loopback.
+"""What one core of this machine does: rate of products by height, memory bandwidth, overhead of a call, loopback.
 
-Called inside workers, all of them at the same time: cores share memory, cache and clock. Seconds are busy ones, in which
-the worker's thread ran; but for the loopback, where threads wait for each other.
+Called inside workers, all of them at the same time: cores share memory, cache and clock. Seconds are busy ones, in
+which the worker's thread ran; but for the loopback, where threads wait for each other.
 """
 
 import os
@@ -14,7 +14,14 @@ from time import perf_counter, thread_time
 
 import numpy as np
 
+from planner.hybrid.delta_rule import CHUNK_TOKENS as DELTA_CHUNK
+from planner.hybrid.delta_rule import chunked_delta_rule, delta_step
+from planner.hybrid.mla import QUERY_TOKENS
+from planner.hybrid.mlp import SparseMlp
 from planner.hybrid.model import HybridModel
+from planner.hybrid.numerics import softmax_in_place, unit_rows
+from planner.hybrid.products import FloatArray, Products
+from planner.hybrid.wire import BF16_BYTES
 
 GEMM_ROWS = (1, 8, 64, 256, 1536, 4096)
 GEMM_SHAPES = ((512, 512), (512, 2048), (2048, 512), (1024, 1024))
@@ -156,3 +163,80 @@ def loopback_bytes_per_s() -> float:
             got += len(receiver.recv(2**20))
         thread.join()
         return LOOPBACK_BYTES / (perf_counter() - began)
+
+
+@dataclass(frozen=True)
+class KernelRates:
+    """What kernels of this room reach on one core; rates of closed forms, without what is masked."""
+
+    attention_flop_per_s: float
+    """Prefill attention, softmax included."""
+    attention_read_bytes_per_s: float
+    """Latents attended to by one query of all heads, in bytes of a 16-bit cache."""
+    moe_flop_per_s: float
+    """Routed experts with sorting and summing."""
+    recurrence_flop_per_s: float
+    """Delta rule by chunks, of 6 d^2 + 5 C d + C^2 FLOP per token and head."""
+    state_bytes_per_s: float
+    """Delta rule by token: states read and written."""
+
+
+KERNEL_HEADS, KERNEL_DIM, KERNEL_TOKENS, KERNEL_BATCH = 4, 64, 1024, 8
+
+
+def kernel_rates(_model: HybridModel) -> KernelRates:
+    """A task for a worker: rates of the kernels that are no plain products, at shapes of no model in particular."""
+    rng = np.random.default_rng(0)
+    return KernelRates(
+        _attention_flop_per_s(rng),
+        _attention_read_bytes_per_s(rng),
+        _moe_flop_per_s(rng),
+        _recurrence_flop_per_s(rng),
+        _state_bytes_per_s(rng),
+    )
+
+
+def _drawn(rng: np.random.Generator, *shape: int) -> FloatArray:
+    return rng.standard_normal(shape, np.float32)
+
+
+def _attention_flop_per_s(rng: np.random.Generator) -> float:
+    """One block of queries after many keys, as it is in the midst of a long prompt."""
+    q = _drawn(rng, KERNEL_HEADS, QUERY_TOKENS, KERNEL_DIM)
+    k, v = _drawn(rng, KERNEL_HEADS, KERNEL_TOKENS, KERNEL_DIM), _drawn(rng, KERNEL_HEADS, KERNEL_TOKENS, KERNEL_DIM)
+    took = call_seconds(lambda: np.matmul(softmax_in_place(np.matmul(q, k.swapaxes(-1, -2))), v))
+    return 4 * KERNEL_HEADS * QUERY_TOKENS * KERNEL_TOKENS * KERNEL_DIM / took
+
+
+def _attention_read_bytes_per_s(rng: np.random.Generator) -> float:
+    latents, q = _drawn(rng, KERNEL_TOKENS, 4 * KERNEL_DIM), _drawn(rng, KERNEL_HEADS, 4 * KERNEL_DIM)
+    took = call_seconds(lambda: np.matmul(softmax_in_place(np.matmul(q, latents.T)), latents))
+    return BF16_BYTES * latents.size / took
+
+
+def _moe_flop_per_s(rng: np.random.Generator) -> float:
+    n, hidden, width, per_token = 16, 512, 256, 4
+    weights = _drawn(rng, n, hidden, 2 * width), _drawn(rng, n, width, hidden)
+    mlp = SparseMlp(_drawn(rng, hidden, n), None, *weights, shared=None, n_experts_per_token=per_token)
+    x = _drawn(rng, KERNEL_TOKENS, hidden) / 100
+    took = call_seconds(lambda: mlp(Products(), x))
+    return 6 * KERNEL_TOKENS * per_token * hidden * width / took
+
+
+def _recurrence_flop_per_s(rng: np.random.Generator) -> float:
+    shape, d = (KERNEL_HEADS, KERNEL_TOKENS, KERNEL_DIM), KERNEL_DIM
+    state = np.zeros((KERNEL_HEADS, d, d), np.float32)
+    q, k, v = _drawn(rng, *shape), unit_rows(_drawn(rng, *shape)), _drawn(rng, *shape)
+    decay, beta = -np.abs(_drawn(rng, *shape)) / 10, np.full(shape[:2], 0.5, np.float32)
+    took = call_seconds(lambda: chunked_delta_rule(Products(), state, q, k, v, decay, beta))
+    per_token = 6 * d * d + 5 * DELTA_CHUNK * d + DELTA_CHUNK**2
+    return KERNEL_HEADS * KERNEL_TOKENS * per_token / took
+
+
+def _state_bytes_per_s(rng: np.random.Generator) -> float:
+    shape = (KERNEL_BATCH, KERNEL_HEADS, KERNEL_DIM)
+    state = np.zeros((*shape, KERNEL_DIM), np.float32)
+    q, k, v = _drawn(rng, *shape), unit_rows(_drawn(rng, *shape)), _drawn(rng, *shape)
+    decay, beta = -np.abs(_drawn(rng, *shape)), np.full(shape[:2], 0.5, np.float32)
+    took = call_seconds(lambda: delta_step(Products(), state, q, k, v, decay, beta))
+    return 2 * state.nbytes / took
