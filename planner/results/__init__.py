@@ -22,6 +22,7 @@ from planner.results.fidelity_survey import (
     StackScore,
     VersionScore,
 )
+from planner.results.live import Live, LiveCheck, LiveMachine
 from planner.results.plan import (
     Baseline,
     Bottleneck,
@@ -68,6 +69,9 @@ __all__ = [
     "LatencyError",
     "LengthProfile",
     "LinkPlan",
+    "Live",
+    "LiveCheck",
+    "LiveMachine",
     "MeasuredFile",
     "OperatorPoint",
     "Peer",

@@ -5,7 +5,7 @@ import socket
 import threading
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from time import monotonic, perf_counter
+from time import monotonic
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from planner.hybrid.live.link import LOOPBACK
 from planner.hybrid.live.messages import Answer, Finished, Joined, Lost, Ready, Step, Stop, Task, WorkerSetup
 from planner.hybrid.live.process import Outbox, pin
 from planner.hybrid.model import DecodeBatch, HybridModel, hybrid_model
+from planner.hybrid.timing import Stopwatch
 from planner.hybrid.wire import take_payload
 
 IDLE_WAIT_S = 0.02
@@ -105,11 +106,11 @@ class _Decoder:
         if not self.running:
             return
         context = float(np.mean(self.batch.n_tokens)) + 1
-        began = perf_counter()
+        watch = Stopwatch()
         logits = self.model.decode(np.array([request.tokens[-1] for request in self.running]), self.batch)
         for request, token in zip(self.running, logits.argmax(axis=-1), strict=True):
             request.tokens.append(int(token))
-        self.steps.append(Step(len(self.running), context, perf_counter() - began))
+        self.steps.append(Step(len(self.running), context, *watch.read()))
         # From the back: the last one takes the place of who leaves.
         for place in reversed(range(len(self.running))):
             if len(self.running[place].tokens) >= self.running[place].output_tokens:

@@ -91,6 +91,8 @@ class Prefilled:
     attempt: int
     started_s: float
     finished_s: float
+    busy_s: float
+    """Seconds of it in which the worker's thread ran [s]."""
     cached_tokens: int
     kept_tokens: int
     """Tokens at which its state was kept for others; 0 where it was not."""
@@ -121,7 +123,9 @@ class Step:
 
     batch: int
     mean_context_tokens: float
-    seconds: float
+    busy_s: float
+    """Seconds in which the worker's thread ran [s]."""
+    wall_s: float
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from time import monotonic
+from time import monotonic, thread_time
 
 from planner.hybrid.block_pool import BlockPool, block_layout
 from planner.hybrid.cache import LatentCache, RequestCache
@@ -47,7 +47,7 @@ def _prefill(
     model: HybridModel, kept: PrefixCache | None, setup: WorkerSetup, request: Prefill, sender: "Sender", outbox: Outbox
 ) -> None:
     """One request: what is cached, up to the last block boundary, whose state is kept, and the rest."""
-    started, tokens, cache = monotonic(), request.tokens, model.empty_cache()
+    started, began, tokens, cache = monotonic(), thread_time(), request.tokens, model.empty_cache()
     n_cached = kept.resume(tokens, cache) if kept else 0
     # The last token is always computed; what comes before the boundary can serve others.
     boundary = max(kept.aligned(len(tokens) - 1), n_cached) if kept else n_cached
@@ -58,9 +58,9 @@ def _prefill(
         model.prefill(tokens[n_cached:boundary], cache, chunk_tokens=chunk, on_layer=stream.layer_done)
         was_kept = kept.keep(tokens[:boundary], cache)
     logits = model.prefill(tokens[boundary:], cache, chunk_tokens=chunk, on_layer=stream.layer_done)
-    finished = monotonic()
+    finished, busy_s = monotonic(), thread_time() - began
     sender.put(request.port, Frame(request.attempt, END, len(tokens), int(logits.argmax()), request.output_tokens))
-    outbox.send(Prefilled(request.attempt, started, finished, n_cached, boundary if was_kept else 0))
+    outbox.send(Prefilled(request.attempt, started, finished, busy_s, n_cached, boundary if was_kept else 0))
 
 
 @dataclass

@@ -239,6 +239,7 @@ class _Router:
                 attempt.is_prefilled = True
                 record.prefill_start_s = message.started_s - self.origin_s
                 record.prefill_end_s = message.finished_s - self.origin_s
+                record.prefill_busy_s = message.busy_s
                 record.cached_tokens = message.cached_tokens
                 tokens = self.requests[record.index].tokens
                 if message.kept_tokens:

@@ -56,6 +56,8 @@ class LiveRecord:
     n_attempts: int = 0
     prefill_start_s: float | None = None
     prefill_end_s: float | None = None
+    prefill_busy_s: float | None = None
+    """Seconds between them in which the worker's thread ran [s]."""
     cached_tokens: int = 0
     """Tokens that the prefill worker did not compute."""
     received_s: float | None = None

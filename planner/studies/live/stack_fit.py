@@ -98,10 +98,10 @@ def probe_models(served: ModelProfile) -> tuple[ModelProfile, ...]:
         return _arranged(made, pattern, dense)
 
     return (
-        probe("delta", "KKKKKK", 6),
-        probe("latent", "AAAA", 4),
+        probe("delta", "KKKK", 1),
+        probe("latent", "AAA", 1),
         probe("experts", "KAK", 0),
-        probe("wide", "KKA", 1, width=1.5),
+        probe("wide", "KKAK", 1, width=1.5),
     )
 
 
