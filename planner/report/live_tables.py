@@ -25,8 +25,9 @@ def live_tables(found: Live) -> list["RenderableType"]:
         "metric",
         *(">predicted", ">executed", ">measured", ">low", ">high", ">error", ">allowed", "holds"),
     )
-    busy = percent(found.machine.busy_fraction)
-    caption(table, f"passes in seconds that the worker ran; workers had their cores {busy} of the time")
+    before, busy = percent(found.machine.busy_before_fraction), percent(found.machine.busy_fraction)
+    text = f"passes in seconds that workers ran: they had their cores {before} of the time while measured, for which"
+    caption(table, f"{text} latencies under load are predicted, and {busy} afterwards")
     parts = (frame("live", _headline(found)), filled(table, map(_row, found.checks)))
     return [part for part in parts if part is not None]
 

@@ -26,8 +26,11 @@ class LiveMachine(StrictModel):
     """One NumPy call on one value [s]."""
     loopback_bytes_per_s: float
     """TCP over 127.0.0.1 [B/s]."""
+    busy_before_fraction: float
+    """Share of the time that workers had their cores for while they were measured; the rest went to other programs.
+    Latencies under load are predicted for a machine that busy."""
     busy_fraction: float | None
-    """Share of their time that workers had their cores for, while they computed; the rest went to other programs."""
+    """The same of what was measured afterwards and of the prefills that were served."""
 
 
 class LiveCheck(StrictModel):

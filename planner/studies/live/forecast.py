@@ -13,8 +13,8 @@ from planner.roofline import ServedModel, exposed_transfer_s, kv_bytes
 from planner.studies.live.question import BATCH_LIMIT, Drawn
 
 FloatArray = NDArray[np.float64]
-N_ROUNDS = 100
-"""Of the fixed point of decode, which contracts at any load below 1."""
+N_BATCHES = 281
+"""Batches, whole and broken ones, among which the mean one is looked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,7 @@ def forecast(
     link_bytes_per_s: float,
     loopback_bytes_per_s: float,
     load_fraction: float,
+    stretch: float = 1.0,
 ) -> Forecast:
     """Threshold, rate and latencies.
 
@@ -74,29 +75,29 @@ def forecast(
         link_bytes_per_s: rate of the link [B/s].
         loopback_bytes_per_s: rate inside the site [B/s].
         load_fraction: rate of arrivals over capacity.
+        stretch: seconds on the wall over those that a worker runs, as other programs leave it.
 
     Returns:
         The forecast.
 
     Valid:
-        Poisson arrivals; transfers that do not queue for the link; decode at its mean batch.
+        Poisson arrivals; transfers that do not queue for the link; decode at its mean batch; other programs as busy
+        during the run as they were before it.
 
     Source:
         Prefill-as-a-Service (arXiv 2604.15039v2), section 3; queueing as `planner.queueing` cites.
     """
     pools = _pools(workers)
     tokens = drawn.input_tokens.astype(float)
-    seconds = served.prefill_time(tokens).total_s
+    seconds = stretch * served.prefill_time(tokens).total_s
     sent_bytes = np.asarray(kv_bytes(served.model, tokens), float)
     candidates = np.unique(np.concatenate([[0.0], tokens]))
     capacities = [_capacity(pools, tokens > t, seconds, sent_bytes, link_bytes_per_s) for t in candidates]
     threshold, capacity = float(candidates[int(np.argmax(capacities))]), float(max(capacities))
     offered, is_far = load_fraction * capacity, tokens > threshold
     n_layers = served.model.architecture.n_layers
-    over_link, inside = (
-        exposed_transfer_s(seconds, sent_bytes, rate, 0.0, n_layers)
-        for rate in (link_bytes_per_s, loopback_bytes_per_s)
-    )
+    over_link = exposed_transfer_s(seconds, sent_bytes, link_bytes_per_s, 0.0, n_layers)
+    inside = exposed_transfer_s(seconds, sent_bytes, loopback_bytes_per_s, 0.0, n_layers)
     ttft = _ttft(pools, is_far, seconds, np.where(is_far, over_link, inside), offered)
     return Forecast(
         threshold,
@@ -104,7 +105,7 @@ def forecast(
         offered,
         ttft.mean_s,
         ttft.quantile_s(0.9),
-        _tpot_s(served, drawn, offered, pools.n_decode),
+        _tpot_s(served, drawn, offered, pools.n_decode, stretch),
         offered * float((sent_bytes * is_far).mean()) / link_bytes_per_s,
     )
 
@@ -140,13 +141,14 @@ def _ttft(
     return Ttft.of(paths)
 
 
-def _tpot_s(served: ServedModel, drawn: Drawn, offered_req_per_s: float, n_workers: int) -> float:
-    """Step at the mean batch, by fixed point from one request."""
+def _tpot_s(served: ServedModel, drawn: Drawn, offered_req_per_s: float, n_workers: int, stretch: float) -> float:
+    """Step at the least batch that the offered tokens do not outgrow."""
     outputs = drawn.output_tokens.astype(float)
     context = float((drawn.input_tokens * (outputs - 1)).sum() / (outputs - 1).sum() + outputs.mean() / 2)
     tokens_per_s = offered_req_per_s * float((outputs - 1).mean()) / n_workers
-    batch = 1.0
-    for _ in range(N_ROUNDS):
-        step_s = float(served.decode_time(batch, context).total_s[0])
-        batch = float(np.clip(tokens_per_s * step_s, 1.0, BATCH_LIMIT))
-    return step_s
+    batches = np.linspace(1.0, BATCH_LIMIT, N_BATCHES)
+    steps_s = stretch * served.decode_time(batches, context).total_s
+    # What is there in the mean, less what the batch is: falls through 0 where they agree.
+    excess = tokens_per_s * steps_s - batches
+    agreed = int(np.argmax(excess <= 0)) if (excess <= 0).any() else N_BATCHES - 1
+    return float(steps_s[agreed])

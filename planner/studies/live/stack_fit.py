@@ -24,7 +24,7 @@ from planner.profiles.stack import (
     StackSettings,
 )
 from planner.profiles.stack_checks import RANGES
-from planner.roofline import Chip, Factors, Layout, Sequences, ServedModel, factors_of, pass_time
+from planner.roofline import Chip, Factors, Layout, RankWork, Sequences, ServedModel, factors_of, pass_time
 
 FRAMEWORK = "hybrid-numpy"
 FREE: Mapping[str, tuple[float, float]] = {
@@ -180,17 +180,14 @@ class _Predictor:
 
     def __init__(self, hardware: HardwareProfile, probes: Sequence[Probe], names: Sequence[str]) -> None:
         self.names = names
-        self.base = factors_of(_profile_of({name: FREE[name][0] for name in FREE}))
-        self.works = [
-            (served.work([_sequences(timed.point)]), timed.point)
-            for probe in probes
-            for served in [ServedModel(probe.model, Chip(hardware), Layout(), self.base)]
-            for timed in probe.timed
-        ]
+        self.base = expected_factors()
+        points = [(probe.model, timed.point) for probe in probes for timed in probe.timed]
+        served = {probe.model.name: ServedModel(probe.model, Chip(hardware), Layout(), self.base) for probe in probes}
+        self.work = RankWork.joined(served[model.name].work([_sequences(point)]) for model, point in points)
+        self.n_sequences = np.array([_n_sequences(point) for _, point in points], float)
 
     def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        factors = self._factors(values)
-        return np.array([float(pass_time(work, factors, _n_sequences(point)).total_s[0]) for work, point in self.works])
+        return pass_time(self.work, self._factors(values), self.n_sequences).total_s
 
     def _factors(self, values: NDArray[np.float64]) -> Factors:
         units = {"_us": 1e-6, "_ms": 1e-3}
@@ -221,18 +218,19 @@ def _factors(values: Mapping[str, float]) -> StackFactors:
     return StackFactors(**fitted, **fixed)
 
 
-def _profile_of(values: Mapping[str, float]) -> StackProfile:
-    """Factors before the fit, as a profile."""
-    return StackProfile.model_validate(
+def expected_factors() -> Factors:
+    """Factors before any point speaks."""
+    expected = StackProfile.model_validate(
         {
             "schema": "planner.stack/1",
             "name": FRAMEWORK,
             "title": FRAMEWORK,
             "framework": FRAMEWORK,
             "sources": {"probes": "expected", "build": "expected"},
-            "factors": _factors(values).model_dump(),
+            "factors": _factors({name: value for name, (value, _) in FREE.items()}).model_dump(),
         }
     )
+    return factors_of(expected)
 
 
 def _calibration(

@@ -41,7 +41,8 @@ LEAST_SERVED_S = 15.0
 """Served at least, however long the measuring took."""
 GRACE_S = 20.0
 """For what is still in the system when the last request has arrived."""
-N_ROUNDS = 5
+N_ROUNDS = 4
+"""Times that each point is tried by each worker."""
 TOLERANCE = {
     "prefill": 0.15,
     "decode": 0.15,
@@ -326,6 +327,7 @@ def _machine(measured: Measured, run: LiveRun, own: Sequence[Timed], specs: Sequ
         memory_bytes_per_s=float(np.median([r.memory_bytes_per_s for r in rates])),
         call_s=float(np.median([r.call_s for r in rates])),
         loopback_bytes_per_s=float(np.median([r.loopback_bytes_per_s for r in rates])),
+        busy_before_fraction=1 / measured.stretch,
         busy_fraction=busy / wall if wall else None,
     )
 
