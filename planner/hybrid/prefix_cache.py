@@ -51,6 +51,19 @@ def restore(cache: RequestCache, saved: StateSnapshot, n_tokens: int) -> None:
         start += size
 
 
+def prefix_digests(tokens: Tokens, block_tokens: int, limit: int) -> Iterator[tuple[int, bytes]]:
+    """Length and digest of every prefix of whole blocks up to a limit; a digest stands for all tokens before its end.
+
+    >>> [n for n, _ in prefix_digests(np.arange(50), 16, 49)]
+    [16, 32, 48]
+    """
+    hashed = blake2b(digest_size=DIGEST_BYTES)
+    plain = np.ascontiguousarray(tokens, np.int64)
+    for start in range(0, limit - block_tokens + 1, block_tokens):
+        hashed.update(plain[start : start + block_tokens].tobytes())
+        yield start + block_tokens, hashed.digest()
+
+
 @dataclass
 class Hits:
     """What was looked for and found."""
@@ -171,13 +184,7 @@ class PrefixCache:
                 self._entries.move_to_end(key)
 
     def _digests(self, tokens: Tokens, limit: int) -> Iterator[tuple[int, bytes]]:
-        """Length and digest of every prefix of whole blocks up to a limit."""
-        hashed = blake2b(digest_size=DIGEST_BYTES)
-        size = self.block_tokens
-        plain = np.ascontiguousarray(tokens, np.int64)
-        for start in range(0, limit - size + 1, size):
-            hashed.update(plain[start : start + size].tobytes())
-            yield start + size, hashed.digest()
+        return prefix_digests(tokens, self.block_tokens, limit)
 
     def _latent_content(self, cache: RequestCache, index: int) -> bytes:
         """Latents of one block, layer by layer."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -62,6 +63,7 @@ class Fleet:
         self.specs = tuple(specs)
         self.workers: dict[str, Worker] = {}
         self.n_started: Counter[str] = Counter()
+        self._attempts = count()
         self._locks = tempfile.TemporaryDirectory(prefix="planner-live-")
         # Spawned, not forked: a worker must import NumPy anew, with one BLAS thread.
         self._context = multiprocessing.get_context("spawn")
@@ -91,6 +93,10 @@ class Fleet:
         far.close()
         self.workers[spec.name] = Worker(spec, process, near)
         self.n_started[spec.name] += 1
+
+    def next_attempt(self) -> int:
+        """A number that no earlier attempt has had: workers may still speak of those of a run that was cut short."""
+        return next(self._attempts)
 
     def send(self, name: str, message: ToWorker) -> None:
         """Tell a worker something; one that has died says so by `messages`."""

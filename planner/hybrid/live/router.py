@@ -3,11 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
-from itertools import count
 from time import monotonic
-
-import numpy as np
 
 from planner.errors import InputError, Problem
 from planner.hybrid.live.fleet import Fleet, Worker
@@ -15,6 +11,7 @@ from planner.hybrid.live.link import Link
 from planner.hybrid.live.messages import Finished, FromWorker, Gone, Joined, Lost, Prefill, Prefilled, Ready, Role
 from planner.hybrid.live.system import LiveRecord, LiveRequest, LiveRun, LiveSystem
 from planner.hybrid.model import Tokens
+from planner.hybrid.prefix_cache import prefix_digests
 
 LONGEST_WAIT_S = 0.5
 """How long the router sleeps at most; any word of a worker wakes it."""
@@ -87,12 +84,7 @@ class _Prefixes:
 
     def digests(self, tokens: Tokens, limit: int) -> list[bytes]:
         """Digests of all prefixes of whole blocks up to a limit."""
-        hashed, found = blake2b(digest_size=16), []
-        plain = np.ascontiguousarray(tokens, np.int64)
-        for start in range(0, limit - self.block_tokens + 1, self.block_tokens):
-            hashed.update(plain[start : start + self.block_tokens].tobytes())
-            found.append(hashed.digest())
-        return found
+        return [digest for _, digest in prefix_digests(tokens, self.block_tokens, limit)]
 
     def longest(self, worker: str, digests: Sequence[bytes]) -> int:
         """Tokens of the longest prefix whose state a worker keeps."""
@@ -108,7 +100,6 @@ class _Router:
         )
         self.queues: dict[str, deque[int]] = {spec.pool: deque() for spec in system.workers if spec.role == "prefill"}
         self.attempts: dict[int, _Attempt] = {}
-        self.numbers = count()
         self.prefixes = _Prefixes(system.model.block_tokens)
         self.link_ports: dict[int, int] = {}
         self.next_arrival = 0
@@ -202,7 +193,7 @@ class _Router:
         worker = max(idle, key=lambda w: self.prefixes.longest(w.spec.name, digests))
         load = [attempt.decode_worker for attempt in self.attempts.values()]
         decoder = min(decoders, key=lambda w: load.count(w.spec.name))
-        number = next(self.numbers)
+        number = self.fleet.next_attempt()
         self.attempts[number] = _Attempt(record, worker.spec.name, decoder.spec.name)
         record.worker, record.decode_worker = worker.spec.name, decoder.spec.name
         record.n_attempts += 1
@@ -271,10 +262,10 @@ class _Router:
         for number, attempt in list(self.attempts.items()):
             if attempt.is_finished:
                 self._complete(number, attempt.record)
-            # Once all of a cache has arrived, its prefill worker may die.
-            elif name == attempt.decode_worker or (
-                name == attempt.prefill_worker and attempt.record.received_s is None
-            ):
+            elif name == attempt.prefill_worker and attempt.record.received_s is not None:
+                # It had done its part; its own word on when is lost.
+                attempt.is_prefilled = True
+            elif name in (attempt.prefill_worker, attempt.decode_worker):
                 del self.attempts[number]
                 self._again(attempt.record, f"worker {name} died")
 
