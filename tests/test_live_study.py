@@ -1,6 +1,11 @@
 """`planner live` from measurement to table, and what the command prints of it."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +170,37 @@ def small_model() -> Any:
         n_experts=8,
         vocab_size=256,
     )
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process has started."""
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8")
+    return [int(child) for child in text.split()]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the children of a process are read from /proc")
+def test_ctrl_c_ends_the_command_with_130_and_every_worker_with_it() -> None:
+    command = [sys.executable, "-m", "planner", "live"]
+    # Tests may run with interrupts ignored, as in the background of a shell; the command must hear them.
+    started = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    until = time.monotonic() + 30
+    while len(children(started.pid)) < 4 and time.monotonic() < until:
+        time.sleep(0.1)
+    workers = children(started.pid)
+    assert len(workers) >= 4, "three workers and what tracks their resources"
+    time.sleep(1.0)
+    os.killpg(started.pid, signal.SIGINT)
+    out, err = started.communicate(timeout=20)
+    assert (started.returncode, out, err) == (130, "", "planner: interrupted\n")
+    until = time.monotonic() + 2
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
