@@ -18,8 +18,7 @@ from planner.hybrid.live import LiveRecord, LiveRun
 from planner.profiles import check_profiles, model_profile
 from planner.report import live_tables
 from planner.results import Live, LiveCheck, LiveMachine
-from planner.studies.live import Forecast, LiveQuestion, LiveStudy, live
-from planner.studies.live.question import Drawn
+from planner.studies.live import LivePlan, LiveQuestion, LiveStudy, live
 
 MACHINE = LiveMachine(
     processor="Some Processor",
@@ -126,10 +125,11 @@ def test_tables_fit_the_terminal() -> None:
     assert len(live_tables(answer(GOOD, BAD))) == 2
 
 
-def executor(plan: Forecast, drawn: Drawn) -> dict[str, float]:
+def executor(plan: LivePlan) -> dict[str, float]:
     """Stands in for the request-level executor: the column takes whatever it says."""
-    assert plan.offered_req_per_s > 0
-    return {"ttft_mean_s": 7.0, "link_fraction": float(len(drawn.gaps))}
+    assert plan.forecast.offered_req_per_s > 0
+    assert {worker.role for worker in plan.workers} == {"prefill", "decode"}
+    return {"ttft_mean_s": 7.0, "link_fraction": float(len(plan.drawn.gaps))}
 
 
 @pytest.mark.slow

@@ -2,11 +2,12 @@
 
 from planner.studies.live.forecast import Forecast, forecast
 from planner.studies.live.question import LiveQuestion, drawn_requests, live_model, worker_specs
-from planner.studies.live.study import Executor, LiveStudy, live, measure
+from planner.studies.live.study import Executor, LivePlan, LiveStudy, live, measure
 
 __all__ = [
     "Executor",
     "Forecast",
+    "LivePlan",
     "LiveQuestion",
     "LiveStudy",
     "drawn_requests",

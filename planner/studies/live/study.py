@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.hybrid.live import Fleet, LiveRecord, LiveRun, LiveSystem, cores, serve_with
+from planner.hybrid.live import Fleet, LiveRecord, LiveRun, LiveSystem, WorkerSpec, cores, serve_with
 from planner.hybrid.machine import CoreRates, KernelRates, core_rates, kernel_rates, machine_description
 from planner.hybrid.timing import DecodePoint, Timed, time_own, time_profile
 from planner.profiles import HardwareProfile, ModelProfile, StackProfile, hardware_profile
@@ -53,7 +53,24 @@ TOLERANCE = {
     "throughput_req_per_s": 0.10,
     "link_fraction": 0.10,
 }
-Executor = Callable[[Forecast, Drawn], Mapping[str, float]]
+
+
+@dataclass(frozen=True, eq=False)
+class LivePlan:
+    """What is about to be served, and all that another judge needs to execute it."""
+
+    forecast: Forecast
+    drawn: Drawn
+    """Lengths and gaps; gaps are in units of 1 / forecast.offered_req_per_s."""
+    served: ServedModel
+    """Prefill and decode seconds of one core that belongs to the worker alone."""
+    stretch: float
+    """Seconds on the wall over those, as other programs leave it."""
+    workers: tuple[WorkerSpec, ...]
+    link_bytes_per_s: float
+
+
+Executor = Callable[[LivePlan], Mapping[str, float]]
 """Gives what the request-level executor makes of the same requests, by metric."""
 
 
@@ -122,7 +139,9 @@ def live(
             plan, drawn = _planned(question, measured, specs, served_s)
             say(f"serving {len(drawn.gaps)} requests")
             run = _served(fleet, question, plan, drawn, served_s)
-        checks = [*_pass_checks(promised, own), *_run_checks(model, plan, run, drawn, executed)]
+        asked = LivePlan(plan, drawn, measured.served, measured.stretch, specs, LINK_BYTES_PER_S)
+        by_executor = executed(asked) if executed else {}
+        checks = [*_pass_checks(promised, own), *_run_checks(model, plan, run, drawn, by_executor)]
         found = LiveStudy(_answer(question, model, plan, measured, run, own, specs, checks), run, own)
         if out:
             _write(out, found, model)
@@ -182,7 +201,7 @@ def _merged(by_worker: Mapping[str, tuple[Timed, ...]]) -> tuple[Timed, ...]:
 
 
 def _planned(
-    question: LiveQuestion, measured: Measured, specs: Sequence[Any], served_s: float
+    question: LiveQuestion, measured: Measured, specs: Sequence[WorkerSpec], served_s: float
 ) -> tuple[Forecast, Drawn]:
     """Threshold and rate for the lengths of a long draw, and the requests that fit into the time."""
     drawn = drawn_requests(question.most_requests, question.seed)
@@ -224,11 +243,10 @@ def _pass_checks(promised: Mapping[Any, float], own: Sequence[Timed]) -> list[Li
 
 
 def _run_checks(
-    model: ModelProfile, plan: Forecast, run: LiveRun, drawn: Drawn, executed: Executor | None
+    model: ModelProfile, plan: Forecast, run: LiveRun, drawn: Drawn, by_executor: Mapping[str, float]
 ) -> list[LiveCheck]:
     """What the served requests showed."""
     finished = run.finished
-    by_executor = executed(plan, drawn) if executed else {}
     ttft = np.array([record.ttft_s for record in finished], float)
     tpot = np.array([record.tpot_s for record in finished if record.tpot_s is not None])
     sizes = float(kv_bytes(model, [record.input_tokens for record in finished]).sum())
@@ -295,7 +313,7 @@ def _answer(
     measured: Measured,
     run: LiveRun,
     own: Sequence[Timed],
-    specs: Sequence[Any],
+    specs: Sequence[WorkerSpec],
     checks: Sequence[LiveCheck],
 ) -> Live:
     return Live(
@@ -313,7 +331,7 @@ def _answer(
     )
 
 
-def _machine(measured: Measured, run: LiveRun, own: Sequence[Timed], specs: Sequence[Any]) -> LiveMachine:
+def _machine(measured: Measured, run: LiveRun, own: Sequence[Timed], specs: Sequence[WorkerSpec]) -> LiveMachine:
     rates = [*measured.rates.values()]
     prefilled = [r for r in run.finished if r.prefill_busy_s is not None]
     busy = sum(sum(t.busy_s) for t in own) + sum(r.prefill_busy_s or 0.0 for r in prefilled)
