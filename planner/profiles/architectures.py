@@ -367,14 +367,15 @@ GENERATIONS: Mapping[str, Generation] = {
         {"fp8_tflops": 2.0, "fp4_tflops": 4.0},
         source="Huawei's Ascend 950 architecture white paper, as cited by an unattributed file",
     ),
-    # One core of a processor, as `planner live` measures it: fp32 products stand for bf16 ones.
+    # One core of a processor, as `planner live` measures it: fp32 products stand for bf16 ones. No accelerator is that
+    # slow, so that its ranges reach below the general ones.
     "cpu-core": Generation(
         (),
         _ranges(
-            bf16_tflops=(0.002, 2),
-            memory_gb=(0.2, 2_000),
-            memory_bandwidth_tb_per_s=(0.0005, 0.5),
-            nic_gbps=(0.1, 1_000),
+            bf16_tflops=(0.005, 2),
+            memory_gb=(0.25, 200),
+            memory_bandwidth_tb_per_s=(0.001, 0.5),
+            nic_gbps=(0.5, 400),
         ),
         {},
         ("fp8_tflops", "fp4_tflops", "int8_tops"),
