@@ -13,6 +13,8 @@ from planner.profiles import ModelProfile, model_profile
 
 CHUNK_TOKENS = 512
 BATCH_LIMIT = 8
+MOST_CORES = 8
+"""Cores that are used where there are more: every worker holds a model of its own."""
 LINK_BYTES_PER_S = 3e6
 """Of the rate limiter: narrow enough that what crosses matters."""
 TOKENS = (32, 1024)

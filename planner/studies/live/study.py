@@ -25,6 +25,7 @@ from planner.studies.live.machine_files import hardware_toml, model_toml, write_
 from planner.studies.live.question import (
     CHUNK_TOKENS,
     LINK_BYTES_PER_S,
+    MOST_CORES,
     OWN_POINTS,
     Drawn,
     LiveQuestion,
@@ -36,6 +37,8 @@ from planner.studies.live.question import (
 from planner.studies.live.stack_fit import FRAMEWORK, PROBE_POINTS, Probe, fitted_stack, points_csv, probe_models
 
 MACHINE = "this-machine"
+PROFILES = "profiles"
+"""Folder of the profiles that are written."""
 TASK_LIMIT_S = 300.0
 LEAST_SERVED_S = 15.0
 """Served at least, however long the measuring took."""
@@ -125,9 +128,10 @@ def live(
         KeyboardInterrupt: Ctrl-C; all workers have ended.
     """
     began = monotonic()
-    model, specs = question.model or live_model(), worker_specs(cores())
+    model, specs = question.model or live_model(), worker_specs(cores()[:MOST_CORES])
     with TemporaryDirectory(prefix="planner-live-") as temporary:
         folder = out or Path(temporary)
+        (folder / PROFILES).mkdir(parents=True, exist_ok=True)
         with Fleet(model_setup(model, question.seed), specs) as fleet:
             say("building models")
             fleet.wait_until_ready()
@@ -149,15 +153,13 @@ def live(
 
 
 def measure(fleet: Fleet, model: ModelProfile, folder: Path, say: Callable[[str], None]) -> Measured:
-    """Rates of cores and kernels, times of probe models, and the profiles that follow, written into a folder.
+    """Rates of cores and kernels, times of probe models, and the profiles that follow from them, in an existing folder.
 
     Raises:
         InputError: the folder cannot be written, or a profile made of the measurements does not hold.
         UndecidedError: a worker died or took too long.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    profiles = folder / "profiles"
-    profiles.mkdir(exist_ok=True)
+    profiles = folder / PROFILES
     say("measuring cores")
     rates = fleet.answers(_each(fleet, core_rates, ()), TASK_LIMIT_S)
     kernels = fleet.answers(_each(fleet, kernel_rates, ()), TASK_LIMIT_S)
