@@ -19,6 +19,7 @@ from planner.profiles import check_profiles, model_profile
 from planner.report import live_tables
 from planner.results import Live, LiveCheck, LiveMachine
 from planner.studies.live import LivePlan, LiveQuestion, LiveStudy, live
+from planner.studies.predict import PredictQuestion, predict
 
 MACHINE = LiveMachine(
     processor="Some Processor",
@@ -152,9 +153,26 @@ def test_a_short_run_on_this_machine_gives_every_figure_and_leaves_profiles_that
     assert found.live.n_finished + found.live.n_dropped == found.live.n_requests
     assert said[0] == "building models"
     assert check_profiles([tmp_path / "profiles"]).problems == ()
+    assert_predict_says_the_same(tmp_path / "profiles", by_metric)
     assert json.loads((tmp_path / "live.json").read_text(encoding="utf-8"))["schema"] == "planner.live/1"
     records = (tmp_path / "records.csv").read_text(encoding="utf-8").splitlines()
     assert len(records) == 1 + found.live.n_requests
+
+
+def assert_predict_says_the_same(profiles: Path, by_metric: dict[str, LiveCheck]) -> None:
+    """The files alone give `planner predict` the predictions that the run was held against."""
+    question = PredictQuestion(
+        model=str(profiles / "hybrid-small.toml"),
+        hardware=str(profiles / "this-machine.toml"),
+        stack=str(profiles / "hybrid-numpy.toml"),
+        n_accelerators=1,
+        tokens=(256,),
+        batch=(8,),
+        context_tokens=512,
+    )
+    found = predict(question)
+    assert found.prefill[0].prefill_s == pytest.approx(by_metric["prefill, 256 tokens"].predicted)
+    assert found.decode[0].step_s == pytest.approx(by_metric["decode step, batch 8"].predicted)
 
 
 def small_model() -> Any:
