@@ -24,6 +24,7 @@ from planner.results.fidelity_survey import (
     StackScore,
     VersionScore,
 )
+from planner.results.live import Live, LiveCheck, LiveMachine
 from planner.results.plan import (
     Baseline,
     Bottleneck,
@@ -74,6 +75,9 @@ __all__ = [
     "LatencyError",
     "LengthProfile",
     "LinkPlan",
+    "Live",
+    "LiveCheck",
+    "LiveMachine",
     "MeasuredFile",
     "OperatorPoint",
     "Peer",
