@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TRAFFIC = "traffic"
+LEGEND_CHARACTERS = 84
+"""In a row of the legend, with room for the patches."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ def _legend(figure: "Figure", bills: Sequence[Bill]) -> None:
 
     colors = {name: color for bill in bills for name, color, _ in bill.items}
     handles = [Patch(color=canvas.hue(color), label=name) for name, color in colors.items()]
-    figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 6), handlelength=1.0)
+    columns = max(int(LEGEND_CHARACTERS / (max(map(len, colors), default=1) + 4)), 1)
+    figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), columns), handlelength=1.0)
 
 
 def cost_chart(case: Case) -> CostChart | None:

@@ -10,6 +10,7 @@ from planner.report import canvas
 from planner.report.chart_break_even import break_even_chart
 from planner.report.chart_capacity import theta_chart, threshold_chart, utilisation_chart
 from planner.report.chart_money import cost_chart, price_ratio_chart
+from planner.report.chart_periods import periods_chart
 from planner.report.chart_requests import lengths_chart, prefill_chart
 from planner.results import Case
 
@@ -38,6 +39,7 @@ class Chart(Protocol):
 
 
 CHARTS: dict[str, Callable[[Case], Chart | None]] = {
+    "periods": periods_chart,
     "threshold": threshold_chart,
     "theta": theta_chart,
     "utilisation": utilisation_chart,

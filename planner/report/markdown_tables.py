@@ -71,6 +71,11 @@ def pools(plan: Plan) -> str:
     )
 
 
+def periods(plan: Plan) -> str:
+    """Every period of the day."""
+    return table(list(words.PERIOD_HEADINGS), words.period_rows(plan))
+
+
 def links(plan: Plan) -> str:
     """Every link at the operating point."""
     return table(

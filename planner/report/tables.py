@@ -25,6 +25,7 @@ def plan_tables(plan: Plan) -> list["RenderableType"]:
         _headline(plan),
         _pools(plan),
         _links(plan),
+        filled(empty_table("periods", *words.PERIOD_HEADINGS), words.period_rows(plan)),
         _latency(plan),
         _cost(plan),
         _baselines(plan),

@@ -2,7 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
-from planner.results import Bottleneck, BreakEvenResult, ClassPlan, Fleet, LengthProfile, LinkPlan, Plan, PoolPlan
+from planner.results import (
+    Bottleneck,
+    BreakEvenResult,
+    ClassPlan,
+    Fleet,
+    LengthProfile,
+    LinkPlan,
+    PeriodLink,
+    PeriodPool,
+    Plan,
+    PoolPlan,
+)
 from planner.units import DASH, number, percent
 
 FULL = 1 - 1e-6
@@ -242,6 +253,37 @@ def link_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
             percent(link.utilization),
             usd(link.usd_per_hour),
         )
+
+
+PERIOD_HEADINGS = ("period", ">req/s", "thresholds", "busiest pool", "busiest link", ">TTFT P90", ">use, USD/h")
+
+
+def period_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    """Every period, under PERIOD_HEADINGS."""
+    for period in plan.periods:
+        yield (
+            period.name,
+            figure(period.demand_req_per_s),
+            "; ".join(thresholds(name, sites) for name, sites in period.thresholds.items()),
+            _busiest(period.pools),
+            _busiest(period.links),
+            seconds(period.latency.ttft_p90_s),
+            usd(period.use_usd_per_hour),
+        )
+
+
+def thresholds(name: str, sites: dict[str, float | None]) -> str:
+    """A class and the lengths beyond which its prompts leave the sites that decode them.
+
+    >>> thresholds("chat", {"east": 19677.2, "west": None})
+    'chat east 19,677, west –'
+    """
+    return f"{name} " + ", ".join(f"{site} {number(tokens)}" for site, tokens in sites.items())
+
+
+def _busiest(items: Sequence[PeriodPool] | Sequence[PeriodLink]) -> str:
+    most = max(items, key=lambda item: item.utilization, default=None)
+    return DASH if most is None or most.utilization <= 0 else f"{most.name} {percent(most.utilization, 0)}"
 
 
 def ports(item: LinkPlan) -> str:

@@ -22,6 +22,7 @@ from planner.optimizer.network.rows import Rows
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, GB, SECONDS_PER_HOUR
 
 GBIT_PER_BYTE = BITS_PER_BYTE / BITS_PER_GBIT
+SLOPE_DIGITS = 6
 Segments = Mapping[int, Sequence[tuple[int, int]]]
 """Sizes of every pool in pieces, from 1 to its most."""
 
@@ -386,7 +387,8 @@ def line(limit: Array, low: int, high: int, lost: int, above: bool) -> tuple[flo
     """
     sizes = np.unique(np.concatenate([[low, high], _between(low, high)]))
     values = np.where(sizes > lost, np.interp(sizes - lost, GRID, limit), 0.0)
-    slope = float((values[-1] - values[0]) / (high - low)) if high > low else 1.0
+    # Few digits: HiGHS takes coefficients that are nearly, but not quite, round for something else.
+    slope = round(float((values[-1] - values[0]) / (high - low)), SLOPE_DIGITS) if high > low else 1.0
     over = values - slope * sizes
     return slope, float(over.max() if above else over.min())
 

@@ -31,7 +31,8 @@ N_KINDS = 192
 """Requests that stand for the lengths of a class where waits are bounded."""
 LINK_BUSY = 0.7
 """Mean use of a link where a promise is made: a transfer then takes three times as long as on an idle link."""
-SATURATED = 1 - 1e-9
+UNHURRIED = 0.998
+"""Most use of a pool none of whose requests can break a promise that is made: its queue still has a steady state."""
 N_BETWEEN = 31
 """Lengths of a continuous mix at which the ratio of two pools' times is looked at inside a cell."""
 ROUNDING = 1e-3
@@ -149,7 +150,7 @@ class NetworkLoads:
         """Busy instances that a pool of every size of GRID may have with this part of a stream; 0 where none may."""
         request_class, pool = self._class(q), self.problem.pools[arc.pool]
         if request_class.ttft_s is None:
-            return GRID * SATURATED
+            return GRID
         allowed = self.allowed(q, part, cell)
         link = None if arc.link is None else self._link_key(arc.link)
         c = self.problem.streams[q].request_class
@@ -183,7 +184,7 @@ class NetworkLoads:
 
     def most_busy_decode(self, pool: int) -> Array:
         """Busy instances that a decode pool of every size of GRID may have: by the promise of its strictest class."""
-        found = GRID * SATURATED
+        found = GRID
         for c in self.problem.pools[pool].classes:
             found = np.minimum(found, self._most_busy_decode(pool, self.problem.classes[c]))
         return found
@@ -200,10 +201,8 @@ class NetworkLoads:
         return LINK_BUSY if any(c.ttft_s is not None for c in self.problem.classes) else 1.0
 
     def _most_busy(self, q: int, arc: Arc, part: Part, cell: Cell, allowed: float) -> Array:
-        if allowed >= 1:
-            return GRID * SATURATED
-        requests = self._queued(q, arc, part, cell)
-        return GRID * SATURATED if requests is None else most_busy_servers(GRID, requests, allowed, self.wait_factor)
+        requests = None if allowed >= 1 else self._queued(q, arc, part, cell)
+        return GRID * UNHURRIED if requests is None else most_busy_servers(GRID, requests, allowed, self.wait_factor)
 
     def _queued(self, q: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
         """The part of a stream as a queue sees it; None where no request is in it.
@@ -243,7 +242,7 @@ class NetworkLoads:
         """Sizes at which at most a share of the late requests waits a share of the TTFT for a place in the batch."""
         point = self.problem.pools[pool].rates.decode
         if request_class.ttft_s is None or point is None:
-            return GRID * SATURATED
+            return GRID
         held_s = point.step_s * request_class.mix.mean_output_tokens
         slack_s = np.array([DECODE_TIME * request_class.ttft_s])
         requests = QueuedRequests(held_s, 1.0, slack_s, np.ones(1), request_class.arrival_scv)

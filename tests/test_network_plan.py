@@ -1,0 +1,176 @@
+"""Plans of many sites, models, classes and periods, held against counting by hand."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from planner.errors import InfeasibleError, InputError
+from planner.optimizer import network_planned, network_problem, optimize
+from planner.optimizer.network.evaluate import broken_classes
+from planner.optimizer.network.problem import NetworkProblem
+from planner.optimizer.network.search import NetworkSolution, network_search
+from tests.builders import FAST, GPUS, HOME, small_with
+
+NEAR_S, FAST_S = 1.6, 0.8
+"""Seconds that the measured instances of the small scenario need for 8,192 tokens."""
+DECODE_S = 0.025 * 500 / 20
+HOME_USD, FAST_USD = 2.0 * GPUS, 4.0 * GPUS
+CONSTANT = {"kind": "constant", "tokens": 8192}
+DAY: dict[str, Any] = {
+    "objective": "min-cost",
+    "demand_req_per_s": 10.0,
+    "workload.lengths": CONSTANT,
+    "sites.remote.accelerators": {FAST: 40 * GPUS},
+    "sites.local.accelerators": {HOME: 60 * GPUS},
+    "links.wan.capacity_gbps": 2000,
+    "periods": {"day": {"hours": 16.0}, "night": {"hours": 8.0, "demand": 0.25}},
+}
+
+
+def problem_of(changes: Mapping[str, Any]) -> NetworkProblem:
+    return network_problem(small_with({**DAY, **changes}))
+
+
+def solved(problem: NetworkProblem) -> NetworkSolution:
+    found = network_search(problem, 600.0, 0.0)
+    assert found is not None
+    return found
+
+
+def sizes(problem: NetworkProblem, solution: NetworkSolution) -> dict[str, int]:
+    return {p.name: n for p, n in zip(problem.pools, solution.settled[0].n_instances, strict=True) if n}
+
+
+def test_the_busiest_period_sets_the_sizes_and_the_hours_do_not() -> None:
+    problem = problem_of({})
+    solution = solved(problem)
+    assert sizes(problem, solution) == {"near": 16, "decode": 7}
+    assert solution.objective == pytest.approx(23 * HOME_USD)
+    assert solution.bound == pytest.approx(solution.objective, rel=1e-6)
+    assert [one.period for one in solution.settled] == [0, 1]
+
+
+def test_prompts_leave_for_the_cheaper_site_when_that_pays_for_the_link() -> None:
+    problem = problem_of({f"prices.{FAST}.usd_per_accelerator_hour": 3.0})
+    solution = solved(problem)
+    assert sizes(problem, solution) == {"fast": 8, "decode": 7}
+    assert solution.objective == pytest.approx(8 * 3.0 * GPUS + 7 * HOME_USD + 20.0)
+
+
+def test_surviving_the_loss_of_an_instance_takes_one_more_of_every_full_pool() -> None:
+    problem = problem_of({"spare": {"survive": ("instance",)}, "demand_req_per_s": 10.0})
+    solution = solved(problem)
+    # Seven instances decode 11.2 req/s and six only 9.6: so there, too, one more is needed.
+    assert sizes(problem, solution) == {"near": 17, "decode": 8}
+    plan = network_planned(problem)
+    assert set(plan.survives) == {"instance:fast", "instance:near", "instance:decode"}
+
+
+def test_surviving_the_loss_of_the_link_needs_prefill_on_both_sides_of_it() -> None:
+    cheap = {f"prices.{FAST}.usd_per_accelerator_hour": 1.0, "spare": {"survive": ("link",)}}
+    problem = problem_of(cheap)
+    assert sizes(problem, solved(problem)) == {"near": 16, "decode": 7}
+
+
+def test_accelerators_that_change_roles_are_bought_for_the_busiest_period_alone() -> None:
+    classes = {
+        "read": {"share": 0.5, "workload": _workload(8192, 100)},
+        "write": {"share": 0.5, "workload": _workload(64, 4000)},
+    }
+    changes = {
+        "workload": None,
+        "workload.lengths": None,
+        "classes": classes,
+        "periods": {"day": {"by_class": {"write": 0.0}}, "night": {"by_class": {"read": 0.0}}},
+        "links": {},
+        "pools.fast": None,
+        "measured.fast": None,
+    }
+    kept = {key: value for key, value in DAY.items() if key != "workload.lengths"}
+    fixed, free = (
+        network_problem(small_with({**kept, **_without(changes), "routing": {"role_conversion": conversion}}))
+        for conversion in (False, True)
+    )
+    # Day: 5 req/s of 1.6 s prefill and 0.125 s decode; night: 5 req/s of 0.3 s prefill and 5 s decode.
+    assert solved(fixed).objective == pytest.approx((8 + 25) * HOME_USD)
+    assert solved(free).objective == pytest.approx((2 + 25) * HOME_USD)
+
+
+def _without(changes: dict[str, Any]) -> dict[str, Any]:
+    """Changes of the small scenario that leave its remote site unused rather than remove it."""
+    left = {key: value for key, value in changes.items() if key not in ("links", "pools.fast", "measured.fast")}
+    left.pop("workload.lengths")
+    return {**left, "pools.fast.max_instances": 0}
+
+
+def _workload(tokens: int, output: int) -> dict[str, Any]:
+    return {
+        "lengths": {"kind": "constant", "tokens": tokens},
+        "output_lengths": {"kind": "constant", "tokens": output},
+    }
+
+
+def test_power_is_paid_idle_always_and_the_rest_for_the_hours_that_are_busy() -> None:
+    power = {"usd_per_kwh": 0.5, "draw_fraction": 1.0, "idle_draw_fraction": 0.4, "pue": 1.2}
+    dear = {f"prices.{FAST}.usd_per_accelerator_hour": 10.0}
+    problem = problem_of({**dear, **{f"sites.local.{key}": value for key, value in power.items()}})
+    solution = solved(problem)
+    kilowatts = 0.7 * GPUS * 1.2
+    idle = 23 * (HOME_USD + 0.4 * kilowatts * 0.5)
+    mean_req_per_s = 10 * (16 + 8 * 0.25) / 24
+    busy = mean_req_per_s * (NEAR_S + DECODE_S) * 0.6 * kilowatts * 0.5
+    assert solution.objective == pytest.approx(idle + busy, rel=1e-6)
+    assert network_planned(problem).cost.usd_per_hour == pytest.approx(solution.objective, rel=1e-6)
+
+
+def test_the_most_throughput_is_the_scale_of_the_whole_day() -> None:
+    problem = problem_of({"objective": "max-throughput", "sites.local.accelerators": {HOME: 23 * GPUS}})
+    solution = solved(problem)
+    # All prefill elsewhere: 23 instances decode 36.8 req/s, for which 29.44 fast ones are needed of 40.
+    assert solution.scale * 10 == pytest.approx(23 / DECODE_S, rel=1e-6)
+
+
+SLO = {"slo": {"ttft_s": 6.0}, "workload.lengths": {"kind": "empirical", "tokens": (1024, 8192, 32768)}}
+
+
+def test_a_promise_is_kept_in_every_period_and_costs_no_less_than_none() -> None:
+    problem, free = problem_of(SLO), problem_of({**SLO, "slo": None})
+    found = network_search(problem, 600.0, 0.02)
+    without = network_search(free, 600.0, 0.02)
+    assert found is not None
+    assert without is not None
+    assert broken_classes(problem, found.settled, found.ports) == []
+    assert found.objective >= without.bound * (1 - 1e-9)
+    assert found.bound <= found.objective * (1 + 1e-9)
+
+
+def test_the_answer_states_every_period_with_thresholds_by_class_and_site() -> None:
+    plan = optimize(small_with({**DAY, **SLO}))
+    assert [(p.name, p.hours) for p in plan.periods] == [("day", 16.0), ("night", 8.0)]
+    assert [p.demand_req_per_s for p in plan.periods] == pytest.approx([10.0, 2.5])
+    assert plan.throughput_req_per_s == pytest.approx(10 * (16 + 2) / 24)
+    assert set(plan.periods[0].thresholds["all"]) == {"local"}
+    assert plan.threshold_tokens is None
+    assert plan.latency.ttft_p90_s is not None
+    assert plan.latency.ttft_p90_s <= 6.0
+    assert plan.goodput_req_per_s is not None
+    assert plan.goodput_req_per_s >= plan.throughput_req_per_s
+    answer = plan.answer()
+    assert answer["schema"] == "planner.plan/1"
+    assert {pool["name"] for pool in answer["periods"][0]["pools"]} == {pool["name"] for pool in answer["pools"]}
+
+
+def test_a_demand_beyond_every_accelerator_is_infeasible() -> None:
+    with pytest.raises(InfeasibleError, match="small: infeasible"):
+        optimize(small_with({**DAY, "demand_req_per_s": 1000.0}))
+
+
+def test_a_promise_without_a_queueing_model_is_refused_with_its_key() -> None:
+    with pytest.raises(InputError, match=r"slo: promises a TTFT"):
+        optimize(small_with({**DAY, **SLO, "dispatch": "round-robin"}))
+
+
+def test_a_ratio_is_refused_rather_than_passed_over() -> None:
+    with pytest.raises(InputError, match=r"prefill_to_decode: fixes a ratio"):
+        optimize(small_with({**DAY, "routing": {"prefill_to_decode": "1:1"}}))
