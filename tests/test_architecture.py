@@ -28,11 +28,12 @@ MAY_IMPORT = {
     "roofline": BASE | {"profiles", "results"},
     "queueing": BASE - {"schema", "toml_lines"},
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
-    "studies": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload", "optimizer"},
+    "executor": BASE | {"scenario", "profiles", "results", "roofline", "workload"},
+    "studies": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload", "optimizer", "executor"},
     "report": BASE | {"scenario", "results"},
 }
 """The house's table of who may import whom; `cli` may import everything."""
-HEAVY = ("numpy", "scipy", "pulp", "highspy", "matplotlib", "pydantic", "jinja2", "rich.console")
+HEAVY = ("numba", "numpy", "scipy", "pulp", "highspy", "matplotlib", "pydantic", "jinja2", "rich.console")
 
 
 def modules(room: str) -> list[Path]:

@@ -1,5 +1,6 @@
 """The question: what is asked of the planner, read, checked and varied."""
 
+from planner.scenario.execution import Execution, LinkExecution, PoolExecution
 from planner.scenario.parts import (
     CapacityRule,
     Claim,
@@ -21,11 +22,14 @@ __all__ = [
     "CapacityRule",
     "Claim",
     "Comparison",
+    "Execution",
     "Link",
+    "LinkExecution",
     "LinkTier",
     "ModelChoice",
     "Objective",
     "Pool",
+    "PoolExecution",
     "Price",
     "Routing",
     "Scenario",

@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
+from planner.scenario.execution import Execution, execution_faults
 from planner.scenario.overrides import KEY, assign, merged, parsed_key, parsed_override
 from planner.scenario.parts import (
     DEFAULT_CLASS,
@@ -81,6 +82,8 @@ class Scenario(StrictModel):
     """Price of an accelerator, by hardware."""
     measured: dict[Name, MeasuredInstance] = {}
     """Measured instances, by name; those of the model profile are merged in."""
+    execution: Execution = Execution()
+    """How `planner simulate` runs the plan."""
     comparisons: dict[Name, Comparison] = {}
     """Variants planned beside the scenario."""
     claims: tuple[Claim, ...] = ()
@@ -107,7 +110,13 @@ class Scenario(StrictModel):
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         raise_faults(
-            [*self._workload_faults(), *self._reference_faults(), *self._link_faults(), *self._objective_faults()]
+            [
+                *self._workload_faults(),
+                *self._reference_faults(),
+                *self._link_faults(),
+                *self._objective_faults(),
+                *execution_faults(self.execution, self.pools, self.links),
+            ]
         )
         return self
 

@@ -1,0 +1,112 @@
+"""The event loop: the router, and one event after another in the order of time."""
+
+from planner.executor.compiled import compiled
+from planner.executor.kernel.calendar import plan, unplan
+from planner.executor.kernel.decode import arrive_at_decode, count_inside, step_ends
+from planner.executor.kernel.lists import pop
+from planner.executor.kernel.prefill import arrive_at_prefill, link_changes, pass_ends, pass_opens
+from planner.executor.kernel.records import (
+    ARRIVAL,
+    DELIVERY,
+    LINK_CHANGE,
+    PASS_END,
+    PASS_OPENS,
+    STEP_END,
+    World,
+)
+from planner.executor.kernel.samples import sample
+
+
+@compiled
+def start(w: World) -> None:
+    """Plan the first arrival."""
+    if w.requests.shape[0] > 0:
+        plan(w, w.clock[0].arrivals, ARRIVAL, w.requests[0].arrival_s)
+
+
+@compiled
+def advance(w: World, n_events: int) -> bool:
+    """Let so many events happen; whether any is left."""
+    clock = w.clock[0]
+    for _ in range(n_events):
+        if clock.n_planned == 0:
+            return False
+        actor = w.heap[0]
+        if w.actors[actor].time_s < clock.now_s:
+            clock.violations += 1
+        clock.now_s = w.actors[actor].time_s
+        clock.n_events += 1
+        unplan(w, actor)
+        happen(w, w.actors[actor].kind, w.actors[actor].index)
+    return clock.n_planned > 0
+
+
+@compiled
+def happen(w: World, kind: int, index: int) -> None:
+    """One event."""
+    if kind == ARRIVAL:
+        arrivals(w)
+    elif kind == PASS_END:
+        pass_ends(w, index)
+    elif kind == PASS_OPENS:
+        pass_opens(w, index)
+    elif kind == LINK_CHANGE:
+        link_changes(w, index)
+    elif kind == DELIVERY:
+        deliver(w, index)
+    elif kind == STEP_END:
+        step_ends(w, index)
+
+
+@compiled
+def arrivals(w: World) -> None:
+    """The next request arrives, or in a closed loop as many as may."""
+    clock = w.clock[0]
+    if clock.is_closed == 1:
+        while clock.n_due > 0 and clock.next_arrival < w.requests.shape[0]:
+            clock.n_due -= 1
+            w.requests[clock.next_arrival].arrival_s = clock.now_s
+            arrive(w)
+        return
+    arrive(w)
+    if clock.next_arrival < w.requests.shape[0]:
+        plan(w, clock.arrivals, ARRIVAL, w.requests[clock.next_arrival].arrival_s)
+
+
+@compiled
+def arrive(w: World) -> None:
+    """Let the next request in and route it."""
+    clock = w.clock[0]
+    r = clock.next_arrival
+    while clock.next_sample < w.sample_at.shape[0] and w.sample_at[clock.next_sample] <= r:
+        sample(w, clock.next_sample)
+        clock.next_sample += 1
+    clock.next_arrival += 1
+    count_inside(w, 1)
+    w.requests[r].prompt_tokens = w.requests[r].total_tokens
+    w.requests[r].steps_left = w.requests[r].output_tokens - 1
+    w.requests[r].route = route(w, r)
+    arrive_at_prefill(w, w.routes[w.requests[r].route].prefill_pool, r)
+
+
+@compiled
+def route(w: World, r: int) -> int:
+    """The router: more uncached tokens than the threshold are long; ways of one kind share by their rates."""
+    request = w.requests[r]
+    uncached = request.total_tokens - request.cached_tokens
+    is_long = 1 if uncached > w.thresholds[request.request_class] else 0
+    found = 0
+    while w.routes[found].request_class != request.request_class or w.routes[found].is_long != is_long:
+        found += 1
+    while request.draw >= w.routes[found].up_to:
+        found += 1
+    return found
+
+
+@compiled
+def deliver(w: World, k: int) -> None:
+    """The last byte of a request's cache arrives."""
+    arrive_at_decode(w, pop(w.requests, w.deliveries, k))
+    if w.deliveries[k].n > 0:
+        head = w.deliveries[k].first
+        plan(w, w.clock[0].first_delivery + k, DELIVERY, w.requests[head].kv_end_s)
