@@ -8,19 +8,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from planner.executor.simulate import RunQuestion, default_load, simulate
+    from planner.executor.run import RunQuestion, default_load, simulate
     from planner.executor.streams import Streams, drawn_requests
-    from planner.executor.system import System, system, world
+    from planner.executor.systems import System, system, world
 
 _LAZY = {
-    "RunQuestion": "simulate",
-    "default_load": "simulate",
-    "simulate": "simulate",
+    "RunQuestion": "run",
+    "default_load": "run",
+    "simulate": "run",
     "Streams": "streams",
     "drawn_requests": "streams",
-    "System": "system",
-    "system": "system",
-    "world": "system",
+    "System": "systems",
+    "system": "systems",
+    "world": "systems",
 }
 
 __all__ = [

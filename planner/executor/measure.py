@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.executor.kernel.records import DROPPED, FINISHED, World
-from planner.executor.system import System
-from planner.results.run import Interval, RunRecords
+from planner.executor.systems import System
+from planner.results import Interval, RunRecords
 from planner.units import gbps
 
 Floats = NDArray[np.float64]

@@ -7,22 +7,29 @@ from planner.report.folder import check_report, write_report
 from planner.report.markdown import report_markdown
 from planner.report.prediction_tables import prediction_tables, shortfall
 from planner.report.roofline_figure import write_roofline
+from planner.report.run_files import check_folder, check_record_file, write_records, write_timeline
+from planner.report.run_tables import run_tables
 from planner.report.tables import plan_tables
 from planner.report.terminal import PRINT_WIDTH
 
 __all__ = [
     "PRINT_WIDTH",
     "check_fidelity_report",
+    "check_folder",
+    "check_record_file",
     "check_report",
     "fidelity_tables",
     "figures",
     "plan_tables",
     "prediction_tables",
     "report_markdown",
+    "run_tables",
     "shortfall",
     "worst_points",
     "worst_table",
     "write_fidelity_report",
+    "write_records",
     "write_report",
     "write_roofline",
+    "write_timeline",
 ]

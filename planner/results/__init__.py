@@ -36,6 +36,7 @@ from planner.results.plan import (
     Sweep,
     Verdict,
 )
+from planner.results.plan_file import plan_from
 from planner.results.prediction import (
     AcceleratorMemory,
     DecodePrediction,
@@ -44,6 +45,7 @@ from planner.results.prediction import (
     PrefillPrediction,
 )
 from planner.results.roofline import OperatorPoint, RooflinePass, RooflineSurvey
+from planner.results.run import ClassRun, Interval, LinkRun, PoolRun, Run, RunRecords, WaitRun
 
 __all__ = [
     "AcceleratorMemory",
@@ -52,6 +54,7 @@ __all__ = [
     "Case",
     "ClaimResult",
     "ClassPlan",
+    "ClassRun",
     "ComparedPlan",
     "Cost",
     "CurvePoint",
@@ -63,16 +66,19 @@ __all__ = [
     "Fleet",
     "FreeRouting",
     "HardwareScore",
+    "Interval",
     "LargestBatch",
     "Latency",
     "LatencyError",
     "LengthProfile",
     "LinkPlan",
+    "LinkRun",
     "MeasuredFile",
     "OperatorPoint",
     "Peer",
     "Plan",
     "PoolPlan",
+    "PoolRun",
     "PredictedPoint",
     "Prediction",
     "PrefillPrediction",
@@ -80,6 +86,8 @@ __all__ = [
     "RefusedPoints",
     "RooflinePass",
     "RooflineSurvey",
+    "Run",
+    "RunRecords",
     "Scored",
     "ScoredCurve",
     "ServiceCurve",
@@ -88,4 +96,6 @@ __all__ = [
     "Sweep",
     "Verdict",
     "VersionScore",
+    "WaitRun",
+    "plan_from",
 ]

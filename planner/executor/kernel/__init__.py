@@ -1,6 +1,6 @@
 """The event loop of the executor: records, small compiled functions on them, one loop.
 
-Nothing here knows scenarios, plans or files: `planner.executor.system` writes the records, `planner.executor.measure`
+Nothing here knows scenarios, plans or files: `planner.executor.systems` writes the records, `planner.executor.measure`
 reads them. Functions take the whole `World`, change it in place and return plain numbers.
 """
 

@@ -11,9 +11,8 @@ from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import World
 from planner.executor.measure import Outcome, Window, averaged, outcome
 from planner.executor.streams import Streams, drawn_requests
-from planner.executor.system import System, system, world
-from planner.results import Fleet
-from planner.results.run import ClassRun, LinkRun, PoolRun, Run, RunRecords, WaitRun
+from planner.executor.systems import System, system, world
+from planner.results import ClassRun, Fleet, LinkRun, PoolRun, Run, RunRecords, WaitRun
 from planner.scenario import Scenario
 
 N_REQUESTS = 200_000
