@@ -22,7 +22,14 @@ faster than calls that hand the records on and count who holds them."""
 
 
 def compiled(function: Function) -> Function:
-    """The function as machine code, compiled on its first call and kept for later processes."""
+    """The function as machine code that other compiled functions take in; Python cannot call it."""
+    import numba
+
+    return cast(Function, numba.njit(**OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+
+
+def compiled_entry(function: Function) -> Function:
+    """The function as machine code that Python calls, compiled on its first call and kept for later processes."""
     import numba
 
     folder, config = cache_folder(), cast(Any, numba.config)

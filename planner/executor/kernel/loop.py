@@ -1,6 +1,6 @@
 """The event loop: the router, and one event after another in the order of time."""
 
-from planner.executor.compiled import compiled
+from planner.executor.compiled import compiled, compiled_entry
 from planner.executor.kernel.calendar import plan, unplan
 from planner.executor.kernel.decode import arrive_at_decode, count_inside, step_ends
 from planner.executor.kernel.lists import pop
@@ -17,14 +17,14 @@ from planner.executor.kernel.records import (
 from planner.executor.kernel.samples import sample
 
 
-@compiled
+@compiled_entry
 def start(w: World) -> None:
     """Plan the first arrival."""
     if w.requests.shape[0] > 0:
         plan(w, w.clock[0].arrivals, ARRIVAL, w.requests[0].arrival_s)
 
 
-@compiled
+@compiled_entry
 def advance(w: World, n_events: int) -> bool:
     """Let so many events happen; whether any is left."""
     clock = w.clock[0]
