@@ -1,5 +1,6 @@
 """What holds in every run: nothing is lost, nothing happens before its cause, no server idles beside a queue."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def check_laws(w: World) -> None:
     assert clock["n_finished"] + clock["n_dropped"] == len(asked_for)
     assert clock["n_inside"] == 0
     done = asked_for[asked_for["state"] == FINISHED]
-    for before, after in zip(MOMENTS, MOMENTS[1:], strict=False):
+    for before, after in pairwise(MOMENTS):
         assert (done[after] >= done[before] - 1e-9).all(), (before, after)
     assert clock["inside_s"] == pytest.approx(float((done["finish_s"] - done["arrival_s"]).sum()), rel=1e-9)
     assert w.decoders["n_tokens"].sum() == (done["output_tokens"] - 1).sum()

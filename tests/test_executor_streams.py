@@ -71,7 +71,7 @@ def test_classes_come_by_their_shares_with_their_own_lengths() -> None:
 
 
 def test_a_trace_is_run_in_its_order_and_again_from_its_start(tmp_path: Path) -> None:
-    lines = ['{"timestamp": %d, "input_length": %d, "output_length": 5}' % (1000 * i, 10 + i) for i in range(7)]
+    lines = [f'{{"timestamp": {1000 * i}, "input_length": {10 + i}, "output_length": 5}}' for i in range(7)]
     (tmp_path / "t.jsonl").write_text("\n".join(lines), encoding="utf-8")
     changes = {"workload": {"trace": {"path": str(tmp_path / "t.jsonl")}}}
     found = drawn(changes, n=10)

@@ -20,12 +20,15 @@ OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True, "_nrt": 
 """The event loop allocates nothing, so it counts no references; its functions all go into one. Together fifteen times
 faster than calls that hand the records on and count who holds them."""
 
+INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""What Python does not call needs nothing that Python could call it by."""
+
 
 def compiled(function: Function) -> Function:
     """The function as machine code that other compiled functions take in; Python cannot call it."""
     import numba
 
-    return cast(Function, numba.njit(**OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+    return cast(Function, numba.njit(**OPTIONS, **INNER)(function))
 
 
 def compiled_entry(function: Function) -> Function:
