@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from planner.executor import System, system, world
 from planner.executor.kernel import World
 from planner.executor.run import run_to_end
-from planner.executor.streams import blank_requests
+from planner.executor.streams import Streams, blank_requests
+from planner.executor.troubles import troubles
 from planner.results import Cost, Fleet, Latency, LinkPlan, PoolPlan
 from planner.scenario import Scenario
 from tests.builders import small_with
@@ -102,7 +103,8 @@ def asked(
 
 def ended(plan: System, requests: Any) -> World:
     """The world after the run."""
-    w = world(plan, requests)
+    last_s = float(requests["arrival_s"][-1]) if len(requests) else 0.0
+    w = world(plan, requests, faults=troubles(plan, last_s, Streams(0)))
     run_to_end(w)
     return w
 

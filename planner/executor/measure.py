@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.executor.kernel.records import DROPPED, FINISHED, World
+from planner.executor.kernel.records import FINISHED, STRANDED, TOO_OFTEN, World
 from planner.executor.systems import System
 from planner.results import Interval, RunRecords
 from planner.units import gbps
 
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
+REASONS = {"started-too-often": TOO_OFTEN, "stranded": STRANDED}
+"""Why requests are dropped."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +61,7 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
         "n_dropped": int(clock["n_dropped"]),
         "n_counted": int((w.requests["state"][window.first : window.last] == FINISHED).sum()),
         "n_retried": int((w.requests["n_retries"] > 0).sum()),
+        **{f"dropped {why}": int((w.requests["reason"] == code).sum()) for why, code in REASONS.items()},
         "simulated_s": float(clock["now_s"]),
         "cross_site_bytes": float(w.links["sent_bytes"][: len(plan.links)].sum()),
     }
@@ -190,11 +193,6 @@ def t_quantile(degrees: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, 0.5 + CONFIDENCE / 2))
-
-
-def dropped_by_reason(w: World) -> dict[str, int]:
-    """Dropped requests by why; the state says that they were dropped."""
-    return {"unfinished": n} if (n := int((w.requests["state"] == DROPPED).sum())) else {}
 
 
 def _mean(values: Any) -> float:

@@ -9,9 +9,10 @@ from typing import Any
 from planner.errors import UsageError
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import World
-from planner.executor.measure import Outcome, Window, averaged, outcome
+from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome
 from planner.executor.streams import Streams, drawn_requests
 from planner.executor.systems import System, system, world
+from planner.executor.troubles import troubles
 from planner.results import ClassRun, Fleet, LinkRun, PoolRun, Run, RunRecords, WaitRun
 from planner.scenario import Scenario
 
@@ -22,6 +23,8 @@ BUSY_LOAD = 0.8
 """Load where the plan's own rate saturates something."""
 WAITING_PER_INSTANCE = 200
 """Requests that a full system holds per prefill instance, beside those that decode."""
+HORIZON = 1.5
+"""Of the time in which requests arrive: so long crashes happen."""
 
 COUNTS = ("n_requests", "n_counted", "n_completed", "n_dropped", "n_retried")
 MEANS = (
@@ -130,7 +133,8 @@ def replicate(
     window = Window(first, max(n - int(n * execution.cool_down_fraction), first + 1))
     streams = Streams(question.seed, replication)
     requests = drawn_requests(plan.scenario, n, req_per_s, streams, data_dirs)
-    w = world(plan, requests, window.first, window.last, full_house(plan) if question.is_full else None)
+    faults = troubles(plan, HORIZON * float(requests["arrival_s"][-1]), streams)
+    w = world(plan, requests, window.first, window.last, full_house(plan) if question.is_full else None, faults)
     run_to_end(w, progress)
     return outcome(plan, w, window, keep=keep)
 
@@ -166,7 +170,7 @@ def answer(
         load=load,
         offered_req_per_s=None if load is None else req_per_s,
         n_replications=len(outcomes),
-        dropped={},
+        dropped={why: int(total[f"dropped {why}"]) for why in REASONS if total[f"dropped {why}"]},
         simulated_s=total["simulated_s"],
         cross_site_bytes=total["cross_site_bytes"],
         **fields,

@@ -16,6 +16,7 @@ from planner.executor.kernel.records import (
     CLOCK,
     DECODE_POOL,
     DECODER,
+    FAULT_RECORD,
     FLOW,
     INSTANCE,
     LINK,
@@ -148,7 +149,12 @@ def _thresholds(scenario: Scenario, fleet: Fleet, prefill: Sequence[PoolPlan], d
 
 
 def world(
-    plan: System, requests: Records, warm_up: int = 0, cool_down: int | None = None, closed: int | None = None
+    plan: System,
+    requests: Records,
+    warm_up: int = 0,
+    cool_down: int | None = None,
+    closed: int | None = None,
+    faults: Records | None = None,
 ) -> World:
     """The records of a run, nothing happened yet.
 
@@ -158,6 +164,7 @@ def world(
         warm_up: requests before the first that counts.
         cool_down: requests up to the last that counts; all if not given.
         closed: requests inside at any time, each that leaves letting the next one in; None: they arrive by themselves.
+        faults: what happens to instances and links, in order of time; nothing if not given.
     """
     execution, n = plan.scenario.execution, len(requests)
     links, fabrics = _links(plan)
@@ -184,9 +191,10 @@ def world(
         flows=np.zeros((n_links, min(n_flows, n) + 1), dtype=FLOW),
         deliveries=_filled(n_links, QUEUE, EMPTY_QUEUE),
         curves=curve_table(curves),
+        faults=np.zeros(0, dtype=FAULT_RECORD) if faults is None else faults,
         actors=_actors(n_instances, n_decoders, n_links),
-        heap=np.zeros(n_instances + n_decoders + 2 * n_links + 1, dtype=np.int32),
-        clock=_clock(n_instances, n_decoders, n_links, closed),
+        heap=np.zeros(n_instances + n_decoders + 2 * n_links + 2, dtype=np.int32),
+        clock=_clock(n_instances, n_decoders, n_links, closed, execution.max_retries),
         sample_at=sample_at,
         samples=np.zeros((len(sample_at), sample_columns(plan, n_links))),
     )
@@ -220,7 +228,8 @@ def _pools(plan: System) -> Records:
     priority = scenario.execution.priority_tokens
     for p, (spec, times) in enumerate(zip(plan.prefill, plan.prefill_times, strict=True)):
         pool = pools[p]
-        pool["first"], pool["n"], pool["n_idle"] = first, spec.n_instances, spec.n_instances
+        pool["first"] = first
+        pool["n"] = pool["n_idle"] = pool["n_up"] = spec.n_instances
         pool["dispatch"], pool["is_chunked"] = DISPATCH[scenario.dispatch], is_chunked
         pool["chunk_tokens"] = scenario.execution.chunk_tokens
         pool["priority_tokens"] = -1.0 if priority is None else priority
@@ -344,19 +353,21 @@ def curve_table(curves: Sequence[Curve]) -> Floats:
 
 
 def _actors(n_instances: int, n_decoders: int, n_links: int) -> Records:
-    sizes = (n_instances, n_decoders, n_links, n_links, 1)
+    sizes = (n_instances, n_decoders, n_links, n_links, 1, 1)
     actors = np.zeros(sum(sizes), dtype=ACTOR)
     actors["place"] = NONE
     actors["index"] = np.concatenate([np.arange(n) for n in sizes])
     return actors
 
 
-def _clock(n_instances: int, n_decoders: int, n_links: int, closed: int | None) -> Records:
+def _clock(n_instances: int, n_decoders: int, n_links: int, closed: int | None, max_retries: int) -> Records:
     clock = np.zeros(1, dtype=CLOCK)
     clock["first_decoder"] = n_instances
     clock["first_link"] = n_instances + n_decoders
     clock["first_delivery"] = n_instances + n_decoders + n_links
     clock["arrivals"] = n_instances + n_decoders + 2 * n_links
+    clock["troubles"] = n_instances + n_decoders + 2 * n_links + 1
+    clock["max_retries"] = max_retries
     clock["window_s"] = PEAK_WINDOW_S
     if closed is not None:
         clock["is_closed"], clock["n_due"] = 1, closed

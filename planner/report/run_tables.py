@@ -11,6 +11,12 @@ from planner.units import number, percent
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+WHY = {
+    "started-too-often": "crashed more often than they may be started again",
+    "stranded": "waited for an instance or a link that never came back",
+}
+"""Reasons in words."""
+
 
 def run_tables(run: Run) -> list["RenderableType"]:
     """A run for people: what was run and what came of it, then where the time went.
@@ -27,7 +33,7 @@ def run_tables(run: Run) -> list["RenderableType"]:
         _waits(run),
         _pools(run),
         _links(run),
-        remarks("dropped", (f"{n:,} {why}" for why, n in run.dropped.items())),
+        remarks("dropped", (f"{n:,} {WHY[why]}" for why, n in run.dropped.items())),
         remarks("notes", map(words.sentence, run.notes)),
     )
     return [part for part in parts if part is not None]

@@ -1,6 +1,6 @@
 """The question: what is asked of the planner, read, checked and varied."""
 
-from planner.scenario.execution import Execution, LinkExecution, PoolExecution
+from planner.scenario.execution import Execution, Fault, LinkExecution, PoolExecution
 from planner.scenario.parts import (
     CapacityRule,
     Claim,
@@ -23,6 +23,7 @@ __all__ = [
     "Claim",
     "Comparison",
     "Execution",
+    "Fault",
     "Link",
     "LinkExecution",
     "LinkTier",

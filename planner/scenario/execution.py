@@ -1,12 +1,13 @@
 """How a plan is run by `planner simulate`: what the plan itself does not say of the system and its surroundings."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from planner.errors import did_you_mean
-from planner.schema import Fault, StrictModel
+from planner.schema import Fault as StatedFault
+from planner.schema import StrictModel, raise_faults
 
 Gbps = Annotated[float, Field(gt=0, le=1e9)]
 Connections = Annotated[int, Field(ge=1, le=10_000)]
@@ -25,8 +26,49 @@ class LinkExecution(StrictModel):
     """Connections of that traffic, each with the same claim as any other."""
 
 
+class Fault(StrictModel):
+    """Something that happens to an instance or a link, once in every replication."""
+
+    kind: Literal["crash", "slow", "link-loss", "brownout", "background"]
+    """crash: an instance is gone with all it holds, until it restarts; slow: it takes longer; link-loss and brownout: a
+    link carries nothing, or a fraction; background: others want to send so much on it."""
+    at_s: Annotated[float, Field(ge=0, le=1e9)]
+    """When it begins, after the start of the run."""
+    duration_s: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """How long it lasts; absent: to the end."""
+    pool: str | None = None
+    """Pool of the instance that crashes or slows down."""
+    instance: Annotated[int, Field(ge=0)] = 0
+    """Which instance of the pool, from 0."""
+    link: str | None = None
+    """Link that fails or carries others."""
+    slowdown: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Seconds over those of a sound instance; required by slow."""
+    left_fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Bandwidth that is left; required by brownout."""
+    background_gbps: Annotated[float, Field(ge=0, le=1e9)] | None = None
+    """Traffic of others; required by background."""
+
+    @model_validator(mode="after")
+    def _has_what_its_kind_needs(self) -> Self:
+        needs = {"slow": "slowdown", "brownout": "left_fraction", "background": "background_gbps"}.get(self.kind)
+        where = "pool" if self.kind in ("crash", "slow") else "link"
+        faults = [
+            StatedFault((key,), f"is required by a fault of kind {self.kind}")
+            for key in (where, needs)
+            if key is not None and getattr(self, key) is None
+        ]
+        raise_faults(faults)
+        return self
+
+
 class PoolExecution(StrictModel):
     """What a pool's instances have that the plan does not need to know."""
+
+    mean_days_between_crashes: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Of every instance, at random; absent: none but those stated."""
+    restart_s: Annotated[float, Field(gt=0, le=1e9)] = 300.0
+    """How long a crash at random takes to mend."""
 
     memory_gb: Annotated[float, Field(gt=0, le=1e9)] | None = None
     """Memory of a decode instance for caches and states; absent: the roofline's, unlimited where it was measured."""
@@ -45,13 +87,17 @@ class Execution(StrictModel):
     """Requests with at most so many uncached tokens are prefilled before others of their pool; absent: in order."""
     max_transfers: Annotated[int, Field(ge=1, le=1_000_000)] = 64
     """Unsent caches of whole prompts that an instance keeps; with more it starts no prompt."""
+    max_retries: Annotated[int, Field(ge=0, le=100)] = 3
+    """How often a request is started again after crashes before it is dropped."""
+    faults: tuple[Fault, ...] = ()
+    """What happens to instances and links."""
     links: dict[str, LinkExecution] = {}
     """Transfers and other traffic, by link."""
     pools: dict[str, PoolExecution] = {}
     """Further limits, by pool."""
 
 
-def execution_faults(execution: Execution, pools: Mapping[str, Any], links: Collection[str]) -> Iterator[Fault]:
+def execution_faults(execution: Execution, pools: Mapping[str, Any], links: Collection[str]) -> Iterator[StatedFault]:
     """What does not fit the rest of the scenario.
 
     Args:
@@ -61,7 +107,13 @@ def execution_faults(execution: Execution, pools: Mapping[str, Any], links: Coll
     """
     for name in execution.links:
         if name not in links:
-            yield Fault(("execution", "links", name), f"is no link of the scenario ({did_you_mean(name, links)})")
+            yield StatedFault(("execution", "links", name), f"is no link of the scenario ({did_you_mean(name, links)})")
+    for index, fault in enumerate(execution.faults):
+        for kind, known in (("pool", pools), ("link", links)):
+            named = getattr(fault, kind)
+            if named is not None and named not in known:
+                what = f"is '{named}', no {kind} of the scenario ({did_you_mean(named, known)})"
+                yield StatedFault(("execution", "faults", index, kind), what)
     for name in execution.pools:
         if name not in pools:
-            yield Fault(("execution", "pools", name), f"is no pool of the scenario ({did_you_mean(name, pools)})")
+            yield StatedFault(("execution", "pools", name), f"is no pool of the scenario ({did_you_mean(name, pools)})")

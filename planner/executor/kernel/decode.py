@@ -150,21 +150,45 @@ def plan_step_end(w: World, d: int) -> None:
 
 
 @compiled
-def pass_steps(w: World, d: int, n: int) -> None:
-    """Bring an instance n steps on; now is when the last of them ends."""
+def pass_steps(w: World, d: int, n: int, time_s: float) -> None:
+    """Bring an instance n steps on; the last of them ends at a time."""
     decoder = w.decoders[d]
     decoder.n_steps += n
     decoder.context_tokens += float(decoder.batch) * n
     decoder.n_tokens += float(decoder.batch) * n
-    decoder.slot_s += decoder.batch * (w.clock[0].now_s - decoder.anchor_s)
-    decoder.anchor_s = w.clock[0].now_s
+    decoder.slot_s += decoder.batch * (time_s - decoder.anchor_s)
+    decoder.anchor_s = time_s
+
+
+@compiled
+def catch_up(w: World, d: int) -> None:
+    """Bring an instance to the last step that has ended by now."""
+    decoder = w.decoders[d]
+    if decoder.batch == 0:
+        return
+    passed_s = w.clock[0].now_s - decoder.anchor_s
+    n = steps_within(w, d, passed_s)
+    if steps_s(w, d, n) > passed_s:
+        n -= 1
+    n = min(n, decoder.n_ahead)
+    decoder.n_ahead -= n
+    pass_steps(w, d, n, decoder.anchor_s + steps_s(w, d, n))
+
+
+@compiled
+def plan_again(w: World, d: int) -> None:
+    """Plan the event that is ahead once more, because steps now take another time; the instance has caught up."""
+    decoder = w.decoders[d]
+    if decoder.batch > 0:
+        time_s = max(decoder.anchor_s + steps_s(w, d, decoder.n_ahead), w.clock[0].now_s)
+        plan(w, w.clock[0].first_decoder + d, STEP_END, time_s)
 
 
 @compiled
 def step_ends(w: World, d: int) -> None:
     """A step ends: the complete leave, those who joined enter, and those who wait may join."""
     decoder = w.decoders[d]
-    pass_steps(w, d, decoder.n_ahead)
+    pass_steps(w, d, decoder.n_ahead, w.clock[0].now_s)
     while decoder.batch > 0 and w.slots[d, 0].end_step <= decoder.n_steps:
         r = slot_out(w, d)
         leave(w, d, r)

@@ -3,33 +3,44 @@
 from planner.executor.compiled import compiled, compiled_entry
 from planner.executor.kernel.calendar import plan, unplan
 from planner.executor.kernel.decode import arrive_at_decode, count_inside, step_ends
+from planner.executor.kernel.faults import happens, strand
 from planner.executor.kernel.lists import pop
 from planner.executor.kernel.prefill import arrive_at_prefill, link_changes, pass_ends, pass_opens
 from planner.executor.kernel.records import (
     ARRIVAL,
     DELIVERY,
+    FAULT,
     LINK_CHANGE,
     PASS_END,
     PASS_OPENS,
     STEP_END,
     World,
 )
+from planner.executor.kernel.router import route
 from planner.executor.kernel.samples import sample
 
 
 @compiled_entry
 def start(w: World) -> None:
-    """Plan the first arrival."""
+    """Plan the first arrival and the first fault."""
     if w.requests.shape[0] > 0:
         plan(w, w.clock[0].arrivals, ARRIVAL, w.requests[0].arrival_s)
+    if w.faults.shape[0] > 0:
+        plan(w, w.clock[0].troubles, FAULT, w.faults[0].time_s)
 
 
 @compiled_entry
 def advance(w: World, n_events: int) -> bool:
-    """Let so many events happen; whether any is left."""
-    clock = w.clock[0]
+    """Let so many events happen; whether any is left to come.
+
+    It ends with the last request, or when nothing can ever happen to those that are left.
+    """
+    clock, n = w.clock[0], w.requests.shape[0]
     for _ in range(n_events):
+        if clock.n_finished + clock.n_dropped == n:
+            return False
         if clock.n_planned == 0:
+            strand(w)
             return False
         actor = w.heap[0]
         if w.actors[actor].time_s < clock.now_s:
@@ -38,7 +49,7 @@ def advance(w: World, n_events: int) -> bool:
         clock.n_events += 1
         unplan(w, actor)
         happen(w, w.actors[actor].kind, w.actors[actor].index)
-    return clock.n_planned > 0
+    return True
 
 
 @compiled
@@ -56,6 +67,8 @@ def happen(w: World, kind: int, index: int) -> None:
         deliver(w, index)
     elif kind == STEP_END:
         step_ends(w, index)
+    elif kind == FAULT:
+        happens(w)
 
 
 @compiled
@@ -90,23 +103,12 @@ def arrive(w: World) -> None:
 
 
 @compiled
-def route(w: World, r: int) -> int:
-    """The router: more uncached tokens than the threshold are long; ways of one kind share by their rates."""
-    request = w.requests[r]
-    uncached = request.total_tokens - request.cached_tokens
-    is_long = 1 if uncached > w.thresholds[request.request_class] else 0
-    found = 0
-    while w.routes[found].request_class != request.request_class or w.routes[found].is_long != is_long:
-        found += 1
-    while request.draw >= w.routes[found].up_to:
-        found += 1
-    return found
-
-
-@compiled
 def deliver(w: World, k: int) -> None:
     """The last byte of a request's cache arrives."""
-    arrive_at_decode(w, pop(w.requests, w.deliveries, k))
+    r = pop(w.requests, w.deliveries, k)
+    if not w.requests[r].first_token_s >= 0:
+        w.requests[r].kv_end_s = w.clock[0].now_s
+    arrive_at_decode(w, r)
     if w.deliveries[k].n > 0:
         head = w.deliveries[k].first
-        plan(w, w.clock[0].first_delivery + k, DELIVERY, w.requests[head].kv_end_s)
+        plan(w, w.clock[0].first_delivery + k, DELIVERY, w.requests[head].due_s)

@@ -240,7 +240,7 @@ def pass_ends(w: World, i: int) -> None:
         room -= end - request.done_tokens
         request.next = NONE
         is_whole = end >= request.prompt_tokens
-        if is_whole:
+        if is_whole and not request.first_token_s >= 0:
             request.prefill_end_s = clock.now_s
         hand_over(w, i, r, end, is_whole)
         request.done_tokens = int(end)
@@ -256,7 +256,8 @@ def hand_over(w: World, i: int, r: int, end: float, is_whole: bool) -> None:
     k = link_of(w, r)
     if k == NONE:
         if is_whole:
-            w.requests[r].kv_end_s = w.clock[0].now_s
+            if not w.requests[r].first_token_s >= 0:
+                w.requests[r].kv_end_s = w.clock[0].now_s
             arrive_at_decode(w, r)
         return
     settle(w, k)

@@ -18,6 +18,12 @@ FAULT, PASS_END, LINK_CHANGE, DELIVERY, STEP_END, PASS_OPENS, ARRIVAL = range(7)
 # States of a request.
 WAITS, PREFILLS, TRAVELS, WAITS_TO_DECODE, DECODES, FINISHED, DROPPED = range(7)
 
+# Why a request was dropped.
+NOT_DROPPED, TOO_OFTEN, STRANDED = range(3)
+
+# What may happen to the system.
+CRASH, RESTART, SLOW, DECODE_CRASH, DECODE_RESTART, DECODE_SLOW, LINK_HEALTH, BACKGROUND = range(8)
+
 # Dispatch of a prefill pool.
 SHARED_QUEUE, SHORTEST_WORK, ROUND_ROBIN = range(3)
 
@@ -30,6 +36,7 @@ REQUEST = np.dtype(
         ("request_class", "i2"),
         ("state", "i1"),
         ("n_retries", "i1"),
+        ("reason", "i1"),
         ("draw", "f4"),  # uniform; picks a route
         ("done_tokens", "i4"),  # of the prompt, in this attempt
         ("next", "i4"),  # the request behind this one in whichever list it is
@@ -45,6 +52,7 @@ REQUEST = np.dtype(
         ("kv_end_s", "f8"),
         ("first_token_s", "f8"),
         ("finish_s", "f8"),
+        ("due_s", "f8"),  # when the last byte that is under way arrives
     ],
     align=True,
 )
@@ -79,6 +87,7 @@ POOL = np.dtype(
         ("handoff_curve", "i4"),
         ("turn", "i4"),  # round-robin's next
         ("n_idle", "i4"),
+        ("n_up", "i4"),
         ("n_waiting", "i4"),
     ],
     align=True,
@@ -178,6 +187,9 @@ FLOW = np.dtype(
 )
 """A transfer in progress."""
 
+FAULT_RECORD = np.dtype([("time_s", "f8"), ("kind", "i4"), ("index", "i4"), ("value", "f8")], align=True)
+"""Something that happens to an instance or a link at a time; its value is a slowdown, a fraction or a rate."""
+
 ACTOR = np.dtype(
     [
         ("time_s", "f8"),
@@ -205,10 +217,13 @@ CLOCK = np.dtype(
         ("inside_s", "f8"),  # request-seconds inside
         ("changed_s", "f8"),  # when `inside_s` was last brought up to date
         ("next_sample", "i4"),
-        ("first_decoder", "i4"),  # actors: instances, decoders, links, deliveries, then the arrivals
+        ("first_decoder", "i4"),  # actors: instances, decoders, links, deliveries, arrivals, faults
         ("first_link", "i4"),
         ("first_delivery", "i4"),
         ("arrivals", "i4"),
+        ("troubles", "i4"),
+        ("next_fault", "i4"),
+        ("max_retries", "i4"),
         ("window_s", "f8"),  # over which a link's peak is taken
         ("violations", "i4"),  # of the clock's own law
     ],
@@ -242,6 +257,8 @@ class World(NamedTuple):
     """Sent and not yet arrived, one queue per link."""
     curves: Numbers
     """Shape (curves, pieces, 6): upper end of the piece, its centre, and four coefficients of ascending powers."""
+    faults: Records
+    """In order of time."""
     actors: Records
     heap: NDArray[np.int32]
     """Actors by their next event."""
