@@ -14,6 +14,7 @@ from planner.executor.streams import Streams, blank_requests
 from planner.executor.troubles import troubles
 from planner.results import Cost, Fleet, Latency, LinkPlan, PoolPlan
 from planner.scenario import Scenario
+from planner.workload.traces import Blocks
 from tests.builders import small_with
 
 Floats = NDArray[np.float64]
@@ -101,10 +102,10 @@ def asked(
     return requests
 
 
-def ended(plan: System, requests: Any) -> World:
+def ended(plan: System, requests: Any, blocks: Blocks | None = None) -> World:
     """The world after the run."""
     last_s = float(requests["arrival_s"][-1]) if len(requests) else 0.0
-    w = world(plan, requests, faults=troubles(plan, last_s, Streams(0)))
+    w = world(plan, requests, faults=troubles(plan, last_s, Streams(0)), blocks=blocks)
     run_to_end(w)
     return w
 
@@ -116,6 +117,7 @@ def run(
     batch: int = 1_000_000,
     steps: Floats | None = None,
     memory: tuple[float, float, float] | None = None,
+    blocks: Blocks | None = None,
     **sizes: Any,
 ) -> World:
     """A run of a small system.
@@ -125,6 +127,7 @@ def run(
         changes: keys of the scenario.
         batch: decode batch limit.
         steps: decode steps by batch, instead of a constant one; shape (batch + 1, 2).
+        blocks: of the prompts.
         memory: of a decode instance, of a state and of a token [B].
         sizes: of the fleet.
     """
@@ -134,7 +137,7 @@ def run(
         times = replace(times, step_s=steps, batch_limit=len(steps) - 1)
     if memory is not None:
         times = replace(times, memory_bytes=memory[0], state_bytes=memory[1], bytes_per_token=memory[2])
-    return ended(replace(plan, decode_times=(times,)), requests)
+    return ended(replace(plan, decode_times=(times,)), requests, blocks)
 
 
 def poisson_s(rng: np.random.Generator, n: int, rate: float) -> Floats:

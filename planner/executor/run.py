@@ -10,7 +10,7 @@ from planner.errors import UsageError
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import World
 from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome
-from planner.executor.streams import Streams, drawn_requests
+from planner.executor.streams import Streams, drawn_requests, prompt_blocks
 from planner.executor.systems import System, system, world
 from planner.executor.troubles import troubles
 from planner.results import ClassRun, Fleet, LinkRun, PoolRun, Run, RunRecords, WaitRun
@@ -134,7 +134,9 @@ def replicate(
     streams = Streams(question.seed, replication)
     requests = drawn_requests(plan.scenario, n, req_per_s, streams, data_dirs)
     faults = troubles(plan, HORIZON * float(requests["arrival_s"][-1]), streams)
-    w = world(plan, requests, window.first, window.last, full_house(plan) if question.is_full else None, faults)
+    closed = full_house(plan) if question.is_full else None
+    blocks = prompt_blocks(plan.scenario, requests, data_dirs) if execution.cache is not None else None
+    w = world(plan, requests, window.first, window.last, closed, faults, blocks)
     run_to_end(w, progress)
     return outcome(plan, w, window, keep=keep)
 
@@ -193,7 +195,9 @@ def known(value: float) -> float | None:
 
 
 def _caches(plan: System) -> bool:
-    return any(workload.prefix_hits != "none" for _, workload in plan.scenario.workloads.values())
+    return plan.scenario.execution.cache is not None or any(
+        workload.prefix_hits != "none" for _, workload in plan.scenario.workloads.values()
+    )
 
 
 def _link(mean: dict[str, float], name: str) -> LinkRun:

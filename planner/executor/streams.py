@@ -11,11 +11,13 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.errors import InputError
 from planner.executor.kernel.records import NONE, REQUEST, Records
 from planner.scenario import Scenario
 from planner.workload import Trace, Workload, distribution, read_trace
 from planner.workload.hits import hit_quantile, ideal_hits
 from planner.workload.requests import trace_path
+from planner.workload.traces import BLOCK_TOKENS, Blocks
 
 Floats = NDArray[np.float64]
 
@@ -140,3 +142,44 @@ def _of_trace(workload: Workload, trace: Trace, n: int, name: str, streams: Stre
         cached = ideal_hits(trace.total_tokens, trace.blocks).astype(np.int64)[place]
         return Contents(total, _with_work_left(cached, total), output)
     return Contents(total, _stated_hits(workload, total, name, streams), output)
+
+
+def prompt_blocks(scenario: Scenario, requests: Records, data_dirs: Sequence[Path] = ()) -> Blocks:
+    """Numbers of the full blocks of every prompt, from 0; equal numbers, equal prefixes.
+
+    A trace that begins again is about others: nothing of its first round is in its second.
+
+    Args:
+        scenario: its classes and their workloads.
+        requests: as drawn.
+        data_dirs: folders in which traces are looked for.
+
+    Raises:
+        InputError: no class has a trace with block hashes.
+    """
+    counts, starts = np.zeros(len(requests), dtype=np.int64), np.zeros(len(requests), dtype=np.int64)
+    shifts, pools, n_known = np.zeros(len(requests), dtype=np.int64), [np.zeros(0, dtype=np.int64)], 0
+    for index, (_, workload) in enumerate(scenario.workloads.values()):
+        found = None if workload.trace is None else _read(workload, scenario, data_dirs)
+        if found is None or found.blocks is None:
+            continue
+        mine = np.flatnonzero(requests["request_class"] == index)
+        known, numbers = np.unique(found.blocks.values, return_inverse=True)
+        place, turn = np.arange(len(mine)) % found.n_requests, np.arange(len(mine)) // found.n_requests
+        counts[mine] = found.total_tokens[place] // BLOCK_TOKENS
+        starts[mine] = found.blocks.offsets[place] + sum(len(pool) for pool in pools)
+        shifts[mine] = n_known + turn * known.size
+        pools.append(numbers)
+        n_known += known.size * (int(turn[-1]) + 1 if len(turn) else 0)
+    if len(pools) == 1:
+        allowed = "a trace with hash_ids, or no execution.cache"
+        raise InputError(scenario.problem(("execution", "cache"), "no class of requests states its prefixes", allowed))
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+    values = np.concatenate(pools)[np.repeat(starts, counts) + within] + np.repeat(shifts, counts)
+    return Blocks(values, offsets)
+
+
+def _read(workload: Workload, scenario: Scenario, data_dirs: Sequence[Path]) -> Trace:
+    assert workload.trace is not None, "only a workload with a trace is read"
+    return read_trace(trace_path(workload.trace.path, Path(scenario.directory), data_dirs), workload.trace.format)

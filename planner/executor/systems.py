@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from planner.curves import Curve
 from planner.errors import InputError
+from planner.executor.cache_pools import cache_fields
 from planner.executor.kernel.records import (
     ACTOR,
     CLOCK,
@@ -36,6 +37,7 @@ from planner.results import Fleet, LinkPlan, PoolPlan
 from planner.scenario import LinkExecution, Scenario
 from planner.units import bytes_per_s
 from planner.workload import request_mix
+from planner.workload.traces import Blocks
 
 Floats = NDArray[np.float64]
 DISPATCH = {"shared-queue": SHARED_QUEUE, "join-shortest-work": SHORTEST_WORK, "round-robin": ROUND_ROBIN}
@@ -155,6 +157,7 @@ def world(
     cool_down: int | None = None,
     closed: int | None = None,
     faults: Records | None = None,
+    blocks: Blocks | None = None,
 ) -> World:
     """The records of a run, nothing happened yet.
 
@@ -165,11 +168,13 @@ def world(
         cool_down: requests up to the last that counts; all if not given.
         closed: requests inside at any time, each that leaves letting the next one in; None: they arrive by themselves.
         faults: what happens to instances and links, in order of time; nothing if not given.
+        blocks: blocks of every prompt, where the scenario has caches.
     """
-    execution, n = plan.scenario.execution, len(requests)
+    execution, n, sites = plan.scenario.execution, len(requests), list(plan.scenario.sites)
+    has_fetches = execution.cache is not None
     links, fabrics = _links(plan)
     instances = _instances(plan, fabrics)
-    decoders, decode_pools = _decoders(plan)
+    decoders, decode_pools = _decoders(plan, sites)
     n_instances, n_links, n_decoders = len(instances), len(links), len(decoders)
     sample_at = _sample_at(n, warm_up, n if cool_down is None else cool_down)
     curves = [c for t in plan.prefill_times for c in (t.service.curve, t.wire_bytes, t.handoff_bytes)]
@@ -179,7 +184,7 @@ def world(
         requests=requests,
         routes=_routes(plan),
         thresholds=plan.thresholds_tokens.copy(),
-        pools=_pools(plan),
+        pools=_pools(plan, sites),
         instances=instances,
         queues=_filled(2 * max(n_instances, 1), QUEUE, EMPTY_QUEUE),
         decode_pools=decode_pools,
@@ -188,10 +193,11 @@ def world(
         step_s=_step_table(plan.decode_times),
         slots=np.zeros((n_decoders, most_batch), dtype=SLOT),
         links=links,
-        flows=np.zeros((n_links, min(n_flows, n) + 1), dtype=FLOW),
+        flows=np.zeros((n_links, (n if has_fetches else min(n_flows, n)) + 1), dtype=FLOW),
         deliveries=_filled(n_links, QUEUE, EMPTY_QUEUE),
         curves=curve_table(curves),
         faults=np.zeros(0, dtype=FAULT_RECORD) if faults is None else faults,
+        **cache_fields(plan.scenario, plan.links, blocks),
         actors=_actors(n_instances, n_decoders, n_links),
         heap=np.zeros(n_instances + n_decoders + 2 * n_links + 2, dtype=np.int32),
         clock=_clock(n_instances, n_decoders, n_links, closed, execution.max_retries),
@@ -222,7 +228,7 @@ def _sample_at(n: int, warm_up: int, cool_down: int) -> NDArray[np.int64]:
     )
 
 
-def _pools(plan: System) -> Records:
+def _pools(plan: System, sites: Sequence[str]) -> Records:
     scenario, pools = plan.scenario, np.zeros(len(plan.prefill), dtype=POOL)
     is_chunked, first = scenario.prefill_batching == "chunked", 0
     priority = scenario.execution.priority_tokens
@@ -230,6 +236,7 @@ def _pools(plan: System) -> Records:
         pool = pools[p]
         pool["first"] = first
         pool["n"] = pool["n_idle"] = pool["n_up"] = spec.n_instances
+        pool["site"] = sites.index(spec.site)
         pool["dispatch"], pool["is_chunked"] = DISPATCH[scenario.dispatch], is_chunked
         pool["chunk_tokens"] = scenario.execution.chunk_tokens
         pool["priority_tokens"] = -1.0 if priority is None else priority
@@ -251,14 +258,14 @@ def _instances(plan: System, fabrics: Sequence[int]) -> Records:
     return instances
 
 
-def _decoders(plan: System) -> tuple[Records, Records]:
+def _decoders(plan: System, sites: Sequence[str]) -> tuple[Records, Records]:
     decoders, pools, first = np.zeros(plan.n_decode, dtype=DECODER), np.zeros(len(plan.decode), dtype=DECODE_POOL), 0
     decoders["is_up"], decoders["slowdown"] = 1, 1.0
     decoders["first"] = decoders["last"] = NONE
     for p, (spec, times) in enumerate(zip(plan.decode, plan.decode_times, strict=True)):
         decoders["pool"][first : first + spec.n_instances] = p
         memory = times.memory_bytes, times.state_bytes, times.bytes_per_token
-        pools[p] = (first, spec.n_instances, times.batch_limit, *memory)
+        pools[p] = (first, spec.n_instances, sites.index(spec.site), times.batch_limit, *memory)
         first += spec.n_instances
     return decoders, pools
 

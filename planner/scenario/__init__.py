@@ -1,6 +1,6 @@
 """The question: what is asked of the planner, read, checked and varied."""
 
-from planner.scenario.execution import Execution, Fault, LinkExecution, PoolExecution
+from planner.scenario.execution import Execution, Fault, LinkExecution, PoolExecution, PrefixCache
 from planner.scenario.parts import (
     CapacityRule,
     Claim,
@@ -31,6 +31,7 @@ __all__ = [
     "Objective",
     "Pool",
     "PoolExecution",
+    "PrefixCache",
     "Price",
     "Routing",
     "Scenario",

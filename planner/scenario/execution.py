@@ -9,6 +9,8 @@ from planner.errors import did_you_mean
 from planner.schema import Fault as StatedFault
 from planner.schema import StrictModel, raise_faults
 
+BLOCK_TOKENS = 512
+"""Tokens of a block, as traces record them."""
 Gbps = Annotated[float, Field(gt=0, le=1e9)]
 Connections = Annotated[int, Field(ge=1, le=10_000)]
 
@@ -74,6 +76,20 @@ class PoolExecution(StrictModel):
     """Memory of a decode instance for caches and states; absent: the roofline's, unlimited where it was measured."""
 
 
+class PrefixCache(StrictModel):
+    """A pool of cache blocks per site that the run fills and empties, instead of the hits that the workload states."""
+
+    capacity_gb: dict[str, Annotated[float, Field(gt=0, le=1e12)]] = {}
+    """Room for prefixes, states and caches to be sent, by site; a site that is not named has no limit."""
+    bandwidth: Literal["scarce", "ample"] = "scarce"
+    """scarce: the prefix that the site of the short prompts holds decides about the way; ample: the longest prefix of
+    any site does, and is fetched where a link leads there."""
+    state_interval_tokens: Annotated[int, Field(ge=0, le=100_000_000, multiple_of=BLOCK_TOKENS)] = 0
+    """Distance at which recurrent or window states are kept beside that of a prompt's last full block; 0: only that."""
+    exact_states: bool = True
+    """Whether a hit needs the state of exactly its length, as hybrid models do; false looks at the KV blocks alone."""
+
+
 class Execution(StrictModel):
     """How the plan is run."""
 
@@ -87,6 +103,8 @@ class Execution(StrictModel):
     """Requests with at most so many uncached tokens are prefilled before others of their pool; absent: in order."""
     max_transfers: Annotated[int, Field(ge=1, le=1_000_000)] = 64
     """Unsent caches of whole prompts that an instance keeps; with more it starts no prompt."""
+    cache: PrefixCache | None = None
+    """Prefix caches; absent: the hits that the workload states."""
     max_retries: Annotated[int, Field(ge=0, le=100)] = 3
     """How often a request is started again after crashes before it is dropped."""
     faults: tuple[Fault, ...] = ()
@@ -97,13 +115,16 @@ class Execution(StrictModel):
     """Further limits, by pool."""
 
 
-def execution_faults(execution: Execution, pools: Mapping[str, Any], links: Collection[str]) -> Iterator[StatedFault]:
+def execution_faults(
+    execution: Execution, pools: Mapping[str, Any], links: Collection[str], sites: Collection[str]
+) -> Iterator[StatedFault]:
     """What does not fit the rest of the scenario.
 
     Args:
         execution: how the plan is run.
         pools: pools of the scenario, by name.
         links: names of its links.
+        sites: names of its sites.
     """
     for name in execution.links:
         if name not in links:
@@ -114,6 +135,10 @@ def execution_faults(execution: Execution, pools: Mapping[str, Any], links: Coll
             if named is not None and named not in known:
                 what = f"is '{named}', no {kind} of the scenario ({did_you_mean(named, known)})"
                 yield StatedFault(("execution", "faults", index, kind), what)
+    for name in execution.cache.capacity_gb if execution.cache else ():
+        if name not in sites:
+            what = f"is no site of the scenario ({did_you_mean(name, sites)})"
+            yield StatedFault(("execution", "cache", "capacity_gb", name), what)
     for name in execution.pools:
         if name not in pools:
             yield StatedFault(("execution", "pools", name), f"is no pool of the scenario ({did_you_mean(name, pools)})")

@@ -115,7 +115,7 @@ class Scenario(StrictModel):
                 *self._reference_faults(),
                 *self._link_faults(),
                 *self._objective_faults(),
-                *execution_faults(self.execution, self.pools, self.links),
+                *execution_faults(self.execution, self.pools, self.links, self.sites),
             ]
         )
         return self

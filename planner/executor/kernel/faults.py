@@ -1,6 +1,8 @@
 """Faults: instances that crash, restart or slow down, links that fail or carry others, and what becomes of requests."""
 
 from planner.executor.compiled import compiled
+from planner.executor.kernel.admission import admit_request
+from planner.executor.kernel.cache import end_transfer
 from planner.executor.kernel.calendar import plan, unplan
 from planner.executor.kernel.decode import admit, catch_up, count_inside, plan_again, plan_steps, release
 from planner.executor.kernel.link import remove_flow, settle, share
@@ -24,7 +26,6 @@ from planner.executor.kernel.records import (
     TOO_OFTEN,
     World,
 )
-from planner.executor.kernel.router import route
 
 
 @compiled
@@ -172,11 +173,11 @@ def again(w: World, r: int) -> None:
     request = w.requests[r]
     request.n_retries += 1
     request.flow, request.next = NONE, NONE
+    end_transfer(w, r)
     if request.n_retries > w.clock[0].max_retries:
         drop(w, r, TOO_OFTEN)
         return
-    request.route = route(w, r)
-    arrive_at_prefill(w, w.routes[request.route].prefill_pool, r)
+    admit_request(w, r)
 
 
 @compiled

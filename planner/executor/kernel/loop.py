@@ -1,11 +1,13 @@
 """The event loop: the router, and one event after another in the order of time."""
 
 from planner.executor.compiled import compiled, compiled_entry
+from planner.executor.kernel.admission import admit_request, fetched
+from planner.executor.kernel.cache import keep
 from planner.executor.kernel.calendar import plan, unplan
 from planner.executor.kernel.decode import arrive_at_decode, count_inside, step_ends
 from planner.executor.kernel.faults import happens, strand
 from planner.executor.kernel.lists import pop
-from planner.executor.kernel.prefill import arrive_at_prefill, link_changes, pass_ends, pass_opens
+from planner.executor.kernel.prefill import link_changes, pass_ends, pass_opens
 from planner.executor.kernel.records import (
     ARRIVAL,
     DELIVERY,
@@ -16,7 +18,6 @@ from planner.executor.kernel.records import (
     STEP_END,
     World,
 )
-from planner.executor.kernel.router import route
 from planner.executor.kernel.samples import sample
 
 
@@ -98,17 +99,29 @@ def arrive(w: World) -> None:
     count_inside(w, 1)
     w.requests[r].prompt_tokens = w.requests[r].total_tokens
     w.requests[r].steps_left = w.requests[r].output_tokens - 1
-    w.requests[r].route = route(w, r)
-    arrive_at_prefill(w, w.routes[w.requests[r].route].prefill_pool, r)
+    admit_request(w, r)
 
 
 @compiled
 def deliver(w: World, k: int) -> None:
     """The last byte of a request's cache arrives."""
     r = pop(w.requests, w.deliveries, k)
-    if not w.requests[r].first_token_s >= 0:
-        w.requests[r].kv_end_s = w.clock[0].now_s
-    arrive_at_decode(w, r)
+    if w.requests[r].is_fetching == 1:
+        fetched(w, r)
+    else:
+        arrive_from_afar(w, r)
     if w.deliveries[k].n > 0:
         head = w.deliveries[k].first
         plan(w, w.clock[0].first_delivery + k, DELIVERY, w.requests[head].due_s)
+
+
+@compiled
+def arrive_from_afar(w: World, r: int) -> None:
+    """A prompt's cache is at the decode site, which keeps its full blocks, and the state where it ends with a block."""
+    request = w.requests[r]
+    if not request.first_token_s >= 0:
+        request.kv_end_s = w.clock[0].now_s
+    if w.cache_rule[0].is_on == 1:
+        is_aligned = request.prompt_tokens % w.cache_rule[0].block_tokens == 0
+        keep(w, w.decode_pools[w.routes[request.route].decode_pool].site, r, request.prompt_tokens, is_aligned)
+    arrive_at_decode(w, r)

@@ -3,6 +3,7 @@
 from math import inf
 
 from planner.executor.compiled import compiled
+from planner.executor.kernel.cache import end_transfer, keep, n_prefix_blocks, use
 from planner.executor.kernel.calendar import plan
 from planner.executor.kernel.curves import prefill_s, value, whole_prefill_s
 from planner.executor.kernel.decode import arrive_at_decode
@@ -106,7 +107,21 @@ def take(w: World, i: int) -> int:
     w.requests[r].next = NONE
     if not w.requests[r].prefill_start_s >= 0:
         w.requests[r].prefill_start_s = w.clock[0].now_s
+    if w.cache_rule[0].is_on == 1:
+        use(w, w.pools[w.instances[i].pool].site, r)
+    w.requests[r].held_tokens = held_tokens(w, r)
     return r
+
+
+@compiled
+def held_tokens(w: World, r: int) -> int:
+    """Tokens of a prompt whose blocks the decode site holds already, so that they are not sent."""
+    request, way = w.requests[r], w.routes[w.requests[r].route]
+    if way.link == NONE or w.links[way.link].holds_prefix == 0:
+        return 0
+    if w.cache_rule[0].is_on == 0:
+        return request.cached_tokens
+    return n_prefix_blocks(w, w.decode_pools[way.decode_pool].site, r) * w.cache_rule[0].block_tokens
 
 
 @compiled
@@ -218,10 +233,10 @@ def made_bytes(w: World, i: int, r: int, end: float) -> float:
     request, k = w.requests[r], w.routes[w.requests[r].route].link
     pool = w.pools[w.instances[i].pool]
     curve = pool.handoff_curve if k == NONE else pool.wire_curve
-    start = float(request.done_tokens)
-    if request.done_tokens == request.cached_tokens and (k == NONE or w.links[k].holds_prefix == 0):
-        start = 0.0  # the hand-off carries the cached prefix as well
-    grown = value(w.curves, curve, end) - value(w.curves, curve, start)
+    held = float(request.held_tokens)
+    # What was cached where it is prefilled goes along with the first pass.
+    start = 0.0 if request.done_tokens == request.cached_tokens else float(request.done_tokens)
+    grown = value(w.curves, curve, max(end, held)) - value(w.curves, curve, max(start, held))
     return grown + (value(w.curves, curve, 0.0) if end >= request.prompt_tokens else 0.0)
 
 
@@ -242,6 +257,8 @@ def pass_ends(w: World, i: int) -> None:
         is_whole = end >= request.prompt_tokens
         if is_whole and not request.first_token_s >= 0:
             request.prefill_end_s = clock.now_s
+        if is_whole and w.cache_rule[0].is_on == 1:
+            keep(w, pool.site, r, request.prompt_tokens, True)
         hand_over(w, i, r, end, is_whole)
         request.done_tokens = int(end)
         if not is_whole:
@@ -256,6 +273,7 @@ def hand_over(w: World, i: int, r: int, end: float, is_whole: bool) -> None:
     k = link_of(w, r)
     if k == NONE:
         if is_whole:
+            end_transfer(w, r)
             if not w.requests[r].first_token_s >= 0:
                 w.requests[r].kv_end_s = w.clock[0].now_s
             arrive_at_decode(w, r)
@@ -284,6 +302,9 @@ def link_changes(w: World, k: int) -> None:
         if r == NONE:
             break
         i = w.requests[r].instance
+        if i == NONE:  # a prefix that was fetched
+            continue
+        end_transfer(w, r)
         w.instances[i].n_transfers -= 1
         if w.instances[i].is_busy == 0:
             wake(w, i)

@@ -38,6 +38,9 @@ REQUEST = np.dtype(
         ("n_retries", "i1"),
         ("reason", "i1"),
         ("draw", "f4"),  # uniform; picks a route
+        ("is_fetching", "i1"),  # its cached prefix is on the way to where it is prefilled
+        ("held_tokens", "i4"),  # of its prompt, in blocks that the decode site holds
+        ("transfer_blocks", "i4"),  # of its site's pool, for the hand-off
         ("done_tokens", "i4"),  # of the prompt, in this attempt
         ("next", "i4"),  # the request behind this one in whichever list it is
         ("route", "i4"),
@@ -75,6 +78,7 @@ POOL = np.dtype(
     [
         ("first", "i4"),
         ("n", "i4"),
+        ("site", "i4"),
         ("dispatch", "i4"),
         ("is_chunked", "i4"),
         ("chunk_tokens", "f8"),
@@ -120,6 +124,7 @@ DECODE_POOL = np.dtype(
     [
         ("first", "i4"),
         ("n", "i4"),
+        ("site", "i4"),
         ("batch_limit", "i4"),
         ("memory_bytes", "f8"),
         ("state_bytes", "f8"),
@@ -186,6 +191,36 @@ FLOW = np.dtype(
     align=True,
 )
 """A transfer in progress."""
+
+CACHE = np.dtype(
+    [
+        ("capacity_blocks", "i8"),
+        ("used_blocks", "i8"),  # by prefixes and transfers
+        ("transfer_blocks", "i8"),
+        ("newest", "i4"),
+        ("oldest", "i4"),
+        ("n_evicted", "i8"),
+    ],
+    align=True,
+)
+"""The pool of cache blocks of a site: one list of entries, from the newest to the oldest."""
+
+ENTRY = np.dtype([("newer", "i4"), ("older", "i4"), ("is_in", "i4")], align=True)
+"""What a pool may hold: the KV cache of a block, or the state at a block's end, by the number of the block."""
+
+CACHE_RULE = np.dtype(
+    [
+        ("is_on", "i4"),
+        ("is_ample", "i4"),
+        ("block_tokens", "i4"),
+        ("n_blocks", "i4"),  # that differ; the state at the end of block b is entry n_blocks + b
+        ("state_blocks", "i4"),  # that a state takes; 0: the model has none
+        ("interval_blocks", "i4"),  # between states that are kept; 0: only the last full block's
+        ("block_bytes", "f8"),
+    ],
+    align=True,
+)
+"""How prefixes are kept; one record."""
 
 FAULT_RECORD = np.dtype([("time_s", "f8"), ("kind", "i4"), ("index", "i4"), ("value", "f8")], align=True)
 """Something that happens to an instance or a link at a time; its value is a slowdown, a fraction or a rate."""
@@ -257,6 +292,17 @@ class World(NamedTuple):
     """Sent and not yet arrived, one queue per link."""
     curves: Numbers
     """Shape (curves, pieces, 6): upper end of the piece, its centre, and four coefficients of ascending powers."""
+    cache_rule: Records
+    caches: Records
+    """One per site."""
+    entries: Records
+    """Shape (sites, 2 x blocks)."""
+    blocks: NDArray[np.int32]
+    """Numbers of the full blocks of all prompts."""
+    block_offsets: NDArray[np.int64]
+    """Request r has blocks[block_offsets[r]:block_offsets[r + 1]]."""
+    site_links: NDArray[np.int32]
+    """Link from one site to another, or NONE."""
     faults: Records
     """In order of time."""
     actors: Records
