@@ -31,6 +31,20 @@ def compiled(function: Function) -> Function:
     return cast(Function, numba.njit(**OPTIONS, **INNER)(function))
 
 
+def compiled_within(function: Function) -> Function:
+    """As `compiled`, for a large function with one caller: taken in before it is compiled, and so compiled once."""
+    import numba
+
+    return cast(Function, numba.njit(error_model="numpy", inline="always")(function))
+
+
+def compiled_apart(function: Function) -> Function:
+    """As `compiled`, for what happens seldom: called and not taken in, which keeps the event loop small."""
+    import numba
+
+    return cast(Function, numba.njit(**{**OPTIONS, "forceinline": False}, **INNER)(function))
+
+
 def compiled_entry(function: Function) -> Function:
     """The function as machine code that Python calls, compiled on its first call and kept for later processes."""
     import numba

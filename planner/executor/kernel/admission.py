@@ -1,6 +1,6 @@
 """Between the router and a prefill pool: a cached prefix may have to come from another site first."""
 
-from planner.executor.compiled import compiled
+from planner.executor.compiled import compiled, compiled_apart
 from planner.executor.kernel.cache import hit_tokens, keep, n_prefix_blocks
 from planner.executor.kernel.curves import value
 from planner.executor.kernel.link import open_flow, settle, share
@@ -23,7 +23,7 @@ def admit_request(w: World, r: int) -> None:
     arrive_at_prefill(w, pool, r)
 
 
-@compiled
+@compiled_apart
 def fetch(w: World, r: int, there: int) -> None:
     """Send a prefix to the site that prefills: the blocks that lack there, and the state whole."""
     request, rule = w.requests[r], w.cache_rule[0]
@@ -39,7 +39,7 @@ def fetch(w: World, r: int, there: int) -> None:
     share(w, k)
 
 
-@compiled
+@compiled_apart
 def fetched(w: World, r: int) -> None:
     """A prefix has come: the site keeps it, and the request goes on."""
     request = w.requests[r]

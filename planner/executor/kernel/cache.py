@@ -6,7 +6,7 @@ transfer, which come first. The entry used least recently goes when a block is n
 
 from math import ceil
 
-from planner.executor.compiled import compiled
+from planner.executor.compiled import compiled, compiled_apart
 from planner.executor.kernel.curves import value
 from planner.executor.kernel.records import NONE, World
 
@@ -39,7 +39,7 @@ def hit_tokens(w: World, site: int, r: int) -> int:
     return 0
 
 
-@compiled
+@compiled_apart
 def use(w: World, site: int, r: int) -> None:
     """A prefill begins: take what its site's pool holds, and room for what is handed on."""
     request, rule = w.requests[r], w.cache_rule[0]
@@ -71,7 +71,7 @@ def end_transfer(w: World, r: int) -> None:
     request.transfer_blocks = 0
 
 
-@compiled
+@compiled_apart
 def keep(w: World, site: int, r: int, n_tokens: int, has_states: bool) -> None:
     """Put the full blocks of a prompt's first tokens in a pool, and the states that were kept on the way."""
     rule, first = w.cache_rule[0], w.block_offsets[r]
@@ -102,7 +102,7 @@ def entry_blocks(w: World, entry: int) -> int:
     return 1 if entry < rule.n_blocks else rule.state_blocks
 
 
-@compiled
+@compiled_apart
 def make_room(w: World, site: int) -> None:
     """Drop the oldest entries until the rest fits; transfers are never dropped, so that they may leave no room."""
     cache = w.caches[site]

@@ -1,6 +1,6 @@
 """Faults: instances that crash, restart or slow down, links that fail or carry others, and what becomes of requests."""
 
-from planner.executor.compiled import compiled
+from planner.executor.compiled import compiled_apart
 from planner.executor.kernel.admission import admit_request
 from planner.executor.kernel.cache import end_transfer
 from planner.executor.kernel.calendar import plan, unplan
@@ -28,7 +28,7 @@ from planner.executor.kernel.records import (
 )
 
 
-@compiled
+@compiled_apart
 def happens(w: World) -> None:
     """The next fault."""
     clock = w.clock[0]
@@ -48,7 +48,7 @@ def happens(w: World) -> None:
         trouble_decode(w, fault.kind, fault.index, fault.value)
 
 
-@compiled
+@compiled_apart
 def trouble_decode(w: World, kind: int, d: int, value: float) -> None:
     """A fault of a decode instance."""
     if kind == DECODE_CRASH:
@@ -63,7 +63,7 @@ def trouble_decode(w: World, kind: int, d: int, value: float) -> None:
         plan_again(w, d)
 
 
-@compiled
+@compiled_apart
 def change_link(w: World, k: int, is_health: bool, value: float) -> None:
     """A link has another part of its bandwidth, or other traffic."""
     settle(w, k)
@@ -74,7 +74,7 @@ def change_link(w: World, k: int, is_health: bool, value: float) -> None:
     share(w, k)
 
 
-@compiled
+@compiled_apart
 def crash(w: World, i: int) -> None:
     """A prefill instance is gone, with the prompts it computes and the caches it has not sent."""
     instance, pool = w.instances[i], w.pools[w.instances[i].pool]
@@ -100,7 +100,7 @@ def crash(w: World, i: int) -> None:
         hand_on(w, i)
 
 
-@compiled
+@compiled_apart
 def lose_flows(w: World, i: int) -> None:
     """Transfers of an instance break off."""
     instance = w.instances[i]
@@ -120,7 +120,7 @@ def lose_flows(w: World, i: int) -> None:
     instance.n_transfers = 0
 
 
-@compiled
+@compiled_apart
 def hand_on(w: World, i: int) -> None:
     """Requests that waited for an instance alone go to the others of its pool."""
     for q in (2 * i, 2 * i + 1):
@@ -130,7 +130,7 @@ def hand_on(w: World, i: int) -> None:
             arrive_at_prefill(w, w.instances[i].pool, r)
 
 
-@compiled
+@compiled_apart
 def restart(w: World, i: int) -> None:
     """A prefill instance is back, and empty."""
     instance, pool = w.instances[i], w.pools[w.instances[i].pool]
@@ -143,7 +143,7 @@ def restart(w: World, i: int) -> None:
     wake(w, i)
 
 
-@compiled
+@compiled_apart
 def crash_decode(w: World, d: int) -> None:
     """A decode instance is gone with the caches it held: its requests are prefilled again, what they have included."""
     decoder = w.decoders[d]
@@ -167,7 +167,7 @@ def crash_decode(w: World, d: int) -> None:
         r = following
 
 
-@compiled
+@compiled_apart
 def again(w: World, r: int) -> None:
     """Start a request again, or drop it if that has happened too often."""
     request = w.requests[r]
@@ -180,7 +180,7 @@ def again(w: World, r: int) -> None:
     admit_request(w, r)
 
 
-@compiled
+@compiled_apart
 def drop(w: World, r: int, reason: int) -> None:
     """Give a request up."""
     w.requests[r].state, w.requests[r].reason = DROPPED, reason
@@ -190,7 +190,7 @@ def drop(w: World, r: int, reason: int) -> None:
     release(w)
 
 
-@compiled
+@compiled_apart
 def strand(w: World) -> None:
     """Nothing can ever happen again: who is not finished never will be."""
     for r in range(w.requests.shape[0]):

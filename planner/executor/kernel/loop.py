@@ -1,6 +1,6 @@
 """The event loop: the router, and one event after another in the order of time."""
 
-from planner.executor.compiled import compiled, compiled_entry
+from planner.executor.compiled import compiled, compiled_entry, compiled_within
 from planner.executor.kernel.admission import admit_request, fetched
 from planner.executor.kernel.cache import keep
 from planner.executor.kernel.calendar import plan, unplan
@@ -53,7 +53,7 @@ def advance(w: World, n_events: int) -> bool:
     return True
 
 
-@compiled
+@compiled_within
 def happen(w: World, kind: int, index: int) -> None:
     """One event."""
     if kind == ARRIVAL:

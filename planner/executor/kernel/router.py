@@ -1,6 +1,6 @@
 """The router: by uncached length to the pools for long or short prompts, around what is down."""
 
-from planner.executor.compiled import compiled
+from planner.executor.compiled import compiled, compiled_apart
 from planner.executor.kernel.cache import hit_tokens
 from planner.executor.kernel.records import NONE, World
 
@@ -32,7 +32,7 @@ def way(w: World, r: int, is_long: int) -> int:
     return found
 
 
-@compiled
+@compiled_apart
 def known_tokens(w: World, r: int) -> int:
     """Cached tokens that decide about the way of a request."""
     short, long = site_of(w, way(w, r, 0)), site_of(w, way(w, r, 1))
@@ -48,7 +48,7 @@ def site_of(w: World, found: int) -> int:
     return w.pools[w.routes[found].prefill_pool].site
 
 
-@compiled
+@compiled_apart
 def better_site(w: World, r: int) -> int:
     """Another site whose longer prefix is fetched: bandwidth is ample and a link leads here; NONE without one."""
     here = site_of(w, w.requests[r].route)
@@ -68,7 +68,7 @@ def is_open(w: World, found: int) -> bool:
     return w.pools[w.routes[found].prefill_pool].n_up > 0 and (k == NONE or w.links[k].health > 0)
 
 
-@compiled
+@compiled_apart
 def open_instead(w: World, found: int) -> int:
     """The first open way of the same class, or the way itself where there is none."""
     for other in range(w.routes.shape[0]):

@@ -1,11 +1,11 @@
 """The state written down now and then: queues, work done and bytes sent up to now."""
 
-from planner.executor.compiled import compiled
+from planner.executor.compiled import compiled_apart
 from planner.executor.kernel.link import settle
 from planner.executor.kernel.records import World
 
 
-@compiled
+@compiled_apart
 def sample(w: World, row: int) -> None:
     """Columns: time, requests inside, their time integral, finished; of each prefill pool waiting, busy and busy
     seconds; of each decode pool waiting, batch, tokens and sequence-seconds; of each link transfers and bytes.
