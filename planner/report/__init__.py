@@ -11,9 +11,11 @@ from planner.report.run_files import check_folder, check_record_file, write_reco
 from planner.report.run_tables import run_tables
 from planner.report.tables import plan_tables
 from planner.report.terminal import PRINT_WIDTH
+from planner.report.validation_tables import broken_promises, validation_tables
 
 __all__ = [
     "PRINT_WIDTH",
+    "broken_promises",
     "check_fidelity_report",
     "check_folder",
     "check_record_file",
@@ -24,6 +26,7 @@ __all__ = [
     "prediction_tables",
     "report_markdown",
     "run_tables",
+    "validation_tables",
     "shortfall",
     "worst_points",
     "worst_table",

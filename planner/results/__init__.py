@@ -46,6 +46,7 @@ from planner.results.prediction import (
 )
 from planner.results.roofline import OperatorPoint, RooflinePass, RooflineSurvey
 from planner.results.run import ClassRun, Interval, LinkRun, PoolRun, Run, RunRecords, WaitRun
+from planner.results.validation import Check, Validation
 
 __all__ = [
     "AcceleratorMemory",
@@ -53,6 +54,7 @@ __all__ = [
     "Bottleneck",
     "Case",
     "ClaimResult",
+    "Check",
     "ClassPlan",
     "ClassRun",
     "ComparedPlan",
@@ -94,6 +96,7 @@ __all__ = [
     "SourceNote",
     "StackScore",
     "Sweep",
+    "Validation",
     "Verdict",
     "VersionScore",
     "WaitRun",
