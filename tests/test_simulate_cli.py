@@ -156,3 +156,9 @@ def test_a_full_system_is_said_to_be_so(plan_file: str) -> None:
     answer = json.loads(found.stdout)
     assert answer["load"] is None
     assert answer["notes"]
+
+
+@pytest.mark.slow
+def test_workers_do_not_change_the_answer(plan_file: str) -> None:
+    arguments = ("--plan", plan_file, "--requests", "8000", "--replications", "3", "--format", "json")
+    assert called(*arguments, "--workers", "2").stdout == called(*arguments).stdout

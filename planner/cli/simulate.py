@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from planner.results import Plan
     from planner.scenario import Scenario
 
+WorkersOption = Annotated[
+    int, typer.Option("--workers", metavar="N", min=1, help="Processes; the answer does not depend on it.")
+]
 RequestsOption = Annotated[int, typer.Option("--requests", metavar="N", min=1, help="Of all replications together.")]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="S", min=0, help="The same seed gives the same answer.")]
 LoadOption = Annotated[
@@ -46,6 +49,7 @@ def simulate(
     seed: SeedOption = 0,
     load: LoadOption = None,
     replications: ReplicationsOption = 4,
+    workers: WorkersOption = 1,
     full: Annotated[
         bool, typer.Option("--full", help="Keep the system full, to see the most it serves; --load does not matter.")
     ] = False,
@@ -72,7 +76,7 @@ def simulate(
     planned = plan_of(asked, plan, time_limit_s)
     wanted = records is not None or trace is not None
     with progress_bar(f"running {asked.name}") as say:
-        run, kept = run_plan(asked, planned, question, data_dirs(), keep=wanted, progress=say)
+        run, kept = run_plan(asked, planned, question, data_dirs(), keep=wanted, progress=say, n_workers=workers)
     if kept is not None:
         from planner.report import write_records, write_timeline
 

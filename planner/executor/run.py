@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,7 @@ def simulate(
     *,
     keep: bool = False,
     progress: Progress = lambda _: None,
+    n_workers: int = 1,
 ) -> tuple[Run, RunRecords | None]:
     """Run a plan request by request.
 
@@ -87,6 +89,7 @@ def simulate(
         data_dirs: folders in which traces are looked for.
         keep: whether the records of the first replication are wanted as well.
         progress: is told the fraction done now and then.
+        n_workers: processes that share the replications; the answer does not depend on it.
 
     Returns:
         The run, and the records where they are wanted.
@@ -98,21 +101,39 @@ def simulate(
     plan = system(scenario, fleet, data_dirs)
     load = default_load(fleet) if question.load is None else question.load
     rate = load * fleet.throughput_req_per_s
-    outcomes = []
-    for replication in range(question.n_replications):
-        done = replication / question.n_replications
-        outcomes.append(
-            replicate(
-                plan,
-                question,
-                replication,
-                rate,
-                data_dirs,
-                keep=keep and replication == 0,
-                progress=lambda part, done=done: progress(done + part / question.n_replications),  # type: ignore[misc]
-            )
-        )
+    outcomes = _outcomes(plan, question, rate, data_dirs, keep, progress, n_workers)
     return answer(plan, question, None if question.is_full else load, rate, outcomes), outcomes[0].records
+
+
+def _outcomes(
+    plan: System,
+    question: RunQuestion,
+    req_per_s: float,
+    data_dirs: Sequence[Path],
+    keep: bool,
+    progress: Progress,
+    n_workers: int,
+) -> list[Outcome]:
+    """Every replication, in order."""
+    n = question.n_replications
+    if min(n_workers, n) == 1:
+        found = []
+        for r in range(n):
+            tell = partial(_tell, progress, r, n)
+            found.append(replicate(plan, question, r, req_per_s, data_dirs, keep=keep and r == 0, progress=tell))
+        return found
+    from joblib import Parallel, delayed
+
+    jobs = (delayed(replicate)(plan, question, r, req_per_s, data_dirs, keep=keep and r == 0) for r in range(n))
+    found = []
+    for outcome_ in Parallel(n_jobs=min(n_workers, n), return_as="generator")(jobs):
+        found.append(outcome_)
+        progress(len(found) / n)
+    return found
+
+
+def _tell(progress: Progress, replication: int, n: int, part: float) -> None:
+    progress((replication + part) / n)
 
 
 def replicate(

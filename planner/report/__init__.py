@@ -9,6 +9,7 @@ from planner.report.prediction_tables import prediction_tables, shortfall
 from planner.report.roofline_figure import write_roofline
 from planner.report.run_files import check_folder, check_record_file, write_records, write_timeline
 from planner.report.run_tables import run_tables
+from planner.report.sweep_tables import sweep_tables, write_sweep_csv, write_sweep_figure
 from planner.report.tables import plan_tables
 from planner.report.terminal import PRINT_WIDTH
 from planner.report.validation_tables import broken_promises, validation_tables
@@ -26,6 +27,7 @@ __all__ = [
     "prediction_tables",
     "report_markdown",
     "run_tables",
+    "sweep_tables",
     "validation_tables",
     "shortfall",
     "worst_points",
@@ -34,5 +36,7 @@ __all__ = [
     "write_records",
     "write_report",
     "write_roofline",
+    "write_sweep_csv",
+    "write_sweep_figure",
     "write_timeline",
 ]

@@ -37,6 +37,7 @@ from planner.results.plan import (
     Verdict,
 )
 from planner.results.plan_file import plan_from
+from planner.results.plan_sweep import PlanSweep, SweepPoint
 from planner.results.prediction import (
     AcceleratorMemory,
     DecodePrediction,
@@ -79,6 +80,7 @@ __all__ = [
     "OperatorPoint",
     "Peer",
     "Plan",
+    "PlanSweep",
     "PoolPlan",
     "PoolRun",
     "PredictedPoint",
@@ -96,6 +98,7 @@ __all__ = [
     "SourceNote",
     "StackScore",
     "Sweep",
+    "SweepPoint",
     "Validation",
     "Verdict",
     "VersionScore",
