@@ -4,8 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from planner.errors import InputError
 from planner.executor.streams import Streams, drawn_requests
 from planner.workload import request_mix
 from tests.builders import in_classes, small_with
@@ -84,3 +86,52 @@ def test_the_mooncake_trace_has_the_hits_of_its_workload(hits: str, data_file: C
     found = drawn({"workload": {"trace": {"path": path}, "prefix_hits": hits}}, n=12_031)
     fraction = found["cached_tokens"].sum() / found["total_tokens"].sum()
     assert fraction == pytest.approx(0.374 if hits == "ideal" else 0.0, abs=0.005)
+
+
+def counts(arrival_s: Any, window_s: float) -> Any:
+    """Arrivals in windows of equal length."""
+    return np.bincount((arrival_s / window_s).astype(int))[:-1]
+
+
+@pytest.mark.parametrize("squared_cv", [0.25, 1.0, 4.0])
+def test_gamma_gaps_have_their_rate_and_variation(squared_cv: float) -> None:
+    gaps = np.diff(drawn({"execution.arrivals": {"kind": "gamma", "squared_cv": squared_cv}})["arrival_s"])
+    assert gaps.mean() == pytest.approx(0.5, rel=0.03)
+    assert gaps.var() / gaps.mean() ** 2 == pytest.approx(squared_cv, rel=0.08)
+
+
+def test_bursts_keep_the_rate_and_scatter_the_counts() -> None:
+    """Variance over mean of counts in long windows: 1 + 2 (rate gap)^2 tau p (1 - p) / rate, tau 1 / (1/a + 1/b)."""
+    bursts = {"kind": "bursts", "rate_factor": 5.0, "mean_calm_s": 60.0, "mean_burst_s": 20.0}
+    found = drawn({"execution.arrivals": bursts}, n=400_000)["arrival_s"]
+    assert found[-1] == pytest.approx(200_000, rel=0.03)
+    calm = 2.0 * 80 / (60 + 5 * 20)
+    expected = 1 + 2 * (4 * calm) ** 2 * 0.25 * 0.75 / (1 / 60 + 1 / 20) / 2.0
+    in_windows = counts(found, 2000.0)
+    assert in_windows.var() / in_windows.mean() == pytest.approx(expected, rel=0.35)
+    plain = counts(drawn({}, n=400_000)["arrival_s"], 2000.0)
+    assert in_windows.var() > 10 * plain.var()
+
+
+def test_other_arrivals_move_no_length() -> None:
+    bursts = {"kind": "bursts", "rate_factor": 5.0, "mean_calm_s": 60.0, "mean_burst_s": 20.0}
+    assert (drawn({})["total_tokens"] == drawn({"execution.arrivals": bursts})["total_tokens"]).all()
+
+
+@pytest.mark.parametrize("at_own_rate", [False, True])
+def test_recorded_arrivals_are_the_traces_stretched_to_the_rate_or_as_they_were(
+    at_own_rate: bool, tmp_path: Path
+) -> None:
+    times = [0, 500, 700, 4000, 9000]
+    lines = [f'{{"timestamp": {t}, "input_length": 10, "output_length": 5}}' for t in times]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    trace = {"workload": {"trace": {"path": str(tmp_path / "t.jsonl")}}}
+    found = drawn(trace | {"execution.arrivals": {"kind": "recorded", "at_own_rate": at_own_rate}}, n=7)["arrival_s"]
+    span = 9.0 * 5 / 4
+    own = np.array([0, 0.5, 0.7, 4.0, 9.0, span, span + 0.5])
+    assert found == pytest.approx(own if at_own_rate else own * (5 / span) / 2.0)
+
+
+def test_recorded_arrivals_need_a_trace() -> None:
+    with pytest.raises(InputError, match="not all requests come from one trace"):
+        drawn({"execution.arrivals": {"kind": "recorded"}})

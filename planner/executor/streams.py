@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
+from planner.executor.arrivals import burst_s, gamma_s, poisson_s, recorded_s
 from planner.executor.kernel.records import NONE, REQUEST, Records
-from planner.scenario import Scenario
+from planner.scenario import BurstArrivals, GammaArrivals, RecordedArrivals, Scenario
 from planner.workload import Trace, Workload, distribution, read_trace
 from planner.workload.hits import hit_quantile, ideal_hits
 from planner.workload.requests import trace_path
@@ -68,7 +69,7 @@ def drawn_requests(
         InputError: a trace is missing or broken.
     """
     requests = blank_requests(n)
-    requests["arrival_s"] = np.cumsum(streams.generator("arrivals").standard_exponential(n)) / req_per_s
+    requests["arrival_s"] = _arrivals(scenario, n, req_per_s, streams, data_dirs)
     requests["draw"] = _below_one(streams.generator("routes").random(n, dtype=np.float32))
     workloads = list(scenario.workloads.items())
     classes = _classes([share for _, (share, _) in workloads], n, streams)
@@ -80,6 +81,22 @@ def drawn_requests(
         requests["cached_tokens"][mine] = asked.cached_tokens
         requests["output_tokens"][mine] = asked.output_tokens
     return requests
+
+
+def _arrivals(scenario: Scenario, n: int, req_per_s: float, streams: Streams, data_dirs: Sequence[Path]) -> Floats:
+    match scenario.execution.arrivals:
+        case GammaArrivals() as process:
+            return gamma_s(n, req_per_s, process, streams.generator)
+        case BurstArrivals() as process:
+            return burst_s(n, req_per_s, process, streams.generator)
+        case RecordedArrivals(at_own_rate=is_own):
+            (_, workload), *others = scenario.workloads.values()
+            if others or workload.trace is None:
+                what = "is recorded, and not all requests come from one trace"
+                raise InputError(scenario.problem(("execution", "arrivals"), what, "a workload that is a trace"))
+            return recorded_s(n, None if is_own else req_per_s, _read(workload, scenario, data_dirs).arrival_s)
+        case None:
+            return poisson_s(n, req_per_s, streams.generator)
 
 
 def blank_requests(n: int) -> Records:

@@ -1,6 +1,15 @@
 """The question: what is asked of the planner, read, checked and varied."""
 
-from planner.scenario.execution import Execution, Fault, LinkExecution, PoolExecution, PrefixCache
+from planner.scenario.execution import (
+    BurstArrivals,
+    Execution,
+    Fault,
+    GammaArrivals,
+    LinkExecution,
+    PoolExecution,
+    PrefixCache,
+    RecordedArrivals,
+)
 from planner.scenario.parts import (
     CapacityRule,
     Claim,
@@ -19,6 +28,9 @@ from planner.scenario.parts import (
 from planner.scenario.question import Scenario, bundled_scenarios, load_scenario, read_scenario, scenario_path
 
 __all__ = [
+    "BurstArrivals",
+    "GammaArrivals",
+    "RecordedArrivals",
     "CapacityRule",
     "Claim",
     "Comparison",

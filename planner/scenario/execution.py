@@ -76,6 +76,34 @@ class PoolExecution(StrictModel):
     """Memory of a decode instance for caches and states; absent: the roofline's, unlimited where it was measured."""
 
 
+class GammaArrivals(StrictModel):
+    """Independent gaps between arrivals, more or less even than those of independent users."""
+
+    kind: Literal["gamma"]
+    squared_cv: Annotated[float, Field(gt=0, le=1000)]
+    """Squared coefficient of variation of the gaps: 1 is Poisson, above it bursts, below it regularity."""
+
+
+class BurstArrivals(StrictModel):
+    """Poisson arrivals whose rate switches between calm and bursts, at random."""
+
+    kind: Literal["bursts"]
+    rate_factor: Annotated[float, Field(gt=1, le=1e6)]
+    """Rate in a burst over that in calm."""
+    mean_calm_s: Annotated[float, Field(gt=0, le=1e9)]
+    """Mean length of calm."""
+    mean_burst_s: Annotated[float, Field(gt=0, le=1e9)]
+    """Mean length of a burst."""
+
+
+class RecordedArrivals(StrictModel):
+    """The times of the trace of the only class, again from its start."""
+
+    kind: Literal["recorded"]
+    at_own_rate: bool = False
+    """Whether the trace's own rate holds whatever the load says; false stretches its times to the load."""
+
+
 class PrefixCache(StrictModel):
     """A pool of cache blocks per site that the run fills and empties, instead of the hits that the workload states."""
 
@@ -103,6 +131,8 @@ class Execution(StrictModel):
     """Requests with at most so many uncached tokens are prefilled before others of their pool; absent: in order."""
     max_transfers: Annotated[int, Field(ge=1, le=1_000_000)] = 64
     """Unsent caches of whole prompts that an instance keeps; with more it starts no prompt."""
+    arrivals: Annotated[GammaArrivals | BurstArrivals | RecordedArrivals, Field(discriminator="kind")] | None = None
+    """How requests arrive in the run; absent: as the workload states, which is what the plan counts on."""
     cache: PrefixCache | None = None
     """Prefix caches; absent: the hits that the workload states."""
     max_retries: Annotated[int, Field(ge=0, le=100)] = 3
