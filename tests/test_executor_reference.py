@@ -82,6 +82,18 @@ def test_intervals_hold_their_means_and_shrink_with_requests() -> None:
     assert widths[1] < widths[0]
 
 
+def test_a_warm_up_that_is_too_short_is_said_to_be_so() -> None:
+    assert not run(0.8).notes
+    (note,) = simulate(reference("expected-work"), plan(), RunQuestion(400, 0, 0.8, 2))[0].notes
+    assert "is short beside" in note
+
+
+def test_an_overload_is_said_to_be_one() -> None:
+    found, _ = simulate(reference("expected-work"), plan(), RunQuestion(40_000, 0, 1.1, 2))
+    assert any("a pool is full" in note for note in found.notes)
+    assert found.ttft_mean_s > 20 * run(0.6).ttft_mean_s
+
+
 def test_the_load_is_the_plans_rate_unless_that_fills_a_pool() -> None:
     assert default_load(plan()) == 0.8
     assert default_load(promised(0.6)) == 1.0

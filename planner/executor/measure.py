@@ -86,6 +86,7 @@ def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
         "tpot_p90_s": _quantile(tpot, 0.9),
         "offload_fraction": _mean(is_long),
         "prefix_hit_fraction": float(done["cached_tokens"].sum()) / asked if asked else np.nan,
+        "stay_s": _mean(done["finish_s"] - arrival),
         "prefill_wait_s": _mean(done["prefill_start_s"] - arrival),
         "prefill_s": _mean(done["prefill_end_s"] - done["prefill_start_s"]),
         "transfer_s": _mean(done["kv_end_s"] - done["prefill_end_s"]),
@@ -111,7 +112,7 @@ def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
     def rate(name: str) -> float:
         return (end[name] - start[name]) / span_s
 
-    found = {"throughput_req_per_s": rate("finished"), "mean_inside": rate("inside_s")}
+    found = {"throughput_req_per_s": rate("finished"), "mean_inside": rate("inside_s"), "warm_up_s": start["time_s"]}
     for pool in plan.prefill:
         found[f"utilization.{pool.name}"] = rate(f"{pool.name} busy_s") / pool.n_instances
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]

@@ -1,6 +1,6 @@
 """Running a plan: replications of the event loop, and the answer they add up to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -16,6 +16,7 @@ from planner.executor.systems import System, system, world
 from planner.executor.troubles import troubles
 from planner.results import ClassRun, Fleet, LinkRun, PoolRun, Run, RunRecords, WaitRun
 from planner.scenario import Scenario
+from planner.units import number
 
 N_REQUESTS = 200_000
 N_REPLICATIONS = 4
@@ -26,6 +27,8 @@ WAITING_PER_INSTANCE = 200
 """Requests that a full system holds per prefill instance, beside those that decode."""
 HORIZON = 1.5
 """Of the time in which requests arrive: so long crashes happen."""
+STAYS_TO_WARM_UP = 3.0
+"""Mean stays of a request that a warm-up should last."""
 
 COUNTS = ("n_requests", "n_counted", "n_completed", "n_dropped", "n_retried")
 MEANS = (
@@ -206,7 +209,7 @@ def answer(
         pools=_pools(plan, mean),
         classes=tuple(_class(mean, name, outcomes) for name in plan.classes),
         intervals=shown,
-        notes=_notes(load),
+        notes=tuple(_notes(plan, load, mean)),
     )
 
 
@@ -251,9 +254,13 @@ def _class(mean: dict[str, float], name: str, outcomes: Sequence[Outcome]) -> Cl
     )
 
 
-def _notes(load: float | None) -> tuple[str, ...]:
+def _notes(plan: System, load: float | None, mean: dict[str, float]) -> Iterator[str]:
     if load is None:
-        return ("the system was kept full: times are those of a queue as long as the experiment made it",)
-    if load >= 1:
-        return ("at the edge of stability or beyond it queues grow as long as requests arrive",)
-    return ()
+        yield "the system was kept full: times are those of a queue as long as the experiment made it"
+    elif load * max(pool.utilization for pool in (*plan.prefill, *plan.decode)) > 1 - 1e-6:
+        yield "at this load a pool is full: its queue grows as long as requests arrive"
+    if mean["warm_up_s"] < STAYS_TO_WARM_UP * mean["stay_s"]:
+        yield (
+            f"the warm-up of {number(mean['warm_up_s'])} s is short beside the {number(mean['stay_s'])} s that a "
+            "request stays: figures, throughput above all, are those of a system that still fills; run more requests"
+        )
