@@ -29,11 +29,13 @@ MAY_IMPORT = {
     "queueing": BASE - {"schema", "toml_lines"},
     "hybrid": BASE - {"schema", "toml_lines", "curves"} | {"profiles"},
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
-    "studies": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload", "optimizer", "hybrid"},
+    "executor": BASE | {"scenario", "profiles", "results", "roofline", "workload"},
+    "studies": BASE
+    | {"scenario", "profiles", "results", "roofline", "queueing", "workload", "optimizer", "executor", "hybrid"},
     "report": BASE | {"scenario", "results"},
 }
 """The house's table of who may import whom; `cli` may import everything."""
-HEAVY = ("numpy", "scipy", "pulp", "highspy", "matplotlib", "pydantic", "jinja2", "rich.console")
+HEAVY = ("numba", "numpy", "scipy", "pulp", "highspy", "matplotlib", "pydantic", "jinja2", "rich.console")
 
 
 def modules(room: str) -> list[Path]:

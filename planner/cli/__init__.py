@@ -6,7 +6,19 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from planner.cli import calibrate, fidelity, live, optimize, predict, profiles, report, scenario
+from planner.cli import (
+    calibrate,
+    fidelity,
+    live,
+    optimize,
+    predict,
+    profiles,
+    report,
+    scenario,
+    simulate,
+    sweep,
+    validate,
+)
 from planner.errors import InputError, PlannerError
 
 INTERRUPTED = 130
@@ -20,6 +32,9 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("optimize", short_help="Plan a scenario: sizes, threshold, link and cost.")(optimize.optimize)
+app.command("simulate", short_help="Run a plan request by request.")(simulate.simulate)
+app.command("validate", short_help="Hold a plan against its run.")(validate.validate)
+app.command("sweep", short_help="One plan per point of a grid.")(sweep.sweep)
 app.command("predict", short_help="Times, KV bytes and memory of a model on hardware.")(predict.predict)
 app.command("fidelity", short_help="Hold predictions against measured serving points.")(fidelity.fidelity)
 app.command("calibrate", short_help="Fit a stack profile to measured serving points.")(calibrate.calibrate)

@@ -8,12 +8,19 @@ from planner.report.live_tables import live_tables
 from planner.report.markdown import report_markdown
 from planner.report.prediction_tables import prediction_tables, shortfall
 from planner.report.roofline_figure import write_roofline
+from planner.report.run_files import check_folder, check_record_file, write_records, write_timeline
+from planner.report.run_tables import run_tables
+from planner.report.sweep_tables import sweep_tables, write_sweep_csv, write_sweep_figure
 from planner.report.tables import plan_tables
 from planner.report.terminal import PRINT_WIDTH
+from planner.report.validation_tables import broken_promises, validation_tables
 
 __all__ = [
     "PRINT_WIDTH",
+    "broken_promises",
     "check_fidelity_report",
+    "check_folder",
+    "check_record_file",
     "check_report",
     "fidelity_tables",
     "figures",
@@ -21,10 +28,17 @@ __all__ = [
     "plan_tables",
     "prediction_tables",
     "report_markdown",
+    "run_tables",
+    "sweep_tables",
+    "validation_tables",
     "shortfall",
     "worst_points",
     "worst_table",
     "write_fidelity_report",
+    "write_records",
     "write_report",
     "write_roofline",
+    "write_sweep_csv",
+    "write_sweep_figure",
+    "write_timeline",
 ]

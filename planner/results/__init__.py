@@ -42,6 +42,8 @@ from planner.results.plan import (
     Sweep,
     Verdict,
 )
+from planner.results.plan_file import plan_from
+from planner.results.plan_sweep import PlanSweep, SweepPoint
 from planner.results.prediction import (
     AcceleratorMemory,
     DecodePrediction,
@@ -50,6 +52,8 @@ from planner.results.prediction import (
     PrefillPrediction,
 )
 from planner.results.roofline import OperatorPoint, RooflinePass, RooflineSurvey
+from planner.results.run import ClassRun, Interval, LinkRun, PoolRun, Run, RunRecords, WaitRun
+from planner.results.validation import Check, Validation
 
 __all__ = [
     "AcceleratorMemory",
@@ -57,8 +61,10 @@ __all__ = [
     "Bottleneck",
     "BreakEvenResult",
     "Case",
+    "Check",
     "ClaimResult",
     "ClassPlan",
+    "ClassRun",
     "ComparedPlan",
     "Cost",
     "CurvePoint",
@@ -70,11 +76,13 @@ __all__ = [
     "Fleet",
     "FreeRouting",
     "HardwareScore",
+    "Interval",
     "LargestBatch",
     "Latency",
     "LatencyError",
     "LengthProfile",
     "LinkPlan",
+    "LinkRun",
     "Live",
     "LiveCheck",
     "LiveMachine",
@@ -85,7 +93,9 @@ __all__ = [
     "PeriodPlan",
     "PeriodPool",
     "Plan",
+    "PlanSweep",
     "PoolPlan",
+    "PoolRun",
     "PredictedPoint",
     "Prediction",
     "PrefillPrediction",
@@ -93,13 +103,19 @@ __all__ = [
     "RefusedPoints",
     "RooflinePass",
     "RooflineSurvey",
+    "Run",
+    "RunRecords",
     "Scored",
     "ScoredCurve",
     "ServiceCurve",
     "SourceNote",
     "StackScore",
     "Sweep",
+    "SweepPoint",
     "Turn",
+    "Validation",
     "Verdict",
     "VersionScore",
+    "WaitRun",
+    "plan_from",
 ]

@@ -1,6 +1,16 @@
 """The question: what is asked of the planner, read, checked and varied."""
 
 from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven
+from planner.scenario.execution import (
+    BurstArrivals,
+    Execution,
+    Fault,
+    GammaArrivals,
+    LinkExecution,
+    PoolExecution,
+    PrefixCache,
+    RecordedArrivals,
+)
 from planner.scenario.overrides import parsed_key
 from planner.scenario.parts import (
     CapacityRule,
@@ -23,26 +33,34 @@ from planner.scenario.parts import (
 from planner.scenario.question import Scenario, bundled_scenarios, load_scenario, read_scenario, scenario_path
 
 __all__ = [
-    "VERDICT",
     "AssumedStack",
     "Assumption",
     "BreakEven",
+    "BurstArrivals",
     "CapacityRule",
     "Claim",
     "Comparison",
+    "Execution",
+    "Fault",
+    "GammaArrivals",
     "Link",
+    "LinkExecution",
     "LinkTier",
     "Measurement",
     "ModelChoice",
     "Objective",
     "Period",
     "Pool",
+    "PoolExecution",
+    "PrefixCache",
     "Price",
+    "RecordedArrivals",
     "Routing",
     "Scenario",
     "Site",
     "Slo",
     "Spare",
+    "VERDICT",
     "WorkloadClass",
     "bundled_scenarios",
     "load_scenario",

@@ -11,6 +11,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
 from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven, assumption_faults, completed
+from planner.scenario.execution import Execution, execution_faults
 from planner.scenario.network import network_faults, network_keys
 from planner.scenario.overrides import KEY, assign, merged, parsed_key, parsed_override
 from planner.scenario.parts import (
@@ -98,6 +99,8 @@ class Scenario(StrictModel):
     """Software stacks of the scenario's own, by the name that pools call them by."""
     measured: dict[Name, Measurement] = {}
     """Measured instances, by name; those of the default model's profile are merged in."""
+    execution: Execution = Execution()
+    """How `planner simulate` runs the plan."""
     comparisons: dict[Name, Comparison] = {}
     """Variants planned beside the scenario."""
     claims: tuple[Claim, ...] = ()
@@ -133,6 +136,7 @@ class Scenario(StrictModel):
                 *self._objective_faults(),
                 *network_faults(self),
                 *self._break_even_faults(),
+                *execution_faults(self.execution, self.pools, self.links, self.sites),
             ]
         )
         return self

@@ -1,0 +1,148 @@
+"""`planner simulate`: a plan run request by request."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from planner.cli.common import (
+    Format,
+    FormatOption,
+    ScenarioArgument,
+    SetOption,
+    TimeLimitOption,
+    data_dirs,
+    print_json,
+    print_rich,
+    progress,
+)
+
+if TYPE_CHECKING:
+    from planner.results import Plan
+    from planner.scenario import Scenario
+
+WorkersOption = Annotated[
+    int, typer.Option("--workers", metavar="N", min=1, help="Processes; the answer does not depend on it.")
+]
+RequestsOption = Annotated[int, typer.Option("--requests", metavar="N", min=1, help="Of all replications together.")]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="S", min=0, help="The same seed gives the same answer.")]
+LoadOption = Annotated[
+    float | None,
+    typer.Option("--load", metavar="F", help="Of the plan's rate; 1, or 0.8 where that saturates a pool or a link."),
+]
+ReplicationsOption = Annotated[
+    int, typer.Option("--replications", metavar="R", min=1, help="Independent runs, for confidence intervals.")
+]
+
+
+def simulate(
+    scenario: ScenarioArgument = "prfaas-paper",
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            "--plan", metavar="FILE", help="Run this answer of `optimize --format json`; a new plan if not given."
+        ),
+    ] = None,
+    requests: RequestsOption = 200_000,
+    seed: SeedOption = 0,
+    load: LoadOption = None,
+    replications: ReplicationsOption = 4,
+    workers: WorkersOption = 1,
+    full: Annotated[
+        bool, typer.Option("--full", help="Keep the system full, to see the most it serves; --load does not matter.")
+    ] = False,
+    records: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the requests of the first replication: .csv or .parquet."),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write its first requests as a Chrome trace, for Perfetto: .json."),
+    ] = None,
+    overrides: SetOption = None,
+    format_: FormatOption = Format.TEXT,
+    time_limit_s: TimeLimitOption = 60.0,
+) -> None:
+    """Run a plan request by request: latency, throughput, pools and links as they come out, with their confidence."""
+    from planner.executor import RunQuestion
+    from planner.executor import simulate as run_plan
+    from planner.scenario import read_scenario
+
+    question = RunQuestion(requests, seed, load, replications, full)
+    check_files(records, trace)
+    asked = read_scenario(scenario, overrides or ())
+    planned = plan_of(asked, plan, time_limit_s)
+    wanted = records is not None or trace is not None
+    with progress_bar(f"running {asked.name}") as say:
+        run, kept = run_plan(asked, planned, question, data_dirs(), keep=wanted, progress=say, n_workers=workers)
+    if kept is not None:
+        from planner.report import write_records, write_timeline
+
+        for path, write in ((records, write_records), (trace, write_timeline)):
+            if path is not None:
+                write(kept, path)
+                typer.echo(f"wrote {path}", err=True)
+    if format_ is Format.JSON:
+        print_json(run.answer())
+    else:
+        from planner.report import run_tables
+
+        print_rich(*run_tables(run))
+
+
+def check_files(records: Path | None, trace: Path | None) -> None:
+    """Say before any work that files cannot be written.
+
+    Raises:
+        UsageError: an unknown kind of file.
+        InputError: its folder is not there, or what writes it is not installed.
+    """
+    from planner.errors import UsageError
+    from planner.report import check_folder, check_record_file
+
+    if records is not None:
+        check_record_file(records)
+    if trace is not None:
+        if trace.suffix.lower() != ".json":
+            raise UsageError(f"--trace {trace}: is not .json")
+        check_folder(trace)
+
+
+def plan_of(scenario: "Scenario", path: Path | None, time_limit_s: float) -> "Plan":
+    """The plan in a file, or a new one.
+
+    Raises:
+        InputError: the file holds no plan, or one of another scenario.
+    """
+    from planner.errors import InputError, Problem
+    from planner.results import plan_from
+    from planner.schema import read_text
+
+    if path is None:
+        from planner.optimizer import optimize
+
+        with progress(f"planning {scenario.name}"):
+            return optimize(scenario, data_dirs(), time_limit_s)
+    found = plan_from(read_text(path), str(path))
+    if found.scenario != scenario.name:
+        what = f"is '{found.scenario}', and the scenario is '{scenario.name}'"
+        raise InputError(Problem(str(path), "scenario", what, "the plan of this scenario"))
+    return found
+
+
+@contextmanager
+def progress_bar(text: str) -> Iterator[Callable[[float], None]]:
+    """A bar on stderr while something runs; nothing where stderr is no terminal.
+
+    Yields:
+        What is told the fraction that is done.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(text, total=1.0)
+        yield lambda done: bar.update(task, completed=done)

@@ -1,0 +1,42 @@
+"""`planner validate`: a plan's promises against its run."""
+
+from planner.cli.common import (
+    Format,
+    FormatOption,
+    ScenarioArgument,
+    SetOption,
+    TimeLimitOption,
+    data_dirs,
+    print_json,
+    print_rich,
+)
+from planner.cli.simulate import LoadOption, ReplicationsOption, RequestsOption, SeedOption, progress_bar
+
+
+def validate(
+    scenario: ScenarioArgument = "prfaas-paper",
+    requests: RequestsOption = 200_000,
+    seed: SeedOption = 0,
+    load: LoadOption = None,
+    replications: ReplicationsOption = 4,
+    overrides: SetOption = None,
+    format_: FormatOption = Format.TEXT,
+    time_limit_s: TimeLimitOption = 60.0,
+) -> None:
+    """Plan a scenario, run the plan request by request and compare metric by metric; exit 6 where a promise fails."""
+    from planner.errors import CheckFailedError
+    from planner.executor import RunQuestion
+    from planner.report import broken_promises, validation_tables
+    from planner.scenario import read_scenario
+    from planner.studies.validation import validate as validated
+
+    question = RunQuestion(requests, seed, load, replications)
+    asked = read_scenario(scenario, overrides or ())
+    with progress_bar(f"validating {asked.name}") as say:
+        found = validated(asked, question, data_dirs(), time_limit_s, lambda _, part: say(part))
+    if format_ is Format.JSON:
+        print_json(found.answer())
+    else:
+        print_rich(*validation_tables(found))
+    if not found.holds:
+        raise CheckFailedError(broken_promises(found))

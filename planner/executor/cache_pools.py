@@ -1,0 +1,68 @@
+"""The prefix cache pools of a system, empty, and the rule they follow."""
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.executor.kernel.records import CACHE, CACHE_RULE, ENTRY, NONE
+from planner.results import LinkPlan
+from planner.roofline import index_key_bytes_per_token, kv_bytes_per_token, recurrent_state_bytes, window_bytes
+from planner.scenario import Scenario
+from planner.units import GB
+from planner.workload.traces import BLOCK_TOKENS, Blocks
+
+UNLIMITED = 2**62
+FAR_TOKENS = 10**9
+"""A length beyond every window."""
+
+
+def cache_fields(scenario: Scenario, plans: Sequence[LinkPlan], blocks: Blocks | None) -> dict[str, Any]:
+    """The fields of a world that are about caches.
+
+    Args:
+        scenario: the question.
+        plans: links of the plan.
+        blocks: blocks of every prompt; None where nothing is kept.
+    """
+    sites, rule = list(scenario.sites), np.zeros(1, dtype=CACHE_RULE)
+    links = np.full((len(sites), len(sites)), NONE, dtype=np.int32)
+    for k, link in enumerate(plans):
+        if link.capacity_gbps > 0:
+            links[sites.index(link.from_site), sites.index(link.to_site)] = k
+    caches = np.zeros(len(sites), dtype=CACHE)
+    caches["newest"] = caches["oldest"] = NONE
+    n_blocks = 0
+    if blocks is not None and scenario.execution.cache is not None:
+        n_blocks = int(blocks.values.max()) + 1 if blocks.values.size else 0
+        block, state = block_bytes(scenario), state_bytes(scenario)
+        rule["is_on"], rule["is_ample"] = 1, scenario.execution.cache.bandwidth == "ample"
+        rule["block_tokens"], rule["n_blocks"], rule["block_bytes"] = BLOCK_TOKENS, n_blocks, block
+        rule["state_blocks"] = ceil(state / block) if scenario.execution.cache.exact_states else 0
+        rule["interval_blocks"] = scenario.execution.cache.state_interval_tokens // BLOCK_TOKENS
+        limits = scenario.execution.cache.capacity_gb
+        caches["capacity_blocks"] = [int(limits[s] * GB / block) if s in limits else UNLIMITED for s in sites]
+    return {
+        "cache_rule": rule,
+        "caches": caches,
+        "entries": np.zeros((len(sites), max(2 * n_blocks, 1)), dtype=ENTRY),
+        "blocks": np.zeros(1, dtype=np.int32) if blocks is None else blocks.values.astype(np.int32),
+        "block_offsets": np.zeros(1, dtype=np.int64) if blocks is None else np.asarray(blocks.offsets, dtype=np.int64),
+        "site_links": links,
+    }
+
+
+def block_bytes(scenario: Scenario) -> float:
+    """Bytes of a block: the attention KV of its tokens, index keys included; of a state where there is none [B]."""
+    model = scenario.model_profile
+    per_token = kv_bytes_per_token(model, scenario.model.kv_precision) + index_key_bytes_per_token(model)
+    return per_token * BLOCK_TOKENS if per_token > 0 else state_bytes(scenario)
+
+
+def state_bytes(scenario: Scenario) -> float:
+    """Bytes of what is reusable at its exact length only: recurrent states and sliding windows [B]."""
+    model = scenario.model_profile
+    windows: NDArray[np.float64] = window_bytes(model, FAR_TOKENS, scenario.model.kv_precision)
+    return recurrent_state_bytes(model) + float(windows)

@@ -1,0 +1,154 @@
+"""Transfers over a link: what prefill has produced is sent at a max-min fair share, over one or several connections.
+
+A transfer whose backlog is empty sends what its prefill produces, no more; the others share what is left, each as much
+per connection as any other and none beyond the limit of its connections. Between changes all rates are constant, so the
+next change is known exactly.
+"""
+
+from math import floor, inf
+
+from planner.executor.compiled import compiled
+from planner.executor.kernel.calendar import plan, unplan
+from planner.executor.kernel.lists import push
+from planner.executor.kernel.records import DELIVERY, LINK_CHANGE, NONE, TRAVELS, World
+
+SETTLED = -1.0
+ROUNDING = 4e-16
+"""Relative error of a time: what a link sends in so small a part of the clock's time counts as nothing."""
+
+
+@compiled
+def settle(w: World, k: int) -> None:
+    """Bring a link's transfers up to now at the rates they had."""
+    link, now_s = w.links[k], w.clock[0].now_s
+    passed_s = now_s - link.settled_s
+    if passed_s <= 0:
+        return
+    sent = 0.0
+    for f in range(link.n_flows):
+        flow = w.flows[k, f]
+        flow.backlog_bytes += (flow.made_bytes_per_s - flow.rate_bytes_per_s) * passed_s
+        if flow.backlog_bytes <= 1.0 + flow.rate_bytes_per_s * now_s * ROUNDING:
+            flow.backlog_bytes = 0.0
+        sent += flow.rate_bytes_per_s * passed_s
+    link.sent_bytes += sent
+    _watch_peak(w, k, now_s, sent / passed_s)
+    link.settled_s = now_s
+
+
+@compiled
+def _watch_peak(w: World, k: int, now_s: float, bytes_per_s: float) -> None:
+    """Add what was sent since the last change to windows of fixed length, and keep the fullest."""
+    link, width_s = w.links[k], w.clock[0].window_s
+    since_s = link.settled_s
+    while now_s >= link.window_s + width_s:
+        end_s = link.window_s + width_s
+        link.window_bytes += bytes_per_s * (end_s - since_s)
+        link.peak_bytes_per_s = max(link.peak_bytes_per_s, link.window_bytes / width_s)
+        link.window_s, link.window_bytes, since_s = end_s, 0.0, end_s
+        if now_s >= link.window_s + width_s:  # whole windows at one rate are all alike
+            link.peak_bytes_per_s = max(link.peak_bytes_per_s, bytes_per_s)
+            link.window_s += floor((now_s - link.window_s) / width_s) * width_s
+            since_s = link.window_s
+    link.window_bytes += bytes_per_s * (now_s - since_s)
+
+
+@compiled
+def share(w: World, k: int) -> None:
+    """Give every transfer its rate, and plan the link's next change; the link must be settled."""
+    link = w.links[k]
+    weight = link.n_connections
+    most = weight * link.connection_bytes_per_s
+    left, weights, smallest = link.bytes_per_s * link.health, 0.0, inf
+    for f in range(link.n_flows):
+        flow = w.flows[k, f]
+        flow.limit_bytes_per_s = most if flow.backlog_bytes > 0 else min(most, flow.made_bytes_per_s)
+        weights += weight
+        smallest = min(smallest, flow.limit_bytes_per_s)
+    background = link.background_bytes_per_s
+    if background > 0:
+        weights += link.background_connections
+    _fill(w, k, left, weights, background)
+    _plan_change(w, k)
+
+
+@compiled
+def _fill(w: World, k: int, left: float, weights: float, background: float) -> None:
+    """Water-filling: whoever wants no more than the common level gets what it wants, until all others get the level."""
+    link = w.links[k]
+    weight, is_background_open, changed = link.n_connections, background > 0, True
+    while changed and weights > 0:
+        changed = False
+        level = left / weights
+        if is_background_open and background <= level * link.background_connections:
+            left, weights = left - background, weights - link.background_connections
+            is_background_open, changed = False, True
+            continue
+        for f in range(link.n_flows):
+            flow = w.flows[k, f]
+            if 0 <= flow.limit_bytes_per_s <= level * weight:
+                flow.rate_bytes_per_s = flow.limit_bytes_per_s
+                left, weights = left - flow.limit_bytes_per_s, weights - weight
+                flow.limit_bytes_per_s, changed = SETTLED, True
+    for f in range(link.n_flows):
+        flow = w.flows[k, f]
+        if flow.limit_bytes_per_s >= 0:
+            flow.rate_bytes_per_s = max(left, 0.0) / weights * weight
+
+
+@compiled
+def _plan_change(w: World, k: int) -> None:
+    """The next change by itself: a backlog that runs out."""
+    link, first_s = w.links[k], inf
+    for f in range(link.n_flows):
+        flow = w.flows[k, f]
+        drain = flow.rate_bytes_per_s - flow.made_bytes_per_s
+        if flow.backlog_bytes > 0 and drain > 0:
+            first_s = min(first_s, flow.backlog_bytes / drain)
+        elif flow.backlog_bytes == 0 and flow.is_open == 0:
+            first_s = 0.0
+    actor = w.clock[0].first_link + k
+    if first_s < inf:
+        plan(w, actor, LINK_CHANGE, w.clock[0].now_s + first_s)
+    else:
+        unplan(w, actor)
+
+
+@compiled
+def open_flow(w: World, k: int, r: int) -> int:
+    """A new transfer, empty and open; the link must be settled."""
+    f: int = w.links[k].n_flows
+    w.links[k].n_flows += 1
+    flow = w.flows[k, f]
+    flow.request, flow.is_open, flow.backlog_bytes = r, 1, 0.0
+    flow.made_bytes_per_s, flow.rate_bytes_per_s = 0.0, 0.0
+    w.requests[r].flow = f
+    return f
+
+
+@compiled
+def remove_flow(w: World, k: int, f: int) -> None:
+    """Take a transfer out; the last one takes its place."""
+    w.links[k].n_flows -= 1
+    last = w.links[k].n_flows
+    w.requests[w.flows[k, f].request].flow = NONE
+    if f != last:
+        w.flows[k, f] = w.flows[k, last]
+        w.requests[w.flows[k, f].request].flow = f
+
+
+@compiled
+def sent(w: World, k: int) -> int:
+    """Take out one transfer that is closed and empty, and send it on its way: its request, or NONE."""
+    for f in range(w.links[k].n_flows):
+        flow = w.flows[k, f]
+        if flow.is_open == 0 and flow.backlog_bytes == 0:
+            r: int = flow.request
+            remove_flow(w, k, f)
+            w.requests[r].state = TRAVELS
+            w.requests[r].due_s = w.clock[0].now_s + w.links[k].half_round_trip_s
+            push(w.requests, w.deliveries, k, r)
+            if w.deliveries[k].n == 1:
+                plan(w, w.clock[0].first_delivery + k, DELIVERY, w.requests[r].due_s)
+            return r
+    return NONE

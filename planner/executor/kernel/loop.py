@@ -1,0 +1,127 @@
+"""The event loop: the router, and one event after another in the order of time."""
+
+from planner.executor.compiled import compiled, compiled_entry, compiled_within
+from planner.executor.kernel.admission import admit_request, fetched
+from planner.executor.kernel.cache import keep
+from planner.executor.kernel.calendar import plan, unplan
+from planner.executor.kernel.decode import arrive_at_decode, count_inside, step_ends
+from planner.executor.kernel.faults import happens, strand
+from planner.executor.kernel.lists import pop
+from planner.executor.kernel.prefill import link_changes, pass_ends, pass_opens
+from planner.executor.kernel.records import (
+    ARRIVAL,
+    DELIVERY,
+    FAULT,
+    LINK_CHANGE,
+    PASS_END,
+    PASS_OPENS,
+    STEP_END,
+    World,
+)
+from planner.executor.kernel.samples import sample
+
+
+@compiled_entry
+def start(w: World) -> None:
+    """Plan the first arrival and the first fault."""
+    if w.requests.shape[0] > 0:
+        plan(w, w.clock[0].arrivals, ARRIVAL, w.requests[0].arrival_s)
+    if w.faults.shape[0] > 0:
+        plan(w, w.clock[0].troubles, FAULT, w.faults[0].time_s)
+
+
+@compiled_entry
+def advance(w: World, n_events: int) -> bool:
+    """Let so many events happen; whether any is left to come.
+
+    It ends with the last request, or when nothing can ever happen to those that are left.
+    """
+    clock, n = w.clock[0], w.requests.shape[0]
+    for _ in range(n_events):
+        if clock.n_finished + clock.n_dropped == n:
+            return False
+        if clock.n_planned == 0:
+            strand(w)
+            return False
+        actor = w.heap[0]
+        if w.actors[actor].time_s < clock.now_s:
+            clock.violations += 1
+        clock.now_s = w.actors[actor].time_s
+        clock.n_events += 1
+        unplan(w, actor)
+        happen(w, w.actors[actor].kind, w.actors[actor].index)
+    return True
+
+
+@compiled_within
+def happen(w: World, kind: int, index: int) -> None:
+    """One event."""
+    if kind == ARRIVAL:
+        arrivals(w)
+    elif kind == PASS_END:
+        pass_ends(w, index)
+    elif kind == PASS_OPENS:
+        pass_opens(w, index)
+    elif kind == LINK_CHANGE:
+        link_changes(w, index)
+    elif kind == DELIVERY:
+        deliver(w, index)
+    elif kind == STEP_END:
+        step_ends(w, index)
+    elif kind == FAULT:
+        happens(w)
+
+
+@compiled
+def arrivals(w: World) -> None:
+    """The next request arrives, or in a closed loop as many as may."""
+    clock = w.clock[0]
+    if clock.is_closed == 1:
+        while clock.n_due > 0 and clock.next_arrival < w.requests.shape[0]:
+            clock.n_due -= 1
+            w.requests[clock.next_arrival].arrival_s = clock.now_s
+            arrive(w)
+        return
+    arrive(w)
+    if clock.next_arrival < w.requests.shape[0]:
+        plan(w, clock.arrivals, ARRIVAL, w.requests[clock.next_arrival].arrival_s)
+
+
+@compiled
+def arrive(w: World) -> None:
+    """Let the next request in and route it."""
+    clock = w.clock[0]
+    r = clock.next_arrival
+    while clock.next_sample < w.sample_at.shape[0] and w.sample_at[clock.next_sample] <= r:
+        sample(w, clock.next_sample)
+        clock.next_sample += 1
+    clock.next_arrival += 1
+    count_inside(w, 1)
+    w.requests[r].prompt_tokens = w.requests[r].total_tokens
+    w.requests[r].steps_left = w.requests[r].output_tokens - 1
+    admit_request(w, r)
+
+
+@compiled
+def deliver(w: World, k: int) -> None:
+    """The last byte of a request's cache arrives."""
+    r = pop(w.requests, w.deliveries, k)
+    if w.requests[r].is_fetching == 1:
+        fetched(w, r)
+    else:
+        arrive_from_afar(w, r)
+    if w.deliveries[k].n > 0:
+        head = w.deliveries[k].first
+        plan(w, w.clock[0].first_delivery + k, DELIVERY, w.requests[head].due_s)
+
+
+@compiled
+def arrive_from_afar(w: World, r: int) -> None:
+    """A prompt's cache is at the decode site, which keeps its full blocks, and the state where it ends with a block."""
+    request = w.requests[r]
+    if not request.first_token_s >= 0:
+        request.kv_end_s = w.clock[0].now_s
+    if w.cache_rule[0].is_on == 1:
+        is_aligned = request.prompt_tokens % w.cache_rule[0].block_tokens == 0
+        keep(w, w.decode_pools[w.routes[request.route].decode_pool].site, r, request.prompt_tokens, is_aligned)
+    arrive_at_decode(w, r)

@@ -1,0 +1,315 @@
+"""What the event loop works on: one array of records per concern, and the words it uses for kinds and states."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Records = NDArray[Any]
+Numbers = NDArray[np.float64]
+
+NONE = -1
+"""No request, instance, link or flow."""
+
+# Kinds of event. Of events at the same moment the kind with the lower number happens first: what frees capacity comes
+# before what asks for it.
+FAULT, PASS_END, LINK_CHANGE, DELIVERY, STEP_END, PASS_OPENS, ARRIVAL = range(7)
+
+# States of a request.
+WAITS, PREFILLS, TRAVELS, WAITS_TO_DECODE, DECODES, FINISHED, DROPPED = range(7)
+
+# Why a request was dropped.
+NOT_DROPPED, TOO_OFTEN, STRANDED = range(3)
+
+# What may happen to the system.
+CRASH, RESTART, SLOW, DECODE_CRASH, DECODE_RESTART, DECODE_SLOW, LINK_HEALTH, BACKGROUND = range(8)
+
+# Dispatch of a prefill pool.
+SHARED_QUEUE, SHORTEST_WORK, ROUND_ROBIN = range(3)
+
+REQUEST = np.dtype(
+    [
+        ("arrival_s", "f8"),
+        ("total_tokens", "i4"),
+        ("cached_tokens", "i4"),
+        ("output_tokens", "i4"),
+        ("request_class", "i2"),
+        ("state", "i1"),
+        ("n_retries", "i1"),
+        ("reason", "i1"),
+        ("draw", "f4"),  # uniform; picks a route
+        ("is_fetching", "i1"),  # its cached prefix is on the way to where it is prefilled
+        ("held_tokens", "i4"),  # of its prompt, in blocks that the decode site holds
+        ("transfer_blocks", "i4"),  # of its site's pool, for the hand-off
+        ("done_tokens", "i4"),  # of the prompt, in this attempt
+        ("next", "i4"),  # the request behind this one in whichever list it is
+        ("route", "i4"),
+        ("instance", "i4"),  # that prefilled it
+        ("decoder", "i4"),
+        ("flow", "i4"),  # its place among the flows of its link
+        ("steps_left", "i4"),  # tokens to decode
+        ("prompt_tokens", "i4"),  # to prefill in this attempt: after a crash what was generated belongs to it
+        ("wire_bytes", "f8"),
+        ("prefill_start_s", "f8"),
+        ("prefill_end_s", "f8"),
+        ("kv_end_s", "f8"),
+        ("first_token_s", "f8"),
+        ("finish_s", "f8"),
+        ("due_s", "f8"),  # when the last byte that is under way arrives
+    ],
+    align=True,
+)
+"""A request: what it asks, where it is, and when what happened. Times are NaN until they are known."""
+
+ROUTE = np.dtype(
+    [
+        ("request_class", "i4"),
+        ("is_long", "i4"),
+        ("prefill_pool", "i4"),
+        ("link", "i4"),  # NONE inside a site
+        ("decode_pool", "i4"),
+        ("up_to", "f8"),  # cumulative share among the routes of its class and kind
+    ],
+    align=True,
+)
+"""A way through the system; routes of one class and kind stand together, the last with `up_to` 1."""
+
+POOL = np.dtype(
+    [
+        ("first", "i4"),
+        ("n", "i4"),
+        ("site", "i4"),
+        ("dispatch", "i4"),
+        ("is_chunked", "i4"),
+        ("chunk_tokens", "f8"),
+        ("priority_tokens", "f8"),  # prompts with at most so many uncached tokens overtake
+        ("max_transfers", "i4"),  # unfinished hand-offs at which an instance starts no other prompt
+        ("n_layers", "i4"),
+        ("prefill_curve", "i4"),
+        ("floor_s", "f8"),
+        ("wire_curve", "i4"),
+        ("handoff_curve", "i4"),
+        ("turn", "i4"),  # round-robin's next
+        ("n_idle", "i4"),
+        ("n_up", "i4"),
+        ("n_waiting", "i4"),
+    ],
+    align=True,
+)
+"""A prefill pool."""
+
+INSTANCE = np.dtype(
+    [
+        ("pool", "i4"),
+        ("is_up", "i4"),
+        ("is_busy", "i4"),
+        ("fabric", "i4"),  # its own link inside the site; NONE: the hand-off takes no time
+        ("first", "i4"),  # requests of the pass
+        ("last", "i4"),
+        ("n_transfers", "i4"),
+        ("slowdown", "f8"),
+        ("pass_start_s", "f8"),
+        ("pass_s", "f8"),
+        ("free_at_s", "f8"),  # when everything handed to it is done, for the shortest work
+        ("busy_s", "f8"),
+    ],
+    align=True,
+)
+"""A prefill instance."""
+
+QUEUE = np.dtype([("first", "i4"), ("last", "i4"), ("n", "i4")], align=True)
+"""A list of requests, linked through `next`."""
+
+DECODE_POOL = np.dtype(
+    [
+        ("first", "i4"),
+        ("n", "i4"),
+        ("site", "i4"),
+        ("batch_limit", "i4"),
+        ("memory_bytes", "f8"),
+        ("state_bytes", "f8"),
+        ("bytes_per_token", "f8"),
+    ],
+    align=True,
+)
+"""A decode pool; its waiting requests are in the queue of the same index."""
+
+DECODER = np.dtype(
+    [
+        ("pool", "i4"),
+        ("is_up", "i4"),
+        ("batch", "i4"),
+        ("n_joining", "i4"),
+        ("first", "i4"),  # requests that join at the end of the step
+        ("last", "i4"),
+        ("n_ahead", "i8"),  # steps until the event that is on the calendar
+        ("n_steps", "i8"),  # done
+        ("anchor_s", "f8"),  # when the last of them ended
+        ("context_tokens", "f8"),  # of the batch together, at the anchor
+        ("used_bytes", "f8"),
+        ("slowdown", "f8"),
+        ("n_tokens", "f8"),  # generated
+        ("slot_s", "f8"),  # sequence-seconds in the batch
+    ],
+    align=True,
+)
+"""A decode instance."""
+
+SLOT = np.dtype([("end_step", "i8"), ("request", "i4")], align=True)
+"""A sequence of a batch; each row of slots is a heap by `end_step`."""
+
+LINK = np.dtype(
+    [
+        ("bytes_per_s", "f8"),
+        ("connection_bytes_per_s", "f8"),
+        ("n_connections", "f8"),  # of one transfer
+        ("half_round_trip_s", "f8"),
+        ("background_bytes_per_s", "f8"),
+        ("background_connections", "f8"),
+        ("health", "f8"),  # fraction of the bandwidth that is there
+        ("holds_prefix", "i4"),  # whether the destination has the cached blocks
+        ("n_flows", "i4"),
+        ("settled_s", "f8"),
+        ("sent_bytes", "f8"),
+        ("window_s", "f8"),  # start of the window that the peak is taken over
+        ("window_bytes", "f8"),
+        ("peak_bytes_per_s", "f8"),
+    ],
+    align=True,
+)
+"""A link: between sites, or of one instance inside its site. What is under way to its end is in its queue."""
+
+FLOW = np.dtype(
+    [
+        ("request", "i4"),
+        ("is_open", "i4"),  # its prefill still produces
+        ("backlog_bytes", "f8"),  # produced and not sent
+        ("made_bytes_per_s", "f8"),  # production
+        ("rate_bytes_per_s", "f8"),  # share of the link
+        ("limit_bytes_per_s", "f8"),  # most it can use now; below 0 once its share is settled
+    ],
+    align=True,
+)
+"""A transfer in progress."""
+
+CACHE = np.dtype(
+    [
+        ("capacity_blocks", "i8"),
+        ("used_blocks", "i8"),  # by prefixes and transfers
+        ("transfer_blocks", "i8"),
+        ("newest", "i4"),
+        ("oldest", "i4"),
+        ("n_evicted", "i8"),
+    ],
+    align=True,
+)
+"""The pool of cache blocks of a site: one list of entries, from the newest to the oldest."""
+
+ENTRY = np.dtype([("newer", "i4"), ("older", "i4"), ("is_in", "i4")], align=True)
+"""What a pool may hold: the KV cache of a block, or the state at a block's end, by the number of the block."""
+
+CACHE_RULE = np.dtype(
+    [
+        ("is_on", "i4"),
+        ("is_ample", "i4"),
+        ("block_tokens", "i4"),
+        ("n_blocks", "i4"),  # that differ; the state at the end of block b is entry n_blocks + b
+        ("state_blocks", "i4"),  # that a state takes; 0: the model has none
+        ("interval_blocks", "i4"),  # between states that are kept; 0: only the last full block's
+        ("block_bytes", "f8"),
+    ],
+    align=True,
+)
+"""How prefixes are kept; one record."""
+
+FAULT_RECORD = np.dtype([("time_s", "f8"), ("kind", "i4"), ("index", "i4"), ("value", "f8")], align=True)
+"""Something that happens to an instance or a link at a time; its value is a slowdown, a fraction or a rate."""
+
+ACTOR = np.dtype(
+    [
+        ("time_s", "f8"),
+        ("sequence", "i8"),
+        ("kind", "i4"),
+        ("place", "i4"),  # in the heap; NONE: nothing is planned
+        ("index", "i4"),  # among the things of its kind
+    ],
+    align=True,
+)
+"""Whoever has a next event: an instance, a link, the arrivals. Each has one at most."""
+
+CLOCK = np.dtype(
+    [
+        ("now_s", "f8"),
+        ("sequence", "i8"),
+        ("n_planned", "i4"),
+        ("n_events", "i8"),
+        ("next_arrival", "i4"),
+        ("n_due", "i4"),  # closed loop: requests that may arrive now
+        ("is_closed", "i4"),
+        ("n_inside", "i4"),
+        ("n_finished", "i4"),
+        ("n_dropped", "i4"),
+        ("inside_s", "f8"),  # request-seconds inside
+        ("changed_s", "f8"),  # when `inside_s` was last brought up to date
+        ("next_sample", "i4"),
+        ("first_decoder", "i4"),  # actors: instances, decoders, links, deliveries, arrivals, faults
+        ("first_link", "i4"),
+        ("first_delivery", "i4"),
+        ("arrivals", "i4"),
+        ("troubles", "i4"),
+        ("next_fault", "i4"),
+        ("max_retries", "i4"),
+        ("window_s", "f8"),  # over which a link's peak is taken
+        ("violations", "i4"),  # of the clock's own law
+    ],
+    align=True,
+)
+"""Counters of the whole run; one record."""
+
+
+class World(NamedTuple):
+    """Everything the event loop reads and writes."""
+
+    requests: Records
+    routes: Records
+    thresholds: Numbers
+    """Of every class; more uncached tokens are long [tokens]."""
+    pools: Records
+    instances: Records
+    queues: Records
+    """Two per prefill instance: those that overtake, and the others. A shared queue is that of the first instance."""
+    decode_pools: Records
+    decoders: Records
+    decode_queues: Records
+    step_s: Numbers
+    """Step seconds by decode pool and batch: a constant, and what a token of context adds; shape (pools, batch, 2)."""
+    slots: Records
+    """Shape (decoders, batch limit)."""
+    links: Records
+    flows: Records
+    """Shape (links, flows)."""
+    deliveries: Records
+    """Sent and not yet arrived, one queue per link."""
+    curves: Numbers
+    """Shape (curves, pieces, 6): upper end of the piece, its centre, and four coefficients of ascending powers."""
+    cache_rule: Records
+    caches: Records
+    """One per site."""
+    entries: Records
+    """Shape (sites, 2 x blocks)."""
+    blocks: NDArray[np.int32]
+    """Numbers of the full blocks of all prompts."""
+    block_offsets: NDArray[np.int64]
+    """Request r has blocks[block_offsets[r]:block_offsets[r + 1]]."""
+    site_links: NDArray[np.int32]
+    """Link from one site to another, or NONE."""
+    faults: Records
+    """In order of time."""
+    actors: Records
+    heap: NDArray[np.int32]
+    """Actors by their next event."""
+    clock: Records
+    sample_at: NDArray[np.int64]
+    """Arrivals at which the state is written down."""
+    samples: Numbers
+    """One row each; the columns are those of `sample`."""

@@ -1,0 +1,77 @@
+"""The router: by uncached length to the pools for long or short prompts, around what is down."""
+
+from planner.executor.compiled import compiled, compiled_apart
+from planner.executor.kernel.cache import hit_tokens
+from planner.executor.kernel.records import NONE, World
+
+
+@compiled
+def route(w: World, r: int) -> int:
+    """More uncached tokens than the threshold are long; ways of one kind share by their rates.
+
+    Where the way it should take is down, a request takes the first that is not; where all are, it waits on its own.
+    With caches, what counts as cached follows the paper (Prefill-as-a-Service, arXiv 2604.15039v2): under scarce
+    bandwidth what the site of the short way holds, under ample bandwidth the longest prefix that either site holds or
+    can get from the other.
+    """
+    request = w.requests[r]
+    cached = known_tokens(w, r) if w.cache_rule[0].is_on == 1 else request.cached_tokens
+    is_long = 1 if request.prompt_tokens - cached > w.thresholds[request.request_class] else 0
+    found = way(w, r, is_long)
+    return found if is_open(w, found) else open_instead(w, found)
+
+
+@compiled
+def way(w: World, r: int, is_long: int) -> int:
+    """The way of a request if it is long, or short."""
+    request, found = w.requests[r], 0
+    while w.routes[found].request_class != request.request_class or w.routes[found].is_long != is_long:
+        found += 1
+    while request.draw >= w.routes[found].up_to:
+        found += 1
+    return found
+
+
+@compiled_apart
+def known_tokens(w: World, r: int) -> int:
+    """Cached tokens that decide about the way of a request."""
+    short, long = site_of(w, way(w, r, 0)), site_of(w, way(w, r, 1))
+    at_short = hit_tokens(w, short, r)
+    if w.cache_rule[0].is_ample == 0:
+        return at_short
+    return max(at_short, hit_tokens(w, long, r))
+
+
+@compiled
+def site_of(w: World, found: int) -> int:
+    """Site that prefills on a way."""
+    return w.pools[w.routes[found].prefill_pool].site
+
+
+@compiled_apart
+def better_site(w: World, r: int) -> int:
+    """Another site whose longer prefix is fetched: bandwidth is ample and a link leads here; NONE without one."""
+    here = site_of(w, w.requests[r].route)
+    best, most = NONE, hit_tokens(w, here, r)
+    if w.cache_rule[0].is_ample == 1:
+        for there in range(w.caches.shape[0]):
+            k = w.site_links[there, here]
+            if there != here and k != NONE and w.links[k].health > 0 and hit_tokens(w, there, r) > most:
+                best, most = there, hit_tokens(w, there, r)
+    return best
+
+
+@compiled
+def is_open(w: World, found: int) -> bool:
+    """Whether a way has an instance that is up, and its link any bandwidth."""
+    k = w.routes[found].link
+    return w.pools[w.routes[found].prefill_pool].n_up > 0 and (k == NONE or w.links[k].health > 0)
+
+
+@compiled_apart
+def open_instead(w: World, found: int) -> int:
+    """The first open way of the same class, or the way itself where there is none."""
+    for other in range(w.routes.shape[0]):
+        if w.routes[other].request_class == w.routes[found].request_class and is_open(w, other):
+            return other
+    return found

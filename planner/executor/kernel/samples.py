@@ -1,0 +1,36 @@
+"""The state written down now and then: queues, work done and bytes sent up to now."""
+
+from planner.executor.compiled import compiled_apart
+from planner.executor.kernel.link import settle
+from planner.executor.kernel.records import World
+
+
+@compiled_apart
+def sample(w: World, row: int) -> None:
+    """Columns: time, requests inside, their time integral, finished; of each prefill pool waiting, busy and busy
+    seconds; of each decode pool waiting, batch, tokens and sequence-seconds; of each link transfers and bytes.
+    """
+    clock, out = w.clock[0], w.samples[row]
+    out[0], out[1], out[3] = clock.now_s, clock.n_inside, clock.n_finished
+    out[2] = clock.inside_s + clock.n_inside * (clock.now_s - clock.changed_s)
+    at = 4
+    for p in range(w.pools.shape[0]):
+        out[at], out[at + 1], out[at + 2] = w.pools[p].n_waiting, 0.0, 0.0
+        for i in range(w.pools[p].first, w.pools[p].first + w.pools[p].n):
+            instance = w.instances[i]
+            out[at + 1] += instance.is_busy
+            out[at + 2] += instance.busy_s + (clock.now_s - instance.pass_start_s if instance.is_busy == 1 else 0.0)
+        at += 3
+    for p in range(w.decode_pools.shape[0]):
+        out[at], out[at + 1], out[at + 2], out[at + 3] = w.decode_queues[p].n, 0.0, 0.0, 0.0
+        for d in range(w.decode_pools[p].first, w.decode_pools[p].first + w.decode_pools[p].n):
+            decoder = w.decoders[d]
+            passed_s = clock.now_s - decoder.anchor_s if decoder.batch > 0 else 0.0
+            out[at + 1] += decoder.batch + decoder.n_joining
+            out[at + 2] += decoder.n_tokens
+            out[at + 3] += decoder.slot_s + decoder.batch * passed_s
+        at += 4
+    for k in range(w.links.shape[0]):
+        settle(w, k)
+        out[at], out[at + 1] = w.links[k].n_flows, w.links[k].sent_bytes
+        at += 2

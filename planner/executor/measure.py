@@ -1,0 +1,204 @@
+"""From the records of a run to figures: what is counted, and how sure they are."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.executor.kernel.records import FINISHED, STRANDED, TOO_OFTEN, World
+from planner.executor.systems import System
+from planner.results import Interval, RunRecords
+from planner.units import gbps
+
+Floats = NDArray[np.float64]
+CONFIDENCE = 0.95
+REASONS = {"started-too-often": TOO_OFTEN, "stranded": STRANDED}
+"""Why requests are dropped."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """One replication."""
+
+    metrics: Mapping[str, float]
+    """Figures that are averaged over replications; nan where nothing was counted."""
+    counts: Mapping[str, float]
+    """Figures that are added up over replications."""
+    records: RunRecords | None = None
+
+
+@dataclass(frozen=True)
+class Window:
+    """The arrivals that count: from `first` up to, not including, `last`."""
+
+    first: int
+    last: int
+
+
+def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Outcome:
+    """The figures of a run that has ended.
+
+    Args:
+        plan: the system.
+        w: its records.
+        window: the arrivals that count.
+        keep: whether the requests' own records are wanted as well.
+
+    Raises:
+        AssertionError: a request was lost, or time ran backwards; a fault of the planner.
+    """
+    clock = w.clock[0]
+    lost = len(w.requests) - int(clock["n_finished"]) - int(clock["n_dropped"])
+    assert lost == 0, f"{lost} requests are neither finished nor dropped"
+    assert clock["violations"] == 0, "time ran backwards"
+    metrics = {**_latency(plan, w, window), **_watched(plan, w, window)}
+    counts = {
+        "n_requests": len(w.requests),
+        "n_completed": int(clock["n_finished"]),
+        "n_dropped": int(clock["n_dropped"]),
+        "n_counted": int((w.requests["state"][window.first : window.last] == FINISHED).sum()),
+        "n_retried": int((w.requests["n_retries"] > 0).sum()),
+        **{f"dropped {why}": int((w.requests["reason"] == code).sum()) for why, code in REASONS.items()},
+        "simulated_s": float(clock["now_s"]),
+        "cross_site_bytes": float(w.links["sent_bytes"][: len(plan.links)].sum()),
+    }
+    return Outcome(metrics, counts, run_records(plan, w) if keep else None)
+
+
+def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
+    """Times of the requests that count and finished."""
+    counted = w.requests[window.first : window.last]
+    done = counted[counted["state"] == FINISHED]
+    arrival, ttft = done["arrival_s"], done["first_token_s"] - done["arrival_s"]
+    many = done[done["output_tokens"] > 1]
+    tpot = (many["finish_s"] - many["first_token_s"]) / (many["output_tokens"] - 1)
+    is_long = w.routes["is_long"][done["route"]]
+    asked = float(done["total_tokens"].sum())
+    found = {
+        "ttft_mean_s": _mean(ttft),
+        "ttft_p50_s": _quantile(ttft, 0.5),
+        "ttft_p90_s": _quantile(ttft, 0.9),
+        "ttft_p99_s": _quantile(ttft, 0.99),
+        "tpot_mean_s": _mean(tpot),
+        "tpot_p90_s": _quantile(tpot, 0.9),
+        "offload_fraction": _mean(is_long),
+        "prefix_hit_fraction": float(done["cached_tokens"].sum()) / asked if asked else np.nan,
+        "stay_s": _mean(done["finish_s"] - arrival),
+        "prefill_wait_s": _mean(done["prefill_start_s"] - arrival),
+        "prefill_s": _mean(done["prefill_end_s"] - done["prefill_start_s"]),
+        "transfer_s": _mean(done["kv_end_s"] - done["prefill_end_s"]),
+        "decode_wait_s": _mean(done["first_token_s"] - done["kv_end_s"]),
+    }
+    for index, name in enumerate(plan.classes):
+        own = ttft[done["request_class"] == index]
+        found[f"n_counted of {name}"] = float(own.size)
+        found[f"ttft_mean_s of {name}"] = _mean(own)
+        found[f"ttft_p90_s of {name}"] = _quantile(own, 0.9)
+        found[f"ttft_p99_s of {name}"] = _quantile(own, 0.99)
+    return found
+
+
+def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
+    """What pools and links did between the first and the last arrival that counts."""
+    rows = np.searchsorted(w.sample_at, [window.first, window.last - 1])
+    samples, columns = w.samples[rows[0] : rows[1] + 1], sample_names(plan)
+    start, end = ({name: float(row[i]) for i, name in enumerate(columns)} for row in (samples[0], samples[-1]))
+    mean = {name: float(samples[:, i].mean()) for i, name in enumerate(columns)}
+    span_s = max(end["time_s"] - start["time_s"], np.finfo(float).tiny)
+
+    def rate(name: str) -> float:
+        return (end[name] - start[name]) / span_s
+
+    found = {"throughput_req_per_s": rate("finished"), "mean_inside": rate("inside_s"), "warm_up_s": start["time_s"]}
+    for pool in plan.prefill:
+        found[f"utilization.{pool.name}"] = rate(f"{pool.name} busy_s") / pool.n_instances
+        found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
+    for pool, times in zip(plan.decode, plan.decode_times, strict=True):
+        full = times.full_tokens_per_s(plan.context_tokens) * pool.n_instances
+        found[f"utilization.{pool.name}"] = rate(f"{pool.name} tokens") / full
+        found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
+        found[f"{pool.name} batch"] = rate(f"{pool.name} slot_s") / pool.n_instances
+    for k, link in enumerate(plan.links):
+        found[f"links.{link.name}.mean_gbps"] = gbps(rate(f"{link.name} bytes"))
+        found[f"links.{link.name}.peak_gbps"] = gbps(float(w.links[k]["peak_bytes_per_s"]))
+        found[f"{link.name} transfers"] = mean[f"{link.name} transfers"]
+    return found
+
+
+def sample_names(plan: System) -> list[str]:
+    """Names of the columns of a sample, fabrics inside sites left out."""
+    names = ["time_s", "inside", "inside_s", "finished"]
+    names += [f"{pool.name} {what}" for pool in plan.prefill for what in ("waiting", "busy", "busy_s")]
+    names += [f"{pool.name} {what}" for pool in plan.decode for what in ("waiting", "batch", "tokens", "slot_s")]
+    return names + [f"{link.name} {what}" for link in plan.links for what in ("transfers", "bytes")]
+
+
+def run_records(plan: System, w: World) -> RunRecords:
+    """Everything about every request, as columns."""
+    asked, routes = w.requests, w.routes
+    way = np.maximum(asked["route"], 0)
+    words = {
+        "request_class": plan.classes,
+        "state": ("waits", "prefills", "travels", "waits-to-decode", "decodes", "finished", "dropped"),
+        "prefill_pool": tuple(pool.name for pool in plan.prefill),
+        "decode_pool": tuple(pool.name for pool in plan.decode),
+    }
+    columns: dict[str, Any] = {
+        "request": np.arange(len(asked)),
+        "request_class": asked["request_class"],
+        "state": asked["state"],
+        "n_retries": asked["n_retries"],
+        **{name: asked[name] for name in ("total_tokens", "cached_tokens", "output_tokens")},
+        "is_long": routes["is_long"][way].astype(bool),
+        "prefill_pool": routes["prefill_pool"][way],
+        "prefill_instance": asked["instance"],
+        "decode_pool": routes["decode_pool"][way],
+        "decode_instance": asked["decoder"],
+        "wire_bytes": asked["wire_bytes"],
+        **{name: asked[name] for name in ("arrival_s", "prefill_start_s", "prefill_end_s", "kv_end_s")},
+        **{name: asked[name] for name in ("first_token_s", "finish_s")},
+    }
+    samples = {name: w.samples[:, i] for i, name in enumerate(sample_names(plan))}
+    return RunRecords(columns, words, samples)
+
+
+def averaged(outcomes: Sequence[Outcome]) -> tuple[dict[str, float], dict[str, Interval]]:
+    """Mean of every metric over replications, and its confidence interval where there are several.
+
+    Equation:
+        mean +- t(0.975, n - 1) s / sqrt(n)
+
+    Source:
+        Independent replications with a warm-up deleted: Law, Simulation Modeling and Analysis (2015), ch. 9.
+    """
+    means, intervals = {}, {}
+    for name in outcomes[0].metrics:
+        values = np.array([o.metrics[name] for o in outcomes])
+        known = values[np.isfinite(values)]
+        means[name] = float(known.mean()) if known.size else np.nan
+        if known.size > 1:
+            half = t_quantile(known.size - 1) * float(known.std(ddof=1)) / sqrt(known.size)
+            intervals[name] = Interval(low=means[name] - half, high=means[name] + half)
+    return means, intervals
+
+
+def t_quantile(degrees: int) -> float:
+    """The two-sided 95 % quantile of Student's t.
+
+    >>> round(t_quantile(3), 3)
+    3.182
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, 0.5 + CONFIDENCE / 2))
+
+
+def _mean(values: Any) -> float:
+    return float(np.mean(values)) if len(values) else np.nan
+
+
+def _quantile(values: Any, q: float) -> float:
+    return float(np.quantile(values, q)) if len(values) else np.nan

@@ -1,0 +1,266 @@
+"""Running a plan: replications of the event loop, and the answer they add up to."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from planner.errors import UsageError
+from planner.executor.kernel.loop import advance, start
+from planner.executor.kernel.records import World
+from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome
+from planner.executor.streams import Streams, drawn_requests, prompt_blocks
+from planner.executor.systems import System, system, world
+from planner.executor.troubles import troubles
+from planner.results import ClassRun, Fleet, LinkRun, PoolRun, Run, RunRecords, WaitRun
+from planner.scenario import Scenario
+from planner.units import number
+
+N_REQUESTS = 200_000
+N_REPLICATIONS = 4
+EVENTS_AT_ONCE = 250_000
+BUSY_LOAD = 0.8
+"""Load where the plan's own rate saturates something."""
+WAITING_PER_INSTANCE = 200
+"""Requests that a full system holds per prefill instance, beside those that decode."""
+HORIZON = 1.5
+"""Of the time in which requests arrive: so long crashes happen."""
+STAYS_TO_WARM_UP = 3.0
+"""Mean stays of a request that a warm-up should last."""
+
+COUNTS = ("n_requests", "n_counted", "n_completed", "n_dropped", "n_retried")
+MEANS = (
+    "throughput_req_per_s",
+    "offload_fraction",
+    "mean_inside",
+    "ttft_mean_s",
+    "ttft_p50_s",
+    "ttft_p90_s",
+    "ttft_p99_s",
+)
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class RunQuestion:
+    """How long and how often to run, and at what load."""
+
+    n_requests: int = N_REQUESTS
+    """Of all replications together."""
+    seed: int = 0
+    load: float | None = None
+    """Fraction of the rate that the plan is for; None: 1, or 0.8 where that saturates a pool."""
+    n_replications: int = N_REPLICATIONS
+    is_full: bool = False
+    """Whether the system is kept full, each request that leaves letting the next one in, to see the most it serves."""
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for what cannot be run."""
+        if not 1 <= self.n_replications <= self.n_requests:
+            what = f"--replications {self.n_replications}: does not share out --requests {self.n_requests}"
+            raise UsageError(f"{what} (1 to one per request)")
+        if self.load is not None and not (isfinite(self.load) and self.load > 0):
+            raise UsageError(f"--load {self.load}: is no load (a fraction above 0 of the plan's rate)")
+        if self.seed < 0:
+            raise UsageError(f"--seed {self.seed}: is below 0")
+
+
+def default_load(fleet: Fleet) -> float:
+    """The plan's own rate where no pool is full at it, else 0.8 of it."""
+    return 1.0 if all(pool.utilization < 1 - 1e-6 for pool in fleet.pools) else BUSY_LOAD
+
+
+def simulate(
+    scenario: Scenario,
+    fleet: Fleet,
+    question: RunQuestion | None = None,
+    data_dirs: Sequence[Path] = (),
+    *,
+    keep: bool = False,
+    progress: Progress = lambda _: None,
+    n_workers: int = 1,
+) -> tuple[Run, RunRecords | None]:
+    """Run a plan request by request.
+
+    Args:
+        scenario: the question that the plan answers.
+        fleet: the plan, or one of its baselines.
+        question: how long, how often and at what load.
+        data_dirs: folders in which traces are looked for.
+        keep: whether the records of the first replication are wanted as well.
+        progress: is told the fraction done now and then.
+        n_workers: processes that share the replications; the answer does not depend on it.
+
+    Returns:
+        The run, and the records where they are wanted.
+
+    Raises:
+        InputError: the plan is not the scenario's, or a trace is missing.
+    """
+    question = question or RunQuestion()
+    plan = system(scenario, fleet, data_dirs)
+    load = default_load(fleet) if question.load is None else question.load
+    rate = load * fleet.throughput_req_per_s
+    outcomes = _outcomes(plan, question, rate, data_dirs, keep, progress, n_workers)
+    return answer(plan, question, None if question.is_full else load, rate, outcomes), outcomes[0].records
+
+
+def _outcomes(
+    plan: System,
+    question: RunQuestion,
+    req_per_s: float,
+    data_dirs: Sequence[Path],
+    keep: bool,
+    progress: Progress,
+    n_workers: int,
+) -> list[Outcome]:
+    """Every replication, in order."""
+    n = question.n_replications
+    if min(n_workers, n) == 1:
+        found = []
+        for r in range(n):
+            tell = partial(_tell, progress, r, n)
+            found.append(replicate(plan, question, r, req_per_s, data_dirs, keep=keep and r == 0, progress=tell))
+        return found
+    from joblib import Parallel, delayed
+
+    jobs = (delayed(replicate)(plan, question, r, req_per_s, data_dirs, keep=keep and r == 0) for r in range(n))
+    found = []
+    for outcome_ in Parallel(n_jobs=min(n_workers, n), return_as="generator")(jobs):
+        found.append(outcome_)
+        progress(len(found) / n)
+    return found
+
+
+def _tell(progress: Progress, replication: int, n: int, part: float) -> None:
+    progress((replication + part) / n)
+
+
+def replicate(
+    plan: System,
+    question: RunQuestion,
+    replication: int,
+    req_per_s: float,
+    data_dirs: Sequence[Path] = (),
+    *,
+    keep: bool = False,
+    progress: Progress = lambda _: None,
+) -> Outcome:
+    """One replication: the same for the same seed and index, whatever else runs."""
+    share, more = divmod(question.n_requests, question.n_replications)
+    n = share + (replication < more)
+    execution = plan.scenario.execution
+    first = min(int(n * execution.warm_up_fraction), n - 1)
+    window = Window(first, max(n - int(n * execution.cool_down_fraction), first + 1))
+    streams = Streams(question.seed, replication)
+    requests = drawn_requests(plan.scenario, n, req_per_s, streams, data_dirs)
+    faults = troubles(plan, HORIZON * float(requests["arrival_s"][-1]), streams)
+    closed = full_house(plan) if question.is_full else None
+    blocks = prompt_blocks(plan.scenario, requests, data_dirs) if execution.cache is not None else None
+    w = world(plan, requests, window.first, window.last, closed, faults, blocks)
+    run_to_end(w, progress)
+    return outcome(plan, w, window, keep=keep)
+
+
+def full_house(plan: System) -> int:
+    """Requests that keep every pool supplied: a long queue at each prefill instance, and full batches."""
+    batches = sum(p.n_instances * t.batch_limit for p, t in zip(plan.decode, plan.decode_times, strict=True))
+    return WAITING_PER_INSTANCE * plan.n_prefill + 2 * batches
+
+
+def run_to_end(w: World, progress: Progress = lambda _: None) -> None:
+    """Let every event happen; now and then say how far the arrivals are."""
+    start(w)
+    while advance(w, EVENTS_AT_ONCE):
+        progress(int(w.clock[0]["n_finished"]) / max(len(w.requests), 1))
+
+
+def answer(
+    plan: System, question: RunQuestion, load: float | None, req_per_s: float, outcomes: Sequence[Outcome]
+) -> Run:
+    """The run that replications add up to."""
+    mean, intervals = averaged(outcomes)
+    total = {name: sum(o.counts[name] for o in outcomes) for name in outcomes[0].counts}
+    shown = {
+        name: interval
+        for name, interval in intervals.items()
+        if name.startswith(("ttft_", "tpot_", "throughput", "offload", "utilization.", "links.")) and " " not in name
+    }
+    fields: dict[str, Any] = {name: int(total[name]) for name in COUNTS} | {name: mean[name] for name in MEANS}
+    return Run(
+        scenario=plan.scenario.name,
+        seed=question.seed,
+        load=load,
+        offered_req_per_s=None if load is None else req_per_s,
+        n_replications=len(outcomes),
+        dropped={why: int(total[f"dropped {why}"]) for why in REASONS if total[f"dropped {why}"]},
+        simulated_s=total["simulated_s"],
+        cross_site_bytes=total["cross_site_bytes"],
+        **fields,
+        tpot_mean_s=known(mean["tpot_mean_s"]),
+        tpot_p90_s=known(mean["tpot_p90_s"]),
+        utilization={p.name: mean[f"utilization.{p.name}"] for p in (*plan.prefill, *plan.decode)},
+        links={link.name: _link(mean, link.name) for link in plan.links},
+        prefix_hit_fraction=known(mean["prefix_hit_fraction"]) if _caches(plan) else None,
+        waits=WaitRun(**{name: mean[name] for name in WaitRun.model_fields}),
+        pools=_pools(plan, mean),
+        classes=tuple(_class(mean, name, outcomes) for name in plan.classes),
+        intervals=shown,
+        notes=tuple(_notes(plan, load, mean)),
+    )
+
+
+def known(value: float) -> float | None:
+    """None for a figure of nothing."""
+    return value if isfinite(value) else None
+
+
+def _caches(plan: System) -> bool:
+    return plan.scenario.execution.cache is not None or any(
+        workload.prefix_hits != "none" for _, workload in plan.scenario.workloads.values()
+    )
+
+
+def _link(mean: dict[str, float], name: str) -> LinkRun:
+    return LinkRun(
+        mean_gbps=mean[f"links.{name}.mean_gbps"],
+        peak_gbps=mean[f"links.{name}.peak_gbps"],
+        mean_transfers=mean[f"{name} transfers"],
+    )
+
+
+def _pools(plan: System, mean: dict[str, float]) -> dict[str, PoolRun]:
+    return {
+        pool.name: PoolRun(
+            role=pool.role,
+            n_instances=pool.n_instances,
+            mean_waiting=mean[f"{pool.name} waiting"],
+            mean_batch=mean.get(f"{pool.name} batch"),
+        )
+        for pool in (*plan.prefill, *plan.decode)
+    }
+
+
+def _class(mean: dict[str, float], name: str, outcomes: Sequence[Outcome]) -> ClassRun:
+    return ClassRun(
+        name=name,
+        n_counted=int(sum(o.metrics[f"n_counted of {name}"] for o in outcomes)),
+        ttft_mean_s=known(mean[f"ttft_mean_s of {name}"]),
+        ttft_p90_s=known(mean[f"ttft_p90_s of {name}"]),
+        ttft_p99_s=known(mean[f"ttft_p99_s of {name}"]),
+    )
+
+
+def _notes(plan: System, load: float | None, mean: dict[str, float]) -> Iterator[str]:
+    if load is None:
+        yield "the system was kept full: times are those of a queue as long as the experiment made it"
+    elif load * max(pool.utilization for pool in (*plan.prefill, *plan.decode)) > 1 - 1e-6:
+        yield "at this load a pool is full: its queue grows as long as requests arrive"
+    if mean["warm_up_s"] < STAYS_TO_WARM_UP * mean["stay_s"]:
+        yield (
+            f"the warm-up of {number(mean['warm_up_s'])} s is short beside the {number(mean['stay_s'])} s that a "
+            "request stays: figures, throughput above all, are those of a system that still fills; run more requests"
+        )

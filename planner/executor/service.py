@@ -1,0 +1,208 @@
+"""Seconds and bytes of a pool's instances: what somebody measured where there is any, else the roofline.
+
+The optimizer resolves the same scenario keys by itself; only the roofline's times and the measured curves are shared.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.curves import Curve, PrefillService
+from planner.errors import InputError, Problem
+from planner.profiles import HardwareProfile, MeasuredInstance, missing_shapes
+from planner.roofline import (
+    Chip,
+    Layout,
+    ServedModel,
+    best_stack,
+    index_key_bytes_per_token,
+    instance_rates,
+    kv_bytes_curve,
+    kv_bytes_per_rank,
+    physical_kv_bytes,
+    roofline_prefill,
+    stack,
+)
+from planner.scenario import Pool, Scenario
+from planner.units import GB, MILLI
+
+LONG_TOKENS = np.array([1 << 17, 1 << 18], dtype=np.float64)
+"""Lengths beyond every window: between them bytes grow evenly."""
+CONTEXTS = np.array([0.5, 1.5])
+"""Of the mean context: where the roofline's decode step is taken to be a line in the context."""
+
+
+@dataclass(frozen=True, eq=False)
+class PrefillTimes:
+    """What a prefill instance needs and makes."""
+
+    service: PrefillService
+    wire_bytes: Curve
+    """Bytes on the wire between sites by length: logical bytes and index keys [B]."""
+    handoff_bytes: Curve
+    """Bytes of the hand-off inside the site: every rank's copy where the layout is known [B]."""
+    n_layers: int
+
+
+@dataclass(frozen=True, eq=False)
+class DecodeTimes:
+    """Continuous batching of a decode instance."""
+
+    batch_limit: int
+    step_s: NDArray[np.float64]
+    """Seconds of a step by batch, from 0: a constant, and what a token of context adds; shape (limit + 1, 2)."""
+    memory_bytes: float
+    """Room for caches and states; infinite where it is not known to limit anything [B]."""
+    state_bytes: float
+    """A request's memory that does not grow with its length [B]."""
+    bytes_per_token: float
+    """Its memory per token [B]."""
+
+    def full_tokens_per_s(self, context_tokens: float) -> float:
+        """Tokens per second of an instance whose batch is at its limit, all at that context [1/s]."""
+        base, per_token = self.step_s[self.batch_limit]
+        return float(self.batch_limit / (base + per_token * self.batch_limit * context_tokens))
+
+
+def prefill_times(scenario: Scenario, name: str) -> PrefillTimes:
+    """Prefill seconds and cache bytes of a pool.
+
+    Raises:
+        InputError: nobody measured the instance and the roofline cannot time it.
+    """
+    model, precision = scenario.model_profile, scenario.model.kv_precision
+    measured, served = source(scenario, name, "prefill")
+    if measured is not None:
+        rates = instance_rates(model, measured, precision)
+        service, bytes_ = rates.prefill, rates.kv_bytes
+    else:
+        assert served is not None, "a source is measured or served"
+        service, bytes_ = roofline_prefill(served, (0.0, float("inf"))), kv_bytes_curve(model, precision)
+    assert service is not None, "a source of prefill has prefill"
+    wire = with_slope(bytes_, index_key_bytes_per_token(model))
+    handoff = wire if served is None else _physical(served)
+    return PrefillTimes(service, wire, handoff, model.architecture.n_layers or 1)
+
+
+def decode_times(scenario: Scenario, name: str, context_tokens: float) -> DecodeTimes:
+    """Decode steps and memory of a pool.
+
+    Args:
+        scenario: the question.
+        name: name of the pool.
+        context_tokens: mean context that decode attends to [tokens].
+
+    Raises:
+        InputError: nobody measured the instance and the roofline cannot time it, or no sequence fits.
+    """
+    measured, served = source(scenario, name, "decode")
+    stated = scenario.execution.pools.get(name)
+    memory = None if stated is None or stated.memory_gb is None else stated.memory_gb * GB
+    if measured is not None:
+        assert measured.decode is not None, "a source of decode has a decode point"
+        limit = measured.decode.batch
+        step = np.column_stack([np.full(limit + 1, measured.decode.step_s), np.zeros(limit + 1)])
+        kv = instance_rates(scenario.model_profile, measured, scenario.model.kv_precision).kv_bytes
+        state, per_token = _line(kv(LONG_TOKENS))
+        return DecodeTimes(limit, step, np.inf if memory is None else memory, state, per_token)
+    assert served is not None, "a source is measured or served"
+    return _roofline_decode(scenario, name, served, context_tokens, memory)
+
+
+def _roofline_decode(
+    scenario: Scenario, name: str, served: ServedModel, context_tokens: float, memory: float | None
+) -> DecodeTimes:
+    limit_ms = _step_limit_ms(scenario, scenario.pools[name])
+    limit = served.largest_batch_within(context_tokens, np.inf if limit_ms is None else limit_ms * MILLI)
+    if limit < 1:
+        what = f"not one sequence of {context_tokens:,.0f} tokens decodes within its memory and step limit"
+        raise InputError(scenario.problem(("pools", name), what, "a longer tpot_ms, or a plan made for this scenario"))
+    batch, contexts = np.arange(1, limit + 1), CONTEXTS * context_tokens
+    low, high = (served.decode_time(batch, np.full(limit, c)).total_s for c in contexts)
+    slope = np.maximum(high - low, 0.0) / (contexts[1] - contexts[0])
+    table = np.column_stack([np.maximum(low - slope * contexts[0], 1e-9), slope / batch])
+    layout = served.layout
+    held = kv_bytes_per_rank(
+        served.model, LONG_TOKENS, served.kv_precision, tp_size=layout.tp_size, pp_size=layout.pp_size
+    )
+    state, per_token = _line(held)
+    room = layout.dp_size * max(served.memory.cache_bytes, 0.0) if memory is None else memory
+    return DecodeTimes(limit, np.vstack([table[:1], table]), room, state, per_token)
+
+
+def source(
+    scenario: Scenario, name: str, role: Literal["prefill", "decode"]
+) -> tuple[MeasuredInstance | None, ServedModel | None]:
+    """What times a pool's instances: a measurement, or the served model; exactly one of them.
+
+    Raises:
+        InputError: there is neither.
+    """
+    pool = scenario.pools[name]
+    hardware, model = scenario.hardware_of(pool), scenario.model_profile
+    measured = scenario.measured_instance(hardware, pool.accelerators_per_instance, role)
+    has_shapes = not missing_shapes(model.architecture)
+    if measured is not None and pool.service_times != "roofline":
+        return measured, None
+    if pool.service_times == "measured" or not has_shapes:
+        what = f"no {role} times of {model.name} on {pool.accelerators_per_instance} x {hardware.name}"
+        raise InputError(scenario.problem(("pools", name), what, "[measured.NAME], or a model whose shapes are known"))
+    return None, _served(scenario, name, pool, hardware)
+
+
+def _served(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile) -> ServedModel:
+    model, choice = scenario.model_profile, scenario.model
+    try:
+        used = stack(pool.stack) if pool.stack else best_stack(model.name, hardware.name)
+        layout = Layout.parse(pool.layout) if pool.layout else Layout(tp_size=pool.accelerators_per_instance)
+        return ServedModel(
+            model,
+            Chip(hardware, used.derated),
+            layout,
+            used.factors,
+            choice.precision,
+            choice.kv_precision,
+            used.settings.chunk_tokens,
+            used.settings.memory_fraction,
+        )
+    except InputError as error:
+        raise InputError(_at_pool(scenario, name, problem) for problem in error.problems) from None
+
+
+def _at_pool(scenario: Scenario, name: str, problem: Problem) -> Problem:
+    message = " ".join(filter(None, (problem.key, problem.message)))
+    return scenario.problem(("pools", name), message, problem.allowed)
+
+
+def _step_limit_ms(scenario: Scenario, pool: Pool) -> float | None:
+    limits = [pool.tpot_ms, scenario.slo.tpot_ms if scenario.slo else None]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _physical(served: ServedModel) -> Curve:
+    state, per_token = _line(
+        physical_kv_bytes(served.model, LONG_TOKENS, served.kv_precision, tp_size=served.layout.tp_size)
+    )
+    return Curve.affine(state, per_token)
+
+
+def _line(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Start and slope of the straight line through the values at LONG_TOKENS."""
+    slope = float(values[1] - values[0]) / float(LONG_TOKENS[1] - LONG_TOKENS[0])
+    return max(float(values[0]) - slope * float(LONG_TOKENS[0]), 0.0), slope
+
+
+def with_slope(curve: Curve, slope: float) -> Curve:
+    """The curve plus a straight line through 0.
+
+    >>> with_slope(Curve.affine(10.0, 2.0), 3.0)(4.0).item()
+    30.0
+    """
+    if slope == 0:
+        return curve
+    rows = curve.coefficients.copy()
+    rows[:, 0] += slope * np.concatenate([curve.knots[:1], curve.knots])
+    rows[:, 1] += slope
+    return replace(curve, coefficients=rows)

@@ -1,0 +1,381 @@
+"""From a scenario and its plan to the records that the event loop runs on."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.curves import Curve
+from planner.errors import InputError
+from planner.executor.cache_pools import cache_fields
+from planner.executor.kernel.records import (
+    ACTOR,
+    CLOCK,
+    DECODE_POOL,
+    DECODER,
+    FAULT_RECORD,
+    FLOW,
+    INSTANCE,
+    LINK,
+    NONE,
+    POOL,
+    QUEUE,
+    ROUND_ROBIN,
+    ROUTE,
+    SHARED_QUEUE,
+    SHORTEST_WORK,
+    SLOT,
+    Records,
+    World,
+)
+from planner.executor.service import DecodeTimes, PrefillTimes, decode_times, prefill_times
+from planner.results import Fleet, LinkPlan, PoolPlan
+from planner.scenario import LinkExecution, Scenario
+from planner.units import bytes_per_s
+from planner.workload import request_mix
+from planner.workload.traces import Blocks
+
+Floats = NDArray[np.float64]
+DISPATCH = {"shared-queue": SHARED_QUEUE, "join-shortest-work": SHORTEST_WORK, "round-robin": ROUND_ROBIN}
+PEAK_WINDOW_S = 1.0
+"""A link's peak is the most it carries in a window of so long."""
+N_SAMPLES = 512
+EMPTY_QUEUE = (NONE, NONE, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """The planned system in numbers, before any request; names and sizes by index."""
+
+    prefill: tuple[PoolPlan, ...]
+    decode: tuple[PoolPlan, ...]
+    links: tuple[LinkPlan, ...]
+    classes: tuple[str, ...]
+    thresholds_tokens: Floats
+    """Of every class; infinite where all go to the pools for short prompts, -1 where none do."""
+    prefill_times: tuple[PrefillTimes, ...]
+    decode_times: tuple[DecodeTimes, ...]
+    context_tokens: float
+    """Mean context that decode attends to [tokens]."""
+    scenario: Scenario
+
+    @property
+    def n_prefill(self) -> int:
+        """Prefill instances of all pools."""
+        return sum(pool.n_instances for pool in self.prefill)
+
+    @property
+    def n_decode(self) -> int:
+        """Decode instances of all pools."""
+        return sum(pool.n_instances for pool in self.decode)
+
+
+def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> System:
+    """The system that a plan describes.
+
+    Args:
+        scenario: the question that the plan answers.
+        fleet: a plan, or one of its baselines.
+        data_dirs: folders in which traces are looked for.
+
+    Raises:
+        InputError: the plan is not one of this scenario, or its pools have no service times.
+    """
+    _check(scenario, fleet)
+    used = [pool for pool in fleet.pools if pool.n_instances > 0]
+    prefill = tuple(pool for pool in used if pool.role == "prefill")
+    decode = tuple(pool for pool in used if pool.role == "decode")
+    context = sum(
+        share * (mix.mean_total_tokens + mix.mean_output_tokens / 2)
+        for share, workload in scenario.workloads.values()
+        for mix in [request_mix(workload, Path(scenario.directory), data_dirs)]
+    )
+    return System(
+        prefill=prefill,
+        decode=decode,
+        links=fleet.links,
+        classes=tuple(scenario.workloads),
+        thresholds_tokens=_thresholds(scenario, fleet, prefill, data_dirs),
+        prefill_times=tuple(prefill_times(scenario, pool.name) for pool in prefill),
+        decode_times=tuple(decode_times(scenario, pool.name, context) for pool in decode),
+        context_tokens=context,
+        scenario=scenario,
+    )
+
+
+def _check(scenario: Scenario, fleet: Fleet) -> None:
+    found = [
+        scenario.problem(
+            ("pools",), f"the plan's pool '{pool.name}' is not the scenario's", "the plan of this scenario"
+        )
+        for pool in fleet.pools
+        if pool.name not in scenario.pools or scenario.pools[pool.name].role != pool.role
+    ]
+    found += [
+        scenario.problem(
+            ("links",), f"the plan's link '{link.name}' is not the scenario's", "the plan of this scenario"
+        )
+        for link in fleet.links
+        if link.name not in scenario.links
+    ]
+    for role in ("prefill", "decode"):
+        if not any(pool.n_instances > 0 for pool in fleet.pools if pool.role == role):
+            found.append(scenario.problem(("pools",), f"the plan has no {role} instance", "a plan that serves"))
+    if found:
+        raise InputError(found)
+
+
+def _thresholds(scenario: Scenario, fleet: Fleet, prefill: Sequence[PoolPlan], data_dirs: Sequence[Path]) -> Floats:
+    """Threshold of every class: the plan's; with one kind of pool no threshold decides anything."""
+    kinds = {pool.prompts for pool in prefill}
+    if kinds == {"short"}:
+        return np.full(len(scenario.workloads), inf)
+    if kinds == {"long"}:
+        return np.full(len(scenario.workloads), -1.0)
+    stated = {c.name: c.threshold_tokens for c in getattr(fleet, "classes", ())}
+    found = []
+    for name, (_, workload) in scenario.workloads.items():
+        threshold = fleet.threshold_tokens if stated.get(name) is None else stated[name]
+        if threshold is None:  # the plan states how many are sent away; which follows from the lengths
+            mix = request_mix(workload, Path(scenario.directory), data_dirs)
+            total, cached, weights = mix.atoms(4096)
+            order = np.argsort(total - cached, kind="stable")
+            kept = np.searchsorted(np.cumsum(weights[order]), 1.0 - fleet.offload_fraction)
+            threshold = float((total - cached)[order][min(int(kept), order.size - 1)])
+        found.append(threshold)
+    return np.array(found, dtype=np.float64)
+
+
+def world(
+    plan: System,
+    requests: Records,
+    warm_up: int = 0,
+    cool_down: int | None = None,
+    closed: int | None = None,
+    faults: Records | None = None,
+    blocks: Blocks | None = None,
+) -> World:
+    """The records of a run, nothing happened yet.
+
+    Args:
+        plan: the system.
+        requests: the requests, in order of arrival; changed by the run.
+        warm_up: requests before the first that counts.
+        cool_down: requests up to the last that counts; all if not given.
+        closed: requests inside at any time, each that leaves letting the next one in; None: they arrive by themselves.
+        faults: what happens to instances and links, in order of time; nothing if not given.
+        blocks: blocks of every prompt, where the scenario has caches.
+    """
+    execution, n, sites = plan.scenario.execution, len(requests), list(plan.scenario.sites)
+    has_fetches = execution.cache is not None
+    links, fabrics = _links(plan)
+    instances = _instances(plan, fabrics)
+    decoders, decode_pools = _decoders(plan, sites)
+    n_instances, n_links, n_decoders = len(instances), len(links), len(decoders)
+    sample_at = _sample_at(n, warm_up, n if cool_down is None else cool_down)
+    curves = [c for t in plan.prefill_times for c in (t.service.curve, t.wire_bytes, t.handoff_bytes)]
+    most_batch = max((t.batch_limit for t in plan.decode_times), default=1)
+    n_flows = max(n_instances, 1) * (execution.max_transfers + _prompts_in_a_pass(plan))
+    return World(
+        requests=requests,
+        routes=_routes(plan),
+        thresholds=plan.thresholds_tokens.copy(),
+        pools=_pools(plan, sites),
+        instances=instances,
+        queues=_filled(2 * max(n_instances, 1), QUEUE, EMPTY_QUEUE),
+        decode_pools=decode_pools,
+        decoders=decoders,
+        decode_queues=_filled(len(decode_pools), QUEUE, EMPTY_QUEUE),
+        step_s=_step_table(plan.decode_times),
+        slots=np.zeros((n_decoders, most_batch), dtype=SLOT),
+        links=links,
+        flows=np.zeros((n_links, (n if has_fetches else min(n_flows, n)) + 1), dtype=FLOW),
+        deliveries=_filled(n_links, QUEUE, EMPTY_QUEUE),
+        curves=curve_table(curves),
+        faults=np.zeros(0, dtype=FAULT_RECORD) if faults is None else faults,
+        **cache_fields(plan.scenario, plan.links, blocks),
+        actors=_actors(n_instances, n_decoders, n_links),
+        heap=np.zeros(n_instances + n_decoders + 2 * n_links + 2, dtype=np.int32),
+        clock=_clock(n_instances, n_decoders, n_links, closed, execution.max_retries),
+        sample_at=sample_at,
+        samples=np.zeros((len(sample_at), sample_columns(plan, n_links))),
+    )
+
+
+def sample_columns(plan: System, n_links: int) -> int:
+    """Columns of a sample."""
+    return 4 + 3 * len(plan.prefill) + 4 * len(plan.decode) + 2 * n_links
+
+
+def _prompts_in_a_pass(plan: System) -> int:
+    return plan.scenario.execution.chunk_tokens + 1 if plan.scenario.prefill_batching == "chunked" else 1
+
+
+def _filled(n: int, dtype: np.dtype[Any], row: tuple[Any, ...]) -> Records:
+    records = np.zeros(n, dtype=dtype)
+    records[:] = row
+    return records
+
+
+def _sample_at(n: int, warm_up: int, cool_down: int) -> NDArray[np.int64]:
+    """Arrivals to take samples at: evenly spread, the first that counts and the last among them."""
+    return np.unique(
+        np.concatenate([np.linspace(0, max(n - 1, 0), N_SAMPLES), [warm_up, cool_down - 1]]).astype(np.int64)
+    )
+
+
+def _pools(plan: System, sites: Sequence[str]) -> Records:
+    scenario, pools = plan.scenario, np.zeros(len(plan.prefill), dtype=POOL)
+    is_chunked, first = scenario.prefill_batching == "chunked", 0
+    priority = scenario.execution.priority_tokens
+    for p, (spec, times) in enumerate(zip(plan.prefill, plan.prefill_times, strict=True)):
+        pool = pools[p]
+        pool["first"] = first
+        pool["n"] = pool["n_idle"] = pool["n_up"] = spec.n_instances
+        pool["site"] = sites.index(spec.site)
+        pool["dispatch"], pool["is_chunked"] = DISPATCH[scenario.dispatch], is_chunked
+        pool["chunk_tokens"] = scenario.execution.chunk_tokens
+        pool["priority_tokens"] = -1.0 if priority is None else priority
+        pool["max_transfers"], pool["n_layers"] = scenario.execution.max_transfers, times.n_layers
+        pool["prefill_curve"], pool["wire_curve"], pool["handoff_curve"] = 3 * p, 3 * p + 1, 3 * p + 2
+        pool["floor_s"] = times.service.floor_s
+        first += spec.n_instances
+    return pools
+
+
+def _instances(plan: System, fabrics: Sequence[int]) -> Records:
+    instances, i = np.zeros(plan.n_prefill, dtype=INSTANCE), 0
+    instances["is_up"], instances["slowdown"] = 1, 1.0
+    instances["first"] = instances["last"] = NONE
+    for p, spec in enumerate(plan.prefill):
+        for _ in range(spec.n_instances):
+            instances[i]["pool"], instances[i]["fabric"] = p, fabrics[i]
+            i += 1
+    return instances
+
+
+def _decoders(plan: System, sites: Sequence[str]) -> tuple[Records, Records]:
+    decoders, pools, first = np.zeros(plan.n_decode, dtype=DECODER), np.zeros(len(plan.decode), dtype=DECODE_POOL), 0
+    decoders["is_up"], decoders["slowdown"] = 1, 1.0
+    decoders["first"] = decoders["last"] = NONE
+    for p, (spec, times) in enumerate(zip(plan.decode, plan.decode_times, strict=True)):
+        decoders["pool"][first : first + spec.n_instances] = p
+        memory = times.memory_bytes, times.state_bytes, times.bytes_per_token
+        pools[p] = (first, spec.n_instances, sites.index(spec.site), times.batch_limit, *memory)
+        first += spec.n_instances
+    return decoders, pools
+
+
+def _step_table(times: Sequence[DecodeTimes]) -> Floats:
+    """Steps of every decode pool by batch; beyond a pool's limit nothing is ever read."""
+    table = np.ones((len(times), max(t.batch_limit for t in times) + 1, 2))
+    for p, t in enumerate(times):
+        table[p, : t.batch_limit + 1] = t.step_s
+    return table
+
+
+def _links(plan: System) -> tuple[Records, list[int]]:
+    """Links between sites, then one per prefill instance whose site states a fabric; and each instance's fabric."""
+    rows, fabrics = [_link(plan, link) for link in plan.links], []
+    for spec in plan.prefill:
+        fabric = plan.scenario.sites[spec.site].fabric_gbps
+        for _ in range(spec.n_instances):
+            fabrics.append(NONE if fabric is None else len(rows))
+            if fabric is not None:
+                rows.append((bytes_per_s(fabric), inf, 1.0, 0.0, 0.0, 1.0, 1.0, 0))
+    links = np.zeros(len(rows), dtype=LINK)
+    names = LINK.names or ()
+    for k, row in enumerate(rows):
+        for name, value in zip(names, row, strict=False):
+            links[k][name] = value
+    return links, fabrics
+
+
+def _link(plan: System, link: LinkPlan) -> tuple[float, ...]:
+    stated = plan.scenario.links[link.name]
+    used = plan.scenario.execution.links.get(link.name, LinkExecution())
+    limit = inf if used.connection_gbps is None else bytes_per_s(used.connection_gbps)
+    return (
+        bytes_per_s(link.capacity_gbps),
+        limit,
+        float(used.connections),
+        stated.round_trip_ms / 2e3,
+        bytes_per_s(used.background_gbps),
+        float(used.background_connections),
+        1.0,
+        float(stated.destination_holds_prefix),
+    )
+
+
+def _routes(plan: System) -> Records:
+    """Ways of every class: pools for its kind of prompt and decode pools they reach, in proportion to their rates."""
+    rows = []
+    for c in range(len(plan.classes)):
+        for is_long in (0, 1):
+            wanted = "long" if is_long else "short"
+            pools = [p for p, spec in enumerate(plan.prefill) if spec.prompts == wanted] or range(len(plan.prefill))
+            ways = [(p, d, *way) for p in pools for d in range(len(plan.decode)) if (way := _way(plan, p, d))]
+            rows += _shared_out(c, is_long, ways)
+    return np.array(rows, dtype=ROUTE)
+
+
+def _way(plan: System, p: int, d: int) -> tuple[int, float] | None:
+    """Link from a prefill pool to a decode pool and what speaks for this way; None where there is none."""
+    ends = plan.prefill[p].site, plan.decode[d].site
+    link = next((k for k, x in enumerate(plan.links) if (x.from_site, x.to_site) == ends and x.capacity_gbps > 0), NONE)
+    if ends[0] != ends[1] and link == NONE:
+        return None
+    return link, plan.prefill[p].offered_req_per_s * plan.decode[d].offered_req_per_s
+
+
+def _shared_out(
+    request_class: int, is_long: int, ways: Iterable[tuple[int, int, int, float]]
+) -> list[tuple[int, int, int, int, int, float]]:
+    ways = list(ways)
+    weights = np.array([w for *_, w in ways])
+    shares = np.cumsum(weights / weights.sum() if weights.sum() > 0 else np.full(len(ways), 1 / len(ways)))
+    ends = [*shares[:-1].tolist(), 1.0]
+    return [(request_class, is_long, p, k, d, end) for (p, d, k, _), end in zip(ways, ends, strict=True)]
+
+
+def curve_table(curves: Sequence[Curve]) -> Floats:
+    """Curves as one array of pieces: upper end, centre, four coefficients; short curves are filled up with their tail.
+
+    >>> curve_table([Curve.affine(1.0, 2.0)]).shape
+    (1, 2, 6)
+    """
+    most = max((len(c.coefficients) for c in curves), default=1)
+    table = np.zeros((len(curves), most, 6))
+    for i, curve in enumerate(curves):
+        n = len(curve.coefficients)
+        table[i, :n, 0] = [*curve.knots, inf]
+        table[i, :n, 1] = [curve.knots[0], *curve.knots]
+        table[i, :n, 2:] = curve.coefficients
+        table[i, n:] = table[i, n - 1]
+    return table
+
+
+def _actors(n_instances: int, n_decoders: int, n_links: int) -> Records:
+    sizes = (n_instances, n_decoders, n_links, n_links, 1, 1)
+    actors = np.zeros(sum(sizes), dtype=ACTOR)
+    actors["place"] = NONE
+    actors["index"] = np.concatenate([np.arange(n) for n in sizes])
+    return actors
+
+
+def _clock(n_instances: int, n_decoders: int, n_links: int, closed: int | None, max_retries: int) -> Records:
+    clock = np.zeros(1, dtype=CLOCK)
+    clock["first_decoder"] = n_instances
+    clock["first_link"] = n_instances + n_decoders
+    clock["first_delivery"] = n_instances + n_decoders + n_links
+    clock["arrivals"] = n_instances + n_decoders + 2 * n_links
+    clock["troubles"] = n_instances + n_decoders + 2 * n_links + 1
+    clock["max_retries"] = max_retries
+    clock["window_s"] = PEAK_WINDOW_S
+    if closed is not None:
+        clock["is_closed"], clock["n_due"] = 1, closed
+    return clock

@@ -1,0 +1,131 @@
+"""A run as tables for a terminal of a hundred columns."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from planner.report import words
+from planner.report.terminal import caption, empty_table, filled, frame, remarks
+from planner.results import Interval, Run
+from planner.units import number, percent
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+WHY = {
+    "started-too-often": "crashed more often than they may be started again",
+    "stranded": "waited for an instance or a link that never came back",
+}
+"""Reasons in words."""
+
+
+def run_tables(run: Run) -> list["RenderableType"]:
+    """A run for people: what was run and what came of it, then where the time went.
+
+    Args:
+        run: the answer of `planner simulate`.
+
+    Returns:
+        What to print, in order; nothing in it depends on the terminal.
+    """
+    parts = (
+        frame(run.scenario, _headline(run)),
+        _latency(run),
+        _waits(run),
+        _pools(run),
+        _links(run),
+        remarks("dropped", (f"{n:,} {WHY[why]}" for why, n in run.dropped.items())),
+        remarks("notes", map(words.sentence, run.notes)),
+    )
+    return [part for part in parts if part is not None]
+
+
+def _headline(run: Run) -> Iterator[tuple[str, str]]:
+    offered = (
+        "kept full" if run.load is None else f"{number(run.offered_req_per_s)} req/s, {number(run.load)} of the plan"
+    )
+    yield "load", offered
+    yield "requests", f"{run.n_requests:,} in {run.n_replications} replications, {run.n_counted:,} of them counted"
+    yield "finished", f"{run.n_completed:,}; {run.n_dropped:,} dropped, {run.n_retried:,} started again"
+    yield "throughput", f"{_figure(run.throughput_req_per_s, run.intervals.get('throughput_req_per_s'))} req/s"
+    yield "offloaded", percent(run.offload_fraction)
+    if run.prefix_hit_fraction is not None:
+        yield "prefix hits", f"{percent(run.prefix_hit_fraction)} of prompt tokens"
+
+
+def _figure(value: float | None, interval: Interval | None, digits: int = 4) -> str:
+    """A figure and how sure it is."""
+    if value is None or interval is None:
+        return number(value, digits)
+    return f"{number(value, digits)} ± {number((interval.high - interval.low) / 2, 2)}"
+
+
+def _latency(run: Run) -> "RenderableType | None":
+    table = empty_table("latency", "", ">TTFT mean", ">P50", ">P90", ">P99", ">per token", ">P90")
+    ttft = [
+        _seconds(getattr(run, f"ttft_{q}_s"), run.intervals.get(f"ttft_{q}_s")) for q in ("mean", "p50", "p90", "p99")
+    ]
+    tpot = [_milliseconds(run.tpot_mean_s), _milliseconds(run.tpot_p90_s)]
+    rows = [("all", *ttft, *tpot)]
+    if len(run.classes) > 1:
+        rows += [
+            (c.name, words.seconds(c.ttft_mean_s), "", words.seconds(c.ttft_p90_s), words.seconds(c.ttft_p99_s), "", "")
+            for c in run.classes
+        ]
+    if run.intervals:
+        caption(table, "± half of a 95 % confidence interval over independent replications")
+    return filled(table, rows)
+
+
+def _seconds(value: float, interval: Interval | None) -> str:
+    return f"{_figure(value, interval)} s"
+
+
+def _milliseconds(value: float | None) -> str:
+    return words.seconds(value)
+
+
+def _waits(run: Run) -> "RenderableType | None":
+    table = empty_table("mean time to first token, part by part", "part", ">mean", ">share")
+    parts = (
+        ("waits for prefill", run.waits.prefill_wait_s),
+        ("prefill", run.waits.prefill_s),
+        ("transfer left after prefill", run.waits.transfer_s),
+        ("waits for decode", run.waits.decode_wait_s),
+    )
+    whole = sum(seconds for _, seconds in parts)
+    rows = ((what, words.seconds(seconds), percent(seconds / whole if whole else None)) for what, seconds in parts)
+    return filled(table, rows)
+
+
+def _pools(run: Run) -> "RenderableType | None":
+    table = empty_table("pools", "pool", "does", ">instances", ">busy", ">waiting", ">batch")
+    caption(table, "waiting: requests in its queue, at arrivals; batch: sequences per decode instance")
+    return filled(
+        table,
+        (
+            (
+                name,
+                pool.role,
+                str(pool.n_instances),
+                percent(run.utilization[name]),
+                number(pool.mean_waiting),
+                number(pool.mean_batch) if pool.mean_batch is not None else "",
+            )
+            for name, pool in run.pools.items()
+        ),
+    )
+
+
+def _links(run: Run) -> "RenderableType | None":
+    table = empty_table("links", "link", ">mean Gbps", ">peak Gbps", ">transfers")
+    caption(table, "peak: the most in any second; transfers: in progress, at arrivals")
+    rows = (
+        (
+            name,
+            _figure(link.mean_gbps, run.intervals.get(f"links.{name}.mean_gbps")),
+            number(link.peak_gbps),
+            number(link.mean_transfers),
+        )
+        for name, link in run.links.items()
+    )
+    return filled(table, rows)

@@ -1,0 +1,125 @@
+"""The run: what the executor saw when it ran a plan, field for field what `planner simulate --format json` prints."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field
+
+from planner.schema import StrictModel
+
+
+class Interval(StrictModel):
+    """A 95 % confidence interval of a mean over independent replications."""
+
+    low: float
+    high: float
+
+
+class LinkRun(StrictModel):
+    """One link between sites, while it was watched."""
+
+    mean_gbps: float
+    peak_gbps: float
+    """The most in any second of the whole run."""
+    mean_transfers: float
+    """Transfers in progress, at arrivals."""
+
+
+class PoolRun(StrictModel):
+    """One pool, while it was watched."""
+
+    role: Literal["prefill", "decode"]
+    n_instances: int
+    mean_waiting: float
+    """Requests that wait for it, at arrivals."""
+    mean_batch: float | None
+    """Sequences per decode instance; None for prefill."""
+
+
+class WaitRun(StrictModel):
+    """Where the time to first token goes, in the mean over requests; together they are its mean."""
+
+    prefill_wait_s: float
+    """Until prefill begins."""
+    prefill_s: float
+    transfer_s: float
+    """From the end of prefill until the last byte is where decode is."""
+    decode_wait_s: float
+    """Until a decode instance has room."""
+
+
+class ClassRun(StrictModel):
+    """One class of requests."""
+
+    name: str
+    n_counted: int
+    ttft_mean_s: float | None
+    ttft_p90_s: float | None
+    ttft_p99_s: float | None
+
+
+class Run(StrictModel):
+    """The executor's answer: means over replications, each without its warm-up and cool-down."""
+
+    schema_version: Literal["planner.run/1"] = Field(default="planner.run/1", serialization_alias="schema")
+    scenario: str
+    seed: int
+    load: float | None
+    """Offered rate over the rate that the plan is for; None where the system was kept full."""
+    offered_req_per_s: float | None
+    """Mean rate of arrivals; None where the system was kept full."""
+    n_replications: int
+    n_requests: int
+    """Of all replications, warm-up and cool-down included."""
+    n_counted: int
+    """Of these, those that the figures below are over."""
+    n_completed: int
+    n_dropped: int
+    dropped: dict[str, int]
+    """Dropped requests by reason."""
+    n_retried: int
+    """Requests that were started again, whatever became of them."""
+    simulated_s: float
+    """Seconds of the system's time, all replications together."""
+    throughput_req_per_s: float
+    offload_fraction: float
+    cross_site_bytes: float
+    """On all links between sites, all replications together."""
+    ttft_mean_s: float
+    ttft_p50_s: float
+    ttft_p90_s: float
+    ttft_p99_s: float
+    tpot_mean_s: float | None
+    tpot_p90_s: float | None
+    utilization: dict[str, float]
+    """Of a prefill pool the busy part of its time, of a decode pool its tokens over those of full batches."""
+    links: dict[str, LinkRun]
+    prefix_hit_fraction: float | None
+    """Prompt tokens found in a cache; None where nothing is ever cached."""
+    waits: WaitRun
+    pools: dict[str, PoolRun]
+    classes: tuple[ClassRun, ...]
+    mean_inside: float
+    """Requests in the system, by the integral over time."""
+    intervals: dict[str, Interval]
+    """By metric; empty with a single replication."""
+    notes: tuple[str, ...] = ()
+    """What the reader must know to use the figures."""
+
+    def answer(self) -> dict[str, Any]:
+        """The run as JSON prints it, what identifies it first."""
+        fields = self.model_dump(mode="json", by_alias=True)
+        return {"schema": fields.pop("schema"), **fields}
+
+
+@dataclass(frozen=True, eq=False)
+class RunRecords:
+    """What happened to every request of one replication, as columns, and the state now and then."""
+
+    columns: Mapping[str, Any]
+    """Arrays by name, one entry per request; words are indexes into `words`."""
+    words: Mapping[str, tuple[str, ...]]
+    """What the indexes of a column mean."""
+    samples: Mapping[str, Any]
+    """Arrays by name, one entry per moment; the first is `time_s`."""

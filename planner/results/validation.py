@@ -1,0 +1,53 @@
+"""A plan's promises beside what came of them: the answer of `planner validate`."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from planner.schema import StrictModel
+
+
+class Check(StrictModel):
+    """One promise and its run."""
+
+    metric: str
+    predicted: float
+    executed: float
+    """Mean over replications."""
+    ci_low: float | None
+    """Its 95 % confidence interval; None with a single replication."""
+    ci_high: float | None
+    relative_error: float
+    """Predicted over executed, less one [-]."""
+    tolerance: float
+    """Relative error that is allowed [-]."""
+    holds: bool
+    """Whether the error, or the confidence interval's nearest end, is within the tolerance."""
+
+
+class Validation(StrictModel):
+    """Every promise of a plan held against a run."""
+
+    schema_version: Literal["planner.validation/1"] = Field(
+        default="planner.validation/1", serialization_alias="schema"
+    )
+    scenario: str
+    holds: bool
+    load: float
+    """Of the plan's rate; the promises are those at this load."""
+    seed: int
+    n_requests: int
+    """Of the run at that load; the one with the system kept full has as many."""
+    checks: tuple[Check, ...]
+    unpredicted: tuple[str, ...]
+    """Metrics that the plan says nothing about."""
+
+    def answer(self) -> dict[str, Any]:
+        """The validation as JSON prints it, what identifies it first."""
+        fields = self.model_dump(mode="json", by_alias=True)
+        return {"schema": fields.pop("schema"), **fields}
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """Promises that were not kept."""
+        return tuple(check for check in self.checks if not check.holds)

@@ -1,0 +1,108 @@
+"""How fast the executor runs, beside its goals: `python tests/benchmarks/bench_executor.py`. No time makes it fail.
+
+Requests per second are of one core's own time (`process_time`), the event loop alone and with the drawing of requests.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter, process_time
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+N_PLAIN, N_CACHES, N_MEMORY = 1_000_000, 120_310, 10_000_000
+LOAD = 0.8
+GIB = 2.0**30
+TRACE = "mooncake_conversation.jsonl"
+
+
+def compile_time() -> None:
+    """Of a first use with an empty cache, and of a second one."""
+    code = (
+        "import time; t = time.perf_counter(); c = time.process_time()\n"
+        "from tests.executor_cases import asked, run\n"
+        "run(asked([0.0], 10))\n"
+        "print(f'{time.perf_counter() - t:.1f} s, {time.process_time() - c:.1f} s of the core')"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "PLANNER_CACHE_DIR": folder, "PYTHONPATH": str(ROOT)}
+        for what in ("first use, compiled", "second use, from the cache"):
+            command = [sys.executable, "-c", code]
+            found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+            print(f"{what:<48}{found.stdout.strip()}")
+
+
+def plain(n: int) -> None:
+    """The reference case: Poisson arrivals, no caches."""
+    from planner.executor import Streams, drawn_requests, system, world
+    from planner.executor.run import run_to_end
+    from planner.optimizer import optimize
+    from planner.scenario import read_scenario
+
+    scenario = read_scenario("prfaas-paper")
+    plan = optimize(scenario)
+    planned = system(scenario, plan)
+    run_to_end(world(planned, drawn_requests(scenario, 1000, 1.0, Streams(0))))
+    start = process_time()
+    requests = drawn_requests(scenario, n, LOAD * plan.throughput_req_per_s, Streams(0))
+    w = world(planned, requests)
+    drawn = process_time()
+    run_to_end(w)
+    end = process_time()
+    report(f"reference case, {n:,} requests", n, start, drawn, end)
+    print(f"{'  events per request':<48}{w.clock[0]['n_events'] / n:.2f}")
+
+
+def with_caches(n: int) -> None:
+    """The recorded hour of conversations, again and again, with limited caches on both sites."""
+    from planner.cli.common import data_dirs
+    from planner.executor import Streams, drawn_requests, system, world
+    from planner.executor.run import run_to_end
+    from planner.executor.streams import prompt_blocks
+    from planner.optimizer import optimize
+    from planner.scenario import read_scenario
+
+    if not any((folder / "traces" / TRACE).is_file() or (folder / TRACE).is_file() for folder in data_dirs()):
+        print(f"with caches: {TRACE} is not here (set PLANNER_DATA)")
+        return
+    limits = "execution.cache={capacity_gb = {remote = 2000.0, local = 4000.0}, state_interval_tokens = 2048}"
+    scenario = read_scenario("mooncake-conversation", [limits])
+    plan = optimize(scenario, data_dirs())
+    planned = system(scenario, plan, data_dirs())
+    start = process_time()
+    requests = drawn_requests(scenario, n, LOAD * plan.throughput_req_per_s, Streams(0), data_dirs())
+    w = world(planned, requests, blocks=prompt_blocks(scenario, requests, data_dirs()))
+    drawn = process_time()
+    run_to_end(w)
+    report(f"trace with caches, {n:,} requests", n, start, drawn, process_time())
+    hit = requests["cached_tokens"].sum() / requests["total_tokens"].sum()
+    print(f"{'  prompt tokens found, entries dropped':<48}{hit:.1%}, {w.caches['n_evicted'].sum():,}")
+
+
+def report(what: str, n: int, start: float, drawn: float, end: float) -> None:
+    print(f"{what:<48}{n / (end - drawn):12,.0f} req/s; {n / (end - start):,.0f} with drawing them")
+
+
+def memory(n: int) -> None:
+    """Of a run of so many requests in a process of its own."""
+    start = perf_counter()
+    command = [sys.executable, __file__, "plain", str(n)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    print(found.stdout.rstrip())
+    print(f"{f'  memory of {n:,} requests':<48}{peak / GIB:.2f} GiB; {perf_counter() - start:.0f} s in all")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["plain"]:
+        plain(int(sys.argv[2]))
+    else:
+        compile_time()
+        plain(N_PLAIN)
+        with_caches(N_CACHES)
+        for n_requests in (N_MEMORY // 10, N_MEMORY):
+            memory(n_requests)

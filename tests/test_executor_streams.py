@@ -1,0 +1,137 @@
+"""Requests as drawn: the stated distributions, and independent streams that do not move one another."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.errors import InputError
+from planner.executor.streams import Streams, drawn_requests
+from planner.workload import request_mix
+from tests.builders import in_classes, small_with
+
+N = 50_000
+
+
+def drawn(changes: dict[str, Any], seed: int = 3, n: int = N) -> Any:
+    return drawn_requests(small_with(changes), n, 2.0, Streams(seed))
+
+
+def test_lengths_hits_and_rate_are_those_of_the_scenario() -> None:
+    found = drawn({"workload.prefix_hits": {"kind": "beta", "alpha": 2.0, "beta": 3.0}})
+    mix = request_mix(small_with({}).workloads["all"][1], Path())
+    assert found["arrival_s"][-1] == pytest.approx(N / 2.0, rel=0.02)
+    assert found["total_tokens"].mean() == pytest.approx(mix.mean_total_tokens, rel=0.02)
+    assert (found["cached_tokens"] / found["total_tokens"]).mean() == pytest.approx(0.4, rel=0.02)
+    assert (found["cached_tokens"] < found["total_tokens"]).all()
+
+
+def test_a_quantity_that_becomes_random_moves_no_other() -> None:
+    before = drawn({})
+    after = drawn(
+        {
+            "workload.output_lengths": {
+                "kind": "lognormal",
+                "mu": 6.0,
+                "sigma": 1.0,
+                "low_tokens": 1,
+                "high_tokens": 9000,
+            },
+            "workload.prefix_hits": {"kind": "beta", "alpha": 2.0, "beta": 3.0},
+        }
+    )
+    for field in ("arrival_s", "total_tokens", "draw"):
+        assert (before[field] == after[field]).all()
+    assert (before["output_tokens"] != after["output_tokens"]).any()
+
+
+def test_another_seed_or_replication_is_another_draw_and_the_same_is_the_same() -> None:
+    scenario = small_with({})
+    first, again, other = (drawn_requests(scenario, 100, 1.0, s) for s in (Streams(1), Streams(1), Streams(1, 1)))
+    assert first.tobytes() == again.tobytes()
+    assert not set(first["arrival_s"]) & set(other["arrival_s"])
+    assert not set(first["arrival_s"]) & set(drawn_requests(scenario, 100, 1.0, Streams(2))["arrival_s"])
+
+
+def test_more_requests_begin_with_the_same_ones() -> None:
+    assert (drawn({}, n=100)["arrival_s"] == drawn({}, n=200)["arrival_s"][:100]).all()
+
+
+def test_classes_come_by_their_shares_with_their_own_lengths() -> None:
+    output = {"kind": "constant", "tokens": 10}
+    classes = {
+        "chat": (0.7, {"lengths": {"kind": "constant", "tokens": 100}, "output_lengths": output}),
+        "papers": (0.3, {"lengths": {"kind": "constant", "tokens": 9000}, "output_lengths": output}),
+    }
+    found = drawn_requests(in_classes(classes, {}), N, 1.0, Streams(0))
+    is_chat = found["request_class"] == 0
+    assert is_chat.mean() == pytest.approx(0.7, abs=0.01)
+    assert set(found["total_tokens"][is_chat]) == {100}
+    assert set(found["total_tokens"][~is_chat]) == {9000}
+
+
+def test_a_trace_is_run_in_its_order_and_again_from_its_start(tmp_path: Path) -> None:
+    lines = [f'{{"timestamp": {1000 * i}, "input_length": {10 + i}, "output_length": 5}}' for i in range(7)]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    changes = {"workload": {"trace": {"path": str(tmp_path / "t.jsonl")}}}
+    found = drawn(changes, n=10)
+    assert found["total_tokens"].tolist() == [10, 11, 12, 13, 14, 15, 16, 10, 11, 12]
+
+
+@pytest.mark.parametrize("hits", ["none", "ideal"])
+def test_the_mooncake_trace_has_the_hits_of_its_workload(hits: str, data_file: Callable[[str], Path]) -> None:
+    path = str(data_file("traces/mooncake_conversation.jsonl"))
+    found = drawn({"workload": {"trace": {"path": path}, "prefix_hits": hits}}, n=12_031)
+    fraction = found["cached_tokens"].sum() / found["total_tokens"].sum()
+    assert fraction == pytest.approx(0.374 if hits == "ideal" else 0.0, abs=0.005)
+
+
+def counts(arrival_s: Any, window_s: float) -> Any:
+    """Arrivals in windows of equal length."""
+    return np.bincount((arrival_s / window_s).astype(int))[:-1]
+
+
+@pytest.mark.parametrize("squared_cv", [0.25, 1.0, 4.0])
+def test_gamma_gaps_have_their_rate_and_variation(squared_cv: float) -> None:
+    gaps = np.diff(drawn({"execution.arrivals": {"kind": "gamma", "squared_cv": squared_cv}})["arrival_s"])
+    assert gaps.mean() == pytest.approx(0.5, rel=0.03)
+    assert gaps.var() / gaps.mean() ** 2 == pytest.approx(squared_cv, rel=0.08)
+
+
+def test_bursts_keep_the_rate_and_scatter_the_counts() -> None:
+    """Variance over mean of counts in long windows: 1 + 2 (rate gap)^2 tau p (1 - p) / rate, tau 1 / (1/a + 1/b)."""
+    bursts = {"kind": "bursts", "rate_factor": 5.0, "mean_calm_s": 60.0, "mean_burst_s": 20.0}
+    found = drawn({"execution.arrivals": bursts}, n=400_000)["arrival_s"]
+    assert found[-1] == pytest.approx(200_000, rel=0.03)
+    calm = 2.0 * 80 / (60 + 5 * 20)
+    expected = 1 + 2 * (4 * calm) ** 2 * 0.25 * 0.75 / (1 / 60 + 1 / 20) / 2.0
+    in_windows = counts(found, 2000.0)
+    assert in_windows.var() / in_windows.mean() == pytest.approx(expected, rel=0.35)
+    plain = counts(drawn({}, n=400_000)["arrival_s"], 2000.0)
+    assert in_windows.var() > 10 * plain.var()
+
+
+def test_other_arrivals_move_no_length() -> None:
+    bursts = {"kind": "bursts", "rate_factor": 5.0, "mean_calm_s": 60.0, "mean_burst_s": 20.0}
+    assert (drawn({})["total_tokens"] == drawn({"execution.arrivals": bursts})["total_tokens"]).all()
+
+
+@pytest.mark.parametrize("at_own_rate", [False, True])
+def test_recorded_arrivals_are_the_traces_stretched_to_the_rate_or_as_they_were(
+    at_own_rate: bool, tmp_path: Path
+) -> None:
+    times = [0, 500, 700, 4000, 9000]
+    lines = [f'{{"timestamp": {t}, "input_length": 10, "output_length": 5}}' for t in times]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    trace = {"workload": {"trace": {"path": str(tmp_path / "t.jsonl")}}}
+    found = drawn(trace | {"execution.arrivals": {"kind": "recorded", "at_own_rate": at_own_rate}}, n=7)["arrival_s"]
+    span = 9.0 * 5 / 4
+    own = np.array([0, 0.5, 0.7, 4.0, 9.0, span, span + 0.5])
+    assert found == pytest.approx(own if at_own_rate else own * (5 / span) / 2.0)
+
+
+def test_recorded_arrivals_need_a_trace() -> None:
+    with pytest.raises(InputError, match="not all requests come from one trace"):
+        drawn({"execution.arrivals": {"kind": "recorded"}})
