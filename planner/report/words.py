@@ -350,7 +350,11 @@ def no_wait_reason(fleet: Fleet) -> str:
 
 
 def bottleneck(item: Bottleneck) -> str:
-    """What one more unit of a constraint would add."""
+    """What one more unit of a constraint would add, save or cost."""
+    if item.unit.startswith("USD/h per "):
+        does = "save" if item.shadow_price > 0 else "cost"
+        what = item.unit.removeprefix("USD/h per ")
+        return f"one more {what} of {item.constraint} would {does} {figure(abs(item.shadow_price))} USD/h"
     _, name, what = (*item.constraint.split("."), "", "")[:3]
     gain = f"{figure(item.shadow_price)} req/s"
     if what == "n_instances":

@@ -1,6 +1,7 @@
 """A solved network in the words of the answer: pools, links, periods, classes, latency, cost and verdict."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -17,6 +18,7 @@ from planner.optimizer.network.evaluate import (
 from planner.optimizer.network.loads import DECODE_LATE, DECODE_TIME, LINK_BUSY
 from planner.optimizer.network.problem import NetworkPool, NetworkProblem, network_problem, whole_work_s
 from planner.optimizer.network.search import GAP_TARGET, NetworkSolution, network_search
+from planner.optimizer.network.worth import network_bottlenecks
 from planner.queueing import Path as QueuePath
 from planner.queueing import Ttft
 from planner.results import (
@@ -33,7 +35,7 @@ from planner.results import (
     PoolPlan,
     Verdict,
 )
-from planner.scenario import Scenario
+from planner.scenario import Scenario, Spare
 from planner.units import SECONDS_PER_HOUR, number, percent
 
 PER_MILLION = 1e6
@@ -76,7 +78,7 @@ def network_planned(problem: NetworkProblem, time_limit_s: float = 60.0) -> Plan
         bound=solution.bound * (1.0 if problem.is_min_cost else problem.mean_req_per_s),
         capacity_rule="expected-work",
         prefill_to_decode=_ratio(fleet),
-        bottlenecks=(),
+        bottlenecks=network_bottlenecks(problem, solution),
         verdict=_verdict(problem, fleet, others),
         classes=tuple(answer.classes()),
         periods=tuple(answer.periods()) if scenario.periods else (),
@@ -84,7 +86,7 @@ def network_planned(problem: NetworkProblem, time_limit_s: float = 60.0) -> Plan
         baselines=others,
         free_routing=None,
         sweep=None,
-        notes=(*_notes(problem, fleet), *missing),
+        notes=(*_notes(problem, fleet), *_spare_notes(problem, solution, time_limit_s), *missing),
     )
 
 
@@ -360,7 +362,7 @@ def _baselines(problem: NetworkProblem, plan: Fleet, time_limit_s: float) -> tup
     deadline = monotonic() + time_limit_s
     scenario = problem.scenario.model_copy(update={"links": {}})
     try:
-        other = network_problem_without_links(problem, scenario)
+        other = _without_links(problem, scenario)
         solution = network_search(other, deadline - monotonic()) if other else None
     except UndecidedError:
         return (), [f"{name} was not found in the time"]
@@ -371,10 +373,8 @@ def _baselines(problem: NetworkProblem, plan: Fleet, time_limit_s: float) -> tup
     return (Baseline(**fields, name=name, title=title, ratio=plan.most_req_per_s / fleet.most_req_per_s),), []
 
 
-def network_problem_without_links(problem: NetworkProblem, scenario: Scenario) -> NetworkProblem | None:
+def _without_links(problem: NetworkProblem, scenario: Scenario) -> NetworkProblem | None:
     """The problem with every link gone; None where some class then has no prefill."""
-    from dataclasses import replace
-
     kept = tuple(replace(pool) for pool in problem.pools)
     other = replace(problem, scenario=scenario, links=(), pools=kept)
     return other if all(any(arcs.values()) for arcs in other.arcs) else None
@@ -416,11 +416,26 @@ def _notes(problem: NetworkProblem, fleet: Fleet) -> Iterator[str]:
             f"{percent(DECODE_LATE, 0)} of the requests that may be late wait over {percent(DECODE_TIME, 0)} of it "
             f"for a place in a decode batch, and links are at most {percent(LINK_BUSY, 0)} busy on average"
         )
-    for pool in fleet.pools:
-        if pool.basis != "measured":
-            yield f"service times of {pool.name} ({pool.hardware}) are {pool.basis}"
+    for hardware, basis in dict.fromkeys((p.hardware, p.basis) for p in fleet.pools if p.basis != "measured"):
+        yield f"service times of some pools of {hardware} are {basis}"
     if fleet.cost.missing_prices:
         yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)
+
+
+def _spare_notes(problem: NetworkProblem, solution: NetworkSolution, time_limit_s: float) -> Iterator[str]:
+    """What it costs to survive a loss."""
+    kinds = problem.scenario.spare.survive
+    if not kinds or not problem.is_min_cost or not problem.is_priced:
+        return
+    scenario = problem.scenario.model_copy(update={"spare": Spare()})
+    try:
+        bare = network_search(replace(problem, scenario=scenario), time_limit_s)
+    except UndecidedError:
+        return
+    if bare is not None:
+        more = solution.objective - bare.objective
+        what = " or ".join(f"one {kind}" for kind in kinds)
+        yield f"surviving the loss of any {what} costs {number(more)} USD/h, {percent(more / bare.objective)} more"
 
 
 def _infeasible(problem: NetworkProblem) -> str:

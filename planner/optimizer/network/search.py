@@ -119,7 +119,7 @@ def network_search(
     deadline = monotonic() + time_limit_s
     state = _State(
         problem,
-        _first_situations(problem),
+        peak_situations(problem),
         _first_cells(problem),
         {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)},
         [1.0] * len(problem.classes),
@@ -435,7 +435,7 @@ def split(mix: RequestMix, cell: Cell) -> list[Cell]:
     return [Cell(float(a), float(b), float(u), float(v)) for a, b in zip(lows, highs, strict=True) for u, v in shares]
 
 
-def _first_situations(problem: NetworkProblem) -> list[Situation]:
+def peak_situations(problem: NetworkProblem) -> list[Situation]:
     """Periods in which some stream, some model, or all together ask for most; all where roles change."""
     periods = range(len(problem.periods))
     if problem.scenario.routing.role_conversion:
