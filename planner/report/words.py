@@ -354,7 +354,8 @@ def bottleneck(item: Bottleneck) -> str:
     if item.unit.startswith("USD/h per "):
         does = "save" if item.shadow_price > 0 else "cost"
         what = item.unit.removeprefix("USD/h per ")
-        return f"one more {what} of {item.constraint} would {does} {figure(abs(item.shadow_price))} USD/h"
+        whose = "" if item.constraint == "demand_req_per_s" else f" of {item.constraint}"
+        return f"one more {what}{whose} would {does} {figure(abs(item.shadow_price))} USD/h"
     _, name, what = (*item.constraint.split("."), "", "")[:3]
     gain = f"{figure(item.shadow_price)} req/s"
     if what == "n_instances":
