@@ -62,6 +62,36 @@ class Service:
         """Squared coefficient of variation Var[S] / E[S]^2 [fraction]: 0 deterministic, 1 exponential."""
         return float((self.seconds - self.mean_s) ** 2 @ self.weights) / self.mean_s**2
 
+    @cached_property
+    def third_s3(self) -> float:
+        """Third moment E[S^3] [s^3]."""
+        return float(self.seconds**3 @ self.weights)
+
+    def excess_renewals(self, per_service: float) -> float:
+        """Renewals beyond t / E[S] of a server that starts afresh, seen over an exponential time.
+
+        Equation: D(q) = f / (1 - f) - 1 / q, f = E[exp(-q S / E[S])]: the mean of M(t) - t / E[S] at an exponential
+            time t of rate q / E[S], M the renewal function. From (v - 1) / 2 at q = 0 to 0 for q large; 0 for
+            exponential service. It says how variable a server looks over that time.
+
+        Args:
+            per_service: q, services per mean time looked at [1 / service], at least 0.
+
+        Returns:
+            D(q) [renewals].
+
+        Valid: any service; below q = 1e-4 the limit at 0 is returned, off by less than 1e-4 of its third moment.
+
+        Source: Cox, Renewal Theory (1962), section 4.1, Laplace transform of the renewal function.
+
+        >>> round(Service.of([2.0]).excess_renewals(0.0), 6), round(Service.of([2.0]).excess_renewals(3.0), 6)
+        (-0.5, -0.280938)
+        """
+        if per_service < 1e-4:
+            return (self.scv - 1) / 2
+        exponent = -per_service / self.mean_s * self.seconds
+        return float(np.exp(exponent) @ self.weights / (-np.expm1(exponent) @ self.weights)) - 1 / per_service
+
     def min_residual_excess_s(self, x_s: float | Floats, n_servers: int) -> Floats:
         """Mean excess over `x_s` of the least of `n_servers` independent residual services.
 
