@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner.errors import InputError
 from planner.profiles import ModelProfile, hardware_profile, model_profile
 from planner.roofline import (
     Chip,
@@ -161,3 +162,8 @@ def test_host_work_hides_behind_a_long_pass_and_shows_in_a_short_one() -> None:
     longer = pass_time(found, slow).total_s - pass_time(found, DATASHEET).total_s
     assert longer[0] > 0.015
     assert longer[1] < 0.001
+
+
+def test_more_stages_than_layers_are_refused() -> None:
+    with pytest.raises(InputError, match=r"at most 32, the layers of llama-3\.1-8b"):
+        ServedModel(LLAMA, H200, Layout(pp_size=33), Factors())

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from planner.errors import InputError, Problem
 from planner.profiles import ModelProfile
 from planner.roofline.chip import Chip
 from planner.roofline.factors import Factors
@@ -85,6 +86,12 @@ class ServedModel:
     """Most tokens of one prefill pass."""
     memory_fraction: float = 0.9
     """Part of the memory that the stack uses."""
+
+    def __post_init__(self) -> None:
+        """Raises InputError for more pipeline stages than the model has layers."""
+        n, stages = self.model.architecture.n_layers, self.layout.pp_size
+        if stages > n:
+            raise InputError(Problem("layout", "pp", f"is {stages}", f"at most {n}, the layers of {self.model.name}"))
 
     @cached_property
     def memory(self) -> MemoryFit:

@@ -20,10 +20,10 @@ from planner.roofline import (
     physical_kv_bytes,
     prefill_passes,
 )
+from planner.roofline.stack import QUANTIZED
 from planner.studies.fidelity.cases import Case, cache_format
 
 FloatArray = NDArray[np.float64]
-QUANTIZED = ("fp8", "int8", "int4", "fp4")
 ROUNDS = 8
 MOST_BUSY = 0.9
 

@@ -115,7 +115,8 @@ def _larger(asked: Instance) -> Iterator[Layout]:
     sizes = [2**power for power in range(1, int(np.log2(MOST_TIMES)) + 1)]
     inside = [n for n in sizes if domain is None or n * layout.stage_size <= domain]
     yield from (replace(layout, tp_size=n * layout.tp_size) for n in inside)
-    yield from (replace(layout, pp_size=n * layout.pp_size) for n in range(2, MOST_TIMES + 1))
+    stages = min(MOST_TIMES, asked.model.architecture.n_layers // layout.pp_size)
+    yield from (replace(layout, pp_size=n * layout.pp_size) for n in range(2, stages + 1))
     yield from (replace(layout, tp_size=n * layout.tp_size) for n in sizes if n not in inside)
 
 
