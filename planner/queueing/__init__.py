@@ -19,7 +19,7 @@ from planner.queueing.service import Service
 from planner.queueing.single_server import deterministic_wait, exponential_wait
 from planner.queueing.ttft import Path, Ttft
 from planner.queueing.wait import NO_WAIT, Wait, sum_of_waits
-from planner.queueing.waits import gigc_wait, mgc_wait
+from planner.queueing.waits import Waits, gigc_wait, gigc_waits, mgc_wait
 
 __all__ = [
     "NO_WAIT",
@@ -35,6 +35,7 @@ __all__ = [
     "SharedLink",
     "Ttft",
     "Wait",
+    "Waits",
     "birth_death_fractions",
     "connections_bytes_per_s",
     "decode_batch",
@@ -47,6 +48,7 @@ __all__ = [
     "exposed_seconds",
     "fluid_wait_s",
     "gigc_wait",
+    "gigc_waits",
     "mdc_mean_wait_s",
     "mean_wait_s",
     "mgc_wait",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from planner.queueing.erlang import Floats
 from planner.queueing.phases import MarkovArrivals, Phases
@@ -54,13 +55,20 @@ class Chain:
         """
         from scipy.linalg import expm
 
-        n_steps = round(n_points**0.5)
-        after = np.asarray(np.linalg.solve(-self.waits_per_s, self.completes_per_s), dtype=np.float64)
-        one_step = expm(self.waits_per_s * step_s)
-        start: Floats = np.asarray(self.start / float(self.start @ after), dtype=np.float64)
-        fine = np.array(_orbit(start, one_step, n_steps))
-        coarse = np.array(_orbit(after, np.linalg.matrix_power(one_step, n_steps).T, n_steps))
-        return np.asarray((coarse @ fine.T).ravel())
+        return phase_survival(self.waits_per_s[None], self.completes_per_s, self.start[None], [step_s], n_points)[0]
+
+
+def phase_survival(waits_per_s: Floats, completes_per_s: Floats, start: Floats, step_s: ArrayLike, n_points: int) -> Floats:
+    """`Chain.survival_given_wait` of several chains at once: waits_per_s (b, m, m), start (b, m), step_s (b,)."""
+    from scipy.linalg import expm
+
+    n_steps = round(n_points**0.5)
+    after = np.linalg.solve(-waits_per_s, np.broadcast_to(completes_per_s, start.shape)[..., None])[..., 0]
+    one_step = expm(waits_per_s * np.asarray(step_s, dtype=np.float64)[:, None, None])
+    row: Floats = start / (start * after).sum(axis=-1, keepdims=True)
+    fine = _orbit(row, one_step, n_steps)
+    coarse = _orbit(after, np.linalg.matrix_power(one_step, n_steps).swapaxes(-1, -2), n_steps)
+    return np.asarray((coarse @ fine.swapaxes(-1, -2)).reshape(len(start), -1))
 
 
 def phase_chain(n_servers: int, arrivals: MarkovArrivals, service: Phases) -> Chain:
@@ -97,35 +105,62 @@ def phase_chain(n_servers: int, arrivals: MarkovArrivals, service: Phases) -> Ch
     utilization = arrivals.rate_req_per_s * service.moments()[0] / n_servers
     if utilization >= 1:
         raise ValueError(f"the queue has no steady state at utilisation {utilization:.6g}, it needs less than 1")
-    quiet, arrive, n_states = arrivals.quiet_per_s, arrivals.arrive_per_s, len(arrivals.quiet_per_s)
+    found = solved_chains(n_servers, arrivals.quiet_per_s[None], arrivals.arrive_per_s[None], service)
+    return Chain(
+        float(found.waiting_fraction[0]),
+        float(found.mean_wait_s[0]),
+        found.full[0],
+        found.growth[0],
+        found.completes_per_s,
+        found.waits_per_s[0],
+        found.start[0],
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """The fields of `Chain` for b arrival rates at once, each with b in front, but `completes_per_s`."""
+
+    waiting_fraction: Floats
+    mean_wait_s: Floats
+    full: Floats
+    growth: Floats
+    completes_per_s: Floats
+    waits_per_s: Floats
+    start: Floats
+
+
+def solved_chains(n_servers: int, quiet_per_s: Floats, arrive_per_s: Floats, service: Phases) -> Chains:
+    """`phase_chain` for arrivals given as stacks of matrices (b, a, a), all below utilisation 1."""
+    quiet, arrive, states = quiet_per_s, arrive_per_s, np.eye(quiet_per_s.shape[-1])
     moves, leave, join = _levels(n_servers, service)
     up = _kron(arrive, np.eye(n_servers + 1))
     stay = _both(quiet, moves[-1])
-    down = _kron(np.eye(n_states), leave[-1] @ join[-2])
+    down = _kron(states, leave[-1] @ join[-2])
     growth = up @ np.linalg.inv(-(stay + up @ _first_passage(up, stay, down)))
     censored, back = quiet, []
     for n in range(1, n_servers + 1):
-        back.append(_kron(np.eye(n_states), leave[n]) @ np.linalg.inv(-censored))
+        back.append(_kron(states, leave[n]) @ np.linalg.inv(-censored))
         censored = _both(quiet, moves[n]) + back[-1] @ _kron(arrive, join[n - 1])
     full = _null_vector(censored + growth @ down)
-    return _normalised(full, growth, back, arrivals, moves[-1], leave[-1] @ join[-2])
+    return _normalised(full, growth, back, (quiet, arrive), moves[-1], leave[-1] @ join[-2])
 
 
-def _orbit(vector: Floats, matrix: Floats, n_steps: int) -> list[Floats]:
-    found = [vector]
+def _orbit(vector: Floats, matrix: Floats, n_steps: int) -> Floats:
+    found = [vector[:, None]]
     for _ in range(n_steps - 1):
         found.append(found[-1] @ matrix)
-    return found
+    return np.concatenate(found, axis=1)
 
 
 def _both(quiet: Floats, moves: Floats) -> Floats:
-    return _kron(quiet, np.eye(len(moves))) + _kron(np.eye(len(quiet)), moves)
+    return _kron(quiet, np.eye(len(moves))) + _kron(np.eye(quiet.shape[-1]), moves)
 
 
 def _kron(left: Floats, right: Floats) -> Floats:
-    """Kronecker product; `np.kron` takes ten times as long for matrices this small."""
-    shape = left.shape[0] * right.shape[0], left.shape[1] * right.shape[1]
-    return np.asarray((left[:, None, :, None] * right[None, :, None, :]).reshape(shape))
+    """Kronecker product of a stack and a matrix; `np.kron` takes ten times as long for matrices this small."""
+    size = left.shape[-1] * right.shape[0], left.shape[-1] * right.shape[1]
+    return np.asarray((left[..., :, None, :, None] * right[:, None, :]).reshape(*left.shape[:-2], *size))
 
 
 def _levels(n_servers: int, service: Phases) -> tuple[list[Floats], list[Floats], list[Floats]]:
@@ -144,38 +179,47 @@ def _levels(n_servers: int, service: Phases) -> tuple[list[Floats], list[Floats]
 
 def _first_passage(up: Floats, stay: Floats, down: Floats) -> Floats:
     """G: state in which the next lower level is entered, by logarithmic reduction."""
-    inverse, identity = np.linalg.inv(-stay), np.eye(len(stay))
+    inverse, identity = np.linalg.inv(-stay), np.eye(stay.shape[-1])
     rise, fall = inverse @ up, inverse @ down
     passage, weight = fall, rise
     for _ in range(64):
         inverse = np.linalg.inv(identity - rise @ fall - fall @ rise)
         rise, fall = inverse @ (rise @ rise), inverse @ (fall @ fall)
         passage, weight = passage + weight @ fall, weight @ rise
-        if np.abs(weight).max() < 1e-15 or np.abs(1 - passage.sum(axis=1)).max() < 1e-13:
+        if np.abs(weight).max() < 1e-15 or np.abs(1 - passage.sum(axis=-1)).max() < 1e-13:
             break
     return passage
 
 
-def _null_vector(matrix: Floats) -> Floats:
-    system = matrix.T.copy()
-    system[0] = 1.0
-    return np.linalg.solve(system, np.eye(len(matrix))[0])
+def _null_vector(matrices: Floats) -> Floats:
+    system = matrices.swapaxes(-1, -2).copy()
+    system[:, 0] = 1.0
+    return np.linalg.solve(system, np.eye(system.shape[-1])[None, :, :1])[..., 0]
 
 
 def _normalised(
-    full: Floats, growth: Floats, back: list[Floats], arrivals: MarkovArrivals, moves: Floats, passes: Floats
-) -> Chain:
-    total, level = 0.0, full
+    full: Floats, growth: Floats, back: list[Floats], arrivals: tuple[Floats, Floats], moves: Floats, passes: Floats
+) -> Chains:
+    total, level = np.zeros(len(full)), full[:, None]
     for matrix in reversed(back):
         level = level @ matrix
-        total += float(level.sum())
-    above = np.linalg.inv(np.eye(len(full)) - growth)
-    full = full / (total + float((full @ above).sum()))
-    arrive, rate = arrivals.arrive_per_s.sum(axis=1), arrivals.rate_req_per_s
-    per_state = (len(arrive), len(moves))
-    waiting = float(arrive @ (full @ above).reshape(per_state).sum(axis=1)) / rate
-    mean_s = float((full @ growth @ above @ above).sum()) / rate
-    busiest = int(np.argmax(arrive))
-    blocks = growth.reshape(per_state * 2)[busiest] / arrive[busiest]
-    waits = moves + np.tensordot(arrive, blocks, (0, 1)) @ passes
-    return Chain(min(waiting, 1.0), mean_s, full, growth, passes.sum(axis=1), waits, arrive @ full.reshape(per_state))
+        total = total + level.sum(axis=(1, 2))
+    above = np.linalg.inv(np.eye(full.shape[1]) - growth)
+    total = total + (full[:, None] @ above).sum(axis=(1, 2))
+    full = full / total[:, None]
+    arrive = arrivals[1].sum(axis=-1)
+    n_batch, n_states, n_phases = len(full), arrive.shape[1], len(moves)
+    waiting_states = (full[:, None] @ above).reshape(n_batch, n_states, n_phases).sum(axis=2)
+    rate = (arrive * _state_fraction(*arrivals)).sum(axis=1)
+    mean_s = (full[:, None] @ growth @ above @ above).sum(axis=(1, 2)) / rate
+    busiest = int(np.argmax(arrive[0]))
+    blocks = growth.reshape(n_batch, n_states, n_phases, n_states, n_phases)[:, busiest] / arrive[:, busiest, None, None, None]
+    seen = np.einsum("bs,bpsq->bpq", arrive, blocks)
+    waits = moves + seen @ passes
+    start = np.einsum("bs,bsp->bp", arrive, full.reshape(n_batch, n_states, n_phases))
+    waiting = np.minimum((arrive * waiting_states).sum(axis=1) / rate, 1.0)
+    return Chains(waiting, mean_s, full, growth, passes.sum(axis=1), waits, start)
+
+
+def _state_fraction(quiet: Floats, arrive: Floats) -> Floats:
+    return _null_vector(quiet + arrive)

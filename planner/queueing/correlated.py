@@ -137,11 +137,11 @@ def _moved(n_servers: int, utilization: float, service: Service, chain: Chain, p
         above = (1 + service.scv) / (1 + max(service.scv, MIN_TWO_PHASE_SCV))
         return chain.waiting_fraction, chain.mean_wait_s * above**power
     poisson = delay(n_servers, utilization, service)
-    ratio = poisson.waiting_fraction / poisson.chain.waiting_fraction if n_servers <= 32 else 1.0
-    of_wait = poisson.wait_services * poisson.chain.waiting_fraction / poisson.chain.mean_wait_s
+    ratio = float(poisson.waiting_fraction[0] / poisson.phase_waiting_fraction[0])
+    of_wait = float(poisson.wait_services[0] / poisson.phase_wait_services[0])
     return (
         min(chain.waiting_fraction * ratio**power, 1.0),
-        chain.mean_wait_s * (ratio * (of_wait if n_servers <= 32 else 1.0)) ** power,
+        chain.mean_wait_s * (ratio * of_wait) ** power,
     )
 
 

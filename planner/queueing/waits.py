@@ -4,26 +4,20 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.queueing.chain import Chain
+from planner.queueing.anchors import HEAVY, N_POINTS, Anchor, deterministic_anchor
 from planner.queueing.erlang import Floats
-from planner.queueing.gigc import Delay, delay
+from planner.queueing.gigc import chain_anchor, delay
+from planner.queueing.lattice import lattice_wait
 from planner.queueing.mgc import stable_utilization_fraction
 from planner.queueing.phases import MIN_TWO_PHASE_SCV
 from planner.queueing.service import Service
 from planner.queueing.wait import NO_WAIT, Wait
 
-_GRID = 2**15
-"""Points of the transform; the upper half only keeps aliased mass away from the lower half, which is kept."""
-_RANGE_DECAYS = 40.0
-"""Grid length in units of 1 / decay: what is cut off is about exp(-20), what is aliased exp(-40)."""
-_CHAIN_POINTS = 48**2
-"""Points at which the chain's own wait is tabulated, over the kept half of the grid."""
-_HEAVY = 0.9999
-"""Utilisation beyond which the wait is that of this one, stretched: with 1 - u it only changes its scale."""
-_RESIDUAL_SCALE = (0.7, 1.5)
-"""How far the mean may be corrected through the least residual alone before the whole wait is stretched."""
+_LATTICE_POINTS = 2**12
+"""Points of the transforms for one server with Poisson arrivals."""
+_FINE_LATTICE_POINTS = 2**15
+"""The same with other arrivals."""
 
 
 def mgc_wait(n_servers: int, arrival_req_per_s: float, service: Service) -> Wait:
@@ -57,18 +51,14 @@ def mgc_wait(n_servers: int, arrival_req_per_s: float, service: Service) -> Wait
 def gigc_wait(n_servers: int, arrival_req_per_s: float, service: Service, arrival_scv: float = 1.0) -> Wait:
     """Distribution of the wait in GI/G/c, first come first served, renewal arrivals with Gamma gaps.
 
-    Equation: P(W > 0) and E[W | W > 0] from `delay`; P(W > x | W > 0) has one of two shapes, stretched to that mean:
-        v >= 1/2: that of the wait with two phases of service, exact (`Chain.survival_given_wait`);
-        v -> 0: k Y + V, Y the least of c residual services, V the wait of GI/G/1 with service S / c, k in [0.7, 1.5];
-        between, their mean with weights 2 v and 1 - 2 v. V by FFT: for Poisson arrivals the sum of N residuals of
-        S / c, P(N = n) = (1 - u) u^n; else by Spitzer's identity from the positive part of
-        -log(1 - E[exp(z (S / c - T))]). Beyond the table the tail decays at the root z of
-        E[exp(z S / c)] E[exp(-z T)] = 1. One server: W = V. Beyond u = 0.9999 the wait of there is
-        stretched as 1 / (1 - u).
+    Equation: P(W > 0) and E[W | W > 0] from `delay`; P(W > x | W > 0), x in units of its mean, is that of two phases of
+        service (v >= 1/2), or the mean of those of GI/D/c and of Erlang-2 service with weights 1 - 2 v and 2 v, all
+        three exact; beyond the table it falls exponentially, as the slower of the two does. One server: exact, by
+        `lattice_wait`. Beyond u = 0.9999 the wait of there is stretched as 1 / (1 - u).
 
     Args:
         n_servers: servers c [count], at least 1.
-        arrival_req_per_s: arrival rate lambda [req/s].
+        arrival_req_per_s: arrival rate lambda [req/s], at least 0.
         service: the service time S.
         arrival_scv: squared coefficient of variation of the gaps T between arrivals [fraction], above 0.
 
@@ -81,174 +71,125 @@ def gigc_wait(n_servers: int, arrival_req_per_s: float, service: Service, arriva
 
     Valid: ERRORS
 
-    Source: Tijms, van Hoorn and Federgruen (1981), Adv. Appl. Prob. 13(1), whose assumption after a departure gives
-        Y + V; Takahashi (1981), Adv. Appl. Prob. 13(3), for the decay rate; Spitzer (1956), Trans. Amer. Math. Soc.
-        82, 323-339, for one server; mean and waiting probability as in `delay`.
+    Source: Crommelin (1932) and Spitzer (1956) for GI/D/c; Neuts (1981) and Asmussen and O'Cinneide (1998) for two
+        phases, as at `phase_chain`; mean and waiting probability as at `delay`.
 
     >>> wait = gigc_wait(4, 3.2, Service.of([0.5, 2.0], [2.0, 1.0]), arrival_scv=2.0)
     >>> round(wait.waiting_fraction, 4), round(wait.mean_s, 4), round(wait.quantile_s(0.99), 3)
     (0.6945, 1.0813, 6.422)
     """
+    return gigc_waits(n_servers, np.array([arrival_req_per_s]), service, arrival_scv).wait(0)
+
+
+def gigc_waits(n_servers: int, arrival_req_per_s: Floats, service: Service, arrival_scv: float = 1.0) -> "Waits":
+    """`gigc_wait` at many arrival rates at once, for little more than at one.
+
+    Equation: as at `gigc_wait`.
+
+    Args:
+        n_servers: servers c [count], at least 1.
+        arrival_req_per_s: arrival rates [req/s], shape (n,), at least 0.
+        service: the service time S.
+        arrival_scv: squared coefficient of variation of the gaps between arrivals [fraction], above 0.
+
+    Returns:
+        The waits, in the order of the rates.
+
+    Raises:
+        ValueError: as at `gigc_wait`, for any of the rates.
+
+    Valid: as at `gigc_wait`.
+
+    Source: as at `gigc_wait`.
+
+    >>> waits = gigc_waits(4, np.array([1.6, 3.2]), Service.of([0.5, 2.0], [2.0, 1.0]))
+    >>> waits.mean_s.round(3).tolist(), waits.survival(np.array([0.0, 2.0])).round(3).tolist()
+    ([0.053, 0.572], [[0.091, 0.003], [0.591, 0.086]])
+    """
     if not 0 < arrival_scv < inf:
         raise ValueError(f"arrivals need an scv above 0, got {arrival_scv}")
-    utilization = stable_utilization_fraction(n_servers, arrival_req_per_s, service.mean_s)
-    if utilization == 0:
-        return NO_WAIT
-    if utilization > _HEAVY * (1 + 1e-9):
-        heavy = gigc_wait(n_servers, arrival_req_per_s * _HEAVY / utilization, service, arrival_scv)
-        return _stretched(heavy, (1 - _HEAVY) / (1 - utilization))
-    grid = _grid(n_servers, arrival_req_per_s, service, arrival_scv)
-    if n_servers == 1:
-        return _single(grid, _behind(grid, 1, utilization, service))
-    found = delay(n_servers, utilization, service, arrival_scv)
-    return _shaped(grid, n_servers, utilization, found, service)
-
-
-def _stretched(wait: Wait, stretch: float) -> Wait:
-    """The wait nearer to full load, where W (1 - u) keeps its distribution (Kingman 1961)."""
-    waiting = 1 - (1 - wait.waiting_fraction) / stretch
-    mean_s = wait.mean_s * stretch * waiting / wait.waiting_fraction
-    return Wait(waiting, mean_s, wait.step_s * stretch, wait.survival_given_wait, wait.decay_per_s / stretch)
-
-
-@dataclass(frozen=True)
-class _Grid:
-    step_s: float
-    decay_per_s: float
-    rate_req_per_s: float
-    arrival_scv: float
-
-    @property
-    def seconds(self) -> Floats:
-        return self.step_s * np.arange(_GRID + 1, dtype=np.float64)
+    rates = np.asarray(arrival_req_per_s, dtype=np.float64)
+    loads = np.array([stable_utilization_fraction(n_servers, float(rate), service.mean_s) for rate in rates])
+    solved_loads = np.minimum(loads, HEAVY)
+    stretch = (1 - solved_loads) / (1 - loads)
+    solve = _one_server if n_servers == 1 else _many_servers
+    found = solve(n_servers, np.maximum(solved_loads, 1e-300), service, arrival_scv)
+    waiting = np.where(loads > 0, 1 - (1 - found.waiting_fraction) / stretch, 0.0)
+    waited = np.where(found.waiting_fraction > 0, waiting / np.maximum(found.waiting_fraction, 1e-300), 0.0)
+    return Waits(
+        waiting,
+        found.mean_s * stretch * waited,
+        found.step_s * stretch,
+        found.survival_given_wait,
+        found.decay_per_s / stretch,
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class _Behind:
-    """V, the wait of one server c times as fast."""
+class Waits:
+    """The fields of `Wait` for several queues at once, each with n in front."""
 
-    transform: NDArray[np.complex128]
-    waiting_fraction: float
-    mean_s: float
+    waiting_fraction: Floats
+    """P(W > 0) [fraction], shape (n,)."""
+    mean_s: Floats
+    """E[W] [s], shape (n,)."""
+    step_s: Floats
+    """Grid step of each table [s], shape (n,)."""
+    survival_given_wait: Floats
+    """P(W > k step | W > 0) [fraction], shape (n, m)."""
+    decay_per_s: Floats
+    """Rate of the exponential tail beyond each table [1/s], shape (n,)."""
 
+    def wait(self, place: int) -> Wait:
+        """One of the waits."""
+        if self.waiting_fraction[place] == 0:
+            return NO_WAIT
+        row = (float(x[place]) for x in (self.waiting_fraction, self.mean_s, self.step_s))
+        return Wait(*row, self.survival_given_wait[place], float(self.decay_per_s[place]))
 
-def _grid(n_servers: int, arrival_req_per_s: float, service: Service, arrival_scv: float) -> _Grid:
-    decay_per_s = _decay_per_s(n_servers, arrival_req_per_s, service, arrival_scv)
-    step_s = (_RANGE_DECAYS / decay_per_s + float(service.seconds[-1])) / _GRID
-    return _Grid(step_s, decay_per_s, arrival_req_per_s, arrival_scv)
+    def survival(self, x_s: Floats) -> Floats:
+        """Fraction of requests that wait longer than each of `x_s` in each queue.
 
+        Equation: as at `Wait.survival`.
 
-def _decay_per_s(n_servers: int, arrival_req_per_s: float, service: Service, arrival_scv: float) -> float:
-    """Rate z [1/s] at which the wait's tail decays: E[exp(z S / c)] E[exp(-z T)] = 1, taken as logarithms."""
-    from scipy.optimize import brentq
-    from scipy.special import logsumexp
+        Args:
+            x_s: thresholds [s], shape (m,).
 
-    share_s = service.seconds / n_servers
-    scale_s = arrival_scv / arrival_req_per_s
+        Returns:
+            Survival probability [fraction], shape (n, m).
 
-    def excess(rate_per_s: float) -> float:
-        growth = float(logsumexp(rate_per_s * share_s, b=service.weights))
-        return growth - float(np.log1p(rate_per_s * scale_s)) / arrival_scv
+        Valid: as at `gigc_wait`.
 
-    variance_s2 = service.scv * (service.mean_s / n_servers) ** 2 + arrival_scv / arrival_req_per_s**2
-    high = 2.02 * (1 / arrival_req_per_s - service.mean_s / n_servers) / variance_s2
-    while excess(high) <= 0:
-        high *= 2
-    low = high / 2
-    while excess(low) >= 0:
-        high, low = low, low / 2
-    return float(brentq(excess, low, high))
-
-
-def _behind(grid: _Grid, n_servers: int, utilization: float, service: Service) -> _Behind:
-    if grid.arrival_scv != 1.0:
-        return _spitzer(grid, n_servers, service)
-    excess_s = service.min_residual_excess_s(grid.seconds * n_servers, 1) / n_servers
-    transform = (1 - utilization) / (1 - utilization * np.fft.rfft(_lattice(excess_s, grid.step_s)))
-    return _Behind(transform, utilization, utilization / (1 - utilization) * float(excess_s[0]))
+        Source: definition.
+        """
+        return np.stack([self.wait(place).survival(x_s) for place in range(len(self.mean_s))])
 
 
-def _spitzer(grid: _Grid, n_servers: int, service: Service) -> _Behind:
-    """V from the logarithm of 1 - E[exp(z X)], X = S / c - T, on a line between 0 and the decay rate."""
-    index = np.arange(_GRID)
-    tilt = np.exp(min(0.5 * grid.decay_per_s * grid.step_s, 300 / _GRID) * index)
-    share = np.fft.rfft(_lattice(_mean_excess_s(service, grid.seconds * n_servers) / n_servers, grid.step_s) * tilt)
-    gap = np.fft.rfft(_lattice(_gamma_excess_s(grid), grid.step_s) / tilt)
-    log_part = np.fft.irfft(-np.log(1 - share * np.conj(gap)), _GRID)
-    jumps = np.where(index <= _GRID // 2, np.maximum(log_part, 0.0) / tilt, 0.0)
-    jumps[0] /= 2
-    total = float(jumps.sum())
-    return _Behind(np.exp(np.fft.rfft(jumps) - total), -float(np.expm1(-total)), float(jumps @ grid.seconds[:-1]))
+def _one_server(_: int, utilization: Floats, service: Service, arrival_scv: float) -> Waits:
+    n_points = _LATTICE_POINTS if arrival_scv == 1.0 else _FINE_LATTICE_POINTS
+    found = [lattice_wait(load / service.mean_s, service, arrival_scv, n_points) for load in utilization]
+    scalars = np.array([(x.waiting_fraction, x.mean_s, x.step_s, x.decay_per_s) for x in found]).T
+    return Waits(scalars[0], scalars[1], scalars[2], np.stack([x.survival_given_wait for x in found]), scalars[3])
 
 
-def _mean_excess_s(service: Service, x_s: Floats) -> Floats:
-    """E[(S - x)+] [s] at each threshold."""
-    at = np.searchsorted(service.seconds, x_s, side="right")
-    above = np.append(np.cumsum(service.weights[::-1])[::-1], 0.0)
-    seconds_above = np.append(np.cumsum((service.weights * service.seconds)[::-1])[::-1], 0.0)
-    return np.asarray(np.maximum(seconds_above[at] - x_s * above[at], 0.0))
-
-
-def _gamma_excess_s(grid: _Grid) -> Floats:
-    """E[(T - x)+] - E[T] = -E[min(T, x)] [s] of the gaps at each grid point, which loses no digits where T is long."""
-    from scipy.special import gammainc, gammaln, xlogy
-
-    shape = 1 / grid.arrival_scv
-    scaled = shape * grid.rate_req_per_s * grid.seconds
-    below = gammainc(shape, scaled)
-    density = np.exp(xlogy(shape, scaled) - scaled - gammaln(shape + 1))
-    return np.asarray(-(grid.seconds * (1 - below) + (below - density) / grid.rate_req_per_s))
-
-
-def _lattice(excess_s: Floats, step_s: float) -> Floats:
-    """Masses on the grid with the same mean excess at each of its points: second differences."""
-    slope = np.diff(excess_s) / step_s
-    return np.append(1 + slope[0], np.diff(slope))
-
-
-def _single(grid: _Grid, behind: _Behind) -> Wait:
-    """V itself, given that it is not 0."""
-    waiting = behind.waiting_fraction
-    if waiting < 1e-12:
-        return NO_WAIT
-    mass = np.fft.irfft(behind.transform, _GRID)
-    mass[0] -= 1 - waiting
-    return Wait(waiting, behind.mean_s, grid.step_s, _survival(mass / waiting), grid.decay_per_s)
-
-
-def _shaped(grid: _Grid, n_servers: int, utilization: float, found: Delay, service: Service) -> Wait:
-    """The wait with the mean that the delay asks for, between the shapes of regular (0) and erratic service (1)."""
-    wait_s = found.wait_services * service.mean_s
+def _many_servers(n_servers: int, utilization: Floats, service: Service, arrival_scv: float) -> Waits:
+    found = delay(n_servers, utilization, service, arrival_scv)
+    mean_s = found.wait_services * service.mean_s
     place = min(service.scv / MIN_TWO_PHASE_SCV, 1.0)
-    survival = place * _erratic_shape(grid, wait_s, found.chain)
+    erratic = chain_anchor(n_servers, utilization, service, max(arrival_scv, MIN_TWO_PHASE_SCV))
+    survival, decay, span = _shape(*erratic)
     if place < 1:
-        survival += (1 - place) * _regular_shape(grid, wait_s, n_servers, utilization, service)
-    return Wait(found.waiting_fraction, found.waiting_fraction * wait_s, grid.step_s, survival, grid.decay_per_s)
+        regular, faster, _ = _shape(deterministic_anchor(n_servers, arrival_scv), utilization)
+        survival, decay = place * survival + (1 - place) * regular, np.minimum(decay, faster)
+    step = span / (N_POINTS - 1)
+    area = (survival.sum(axis=1) - (survival[:, 0] + survival[:, -1]) / 2) * step + survival[:, -1] / decay
+    waiting = found.waiting_fraction
+    return Waits(waiting, waiting * mean_s, step / area * mean_s, survival, decay * area / mean_s)
 
 
-def _erratic_shape(grid: _Grid, wait_s: float, chain: Chain) -> Floats:
-    """P(W > x | W > 0) on the grid, as with two phases of service, stretched to its mean."""
-    points = grid.seconds[: _GRID // 2 + 1]
-    stretch = chain.mean_wait_s / chain.waiting_fraction / wait_s
-    step = points[-1] * stretch / (_CHAIN_POINTS - 1)
-    survival = np.maximum(chain.survival_given_wait(step, _CHAIN_POINTS), 1e-300)
-    return np.asarray(np.exp(np.interp(points * stretch / step, np.arange(_CHAIN_POINTS), np.log(survival))))
-
-
-def _regular_shape(grid: _Grid, wait_s: float, n_servers: int, utilization: float, service: Service) -> Floats:
-    """P(g (k Y + V) > x) on the grid."""
-    behind = _behind(grid, n_servers, utilization, service)
-    residual_s = float(service.min_residual_excess_s(0.0, n_servers))
-    scale = float(np.clip((wait_s - behind.mean_s) / residual_s, *_RESIDUAL_SCALE))
-    stretch = wait_s / (scale * residual_s + behind.mean_s)
-    least = scale * service.min_residual_excess_s(grid.seconds / scale, n_servers)
-    mass = np.fft.irfft(np.fft.rfft(_lattice(least, grid.step_s)) * behind.transform, _GRID)
-    half = np.arange(_GRID // 2 + 1)
-    return np.interp(half / stretch, half, _survival(mass))
-
-
-def _survival(mass: Floats) -> Floats:
-    """P(> x) on the lower half of the grid, a mass counted half at its own point."""
-    survival = 1 - np.cumsum(mass) + mass / 2
-    survival[0] = 1.0
-    return np.asarray(np.minimum.accumulate(np.clip(survival[: _GRID // 2 + 1], 0.0, 1.0)))
+def _shape(anchor: Anchor, loads: Floats) -> tuple[Floats, Floats, Floats]:
+    """P(W > x | W > 0) on the table's points, and decay and span in conditional mean waits, at each load."""
+    weights = anchor.weights(loads)
+    survival = np.minimum.accumulate(np.exp(np.minimum(weights @ anchor.log_survival, 0.0)), axis=1)
+    decay, span = np.exp(weights @ anchor.columns[:, 2:]).T
+    return survival, decay, span
