@@ -114,8 +114,14 @@ class _Queue:
         """Two phases with the service's moments, mean 1."""
         return two_phases(1.0, *phase_moments(self.service))
 
+    @cached_property
+    def _known(self) -> dict[float, _Solved]:
+        return {}
+
     def exponential(self, arrival_scv: float) -> _Solved:
-        return _exponential(self.n_servers, self.utilization, arrival_scv)
+        if arrival_scv not in self._known:
+            self._known[arrival_scv] = _exponential(self.n_servers, self.utilization, arrival_scv)
+        return self._known[arrival_scv]
 
     def deterministic(self, arrival_scv: float) -> _Solved:
         return _deterministic(self.n_servers, self.utilization, arrival_scv, self.exponential(arrival_scv))
@@ -229,10 +235,11 @@ def _deterministic(n_servers: int, utilization: Floats, arrival_scv: float, base
 
 
 def _excess_renewals(phases: Phases, per_service: Floats) -> Floats:
-    """`Service.excess_renewals` of two phases with mean 1."""
-    transform = phases.transform(np.maximum(per_service, 1e-4))
-    found = transform / (1 - transform) - 1 / np.maximum(per_service, 1e-4)
-    return np.asarray(np.where(per_service < 1e-4, (phases.moments()[1] - 2) / 2, found))
+    """`Service.excess_renewals` of two phases with mean 1, the first leading to the second."""
+    q = np.maximum(per_service, 1e-4)
+    first, second = -phases.rates_per_s[0, 0], -phases.rates_per_s[1, 1]
+    transform = second / (second + q) * (1 - phases.start[0] * q / (first + q))
+    return np.asarray(transform / (1 - transform) - 1 / q)
 
 
 def _lesser_fraction(phases: Phases) -> float:

@@ -76,7 +76,17 @@ class Wait:
         >>> round(mgc_wait(1, 0.5, Service.of([1.0])).quantile_s(0.9), 3)
         1.516
         """
-        return smallest_below_s(self.survival, q, self.mean_s)
+        if not 0 <= q < 1:
+            raise ValueError(f"a quantile needs 0 <= q < 1, got {q}")
+        if self.waiting_fraction <= 1 - q + 1e-12:
+            return 0.0
+        allowed = (1 - q + 1e-12) / self.waiting_fraction
+        table = self.survival_given_wait
+        right = int(np.searchsorted(-table, -allowed))
+        if right >= len(table):
+            return self.step_s * (len(table) - 1) + float(np.log(table[-1] / allowed)) / self.decay_per_s
+        before, after = float(table[right - 1]), float(table[right])
+        return self.step_s * (right - 1 + (before - allowed) / (before - after))
 
 
 NO_WAIT = Wait(0.0, 0.0, 1.0, np.array([1.0, 0.0]), 1.0)

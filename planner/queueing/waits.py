@@ -16,7 +16,7 @@ from planner.queueing.wait import NO_WAIT, Wait
 
 _LATTICE_POINTS = 2**12
 """Points of the transforms for one server with Poisson arrivals."""
-_FINE_LATTICE_POINTS = 2**15
+_FINE_LATTICE_POINTS = 2**13
 """The same with other arrivals."""
 
 
