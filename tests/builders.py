@@ -192,6 +192,18 @@ class Draw:
         usd_per_gb = float(self.rng.choice([0.0, 0.002, 0.02]))
         return {"links.wan.capacity_gbps": "free", "links.wan.tiers": tiers, "links.wan.usd_per_gb": usd_per_gb}
 
+    def power(self) -> dict[str, Any]:
+        """Electricity at both sites, dear enough to matter, by use or not."""
+        changes: dict[str, Any] = {}
+        for site in ("remote", "local"):
+            draw = float(self.rng.uniform(0.5, 1.4))
+            changes[f"sites.{site}.usd_per_kwh"] = float(10 ** self.rng.uniform(-1.5, 1))
+            changes[f"sites.{site}.pue"] = float(self.rng.uniform(1, 1.6))
+            changes[f"sites.{site}.draw_fraction"] = draw
+            if self.rng.random() < 0.8:
+                changes[f"sites.{site}.idle_draw_fraction"] = float(draw * self.rng.uniform(0, 1))
+        return changes
+
     def limits(self) -> dict[str, Any]:
         """Now and then a budget, a fixed size, limits of a size, a ratio or a threshold."""
         changes: dict[str, Any] = {}

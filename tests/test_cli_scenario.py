@@ -177,7 +177,8 @@ def test_the_schema_describes_exactly_what_the_reader_takes() -> None:
 
 def test_every_key_of_the_schema_but_plain_ones_is_described() -> None:
     schema = json.loads(done("scenario", "schema"))
-    for record in ("Pool", "Link", "LinkTier", "Site", "Price", "Routing", "ModelChoice", "Claim", "Comparison"):
+    records = ("Pool", "Link", "LinkTier", "Site", "Price", "Routing", "ModelChoice", "Claim", "Comparison")
+    for record in (*records, "WorkloadClass", "Slo", "Period", "Spare", "Measurement"):
         for name, field in schema["$defs"][record]["properties"].items():
             assert field.get("description"), f"{record}.{name}"
 

@@ -74,6 +74,8 @@ class ByHand:
     """Highest rate [req/s]."""
     long_bytes: float
     """Bytes sent per request of the mix."""
+    work_s: tuple[float, float, float]
+    """Instance-seconds per request of the mix in every pool."""
 
 
 def by_hand(problem: PlanningProblem, sizes: tuple[int, ...], threshold: float, gbps: float) -> ByHand:
@@ -93,12 +95,15 @@ def by_hand(problem: PlanningProblem, sizes: tuple[int, ...], threshold: float, 
         return sum(w * float(curve(x)) for x, w in part) if exact else p * float(curve(mean))
 
     output = problem.classes[0].mix.mean_output_tokens
-    limits = [sizes[2] * decode.decode.batch / (decode.decode.step_s * output)]
+    decode_s = decode.decode.step_s * output / decode.decode.batch
+    long_s = per_request(long, fast.prefill.curve) if long else 0.0
+    short_s = per_request(short, near.prefill.curve) if short else 0.0
+    limits = [sizes[2] / decode_s]
     if long:
-        limits += [sizes[0] / per_request(long, fast.prefill.curve), gbps * 1e9 / 8 / per_request(long, fast.kv_bytes)]
+        limits += [sizes[0] / long_s, gbps * 1e9 / 8 / per_request(long, fast.kv_bytes)]
     if short:
-        limits += [sizes[1] / per_request(short, near.prefill.curve)]
-    return ByHand(min(limits), per_request(long, fast.kv_bytes))
+        limits += [sizes[1] / short_s]
+    return ByHand(min(limits), per_request(long, fast.kv_bytes), (long_s, short_s, decode_s))
 
 
 def thresholds_of(problem: PlanningProblem) -> list[float]:
@@ -140,9 +145,18 @@ def test_both_searches_agree_with_equations_written_out_by_hand(seed: int) -> No
     assert exhaustive_search(problem).rate == pytest.approx(best, rel=TOLERANCE)
 
 
+def power_by_hand(problem: PlanningProblem, site: str) -> tuple[float, float]:
+    """Power of an instance of eight accelerators of 700 W: idle, and what it costs more at work [USD/h]."""
+    place = problem.scenario.sites[site]
+    tdp = 8 * 0.7 * place.pue * (place.usd_per_kwh or 0.0)
+    idle = place.draw_fraction if place.idle_draw_fraction is None else place.idle_draw_fraction
+    return idle * tdp, (place.draw_fraction - idle) * tdp
+
+
 def cheapest_by_hand(problem: PlanningProblem, demand: float) -> float:
-    """Least rent and traffic that serve the demand, over every size, threshold and bundle of ports; inf for none."""
+    """Least rent, power and traffic that serve a demand, over every size, threshold and set of ports; inf for none."""
     link = problem.links[0]
+    idle, busy = zip(*(power_by_hand(problem, name) for name in ("remote", "local", "local")), strict=True)
     bundles = list(product(*(range(tier.max_ports + 1) for tier in link.tiers)))
     best = inf
     for sizes, threshold, ports in product(allowed_sizes(problem), thresholds_of(problem), bundles):
@@ -150,6 +164,8 @@ def cheapest_by_hand(problem: PlanningProblem, demand: float) -> float:
         plan = by_hand(problem, sizes, threshold, gbps)
         if plan.rate >= demand * (1 - 1e-9):
             rent = 32.0 * sizes[0] + 16.0 * (sizes[1] + sizes[2])
+            rent += sum(n * usd for n, usd in zip(sizes, idle, strict=True))
+            rent += demand * sum(s * usd for s, usd in zip(plan.work_s, busy, strict=True))
             rent += sum(m * (tier.usd_per_hour or 0.0) for m, tier in zip(ports, link.tiers, strict=True))
             best = min(best, rent + 3600 * demand * plan.long_bytes / 1e9 * link.usd_per_gb)
     return best if best <= (problem.scenario.budget_usd_per_hour or inf) else inf
@@ -170,3 +186,23 @@ def test_min_cost_finds_the_cheapest_of_all_fleets_that_serve_the_demand(first: 
             assert found.bound <= best * (1 + TOLERANCE)
             assert found.gap <= 1e-4
     assert n_plans >= 3
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_min_cost_finds_the_cheapest_fleet_where_power_depends_on_use(first: int) -> None:
+    n_plans = n_moved = 0
+    for seed in range(first, first + 10):
+        draw = Draw(np.random.default_rng(60_000 + seed))
+        changes = draw.question("constant", "empirical") | draw.tiers()
+        demand = float(10 ** draw.rng.uniform(-2, 0.2))
+        changes |= draw.power() | {"objective": "min-cost", "demand_req_per_s": demand}
+        problem = problem_of(changes)
+        best, found = cheapest_by_hand(problem, demand), search(problem)
+        assert (found.objective if found else inf) == pytest.approx(best, rel=1e-5), seed
+        if found:
+            n_plans += 1
+            n_moved += problem.charges_use
+            assert found.bound <= best * (1 + TOLERANCE)
+            assert found.gap <= 1e-4
+    assert n_plans >= 3
+    assert n_moved >= 3

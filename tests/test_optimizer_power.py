@@ -6,6 +6,7 @@ import pytest
 
 from planner.errors import InputError
 from planner.optimizer import optimize
+from planner.profiles import hardware_profile
 from planner.scenario import Price
 from tests.builders import FAST, GPUS, HOME, problem_of, small_with
 
@@ -80,3 +81,103 @@ def test_dearer_power_at_a_site_never_lowers_the_cost_of_a_demand() -> None:
 def test_half_a_price_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         small_with(changes)
+
+
+BY_USE = {"usd_per_kwh": 0.50, "pue": 1.3, "draw_fraction": 1.2, "idle_draw_fraction": 0.4}
+EVERYWHERE = {f"sites.{site}.{key}": value for site in ("remote", "local") for key, value in BY_USE.items()}
+MIN_COST = {"objective": "min-cost", "demand_req_per_s": 10.0} | {
+    f"sites.{site}.accelerators.{hardware}": 800 for site, hardware in (("remote", FAST), ("local", HOME))
+}
+
+
+def test_an_idle_accelerator_pays_its_idle_draw_and_a_busy_one_the_rest() -> None:
+    scenario, h100 = small_with(EVERYWHERE), hardware_profile(FAST)
+    # H100: 700 W, 4.00 USD/h; a TDP costs 0.7 kW x 1.3 x 0.50 USD/kWh = 0.455 USD/h.
+    assert scenario.accelerator_usd_per_hour("remote", h100) == pytest.approx(4.0 + 0.4 * 0.455)
+    assert scenario.busy_usd_per_hour("remote", h100) == pytest.approx((1.2 - 0.4) * 0.455)
+    (fast, *_) = problem_of(EVERYWHERE).pools
+    assert fast.usd_per_hour == pytest.approx(GPUS * (4.0 + 0.4 * 0.455))
+    assert fast.busy_usd_per_hour == pytest.approx(GPUS * 0.8 * 0.455)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"sites.remote.idle_draw_fraction": 0.4}, {f"sites.remote.{key}": value for key, value in POWER.items()}],
+)
+def test_without_a_price_or_an_idle_draw_use_costs_nothing(changes: dict[str, Any]) -> None:
+    scenario = small_with(changes)
+    assert scenario.busy_usd_per_hour("remote", hardware_profile(FAST)) == 0
+    assert not problem_of(changes).charges_use
+
+
+def test_accelerators_without_a_price_have_no_bill_for_use() -> None:
+    scenario = small_with(EVERYWHERE)
+    unpriced = scenario.model_copy(update={"prices": {}})
+    assert unpriced.accelerator_usd_per_hour("remote", hardware_profile(FAST)) is None
+    assert unpriced.busy_usd_per_hour("remote", hardware_profile(FAST)) == 0
+
+
+@pytest.mark.parametrize("objective", [{}, MIN_COST])
+def test_the_bill_counts_power_by_the_utilisation_of_every_pool(objective: dict[str, Any]) -> None:
+    plan = optimize(small_with(EVERYWHERE | objective))
+    tdp_usd_per_hour = 0.7 * 1.3 * 0.5
+    for pool in plan.pools:
+        rent = 4.0 if pool.hardware == FAST else 2.0
+        draw = 0.4 + pool.utilization * (1.2 - 0.4)
+        assert pool.usd_per_hour == pytest.approx(pool.n_accelerators * (rent + draw * tdp_usd_per_hour))
+    pools = sum(pool.usd_per_hour or 0 for pool in plan.pools)
+    links = sum(link.usd_per_hour or 0 for link in plan.links)
+    assert plan.cost.accelerators_usd_per_hour == pytest.approx(pools)
+    assert plan.cost.usd_per_hour == pytest.approx(pools + links)
+    if objective:
+        assert plan.bound <= (plan.cost.usd_per_hour or 0) * (1 + 1e-9)
+        assert plan.gap < 1e-3
+
+
+def test_an_idle_draw_as_high_as_the_busy_one_costs_what_power_without_use_does() -> None:
+    power = {f"sites.{site}.{key}": value for site in ("remote", "local") for key, value in POWER.items()}
+    same = power | {f"sites.{site}.idle_draw_fraction": POWER["draw_fraction"] for site in ("remote", "local")}
+    for objective in ({}, MIN_COST):
+        one, other = optimize(small_with(power | objective)), optimize(small_with(same | objective))
+        assert one.cost == other.cost
+        assert one.pools == other.pools
+
+
+def test_dearer_use_never_lowers_the_cost_and_moves_work_to_cheap_power() -> None:
+    plans = [
+        optimize(
+            small_with(MIN_COST | {f"sites.local.{k}": v for k, v in BY_USE.items()} | {"sites.local.usd_per_kwh": x})
+        )
+        for x in (0.0, 2.0, 8.0)
+    ]
+    costs = [plan.cost.usd_per_hour or 0 for plan in plans]
+    assert costs == sorted(costs)
+    assert plans[-1].offload_fraction >= plans[0].offload_fraction
+
+
+def test_the_cheapest_threshold_is_no_dearer_than_any_other() -> None:
+    local = {f"sites.local.{key}": value for key, value in BY_USE.items()}
+    changes = MIN_COST | local | {"sites.local.usd_per_kwh": 1.2}
+    best = optimize(small_with(changes))
+    assert best.threshold_tokens is not None
+    assert 0.1 < best.offload_fraction < 0.9
+    for factor in (1.02, 1.25, 2.0):
+        fixed = optimize(small_with(changes | {"routing.threshold_tokens": factor * best.threshold_tokens}))
+        assert (best.cost.usd_per_hour or 0) <= (fixed.cost.usd_per_hour or 0) * (1 + 1e-6)
+
+
+def test_a_budget_pays_for_use_too() -> None:
+    free = optimize(small_with(EVERYWHERE)).cost.usd_per_hour or 0
+    budget = {"budget_usd_per_hour": 0.7 * free}
+    plan = optimize(small_with(EVERYWHERE | budget))
+    assert (plan.cost.usd_per_hour or 0) <= 0.7 * free * (1 + 1e-6)
+    assert any(pool.utilization > 0.5 for pool in plan.pools)
+
+
+def test_fleets_for_the_same_money_are_priced_as_busy() -> None:
+    plan = optimize(small_with(EVERYWHERE))
+    baseline = plan.baseline("equal-cost-homogeneous-pd")
+    price = 2.0 + 1.2 * 0.7 * 1.3 * 0.5
+    spent = plan.cost.accelerators_usd_per_hour or 0
+    assert baseline.n_accelerators == GPUS * int(spent / (price * GPUS) + 1e-9)
+    assert (baseline.cost.usd_per_hour or 0) <= spent * (1 + 1e-9)

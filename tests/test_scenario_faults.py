@@ -86,7 +86,7 @@ FAULTS: dict[str, Fault] = {
     "schema missing": Fault('schema = "planner.scenario/1"\n', "", "", "schema", "is required"),
     "name with blanks": Fault('name = "prfaas-paper"', 'name = "My Fleet"', "name", "name", '"My Fleet"'),
     "name of a link in capitals": Fault("[links.wan]", "[links.WAN]", "[links", "links.WAN", '"WAN"'),
-    "wrong word": Fault(MAX, 'objective = "max"', "objective", "objective", "'max-throughput' or 'min-cost'"),
+    "wrong word": Fault(MAX, 'objective = "max"', "objective", "objective", "'min-cost' or 'min-ttft'"),
     "number as text": Fault(MAX, 'demand_req_per_s = "2"', "demand", "demand_req_per_s", "valid number"),
     "negative": Fault(MAX, "demand_req_per_s = -1", "demand", "demand_req_per_s", "greater than 0, got -1"),
     "zero": Fault(MAX, "budget_usd_per_hour = 0", "budget", "budget_usd_per_hour", "greater than 0, got 0"),

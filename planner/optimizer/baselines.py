@@ -80,7 +80,10 @@ def variants(problem: PlanningProblem, plan: Fleet) -> Iterator[Variant]:
 
 
 def _for_the_same_money(scenario: Scenario, home: Pool, plan: Fleet) -> Iterator[Variant]:
-    price = scenario.accelerator_usd_per_hour(home.site, scenario.hardware_of(home))
+    hardware = scenario.hardware_of(home)
+    idle = scenario.accelerator_usd_per_hour(home.site, hardware)
+    # As if always busy: a fleet at its highest rate nearly is, and no bill of it exceeds the money.
+    price = None if idle is None else idle + scenario.busy_usd_per_hour(home.site, hardware)
     if price is None or price <= 0:
         return
     for name, title, usd in (

@@ -63,7 +63,7 @@ def rate_limits(problem: PlanningProblem, sizing: Sizing, loads: Loads) -> dict[
     """Rate that each pool and link alone would allow a single route, by candidate.
 
     Equation:
-        n_i / W_i(t) for a pool, B_l / S_l(t) for a link, (budget - rent) / traffic(t) where traffic is charged;
+        n_i / W_i(t) for a pool, B_l / S_l(t) for a link, (budget - rent) / use(t) where traffic or work is charged;
         the route carries the least of them
 
     Args:
@@ -84,15 +84,20 @@ def rate_limits(problem: PlanningProblem, sizing: Sizing, loads: Loads) -> dict[
         capacity = bytes_per_s(link_gbps(link, sizing.n_ports[i]))
         limits[link.name] = _quotient(capacity, link_bytes(problem, [loads], i)[0])
     budget = problem.scenario.budget_usd_per_hour
-    if budget is not None and problem.charges_traffic:
+    if budget is not None and problem.charges_use:
         left = budget - sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
-        charged = [x[0] * link.usd_per_gb for x, link in zip(_all_bytes(problem, loads), problem.links, strict=True)]
-        limits["budget"] = _quotient(max(left, 0.0), SECONDS_PER_HOUR / GB * np.sum(charged, axis=0))
+        limits["budget"] = _quotient(max(left, 0.0), _use_usd_per_hour(problem, loads))
     return limits
 
 
-def _all_bytes(problem: PlanningProblem, loads: Loads) -> list[list[Array]]:
-    return [link_bytes(problem, [loads], i) for i in range(len(problem.links))]
+def _use_usd_per_hour(problem: PlanningProblem, loads: Loads) -> Array:
+    """Charges per hour for the traffic and the work of one request a second of a single route, by candidate."""
+    usd = np.zeros(loads.n_candidates)
+    for i, link in enumerate(problem.links):
+        usd += SECONDS_PER_HOUR / GB * link.usd_per_gb * link_bytes(problem, [loads], i)[0]
+    for i, pool in enumerate(problem.pools):
+        usd += pool.busy_usd_per_hour * pool_work_s(problem, [loads], i)[0]
+    return usd
 
 
 def _quotient(capacity: float, per_request: Array) -> Array:
@@ -148,6 +153,18 @@ def rent_usd_per_hour(problem: PlanningProblem, sizing: Sizing) -> Iterator[tupl
         yield link.name, None if any(usd is None for _, usd in used) else sum(m * (usd or 0.0) for m, usd in used)
 
 
+def busy_usd_per_hour(problem: PlanningProblem, loads: Sequence[Loads], operating: Operating) -> tuple[float, ...]:
+    """Power of every pool for its work, beyond what it draws idle [USD/h].
+
+    Equation:
+        sum of w_r W_ir busy_i: the instances of a pool that are at work, on average, by what each then costs more
+    """
+    return tuple(
+        pool.busy_usd_per_hour * _weighted(operating, pool_work_s(problem, loads, i))
+        for i, pool in enumerate(problem.pools)
+    )
+
+
 def traffic_usd_per_hour(problem: PlanningProblem, loads: Sequence[Loads], operating: Operating) -> float:
     """Charges by volume on all links [USD/h]."""
     sent = link_mean_bytes_per_s(problem, loads, operating)
@@ -158,7 +175,8 @@ def spend_of(problem: PlanningProblem, sizing: Sizing, loads: Sequence[Loads], o
     """The `spend` of the formulation, exactly: USD per hour, or accelerators where a price is missing."""
     if problem.is_priced:
         rent = sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
-        return rent + traffic_usd_per_hour(problem, loads, operating)
+        power = sum(busy_usd_per_hour(problem, loads, operating))
+        return rent + power + traffic_usd_per_hour(problem, loads, operating)
     used = sum(n * pool.n_accelerators for n, pool in zip(sizing.n_instances, problem.pools, strict=True))
     bandwidth = sum(link_gbps(link, m) for link, m in zip(problem.links, sizing.n_ports, strict=True))
     return used + 1e-6 * bandwidth

@@ -5,6 +5,7 @@ from typing import Any
 
 from planner.optimizer.evaluate import (
     Operating,
+    busy_usd_per_hour,
     link_gbps,
     link_mean_bytes_per_s,
     pool_utilization,
@@ -65,7 +66,7 @@ def offload_fraction(problem: PlanningProblem, solution: Solution, operating: Op
 def pool_plans(problem: PlanningProblem, solution: Solution, operating: Operating) -> tuple[PoolPlan, ...]:
     """Every pool at the operating point."""
     utilization = pool_utilization(problem, solution.sizing, solution.loads, operating)
-    rent = dict(rent_usd_per_hour(problem, solution.sizing))
+    bills = pool_usd_per_hour(problem, solution, operating)
     return tuple(
         PoolPlan(
             name=pool.name,
@@ -78,11 +79,19 @@ def pool_plans(problem: PlanningProblem, solution: Solution, operating: Operatin
             capacity_req_per_s=_capacity(problem, solution, i),
             offered_req_per_s=offered_req_per_s(problem, solution, operating, i),
             utilization=_at_most_full(utilization[i]),
-            usd_per_hour=rent[pool.name],
+            usd_per_hour=bills[i],
             basis=pool.rates.basis,
         )
         for i, pool in enumerate(problem.pools)
     )
+
+
+def pool_usd_per_hour(problem: PlanningProblem, solution: Solution, operating: Operating) -> tuple[float | None, ...]:
+    """Rent and power of every pool at the operating point [USD/h]; None where a price is missing."""
+    rent = dict(rent_usd_per_hour(problem, solution.sizing))
+    power = busy_usd_per_hour(problem, solution.loads, operating)
+    rents = (rent[pool.name] for pool in problem.pools)
+    return tuple(None if usd is None else usd + extra for usd, extra in zip(rents, power, strict=True))
 
 
 def _at_most_full(utilization: float) -> float:
@@ -138,12 +147,13 @@ def _link_plan(link: LinkSpec, ports: Sequence[int], mean_gbps: float, usd_per_h
 
 
 def cost(problem: PlanningProblem, solution: Solution, operating: Operating) -> Cost:
-    """Rent and traffic charges, in total and per million tokens."""
+    """Rent, power and traffic charges, in total and per million tokens."""
     rent = dict(rent_usd_per_hour(problem, solution.sizing))
-    pools = [rent[pool.name] for pool in problem.pools]
+    pools = pool_usd_per_hour(problem, solution, operating)
     accelerators = None if any(usd is None for usd in pools) else sum(usd or 0.0 for usd in pools)
     known = not any(usd is None for usd in rent.values())
-    total = sum(usd or 0.0 for usd in rent.values()) + traffic_usd_per_hour(problem, solution.loads, operating)
+    links = sum(rent[link.name] or 0.0 for link in problem.links)
+    total = sum(usd or 0.0 for usd in pools) + links + traffic_usd_per_hour(problem, solution.loads, operating)
     per_million = {
         kind: _per_million(total, operating.rate, _mean_tokens(problem, kind)) for kind in ("total", "output")
     }
@@ -168,13 +178,13 @@ def _per_million(usd_per_hour: float, req_per_s: float, tokens_per_request: floa
 def class_plans(problem: PlanningProblem, solution: Solution) -> tuple[ClassPlan, ...]:
     """Every class with its threshold and latency."""
     *by_class, _ = latencies(problem, solution, operating_point(problem, solution))
-    model = problem.scenario.model_profile.name
+    scenario = problem.scenario
     return tuple(
         ClassPlan(
             name=c.name,
-            model=model,
+            model=scenario.profile_of(scenario.model_of(c.name)).name,
             share=c.share,
-            slo=None if problem.scenario.slo is None else problem.scenario.slo.model_dump(exclude_none=True),
+            slo=None if (slo := scenario.slo_of(c.name)) is None else slo.model_dump(exclude_none=True),
             threshold_tokens=_class_threshold(problem, solution, index),
             latency=by_class[index],
             mean_total_tokens=c.mix.mean_total_tokens,

@@ -250,7 +250,7 @@ def bound_accelerators(model: Model) -> None:
 
 @constraint
 def bound_budget(model: Model) -> None:
-    """Rent of instances and ports plus traffic charges <= budget."""
+    """Rent of instances and ports plus charges for traffic and work <= budget."""
     budget = model.problem.scenario.budget_usd_per_hour
     if budget is not None:
         model.lp.addConstraint(usd_per_hour(model) <= budget, "bound_budget")
@@ -289,7 +289,7 @@ def keep_prefill_to_decode(model: Model) -> None:
 
 
 def usd_per_hour(model: Model) -> pulp.LpAffineExpression:
-    """Rent of instances and ports plus traffic charges [USD/h]; needs every price."""
+    """Rent of instances and ports plus charges for traffic and work [USD/h]; needs every price."""
     import pulp
 
     problem = model.problem
@@ -299,8 +299,8 @@ def usd_per_hour(model: Model) -> pulp.LpAffineExpression:
         for link, row in zip(problem.links, model.ports, strict=True)
         for m, tier in zip(row, link.tiers, strict=True)
     ]
-    traffic = [w * usd for r, k, w in _rates(model) if (usd := _traffic_usd_per_hour(model, r, k)) > 0]
-    return pulp.lpSum(instances) + pulp.lpSum(ports) + pulp.lpSum(traffic)
+    use = [w * usd for r, k, w in _rates(model) if (usd := _use_usd_per_hour(model, r, k)) > 0]
+    return pulp.lpSum(instances) + pulp.lpSum(ports) + pulp.lpSum(use)
 
 
 def spend(model: Model) -> pulp.LpAffineExpression:
@@ -340,9 +340,13 @@ def _sent_bytes(model: Model, r: int, k: int, link: int) -> float:
     return float(loads.long_bytes[k]) * long + float(loads.short_bytes[k]) * short
 
 
-def _traffic_usd_per_hour(model: Model, r: int, k: int) -> float:
-    sent = (_sent_bytes(model, r, k, i) / GB * link.usd_per_gb for i, link in enumerate(model.problem.links))
-    return SECONDS_PER_HOUR * sum(sent)
+def _use_usd_per_hour(model: Model, r: int, k: int) -> float:
+    """Charges per hour for the traffic and the work of one request a second of a route under a candidate."""
+    problem, route = model.problem, model.problem.routes[r]
+    sent = (_sent_bytes(model, r, k, i) / GB * link.usd_per_gb for i, link in enumerate(problem.links))
+    work = (_work_s(model, r, k, i) * pool.busy_usd_per_hour for i, pool in enumerate(problem.pools))
+    decode = decode_s(problem, route) * problem.pools[route.decode].busy_usd_per_hour
+    return SECONDS_PER_HOUR * sum(sent) + sum(work) + decode
 
 
 def most_rate(problem: PlanningProblem, limits: Sequence[int | None]) -> float:

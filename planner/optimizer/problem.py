@@ -28,8 +28,10 @@ class PoolSpec:
     min_instances: int
     max_instances: int | None
     usd_per_hour: float | None
-    """Rent or amortised purchase of one instance, and its power [USD/h]."""
+    """Rent or amortised purchase of one instance, and its power; where that depends on use, idle [USD/h]."""
     rates: InstanceRates
+    busy_usd_per_hour: float = 0.0
+    """Further power of one instance while it works [USD/h]."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,9 @@ class PlanningProblem:
         return tuple(_size_limit(self, i) for i in range(len(self.pools)))
 
     @property
-    def charges_traffic(self) -> bool:
-        """Whether a link charges by volume, so that the threshold decides about money."""
-        return any(link.usd_per_gb > 0 for link in self.links)
+    def charges_use(self) -> bool:
+        """Whether a link charges by volume or a site by work, so that the threshold decides about money."""
+        return any(link.usd_per_gb > 0 for link in self.links) or any(pool.busy_usd_per_hour > 0 for pool in self.pools)
 
     @property
     def is_priced(self) -> bool:
@@ -143,9 +145,10 @@ def planning_problem(
         classes: the classes of another problem with the same workload, so that a trace is read once.
 
     Raises:
-        InputError: a pool has no service times, a site cannot reach a decode pool, a price is missing for min-cost,
-            or nothing limits the fleet of max-throughput.
+        InputError: a key asks for what is not planned for, a pool has no service times, a site cannot reach a decode
+            pool, a price is missing for min-cost, or nothing limits the fleet of max-throughput.
     """
+    _refuse_unplanned(scenario)
     links = tuple(
         LinkSpec(
             name, k.from_site, k.to_site, k.options(), k.usd_per_gb, k.round_trip_ms / 1e3, k.destination_holds_prefix
@@ -164,6 +167,18 @@ def planning_problem(
     return problem
 
 
+def _refuse_unplanned(scenario: Scenario) -> None:
+    """Nothing that is stated is passed over in silence."""
+    keys = [*scenario.network_keys]
+    if scenario.objective == "min-ttft":
+        keys.append(("objective",))
+    if keys:
+        what = (
+            "is not planned for: a plan is of one model and one demand, its promise on TTFT for one class of requests"
+        )
+        raise InputError(scenario.problem(key, what, "leave it out") for key in keys)
+
+
 def _pool_spec(scenario: Scenario, name: str, pool: Pool, context_tokens: float) -> PoolSpec:
     hardware = scenario.hardware_of(pool)
     usd = scenario.accelerator_usd_per_hour(pool.site, hardware)
@@ -179,6 +194,7 @@ def _pool_spec(scenario: Scenario, name: str, pool: Pool, context_tokens: float)
         max_instances=pool.max_instances if fixed is None else fixed,
         usd_per_hour=None if usd is None else usd * pool.accelerators_per_instance,
         rates=service_times(scenario, name, pool, hardware, context_tokens),
+        busy_usd_per_hour=scenario.busy_usd_per_hour(pool.site, hardware) * pool.accelerators_per_instance,
     )
 
 

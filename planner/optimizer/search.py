@@ -198,7 +198,7 @@ def best_thresholds(
     """
     if not any(route.is_split for route in problem.routes) or problem.scenario.routing.threshold_tokens != "free":
         return tuple(start)
-    if single_route(problem) and not (problem.is_min_cost and problem.charges_traffic):
+    if single_route(problem) and not (problem.is_min_cost and problem.charges_use):
         return (_best_threshold(problem, sizing),)
     return _zoomed_by_model(problem, sizing, start, deadline)
 
@@ -247,23 +247,23 @@ def _zoomed_by_model(
 
 
 def _without_size_limits(problem: PlanningProblem) -> PlanningProblem:
-    """The problem for sizes that are settled: what limited them has done its part, a budget for traffic has not."""
+    """The problem for sizes that are settled: what limited them has done its part, a budget for use has not."""
     routing = problem.scenario.routing.model_copy(update={"prefill_to_decode": "free"})
-    budget = problem.scenario.budget_usd_per_hour if problem.charges_traffic else None
+    budget = problem.scenario.budget_usd_per_hour if problem.charges_use else None
     scenario = problem.scenario.model_copy(update={"budget_usd_per_hour": budget, "routing": routing})
     return replace(problem, scenario=scenario, inventories=())
 
 
 def _zoom_request(problem: PlanningProblem, sizing: Sizing) -> Request:
-    """What thresholds of fixed sizes are for: cheap traffic where that is the objective and priced, else a high rate.
+    """What thresholds of fixed sizes are for: cheap use where that is the objective and priced, else a high rate.
 
     For the rate, decode is given room to spare: where it alone limits the rate, the thresholds still balance prefill.
     """
     demand = problem.scenario.demand_req_per_s
-    if problem.is_min_cost and demand is not None and problem.charges_traffic:
+    if problem.is_min_cost and demand is not None and problem.charges_use:
         rate = demand * (1 + SOLVER_SLACK)
         return Request("spend", sizing=sizing, least_rate=rate, most_rate=rate)
-    if problem.scenario.budget_usd_per_hour is not None and problem.charges_traffic:
+    if problem.scenario.budget_usd_per_hour is not None and problem.charges_use:
         return Request("rate", sizing=sizing)
     roomy = tuple(
         n * DECODE_ROOM if pool.role == "decode" else n

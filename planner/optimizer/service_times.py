@@ -33,30 +33,30 @@ def service_times(
         context_tokens: mean context that decode attends to, prompt and half the output [tokens].
 
     Returns:
-        Service times of the pool's role.
+        Service times of the pool's role, for the model that it serves.
 
     Raises:
         InputError: nobody measured the instance and the roofline cannot time it.
         InfeasibleError: the weights do not fit it, or no sequence keeps its step within tpot_ms.
     """
-    n, model = pool.accelerators_per_instance, scenario.model_profile
-    measured = scenario.measured_instance(hardware, n, pool.role)
+    n, model = pool.accelerators_per_instance, scenario.profile_of(pool.model)
+    measured = scenario.measured_instance(hardware, n, pool.role, pool.model)
     if pool.service_times == "roofline" or (measured is None and _can_be_timed(scenario, pool)):
         return _roofline_times(scenario, name, pool, hardware, context_tokens)
     if measured is None:
         raise InputError(_unmeasured(scenario, name, pool, hardware))
-    _check_step(scenario, name, measured)
+    _check_step(scenario, name, pool, measured)
     try:
-        return instance_rates(model, measured, scenario.model.kv_precision)
+        return instance_rates(model, measured, scenario.model_choice(pool.model).kv_precision)
     except ValueError as error:
         what = f"the measured {pool.role} of {model.name} on {n} x {hardware.name} is no curve to plan with: {error}"
         raise InputError(scenario.problem(("pools", name), what)) from None
 
 
-def _check_step(scenario: Scenario, name: str, measured: MeasuredInstance) -> None:
+def _check_step(scenario: Scenario, name: str, pool: Pool, measured: MeasuredInstance) -> None:
     """A measured decode point is taken as it is: its step keeps the promise, or nothing does."""
-    limit, point = _step_limit_ms(scenario, scenario.pools[name]), measured.decode
-    if limit is None or point is None or scenario.pools[name].role != "decode" or point.step_s <= limit * MILLI:
+    limit, point = _step_limit_ms(scenario, pool), measured.decode
+    if limit is None or point is None or pool.role != "decode" or point.step_s <= limit * MILLI:
         return
     raise InfeasibleError(
         f"pools.{name}: the measured decode step of {point.step_s / MILLI:g} ms at batch {point.batch} is longer than "
@@ -65,20 +65,21 @@ def _check_step(scenario: Scenario, name: str, measured: MeasuredInstance) -> No
 
 
 def _step_limit_ms(scenario: Scenario, pool: Pool) -> float | None:
-    """Longest decode step: the pool's own limit or the promise, whichever is shorter [ms]."""
-    limits = [pool.tpot_ms, scenario.slo.tpot_ms if scenario.slo else None]
+    """Longest decode step: the shortest of the pool's own limit and the promises to its classes [ms]."""
+    promises = (scenario.slo_of(name) for name in scenario.classes_of(pool))
+    limits = [pool.tpot_ms, *(slo.tpot_ms for slo in promises if slo is not None)]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _can_be_timed(scenario: Scenario, pool: Pool) -> bool:
-    return pool.service_times is None and not missing_shapes(scenario.model_profile.architecture)
+    return pool.service_times is None and not missing_shapes(scenario.profile_of(pool.model).architecture)
 
 
 def _unmeasured(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile) -> Problem:
-    model, n = scenario.model_profile, pool.accelerators_per_instance
+    model, n = scenario.profile_of(pool.model), pool.accelerators_per_instance
     known = ", ".join(
         f"{m.n_accelerators} x {m.hardware} in {m.precision}"
-        for m in scenario.measured.values()
+        for m in scenario.measurements_of(pool.model)
         if getattr(m, pool.role) is not None
     )
     missing = missing_shapes(model.architecture)
@@ -93,7 +94,7 @@ def _unmeasured(scenario: Scenario, name: str, pool: Pool, hardware: HardwarePro
 def _roofline_times(
     scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, context_tokens: float
 ) -> InstanceRates:
-    model, choice = scenario.model_profile, scenario.model
+    model, choice = scenario.profile_of(pool.model), scenario.model_choice(pool.model)
     try:
         used = stack(pool.stack) if pool.stack else best_stack(model.name, hardware.name)
         served = ServedModel(

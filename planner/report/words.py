@@ -301,7 +301,8 @@ def nothing_binds() -> str:
 
 def status(plan: Plan) -> str:
     """How good the plan is, proven."""
-    goal = f"{number(plan.bound, 4)} " + ("req/s" if plan.objective == "max-throughput" else "USD/h")
+    unit = {"max-throughput": "req/s", "min-cost": "USD/h", "min-ttft": "s"}[plan.objective]
+    goal = f"{number(plan.bound, 4)} {unit}"
     best = "optimal" if plan.status == "optimal" else "feasible, the best found in the time"
     return f"{best}: {small_percent(plan.gap)} from a proven bound of {goal} over every threshold"
 

@@ -58,7 +58,7 @@ class Latency(StrictModel):
 
 
 class Cost(StrictModel):
-    """Rent of everything in the plan; None when a price is missing."""
+    """Rent, power and charges of everything in the plan; None when a price is missing."""
 
     usd_per_hour: float | None
     usd_per_million_input_tokens: float | None
@@ -162,7 +162,7 @@ class Plan(Fleet):
 
     schema_version: Literal["planner.plan/1"] = Field(default="planner.plan/1", serialization_alias="schema")
     scenario: str
-    objective: Literal["max-throughput", "min-cost"]
+    objective: Literal["max-throughput", "min-cost", "min-ttft"]
     status: Literal["optimal", "feasible"]
     gap: float
     """Relative distance of the objective to a proven bound over every threshold, grid error included [-]."""

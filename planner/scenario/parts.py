@@ -1,14 +1,19 @@
 """What a scenario is made of: sites, pools, links, prices, variants and published figures."""
 
+import re
+from collections.abc import Iterator
+from math import prod
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from planner.schema import StrictModel
+from planner.profiles import MeasuredInstance
+from planner.schema import Fault, StrictModel, raise_faults
 from planner.workload import Workload
 
 CapacityRule = Literal["mean-length", "expected-work"]
-Objective = Literal["max-throughput", "min-cost"]
+Objective = Literal["max-throughput", "min-cost", "min-ttft"]
+Loss = Literal["instance", "link", "site"]
 Basis = Literal["quoted", "derived", "assumed"]
 Free = Literal["free"]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
@@ -16,6 +21,8 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 Usd = Annotated[float, Field(ge=0, le=1e9)]
 Amount = Annotated[float, Field(gt=0, le=1e9)]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
+Factor = Annotated[float, Field(ge=0, le=1e6)]
+LayoutText = Annotated[str, Field(pattern=r"^(tp|ep|dp|pp)=[1-9]\d{0,4}(,(tp|ep|dp|pp)=[1-9]\d{0,4})*$")]
 HOURS_PER_YEAR = 8760.0
 MOST_ACCELERATORS = 10_000_000
 
@@ -23,7 +30,7 @@ DEFAULT_CLASS = "all"
 
 
 class ModelChoice(StrictModel):
-    """The model that is served, and in which number formats."""
+    """A model that is served, and in which number formats."""
 
     profile: str
     """Model profile: a catalogue name, an alias, or a path to a TOML file."""
@@ -35,6 +42,22 @@ class ModelChoice(StrictModel):
     """Experts that each token visits, to see what depends on it; by default the profile's."""
 
 
+class Slo(StrictModel):
+    """What is promised about latency."""
+
+    ttft_s: Amount | None = None
+    """Longest time to first token that the stated percentage of requests may see."""
+    ttft_percentile: Annotated[float, Field(gt=0, lt=100)] = 90.0
+    """Percentage of requests that the promise on TTFT, or the objective min-ttft, is about."""
+    tpot_ms: Amount | None = None
+    """Longest time per output token of any request: no decode step, which is longest in a full batch, exceeds it."""
+
+    @property
+    def promises_something(self) -> bool:
+        """Whether it sets a limit; without one it only states the percentile that min-ttft is about."""
+        return self.ttft_s is not None or self.tpot_ms is not None
+
+
 class WorkloadClass(StrictModel):
     """One class of requests and its share of the total rate."""
 
@@ -42,23 +65,34 @@ class WorkloadClass(StrictModel):
     """Fraction of all requests; the shares of all classes add up to 1."""
     workload: Workload
     """Lengths, outputs, prefix hits and arrivals of this class."""
+    model: Name | None = None
+    """Name under [models] of the model that these requests are for; absent: the default, [model]."""
+    sites: dict[Name, Annotated[float, Field(gt=0, le=1)]] = {}
+    """Fraction of the requests by the site where they arrive and are decoded, adding up to 1; absent: any site that
+    decodes their model."""
+    slo: Slo | None = None
+    """Promise on latency to this class; absent: the scenario's."""
 
 
-class Slo(StrictModel):
-    """What is promised about latency."""
+class Period(StrictModel):
+    """A part of the day, or of whatever time the demand repeats after, and its demand."""
 
-    ttft_s: Amount | None = None
-    """Longest time to first token that the stated percentage of requests may see."""
-    ttft_percentile: Annotated[float, Field(gt=0, lt=100)] = 90.0
-    """Percentage of requests that the promise on TTFT is about."""
-    tpot_ms: Amount | None = None
-    """Longest time per output token of any request: no decode step, which is longest in a full batch, exceeds it."""
+    hours: Annotated[float, Field(gt=0, le=HOURS_PER_YEAR)] = 1.0
+    """How long it lasts [h]; what a period costs counts by its hours."""
+    demand: Factor = 1.0
+    """Factor on the rate of every class."""
+    by_site: dict[Name, Factor] = {}
+    """Further factor on what arrives at a site; 1 where none is given."""
+    by_class: dict[Name, Factor] = {}
+    """Further factor on the rate of a class; 1 where none is given."""
 
-    @model_validator(mode="after")
-    def _promises_something(self) -> Self:
-        if self.ttft_s is None and self.tpot_ms is None:
-            raise ValueError("promises nothing (give ttft_s, tpot_ms or both)")
-        return self
+
+class Spare(StrictModel):
+    """What the plan must survive."""
+
+    survive: tuple[Loss, ...] = ()
+    """Kinds of losses, any one of which at a time leaves enough to serve the demand: one instance of any pool, one
+    link, or one site with everything at it."""
 
 
 class Routing(StrictModel):
@@ -70,6 +104,11 @@ class Routing(StrictModel):
     """Instances of prefill for short prompts to instances of decode, such as "3:5"; "free" lets the planner choose."""
     n_candidates: Annotated[int, Field(ge=2, le=4096)] = 64
     """Thresholds on the first grid; the planner refines between them."""
+    thresholds: Literal["per-class", "per-model"] = "per-class"
+    """Whether every class has a threshold of its own, or all classes of a model share one."""
+    role_conversion: bool = False
+    """Whether the accelerators of one kind that serve a model at a site may change between prefill and decode from
+    period to period; else roles are fixed."""
 
 
 class Site(StrictModel):
@@ -84,11 +123,21 @@ class Site(StrictModel):
     pue: Annotated[float, Field(ge=1, le=5)] = 1.0
     """Power usage effectiveness: what the site draws over what its servers draw."""
     draw_fraction: Annotated[float, Field(gt=0, le=1.5)] = 1.0
-    """Mean draw of an accelerator over its TDP; above 1 to count its share of the server."""
+    """Mean draw of an accelerator over its TDP, of a busy one where idle_draw_fraction is given; above 1 to count its
+    share of the server."""
+    idle_draw_fraction: Annotated[float, Field(ge=0, le=1.5)] | None = None
+    """Draw of an idle accelerator over its TDP, at most draw_fraction; absent: power does not depend on use."""
     power_source: str = ""
     """Citation of the price of electricity and the PUE."""
     fabric_gbps: Amount | None = None
     """Bandwidth per instance for the KV hand-off inside the site; absent means the hand-off is not counted."""
+
+    @model_validator(mode="after")
+    def _draws_least_when_idle(self) -> Self:
+        idle, busy = self.idle_draw_fraction, self.draw_fraction
+        if idle is not None and idle > busy:
+            raise_faults([Fault(("idle_draw_fraction",), f"is {idle:g} (at most draw_fraction, {busy:g})")])
+        return self
 
 
 class Pool(StrictModel):
@@ -100,6 +149,10 @@ class Pool(StrictModel):
     """Hardware profile: a catalogue name, an alias, or a path to a TOML file."""
     role: Literal["prefill", "decode"]
     """What the instances do."""
+    model: Name | None = None
+    """Name under [models] of the model that they serve; absent: the default, [model]."""
+    classes: tuple[Name, ...] = ()
+    """Classes of requests that they serve; absent: every class of their model."""
     accelerators_per_instance: Annotated[int, Field(ge=1, le=10_000)] = 8
     """Accelerators that form one instance."""
     n_instances: Count | Free = "free"
@@ -114,6 +167,8 @@ class Pool(StrictModel):
     """Software stack of the roofline, as `predict --stack` takes it; by default the one calibrated best."""
     layout: str | None = None
     """Parallel layout of the roofline, such as "tp=8,ep=1,dp=1,pp=1"; by default tensor parallel over the instance."""
+    layouts: tuple[LayoutText, ...] = ()
+    """Parallel layouts of the roofline to choose from, instead of `layout`."""
     tpot_ms: Amount | None = None
     """Longest decode step: the roofline's batch is the largest within it and the memory; absent: within the memory."""
     prompts: Literal["long", "short"] | None = None
@@ -127,7 +182,20 @@ class Pool(StrictModel):
             raise ValueError("prompts belongs to prefill pools only")
         if self.role == "prefill" and self.tpot_ms is not None:
             raise ValueError("tpot_ms belongs to decode pools only")
+        raise_faults(self._layout_faults())
         return self
+
+    def _layout_faults(self) -> Iterator[Fault]:
+        if self.layouts and self.layout is not None:
+            yield Fault(("layouts",), "is given beside layout (one of the two)")
+        for index, text in enumerate(self.layouts):
+            sizes = re.findall(r"(\w+)=(\d+)", text)
+            n = prod(int(size) for key, size in sizes if key != "ep")
+            if len(dict(sizes)) < len(sizes):
+                yield Fault(("layouts", index), f"is {text!r}, which states a size twice (each size once)")
+            elif n != self.accelerators_per_instance:
+                allowed = f"{self.accelerators_per_instance}, as accelerators_per_instance"
+                yield Fault(("layouts", index), f"is {text!r}, {n} accelerators ({allowed})")
 
 
 class LinkTier(StrictModel):
@@ -215,6 +283,13 @@ class Price(StrictModel):
         if self.purchase_usd is not None and self.amortized_years is not None:
             return self.purchase_usd / (self.amortized_years * HOURS_PER_YEAR)
         return self.usd_per_accelerator_hour or 0.0
+
+
+class Measurement(MeasuredInstance):
+    """A measured instance that the scenario itself states."""
+
+    model: Name | None = None
+    """Name under [models] of the model that was measured; absent: the default, [model]."""
 
 
 class Comparison(StrictModel):

@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
+from planner.scenario.network import network_faults, network_keys
 from planner.scenario.overrides import KEY, assign, merged, parsed_key, parsed_override
 from planner.scenario.parts import (
     DEFAULT_CLASS,
@@ -19,14 +20,17 @@ from planner.scenario.parts import (
     Claim,
     Comparison,
     Link,
+    Measurement,
     ModelChoice,
     Name,
     Objective,
+    Period,
     Pool,
     Price,
     Routing,
     Site,
     Slo,
+    Spare,
     WorkloadClass,
 )
 from planner.schema import Fault, StrictModel, TomlFile, dotted, is_file, raise_faults, read_text
@@ -50,9 +54,11 @@ class Scenario(StrictModel):
     sources: tuple[str, ...] = ()
     """Citations for the report."""
     objective: Objective = "max-throughput"
-    """What to optimise: the rate of a fixed fleet, inventory or budget, or the cost of serving a demand."""
+    """What to optimise: the rate of a fixed fleet, inventory or budget; the cost of serving a demand; or the TTFT of a
+    demand, at the percentile that the promise names, within a budget, inventory or fixed fleet."""
     demand_req_per_s: Amount | None = None
-    """Rate to serve; required by min-cost."""
+    """Rate to serve, of all classes where no factor of a period changes it; required by min-cost and min-ttft. With
+    max-throughput and periods it is the scale of the demand's profile, by default 1."""
     budget_usd_per_hour: Amount | None = None
     """Most that the plan may cost."""
     capacity_rule: CapacityRule = "expected-work"
@@ -62,15 +68,21 @@ class Scenario(StrictModel):
     prefill_batching: Literal["one-at-a-time", "chunked"] = "one-at-a-time"
     """Whether an instance prefills one prompt at a time."""
     model: ModelChoice
-    """The model that is served."""
+    """The model that is served, and the default where there are several."""
+    models: dict[Name, ModelChoice] = {}
+    """Further models, by name."""
     workload: Workload | None = None
     """The only class of requests; or give `classes`."""
     classes: dict[Name, WorkloadClass] = {}
     """Several classes of requests with their shares."""
+    periods: dict[Name, Period] = {}
+    """Parts of the day with their demand, in order; absent: one demand at all times."""
     slo: Slo | None = None
     """Promise on latency: the plan is for the highest rate, or the least cost, at which it holds."""
     routing: Routing = Routing()
     """Threshold and prefill-to-decode ratio."""
+    spare: Spare = Spare()
+    """Losses that the plan must survive."""
     sites: dict[Name, Site]
     """Places, by name."""
     pools: dict[Name, Pool]
@@ -79,8 +91,8 @@ class Scenario(StrictModel):
     """Connections between sites, by name; the first is the cross-site link of the answers."""
     prices: dict[str, Price] = {}
     """Price of an accelerator, by hardware."""
-    measured: dict[Name, MeasuredInstance] = {}
-    """Measured instances, by name; those of the model profile are merged in."""
+    measured: dict[Name, Measurement] = {}
+    """Measured instances, by name; those of the default model's profile are merged in."""
     comparisons: dict[Name, Comparison] = {}
     """Variants planned beside the scenario."""
     claims: tuple[Claim, ...] = ()
@@ -107,7 +119,13 @@ class Scenario(StrictModel):
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         raise_faults(
-            [*self._workload_faults(), *self._reference_faults(), *self._link_faults(), *self._objective_faults()]
+            [
+                *self._workload_faults(),
+                *self._reference_faults(),
+                *self._link_faults(),
+                *self._objective_faults(),
+                *network_faults(self),
+            ]
         )
         return self
 
@@ -141,22 +159,83 @@ class Scenario(StrictModel):
                 yield Fault(("links", name), f"joins the same sites as links.{first} (one link a way, with port tiers)")
 
     def _objective_faults(self) -> Iterator[Fault]:
-        if self.objective == "min-cost" and self.demand_req_per_s is None:
-            yield Fault(("demand_req_per_s",), "is required by objective min-cost (a rate above 0)")
+        if self.objective != "max-throughput" and self.demand_req_per_s is None:
+            yield Fault(("demand_req_per_s",), f"is required by objective {self.objective} (a rate above 0)")
+        promises = {("slo",): self.slo} | {("classes", name, "slo"): c.slo for name, c in self.classes.items()}
+        for key, slo in promises.items():
+            if slo is not None and not slo.promises_something and self.objective != "min-ttft":
+                yield Fault(key, "promises nothing (give ttft_s, tpot_ms or both)")
 
-    @cached_property
+    @property
     def workloads(self) -> dict[str, tuple[float, Workload]]:
         """Share and workload of every class."""
         if self.workload is not None:
             return {DEFAULT_CLASS: (1.0, self.workload)}
         return {name: (c.share, c.workload) for name, c in self.classes.items()}
 
+    @property
+    def is_network(self) -> bool:
+        """Whether it takes the planner of many models, sites and periods to answer."""
+        return bool(self.network_keys)
+
+    @property
+    def network_keys(self) -> tuple[KeyPath, ...]:
+        """The stated keys that take the planner of many models, sites and periods."""
+        return tuple(network_keys(self))
+
     @cached_property
     def model_profile(self) -> ModelProfile:
-        """The profile of the model that is served, with the experts per token that the scenario asks for."""
-        profile = model_profile(_located(self.model.profile, self.directory))
-        wanted = self.model.n_experts_per_token
+        """The profile of the default model, with the experts per token that the scenario asks for."""
+        return self.profile_of(None)
+
+    def model_choice(self, name: str | None) -> ModelChoice:
+        """A model by its name under [models]; None is the default, [model]."""
+        return self.model if name is None else self.models[name]
+
+    def profile_of(self, name: str | None) -> ModelProfile:
+        """The profile of a model by its name under [models], None the default, with the experts per token asked for."""
+        choice = self.model_choice(name)
+        profile = model_profile(_located(choice.profile, self.directory))
+        wanted = choice.n_experts_per_token
         return profile if wanted is None else _with_experts_per_token(profile, wanted)
+
+    def model_of(self, class_name: str) -> str | None:
+        """Name under [models] of the model that a class is for; None is the default."""
+        return self.classes[class_name].model if class_name in self.classes else None
+
+    def slo_of(self, class_name: str) -> Slo | None:
+        """The promise to a class: its own, or the scenario's."""
+        own = self.classes[class_name].slo if class_name in self.classes else None
+        return self.slo if own is None else own
+
+    def classes_of(self, pool: Pool) -> tuple[str, ...]:
+        """Names of the classes that a pool serves."""
+        return tuple(
+            name
+            for name in self.workloads
+            if self.model_of(name) == pool.model and (not pool.classes or name in pool.classes)
+        )
+
+    def demand_of(self, class_name: str, site: str | None = None, period: str | None = None) -> float:
+        """Rate of a class in a period [req/s].
+
+        Equation:
+            demand_req_per_s share_c sites_cs demand_p by_site_ps by_class_pc
+
+        Args:
+            class_name: the class; "all" where the scenario has one `workload`.
+            site: where requests arrive; None: all of them, wherever they arrive.
+            period: the period; None: no period's factors.
+
+        Returns:
+            Requests per second; 0 at a site where none of the class arrive. Without demand_req_per_s, of a scale of 1.
+        """
+        sites = self.classes[class_name].sites if class_name in self.classes else {}
+        arriving = sites if site is None else {site: sites.get(site, 0.0)}
+        when = self.periods[period] if period is not None else Period()
+        at_sites = sum(x * when.by_site.get(name, 1.0) for name, x in arriving.items()) if arriving else 1.0
+        rate = (self.demand_req_per_s or 1.0) * self.workloads[class_name][0] * at_sites
+        return rate * when.demand * when.by_class.get(class_name, 1.0)
 
     def hardware_of(self, pool: Pool) -> HardwareProfile:
         """The hardware profile of a pool."""
@@ -171,39 +250,70 @@ class Scenario(StrictModel):
         return next((p for name, p in self.prices.items() if self.hardware_named(name).name == hardware.name), None)
 
     def accelerator_usd_per_hour(self, site: str, hardware: HardwareProfile) -> float | None:
-        """What an accelerator costs at a site, power included; None when the scenario states no price.
+        """What an accelerator costs at a site, busy or not, power included; None when the scenario states no price.
 
         Equation:
-            rent, or purchase / (years 8760 h), + TDP draw PUE usd_per_kwh / 1000
+            rent, or purchase / (years 8760 h), + TDP draw PUE usd_per_kwh / 1000, with the draw of an idle accelerator
+            where the site states it
 
         Raises:
             InputError: the site prices electricity, and the accelerator's TDP is unknown.
         """
         price, place = self.price_of(hardware), self.sites[site]
-        if price is None or not place.usd_per_kwh:
-            return price.hourly_usd if price else None
+        if price is None:
+            return None
+        draw = place.draw_fraction if place.idle_draw_fraction is None else place.idle_draw_fraction
+        return price.hourly_usd + draw * self._tdp_usd_per_hour(site, hardware)
+
+    def busy_usd_per_hour(self, site: str, hardware: HardwareProfile) -> float:
+        """What a busy accelerator costs at a site beyond an idle one; 0 where power is the same or unpriced.
+
+        Equation:
+            TDP (draw - idle draw) PUE usd_per_kwh / 1000
+
+        Raises:
+            InputError: the site prices electricity, and the accelerator's TDP is unknown.
+        """
+        place = self.sites[site]
+        if place.idle_draw_fraction is None or self.price_of(hardware) is None:
+            return 0.0
+        return (place.draw_fraction - place.idle_draw_fraction) * self._tdp_usd_per_hour(site, hardware)
+
+    def _tdp_usd_per_hour(self, site: str, hardware: HardwareProfile) -> float:
+        """Electricity of an accelerator that draws its TDP all the time [USD/h]."""
+        place = self.sites[site]
+        if not place.usd_per_kwh:
+            return 0.0
         if hardware.tdp_w is None:
             what = f"prices electricity, and the TDP of {hardware.name} is unknown"
             raise InputError(self.problem(("sites", site, "usd_per_kwh"), what, "a profile with tdp_w, or all-in rent"))
-        kilowatts = hardware.tdp_w / WATTS_PER_KILOWATT * place.draw_fraction * place.pue
-        return price.hourly_usd + kilowatts * place.usd_per_kwh
+        return hardware.tdp_w / WATTS_PER_KILOWATT * place.pue * place.usd_per_kwh
 
     def measured_instance(
-        self, hardware: HardwareProfile, n_accelerators: int, role: Literal["prefill", "decode"]
+        self,
+        hardware: HardwareProfile,
+        n_accelerators: int,
+        role: Literal["prefill", "decode"],
+        model: str | None = None,
     ) -> MeasuredInstance | None:
-        """The first measurement of this instance in that role, or None."""
-        names = (hardware.name, *hardware.aliases)
+        """The first measurement of this instance of a model, None the default, in that role; None without any."""
+        names, precision = (hardware.name, *hardware.aliases), self.model_choice(model).precision
         return next(
             (
                 instance
-                for instance in self.measured.values()
+                for instance in self.measurements_of(model)
                 if instance.hardware in names
                 and instance.n_accelerators == n_accelerators
                 and getattr(instance, role) is not None
-                and self.model.precision in (None, instance.precision)
+                and precision in (None, instance.precision)
             ),
             None,
         )
+
+    def measurements_of(self, model: str | None) -> tuple[MeasuredInstance, ...]:
+        """What was measured of a model, None the default: the scenario's own, then its profile's."""
+        stated = tuple(instance for instance in self.measured.values() if instance.model == model)
+        return stated if model is None else (*stated, *self.profile_of(model).measured.values())
 
     def prompts_of(self, pool: Pool) -> Literal["long", "short"]:
         """Which prompts a prefill pool takes."""
@@ -352,14 +462,18 @@ def _is_within(key: str, other: str) -> bool:
 
 
 def _with_profile_measurements(data: dict[str, Any], directory: Path) -> dict[str, Any]:
-    """The data with the model profile's measured instances under its own, which win key by key."""
+    """The data with the default model's measured instances under its own of that model, which win key by key."""
     choice, own = data.get("model"), data.get("measured", {})
     name = choice.get("profile") if isinstance(choice, dict) else None
     if not isinstance(name, str) or not isinstance(own, dict):
         return data
     profile = model_profile(_located(name, directory))
     theirs = {key: item.model_dump(exclude_none=True) for key, item in profile.measured.items()}
-    joined = merged(theirs, own)
+    further = {key for key, item in own.items() if isinstance(item, dict) and "model" in item}
+    joined = {
+        **merged(theirs, {key: item for key, item in own.items() if key not in further}),
+        **{key: own[key] for key in further},
+    }
     # The scenario's own come first: of two measurements of one instance the first counts.
     return {**data, "measured": {name: joined[name] for name in (*own, *(n for n in joined if n not in own))}}
 
@@ -389,7 +503,7 @@ def _name_problems(scenario: Scenario) -> Iterator[Problem]:
             local.add(scenario.hardware_named(name).name)
         except InputError as error:
             yield from _of_profile(scenario._file, key, name, error)
-    yield from _expert_problems(scenario)
+    yield from _model_problems(scenario)
     yield from _repeated_prices(scenario)
     own = {n: m.hardware for n, m in scenario.measured.items() if n in scenario._stated.get("measured", {})}
     for name, hardware in own.items():
@@ -400,14 +514,32 @@ def _name_problems(scenario: Scenario) -> Iterator[Problem]:
             yield from _of_profile(scenario._file, ("measured", name, "hardware"), hardware, error)
 
 
-def _expert_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Experts per token that the model cannot have."""
-    wanted = scenario.model.n_experts_per_token
-    moe = scenario.model_profile.architecture.moe if wanted is not None else None
+def _model_problems(scenario: Scenario) -> Iterator[Problem]:
+    """Further models without a profile, experts that a model cannot have, and measurements hidden by others."""
+    known: dict[str, ModelProfile] = {}
+    for name, choice in scenario.models.items():
+        try:
+            known[name] = scenario.profile_of(name)
+        except InputError as error:
+            yield from _of_profile(scenario._file, ("models", name, "profile"), choice.profile, error)
+    # The default's profile is found, or reported, before the scenario's other names are looked at.
+    yield from _expert_problems(scenario, ("model",), None)
+    for name in known:
+        yield from _expert_problems(scenario, ("models", name), name)
+    for name, instance in scenario.measured.items():
+        if instance.model is not None and name in scenario.model_profile.measured:
+            what = f"would hide the measurement '{name}' of {scenario.model_profile.name}"
+            yield scenario._file.problem(("measured", name), what, "a name of its own")
+
+
+def _expert_problems(scenario: Scenario, key: KeyPath, name: str | None) -> Iterator[Problem]:
+    """Experts per token that a model cannot have."""
+    wanted = scenario.model_choice(name).n_experts_per_token
+    moe = scenario.profile_of(name).architecture.moe if wanted is not None else None
     if wanted is None or (moe and wanted <= moe.n_experts):
         return
     allowed = f"at most {moe.n_experts}, its experts" if moe else "a model with experts, or leave it out"
-    yield scenario._file.problem(("model", "n_experts_per_token"), f"is {wanted}", allowed)
+    yield scenario._file.problem((*key, "n_experts_per_token"), f"is {wanted}", allowed)
 
 
 def _repeated_prices(scenario: Scenario) -> Iterator[Problem]:

@@ -13,7 +13,7 @@ from planner.optimizer.evaluate import highest_rate
 from planner.optimizer.formulation import Sizing
 from planner.profiles import MeasuredInstance
 from planner.results import Case, ComparedPlan, LengthProfile, Plan, ServiceCurve, SourceNote
-from planner.scenario import CapacityRule, Price, Scenario
+from planner.scenario import CapacityRule, Pool, Price, Scenario, Site
 from planner.studies.claims import claim_results
 from planner.studies.price_ratios import price_ratios
 from planner.units import gbps, number
@@ -133,7 +133,9 @@ def service_curve(problem: PlanningProblem, index: int) -> ServiceCurve:
         pool=pool.name,
         hardware=pool.hardware,
         basis=pool.rates.basis,
-        source=citation(scenario, measured.source) if measured else roofline_source(pool.rates.stack),
+        source=citation(scenario, scenario.pools[pool.name], measured.source)
+        if measured
+        else roofline_source(pool.rates.stack),
         how=measured.how if measured else None,
         tokens=tuple(tokens.tolist()),
         prefill_s=tuple(seconds.tolist()),
@@ -149,7 +151,7 @@ def measured_times(problem: PlanningProblem, name: str) -> MeasuredInstance | No
     if spec.rates.stack is not None:
         return None
     pool = scenario.pools[name]
-    return scenario.measured_instance(scenario.hardware_of(pool), spec.n_accelerators, pool.role)
+    return scenario.measured_instance(scenario.hardware_of(pool), spec.n_accelerators, pool.role, pool.model)
 
 
 def roofline_source(stack: str | None) -> str:
@@ -157,9 +159,9 @@ def roofline_source(stack: str | None) -> str:
     return f"roofline of shapes and datasheets with the factors of {stack}"
 
 
-def citation(scenario: Scenario, source: str) -> str:
-    """The text of a source id of the model profile; other text stands for itself."""
-    return scenario.model_profile.sources.get(source, source)
+def citation(scenario: Scenario, pool: Pool, source: str) -> str:
+    """The text of a source id of the profile of a pool's model; other text stands for itself."""
+    return scenario.profile_of(pool.model).sources.get(source, source)
 
 
 def price_words(price: Price) -> str:
@@ -173,6 +175,16 @@ def price_words(price: Price) -> str:
     return f"{price.purchase_usd:g} USD each over {price.amortized_years:g} years, {number(price.hourly_usd)} USD/h"
 
 
+def draw_words(site: Site) -> str:
+    """The draw of a site's accelerators as it was stated.
+
+    >>> draw_words(Site(draw_fraction=1.2, idle_draw_fraction=0.3))
+    '1.2 of the TDP at work and 0.3 idle'
+    """
+    busy = f"{site.draw_fraction:g} of the TDP"
+    return busy if site.idle_draw_fraction is None else f"{busy} at work and {site.idle_draw_fraction:g} idle"
+
+
 def _inputs(problem: PlanningProblem) -> list[SourceNote]:
     """Every measured instance, price and link price that went in."""
     scenario = problem.scenario
@@ -182,7 +194,7 @@ def _inputs(problem: PlanningProblem) -> list[SourceNote]:
         what = f"{pool.role} of {name}, {n} x {hardware.name}"
         if measured := measured_times(problem, name):
             how = (measured.decode.how if pool.role == "decode" and measured.decode else None) or measured.how
-            source = citation(scenario, measured.source) + (f": {how}" if how else "")
+            source = citation(scenario, pool, measured.source) + (f": {how}" if how else "")
             notes.append(SourceNote(what=what, basis=measured.basis, source=source))
         else:
             rates = next(spec.rates for spec in problem.pools if spec.name == name)
@@ -192,7 +204,7 @@ def _inputs(problem: PlanningProblem) -> list[SourceNote]:
         notes.append(SourceNote(what=what, basis=price.basis, source=price.source))
     for name, site in scenario.sites.items():
         if site.usd_per_kwh:
-            what = f"power at {name}: {site.usd_per_kwh:g} USD/kWh, PUE {site.pue:g}, {site.draw_fraction:g} of the TDP"
+            what = f"power at {name}: {site.usd_per_kwh:g} USD/kWh, PUE {site.pue:g}, {draw_words(site)}"
             basis = "quoted" if site.power_source else "assumed"
             notes.append(SourceNote(what=what, basis=basis, source=site.power_source or "the scenario"))
     for name, link in scenario.links.items():

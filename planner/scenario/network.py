@@ -1,0 +1,147 @@
+"""Many models, classes, sites and periods: whether what a scenario says of them fits together, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from planner.errors import did_you_mean
+from planner.schema import Fault
+from planner.toml_lines import KeyPath
+
+if TYPE_CHECKING:
+    from planner.scenario.parts import Pool
+    from planner.scenario.question import Scenario
+
+
+def network_faults(scenario: Scenario) -> Iterator[Fault]:
+    """What does not fit together among models, classes, sites, pools and periods."""
+    unknown = [*_unknown_models(scenario), *_unknown_classes(scenario)]
+    yield from unknown
+    yield from _class_site_faults(scenario)
+    yield from _period_faults(scenario)
+    if not unknown:  # else who serves what cannot be told
+        yield from _foreign_classes(scenario)
+        yield from _unserved_classes(scenario)
+
+
+def _unknown(key: KeyPath, kind: str, name: str, known: Collection[str], table: str) -> Iterator[Fault]:
+    if name not in known:
+        hint = did_you_mean(name, known) if known else f"the scenario has no [{table}]"
+        yield Fault(key, f"names the unknown {kind} '{name}' ({hint})")
+
+
+def _unknown_models(scenario: Scenario) -> Iterator[Fault]:
+    places: list[tuple[KeyPath, str | None]]
+    places = [(("classes", name, "model"), c.model) for name, c in scenario.classes.items()]
+    places += [(("pools", name, "model"), pool.model) for name, pool in scenario.pools.items()]
+    places += [(("measured", name, "model"), instance.model) for name, instance in scenario.measured.items()]
+    for key, model in places:
+        if model is not None:
+            yield from _unknown(key, "model", model, scenario.models, "models.NAME")
+
+
+def _class_site_faults(scenario: Scenario) -> Iterator[Fault]:
+    for name, request_class in scenario.classes.items():
+        for site in request_class.sites:
+            yield from _unknown(("classes", name, "sites", site), "site", site, scenario.sites, "sites.NAME")
+        total = sum(request_class.sites.values())
+        if request_class.sites and abs(total - 1) > 1e-9:
+            message = f"has fractions that add up to {total:g} (they must add up to 1)"
+            yield Fault(("classes", name, "sites"), message)
+
+
+def _pool_classes(scenario: Scenario) -> Iterator[tuple[KeyPath, Pool, str]]:
+    """Every class that a pool names, with its key."""
+    for name, pool in scenario.pools.items():
+        yield from ((("pools", name, "classes", i), pool, class_name) for i, class_name in enumerate(pool.classes))
+
+
+def _unknown_classes(scenario: Scenario) -> Iterator[Fault]:
+    for key, _, name in _pool_classes(scenario):
+        yield from _unknown(key, "class", name, scenario.workloads, "classes.NAME")
+
+
+def _foreign_classes(scenario: Scenario) -> Iterator[Fault]:
+    for key, pool, name in _pool_classes(scenario):
+        if scenario.model_of(name) != pool.model:
+            theirs, ours = _model_words(scenario.model_of(name)), _model_words(pool.model)
+            yield Fault(key, f"names the class '{name}' of {theirs} (a class of {ours}, which the pool serves)")
+
+
+def _model_words(model: str | None) -> str:
+    return "the default model" if model is None else f"the model '{model}'"
+
+
+def _period_faults(scenario: Scenario) -> Iterator[Fault]:
+    anywhere = next((name for name in scenario.workloads if not _sites_of(scenario, name)), None)
+    arriving = {site for request_class in scenario.classes.values() for site in request_class.sites}
+    for name, period in scenario.periods.items():
+        for site in period.by_site:
+            key = ("periods", name, "by_site", site)
+            if site not in scenario.sites:
+                yield from _unknown(key, "site", site, scenario.sites, "sites.NAME")
+            elif anywhere is None and site not in arriving:
+                known = ", ".join(sorted(arriving))
+                yield Fault(key, f"names the site '{site}', where no class arrives (classes arrive at: {known})")
+        if period.by_site and anywhere is not None:
+            what = f"cannot apply to the class '{anywhere}', which does not say where it arrives"
+            yield Fault(("periods", name, "by_site"), f"{what} (give every class its sites, or leave by_site out)")
+        for class_name in period.by_class:
+            key = ("periods", name, "by_class", class_name)
+            yield from _unknown(key, "class", class_name, scenario.workloads, "classes.NAME")
+    if scenario.periods and not any(period.demand > 0 for period in scenario.periods.values()):
+        yield Fault(("periods",), "has no demand in any period (demand above 0 in at least one)")
+
+
+def _sites_of(scenario: Scenario, class_name: str) -> Collection[str]:
+    return scenario.classes[class_name].sites if class_name in scenario.classes else ()
+
+
+def _unserved_classes(scenario: Scenario) -> Iterator[Fault]:
+    """Classes that no pool prefills, or decodes; a role that no pool has at all is a fault of its own."""
+    roles = [role for role in ("prefill", "decode") if any(p.role == role for p in scenario.pools.values())]
+    for name in scenario.workloads:
+        for role in roles:
+            sites = {p.site for p in scenario.pools.values() if p.role == role and name in scenario.classes_of(p)}
+            if not sites:
+                yield _unserved(scenario, name, role)
+            elif role == "decode":
+                yield from _decoded_elsewhere(scenario, name, sites)
+
+
+def _unserved(scenario: Scenario, name: str, role: str) -> Fault:
+    if not scenario.classes:
+        return Fault(("pools",), f"has no {role} pool of the default model (at least one pool of each role)")
+    allowed = f"a {role} pool of {_model_words(scenario.model_of(name))} that takes its class"
+    return Fault(("classes", name), f"no {role} pool serves it ({allowed})")
+
+
+def _decoded_elsewhere(scenario: Scenario, name: str, decoding: Collection[str]) -> Iterator[Fault]:
+    """Sites where requests of a class arrive and are not decoded."""
+    for site in _sites_of(scenario, name):
+        if site in scenario.sites and site not in decoding:
+            allowed = f"sites that decode it: {', '.join(sorted(decoding))}"
+            yield Fault(("classes", name, "sites", site), f"no pool at '{site}' decodes this class ({allowed})")
+
+
+def network_keys(scenario: Scenario) -> Iterator[KeyPath]:
+    """The stated keys that ask for more than one model, one demand and one promise."""
+    if scenario.models:
+        yield ("models",)
+    if scenario.periods:
+        yield ("periods",)
+    if scenario.spare.survive:
+        yield ("spare", "survive")
+    if scenario.routing.role_conversion:
+        yield ("routing", "role_conversion")
+    several = len(scenario.workloads) > 1
+    if scenario.routing.thresholds == "per-model" and several:
+        yield ("routing", "thresholds")
+    if scenario.slo is not None and scenario.slo.ttft_s is not None and several:
+        yield ("slo", "ttft_s")
+    for name, request_class in scenario.classes.items():
+        stated = {"sites": request_class.sites, "slo": request_class.slo}
+        yield from (("classes", name, key) for key, value in stated.items() if value)
+    for name, pool in scenario.pools.items():
+        yield from (("pools", name, key) for key in ("layouts", "classes") if getattr(pool, key))
