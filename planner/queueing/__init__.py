@@ -17,6 +17,7 @@ from planner.queueing.mgc import mdc_mean_wait_s, mean_wait_s, mmc_mean_wait_s, 
 from planner.queueing.phases import MarkovArrivals, Phases, renewal_arrivals, two_phases
 from planner.queueing.service import Service
 from planner.queueing.single_server import deterministic_wait, exponential_wait
+from planner.queueing.streams import merged_scv, split_scv
 from planner.queueing.ttft import Path, Ttft
 from planner.queueing.wait import NO_WAIT, Wait, sum_of_waits
 from planner.queueing.waits import Waits, gigc_wait, gigc_waits, mgc_wait
@@ -51,12 +52,14 @@ __all__ = [
     "gigc_waits",
     "mdc_mean_wait_s",
     "mean_wait_s",
+    "merged_scv",
     "mgc_wait",
     "mmc_mean_wait_s",
     "modulated_arrivals",
     "modulated_wait",
     "phase_chain",
     "renewal_arrivals",
+    "split_scv",
     "sum_of_waits",
     "two_phases",
     "utilization_fraction",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -72,7 +72,7 @@ def _nodes(low: float) -> Floats:
     return np.asarray((low + HEAVY) / 2 + (HEAVY - low) / 2 * np.cos(_ANGLES))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _lightest(wait: Callable[[int, float, float], tuple[float, float]], n_servers: int, arrival_scv: float) -> float:
     """Load at which RARE requests wait [fraction], to a part in 100."""
     low, high = 1e-9, 0.95
@@ -139,11 +139,11 @@ def phase_anchor(n_servers: int, arrival_scv: float, scv: float, third: float) -
 
     Source: as at `phase_chain`.
     """
-    loads = _nodes(_lightest(_phase_gaps, n_servers, arrival_scv))
+    loads = _nodes(_lightest(phase_gaps_wait, n_servers, arrival_scv))
     arrivals = [renewal_arrivals(n_servers * load, arrival_scv) for load in loads]
     matrices = (np.array([x.quiet_per_s for x in arrivals]), np.array([x.arrive_per_s for x in arrivals]))
     solved = solved_chains(n_servers, *matrices, two_phases(1.0, scv, third))
-    base = np.array([_phase_gaps(n_servers, load, arrival_scv) for load in loads])
+    base = np.array([phase_gaps_wait(n_servers, load, arrival_scv) for load in loads])
     mean = solved.mean_wait_s / solved.waiting_fraction
     decay = np.linalg.eigvals(-solved.waits_per_s).real.min(axis=1) * mean
     spans = np.full_like(decay, _MEAN_WAITS) if scv == MIN_TWO_PHASE_SCV else _DECAYS / decay
@@ -155,7 +155,7 @@ def phase_anchor(n_servers: int, arrival_scv: float, scv: float, third: float) -
     return Anchor(loads, np.log(columns), _logs(survival))
 
 
-def _phase_gaps(n_servers: int, utilization: float, arrival_scv: float) -> tuple[float, float]:
+def phase_gaps_wait(n_servers: int, utilization: float, arrival_scv: float) -> tuple[float, float]:
     """`exponential_wait` with the gaps that the chain has."""
     if arrival_scv == 1.0:
         return exponential_wait(n_servers, utilization)

@@ -53,17 +53,21 @@ class Chain:
         >>> chain.survival_given_wait(1.0, 4).round(6).tolist()  # exponential of rate 2 - 1.5
         [1.0, 0.606531, 0.367879, 0.22313]
         """
-        from scipy.linalg import expm
 
-        return phase_survival(self.waits_per_s[None], self.completes_per_s, self.start[None], [step_s], n_points)[0]
+        return np.asarray(
+            phase_survival(self.waits_per_s[None], self.completes_per_s, self.start[None], [step_s], n_points)[0]
+        )
 
 
-def phase_survival(waits_per_s: Floats, completes_per_s: Floats, start: Floats, step_s: ArrayLike, n_points: int) -> Floats:
+def phase_survival(
+    waits_per_s: Floats, completes_per_s: Floats, start: Floats, step_s: ArrayLike, n_points: int
+) -> Floats:
     """`Chain.survival_given_wait` of several chains at once: waits_per_s (b, m, m), start (b, m), step_s (b,)."""
     from scipy.linalg import expm
 
     n_steps = round(n_points**0.5)
-    after = np.linalg.solve(-waits_per_s, np.broadcast_to(completes_per_s, start.shape)[..., None])[..., 0]
+    ends: Floats = np.broadcast_to(completes_per_s, start.shape)[..., None]
+    after: Floats = np.asarray(np.linalg.solve(-waits_per_s, ends)[..., 0], dtype=np.float64)
     one_step = expm(waits_per_s * np.asarray(step_s, dtype=np.float64)[:, None, None])
     row: Floats = start / (start * after).sum(axis=-1, keepdims=True)
     fine = _orbit(row, one_step, n_steps)
@@ -194,7 +198,7 @@ def _first_passage(up: Floats, stay: Floats, down: Floats) -> Floats:
 def _null_vector(matrices: Floats) -> Floats:
     system = matrices.swapaxes(-1, -2).copy()
     system[:, 0] = 1.0
-    return np.linalg.solve(system, np.eye(system.shape[-1])[None, :, :1])[..., 0]
+    return np.asarray(np.linalg.solve(system, np.eye(system.shape[-1])[None, :, :1])[..., 0], dtype=np.float64)
 
 
 def _normalised(
@@ -213,7 +217,10 @@ def _normalised(
     rate = (arrive * _state_fraction(*arrivals)).sum(axis=1)
     mean_s = (full[:, None] @ growth @ above @ above).sum(axis=(1, 2)) / rate
     busiest = int(np.argmax(arrive[0]))
-    blocks = growth.reshape(n_batch, n_states, n_phases, n_states, n_phases)[:, busiest] / arrive[:, busiest, None, None, None]
+    blocks = (
+        growth.reshape(n_batch, n_states, n_phases, n_states, n_phases)[:, busiest]
+        / arrive[:, busiest, None, None, None]
+    )
     seen = np.einsum("bs,bpsq->bpq", arrive, blocks)
     waits = moves + seen @ passes
     start = np.einsum("bs,bsp->bp", arrive, full.reshape(n_batch, n_states, n_phases))

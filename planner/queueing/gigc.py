@@ -211,9 +211,7 @@ def phase_moments(service: Service) -> tuple[float, float]:
     return service.scv, service.third_s3 / service.mean_s**3
 
 
-def chain_anchor(
-    n_servers: int, utilization: Floats, service: Service, arrival_scv: float
-) -> tuple[Anchor, Floats]:
+def chain_anchor(n_servers: int, utilization: Floats, service: Service, arrival_scv: float) -> tuple[Anchor, Floats]:
     """The solved queue whose ratios to exponential service a pool has, and the loads at which it has them."""
     few = min(n_servers, _CHAIN_SERVERS)
     loads = np.maximum(1 - (1 - utilization) * sqrt(n_servers / few), 0.01) if n_servers > few else utilization

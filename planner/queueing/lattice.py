@@ -50,8 +50,8 @@ def lattice_wait(arrival_req_per_s: float, service: Service, arrival_scv: float,
     Returns:
         The wait on the lower half of the lattice; with Poisson arrivals its mean is that of Pollaczek and Khinchine.
 
-    Valid: errors of the survival function below 1e-3 with 4,096 points (there at the kink of deterministic service, else
-        1e-4), for utilisations up to 0.98; for Poisson arrivals up to 0.9999.
+    Valid: with 4,096 points errors of the survival function below 1e-3 at the kink of deterministic service, else 1e-4.
+        Utilisations up to 0.98, with Poisson arrivals up to 0.9999.
 
     Source: Pollaczek (1930); Spitzer (1956), Trans. Amer. Math. Soc. 82, 323-339.
 
@@ -100,8 +100,8 @@ def wait_decay_per_s(arrival_req_per_s: float, service: Service, arrival_scv: fl
 
     def excess(rate_per_s: float) -> float:
         most = rate_per_s * seconds[-1]
-        growth = float(np.log(np.exp(rate_per_s * seconds - most) @ weights)) + most
-        return growth - float(np.log1p(rate_per_s * scale_s)) / arrival_scv
+        growth = float(np.log(np.exp(rate_per_s * seconds - most) @ weights))
+        return growth + float(most) - float(np.log1p(rate_per_s * scale_s)) / arrival_scv
 
     variance_s2 = service.scv * service.mean_s**2 + arrival_scv / arrival_req_per_s**2
     high = 2.02 * (1 / arrival_req_per_s - service.mean_s) / variance_s2

@@ -8,7 +8,6 @@ import numpy as np
 
 from planner.queueing.erlang import Floats
 
-
 MAX_CONDENSED = 256
 """Kinds of service that its transforms distinguish."""
 

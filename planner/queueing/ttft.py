@@ -77,7 +77,7 @@ class Ttft:
     >>> far = Path.of(0.4, [3.0], [1.0], mgc_wait(4, 1.0, Service.of([3.0])), extra_s=0.2)
     >>> ttft = Ttft.of([near, far])
     >>> round(ttft.mean_s, 4), round(ttft.quantile_s(0.5), 4), round(ttft.quantile_s(0.9), 4)
-    (2.2656, 1.5882, 4.4483)
+    (2.2656, 1.5878, 4.4661)
     """
 
     paths: tuple[Path, ...]

@@ -109,7 +109,9 @@ def smallest_below_s(survival: Callable[[float], Floats], q: float, guess_s: flo
     return high
 
 
-_SUM_POINTS = 2**13
+_SUM_POINTS = 2**11
+_NEGLIGIBLE = 1e-12
+"""P(W > 0) of a wait that is none."""
 
 
 def sum_of_waits(first: Wait, second: Wait) -> Wait:
@@ -125,7 +127,7 @@ def sum_of_waits(first: Wait, second: Wait) -> Wait:
         Their sum: mean E[W1] + E[W2], P(> 0) = 1 - P(W1 = 0) P(W2 = 0).
 
     Valid: independent waits; a request's wait for prefill and for a decode place are nearly so, being seconds apart in
-        different pools. Grid of 8,192 points: 1e-3 of the longer wait's range.
+        different pools. Grid of 2,048 points over twice the range in which a longer wait is likelier than 1e-9.
 
     Source: definition.
 
@@ -135,11 +137,11 @@ def sum_of_waits(first: Wait, second: Wait) -> Wait:
     >>> round(sum_of_waits(once, once).mean_s / once.mean_s, 6), sum_of_waits(once, NO_WAIT) is once
     (2.0, True)
     """
-    if second.waiting_fraction == 0:
+    if second.waiting_fraction < _NEGLIGIBLE:
         return first
-    if first.waiting_fraction == 0:
+    if first.waiting_fraction < _NEGLIGIBLE:
         return second
-    ends_s = [smallest_below_s(wait.survival, 1 - 1e-9, wait.mean_s) for wait in (first, second)]
+    ends_s = [wait.quantile_s(1 - 1e-9) for wait in (first, second)]
     step_s = 2 * max(ends_s) / _SUM_POINTS
     middles_s: Floats = step_s * (np.arange(_SUM_POINTS, dtype=np.float64) + 0.5)
     spectrum = np.ones(_SUM_POINTS + 1, dtype=np.complex128)

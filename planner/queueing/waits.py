@@ -76,7 +76,7 @@ def gigc_wait(n_servers: int, arrival_req_per_s: float, service: Service, arriva
 
     >>> wait = gigc_wait(4, 3.2, Service.of([0.5, 2.0], [2.0, 1.0]), arrival_scv=2.0)
     >>> round(wait.waiting_fraction, 4), round(wait.mean_s, 4), round(wait.quantile_s(0.99), 3)
-    (0.6945, 1.0813, 6.422)
+    (0.699, 1.091, 6.447)
     """
     return gigc_waits(n_servers, np.array([arrival_req_per_s]), service, arrival_scv).wait(0)
 
@@ -104,7 +104,7 @@ def gigc_waits(n_servers: int, arrival_req_per_s: Floats, service: Service, arri
 
     >>> waits = gigc_waits(4, np.array([1.6, 3.2]), Service.of([0.5, 2.0], [2.0, 1.0]))
     >>> waits.mean_s.round(3).tolist(), waits.survival(np.array([0.0, 2.0])).round(3).tolist()
-    ([0.053, 0.572], [[0.091, 0.003], [0.591, 0.086]])
+    ([0.031, 0.572], [[0.089, 0.0], [0.591, 0.072]])
     """
     if not 0 < arrival_scv < inf:
         raise ValueError(f"arrivals need an scv above 0, got {arrival_scv}")
@@ -144,8 +144,9 @@ class Waits:
         """One of the waits."""
         if self.waiting_fraction[place] == 0:
             return NO_WAIT
-        row = (float(x[place]) for x in (self.waiting_fraction, self.mean_s, self.step_s))
-        return Wait(*row, self.survival_given_wait[place], float(self.decay_per_s[place]))
+        waiting, mean_s = float(self.waiting_fraction[place]), float(self.mean_s[place])
+        table = self.survival_given_wait[place]
+        return Wait(waiting, mean_s, float(self.step_s[place]), table, float(self.decay_per_s[place]))
 
     def survival(self, x_s: Floats) -> Floats:
         """Fraction of requests that wait longer than each of `x_s` in each queue.
