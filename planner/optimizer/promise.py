@@ -23,7 +23,7 @@ from planner.optimizer.delays import (
 from planner.optimizer.evaluate import link_gbps, rate_limits
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import PlanningProblem, Route
-from planner.queueing import Path, Service, Ttft, Wait, gigc_wait, split_scv
+from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, split_scv
 from planner.roofline import exposed_transfer_s
 from planner.units import bytes_per_s
 from planner.workload import weighted_quantile
@@ -259,6 +259,39 @@ def least_promise_s(problem: PlanningProblem, sizing: Sizing) -> float:
     """
     fleet = PromisedFleet(problem, sizing)
     return min(fleet.unloaded_percentile_s(float(t)) for t in first_intervals(problem, problem.routes[0])[1])
+
+
+def least_decode_instances(problem: PlanningProblem, req_per_s: float, most: int) -> int:
+    """Decode instances below which no size of anything else keeps the promise.
+
+    Equation:
+        the least n with P(A_n + min over pools of T > x) <= the fraction that may be late, A_n the wait for a place in
+        the batches of n instances
+
+    Args:
+        problem: a problem with one route and a promise.
+        req_per_s: rate of the whole fleet [req/s].
+        most: instances beyond which not to look.
+
+    Returns:
+        Instances; `most` where even those are too few.
+    """
+    route, decode = problem.routes[0], problem.routes[0].decode
+    fleet = PromisedFleet(problem, Sizing((0,) * len(problem.pools), tuple((0,) * len(k.tiers) for k in problem.links)))
+    pools = [pool for pool in (route.long, route.short) if pool is not None]
+    least_s = np.min([fleet._service_s(pool) for pool in pools], axis=0)
+    low, high = 0, most
+    while high - low > 1:
+        n = (low + high) // 2
+        sizing = Sizing(tuple(n if i == decode else 0 for i in range(len(problem.pools))), fleet.sizing.n_ports)
+        admission = admission_wait(problem, sizing, decode, (req_per_s,))
+        kept = (
+            admission is not None
+            and Ttft.of([Path.of(1.0, least_s, fleet._weights, NO_WAIT, 0.0, admission)]).survival(fleet.promise_s)
+            <= fleet.late_allowed + 1e-9
+        )
+        low, high = (low, n) if kept else (n, high)
+    return high
 
 
 def transfer_s(

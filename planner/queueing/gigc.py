@@ -66,8 +66,9 @@ def delay(n_servers: int, utilization: float | Floats, service: Service, arrival
     Raises:
         ValueError: an argument is out of range.
 
-    Valid: exact for deterministic, exponential and (Poisson) two-phase service but for interpolation over the load,
-        1e-4; errors as at `gigc_wait`. P(W > 0) below 1e-6 is of the right order only.
+    Valid: exact for deterministic, exponential and (Poisson) two-phase service but for interpolation over the load:
+        1e-4 with Poisson arrivals, else 1e-3, 2e-2 at the lightest loads; errors as at `gigc_wait`. P(W > 0) below
+        1e-6 is of the right order only.
 
     Source: `deterministic_wait`, `exponential_wait`, `phase_chain` for the exact queues; Halfin and Whitt (1981),
         Oper. Res. 29(3), for many servers; Whitt (1984), AT&T Bell Lab. Tech. J. 63, for peakedness; the

@@ -18,6 +18,8 @@ _LATTICE_POINTS = 2**12
 """Points of the transforms for one server with Poisson arrivals."""
 _FINE_LATTICE_POINTS = 2**13
 """The same with other arrivals."""
+_LIGHTEST = 1e-9
+"""Loads below this, but for none at all, are taken for it."""
 
 
 def mgc_wait(n_servers: int, arrival_req_per_s: float, service: Service) -> Wait:
@@ -113,7 +115,7 @@ def gigc_waits(n_servers: int, arrival_req_per_s: Floats, service: Service, arri
     solved_loads = np.minimum(loads, HEAVY)
     stretch = (1 - solved_loads) / (1 - loads)
     solve = _one_server if n_servers == 1 else _many_servers
-    found = solve(n_servers, np.maximum(solved_loads, 1e-300), service, arrival_scv)
+    found = solve(n_servers, np.maximum(solved_loads, _LIGHTEST), service, arrival_scv)
     waiting = np.where(loads > 0, 1 - (1 - found.waiting_fraction) / stretch, 0.0)
     waited = np.where(found.waiting_fraction > 0, waiting / np.maximum(found.waiting_fraction, 1e-300), 0.0)
     return Waits(
