@@ -199,8 +199,10 @@ def _slowdown(
     """Factor by which sharing stretches the transfers on a link."""
     load = link_mean_bytes_per_s(problem, solution.loads, operating)[link]
     n_at_once = sum(b.req_per_s * float(b.sending_s @ b.weights) for b in group)
-    n_instances = sum(solution.sizing.n_instances[pool] for pool in {b.pool for b in group})
-    return link_slowdown(link_bytes_per_s(problem, solution.sizing, link), load, n_at_once, n_instances)
+    pools = sorted({b.pool for b in group})
+    n_instances = [solution.sizing.n_instances[pool] for pool in pools]
+    n_busy = [sum(b.req_per_s * float(b.service_s @ b.weights) for b in group if b.pool == pool) for pool in pools]
+    return link_slowdown(link_bytes_per_s(problem, solution.sizing, link), load, n_at_once, n_instances, n_busy)
 
 
 def _is_saturated(problem: PlanningProblem, solution: Solution, operating: Operating) -> bool:

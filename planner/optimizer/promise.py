@@ -157,8 +157,9 @@ class PromisedFleet:
             req_per_s * sum(float((table(pool, link) * self._weights)[chosen].sum()) for pool, chosen in mine)
             for table in (self._sent_bytes, self._sending_s)
         )
-        n_instances = sum(self.sizing.n_instances[pool] for pool, _ in mine)
-        return link_slowdown(link_bytes_per_s(self.problem, self.sizing, link), load, n_at_once, n_instances)
+        n_instances = [self.sizing.n_instances[pool] for pool, _ in mine]
+        n_busy = [req_per_s * float((self._service_s(pool) * self._weights)[chosen].sum()) for pool, chosen in mine]
+        return link_slowdown(link_bytes_per_s(self.problem, self.sizing, link), load, n_at_once, n_instances, n_busy)
 
     def _late(
         self,
