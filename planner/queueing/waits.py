@@ -71,7 +71,14 @@ def gigc_wait(n_servers: int, arrival_req_per_s: float, service: Service, arriva
         ValueError: utilisation is 1 or more (no steady state: the caller states such a wait as unknown, None), or an
             argument is out of range.
 
-    Valid: ERRORS
+    Valid: exact for one server. Errors beyond the 95 % interval of simulations of 4 to 64 million requests, c 1 to 32,
+        u 0.3 to 0.9, log-normal service of sigma 0.3 to 1.2 cut at 3 deviations (worst, and 95 % of 200 configurations):
+
+            arrivals               mean            P90             P99
+            Poisson                1.8 %, 1.2 %     2.9 %, 0.6 %    5.4 %, 1.7 %
+            Gamma, scv 0.25 to 4   5.7 %, 1.3 %    15.4 %, 2.1 %   11.7 %, 2.9 %
+
+        The worst with Gamma gaps are where 2 in 10,000 wait, and at a P90 where 12.8 % do.
 
     Source: Crommelin (1932) and Spitzer (1956) for GI/D/c; Neuts (1981) and Asmussen and O'Cinneide (1998) for two
         phases, as at `phase_chain`; mean and waiting probability as at `delay`.
