@@ -49,9 +49,7 @@ def summary(kind: str, rows: list[tuple[QueueCase, Simulated, int]]) -> None:
     n_rare = len(rows) - sum(measured)
     print(f"{kind} arrivals: {len(rows)} configurations, {1e3 * first_s:.1f} ms a wait, its tables included")
     again_s, each_s = warm_seconds(rows)
-    print(
-        f"  {1e3 * again_s:.2f} ms a wait and its P90 at another load, {1e3 * each_s:.3f} ms each for 64 loads at once"
-    )
+    print(f"  {1e3 * again_s:.2f} ms a wait and its P90 at another load, {1e3 * each_s:.3f} ms each of 64 at once")
     print(f"  {n_rare} with fewer than {RARE_WAITS} requests that waited are left out of relative errors")
     print(f"  {'':<10}{'goal':>8}{'worst':>8}{'95 %':>8}{'median':>8}  beyond goal")
     for column, metric in enumerate(METRICS):
