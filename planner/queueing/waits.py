@@ -72,7 +72,7 @@ def gigc_wait(n_servers: int, arrival_req_per_s: float, service: Service, arriva
             argument is out of range.
 
     Valid: exact for one server. Errors beyond the 95 % interval of simulations of 4 to 64 million requests, c 1 to 32,
-        u 0.3 to 0.9, log-normal service of sigma 0.3 to 1.2 cut at 3 deviations (worst, and 95 % of 200 configurations):
+        u 0.3 to 0.9, log-normal service of sigma 0.3 to 1.2 cut at 3 deviations (worst, and 95 % of 200 of them):
 
             arrivals               mean            P90             P99
             Poisson                1.8 %, 1.2 %     2.9 %, 0.6 %    5.4 %, 1.7 %
