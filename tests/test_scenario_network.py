@@ -320,6 +320,13 @@ def test_a_planted_fault_is_one_problem_at_its_line_and_key(name: str) -> None:
     assert planted.says in str(problem)
 
 
+def test_models_without_a_profile_are_reported_together() -> None:
+    text = NETWORK.replace("prfaas-1t", "prfaas-2t").replace("kimi-linear-48b", "kimi-linear-84b")
+    with pytest.raises(InputError) as caught:
+        network(text=text)
+    assert [problem.key for problem in caught.value.problems] == ["model.profile", "models.small.profile"]
+
+
 def test_a_name_of_a_model_is_unknown_where_there_are_no_further_models() -> None:
     with pytest.raises(InputError, match=r"pools.fast.model: names the unknown model 'x' \(the scenario has no \[mod"):
         small_with({"pools.fast.model": "x"})

@@ -8,6 +8,7 @@ from planner.optimizer.delays import SATURATED
 from planner.optimizer.fleet import class_plans, fleet_fields
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.latency import extrapolated_fraction, has_queueing_model
+from planner.optimizer.network.answer import network_plan
 from planner.optimizer.problem import PlanningProblem, planning_problem
 from planner.optimizer.promise import GAP as PROMISE_GAP
 from planner.optimizer.promise import MOST_BUSY
@@ -48,6 +49,8 @@ def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: f
         InfeasibleError: it is proven that no plan exists.
         UndecidedError: time is up without a plan or a proof.
     """
+    if scenario.is_network:
+        return network_plan(scenario, data_dirs, time_limit_s)
     return optimized(planning_problem(scenario, data_dirs), time_limit_s)
 
 

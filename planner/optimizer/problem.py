@@ -152,12 +152,7 @@ def planning_problem(
             pool, a price is missing for min-cost, or nothing limits the fleet of max-throughput.
     """
     _refuse_unplanned(scenario)
-    links = tuple(
-        LinkSpec(
-            name, k.from_site, k.to_site, k.options(), k.usd_per_gb, k.round_trip_ms / 1e3, k.destination_holds_prefix
-        )
-        for name, k in scenario.links.items()
-    )
+    links = link_specs(scenario)
     classes = classes or tuple(
         ClassSpec(name, share, request_mix(workload, Path(scenario.directory), data_dirs))
         for name, (share, workload) in scenario.workloads.items()
@@ -180,6 +175,16 @@ def _refuse_unplanned(scenario: Scenario) -> None:
             "is not planned for: a plan is of one model and one demand, its promise on TTFT for one class of requests"
         )
         raise InputError(scenario.problem(key, what, "leave it out") for key in keys)
+
+
+def link_specs(scenario: Scenario) -> tuple[LinkSpec, ...]:
+    """The links of a scenario with the port sizes that may be chosen."""
+    return tuple(
+        LinkSpec(
+            name, k.from_site, k.to_site, k.options(), k.usd_per_gb, k.round_trip_ms / 1e3, k.destination_holds_prefix
+        )
+        for name, k in scenario.links.items()
+    )
 
 
 def _pool_spec(scenario: Scenario, name: str, pool: Pool, context_tokens: float) -> PoolSpec:

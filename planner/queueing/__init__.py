@@ -17,6 +17,7 @@ from planner.queueing.mgc import mdc_mean_wait_s, mean_wait_s, mmc_mean_wait_s, 
 from planner.queueing.phases import MarkovArrivals, Phases, renewal_arrivals, two_phases
 from planner.queueing.service import Service
 from planner.queueing.single_server import deterministic_wait, exponential_wait
+from planner.queueing.staffing import QueuedRequests, late_fraction, most_busy_servers
 from planner.queueing.streams import merged_scv, split_scv
 from planner.queueing.ttft import Path, Ttft
 from planner.queueing.wait import NO_WAIT, Wait, sum_of_waits
@@ -32,6 +33,7 @@ __all__ = [
     "Mmpp",
     "Path",
     "Phases",
+    "QueuedRequests",
     "Service",
     "SharedLink",
     "Ttft",
@@ -50,6 +52,7 @@ __all__ = [
     "fluid_wait_s",
     "gigc_wait",
     "gigc_waits",
+    "late_fraction",
     "mdc_mean_wait_s",
     "mean_wait_s",
     "merged_scv",
@@ -57,6 +60,7 @@ __all__ = [
     "mmc_mean_wait_s",
     "modulated_arrivals",
     "modulated_wait",
+    "most_busy_servers",
     "phase_chain",
     "renewal_arrivals",
     "split_scv",

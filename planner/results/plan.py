@@ -101,6 +101,40 @@ class ClassPlan(StrictModel):
     """Share of prompt tokens found in the prefix cache [-]."""
 
 
+class PeriodPool(StrictModel):
+    """One pool in a period."""
+
+    name: str
+    n_instances: int
+    offered_req_per_s: float
+    """Requests sent to it [1/s]."""
+    utilization: float
+
+
+class PeriodLink(StrictModel):
+    """One link in a period."""
+
+    name: str
+    mean_gbps: float
+    utilization: float
+
+
+class PeriodPlan(StrictModel):
+    """A period of the day at its demand."""
+
+    name: str
+    hours: float
+    demand_req_per_s: float
+    thresholds: dict[str, dict[str, float | None]]
+    """By class and by the site that decodes: requests with more uncached tokens leave it; None: none do [tokens]."""
+    pools: tuple[PeriodPool, ...]
+    links: tuple[PeriodLink, ...]
+    latency: Latency
+    """Of all requests of the period."""
+    use_usd_per_hour: float
+    """Power of busy instances and traffic by volume, which change with the demand."""
+
+
 class Fleet(StrictModel):
     """Sizes, routing and operating point: what a plan and a baseline have in common."""
 
@@ -174,8 +208,10 @@ class Plan(Fleet):
     bottlenecks: tuple[Bottleneck, ...]
     verdict: Verdict
     classes: tuple[ClassPlan, ...]
-    periods: tuple[()] = ()
-    survives: tuple[()] = ()
+    periods: tuple[PeriodPlan, ...] = ()
+    """Every period of the day, in order; none where demand does not change."""
+    survives: tuple[str, ...] = ()
+    """Single losses after which what is left still serves the demand as promised, such as `link:wan`."""
     baselines: tuple[Baseline, ...]
     free_routing: FreeRouting | None
     sweep: Sweep | None = Field(exclude=True)

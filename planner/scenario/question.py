@@ -516,28 +516,28 @@ def _name_problems(scenario: Scenario) -> Iterator[Problem]:
 
 def _model_problems(scenario: Scenario) -> Iterator[Problem]:
     """Further models without a profile, experts that a model cannot have, and measurements hidden by others."""
-    known: dict[str, ModelProfile] = {}
-    for name, choice in scenario.models.items():
+    known: dict[str | None, ModelProfile] = {}
+    for name in (None, *scenario.models):
         try:
             known[name] = scenario.profile_of(name)
         except InputError as error:
-            yield from _of_profile(scenario._file, ("models", name, "profile"), choice.profile, error)
-    # The default's profile is found, or reported, before the scenario's other names are looked at.
-    yield from _expert_problems(scenario, ("model",), None)
-    for name in known:
-        yield from _expert_problems(scenario, ("models", name), name)
-    for name, instance in scenario.measured.items():
-        if instance.model is not None and name in scenario.model_profile.measured:
-            what = f"would hide the measurement '{name}' of {scenario.model_profile.name}"
-            yield scenario._file.problem(("measured", name), what, "a name of its own")
+            if name is not None:  # that of the default is reported already
+                key = ("models", name, "profile")
+                yield from _of_profile(scenario._file, key, scenario.models[name].profile, error)
+    for name, profile in known.items():
+        yield from _expert_problems(scenario, name, profile)
+    hidden = known[None].measured if None in known else {}
+    for name in (name for name, instance in scenario.measured.items() if instance.model is not None and name in hidden):
+        what = f"would hide the measurement '{name}' of {scenario.model_profile.name}"
+        yield scenario._file.problem(("measured", name), what, "a name of its own")
 
 
-def _expert_problems(scenario: Scenario, key: KeyPath, name: str | None) -> Iterator[Problem]:
+def _expert_problems(scenario: Scenario, name: str | None, profile: ModelProfile) -> Iterator[Problem]:
     """Experts per token that a model cannot have."""
-    wanted = scenario.model_choice(name).n_experts_per_token
-    moe = scenario.profile_of(name).architecture.moe if wanted is not None else None
+    wanted, moe = scenario.model_choice(name).n_experts_per_token, profile.architecture.moe
     if wanted is None or (moe and wanted <= moe.n_experts):
         return
+    key = ("model",) if name is None else ("models", name)
     allowed = f"at most {moe.n_experts}, its experts" if moe else "a model with experts, or leave it out"
     yield scenario._file.problem((*key, "n_experts_per_token"), f"is {wanted}", allowed)
 

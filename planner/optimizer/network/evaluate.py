@@ -1,0 +1,252 @@
+"""What happens in a period of a plan: exact loads, waits by the best model, and which promises that keeps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.optimizer.network.loads import Array, NetworkLoads, point
+from planner.optimizer.network.problem import Arc, NetworkProblem, Part
+from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, erlang_c, mgc_wait
+from planner.roofline import exposed_transfer_s
+from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, bytes_per_s
+
+N_KINDS = 1024
+"""Requests that stand for the lengths of a class where its TTFT is found."""
+FULL = 1 - 1e-9
+PLACES_KINDS = 8
+"""Points of Gauss-Laguerre quadrature over the wait for a place in the decode batch."""
+
+
+class Flow(NamedTuple):
+    """Requests of a stream that a prefill pool takes."""
+
+    stream: int
+    part: Part
+    arc: Arc
+    threshold_tokens: float
+    """Prompts with more uncached tokens are long."""
+    req_per_s: float
+    """Rate of all requests of the stream that are routed so, of which the part is prefilled there [req/s]."""
+
+
+class Decoding(NamedTuple):
+    """Requests of a stream that a decode pool takes."""
+
+    stream: int
+    pool: int
+    req_per_s: float
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A period with sizes and rates."""
+
+    period: int
+    n_instances: tuple[int, ...]
+    flows: tuple[Flow, ...]
+    decodings: tuple[Decoding, ...]
+
+    def scaled_to(self, period: int, ratios: Sequence[float]) -> "Settled":
+        """The same ways for another period, every stream at a ratio of its rate."""
+        flows = tuple(f._replace(req_per_s=f.req_per_s * ratios[f.stream]) for f in self.flows)
+        decodings = tuple(d._replace(req_per_s=d.req_per_s * ratios[d.stream]) for d in self.decodings)
+        return Settled(period, self.n_instances, flows, decodings)
+
+    def rate_of(self, stream: int) -> float:
+        """Rate of a stream [req/s]."""
+        return sum(d.req_per_s for d in self.decodings if d.stream == stream)
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """The requests of a flow: arrays of one shape."""
+
+    fraction: float
+    """Of the stream's requests."""
+    service_s: Array
+    transfer_s: Array
+    weights: Array
+
+
+def kinds_of(problem: NetworkProblem, flow: Flow, ports: Sequence[Sequence[int]], link_busy: float) -> Kinds | None:
+    """Requests of a flow, with transfers at what the mean traffic leaves of the link; None where there are none."""
+    mix = problem.classes[problem.streams[flow.stream].request_class].mix
+    pool = problem.pools[flow.arc.pool]
+    total, cached, weights = mix.atoms(N_KINDS)
+    long = total - cached > flow.threshold_tokens
+    chosen = long if flow.part == "long" else ~long
+    if not chosen.any() or pool.rates.prefill is None:
+        return None
+    total, cached, mass = total[chosen], cached[chosen], weights[chosen]
+    service_s = np.asarray(pool.rates.prefill.seconds(total, cached))
+    transfer_s = _transfer_s(problem, flow.arc, ports, link_busy, total, cached, service_s)
+    return Kinds(float(mass.sum()), service_s, transfer_s, mass / mass.sum())
+
+
+def _transfer_s(
+    problem: NetworkProblem,
+    arc: Arc,
+    ports: Sequence[Sequence[int]],
+    link_busy: float,
+    total: Array,
+    cached: Array,
+    service_s: Array,
+) -> Array:
+    """What is left of the transfer when prefill ends; a shared link serves as one of (1 - busy) of its bandwidth."""
+    if arc.link is None:
+        return NetworkLoads(problem).transfer_s(arc, total, cached, service_s)  # the fabric of the site
+    link, pool = problem.links[arc.link], problem.pools[arc.pool]
+    sent = pool.rates.kv_bytes(total)
+    if link.destination_holds_prefix:
+        sent = sent - (pool.rates.kv_bytes(cached) - pool.rates.kv_bytes(0.0))
+    gbps = sum(m * tier.capacity_gbps for m, tier in zip(ports[arc.link], link.tiers, strict=True)) * (1 - link_busy)
+    return exposed_transfer_s(service_s, sent, bytes_per_s(gbps), link.round_trip_s, pool.rates.n_layers)
+
+
+def link_gbps(problem: NetworkProblem, settled: Settled) -> tuple[float, ...]:
+    """Mean traffic on every link [Gbps]."""
+    loads, sent = NetworkLoads(problem), [0.0] * len(problem.links)
+    for flow in settled.flows:
+        if flow.arc.link is not None:
+            cell = point(flow.threshold_tokens)
+            sent[flow.arc.link] += flow.req_per_s * loads.sent_bytes(flow.stream, flow.arc, flow.part, cell)
+    return tuple(b * BITS_PER_BYTE / BITS_PER_GBIT for b in sent)
+
+
+def busy_instances(problem: NetworkProblem, settled: Settled) -> tuple[float, ...]:
+    """Busy instances of every pool [count]."""
+    loads, busy = NetworkLoads(problem), [0.0] * len(problem.pools)
+    for flow in settled.flows:
+        seconds = loads.work_s(flow.stream, flow.arc, flow.part, point(flow.threshold_tokens))
+        busy[flow.arc.pool] += flow.req_per_s * seconds
+    for decoding in settled.decodings:
+        busy[decoding.pool] += decoding.req_per_s * loads.decode_s(decoding.stream, decoding.pool)
+    return tuple(busy)
+
+
+@dataclass(frozen=True, eq=False)
+class Period:
+    """A settled period with its waits."""
+
+    problem: NetworkProblem
+    settled: Settled
+    kinds: tuple[tuple[Flow, Kinds], ...]
+    waits: dict[int, Wait | None]
+    """Wait of every prefill pool in use; None where it has no steady state."""
+    places: dict[int, tuple[float, float]]
+    """P(wait > 0) and mean conditional wait for a place in the batch of every decode pool in use [s]."""
+
+    def paths(self, streams: Sequence[int], loaded: bool = True) -> list[Path] | None:
+        """Paths of the requests of some streams; None where a queue has no steady state, or nothing flows."""
+        mine = [(flow, kinds) for flow, kinds in self.kinds if flow.stream in streams]
+        total = sum(flow.req_per_s * kinds.fraction for flow, kinds in mine)
+        if total <= 0:
+            return None
+        found = []
+        for flow, kinds in mine:
+            wait = self.waits[flow.arc.pool] if loaded else NO_WAIT
+            if wait is None:
+                return None
+            share = flow.req_per_s * kinds.fraction / total
+            found.append(Path.of(min(share, 1.0), kinds.service_s, kinds.weights, wait, kinds.transfer_s))
+        return found
+
+    def late_fraction(self, stream: int, promise_s: float) -> float:
+        """Fraction of a stream's requests whose first token takes longer than promised, waits for decode included.
+
+        Equation:
+            P(W + T + X + D > x), D = 0 or, with Erlang's probability, exponential: by Gauss-Laguerre quadrature
+        """
+        paths = self.paths([stream])
+        if paths is None:
+            return 1.0
+        ttft = Ttft.of(paths)
+        rate = self.settled.rate_of(stream)
+        late = 0.0
+        for decoding in self.settled.decodings:
+            if decoding.stream == stream and rate > 0:
+                waiting, mean_s = self.places[decoding.pool]
+                nodes, weights = np.polynomial.laguerre.laggauss(PLACES_KINDS)
+                delayed = float(ttft.survival(promise_s - mean_s * nodes) @ weights) if waiting > TINY else 0.0
+                share = decoding.req_per_s / rate
+                late += share * ((1 - waiting) * float(ttft.survival(promise_s)) + waiting * delayed)
+        return late
+
+
+TINY = 1e-9
+
+
+def period_of(problem: NetworkProblem, settled: Settled, ports: Sequence[Sequence[int]]) -> Period:
+    """A period with its waits: every prefill pool one queue of all flows into it, Poisson by their merging.
+
+    Source:
+        `planner.queueing.mgc_wait`; Erlang (1917) for places in the decode batch, taken as servers.
+    """
+    sent, capacity = link_gbps(problem, settled), _port_gbps(problem, ports)
+    use = [min(s / c, FULL) if c > 0 else 0.0 for s, c in zip(sent, capacity, strict=True)]
+    kinds = []
+    for flow in settled.flows:
+        busy = 0.0 if flow.arc.link is None else use[flow.arc.link]
+        found = kinds_of(problem, flow, ports, busy) if flow.req_per_s > 0 else None
+        if found is not None:
+            kinds.append((flow, found))
+    pools = dict.fromkeys(flow.arc.pool for flow, _ in kinds)
+    waits = {i: _wait(settled.n_instances[i], [(f, k) for f, k in kinds if f.arc.pool == i]) for i in pools}
+    decoders = dict.fromkeys(d.pool for d in settled.decodings)
+    return Period(problem, settled, tuple(kinds), waits, {i: _places(problem, settled, i) for i in decoders})
+
+
+def _port_gbps(problem: NetworkProblem, ports: Sequence[Sequence[int]]) -> list[float]:
+    return [
+        sum(m * tier.capacity_gbps for m, tier in zip(row, link.tiers, strict=True))
+        for row, link in zip(ports, problem.links, strict=True)
+    ]
+
+
+def _wait(n_servers: int, users: Sequence[tuple[Flow, Kinds]]) -> Wait | None:
+    rate = sum(flow.req_per_s * kinds.fraction for flow, kinds in users)
+    weights = np.concatenate([kinds.weights * (flow.req_per_s * kinds.fraction / rate) for flow, kinds in users])
+    service = Service.of(np.concatenate([kinds.service_s for _, kinds in users]), weights)
+    if n_servers == 0 or rate * service.mean_s >= n_servers * FULL:
+        return None
+    return mgc_wait(n_servers, rate, service)
+
+
+def _places(problem: NetworkProblem, settled: Settled, pool: int) -> tuple[float, float]:
+    """Who waits for a place in the decode batch, and how long: M/M/c with all places as servers."""
+    point_ = problem.pools[pool].rates.decode
+    mine = [d for d in settled.decodings if d.pool == pool]
+    rate = sum(d.req_per_s for d in mine)
+    if point_ is None or rate <= 0:
+        return 0.0, 1.0
+    places = settled.n_instances[pool] * point_.batch
+    held_s = (
+        sum(
+            d.req_per_s
+            * point_.step_s
+            * problem.classes[problem.streams[d.stream].request_class].mix.mean_output_tokens
+            for d in mine
+        )
+        / rate
+    )
+    load = rate * held_s
+    if places <= load:
+        return 1.0, held_s / TINY
+    return erlang_c(places, load), held_s / (places - load)
+
+
+def broken_classes(problem: NetworkProblem, settled: Sequence[Settled], ports: Sequence[Sequence[int]]) -> list[int]:
+    """Classes whose promise on TTFT some period breaks, in the best model of waits."""
+    broken = []
+    promised = [c for c, spec in enumerate(problem.classes) if spec.ttft_s is not None]
+    for one in settled if promised else ():
+        period = period_of(problem, one, ports)
+        for q, stream in enumerate(problem.streams):
+            spec = problem.classes[stream.request_class]
+            if spec.ttft_s is None or one.rate_of(q) <= TINY or stream.request_class in broken:
+                continue
+            if period.late_fraction(q, spec.ttft_s) > spec.late_allowed + TINY:
+                broken.append(stream.request_class)
+    return broken

@@ -1,0 +1,238 @@
+"""What a request of a stream asks of pools and links under a threshold, and how much a pool may then be asked for.
+
+A threshold splits the prompts of a class, and an allowance splits its late requests: of the fraction that may be late,
+the share `beta` is for long prompts and the rest for short ones. Every pool that takes long prompts of the class then
+keeps the promise for beta times that fraction of the class, over the long ones, and likewise the short ones: so the
+class keeps its promise, and no pool is given up to late requests alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.optimizer.network.problem import Arc, NetworkClass, NetworkProblem, Part
+from planner.queueing import QueuedRequests, most_busy_servers
+from planner.roofline import exposed_transfer_s
+from planner.units import bytes_per_s
+from planner.workload import RequestMix
+
+Array = NDArray[np.float64]
+PARTS: tuple[Part, ...] = ("long", "short")
+N_KINDS = 192
+"""Requests that stand for the lengths of a class where waits are bounded."""
+LINK_BUSY = 0.7
+"""Mean use of a link where a promise is made: a transfer then takes three times as long as on an idle link."""
+SATURATED = 1 - 1e-9
+DECODE_TIME = 0.1
+"""Of a promised TTFT: what waiting for a place in the decode batch may take,"""
+DECODE_LATE = 0.05
+"""but for this share of the requests that may be late."""
+OPTIMISTIC_WAITS = 0.85
+"""Waits of the closed form, times this, are below those of the best model: what bounds count with."""
+GRID = np.unique(np.geomspace(1, 100_000, 97).round())
+"""Sizes of a pool at which limits are found; between them they are interpolated."""
+
+
+class Cell(NamedTuple):
+    """An interval of thresholds, and one of allowances for long prompts; a point where ends are equal."""
+
+    low_tokens: float
+    high_tokens: float
+    low_share: float = 0.0
+    high_share: float = 1.0
+
+    @property
+    def is_point(self) -> bool:
+        """Whether it is one threshold and one allowance."""
+        return self.low_tokens == self.high_tokens and self.low_share == self.high_share
+
+
+def point(threshold_tokens: float, share: float = 0.5) -> Cell:
+    """The cell of one threshold and one allowance."""
+    return Cell(threshold_tokens, threshold_tokens, share, share)
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkLoads:
+    """Coefficients of a problem, remembered: equal pools at several sites, and periods, ask for the same."""
+
+    problem: NetworkProblem
+    wait_factor: float = 1.0
+    """Factor on the waits of the closed form: below 1 for bounds."""
+    patience: tuple[float, ...] = ()
+    """Factor on the promised TTFT of every class: below 1 where the best model found it broken."""
+    gbps: tuple[float, ...] = ()
+    """Bandwidth of every link that transfers may count with [Gbps]; none for bounds, which count with all ports."""
+
+    def fraction(self, q: int, part: Part, cell: Cell) -> float:
+        """Least fraction of a stream's requests in a part, over the thresholds of a cell."""
+        mix = self._class(q).mix
+        if part == "long":
+            return float(mix.long_fraction(cell.high_tokens))
+        return 1.0 - float(mix.long_fraction(cell.low_tokens))
+
+    def work_s(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
+        """Instance-seconds in a pool per request of the stream, at the least over a cell [s]."""
+        pool, c = self.problem.pools[arc.pool], self.problem.streams[q].request_class
+        key = ("work", id(pool.rates), c, part, _end(part, cell))
+        if key not in self._known:
+            service, mix = pool.rates.prefill, self._class(q).mix
+            if service is None:
+                raise ValueError("a prefill pool has no prefill times")
+            of_part = mix.long_work if part == "long" else mix.short_work
+            self._known[key] = float(of_part(service, _end(part, cell)))
+        return float(self._known[key])
+
+    def sent_bytes(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
+        """Bytes on a link per request of the stream, at the least over a cell [B]."""
+        if arc.link is None:
+            return 0.0
+        link, pool = self.problem.links[arc.link], self.problem.pools[arc.pool]
+        c, holds = self.problem.streams[q].request_class, link.destination_holds_prefix
+        key = ("bytes", id(pool.rates), c, part, _end(part, cell), holds)
+        if key not in self._known:
+            mix, kv = self._class(q).mix, pool.rates.kv_bytes
+            long = float(mix.long_wire_bytes(kv, _end(part, cell), holds))
+            self._known[key] = long if part == "long" else float(mix.long_wire_bytes(kv, -1.0, holds)) - long
+        return float(self._known[key])
+
+    def most_busy(self, q: int, arc: Arc, part: Part, cell: Cell) -> Array:
+        """Busy instances that a pool of every size of GRID may have with this part of a stream; 0 where none may."""
+        request_class, pool = self._class(q), self.problem.pools[arc.pool]
+        if request_class.ttft_s is None:
+            return GRID * SATURATED
+        allowed = self.allowed(q, part, cell)
+        link = None if arc.link is None else self._link_key(arc.link)
+        c = self.problem.streams[q].request_class
+        key = ("busy", id(pool.rates), pool.site if arc.link is None else "", link, c, part, _end(part, cell), allowed)
+        if key not in self._known:
+            self._known[key] = self._most_busy(q, arc, part, cell, allowed)
+        return np.asarray(self._known[key])
+
+    def allowed(self, q: int, part: Part, cell: Cell) -> float:
+        """Greatest fraction of the part's requests that may be late, over a cell."""
+        request_class, fraction = self._class(q), self.fraction(q, part, cell)
+        share = cell.high_share if part == "long" else 1 - cell.low_share
+        late = request_class.late_allowed * (1 - DECODE_LATE) if self.wait_factor >= 1 else request_class.late_allowed
+        return 1.0 if late * share >= fraction else late * share / fraction
+
+    def shares(self, q: int, cell: Cell) -> tuple[float, float]:
+        """Allowances for long prompts of a stream between which some pool keeps the promise to each part when idle."""
+        late = self._class(q).late_allowed * (1 - DECODE_LATE)
+        arcs = self.problem.arcs[q]
+        long, short = (min((self._late_anyhow(q, arc, p, cell) for arc in arcs[p]), default=0.0) for p in PARTS)
+        return long / late, 1 - short / late
+
+    def _late_anyhow(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
+        """Fraction of a stream's requests that are in a part and late there without any wait."""
+        requests = self._queued(q, arc, part, cell)
+        if requests is None:
+            return 0.0
+        return float(requests.weights[requests.slack_s < 0].sum()) * self.fraction(q, part, cell)
+
+    def most_busy_decode(self, pool: int) -> Array:
+        """Busy instances that a decode pool of every size of GRID may have: by the promise of its strictest class."""
+        found = GRID * SATURATED
+        for c in self.problem.pools[pool].classes:
+            found = np.minimum(found, self._most_busy_decode(pool, self.problem.classes[c]))
+        return found
+
+    def decode_s(self, q: int, pool: int) -> float:
+        """Instance-seconds of a decode pool per request of a stream [s]."""
+        point = self.problem.pools[pool].rates.decode
+        if point is None:
+            raise ValueError("a decode pool has no decode point")
+        return point.seconds_per_request(self._class(q).mix.mean_output_tokens)
+
+    def link_busy(self) -> float:
+        """Mean use of a link at the most."""
+        return LINK_BUSY if any(c.ttft_s is not None for c in self.problem.classes) else 1.0
+
+    def _most_busy(self, q: int, arc: Arc, part: Part, cell: Cell, allowed: float) -> Array:
+        if allowed >= 1:
+            return GRID * SATURATED
+        requests = self._queued(q, arc, part, cell)
+        return GRID * SATURATED if requests is None else most_busy_servers(GRID, requests, allowed, self.wait_factor)
+
+    def _queued(self, q: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
+        """The part of a stream as a queue sees it; None where no request is in it."""
+        request_class, pool = self._class(q), self.problem.pools[arc.pool]
+        total, cached, weights = request_class.mix.atoms(N_KINDS)
+        long = total - cached > _end(part, cell)
+        chosen = long if part == "long" else ~long
+        if not chosen.any() or pool.rates.prefill is None:
+            return None
+        total, cached, weights = total[chosen], cached[chosen], weights[chosen] / weights[chosen].sum()
+        service_s = pool.rates.prefill.seconds(total, cached)
+        mean_s = float(service_s @ weights)
+        scv = float((service_s - mean_s) ** 2 @ weights) / mean_s**2
+        slack_s = self._promise_s(q) - service_s - self.transfer_s(arc, total, cached, service_s)
+        return QueuedRequests(mean_s, scv, *_condensed(slack_s, weights), self._class(q).arrival_scv)
+
+    def transfer_s(self, arc: Arc, total: Array, cached: Array, service_s: Array) -> Array:
+        """What is left of the transfer when prefill ends: on an idle link for bounds, else on one as busy as may be."""
+        pool = self.problem.pools[arc.pool]
+        sent = pool.rates.kv_bytes(total)
+        if arc.link is None:
+            fabric = self.problem.scenario.sites[pool.site].fabric_gbps
+            if fabric is None:
+                return np.zeros_like(service_s)
+            return exposed_transfer_s(service_s, sent, bytes_per_s(fabric), 0.0, pool.rates.n_layers)
+        link = self.problem.links[arc.link]
+        if link.destination_holds_prefix:
+            sent = sent - (pool.rates.kv_bytes(cached) - pool.rates.kv_bytes(0.0))
+        gbps = (1 - LINK_BUSY) * self.gbps[arc.link] if self.gbps else link.max_gbps()
+        return exposed_transfer_s(service_s, sent, bytes_per_s(gbps), link.round_trip_s, pool.rates.n_layers)
+
+    def _most_busy_decode(self, pool: int, request_class: NetworkClass) -> Array:
+        """Sizes at which at most a share of the late requests waits a share of the TTFT for a place in the batch."""
+        point = self.problem.pools[pool].rates.decode
+        if request_class.ttft_s is None or point is None:
+            return GRID * SATURATED
+        held_s = point.step_s * request_class.mix.mean_output_tokens
+        slack_s = np.array([DECODE_TIME * request_class.ttft_s])
+        requests = QueuedRequests(held_s, 1.0, slack_s, np.ones(1), request_class.arrival_scv)
+        allowed = DECODE_LATE * request_class.late_allowed
+        return most_busy_servers(GRID * point.batch, requests, allowed, self.wait_factor) / point.batch
+
+    def _promise_s(self, q: int) -> float:
+        c = self.problem.streams[q].request_class
+        return (self._class(q).ttft_s or np.inf) * (self.patience[c] if self.patience else 1.0)
+
+    def _link_key(self, link: int) -> tuple[object, ...]:
+        spec = self.problem.links[link]
+        gbps = self.gbps[link] if self.gbps else spec.max_gbps()
+        return (gbps, spec.round_trip_s, spec.destination_holds_prefix)
+
+    def _class(self, q: int) -> NetworkClass:
+        return self.problem.classes[self.problem.streams[q].request_class]
+
+    @cached_property
+    def _known(self) -> dict[tuple[object, ...], Any]:
+        return {}
+
+
+def _end(part: Part, cell: Cell) -> float:
+    """The threshold of a cell at which a part is smallest."""
+    return cell.high_tokens if part == "long" else cell.low_tokens
+
+
+def _condensed(slack_s: Array, weights: Array, n: int = 32) -> tuple[Array, Array]:
+    """At most n kinds: neighbours in slack are merged at their mean, those that are late anyhow into one."""
+    late = slack_s < 0
+    order = np.argsort(slack_s[~late], kind="stable")
+    kept, mass = slack_s[~late][order], weights[~late][order]
+    group = np.minimum((np.cumsum(mass) / max(mass.sum(), 1e-300) * n).astype(np.intp), n - 1)
+    total = np.bincount(group, mass, n)
+    used = total > 0
+    means = np.bincount(group, kept * mass, n)[used] / total[used]
+    return np.append(means, -1.0), np.append(total[used], weights[late].sum())
+
+
+def mix_of(problem: NetworkProblem, group: Sequence[int]) -> RequestMix:
+    """Requests of the group's first class: where its thresholds are laid."""
+    return problem.classes[problem.streams[group[0]].request_class].mix

@@ -1,0 +1,418 @@
+"""The scenario in numbers: what may be sized, what must be served, and the ways requests may take in between."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import ceil, inf
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from planner.errors import InputError
+from planner.optimizer.problem import Inventory, LinkSpec, link_specs
+from planner.optimizer.service_times import service_times
+from planner.roofline import InstanceRates
+from planner.scenario import Pool, Scenario, Slo
+from planner.workload import RequestMix, request_mix
+
+Part = Literal["long", "short"]
+LARGEST_POOL = 100_000
+"""Of what nothing else limits: beyond any fleet, and a guard of the solver's arithmetic."""
+
+
+@dataclass(frozen=True)
+class NetworkPool:
+    """Instances of one role that serve one model at one site, with one layout, and one part of the prompts."""
+
+    name: str
+    """As answers call it: the scenario's name, and what sets it apart from others made of the same pool."""
+    key: str
+    """Name of the scenario's pool."""
+    layout: str | None
+    site: str
+    hardware: str
+    part: Part | None
+    """Which prompts a prefill pool takes; None for decode."""
+    n_accelerators: int
+    """Accelerators per instance."""
+    min_instances: int
+    max_instances: int
+    usd_per_hour: float | None
+    """Rent or amortised purchase of one instance, and its power when idle [USD/h]."""
+    busy_usd_per_hour: float
+    """What a busy instance costs on top [USD/h]."""
+    rates: InstanceRates
+    classes: tuple[int, ...]
+    """Classes it serves, by index."""
+
+    @property
+    def is_prefill(self) -> bool:
+        """Whether it prefills."""
+        return self.part is not None
+
+
+@dataclass(frozen=True)
+class NetworkClass:
+    """A class of requests."""
+
+    name: str
+    model: str | None
+    """Name under [models]; None is the default."""
+    share: float
+    mix: RequestMix
+    slo: Slo | None
+    arrival_scv: float
+    """Squared coefficient of variation of the gaps between arrivals [fraction]."""
+
+    @property
+    def ttft_s(self) -> float | None:
+        """TTFT that is promised [s]."""
+        return None if self.slo is None else self.slo.ttft_s
+
+    @property
+    def late_allowed(self) -> float:
+        """Fraction of its requests that may take longer."""
+        return 1.0 if self.slo is None or self.slo.ttft_s is None else 1 - self.slo.ttft_percentile / 100
+
+
+class Stream(NamedTuple):
+    """Requests of a class that are decoded at a site."""
+
+    request_class: int
+    site: str
+
+
+class Demand(NamedTuple):
+    """Requests of a class that arrive somewhere, and the streams that may take them."""
+
+    request_class: int
+    home: str | None
+    """Where they arrive; None: anywhere."""
+    streams: tuple[int, ...]
+    refuges: tuple[int, ...]
+    """Streams that take them when their site is lost."""
+    req_per_s: tuple[float, ...]
+    """Rate in every period [req/s]."""
+
+
+class Arc(NamedTuple):
+    """A prefill pool that a stream may use, and the link from there to where it is decoded."""
+
+    pool: int
+    link: int | None
+
+
+@dataclass(frozen=True)
+class Span:
+    """A period."""
+
+    name: str
+    hours: float
+
+
+class Loss(NamedTuple):
+    """What is lost in a situation that the plan must survive."""
+
+    kind: Literal["instance", "link", "site"]
+    name: str
+    """Of the pool, link or site."""
+
+
+class Situation(NamedTuple):
+    """A period, with everything in place or with a loss."""
+
+    period: int
+    loss: Loss | None = None
+
+
+@dataclass(frozen=True)
+class NetworkProblem:
+    """Everything that is to be planned, with names resolved and service times looked up."""
+
+    scenario: Scenario
+    pools: tuple[NetworkPool, ...]
+    links: tuple[LinkSpec, ...]
+    classes: tuple[NetworkClass, ...]
+    streams: tuple[Stream, ...]
+    demands: tuple[Demand, ...]
+    periods: tuple[Span, ...]
+    inventories: tuple[Inventory, ...]
+
+    @property
+    def is_min_cost(self) -> bool:
+        """Whether cost is the objective; else it is the scale of the demand that is served."""
+        return self.scenario.objective == "min-cost"
+
+    @cached_property
+    def weights(self) -> tuple[float, ...]:
+        """Fraction of the time that every period takes."""
+        total = sum(period.hours for period in self.periods)
+        return tuple(period.hours / total for period in self.periods)
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Streams that share a threshold: one each, or all of a model."""
+        if self.scenario.routing.thresholds == "per-class":
+            return tuple((q,) for q in range(len(self.streams)))
+        models = [self.classes[stream.request_class].model for stream in self.streams]
+        return tuple(tuple(q for q, m in enumerate(models) if m == model) for model in dict.fromkeys(models))
+
+    @cached_property
+    def group_of(self) -> tuple[int, ...]:
+        """Group of every stream."""
+        found = {q: g for g, members in enumerate(self.groups) for q in members}
+        return tuple(found[q] for q in range(len(self.streams)))
+
+    @cached_property
+    def families(self) -> dict[str, tuple[int, ...]]:
+        """Pools that were made of one pool of the scenario, where those are several, by its name."""
+        made = {key: tuple(i for i, p in enumerate(self.pools) if p.key == key) for key in self.scenario.pools}
+        return {key: members for key, members in made.items() if len(members) > 1}
+
+    @cached_property
+    def arcs(self) -> tuple[dict[Part, tuple[Arc, ...]], ...]:
+        """Prefill pools of every stream, by the part of its prompts that they take."""
+        parts: tuple[Part, ...] = ("long", "short")
+        return tuple({part: tuple(_arcs(self, stream, part)) for part in parts} for stream in self.streams)
+
+    @cached_property
+    def decoders(self) -> tuple[tuple[int, ...], ...]:
+        """Decode pools of every stream."""
+        return tuple(
+            tuple(
+                i
+                for i, p in enumerate(self.pools)
+                if not p.is_prefill and p.site == stream.site and stream.request_class in p.classes
+            )
+            for stream in self.streams
+        )
+
+    @cached_property
+    def peak_req_per_s(self) -> tuple[float, ...]:
+        """Most that a stream may have to take in any period [req/s]."""
+        most = [0.0] * len(self.streams)
+        for demand in self.demands:
+            for q in (*demand.streams, *demand.refuges):
+                most[q] += max(demand.req_per_s)
+        return tuple(most)
+
+    @property
+    def mean_req_per_s(self) -> float:
+        """Demand over all classes and the whole time [req/s]."""
+        return sum(w * d.req_per_s[p] for d in self.demands for p, w in enumerate(self.weights))
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether every accelerator and port has a price."""
+        return not self.missing_prices()
+
+    def missing_prices(self) -> tuple[str, ...]:
+        """Scenario keys of the prices that are not stated."""
+        hardware = {pool.hardware for pool in self.pools if pool.usd_per_hour is None}
+        links = {link.name for link in self.links if any(tier.usd_per_hour is None for tier in link.tiers)}
+        return (*(f"prices.{name}" for name in sorted(hardware)), *(f"links.{name}" for name in sorted(links)))
+
+    def losses(self) -> Iterator[Loss]:
+        """Every single loss that the scenario wants survived."""
+        kinds = self.scenario.spare.survive
+        if "instance" in kinds:
+            yield from (Loss("instance", pool.name) for pool in self.pools)
+        if "link" in kinds:
+            yield from (Loss("link", link.name) for link in self.links)
+        if "site" in kinds:
+            yield from (Loss("site", name) for name in self.scenario.sites)
+
+
+def network_problem(scenario: Scenario, data_dirs: Sequence[Path] = ()) -> NetworkProblem:
+    """Resolve a scenario of many sites, models, classes or periods.
+
+    Args:
+        scenario: the question.
+        data_dirs: folders in which traces are looked for.
+
+    Raises:
+        InputError: a pool has no service times, no pool takes a class at its site, a price is missing where one is
+            needed, nothing limits the fleet of max-throughput, or a promise has no model.
+        InfeasibleError: weights do not fit, or no sequence keeps its step.
+    """
+    classes = tuple(_classes(scenario, data_dirs))
+    pools = tuple(_pools(scenario, classes))
+    streams = tuple(_streams(classes, pools))
+    demands = tuple(_demands(scenario, classes, streams))
+    periods = tuple(Span(name, p.hours) for name, p in scenario.periods.items()) or (Span("always", 1.0),)
+    inventories = tuple(_inventories(scenario, pools))
+    problem = NetworkProblem(scenario, pools, link_specs(scenario), classes, streams, demands, periods, inventories)
+    _check(problem)
+    return replace(problem, pools=tuple(_limited(problem)))
+
+
+def _classes(scenario: Scenario, data_dirs: Sequence[Path]) -> Iterator[NetworkClass]:
+    for name, (share, workload) in scenario.workloads.items():
+        mix = request_mix(workload, Path(scenario.directory), data_dirs)
+        slo = scenario.slo_of(name)
+        yield NetworkClass(name, scenario.model_of(name), share, mix, slo, workload.arrivals.squared_cv)
+
+
+def _pools(scenario: Scenario, classes: Sequence[NetworkClass]) -> Iterator[NetworkPool]:
+    """Pools of the scenario: one for each layout to choose from, and where both are possible one for each part."""
+    known: dict[object, InstanceRates] = {}
+    for key, pool in scenario.pools.items():
+        layouts: tuple[str | None, ...] = pool.layouts or (pool.layout,)
+        parts = _parts(scenario, pool)
+        for layout in layouts:
+            chosen = pool.model_copy(update={"layout": layout, "layouts": ()})
+            rates = _rates(scenario, key, chosen, classes, known)
+            for part in parts:
+                marks = (layout if len(layouts) > 1 else None, part if len(parts) > 1 else None)
+                name = " ".join([key, *(mark for mark in marks if mark)])
+                yield _pool(scenario, (key, name), chosen, part, rates, classes)
+
+
+def _parts(scenario: Scenario, pool: Pool) -> tuple[Part | None, ...]:
+    """What a pool takes: as it says, else long prompts of other sites, and short ones of its own where it decodes."""
+    if pool.role == "decode":
+        return (None,)
+    if pool.prompts is not None:
+        return (pool.prompts,)
+    decodes = any(p.role == "decode" and p.site == pool.site and p.model == pool.model for p in scenario.pools.values())
+    leaves = any(link.from_site == pool.site for link in scenario.links.values())
+    return ("long", "short") if decodes and leaves else ("short",) if decodes else ("long",)
+
+
+def _rates(
+    scenario: Scenario, key: str, pool: Pool, classes: Sequence[NetworkClass], known: dict[object, InstanceRates]
+) -> InstanceRates:
+    """Service times of an instance; equal instances at several sites share them."""
+    apart = {"site": "", "n_instances": "free", "min_instances": 0, "max_instances": None, "prompts": None}
+    served = scenario.classes_of(pool)
+    alike = (pool.model_copy(update=apart).model_dump_json(), served)
+    if alike not in known:
+        mine = [c for c in classes if c.name in served]
+        share = sum(c.share for c in mine)
+        context = sum(c.share * (c.mix.mean_total_tokens + c.mix.mean_output_tokens / 2) for c in mine) / share
+        known[alike] = service_times(scenario, key, pool, scenario.hardware_of(pool), context)
+    return known[alike]
+
+
+def _pool(
+    scenario: Scenario,
+    names: tuple[str, str],
+    pool: Pool,
+    part: Part | None,
+    rates: InstanceRates,
+    classes: Sequence[NetworkClass],
+) -> NetworkPool:
+    hardware, n = scenario.hardware_of(pool), pool.accelerators_per_instance
+    usd, served = scenario.accelerator_usd_per_hour(pool.site, hardware), scenario.classes_of(pool)
+    fixed = pool.n_instances if pool.n_instances != "free" else None
+    most = pool.max_instances if fixed is None else fixed
+    return NetworkPool(
+        name=names[1],
+        key=names[0],
+        layout=pool.layout,
+        site=pool.site,
+        hardware=hardware.name,
+        part=part,
+        n_accelerators=n,
+        min_instances=(pool.min_instances if fixed is None else fixed) if names[0] == names[1] else 0,
+        max_instances=LARGEST_POOL if most is None else most,
+        usd_per_hour=None if usd is None else usd * n,
+        busy_usd_per_hour=n * scenario.busy_usd_per_hour(pool.site, hardware),
+        rates=rates,
+        classes=tuple(i for i, c in enumerate(classes) if c.name in served),
+    )
+
+
+def _streams(classes: Sequence[NetworkClass], pools: Sequence[NetworkPool]) -> Iterator[Stream]:
+    for c in range(len(classes)):
+        sites = dict.fromkeys(p.site for p in pools if not p.is_prefill and c in p.classes)
+        yield from (Stream(c, site) for site in sites)
+
+
+def _demands(scenario: Scenario, classes: Sequence[NetworkClass], streams: Sequence[Stream]) -> Iterator[Demand]:
+    periods: tuple[str | None, ...] = tuple(scenario.periods) or (None,)
+    for c, spec in enumerate(classes):
+        homes: tuple[str | None, ...] = (None,)
+        if spec.name in scenario.classes:
+            homes = tuple(scenario.classes[spec.name].sites) or (None,)
+        mine = [q for q, stream in enumerate(streams) if stream.request_class == c]
+        for home in homes:
+            own = tuple(q for q in mine if home in (None, streams[q].site))
+            rates = tuple(scenario.demand_of(spec.name, home, period) for period in periods)
+            yield Demand(c, home, own, tuple(q for q in mine if q not in own), rates)
+
+
+def _arcs(problem: NetworkProblem, stream: Stream, part: Part) -> Iterator[Arc]:
+    for i, pool in enumerate(problem.pools):
+        if pool.part != part or stream.request_class not in pool.classes:
+            continue
+        stated = problem.scenario.pools[pool.key].prompts is not None
+        if pool.site == stream.site and (part == "short" or stated):
+            yield Arc(i, None)
+        if pool.site != stream.site and (part == "long" or stated):
+            ends = (pool.site, stream.site)
+            yield from (Arc(i, j) for j, link in enumerate(problem.links) if (link.from_site, link.to_site) == ends)
+
+
+def _inventories(scenario: Scenario, pools: Sequence[NetworkPool]) -> Iterator[Inventory]:
+    for site_name, site in scenario.sites.items():
+        for hardware, n_accelerators in site.accelerators.items():
+            name = scenario.hardware_named(hardware).name
+            drawing = tuple(i for i, p in enumerate(pools) if p.site == site_name and p.hardware == name)
+            yield Inventory(site_name, name, n_accelerators, drawing)
+
+
+def _check(problem: NetworkProblem) -> None:
+    scenario, found = problem.scenario, []
+    for stream, arcs in zip(problem.streams, problem.arcs, strict=True):
+        if not any(arcs.values()):
+            name = problem.classes[stream.request_class].name
+            what = f"no prefill pool reaches the decode pools of '{name}' at '{stream.site}'"
+            found.append(scenario.problem(("classes", name), what, "a prefill pool there, or a link from one"))
+    if (problem.is_min_cost or scenario.budget_usd_per_hour is not None) and not problem.is_priced:
+        what = f"needs prices of all accelerators and ports; missing: {', '.join(problem.missing_prices())}"
+        found.append(scenario.problem(("objective",), what, "a price for each"))
+    asks_ttft = any(c.ttft_s is not None for c in problem.classes)
+    if asks_ttft and (scenario.dispatch != "shared-queue" or scenario.prefill_batching != "one-at-a-time"):
+        what = "promises a TTFT, but there is no queueing model of this dispatch and prefill_batching"
+        found.append(scenario.problem(("slo",), what, "dispatch = shared-queue, prefill_batching = one-at-a-time"))
+    if scenario.routing.prefill_to_decode != "free":
+        what = "fixes a ratio, which is not planned for with many sites, models or periods"
+        found.append(scenario.problem(("routing", "prefill_to_decode"), what, '"free"'))
+    if found:
+        raise InputError(found)
+
+
+def _limited(problem: NetworkProblem) -> Iterator[NetworkPool]:
+    """Pools with the most instances that inventory, budget and demand leave any use for."""
+    scenario, found = problem.scenario, []
+    for i, pool in enumerate(problem.pools):
+        limits = [pool.max_instances]
+        limits += [v.n_accelerators // pool.n_accelerators for v in problem.inventories if i in v.pools]
+        if scenario.budget_usd_per_hour is not None and pool.usd_per_hour:
+            limits.append(int(scenario.budget_usd_per_hour / pool.usd_per_hour + 1e-9))
+        if problem.is_min_cost:
+            limits.append(max(_most_for_demand(problem, i), pool.min_instances))
+        if min(limits) >= LARGEST_POOL:
+            what = "nothing limits its size"
+            found.append(scenario.problem(("pools", pool.key), what, "max_instances, an inventory or a budget"))
+        yield replace(pool, max_instances=min(limits))
+    if found:
+        raise InputError(found)
+
+
+def _most_for_demand(problem: NetworkProblem, index: int) -> int:
+    """Instances beyond which no more are of use: half as many again as all the work there could be, and a few."""
+    pool, work = problem.pools[index], 0.0
+    for stream, rate in zip(problem.streams, problem.peak_req_per_s, strict=True):
+        if stream.request_class in pool.classes:
+            work += rate * whole_work_s(pool, problem.classes[stream.request_class].mix)
+    return min(ceil(1.5 * work) + 8, LARGEST_POOL)
+
+
+def whole_work_s(pool: NetworkPool, mix: RequestMix) -> float:
+    """Instance-seconds per request if a pool took every request of a class [s]."""
+    if pool.rates.decode is not None and not pool.is_prefill:
+        return pool.rates.decode.seconds_per_request(mix.mean_output_tokens)
+    if pool.rates.prefill is None:
+        return inf
+    return float(mix.short_work(pool.rates.prefill, mix.support[1]))

@@ -1,0 +1,147 @@
+"""A mixed-integer program as rows, and its solution by HiGHS.
+
+The model of a network has tens of thousands of terms and is solved a dozen times: expression objects would take longer
+to build than the solver takes. So rows go to HiGHS as arrays; names are kept for the files that tests compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import UndecidedError
+
+if TYPE_CHECKING:
+    import highspy
+
+Terms = Iterable[tuple[int, float]]
+INTEGRALITY_TOLERANCE = 1e-7
+LEAST_TIME_S = 1e-3
+"""HiGHS takes a negative time limit for none."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A solved program."""
+
+    objective: float
+    bound: float
+    """Nothing is below this."""
+    values: NDArray[np.float64]
+    """Every column."""
+
+
+@dataclass
+class Rows:
+    """Columns and rows under construction; the objective is to be kept low."""
+
+    costs: list[float] = field(default_factory=list)
+    lows: list[float] = field(default_factory=list)
+    highs: list[float] = field(default_factory=list)
+    integers: list[bool] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    row_names: list[str] = field(default_factory=list)
+    row_lows: list[float] = field(default_factory=list)
+    row_highs: list[float] = field(default_factory=list)
+    starts: list[int] = field(default_factory=lambda: [0])
+    columns: list[int] = field(default_factory=list)
+    factors: list[float] = field(default_factory=list)
+
+    def column(
+        self, name: str, low: float = 0.0, high: float = inf, cost: float = 0.0, is_integer: bool = False
+    ) -> int:
+        """A new column, by its index."""
+        self.costs.append(cost)
+        self.lows.append(low)
+        self.highs.append(high)
+        self.integers.append(is_integer)
+        self.names.append(name)
+        return len(self.costs) - 1
+
+    def row(self, name: str, terms: Terms, low: float = -inf, high: float = inf) -> None:
+        """A new row: low <= sum of factor times column <= high."""
+        merged: dict[int, float] = {}
+        for column, factor in terms:
+            merged[column] = merged.get(column, 0.0) + factor
+        self.columns += merged.keys()
+        self.factors += merged.values()
+        self.starts.append(len(self.columns))
+        self.row_lows.append(low)
+        self.row_highs.append(high)
+        self.row_names.append(name)
+
+    def solved(
+        self, time_limit_s: float, gap: float, start: Mapping[int, float] | None = None, relaxed: bool = False
+    ) -> Found | None:
+        """The best point found and the bound proven, or None when no point exists.
+
+        Args:
+            time_limit_s: seconds HiGHS may take.
+            gap: relative distance of point and bound at which it may stop.
+            start: values of integer columns to begin from; they need not fit.
+            relaxed: whether integers may be fractions.
+
+        Raises:
+            UndecidedError: at the time limit without a point or a proof.
+        """
+        import highspy
+
+        solver = self._highs(time_limit_s, gap, relaxed)
+        if start:
+            indices, values = np.array(list(start), np.int32), np.array(list(start.values()))
+            solver.setSolution(len(start), indices, values)
+        solver.run()
+        status, info = solver.getModelStatus(), solver.getInfo()
+        if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
+            return None
+        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            raise UndecidedError("no plan was found within the time limit; allow more time or shrink the scenario")
+        value = float(info.objective_function_value)
+        bound = float(info.mip_dual_bound) if any(self.integers) and not relaxed else value
+        return Found(value, min(bound, value), np.array(solver.getSolution().col_value))
+
+    def written(self) -> str:
+        """The program in the LP format, for people and for tests."""
+        import tempfile
+        from pathlib import Path
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.lp"
+            self._highs(1.0, 0.0).writeModel(str(path))
+            return path.read_text()
+
+    def _highs(self, time_limit_s: float, gap: float, relaxed: bool = False) -> highspy.Highs:
+        import highspy
+
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("time_limit", max(time_limit_s, LEAST_TIME_S))
+        solver.setOptionValue("mip_rel_gap", gap)
+        solver.setOptionValue("mip_feasibility_tolerance", INTEGRALITY_TOLERANCE)
+        solver.setOptionValue("threads", 1)
+        solver.setOptionValue("random_seed", 0)
+        solver.passModel(self._program(relaxed))
+        return solver
+
+    def _program(self, relaxed: bool) -> highspy.HighsLp:
+        import highspy
+
+        program = highspy.HighsLp()
+        program.num_col_, program.num_row_ = len(self.costs), len(self.row_lows)
+        program.col_cost_ = np.array(self.costs)
+        program.col_lower_, program.col_upper_ = np.array(self.lows), np.array(self.highs)
+        program.row_lower_, program.row_upper_ = np.array(self.row_lows), np.array(self.row_highs)
+        program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        program.a_matrix_.start_ = np.array(self.starts)
+        program.a_matrix_.index_ = np.array(self.columns)
+        program.a_matrix_.value_ = np.array(self.factors)
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        if not relaxed:
+            program.integrality_ = [kinds[is_integer] for is_integer in self.integers]
+        program.col_names_, program.row_names_ = self.names, self.row_names
+        return program

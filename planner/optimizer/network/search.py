@@ -1,0 +1,475 @@
+"""The search: bounds over cells of thresholds, plans at points inside them, and both closing in.
+
+1. The model with the optimistic limits of every cell, in the periods that matter, bounds every plan.
+2. Points of the cells it chose, with the limits of the strictest user, give a plan; queues are then evaluated exactly.
+3. What the plan does not cover yet, a period or a loss, joins the model; the chosen cells, and the sizes around the
+   chosen ones, are cut finer; until plan and bound meet.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from time import monotonic
+
+import numpy as np
+
+from planner.errors import UndecidedError
+from planner.optimizer.capacity import ALL_LONG, split_interval
+from planner.optimizer.network.cost import least_use_usd_per_hour, use_usd_per_hour
+from planner.optimizer.network.evaluate import Decoding, Flow, Settled, broken_classes
+from planner.optimizer.network.formulation import Model, Question, build, segments_of
+from planner.optimizer.network.loads import OPTIMISTIC_WAITS, Cell, NetworkLoads, mix_of, point
+from planner.optimizer.network.problem import Arc, NetworkProblem, Situation
+from planner.optimizer.network.rows import Found
+from planner.workload import RequestMix
+
+GAP_TARGET = 0.01
+"""Relative distance of plan and bound at which a network counts as solved."""
+BOUND_GAP = 0.25
+"""Of the target: what the solver may leave open in a bound."""
+PLAN_GAP = 0.15
+"""Of the target: what it may leave open in a plan."""
+FIRST_CELLS = 5
+PARTS = 4
+WIDE = 0.01
+"""Fraction of the requests between the ends of an interval of thresholds that is worth cutting."""
+MAX_ROUNDS = 30
+OFFERED_SHARES = (0.1, 0.35, 0.6, 0.85)
+"""Allowances that a plan may choose from, between the least and the most that leave both parts something."""
+SOME = 0.02
+"""Of a choice between cells that a relaxed answer must put on one for it to count as chosen."""
+PATIENCE = 0.97
+"""Factor on the promised TTFT of a class whose exact wait is longer than the closed form's."""
+MAX_TIGHTENINGS = 8
+NARROW = 0.05
+"""Width of an allowance that is not worth cutting."""
+RESOLVE_LIMIT_S = 20.0
+PLAN_LIMIT_S = 20.0
+MOST_NEW = 4
+"""Losses that join the model in one round."""
+TINY = 1e-7
+
+Cells = dict[tuple[int, int], list[Cell]]
+Pieces = dict[int, list[tuple[int, int]]]
+
+
+@dataclass(frozen=True)
+class NetworkSolution:
+    """A plan for every period, and how good it is proven to be."""
+
+    settled: tuple[Settled, ...]
+    """What happens in every period."""
+    ports: tuple[tuple[int, ...], ...]
+    scale: float
+    """Factor on the demand that is served."""
+    objective: float
+    """USD per hour, or accelerators where a price is missing, or the scale."""
+    bound: float
+
+    @property
+    def gap(self) -> float:
+        """Relative distance of objective and bound."""
+        return abs(self.bound - self.objective) / max(abs(self.objective), 1e-12)
+
+
+@dataclass
+class _State:
+    problem: NetworkProblem
+    active: list[Situation]
+    cells: Cells
+    segments: Pieces
+    patience: list[float]
+    optimistic: NetworkLoads
+    """What bounds count with."""
+    best: NetworkSolution | None = None
+    bound: float = -np.inf
+
+    @property
+    def gap(self) -> float:
+        if self.best is None:
+            return np.inf
+        return (self.best.objective * self.sign - self.bound) / max(abs(self.best.objective), 1e-12)
+
+    @property
+    def sign(self) -> float:
+        """Objectives are kept low inside: a scale counts negative."""
+        return 1.0 if self.problem.is_min_cost else -1.0
+
+
+def network_search(
+    problem: NetworkProblem, time_limit_s: float = 60.0, gap: float = GAP_TARGET
+) -> NetworkSolution | None:
+    """The best plan of a network and its bound, or None when no plan exists.
+
+    Args:
+        problem: the resolved scenario.
+        time_limit_s: seconds after which the best plan so far is returned with its gap.
+        gap: relative distance of plan and bound at which to stop.
+
+    Raises:
+        UndecidedError: when time is up without a plan.
+
+    Valid:
+        The bound holds for all plans that keep every promise pool by pool, as `loads` says, in the closed form of
+        waits; the plan keeps it in the best model of waits.
+
+    Source:
+        Branch and bound (Land and Doig 1960) over thresholds; row generation for periods and losses (Benders 1962).
+    """
+    deadline = monotonic() + time_limit_s
+    state = _State(
+        problem,
+        _first_situations(problem),
+        _first_cells(problem),
+        {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)},
+        [1.0] * len(problem.classes),
+        NetworkLoads(problem, OPTIMISTIC_WAITS),
+    )
+    relaxed = True
+    for _ in range(MAX_ROUNDS):
+        try:
+            model, found = _bound(state, gap, deadline, relaxed)
+        except UndecidedError:
+            break
+        if found is None:
+            return None
+        risen = found.bound + _idle_use(state) - state.bound
+        state.bound = max(state.bound, found.bound + _idle_use(state))
+        was_relaxed, relaxed = relaxed, relaxed and risen > BOUND_GAP * gap * abs(state.bound)
+        if not relaxed and state.gap > gap:
+            _improve(state, model, found, gap, deadline)
+        if state.gap <= gap or monotonic() > deadline:
+            break
+        if not _refine(state, model, found) and not relaxed and not was_relaxed:
+            break
+    if state.best is None:
+        raise UndecidedError("no plan was found, and none is excluded either; allow more time or shrink the scenario")
+    return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
+
+
+def _bound(state: _State, gap: float, deadline: float, relaxed: bool) -> tuple[Model, Found | None]:
+    model = build(Question(state.optimistic, tuple(state.active), state.cells, state.segments))
+    start = {} if state.best is None or relaxed else _start(model, state.best)
+    return model, model.rows.solved(deadline - monotonic(), BOUND_GAP * gap, start, relaxed)
+
+
+def _start(model: Model, best: NetworkSolution) -> dict[int, float]:
+    """The integers of a plan as the model has them."""
+    start: dict[int, float] = {}
+    settled = {one.period: one for one in best.settled}
+    for (i, h), columns in model.n.items():
+        n = settled[h if len(best.settled) > 1 and h else best.settled[0].period].n_instances[i]
+        for (j, column), (low, high) in zip(columns.items(), segments_of(model, i), strict=True):
+            start[column], start[model.z[i, h][j]] = (float(n), 1.0) if low <= n <= high else (0.0, 0.0)
+    for row, ports in zip(model.ports, best.ports, strict=True):
+        start |= {column: float(m) for column, m in zip(row, ports, strict=True)}
+    for (g, s, k), y in model.y.items():
+        period = model.question.situations[s].period
+        members = model.problem.groups[g]
+        used = [f for f in settled[period].flows if f.stream in members]
+        cells = model.question.cells[g, period]
+        held = [
+            c
+            for c, cell in enumerate(cells)
+            if used and cell.low_tokens <= used[0].threshold_tokens <= cell.high_tokens
+        ]
+        start[y] = float(k == (held[0] if held else 0))
+    return start
+
+
+def _improve(state: _State, model: Model, found: Found, gap: float, deadline: float) -> None:
+    """Plans from points of the chosen cells; transfers at the bandwidth of the bound, and at that of a large port."""
+    chosen = [
+        sum(round(found.values[m]) * tier.capacity_gbps for m, tier in zip(row, link.tiers, strict=True))
+        for row, link in zip(model.ports, state.problem.links, strict=True)
+    ]
+    sizes = [[tier.capacity_gbps for tier in link.tiers] for link in state.problem.links]
+    frugal = tuple(max(gbps, min(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
+    ample = tuple(max(gbps, max(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
+    for gbps in dict.fromkeys([ample, frugal]):
+        if state.gap > gap:
+            _try_bandwidth(state, model, found, gap, deadline, gbps)
+
+
+def _try_bandwidth(
+    state: _State, model: Model, found: Found, gap: float, deadline: float, gbps: tuple[float, ...]
+) -> None:
+    """A plan from the points of the chosen cells, if it is the best so far; or what it does not cover yet."""
+    arcs: frozenset[tuple[int, int, Arc]] | None = _used_arcs(model, found)
+    segments = {i: around(state.segments[i], n) for i, n in enumerate(_largest(model, found))}
+    for _ in range(MAX_TIGHTENINGS):
+        loads = NetworkLoads(state.problem, 1.0, tuple(state.patience), gbps)
+        points = _points(loads, model, found)
+        safe = build(Question(loads, tuple(state.active), points, segments, True, arcs))
+        try:
+            plan = safe.rows.solved(min(deadline - monotonic(), PLAN_LIMIT_S), PLAN_GAP * gap)
+        except UndecidedError:
+            return
+        if plan is None and arcs is None:
+            return
+        if plan is None:
+            arcs = None  # the strictest user of a pool leaves too little room: other ways may have more
+            continue
+        solution, missing = _completed(state, safe, plan)
+        state.active += missing
+        broken = [] if missing else broken_classes(state.problem, solution.settled, solution.ports)
+        if not missing and not broken and _is_better(state, solution):
+            state.best = solution
+        if not broken:
+            return
+        for c in broken:
+            state.patience[c] *= PATIENCE
+
+
+def _is_better(state: _State, solution: NetworkSolution) -> bool:
+    return state.best is None or solution.objective * state.sign < state.best.objective * state.sign
+
+
+def _completed(state: _State, safe: Model, plan: Found) -> tuple[NetworkSolution, list[Situation]]:
+    """The plan in every period, and the situations that its sizes do not cover."""
+    problem = state.problem
+    ports = tuple(tuple(round(plan.values[m]) for m in row) for row in safe.ports)
+    settled = {s.period: settled_of(safe, plan, i) for i, s in enumerate(safe.question.situations) if s.loss is None}
+    scale = float(plan.values[safe.scale])
+    missing: list[Situation] = []
+    for p in range(len(problem.periods)):
+        if p not in settled:
+            found = _copied(problem, settled, p) or _resolved(state, safe, plan, Situation(p))
+            if found is None:
+                missing.append(Situation(p))
+            else:
+                settled[p] = found
+    if not missing:
+        missing = _unsurvived(state, safe, plan)
+    everything = tuple(settled[p] for p in sorted(settled))
+    objective = scale if not problem.is_min_cost else _spend(problem, safe, plan, everything)
+    return NetworkSolution(everything, ports, scale, objective, state.sign * state.bound), missing
+
+
+def settled_of(model: Model, found: Found, s: int) -> Settled:
+    """What a solved model says of a situation."""
+    situation, values = model.question.situations[s], found.values
+    h = model.sizing_of(situation)
+    n = tuple(sum(round(values[column]) for column in model.n[i, h].values()) for i in range(len(model.problem.pools)))
+    flows = []
+    for (q, at, k, part, arc), column in model.x.items():
+        if at == s and values[column] > TINY:
+            cell = model.question.cells[model.problem.group_of[q], situation.period][k]
+            flows.append(Flow(q, part, arc, cell.high_tokens, float(values[column])))
+    decodings = (Decoding(q, i, float(values[c])) for (q, at, i), c in model.d.items() if at == s and values[c] > TINY)
+    return Settled(situation.period, n, tuple(flows), tuple(decodings))
+
+
+def _copied(problem: NetworkProblem, known: Mapping[int, Settled], period: int) -> Settled | None:
+    """The ways of a period that asks for at least as much of every stream."""
+    if problem.scenario.routing.role_conversion:
+        return None
+    for one in known.values():
+        ratios = [0.0] * len(problem.streams)
+        for demand in problem.demands:
+            now, then = demand.req_per_s[period], demand.req_per_s[one.period]
+            for q in demand.streams:
+                ratios[q] = now / then if then > 0 else (0.0 if now == 0 else np.inf)
+        if max(ratios) <= 1:
+            return one.scaled_to(period, ratios)
+    return None
+
+
+def _resolved(state: _State, safe: Model, plan: Found, situation: Situation) -> Settled | None:
+    """A situation of its own with the plan's sizes; None where they do not do."""
+    problem, known = state.problem, {s.period for s in safe.question.situations}
+    if problem.scenario.routing.role_conversion:
+        return None
+    offers = {
+        (g, situation.period): list(dict.fromkeys(c for p in known for c in _chosen_points(safe, plan, g, p)))
+        for g in range(len(problem.groups))
+    }
+    n = settled_of(safe, plan, 0).n_instances
+    ports = tuple(tuple(round(plan.values[m]) for m in row) for row in safe.ports)
+    scale = None if problem.is_min_cost else float(plan.values[safe.scale]) * (1 - TINY)
+    segments = {i: [(max(size, 1), max(size, 1))] for i, size in enumerate(n)}
+    question = Question(safe.question.loads, (situation,), offers, segments, True, None, scale, (n, ports))
+    model = build(question)
+    try:
+        found = model.rows.solved(RESOLVE_LIMIT_S, 0.01)
+    except UndecidedError:
+        return None
+    return None if found is None else settled_of(model, found, 0)
+
+
+def _chosen_points(safe: Model, plan: Found, group: int, period: int) -> list[Cell]:
+    cells = safe.question.cells[group, period]
+    return [
+        cells[k]
+        for (g, s, k), y in safe.y.items()
+        if g == group and safe.question.situations[s].period == period and plan.values[y] > 0.5
+    ]
+
+
+def _unsurvived(state: _State, safe: Model, plan: Found) -> list[Situation]:
+    """Losses that the plan does not survive, in the periods that matter; a few of them at a time."""
+    periods = [s.period for s in safe.question.situations if s.loss is None]
+    missing = []
+    for p in periods:
+        for loss in state.problem.losses():
+            situation = Situation(p, loss)
+            if situation not in state.active and _resolved(state, safe, plan, situation) is None:
+                missing.append(situation)
+                if len(missing) == MOST_NEW:
+                    return missing
+    return missing
+
+
+def _spend(problem: NetworkProblem, safe: Model, plan: Found, settled: Sequence[Settled]) -> float:
+    """Cost of the plan over all periods: what is bought or rented, and what use costs [USD/h]."""
+    if not problem.is_priced:
+        return float(sum(n * p.n_accelerators for n, p in zip(settled[0].n_instances, problem.pools, strict=True)))
+    owned = {c: usd for c, usd in safe.cost.items() if c not in _rate_columns(safe)}
+    rent = sum(usd * round(plan.values[c] * 1e6) / 1e6 for c, usd in owned.items())
+    return float(rent + sum(problem.weights[one.period] * use_usd_per_hour(problem, one) for one in settled))
+
+
+def _rate_columns(model: Model) -> set[int]:
+    return {*model.x.values(), *model.d.values()}
+
+
+def _idle_use(state: _State) -> float:
+    """Least that use costs in the periods that the model does not hold [USD/h]."""
+    if not state.problem.is_min_cost or not state.problem.is_priced:
+        return 0.0
+    active = {s.period for s in state.active}
+    others = [p for p in range(len(state.problem.periods)) if p not in active]
+    return sum(state.problem.weights[p] * least_use_usd_per_hour(state.problem, p) for p in others)
+
+
+def _points(loads: NetworkLoads, model: Model, found: Found) -> Cells:
+    """Thresholds and allowances inside the chosen cells, and a few of all."""
+    points: Cells = {}
+    for g, members in enumerate(loads.problem.groups):
+        wide = [p for cell in _first_cells_of(loads.problem, members) for p in points_of(loads, members, cell)]
+        for s, situation in enumerate(model.question.situations):
+            cells = model.question.cells[g, situation.period]
+            offers = points.setdefault((g, situation.period), list(dict.fromkeys(wide)))
+            for k, cell in enumerate(cells):
+                if found.values[model.y[g, s, k]] > SOME:
+                    offers += [p for p in points_of(loads, members, cell) if p not in offers]
+    return points
+
+
+def points_of(loads: NetworkLoads, members: Sequence[int], cell: Cell) -> list[Cell]:
+    """Some points of a cell: its ends and middle, with allowances that leave both parts something to wait."""
+    mix = mix_of(loads.problem, members)
+    inner = mix.split_points(cell.low_tokens, cell.high_tokens, 1) if cell.low_tokens < cell.high_tokens else ()
+    points = []
+    for t in dict.fromkeys([cell.low_tokens, *map(float, inner), cell.high_tokens]):
+        ranges = [loads.shares(q, point(t)) for q in members if _promises(loads.problem, q)]
+        least = max([cell.low_share, *(low for low, _ in ranges)])
+        most = min([cell.high_share, *(high for _, high in ranges)])
+        if least <= most:
+            shares = least + (most - least) * np.array(OFFERED_SHARES)
+            points += [point(t, float(share)) for share in np.unique(shares)]
+    return points
+
+
+def _used_arcs(model: Model, found: Found) -> frozenset[tuple[int, int, Arc]]:
+    return frozenset(
+        (q, model.question.situations[s].period, arc)
+        for (q, s, _, _, arc), column in model.x.items()
+        if found.values[column] > TINY
+    )
+
+
+def _largest(model: Model, found: Found) -> list[int]:
+    """Most instances of every pool in any sizing."""
+    return [
+        max(round(sum(found.values[c] for c in row.values())) for (i, _), row in model.n.items() if i == pool)
+        for pool in range(len(model.problem.pools))
+    ]
+
+
+def around(pieces: Sequence[tuple[int, int]], n: int) -> list[tuple[int, int]]:
+    """Pieces of sizes cut so that one close to n holds it.
+
+    >>> around([(1, 100)], 20)
+    [(1, 15), (16, 25), (26, 100)]
+    """
+    if n == 0:
+        return list(pieces)
+    width = max(n // 4, 0)
+    near_low, near_high = max(n - width + (width > 0), 1), n + width
+    result = []
+    for low, high in pieces:
+        cuts = [low, *(c for c in (near_low, near_high + 1) if low < c <= high), high + 1]
+        result += [(a, b - 1) for a, b in pairwise(cuts)]
+    return result
+
+
+def _refine(state: _State, model: Model, found: Found) -> bool:
+    """Cut the chosen cells and the sizes around the chosen ones finer; False where nothing is left to cut."""
+    changed = len(state.active) > len(model.question.situations)
+    for (g, s, k), y in model.y.items():
+        if found.values[y] > SOME:
+            period = model.question.situations[s].period
+            cell = model.question.cells[g, period][k]
+            parts = split(mix_of(state.problem, state.problem.groups[g]), cell)
+            if len(parts) > 1 and cell in state.cells[g, period]:
+                state.cells[g, period].remove(cell)
+                state.cells[g, period] += parts
+                changed = True
+    for i, n in enumerate(_largest(model, found)):
+        pieces = around(state.segments[i], n)
+        changed |= pieces != state.segments[i]
+        state.segments[i] = pieces
+    return changed
+
+
+def split(mix: RequestMix, cell: Cell) -> list[Cell]:
+    """A cell cut in both directions, as far as that makes a difference."""
+    low, high, least, most = cell
+    lows, highs = np.array([low]), np.array([high])
+    if low < high and float(mix.long_fraction(low) - mix.long_fraction(high)) > WIDE:
+        lows, highs = split_interval(mix, low, high, PARTS - 1)
+    edges = np.linspace(least, most, 3 if most - least > NARROW else 2)
+    shares = list(pairwise(edges))
+    return [Cell(float(a), float(b), float(u), float(v)) for a, b in zip(lows, highs, strict=True) for u, v in shares]
+
+
+def _first_situations(problem: NetworkProblem) -> list[Situation]:
+    """Periods in which some stream, some model, or all together ask for most; all where roles change."""
+    periods = range(len(problem.periods))
+    if problem.scenario.routing.role_conversion:
+        return [Situation(p) for p in periods]
+    rates = np.array([demand.req_per_s for demand in problem.demands])
+    models = [problem.classes[demand.request_class].model for demand in problem.demands]
+    sums = [rates[[m == model for m in models]].sum(axis=0) for model in dict.fromkeys(models)]
+    peaks = {int(np.argmax(row)) for row in (*rates, *sums, rates.sum(axis=0))}
+    return [Situation(p) for p in sorted(peaks)]
+
+
+def _first_cells(problem: NetworkProblem) -> Cells:
+    """A few wide intervals of thresholds for every group and period; one point where nothing is to choose."""
+    cells: Cells = {}
+    for g, members in enumerate(problem.groups):
+        offers = _first_cells_of(problem, members)
+        cells.update({(g, p): list(offers) for p in range(len(problem.periods))})
+    return cells
+
+
+def _first_cells_of(problem: NetworkProblem, members: Sequence[int]) -> list[Cell]:
+    mix, fixed = mix_of(problem, members), problem.scenario.routing.threshold_tokens
+    ends = [problem.classes[problem.streams[q].request_class].mix.support for q in members]
+    shares = (0.0, 1.0) if any(_promises(problem, q) for q in members) else (0.5, 0.5)
+    if fixed != "free":
+        return [Cell(float(fixed), float(fixed), *shares)]
+    if not any(problem.arcs[q]["short"] for q in members):
+        return [Cell(ALL_LONG, ALL_LONG, 1.0, 1.0)]
+    highest = max(high for _, high in ends)
+    if not any(problem.arcs[q]["long"] for q in members):
+        return [Cell(highest, highest, 0.0, 0.0)]
+    grid = np.unique([min(low for low, _ in ends) - 1.0, *mix.threshold_grid(FIRST_CELLS + 1)[1:-1], highest])
+    inner = [Cell(float(a), float(np.nextafter(b, -np.inf)), *shares) for a, b in pairwise(grid)]
+    return [*inner, Cell(highest, highest, 0.0, 0.0), Cell(ALL_LONG, ALL_LONG, 1.0, 1.0)]
+
+
+def _promises(problem: NetworkProblem, q: int) -> bool:
+    return problem.classes[problem.streams[q].request_class].ttft_s is not None
