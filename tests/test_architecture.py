@@ -27,8 +27,9 @@ MAY_IMPORT = {
     "results": BASE - {"curves"},
     "roofline": BASE | {"profiles", "results"},
     "queueing": BASE - {"schema", "toml_lines"},
+    "hybrid": BASE - {"schema", "toml_lines", "curves"} | {"profiles"},
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
-    "studies": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload", "optimizer"},
+    "studies": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload", "optimizer", "hybrid"},
     "report": BASE | {"scenario", "results"},
 }
 """The house's table of who may import whom; `cli` may import everything."""

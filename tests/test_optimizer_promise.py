@@ -191,3 +191,11 @@ def test_a_promise_that_hardly_binds_is_planned_for_no_fewer_than_other_sizes_se
     assert solution is not None
     pinned = best_goodput(problem, Sizing((4, 3, 5), ((1,),)), monotonic() + 60)
     assert pinned.rate <= solution.bound * (1 + 1e-9)
+
+
+@pytest.mark.slow
+def test_the_reference_case_keeps_a_promise_without_a_warning() -> None:
+    """Warnings are errors here; the search tries pools that are nearly empty and nearly saturated."""
+    plan = optimize(reference("expected-work", **{"slo.ttft_s": 6.0}))
+    assert plan.goodput_req_per_s is not None
+    assert plan.latency.ttft_p90_s == pytest.approx(6.0, rel=5e-3)

@@ -386,8 +386,11 @@ def test_measured_seconds_of_another_unit_are_found(old: str, new: str, key: str
 
 # The table of generations
 
+CORE = "cpu-core"
+"""One core of a processor: what `planner live` measures, no part that is sold, and slower than any accelerator."""
 
-@pytest.mark.parametrize("name", GENERATIONS)
+
+@pytest.mark.parametrize("name", [name for name in GENERATIONS if name != CORE])
 def test_a_generation_narrows_the_general_ranges_and_cites_its_ratios(name: str) -> None:
     generation = GENERATIONS[name]
     for key, own in generation.ranges.items():
@@ -401,7 +404,14 @@ def test_a_generation_narrows_the_general_ranges_and_cites_its_ratios(name: str)
 
 def test_every_generation_but_other_has_a_shipped_part() -> None:
     used = {hardware_profile(name).generation for name in HARDWARE}
-    assert used == set(GENERATIONS) - {"other"}
+    assert used == set(GENERATIONS) - {"other", CORE}
+
+
+def test_a_core_is_slower_than_any_accelerator() -> None:
+    core = GENERATIONS[CORE].ranges["bf16_tflops"]
+    accelerators = [found.ranges for name, found in GENERATIONS.items() if name != CORE]
+    assert core.low < GENERAL["bf16_tflops"].low
+    assert core.high < min(ranges["bf16_tflops"].low for ranges in accelerators if "bf16_tflops" in ranges)
 
 
 def test_no_range_is_so_wide_that_a_wrong_unit_could_hide_in_it() -> None:

@@ -17,6 +17,7 @@ SECTIONS = [
     "Latency",
     "Against other fleets",
     "At which price it pays",
+    "What would turn the decision",
     "What binds",
     "What the capacity rule is worth",
     "Published figures",

@@ -7,6 +7,7 @@ import pytest
 from planner.results import (
     Baseline,
     Bottleneck,
+    BreakEvenResult,
     Case,
     ClaimResult,
     ClassPlan,
@@ -22,6 +23,7 @@ from planner.results import (
     ServiceCurve,
     SourceNote,
     Sweep,
+    Turn,
     Verdict,
 )
 
@@ -203,6 +205,21 @@ PRICES = PriceRatios(
 )
 
 
+def make_break_even(**changes: Any) -> BreakEvenResult:
+    usual: dict[str, Any] = {
+        "key": "prices.h200-sxm.usd_per_accelerator_hour",
+        "title": "rent of an H200, USD/h",
+        "decides": "verdict",
+        "stated": 2.5,
+        "low": 0.0,
+        "high": 10.0,
+        "decision": True,
+        "below": Turn(value=0.5, decision=None),
+        "above": Turn(value=3.24, decision=False),
+    }
+    return BreakEvenResult(**(usual | changes))
+
+
 def make_case(**changes: Any) -> Case:
     plan = changes.get("plan", make_plan())
     usual: dict[str, Any] = {
@@ -232,13 +249,16 @@ def make_case(**changes: Any) -> Case:
             make_claim("egress", planned=13000.0, difference=-0.33, holds=False, note="another length is meant"),
         ),
         "price_ratios": PRICES,
+        "break_even": (make_break_even(), make_break_even(decides="loaded", decision=False, below=None)),
+        "not_varied": ("prices.h20-141gb",),
         "inputs": (SourceNote(what="price of h200-sxm", basis="quoted", source="a price list"),),
         "sources": ("A paper",),
     }
     return Case(**(usual | changes))
 
 
-BARE = {"other_rule": None, "rule_shortfall": None, "curves": (), "comparisons": (), "claims": (), "price_ratios": None}
+NOTHING = dict.fromkeys(("curves", "comparisons", "claims", "break_even", "not_varied"), ())
+BARE = {"other_rule": None, "rule_shortfall": None, "price_ratios": None, **NOTHING}
 ONE_LENGTH = LengthProfile(
     mean_total_tokens=32768.0,
     mean_uncached_tokens=32768.0,

@@ -132,3 +132,11 @@ def test_collectives_leave_the_scale_up_link_where_its_domain_ends() -> None:
 def test_without_any_link_a_collective_cannot_be_timed() -> None:
     with pytest.raises(InputError, match="nic_gbps: is unknown"):
         Chip(hardware_profile("l20")).collective_bytes_per_s(2)
+
+
+def test_what_a_format_loses_does_not_depend_on_the_peak_of_another() -> None:
+    slow, fast = (Chip(changed("rubin-vr200", bf16_tflops=peak)) for peak in (1000.0, 8000.0))
+    assert slow.kernel_rate("moe", "fp8").relative_balance == fast.kernel_rate("moe", "fp8").relative_balance
+    # 17,500 TFLOP/s at 22 TB/s, against twice 250 FLOP per byte.
+    assert slow.kernel_rate("moe", "fp8").relative_balance == pytest.approx(17500 / 22 / 500)
+    assert fast.kernel_rate("attention_prefill").relative_balance == pytest.approx(8000 / 22 / 250)

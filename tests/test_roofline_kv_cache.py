@@ -22,6 +22,7 @@ from planner.roofline import (
     window_bytes,
     wire_bytes,
 )
+from planner.roofline.kv_cache import layer_state_bytes
 from planner.roofline.kv_memory import layer_shard
 from tests.test_profiles_parameters import REFERENCES, Reference
 
@@ -91,10 +92,14 @@ def test_a_request_occupies_whole_blocks() -> None:
     assert physical_kv_bytes(model, 65, block_tokens=1) == 65 * 131_072
 
 
-def test_stages_share_the_layers() -> None:
-    model = model_profile("kimi-linear-48b")
+def test_stages_share_the_layers_and_the_fullest_counts() -> None:
+    model = model_profile("llama-3.1-8b")
     whole = kv_bytes_per_rank(model, 4096, tp_size=4)
     assert float(kv_bytes_per_rank(model, 4096, tp_size=4, pp_size=2)) == float(whole) / 2
+    # 20 KDA and 7 MLA layers, of these 11 and 3 on the first of two stages, 9 and 4 on the second.
+    hybrid = model_profile("kimi-linear-48b")
+    kda, mla = (float(layer_state_bytes(layer_shard(hybrid.architecture.attention[0], 4))), 4096 * 576 * 2.0)
+    assert float(kv_bytes_per_rank(hybrid, 4096, tp_size=4, pp_size=2)) == max(11 * kda + 3 * mla, 9 * kda + 4 * mla)
 
 
 def test_a_shard_of_odd_heads_is_the_largest() -> None:

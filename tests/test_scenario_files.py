@@ -94,7 +94,8 @@ def test_an_absolute_trace_is_taken_as_it_is(folder: Path, tmp_path: Path) -> No
         ("prfaas-papr", "prfaas-papr: is no bundled scenario and no file (did you mean 'prfaas-paper'?)"),
         (
             "nothing-like-it",
-            "(known: egress-at-scale, mooncake-conversation, not-worth-it, prfaas-paper, prfaas-roofline)",
+            "(known: ascend-h20, east-west, egress-at-scale, mooncake-conversation, not-worth-it, prfaas-paper, "
+            "prfaas-roofline, rubin-groq)",
         ),
         ("absent.toml", "absent.toml: cannot be read: No such file or directory"),
         ("x" * 300, "is no bundled scenario and no file"),

@@ -449,7 +449,7 @@ def test_service_times_are_those_of_the_pools_model() -> None:
 def test_the_decode_step_keeps_the_promise_to_the_classes_of_the_pool() -> None:
     pools, h200 = network().pools, hardware_profile("h200-sxm")
     steps = []
-    for promise in (20.0, 5.0):
+    for promise in (20.0, 8.0):
         scenario = network({"classes.files.slo": {"tpot_ms": promise}})
         decode = service_times(scenario, "small-decode", pools["small-decode"], h200, 60_000.0).decode
         assert decode is not None

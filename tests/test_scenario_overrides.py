@@ -180,7 +180,16 @@ def test_a_variant_is_checked_as_a_file_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["egress-at-scale", "mooncake-conversation", "not-worth-it", "prfaas-paper", "prfaas-roofline"]
+    "name",
+    [
+        "ascend-h20",
+        "egress-at-scale",
+        "mooncake-conversation",
+        "not-worth-it",
+        "prfaas-paper",
+        "prfaas-roofline",
+        "rubin-groq",
+    ],
 )
 def test_every_comparison_of_a_bundled_scenario_is_a_scenario_without_comparisons(name: str) -> None:
     scenario = read_scenario(name)

@@ -18,6 +18,7 @@ from planner.scenario import load_scenario
 from planner.studies import build_case
 from planner.studies.case import length_profile, service_curve
 from planner.studies.price_ratios import price_ratios
+from planner.workload import RequestMix
 from tests.builders import FAST, GPUS, HOME, SMALL, problem_of, small_with
 
 
@@ -109,8 +110,16 @@ def test_break_even_with_the_link_comes_no_later_than_without() -> None:
         {"prices": {}},
         {"prices": {HOME: {"usd_per_accelerator_hour": 2, "basis": "assumed", "source": "x"}}},
         {f"prices.{HOME}.usd_per_accelerator_hour": 0.0},
+        {f"prices.{HOME}.usd_per_accelerator_hour": 0.4},
     ],
-    ids=["no fast chip in use", "one kind of chip", "no prices", "no price of the fast chip", "a free chip"],
+    ids=[
+        "no fast chip in use",
+        "one kind of chip",
+        "no prices",
+        "no price of the fast chip",
+        "a free chip",
+        "ten times",
+    ],
 )
 def test_without_two_priced_kinds_of_chips_there_are_no_ratios(changes: dict[str, object]) -> None:
     problem = problem_of(changes)
@@ -126,8 +135,12 @@ def test_without_a_link_price_there_is_no_bill() -> None:
     assert found.break_even_cost is not None
 
 
+def mixes_of(problem: PlanningProblem) -> list[tuple[float, RequestMix]]:
+    return [(c.share, c.mix) for c in problem.classes]
+
+
 def test_quantiles_of_a_log_normal_are_those_of_its_closed_form() -> None:
-    profile = length_profile(problem_of())
+    profile = length_profile(mixes_of(problem_of()))
     low, high = norm.cdf((np.log([128, 65536]) - 9.0) / 1.0)
     for name, value in profile.quantiles_tokens.items():
         q = float(name[1:]) / 100
@@ -139,7 +152,7 @@ def test_quantiles_of_a_log_normal_are_those_of_its_closed_form() -> None:
 
 def test_quantiles_of_a_few_lengths_are_lengths_that_occur() -> None:
     lengths = {"kind": "empirical", "tokens": [10.0, 20.0, 30.0, 4000.0], "weights": [1.0, 5.0, 3.0, 1.0]}
-    profile = length_profile(problem_of({"workload.lengths": lengths}))
+    profile = length_profile(mixes_of(problem_of({"workload.lengths": lengths})))
     assert profile.quantiles_tokens == {"p10": 10.0, "p50": 20.0, "p90": 30.0, "p99": 4000.0}
     assert profile.mean_total_tokens == pytest.approx(0.1 * 10 + 0.5 * 20 + 0.3 * 30 + 0.1 * 4000)
     assert profile.cumulative_fraction[-1] == pytest.approx(1.0, abs=1e-12)
@@ -149,7 +162,7 @@ def test_quantiles_of_a_few_lengths_are_lengths_that_occur() -> None:
 def test_cached_tokens_are_left_out_of_uncached_lengths() -> None:
     hits = {"kind": "constant", "fraction": 0.25}
     lengths = {"kind": "constant", "tokens": 4000.0}
-    profile = length_profile(problem_of({"workload.lengths": lengths, "workload.prefix_hits": hits}))
+    profile = length_profile(mixes_of(problem_of({"workload.lengths": lengths, "workload.prefix_hits": hits})))
     assert (profile.mean_total_tokens, profile.mean_uncached_tokens) == pytest.approx((4000, 3000))
     assert profile.cached_fraction == pytest.approx(0.25)
     assert set(profile.quantiles_tokens.values()) == {3000.0}
@@ -163,13 +176,15 @@ def test_identical_classes_are_together_what_each_is_alone() -> None:
     )
     problem = planning_problem(load_scenario(SMALL[:start] + classes + SMALL[end:], "small.toml", Path()))
     assert [c.share for c in problem.classes] == [0.3, 0.7]
-    one, two = length_profile(problem_of()), length_profile(problem)
+    one, two = length_profile(mixes_of(problem_of())), length_profile(mixes_of(problem))
     assert two.mean_total_tokens == pytest.approx(one.mean_total_tokens)
     assert two.quantiles_tokens == pytest.approx(one.quantiles_tokens)
 
 
 def test_a_service_curve_goes_through_its_measured_points() -> None:
-    curve = service_curve(problem_of(), 0)
+    problem = problem_of()
+    pool = problem.pools[0]
+    curve = service_curve(problem.scenario, pool.name, pool.name, pool.rates, mixes_of(problem))
     assert (curve.pool, curve.hardware, curve.basis) == ("fast", FAST, "measured")
     assert (curve.measured_tokens, curve.measured_s) == ((64.0, 8192.0, 65536.0), (0.2, 0.8, 6.0))
     assert np.interp(8192, curve.tokens, curve.prefill_s) == pytest.approx(0.8, rel=0.01)

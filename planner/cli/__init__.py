@@ -6,7 +6,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from planner.cli import calibrate, fidelity, optimize, predict, profiles, report, scenario
+from planner.cli import calibrate, fidelity, live, optimize, predict, profiles, report, scenario
 from planner.errors import InputError, PlannerError
 
 INTERRUPTED = 130
@@ -23,6 +23,7 @@ app.command("optimize", short_help="Plan a scenario: sizes, threshold, link and 
 app.command("predict", short_help="Times, KV bytes and memory of a model on hardware.")(predict.predict)
 app.command("fidelity", short_help="Hold predictions against measured serving points.")(fidelity.fidelity)
 app.command("calibrate", short_help="Fit a stack profile to measured serving points.")(calibrate.calibrate)
+app.command("live", short_help="Serve a small model on this machine, as predicted.")(live.live)
 app.command("report", short_help="Write a cost report, or check a committed one.")(report.report)
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(profiles.app, name="profiles")

@@ -89,13 +89,13 @@ def _write_whole(path: Path, text: str) -> None:
 @app.command("check", short_help="Check a scenario and everything it names.")
 def check(file: Annotated[str, typer.Argument(metavar="FILE", help="A bundled scenario or a TOML file.")]) -> None:
     """Check a scenario: its keys, names, comparisons and traces, and whether a plan can be asked of it."""
-    from planner.optimizer import planning_problem
+    from planner.optimizer import network_problem, planning_problem
     from planner.scenario import read_scenario
 
     scenario = read_scenario(file)
     for name in scenario.comparisons:
         scenario.compared(name)
-    problem = planning_problem(scenario, data_dirs())
+    problem = (network_problem if scenario.is_network else planning_problem)(scenario, data_dirs())
     typer.echo(
         f"{file}: holds ({len(problem.pools)} pools, {len(problem.links)} links, {len(problem.classes)} classes)"
     )

@@ -1,6 +1,6 @@
 """Other ways to serve the same requests: one kind of accelerator, all prefill remote, the same money."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import floor
 
@@ -28,14 +28,16 @@ class Variant:
 
 
 def baselines(
-    problem: PlanningProblem, plan: Fleet, time_limit_s: float
+    problem: PlanningProblem, plan: Fleet, time_limit_s: float, names: Collection[str] | None = None
 ) -> tuple[tuple[Baseline, ...], tuple[str, ...]]:
-    """Every baseline that can be planned beside a plan, and why each of the others cannot.
+    """Every baseline, or those of some names, that can be planned beside a plan, and why each of the others cannot.
 
     The plan stands without a comparison, such as one on a chip that nobody measured in the other role.
     """
     planned, missing = [], []
     for variant in variants(problem, plan):
+        if names is not None and variant.name not in names:
+            continue
         try:
             planned.append(_planned(problem, variant, plan, time_limit_s))
         except InputError as error:

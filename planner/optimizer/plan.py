@@ -16,8 +16,8 @@ from planner.optimizer.promised_search import search
 from planner.optimizer.relaxation import infeasible
 from planner.optimizer.search import GAP_TARGET, Solution
 from planner.optimizer.sensitivity import bottlenecks, sweep
-from planner.optimizer.verdict import verdict
-from planner.results import Fleet, Plan, PoolPlan
+from planner.optimizer.verdict import decisive, verdict
+from planner.results import Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario
 from planner.units import MILLI, number, percent
 
@@ -52,6 +52,21 @@ def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: f
     if scenario.is_network:
         return network_plan(scenario, data_dirs, time_limit_s)
     return optimized(planning_problem(scenario, data_dirs), time_limit_s)
+
+
+def planned_fleet(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Fleet:
+    """The fleet of a resolved scenario alone; raises as `optimize` does."""
+    solution = search(problem, time_limit_s)
+    if solution is None:
+        raise infeasible(problem)
+    return Fleet(**fleet_fields(problem, solution))
+
+
+def decided(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Verdict:
+    """The verdict on a resolved scenario, without what explains it; raises as `optimize` does."""
+    fleet = planned_fleet(problem, time_limit_s)
+    others, _ = baselines(problem, fleet, time_limit_s, decisive(problem))
+    return verdict(problem, fleet, others)
 
 
 def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Plan:

@@ -10,6 +10,7 @@ from planner.roofline import (
     RatesBasis,
     ServedModel,
     Stack,
+    altered,
     best_stack,
     instance_rates,
     kv_bytes_curve,
@@ -96,7 +97,7 @@ def _roofline_times(
 ) -> InstanceRates:
     model, choice = scenario.profile_of(pool.model), scenario.model_choice(pool.model)
     try:
-        used = stack(pool.stack) if pool.stack else best_stack(model.name, hardware.name)
+        used = pool_stack(scenario, pool, hardware)
         served = ServedModel(
             model,
             Chip(hardware, used.derated),
@@ -106,6 +107,7 @@ def _roofline_times(
             choice.kv_precision,
             used.settings.chunk_tokens,
             used.settings.memory_fraction,
+            used.runtime_bytes,
         )
         _check_memory(name, served)
         prefill = roofline_prefill(served, _known_tokens(used)) if pool.role == "prefill" else None
@@ -121,6 +123,17 @@ def _roofline_times(
         basis=_basis(served, used, pool.role),
         stack=used.name,
     )
+
+
+def pool_stack(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> Stack:
+    """The stack that a pool names, the scenario's own first, else the one calibrated best. Raises InputError."""
+    if pool.stack is None:
+        return best_stack(scenario.model_profile.name, hardware.name)
+    own = scenario.stacks.get(pool.stack)
+    if own is None:
+        return stack(pool.stack)
+    settings = own.model_dump(include={"chunk_tokens", "memory_fraction", "runtime_gb"})
+    return altered(stack(own.like), pool.stack, own.factors, settings)
 
 
 def _layout(pool: Pool) -> Layout:

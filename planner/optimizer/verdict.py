@@ -10,6 +10,15 @@ WORTHWHILE = 0.01
 """A gain below one per cent is less than the service times are known to."""
 
 
+FOR_THE_SAME = ("equal-bill-homogeneous-pd", "equal-cost-homogeneous-pd", "homogeneous-pd")
+"""Baselines that a rate is compared with, the fairest first."""
+
+
+def decisive(problem: PlanningProblem) -> tuple[str, ...]:
+    """Baselines that a verdict may rest on."""
+    return ("cheapest-homogeneous-pd", "homogeneous-pd") if problem.is_min_cost else FOR_THE_SAME
+
+
 def verdict(problem: PlanningProblem, plan: Fleet, baselines: Sequence[Baseline]) -> Verdict:
     """The verdict on prefill in another site.
 
@@ -32,7 +41,7 @@ def verdict(problem: PlanningProblem, plan: Fleet, baselines: Sequence[Baseline]
         return _by_cost(plan, cheapest, plain or cheapest)
     if enough := _cheaper_for_the_demand(problem, plan, baselines):
         return enough
-    for name in ("equal-bill-homogeneous-pd", "equal-cost-homogeneous-pd", "homogeneous-pd"):
+    for name in FOR_THE_SAME:
         if name in by_name:
             return _by_rate(plan, by_name[name], plain or by_name[name])
     if plan.goodput_req_per_s is not None:

@@ -6,7 +6,7 @@ from planner.profiles.check import ProfileCheck, check_profiles
 from planner.profiles.efficiency import Efficiencies
 from planner.profiles.experts import MixtureOfExperts
 from planner.profiles.figure import Figure
-from planner.profiles.hardware import HardwareProfile
+from planner.profiles.hardware import Figures, HardwareProfile
 from planner.profiles.layers import (
     AttentionLayers,
     GdnLayers,
@@ -29,7 +29,7 @@ from planner.profiles.parameters import (
     parameters_by_part,
     total_parameters,
 )
-from planner.profiles.stack import StackProfile
+from planner.profiles.stack import StackFactors, StackProfile
 
 __all__ = [
     "Architecture",
@@ -38,6 +38,7 @@ __all__ = [
     "DecodePoint",
     "Efficiencies",
     "Figure",
+    "Figures",
     "GdnLayers",
     "GqaLayers",
     "HardwareProfile",
@@ -54,6 +55,7 @@ __all__ = [
     "Precision",
     "PrefillCurve",
     "ProfileCheck",
+    "StackFactors",
     "StackProfile",
     "SwaLayers",
     "WeightPart",

@@ -367,6 +367,20 @@ GENERATIONS: Mapping[str, Generation] = {
         {"fp8_tflops": 2.0, "fp4_tflops": 4.0},
         source="Huawei's Ascend 950 architecture white paper, as cited by an unattributed file",
     ),
+    # One core of a processor, as `planner live` measures it: fp32 products stand for bf16 ones. No accelerator is that
+    # slow, so that its ranges reach below the general ones.
+    "cpu-core": Generation(
+        (),
+        _ranges(
+            bf16_tflops=(0.005, 2),
+            memory_gb=(0.25, 200),
+            memory_bandwidth_tb_per_s=(0.001, 0.5),
+            nic_gbps=(0.5, 400),
+        ),
+        {},
+        ("fp8_tflops", "fp4_tflops", "int8_tops"),
+        source="AVX2 at 2 GHz does 64 GFLOP/s, AVX-512 or AMX several times that; NEON at 1 GHz a tenth",
+    ),
     "other": Generation((), {}),
 }
 """Known generations; `other` is for a part of none of them, of which only the general ranges are known."""

@@ -45,6 +45,8 @@ class Efficiencies(StrictModel):
     """Causal attention of long prompts [fraction of the dense bf16 peak]."""
     attention_decode_fraction: Figure | None = None
     """Reading the KV cache in decode attention [fraction of the peak memory bandwidth]."""
+    moe_bf16_fraction: Figure | None = None
+    """Grouped bf16 products of a mixture of experts in prefill [fraction of the dense bf16 peak]."""
     moe_fp8_fraction: Figure | None = None
     """Grouped fp8 products of a mixture of experts in prefill [fraction of the dense fp8 peak]."""
     moe_fp4_fraction: Figure | None = None
@@ -67,7 +69,7 @@ class Efficiencies(StrictModel):
     """Reading and writing fp32 recurrent states in decode [fraction of the peak memory bandwidth]."""
 
 
-_COMPUTE = {"gemm_bf16_": "bf16", "gemm_fp8_": "fp8", "gemm_fp4_": "fp4", "moe_fp8_": "fp8", "moe_fp4_": "fp4"}
+_COMPUTE = {f"{kind}_{precision}_": precision for kind in ("gemm", "moe") for precision in ("bf16", "fp8", "fp4")}
 _WHOLE_OF_PREFIX = {
     **{prefix: f"{precision}_tflops" for prefix, precision in _COMPUTE.items()},
     "attention_prefill_": "bf16_tflops",

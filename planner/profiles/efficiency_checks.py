@@ -53,6 +53,7 @@ BOUNDS: tuple[tuple[str, str], ...] = (
     ("weight_read_fp8_fraction", "weight_read_bf16_fraction"),
     ("attention_prefill_fraction", "gemm_bf16_m4096_fraction"),
     ("recurrence_fraction", "gemm_bf16_m4096_fraction"),
+    ("moe_bf16_fraction", "gemm_bf16_m4096_fraction"),
     ("moe_fp8_fraction", "gemm_fp8_m4096_fraction"),
     ("moe_fp8_fraction", "gemm_fp8_block_m4096_fraction"),
     ("moe_fp4_fraction", "gemm_fp4_m4096_fraction"),

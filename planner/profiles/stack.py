@@ -75,6 +75,9 @@ class StackSettings(StrictModel):
     """Most prompt tokens of one prefill pass [tokens]."""
     memory_fraction: Fraction = 0.9
     """Part of an accelerator's memory that serving uses."""
+    runtime_gb: NonNegativeFloat | None = None
+    """Memory of one accelerator that the serving process itself takes: context, graphs and communication buffers
+    [GB]; absent: 2, as on a GPU."""
     reserves_output: bool = False
     """Whether a request reserves cache for its whole output when it is admitted; else it grows token by token."""
     quantized_kv: bool = False

@@ -4,6 +4,7 @@ from planner.report.fidelity_folder import check_fidelity_report, write_fidelity
 from planner.report.fidelity_tables import fidelity_tables, worst_points, worst_table
 from planner.report.figures import figures
 from planner.report.folder import check_report, write_report
+from planner.report.live_tables import live_tables
 from planner.report.markdown import report_markdown
 from planner.report.prediction_tables import prediction_tables, shortfall
 from planner.report.roofline_figure import write_roofline
@@ -16,6 +17,7 @@ __all__ = [
     "check_report",
     "fidelity_tables",
     "figures",
+    "live_tables",
     "plan_tables",
     "prediction_tables",
     "report_markdown",

@@ -139,8 +139,11 @@ class PriceRatioChart:
         if even is None or not axes.get_xlim()[0] <= even <= axes.get_xlim()[1]:
             return
         axes.plot([even], [0], "D", color=paint, markersize=8, markeredgecolor="white", zorder=4)
+        # On the left, or a text would run over the curve; but near the axis there is no room for it.
+        low, high = axes.get_xlim()
+        side, shift = ("right", -4) if even > low + 0.25 * (high - low) else ("left", 4)
         canvas.halo(
-            axes, even, 0, f"break-even {even:.2f}", color=paint, ha="right", va="top", offset=(-4, -7 - 16 * index)
+            axes, even, 0, f"break-even {even:.2f}", color=paint, ha=side, va="top", offset=(shift, -7 - 16 * index)
         )
 
 

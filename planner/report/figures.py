@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from planner.report import canvas
+from planner.report.chart_break_even import break_even_chart
 from planner.report.chart_capacity import theta_chart, threshold_chart, utilisation_chart
 from planner.report.chart_money import cost_chart, price_ratio_chart
 from planner.report.chart_requests import lengths_chart, prefill_chart
@@ -42,6 +43,7 @@ CHARTS: dict[str, Callable[[Case], Chart | None]] = {
     "utilisation": utilisation_chart,
     "cost": cost_chart,
     "price_ratio": price_ratio_chart,
+    "break_even": break_even_chart,
     "lengths": lengths_chart,
     "prefill": prefill_chart,
 }

@@ -46,6 +46,7 @@ def _context(case: Case, figures: Collection[str]) -> dict[str, Any]:
         "binding": [words.sentence(words.bottleneck(b)) for b in plan.bottlenecks]
         or [words.sentence(words.nothing_binds())],
         "rule_words": rule_words(case),
+        "break_even_words": break_even_words(case),
         "claims": by_source(case.claims),
         "claims_words": claims_words(case.claims),
         "missed": [claim for claim in case.claims if claim.holds is False],
@@ -85,6 +86,17 @@ def _until(ratio: float | None) -> str:
     return (
         "serves more at every price ratio looked at" if ratio is None else f"serves more below a ratio of {ratio:.2f}"
     )
+
+
+def break_even_words(case: Case) -> str:
+    """What the decisions are about, and which assumptions nobody varied."""
+    titles = {variant.name: variant.title for variant in case.comparisons}
+    others = dict.fromkeys(item.decides for item in case.break_even if item.decides in titles)
+    goal = "a lower bill" if case.plan.objective == "min-cost" else "a higher rate"
+    text = "".join(f" *Ahead of {name}* means {goal} than the variant {titles[name]!r}." for name in others)
+    if case.not_varied:
+        text += f" Assumed, and not varied: {words.listed([f'`{key}`' for key in case.not_varied])}."
+    return f"Where it turns more than once, the value nearest to the stated one is given.{text}"
 
 
 def rule_words(case: Case) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from planner.report import words
 from planner.report.tables import cost_rows, headline, latency_cells
 from planner.report.terminal import MARK
-from planner.results import Case, ClaimResult, Fleet, Plan, PriceRatios
+from planner.results import BreakEvenResult, Case, ClaimResult, Fleet, Plan, PriceRatios
 from planner.units import DASH, number, percent
 
 N_RATIOS = 7
@@ -163,6 +163,23 @@ def price_ratios(prices: PriceRatios) -> str:
         for i in shown
     ]
     return table(headings, rows)
+
+
+def break_even(results: Sequence[BreakEvenResult]) -> str:
+    """Where the decision turns along every uncertain input."""
+    return table(
+        ["input", ">stated", ">looked at", "decision", "turns"],
+        (
+            (
+                item.title,
+                number(item.stated),
+                f"{number(item.low)} to {number(item.high)}",
+                words.decision(item.decides, item.decision),
+                words.turns(item),
+            )
+            for item in results
+        ),
+    )
 
 
 def rules(case: Case) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from planner.results import Bottleneck, ClassPlan, Fleet, LengthProfile, LinkPlan, Plan, PoolPlan
+from planner.results import Bottleneck, BreakEvenResult, ClassPlan, Fleet, LengthProfile, LinkPlan, Plan, PoolPlan
 from planner.units import DASH, number, percent
 
 FULL = 1 - 1e-6
@@ -87,6 +87,30 @@ def sentence(text: str) -> str:
     """
     text = text.strip()
     return text if not text else text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
+
+
+def decision(decides: str, answer: bool | None) -> str:
+    """What a decision says.
+
+    >>> decision("verdict", True), decision("all-h20", False), decision("verdict", None)
+    ('worth it', 'behind all-h20', 'no plan')
+    """
+    if answer is None:
+        return "no plan"
+    if decides == "verdict":
+        return "worth it" if answer else "not worth it"
+    return f"{'ahead of' if answer else 'behind'} {decides}"
+
+
+def turns(item: BreakEvenResult) -> str:
+    """Where a decision turns to its opposite, or to no plan at all."""
+    ends = (("below", item.below), ("above", item.above))
+    found = [
+        f"{side} {figure(turn.value)}" + (" (no plan)" if turn.decision is None else "")
+        for side, turn in ends
+        if turn is not None
+    ]
+    return listed(found) or "nowhere in that span"
 
 
 def listed(names: list[str]) -> str:

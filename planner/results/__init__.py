@@ -1,6 +1,7 @@
 """The answers: frozen records that report and cli print."""
 
 from planner.results.case import (
+    BreakEvenResult,
     Case,
     ClaimResult,
     ComparedPlan,
@@ -8,6 +9,7 @@ from planner.results.case import (
     PriceRatios,
     ServiceCurve,
     SourceNote,
+    Turn,
 )
 from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
 from planner.results.fidelity_survey import (
@@ -22,6 +24,7 @@ from planner.results.fidelity_survey import (
     StackScore,
     VersionScore,
 )
+from planner.results.live import Live, LiveCheck, LiveMachine
 from planner.results.plan import (
     Baseline,
     Bottleneck,
@@ -52,6 +55,7 @@ __all__ = [
     "AcceleratorMemory",
     "Baseline",
     "Bottleneck",
+    "BreakEvenResult",
     "Case",
     "ClaimResult",
     "ClassPlan",
@@ -71,6 +75,9 @@ __all__ = [
     "LatencyError",
     "LengthProfile",
     "LinkPlan",
+    "Live",
+    "LiveCheck",
+    "LiveMachine",
     "MeasuredFile",
     "OperatorPoint",
     "Peer",
@@ -92,6 +99,7 @@ __all__ = [
     "SourceNote",
     "StackScore",
     "Sweep",
+    "Turn",
     "Verdict",
     "VersionScore",
 ]

@@ -91,6 +91,34 @@ class PriceRatios(StrictModel):
     break_even_bill: float | None
 
 
+class Turn(StrictModel):
+    """A value of an input beyond which the decision is another."""
+
+    value: float
+    decision: bool | None
+    """The decision beyond it; None where there is no plan."""
+
+
+class BreakEvenResult(StrictModel):
+    """Where the decision turns along one uncertain input."""
+
+    key: str
+    """Key of the scenario."""
+    title: str
+    """The input in words, with its unit."""
+    decides: str
+    """"verdict", or the comparison that the plan is held against."""
+    stated: float
+    low: float
+    high: float
+    decision: bool | None
+    """The decision at the stated value; None where there is no plan."""
+    below: Turn | None
+    """Nearest turn below the stated value; None: none down to `low`."""
+    above: Turn | None
+    """Nearest turn above it; None: none up to `high`."""
+
+
 class SourceNote(StrictModel):
     """A figure that went in, and where it comes from."""
 
@@ -115,6 +143,9 @@ class Case(StrictModel):
     curves: tuple[ServiceCurve, ...]
     comparisons: tuple[ComparedPlan, ...]
     claims: tuple[ClaimResult, ...]
+    break_even: tuple[BreakEvenResult, ...] = ()
+    not_varied: tuple[str, ...] = ()
+    """Assumed inputs that no break-even was looked for."""
     price_ratios: PriceRatios | None
     inputs: tuple[SourceNote, ...]
     sources: tuple[str, ...]

@@ -30,7 +30,7 @@ from planner.roofline.pass_time import PassTime, operator_seconds, pass_time
 from planner.roofline.rank_work import RankWork, rank_work
 from planner.roofline.sequences import Sequences
 from planner.roofline.served_model import ServedModel, prefill_passes
-from planner.roofline.stack import Stack, best_stack, factors_of, stack, versioned
+from planner.roofline.stack import Stack, altered, best_stack, factors_of, runtime_bytes, stack, versioned
 from planner.roofline.weights import bytes_per_weight, weights_bytes
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "Sequences",
     "ServedModel",
     "Stack",
+    "altered",
     "best_stack",
     "bytes_per_weight",
     "closed_loop_latency",
@@ -75,6 +76,7 @@ __all__ = [
     "rank_work",
     "recurrent_state_bytes",
     "roofline_prefill",
+    "runtime_bytes",
     "stack",
     "total_bytes",
     "total_flop",

@@ -31,8 +31,12 @@ TYPICAL_FRACTION = {
 TYPICAL_LATENCY_US = {"all_reduce_latency_us": 6.0, "recurrence_chunk_us": 4.5}
 TYPICAL_BALANCE_FLOP_PER_BYTE = 250.0
 """bf16 peak over memory bandwidth of the accelerators that the typical fractions come from."""
+TYPICAL_SPEEDUP = {"bf16": 1.0, "fp8": 2.0, "int8": 2.0, "fp4": 4.0, "int4": 4.0}
+"""Peak of a format over the bf16 peak of those accelerators."""
 CEILING_FRACTION = 0.95
 """Of a peak that a kernel reaches where nothing but products takes time."""
+MEASURED = ("measured", "derived", "inferred")
+"""Bases of a fraction that rest on a measurement; a planner's default that somebody quotes does not."""
 NETWORK_FRACTION = 0.8
 """Of a NIC's or host link's rate that collectives between servers, or without a scale-up link, reach."""
 NETWORK_LATENCY_S = 25e-6
@@ -128,7 +132,7 @@ class Chip:
         scale = float(np.mean(known)) if known else 1.0
         points = [usual * scale if value is None else value for value, usual in zip(own, typical, strict=True)]
         fraction = np.interp(np.log(np.maximum(rows, 1.0)), np.log(GEMM_ROWS), points)
-        return KernelRate(fraction, 1.0 if known else self._relative_balance)
+        return KernelRate(fraction, 1.0 if known else self._relative_balance(product_format))
 
     def kernel_rate(self, name: str, product_format: str = "bf16") -> KernelRate:
         """Rate of grouped products of experts (moe), prefill attention (attention_prefill) or a recurrence."""
@@ -137,7 +141,7 @@ class Chip:
         typical = TYPICAL_MOE.get(product_format, TYPICAL_MOE["fp8"]) if name == "moe" else TYPICAL_FRACTION[name]
         found = self._figure(f"moe_{product_format}_fraction" if name == "moe" else f"{name}_fraction")
         if found is None:
-            return KernelRate(np.asarray(typical), self._relative_balance)
+            return KernelRate(np.asarray(typical), self._relative_balance(product_format))
         return KernelRate(np.asarray(found), 1.0)
 
     def read_fraction(self, name: str) -> float:
@@ -179,19 +183,20 @@ class Chip:
 
     @property
     def is_measured(self) -> bool:
-        """Whether matrix products were measured on this very accelerator."""
-        return any(self._figure(f"gemm_bf16_m{int(height)}_fraction") is not None for height in GEMM_ROWS)
+        """Whether matrix products were measured on this very accelerator, or on one that differs in memory only."""
+        found = (getattr(self.hardware.efficiency, f"gemm_bf16_m{int(height)}_fraction") for height in GEMM_ROWS)
+        return any(figure is not None and figure.basis in MEASURED for figure in found)
 
     def _scaleup_bytes_per_s(self, n_ranks: int) -> float | None:
         domain = self.hardware.n_scaleup_domain_accelerators
         inside = domain is None or n_ranks <= domain
         return self.hardware.scaleup_bytes_per_s if inside else None
 
-    @property
-    def _relative_balance(self) -> float:
-        """bf16 peak over memory bandwidth, relative to the accelerators that the typical fractions come from."""
-        peak, rate = self._peak("bf16"), self.hardware.memory_bytes_per_s
-        return peak / rate / TYPICAL_BALANCE_FLOP_PER_BYTE if peak and rate else 1.0
+    def _relative_balance(self, product_format: str) -> float:
+        """A format's peak over memory bandwidth, relative to the accelerators that the typical fractions come from."""
+        peak, rate = self._peak(product_format), self.hardware.memory_bytes_per_s
+        usual = TYPICAL_BALANCE_FLOP_PER_BYTE * TYPICAL_SPEEDUP[product_format]
+        return peak / rate / usual if peak and rate else 1.0
 
     def _latency_s(self, key: str) -> float:
         if not self.derated:

@@ -87,7 +87,8 @@ def roofline_prefill(served: ServedModel, known_tokens: tuple[float, float]) -> 
     Valid:
         A pass more for one token beyond a chunk is smoothed over; the curve never falls.
     """
-    tokens = np.unique(np.geomspace(*CURVE_TOKENS, N_CURVE).round())
+    # A single token too: where no overhead hides it, a line through longer prompts may begin below zero.
+    tokens = np.unique([1.0, *np.geomspace(*CURVE_TOKENS, N_CURVE).round()])
     seconds = np.maximum.accumulate(served.prefill_time(tokens).total_s)
     curve = Curve.monotone_cubic(tokens.tolist(), seconds.tolist())
     overhead = float(np.asarray(served.factors.request_overhead_s))

@@ -16,6 +16,7 @@ from planner.profiles import (
     SwaLayers,
 )
 from planner.roofline.kv_cache import BYTES_PER_VALUE, kv_values_per_token, layer_index_bytes, layer_state_bytes
+from planner.roofline.stages import mixers_by_stage
 
 BLOCK_TOKENS = 64
 """Tokens of one cache block; a request occupies whole blocks."""
@@ -36,7 +37,7 @@ def kv_bytes_per_rank(
 
     Equation:
         heads of a rank: ceil(heads / tp), so that they are copied where tp exceeds them; MLA latents and index keys
-        are whole on every rank; lengths are rounded up to blocks; layers are shared evenly among pp stages
+        are whole on every rank; lengths are rounded up to blocks; the stage whose layers keep most counts
 
     Args:
         model: a model whose attention shapes are known.
@@ -47,10 +48,10 @@ def kv_bytes_per_rank(
         block_tokens: tokens of a cache block.
 
     Returns:
-        Bytes per rank [B], the shape of tokens: the mean over stages.
+        Bytes on a rank of the fullest stage [B], the shape of tokens.
 
     Valid:
-        Stages whose layers are alike; hybrid patterns average out.
+        Stages of consecutive layers, as many on each as whole layers allow.
 
     Source:
         Head copies: kvcache-ai/Mooncake, SGLang benchmark, Qwen3-235B at TP8; fp8 sparse layout of 656 bytes:
@@ -61,12 +62,13 @@ def kv_bytes_per_rank(
     [49283072.0, 52363264.0]
     """
     length = np.asarray(tokens, float)
-    total = np.zeros_like(length)
+    layers = []
     for group in model.architecture.attention:
         held = _padded(np.minimum(length, _window(group)), block_tokens)
         shard = layer_shard(group, tp_size)
-        total = total + group.n_layers * (layer_bytes_per_token(shard, kv_precision) * held + layer_state_bytes(shard))
-    return np.asarray(total / pp_size)
+        layers.append(layer_bytes_per_token(shard, kv_precision) * held + layer_state_bytes(shard))
+    counts = mixers_by_stage(model.architecture, pp_size)
+    return np.asarray(np.tensordot(counts, np.stack(layers), axes=1).max(axis=0))
 
 
 def physical_kv_bytes(

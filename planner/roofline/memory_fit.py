@@ -9,13 +9,15 @@ from planner.profiles import ModelProfile, WeightPart
 from planner.roofline.kv_memory import BLOCK_TOKENS, kv_bytes_per_rank
 from planner.roofline.layout import Layout
 from planner.roofline.operator import ACTIVATION_BYTES
+from planner.roofline.stages import slowest_stage_fraction
 from planner.roofline.weights import weights_bytes
 
 DEALT_OUT: tuple[WeightPart, ...] = ("experts",)
 OF_ALL_RANKS: tuple[WeightPart, ...] = ("dense_mlp", "shared_experts")
 COPIED: tuple[WeightPart, ...] = ("router", "latent", "norms")
+VOCABULARY: tuple[WeightPart, ...] = ("embedding", "lm_head")
 RUNTIME_BYTES = 2e9
-"""Context, graphs and communication buffers of a serving process."""
+"""Context, graphs and communication buffers of a serving process on a GPU; a stack may state its own."""
 ACTIVATION_COPIES = 8.0
 """Tensors as wide as the residual stream that are alive at once."""
 
@@ -55,12 +57,14 @@ def memory_fit(
     precision: str | None = None,
     memory_fraction: float = 0.9,
     chunk_tokens: float = 8192,
+    runtime_bytes: float = RUNTIME_BYTES,
 ) -> MemoryFit:
     """Memory of one accelerator: what serving may use, and what weights and workspace take of it.
 
     Equation:
         experts / (tp dp); dense MLPs and shared experts / (tp dp); the rest / tp, but routers, latent projections and
-        norms whole; all / pp
+        norms whole; of all that, a stage has the part of its layers, but of the vocabulary 1 / pp, which goes to
+        stages with fewer layers
 
     Args:
         model: a model whose shapes are known.
@@ -68,7 +72,8 @@ def memory_fit(
         layout: parallel sizes.
         precision: number format of the weights; None: the checkpoint's own.
         memory_fraction: part of the memory that the stack uses.
-        chunk_tokens: tokens of a prefill pass [tokens].
+        chunk_tokens: tokens of a pass [tokens].
+        runtime_bytes: what the serving process itself takes of one accelerator [B].
 
     Returns:
         The fit of the fullest rank.
@@ -77,7 +82,7 @@ def memory_fit(
         InputError: a shape is unknown.
 
     Valid:
-        Stages of equal size.
+        Layers of equal size; stages with as many as whole layers allow.
 
     Source:
         gpu_memory_utilization of vLLM and mem_fraction_static of SGLang are such fractions.
@@ -88,10 +93,18 @@ def memory_fit(
     """
     ranks = {**dict.fromkeys((*DEALT_OUT, *OF_ALL_RANKS), layout.stage_size), **dict.fromkeys(COPIED, 1)}
     parts = weights_bytes(model, precision)
-    weights = sum(n / ranks.get(part, layout.tp_size) for part, n in parts.items()) / layout.pp_size
+    held = {part: n / ranks.get(part, layout.tp_size) for part, n in parts.items()}
+    vocabulary = sum(held.get(part, 0.0) for part in VOCABULARY)
+    weights = _fullest_stage(model, sum(held.values()) - vocabulary, vocabulary, layout.pp_size)
     hidden = model.architecture.hidden_size or 0
-    workspace = RUNTIME_BYTES + ACTIVATION_COPIES * ACTIVATION_BYTES * hidden * chunk_tokens
+    workspace = runtime_bytes + ACTIVATION_COPIES * ACTIVATION_BYTES * hidden * chunk_tokens
     return MemoryFit(memory_fraction * memory_bytes, weights, workspace)
+
+
+def _fullest_stage(model: ModelProfile, layer_bytes: float, vocabulary_bytes: float, n_stages: int) -> float:
+    """Weights on the fullest stage: those of its layers, or the mean over stages where the vocabulary fills others."""
+    largest = slowest_stage_fraction(model.architecture.n_layers, n_stages)
+    return max(largest * layer_bytes, (layer_bytes + vocabulary_bytes) / n_stages)
 
 
 def largest_batch(

@@ -11,11 +11,12 @@ from planner.profiles import ModelProfile
 from planner.roofline.chip import Chip
 from planner.roofline.factors import Factors
 from planner.roofline.layout import Layout
-from planner.roofline.memory_fit import MemoryFit, largest_batch, memory_fit
+from planner.roofline.memory_fit import RUNTIME_BYTES, MemoryFit, largest_batch, memory_fit
 from planner.roofline.operator import FloatArray
 from planner.roofline.pass_time import PassTime, pass_time
 from planner.roofline.rank_work import RankWork, rank_work
 from planner.roofline.sequences import Sequences
+from planner.roofline.stages import slowest_stage_fraction
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +87,19 @@ class ServedModel:
     """Most tokens of one prefill pass."""
     memory_fraction: float = 0.9
     """Part of the memory that the stack uses."""
+    runtime_bytes: float = RUNTIME_BYTES
+    """What the serving process itself takes of one accelerator [B]."""
 
     def __post_init__(self) -> None:
         """Raises InputError for more pipeline stages than the model has layers."""
         n, stages = self.model.architecture.n_layers, self.layout.pp_size
         if stages > n:
             raise InputError(Problem("layout", "pp", f"is {stages}", f"at most {n}, the layers of {self.model.name}"))
+
+    @property
+    def slowest_stage_fraction(self) -> float:
+        """Share of the layers that the largest pipeline stage has."""
+        return slowest_stage_fraction(self.model.architecture.n_layers, self.layout.pp_size)
 
     @cached_property
     def memory(self) -> MemoryFit:
@@ -103,6 +111,7 @@ class ServedModel:
             precision=self.precision,
             memory_fraction=self.memory_fraction,
             chunk_tokens=self.chunk_tokens,
+            runtime_bytes=self.runtime_bytes,
         )
 
     def prefill_time(self, new_tokens: ArrayLike, cached_tokens: ArrayLike = 0.0) -> PassTime:
@@ -110,7 +119,7 @@ class ServedModel:
 
         Equation:
             request overhead + the sum over chunks of the pass that computes them; under pp stages chunks follow one
-            another by a stage: T / pp + (1 - 1 / pp) T_first
+            another at the pace of the slowest stage, a share f of the layers: f T + (1 - f) T_first
 
         Args:
             new_tokens: tokens to compute [tokens], any shape.
@@ -129,15 +138,18 @@ class ServedModel:
         passes = prefill_passes(new, cached, self.chunk_tokens)
         each = pass_time(self.work([passes.sequences]), self.factors, eager=True)
         time = each.times(passes.times).summed(passes.request, new.size)
-        pp = self.layout.pp_size
-        if pp > 1:
+        if self.layout.pp_size > 1:
             first = passes.is_first
             alone = each.times(first).summed(passes.request, new.size)
-            time = time.times(1 / pp) + alone.times(1 - 1 / pp)
+            time = time.times(self.slowest_stage_fraction) + alone.times(1 - self.slowest_stage_fraction)
         return time + _overhead(np.zeros_like(new) + self.factors.request_overhead_s)
 
     def decode_time(self, batch: ArrayLike, context_tokens: ArrayLike) -> PassTime:
         """Seconds of one decode step.
+
+        Equation:
+            the way of a part through all stages, or as many turns of the slowest stage, a share f of the layers, as
+            there are parts: T max(1, f min(B, pp))
 
         Args:
             batch: sequences decoded together over all replicas, any shape.
@@ -156,7 +168,9 @@ class ServedModel:
         count, context = np.broadcast_arrays(np.asarray(batch, float), context_tokens)
         part = np.maximum(count / self.layout.pp_size, np.minimum(count, 1.0))
         sequences = Sequences.decode(np.ravel(part), np.ravel(context))
-        return pass_time(self.work([sequences]), self.factors, self._per_replica(sequences.n_sequences))
+        alone = pass_time(self.work([sequences]), self.factors, self._per_replica(sequences.n_sequences))
+        n_parts = np.minimum(np.ravel(count), self.layout.pp_size)
+        return alone.times(np.maximum(1.0, self.slowest_stage_fraction * n_parts))
 
     def mixed_time(self, new_tokens: ArrayLike, batch: ArrayLike, context_tokens: ArrayLike) -> PassTime:
         """Seconds of one pass that prefills a prompt, or a chunk of one, among decoding sequences.

@@ -1,12 +1,14 @@
 """Software stacks by name: factors with a version's ratios, settings, and the error bands of their calibration."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import ModelProfile, StackProfile, profile_names, stack_profile
 from planner.profiles.stack import Calibration, StackSettings
 from planner.roofline.factors import DATASHEET, Factors
-from planner.units import MICRO, MILLI
+from planner.roofline.memory_fit import RUNTIME_BYTES
+from planner.units import GB, MICRO, MILLI
 
 DATASHEET_NAME = "datasheet"
 QUANTIZED = ("fp8", "int8", "int4", "fp4")
@@ -29,20 +31,64 @@ class Stack:
     calibration: Calibration | None = None
     """What the factors were fitted to."""
 
+    @property
+    def runtime_bytes(self) -> float:
+        """What the serving process itself takes of one accelerator [B]."""
+        return runtime_bytes(self.settings)
+
     def kv_precision(self, model: ModelProfile, precision: str | None) -> str:
         """Cache format where nothing is said of it: as the weights are quantised, if the stack does so."""
         weights = precision or model.precision
         return "fp8" if self.settings.quantized_kv and weights in QUANTIZED else "bf16"
 
 
+def runtime_bytes(settings: StackSettings) -> float:
+    """What a serving process itself takes of one accelerator [B]."""
+    return RUNTIME_BYTES if settings.runtime_gb is None else settings.runtime_gb * GB
+
+
+UNITS = {"_us": MICRO, "_ms": MILLI}
+
+
 def factors_of(profile: StackProfile) -> Factors:
     """Factors of a stack profile in SI units, without any version's ratios."""
-    units = {"_us": MICRO, "_ms": MILLI}
-    values: dict[str, float] = {}
-    for name in type(profile.factors).model_fields:
-        stem, suffix = (name[:-3], name[-3:]) if name[-3:] in units else (name, "")
-        values[f"{stem}_s" if suffix else stem] = getattr(profile.factors, name).value * units.get(suffix, 1.0)
-    return Factors(**values)
+    return Factors(**_si({name: getattr(profile.factors, name).value for name in type(profile.factors).model_fields}))
+
+
+def _si(values: Mapping[str, float]) -> dict[str, float]:
+    """Factors under the keys of profiles as the roofline calls them, in SI units."""
+    found: dict[str, float] = {}
+    for name, value in values.items():
+        stem, suffix = (name[:-3], name[-3:]) if name[-3:] in UNITS else (name, "")
+        found[f"{stem}_s" if suffix else stem] = value * UNITS.get(suffix, 1.0)
+    return found
+
+
+def altered(base: Stack, name: str, factors: Mapping[str, float], settings: Mapping[str, float | int | None]) -> Stack:
+    """A stack with some factors and settings replaced; it was fitted to nothing.
+
+    Args:
+        base: what everything else is taken from.
+        name: what answers call it.
+        factors: by the keys of stack profiles, in their units.
+        settings: by the keys of stack profiles; None leaves the base's.
+
+    Returns:
+        The stack. Kernels reach the accelerator's own fractions of its peaks, unless nothing differs from the bare
+        datasheet.
+
+    >>> own = altered(stack("datasheet"), "own", {"kernel_latency_us": 0.5}, {"runtime_gb": 0.02})
+    >>> own.factors.kernel_latency_s, own.runtime_bytes, own.derated
+    (5e-07, 20000000.0, True)
+    """
+    stated = {key: value for key, value in settings.items() if value is not None}
+    return Stack(
+        name,
+        replace(base.factors, **_si(factors)),
+        base.settings.model_copy(update=stated),
+        derated=base.derated or bool(factors),
+        version_is_fitted=False,
+    )
 
 
 def stack(name: str, *, default_version: bool = True) -> Stack:

@@ -1,5 +1,7 @@
 """The question: what is asked of the planner, read, checked and varied."""
 
+from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven
+from planner.scenario.overrides import parsed_key
 from planner.scenario.parts import (
     CapacityRule,
     Claim,
@@ -21,6 +23,10 @@ from planner.scenario.parts import (
 from planner.scenario.question import Scenario, bundled_scenarios, load_scenario, read_scenario, scenario_path
 
 __all__ = [
+    "VERDICT",
+    "AssumedStack",
+    "Assumption",
+    "BreakEven",
     "CapacityRule",
     "Claim",
     "Comparison",
@@ -40,6 +46,7 @@ __all__ = [
     "WorkloadClass",
     "bundled_scenarios",
     "load_scenario",
+    "parsed_key",
     "read_scenario",
     "scenario_path",
 ]

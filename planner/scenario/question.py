@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
+from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven, assumption_faults, completed
 from planner.scenario.network import network_faults, network_keys
 from planner.scenario.overrides import KEY, assign, merged, parsed_key, parsed_override
 from planner.scenario.parts import (
@@ -91,12 +92,18 @@ class Scenario(StrictModel):
     """Connections between sites, by name; the first is the cross-site link of the answers."""
     prices: dict[str, Price] = {}
     """Price of an accelerator, by hardware."""
+    assumed: dict[str, dict[str, Assumption]] = {}
+    """Figures that hardware profiles lack, by hardware, then by the key that the profile would have."""
+    stacks: dict[Name, AssumedStack] = {}
+    """Software stacks of the scenario's own, by the name that pools call them by."""
     measured: dict[Name, Measurement] = {}
     """Measured instances, by name; those of the default model's profile are merged in."""
     comparisons: dict[Name, Comparison] = {}
     """Variants planned beside the scenario."""
     claims: tuple[Claim, ...] = ()
     """Published figures the report holds against the answer."""
+    break_even: tuple[BreakEven, ...] = ()
+    """Inputs for which the report looks for the value that turns the decision."""
     _directory: Path = PrivateAttr(default=Path())
     _file: TomlFile = PrivateAttr(default_factory=lambda: TomlFile("", ""))
     _stated: dict[str, Any] = PrivateAttr(default_factory=dict)
@@ -125,6 +132,7 @@ class Scenario(StrictModel):
                 *self._link_faults(),
                 *self._objective_faults(),
                 *network_faults(self),
+                *self._break_even_faults(),
             ]
         )
         return self
@@ -165,6 +173,13 @@ class Scenario(StrictModel):
         for key, slo in promises.items():
             if slo is not None and not slo.promises_something and self.objective != "min-ttft":
                 yield Fault(key, "promises nothing (give ttft_s, tpot_ms or both)")
+
+    def _break_even_faults(self) -> Iterator[Fault]:
+        known = (VERDICT, *self.comparisons)
+        for i, item in enumerate(self.break_even):
+            if item.decides not in known:
+                hint = did_you_mean(item.decides, known)
+                yield Fault(("break_even", i, "decides"), f"names no comparison: '{item.decides}' ({hint})")
 
     @property
     def workloads(self) -> dict[str, tuple[float, Workload]]:
@@ -242,8 +257,34 @@ class Scenario(StrictModel):
         return self.hardware_named(pool.hardware)
 
     def hardware_named(self, name: str) -> HardwareProfile:
-        """The hardware profile of a name, an alias, or a path from the scenario's folder."""
+        """The hardware profile of a name, an alias, or a path from the scenario's folder, with what is assumed."""
+        if name not in self._completed:
+            profile = self._published(name)
+            self._completed[name] = completed(profile, self._assumed_of.get(profile.name, {}))
+        return self._completed[name]
+
+    def _published(self, name: str) -> HardwareProfile:
         return hardware_profile(_located(name, self.directory))
+
+    @cached_property
+    def _completed(self) -> dict[str, HardwareProfile]:
+        """Profiles looked up before: completing one means to check it again."""
+        return {}
+
+    @cached_property
+    def _assumed_of(self) -> dict[str, dict[str, Assumption]]:
+        """Assumptions by the name of the profile that they complete."""
+        return {self._published(name).name: items for name, items in self.assumed.items()}
+
+    def value_at(self, key: str) -> Any:
+        """What the file or an override states at a key; None where it states nothing. Raises InputError."""
+        node: Any = self._stated
+        for part in parsed_key(key):
+            try:
+                node = node[part]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return node
 
     def price_of(self, hardware: HardwareProfile) -> Price | None:
         """Price of an accelerator, or None when the scenario states none."""
@@ -334,7 +375,7 @@ class Scenario(StrictModel):
             variant = self.varied(changes)
         except InputError as error:
             raise InputError([self._of_comparison(name, problem) for problem in error.problems]) from None
-        return variant.model_copy(update={"comparisons": {}, "claims": ()})
+        return variant.model_copy(update={"comparisons": {}, "claims": (), "break_even": ()})
 
     def _of_comparison(self, name: str, problem: Problem) -> Problem:
         """A variant's problem at the line of the change that brought it about, as far as that can be told."""
@@ -496,15 +537,18 @@ def _name_problems(scenario: Scenario) -> Iterator[Problem]:
     """Resolve every profile now, so that a wrong name is an error of the file and not of the run."""
     names: list[tuple[KeyPath, str]] = [(("pools", n, "hardware"), pool.hardware) for n, pool in scenario.pools.items()]
     names += [(("prices", n), n) for n in scenario.prices]
+    names += [(("assumed", n), n) for n in scenario.assumed]
     names += [(("sites", s, "accelerators", n), n) for s, site in scenario.sites.items() for n in site.accelerators]
     local = set()  # names of profiles that the scenario brings by path
     for key, name in names:
         try:
-            local.add(scenario.hardware_named(name).name)
+            local.add(scenario._published(name).name)
         except InputError as error:
             yield from _of_profile(scenario._file, key, name, error)
+    yield from _assumption_problems(scenario)
     yield from _model_problems(scenario)
-    yield from _repeated_prices(scenario)
+    yield from _repeated(scenario, "prices", "priced")
+    yield from _break_even_problems(scenario)
     own = {n: m.hardware for n, m in scenario.measured.items() if n in scenario._stated.get("measured", {})}
     for name, hardware in own.items():
         try:
@@ -542,14 +586,36 @@ def _expert_problems(scenario: Scenario, name: str | None, profile: ModelProfile
     yield scenario._file.problem((*key, "n_experts_per_token"), f"is {wanted}", allowed)
 
 
-def _repeated_prices(scenario: Scenario) -> Iterator[Problem]:
-    """Two prices of one accelerator under different names: only one of them could count."""
-    first: dict[str, str] = {}
-    for name in scenario.prices:
+def _assumption_problems(scenario: Scenario) -> Iterator[Problem]:
+    """Assumptions about figures that are none, or that are known."""
+    for name, items in scenario.assumed.items():
         try:
-            hardware = scenario.hardware_named(name).name
+            profile = scenario._published(name)
+        except InputError:
+            continue  # reported as an unknown name already
+        for key, what, allowed in assumption_faults(profile, items):
+            yield scenario._file.problem(("assumed", name, key), what, allowed)
+    yield from _repeated(scenario, "assumed", "completed")
+
+
+def _break_even_problems(scenario: Scenario) -> Iterator[Problem]:
+    """Break-evens of keys at which no number stands: there would be nothing to vary."""
+    for i, item in enumerate(scenario.break_even):
+        value = scenario.value_at(item.key)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            what = f"'{item.key}' is no number that the scenario states"
+            yield scenario._file.problem(("break_even", i, "key"), what, "a key as --set takes it, with a number")
+
+
+def _repeated(scenario: Scenario, table: Literal["prices", "assumed"], done: str) -> Iterator[Problem]:
+    """Two entries of one accelerator under different names: only one of them could count."""
+    first: dict[str, str] = {}
+    for name in getattr(scenario, table):
+        try:
+            hardware = scenario._published(name).name
         except InputError:
             continue  # reported as an unknown name already
         if first.setdefault(hardware, name) != name:
-            message = f"'{name}' is priced already as prices.{first[hardware]}"
-            yield scenario._file.problem(("prices", name), message, "one price per accelerator")
+            message = f"'{name}' is {done} already as {table}.{first[hardware]}"
+            allowed = "one price per accelerator" if table == "prices" else "one table per accelerator"
+            yield scenario._file.problem((table, name), message, allowed)

@@ -11,6 +11,8 @@ from planner.results import Plan, PoolPlan, PriceRatios
 
 RATIOS = np.round(np.arange(1.2, 3.0 + 1e-9, 0.01), 2)
 """From a faster chip sold cheap to a steep premium, fine enough to show where whole instances come in."""
+ALIKE = (0.25, 8.0)
+"""Stated ratios beyond which a span of ratios tells nothing of the scenario's own prices."""
 NO_GAIN = 1e-9
 BREAK_EVEN_GRID = np.round(np.arange(0.5, 10.0 + 1e-9, 0.01), 2)
 
@@ -42,8 +44,8 @@ def price_ratios(problem: PlanningProblem, plan: Plan) -> PriceRatios | None:
         plan: its plan.
 
     Returns:
-        Gains by ratio and the break-even; None unless the plan mixes two priced kinds of accelerators, and under a
-        promise on TTFT, whose goodput does not grow with the fleet in proportion.
+        Gains by ratio and the break-even; None unless the plan mixes two priced kinds of accelerators whose prices are
+        of one order, and under a promise on TTFT, whose goodput does not grow with the fleet in proportion.
 
     Valid:
         Fleets of whole instances, so that the gain falls in steps.
@@ -56,6 +58,9 @@ def price_ratios(problem: PlanningProblem, plan: Plan) -> PriceRatios | None:
         return None
     n_fast = sum(p.n_accelerators for p in plan.pools if p.hardware == fast.hardware)
     home_usd = home.usd_per_hour / home.n_accelerators
+    stated = (fast.usd_per_hour or 0.0) / fast.n_accelerators / home_usd
+    if not ALIKE[0] <= stated <= ALIKE[1]:
+        return None
     rent = Rent(n_fast, plan.n_accelerators - n_fast, home_usd, home.n_accelerators)
     total = plan.cost.usd_per_hour
     extra = None if total is None else total - plan.cost.accelerators_usd_per_hour
@@ -63,7 +68,7 @@ def price_ratios(problem: PlanningProblem, plan: Plan) -> PriceRatios | None:
         long_hardware=fast.hardware,
         home_hardware=home.hardware,
         home_usd_per_accelerator_hour=home_usd,
-        stated_ratio=(fast.usd_per_hour or 0.0) / fast.n_accelerators / home_usd,
+        stated_ratio=stated,
         ratios=tuple(RATIOS.tolist()),
         equal_cost_accelerators=tuple((rent.instances(RATIOS, 0.0) * home.n_accelerators).tolist()),
         equal_cost_gain=tuple(_gains(problem, plan, rent.instances(RATIOS, 0.0)).tolist()),

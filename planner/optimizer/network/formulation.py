@@ -62,6 +62,8 @@ class Model:
     """Rate by stream, situation and cell."""
     x: dict[tuple[int, int, int, Part, Arc], int] = field(default_factory=dict)
     """Rate by stream, situation, cell, part and arc."""
+    between: dict[tuple[int, int, int, Part, Arc], int] = field(default_factory=dict)
+    """Rate at which an arc takes the prompts between a cell's ends, keyed as `x`; the part is the pool's."""
     d: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """Rate by stream, situation and decode pool."""
     refuge: dict[tuple[int, int, int], int] = field(default_factory=dict)
@@ -79,11 +81,25 @@ class Model:
         return situation.period if self.problem.scenario.routing.role_conversion else 0
 
     @cached_property
-    def by_pool(self) -> dict[tuple[int, int], list[tuple[int, int, Part, Arc, int]]]:
-        """Rates into every pool in every situation: stream, cell, part, arc and column."""
-        found: dict[tuple[int, int], list[tuple[int, int, Part, Arc, int]]] = {}
-        for (q, s, k, part, arc), column in self.x.items():
-            found.setdefault((arc.pool, s), []).append((q, k, part, arc, column))
+    def by_pool(self) -> dict[tuple[int, int], list[tuple[int, int, Part, Arc, int, float]]]:
+        """Rates into every pool in every situation: stream, cell, part, arc, column and seconds of a unit."""
+        found: dict[tuple[int, int], list[tuple[int, int, Part, Arc, int, float]]] = {}
+        for (q, s, k, part, arc), column, seconds, _ in self.uses:
+            found.setdefault((arc.pool, s), []).append((q, k, part, arc, column, seconds))
+        return found
+
+    @cached_property
+    def uses(self) -> list[tuple[tuple[int, int, int, Part, Arc], int, float, float]]:
+        """Every rate into a prefill pool: its key, its column, and the seconds and bytes of a unit of it."""
+        loads, found = self.question.loads, []
+        for key, column in self.x.items():
+            q, s, k, part, arc = key
+            cell = _cell(self, q, s, k)
+            found.append((key, column, loads.work_s(q, arc, part, cell), loads.sent_bytes(q, arc, part, cell)))
+        for key, column in self.between.items():
+            q, s, k, _, arc = key
+            cell = _cell(self, q, s, k)
+            found.append((key, column, loads.between_s(q, arc, cell), loads.between_bytes(q, arc, cell)))
         return found
 
 
@@ -191,6 +207,11 @@ def _prefill_columns(model: Model, q: int, s: int, k: int) -> None:
         for arc in arcs[part]:
             name = f"x_{q}_{s}_{k}_{part}_{arc.pool}_{'' if arc.link is None else arc.link}"
             model.x[q, s, k, part, arc] = model.rows.column(name)
+    if model.question.loads.holds_between(q, _cell(model, q, s, k)):
+        for part, usable in arcs.items():
+            for arc in usable:
+                name = f"b_{q}_{s}_{k}_{arc.pool}_{'' if arc.link is None else arc.link}"
+                model.between[q, s, k, part, arc] = model.rows.column(name)
 
 
 def _usable(model: Model, q: int, s: int, part: Part) -> list[Arc]:
@@ -261,6 +282,16 @@ def route_prompts(model: Model) -> None:
 
 
 @family
+def route_between(model: Model) -> None:
+    """sum of b_qska over all arcs = r_qsk: prompts between the ends of a cell go somewhere too, long or short."""
+    arcs: dict[tuple[int, int, int], list[tuple[int, float]]] = {}
+    for (q, s, k, _, _), column in model.between.items():
+        arcs.setdefault((q, s, k), []).append((column, 1.0))
+    for (q, s, k), terms in arcs.items():
+        model.rows.row(f"route_between_{q}_{s}_{k}", [*terms, (model.r[q, s, k], -1.0)], 0, 0)
+
+
+@family
 def route_decode(model: Model) -> None:
     """sum of d_qsi over i = sum of r_qsk over k: every request is decoded at its stream's site."""
     pools: dict[tuple[int, int], list[tuple[int, float]]] = {}
@@ -279,20 +310,35 @@ def bound_prefill_work(model: Model) -> None:
         period = model.question.situations[s].period
         curves: dict[tuple[int, int], Array] = {}
         work: dict[tuple[int, int], list[tuple[int, float, Array]]] = {}
-        for q, k, part, arc, column in users:
+        for q, k, part, arc, column, seconds in users:
             g = model.problem.group_of[q]
-            cell = model.question.cells[g, period][k]
-            limit = loads.most_busy(q, arc, part, cell)
-            work.setdefault((g, k), []).append((column, loads.work_s(q, arc, part, cell), limit))
+            limit = loads.most_busy(q, arc, part, model.question.cells[g, period][k])
+            work.setdefault((g, k), []).append((column, seconds, limit))
         for key, items in work.items():
             curves[key] = _common(model, [limit for _, _, limit in items])
             terms = [(c, w * _slowness(model, limit, curves[key])) for c, w, limit in items]
             _within_size(model, f"bound_prefill_cell_{i}_{s}_{key[0]}_{key[1]}", (i, s), terms, curves[key])
         if len(work) > 1:
-            everything = [(column, seconds) for items in work.values() for column, seconds, _ in items]
-            _within_size(
-                model, f"bound_prefill_work_{i}_{s}", (i, s), everything, _common(model, list(curves.values()))
-            )
+            _bound_together(model, (i, s), work, curves)
+
+
+def _bound_together(
+    model: Model,
+    at: tuple[int, int],
+    work: Mapping[tuple[int, int], Sequence[tuple[int, float, Array]]],
+    curves: Mapping[tuple[int, int], Array],
+) -> None:
+    """All work of a pool within the most patient limit; in a safe model within that of every chosen cell of a group."""
+    i, s = at
+    everything = [(column, seconds) for items in work.values() for column, seconds, _ in items]
+    if not model.question.is_safe:
+        common = _common(model, list(curves.values()))
+        _within_size(model, f"bound_prefill_work_{i}_{s}", at, everything, common)
+        return
+    most = float(model.problem.pools[i].max_instances)
+    for (g, k), curve in curves.items() if len({g for g, _ in work}) > 1 else ():
+        unless = [(model.y[g, s, k], most)]
+        _within_size(model, f"bound_prefill_work_{i}_{s}_{g}_{k}", at, everything + unless, curve, most)
 
 
 def _common(model: Model, limits: Sequence[Array]) -> Array:
@@ -318,8 +364,10 @@ def bound_decode_slots(model: Model) -> None:
         _within_size(model, f"bound_decode_slots_{i}_{s}", (i, s), terms, limit)
 
 
-def _within_size(model: Model, name: str, at: tuple[int, int], terms: list[tuple[int, float]], limit: Array) -> None:
-    """terms <= limit at the size of a pool in a situation, by a line over each segment."""
+def _within_size(
+    model: Model, name: str, at: tuple[int, int], terms: list[tuple[int, float]], limit: Array, more: float = 0.0
+) -> None:
+    """terms <= limit at the size of a pool in a situation, and more, by a line over each segment."""
     i, s = at
     situation = model.question.situations[s]
     is_lost = situation.loss is not None and situation.loss == ("instance", model.problem.pools[i].name)
@@ -327,7 +375,7 @@ def _within_size(model: Model, name: str, at: tuple[int, int], terms: list[tuple
     for j, (low, high) in enumerate(segments_of(model, i)):
         slope, constant = line(limit, low, high, int(is_lost), above=not model.question.is_safe)
         size += [(model.n[i, h][j], -slope), (model.z[i, h][j], -constant)]
-    model.rows.row(name, [*terms, *size], high=0)
+    model.rows.row(name, [*terms, *size], high=more)
 
 
 def line(limit: Array, low: int, high: int, lost: int, above: bool) -> tuple[float, float]:
@@ -351,11 +399,9 @@ def _between(low: int, high: int) -> Array:
 def bound_link_bytes(model: Model) -> None:
     """sum of x_qska S_qka <= sum of m_lj B_lj: mean traffic fits the ports."""
     sent: dict[tuple[int, int], list[tuple[int, float]]] = {}
-    for (q, s, k, part, arc), column in model.x.items():
+    for (_, s, _, _, arc), column, _, sent_bytes in model.uses:
         if arc.link is not None:
-            cell = _cell(model, q, s, k)
-            gbit = GBIT_PER_BYTE * model.question.loads.sent_bytes(q, arc, part, cell)
-            sent.setdefault((arc.link, s), []).append((column, gbit))
+            sent.setdefault((arc.link, s), []).append((column, GBIT_PER_BYTE * sent_bytes))
     busy = model.question.loads.link_busy()
     for (index, s), terms in sent.items():
         tiers = zip(model.ports[index], model.problem.links[index].tiers, strict=True)
@@ -437,13 +483,12 @@ def own_accelerators(model: Model) -> None:
 def price_use(model: Model) -> None:
     """Traffic by volume and the power of busy instances, weighted by the hours of the period."""
     problem, loads = model.problem, model.question.loads
-    for (q, s, k, part, arc), column in model.x.items():
-        situation, cell = model.question.situations[s], _cell(model, q, s, k)
+    for (_, s, _, _, arc), column, seconds, sent_bytes in model.uses:
+        situation = model.question.situations[s]
         if situation.loss is None:
-            usd = problem.pools[arc.pool].busy_usd_per_hour * loads.work_s(q, arc, part, cell)
+            usd = problem.pools[arc.pool].busy_usd_per_hour * seconds
             if arc.link is not None:
-                per_gb = problem.links[arc.link].usd_per_gb
-                usd += SECONDS_PER_HOUR / GB * per_gb * loads.sent_bytes(q, arc, part, cell)
+                usd += SECONDS_PER_HOUR / GB * problem.links[arc.link].usd_per_gb * sent_bytes
             _charge(model, column, problem.weights[situation.period] * usd)
     for (q, s, i), column in model.d.items():
         situation = model.question.situations[s]

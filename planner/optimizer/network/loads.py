@@ -4,6 +4,11 @@ A threshold splits the prompts of a class, and an allowance splits its late requ
 the share `beta` is for long prompts and the rest for short ones. Every pool that takes long prompts of the class then
 keeps the promise for beta times that fraction of the class, over the long ones, and likewise the short ones: so the
 class keeps its promise, and no pool is given up to late requests alone.
+
+In a cell, an interval of thresholds, prompts beyond its end are long and those up to its start short. Those between may
+go either way: their work in any pool is at least `kappa` times what it would be in a pool of reference, kappa the least
+ratio of the two over the lengths between; so whatever threshold of the interval divides them, the shares of that work
+in the pool of reference add up to the whole.
 """
 
 from collections.abc import Sequence
@@ -27,6 +32,10 @@ N_KINDS = 192
 LINK_BUSY = 0.7
 """Mean use of a link where a promise is made: a transfer then takes three times as long as on an idle link."""
 SATURATED = 1 - 1e-9
+N_BETWEEN = 31
+"""Lengths of a continuous mix at which the ratio of two pools' times is looked at inside a cell."""
+ROUNDING = 1e-3
+"""What the least ratio between those lengths may miss: the curves are smooth."""
 DECODE_TIME = 0.1
 """Of a promised TTFT: what waiting for a place in the decode batch may take,"""
 DECODE_LATE = 0.05
@@ -100,6 +109,42 @@ class NetworkLoads:
             self._known[key] = long if part == "long" else float(mix.long_wire_bytes(kv, -1.0, holds)) - long
         return float(self._known[key])
 
+    def between_s(self, q: int, arc: Arc, cell: Cell) -> float:
+        """Least instance-seconds in a pool, per request of the stream, if it took all between a cell's ends [s].
+
+        Equation:
+            kappa_i E[T_ref; between], kappa_i = min of T_i / T_ref over the lengths between
+        """
+        return self._between(q, arc, cell)[0]
+
+    def between_bytes(self, q: int, arc: Arc, cell: Cell) -> float:
+        """Least bytes on a link, per request of the stream, if all prompts between a cell's ends went over it [B]."""
+        return 0.0 if arc.link is None else self._between(q, arc, cell)[1]
+
+    def holds_between(self, q: int, cell: Cell) -> bool:
+        """Whether a stream has prompts between a cell's ends."""
+        mix = self._class(q).mix
+        return float(mix.long_fraction(cell.low_tokens) - mix.long_fraction(cell.high_tokens)) > 0
+
+    def _between(self, q: int, arc: Arc, cell: Cell) -> tuple[float, float]:
+        pool, c = self.problem.pools[arc.pool], self.problem.streams[q].request_class
+        holds = arc.link is not None and self.problem.links[arc.link].destination_holds_prefix
+        key = ("between", id(pool.rates), c, cell.low_tokens, cell.high_tokens, holds)
+        if key not in self._known:
+            first = next(a for arcs in self.problem.arcs[q].values() for a in arcs)
+            reference, mix = self.problem.pools[first.pool].rates.prefill, self._class(q).mix
+            if reference is None or pool.rates.prefill is None:
+                raise ValueError("a prefill pool has no prefill times")
+            whole_s = float(mix.long_work(reference, cell.low_tokens) - mix.long_work(reference, cell.high_tokens))
+            total, cached = _lengths_between(mix, cell)
+            reference_s = np.asarray(reference.seconds(total, cached))
+            kv = pool.rates.kv_bytes
+            sent = kv(total) - (kv(cached) - kv(0.0) if holds else 0.0)
+            ratios = np.asarray(pool.rates.prefill.seconds(total, cached)) / reference_s, sent / reference_s
+            self._known[key] = tuple(whole_s * float(np.min(ratio)) * (1 - ROUNDING) for ratio in ratios)
+        work_s, sent_bytes = self._known[key]
+        return float(work_s), float(sent_bytes)
+
     def most_busy(self, q: int, arc: Arc, part: Part, cell: Cell) -> Array:
         """Busy instances that a pool of every size of GRID may have with this part of a stream; 0 where none may."""
         request_class, pool = self._class(q), self.problem.pools[arc.pool]
@@ -108,7 +153,9 @@ class NetworkLoads:
         allowed = self.allowed(q, part, cell)
         link = None if arc.link is None else self._link_key(arc.link)
         c = self.problem.streams[q].request_class
-        key = ("busy", id(pool.rates), pool.site if arc.link is None else "", link, c, part, _end(part, cell), allowed)
+        start = cell.low_tokens if part == "long" else 0.0
+        at = pool.site if arc.link is None else ""
+        key = ("busy", id(pool.rates), at, link, c, part, start, _end(part, cell), allowed)
         if key not in self._known:
             self._known[key] = self._most_busy(q, arc, part, cell, allowed)
         return np.asarray(self._known[key])
@@ -159,19 +206,23 @@ class NetworkLoads:
         return GRID * SATURATED if requests is None else most_busy_servers(GRID, requests, allowed, self.wait_factor)
 
     def _queued(self, q: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
-        """The part of a stream as a queue sees it; None where no request is in it."""
+        """The part of a stream as a queue sees it; None where no request is in it.
+
+        Waits are those of the shortest services that any threshold of the cell leaves in the part: for long prompts all
+        beyond its start. Only the requests that are in the part for every threshold may be late.
+        """
         request_class, pool = self._class(q), self.problem.pools[arc.pool]
         total, cached, weights = request_class.mix.atoms(N_KINDS)
-        long = total - cached > _end(part, cell)
-        chosen = long if part == "long" else ~long
-        if not chosen.any() or pool.rates.prefill is None:
+        uncached, service = total - cached, pool.rates.prefill
+        chosen = uncached > cell.high_tokens if part == "long" else uncached <= cell.low_tokens
+        if not chosen.any() or service is None:
             return None
+        queued = uncached > cell.low_tokens if part == "long" else chosen
+        mean_s, scv = _moments(np.asarray(service.seconds(total[queued], cached[queued])), weights[queued])
         total, cached, weights = total[chosen], cached[chosen], weights[chosen] / weights[chosen].sum()
-        service_s = pool.rates.prefill.seconds(total, cached)
-        mean_s = float(service_s @ weights)
-        scv = float((service_s - mean_s) ** 2 @ weights) / mean_s**2
+        service_s = np.asarray(service.seconds(total, cached))
         slack_s = self._promise_s(q) - service_s - self.transfer_s(arc, total, cached, service_s)
-        return QueuedRequests(mean_s, scv, *_condensed(slack_s, weights), self._class(q).arrival_scv)
+        return QueuedRequests(mean_s, scv, *_condensed(slack_s, weights), request_class.arrival_scv)
 
     def transfer_s(self, arc: Arc, total: Array, cached: Array, service_s: Array) -> Array:
         """What is left of the transfer when prefill ends: on an idle link for bounds, else on one as busy as may be."""
@@ -219,6 +270,23 @@ class NetworkLoads:
 def _end(part: Part, cell: Cell) -> float:
     """The threshold of a cell at which a part is smallest."""
     return cell.high_tokens if part == "long" else cell.low_tokens
+
+
+def _moments(service_s: Array, weights: Array) -> tuple[float, float]:
+    """Mean and squared variation of services with weights of any sum."""
+    mean_s = float(service_s @ weights) / float(weights.sum())
+    return mean_s, float((service_s - mean_s) ** 2 @ weights) / float(weights.sum()) / mean_s**2
+
+
+def _lengths_between(mix: RequestMix, cell: Cell) -> tuple[Array, Array]:
+    """Total and cached tokens of requests between a cell's ends: all of a discrete mix, else close ones."""
+    total, cached, _ = mix.atoms(N_KINDS)
+    inside = (total - cached > cell.low_tokens) & (total - cached <= cell.high_tokens)
+    if mix.is_discrete:
+        return total[inside], cached[inside]
+    low, high = np.clip([cell.low_tokens, cell.high_tokens], *mix.support)
+    lengths = np.concatenate([[low], mix.split_points(low, high, N_BETWEEN), [high]])
+    return lengths, np.zeros_like(lengths)
 
 
 def _condensed(slack_s: Array, weights: Array, n: int = 32) -> tuple[Array, Array]:

@@ -330,7 +330,7 @@ def _spend(problem: NetworkProblem, safe: Model, plan: Found, settled: Sequence[
 
 
 def _rate_columns(model: Model) -> set[int]:
-    return {*model.x.values(), *model.d.values()}
+    return {*model.x.values(), *model.between.values(), *model.d.values()}
 
 
 def _idle_use(state: _State) -> float:
@@ -374,7 +374,7 @@ def points_of(loads: NetworkLoads, members: Sequence[int], cell: Cell) -> list[C
 def _used_arcs(model: Model, found: Found) -> frozenset[tuple[int, int, Arc]]:
     return frozenset(
         (q, model.question.situations[s].period, arc)
-        for (q, s, _, _, arc), column in model.x.items()
+        for (q, s, _, _, arc), column in (*model.x.items(), *model.between.items())
         if found.values[column] > TINY
     )
 
@@ -408,7 +408,8 @@ def _refine(state: _State, model: Model, found: Found) -> bool:
     """Cut the chosen cells and the sizes around the chosen ones finer; False where nothing is left to cut."""
     changed = len(state.active) > len(model.question.situations)
     for (g, s, k), y in model.y.items():
-        if found.values[y] > SOME:
+        carries = any(found.values[model.r[q, s, k]] > TINY for q in state.problem.groups[g] if (q, s, k) in model.r)
+        if found.values[y] > SOME and carries:
             period = model.question.situations[s].period
             cell = model.question.cells[g, period][k]
             parts = split(mix_of(state.problem, state.problem.groups[g]), cell)

@@ -19,6 +19,7 @@ from planner.roofline import (
     pass_time,
     physical_kv_bytes,
     prefill_passes,
+    runtime_bytes,
 )
 from planner.roofline.stack import QUANTIZED
 from planner.studies.fidelity.cases import Case, cache_format
@@ -156,7 +157,7 @@ def _load(case: Case, settings: StackSettings, derated: bool) -> _Load:
     wanted = concurrency / case.n_decode_workers if case.is_disaggregated else concurrency
     batch = min(max(wanted, 1.0), room)
     context = prompt + output / 2
-    pp_prefill = case.prefill_layout.pp_size
+    slowest = served.slowest_stage_fraction
     passes = prefill_passes(np.array([prompt]), np.zeros(1), served.chunk_tokens)
     n_chunks = np.ceil(prompt / served.chunk_tokens)
     chunk = Sequences.prefill([prompt / n_chunks], [prompt / 2 * (1 - 1 / n_chunks)])
@@ -166,7 +167,7 @@ def _load(case: Case, settings: StackSettings, derated: bool) -> _Load:
     dp = case.decode_layout.dp_size
     return _Load(
         prefill=served.work([passes.sequences]),
-        prefill_times=passes.times / pp_prefill + passes.is_first * (1 - 1 / pp_prefill),
+        prefill_times=passes.times * slowest + passes.is_first * (1 - slowest),
         decode=decoder.work([decoding]),
         mixed=decoder.work([chunk, decoding]),
         chunk=served.work([chunk]),
@@ -195,6 +196,7 @@ def _served(case: Case, settings: StackSettings, role: str, derated: bool) -> Se
         kv,
         settings.chunk_tokens,
         settings.memory_fraction,
+        runtime_bytes(settings),
     )
 
 

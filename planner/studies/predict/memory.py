@@ -9,7 +9,7 @@ from planner.results.prediction import AcceleratorMemory, LargestBatch
 from planner.roofline.chip import FORMATS
 from planner.roofline.kv_cache import BYTES_PER_VALUE
 from planner.roofline.layout import Layout
-from planner.roofline.memory_fit import RUNTIME_BYTES, MemoryFit, largest_batch
+from planner.roofline.memory_fit import MemoryFit, largest_batch
 from planner.roofline.weights import bytes_per_weight
 from planner.studies.predict.question import Instance
 
@@ -59,7 +59,7 @@ def fit_of(asked: Instance, layout: Layout, precision: str | None = None, *, lea
     n = 0.0 if published is None else published.value - (published.tolerance if least else 0.0)
     weights = n * bytes_per_weight(asked.model, "experts", width) / layout.n_accelerators
     usable = asked.stack.settings.memory_fraction * asked.chip.memory_bytes
-    return MemoryFit(usable, weights, RUNTIME_BYTES)
+    return MemoryFit(usable, weights, asked.stack.runtime_bytes)
 
 
 def accelerator_memory(asked: Instance, memory: Memory) -> AcceleratorMemory:

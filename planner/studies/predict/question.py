@@ -135,6 +135,7 @@ class Instance:
             kv_precision=self.question.kv_precision,
             chunk_tokens=self.stack.settings.chunk_tokens,
             memory_fraction=self.stack.settings.memory_fraction,
+            runtime_bytes=self.stack.runtime_bytes,
         )
 
     @cached_property

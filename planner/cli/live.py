@@ -1,0 +1,45 @@
+"""`planner live`: the hybrid model really run on this machine beside what was predicted for it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.common import Format, FormatOption, print_json, print_rich, progress
+
+
+def live(
+    minutes: Annotated[
+        float, typer.Option(min=0.5, max=60.0, metavar="M", help="Time for measuring and serving together.")
+    ] = 3.0,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 6 when a check does not hold.")] = False,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Of weights, prompts and arrivals.")] = 0,
+    load: Annotated[
+        float, typer.Option(min=0.05, max=0.95, metavar="F", help="Rate of arrivals over the predicted capacity.")
+    ] = 0.5,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep profiles, timed passes, records and the answer there.")
+    ] = None,
+    format_: FormatOption = Format.TEXT,
+) -> None:
+    """Measure this machine, predict a small hybrid model on it, serve it over loopback, and compare.
+
+    Workers are processes of one core each; nothing leaves this machine. The column `executed` is empty until the
+    request-level executor fills it.
+    """
+    from planner.errors import CheckFailedError
+    from planner.studies.live import LiveQuestion
+    from planner.studies.live import live as study
+
+    with progress("starting workers") as say:
+        question = LiveQuestion(minutes=minutes, seed=seed, load_fraction=load)
+        found = study(question, out=out, say=say).live
+    if format_ is Format.JSON:
+        print_json(found.answer())
+    else:
+        from planner.report import live_tables
+
+        print_rich(*live_tables(found))
+    failed = [check.metric for check in found.checks if not check.holds]
+    if strict and failed:
+        raise CheckFailedError(f"{len(failed)} of {len(found.checks)} checks do not hold: {', '.join(failed)}")

@@ -1,0 +1,45 @@
+"""What every worker's process does around its work."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+
+from planner.hybrid.live.messages import FromWorker, WorkerSetup
+
+BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+"""Set to 1 before a worker imports NumPy: a worker is one core."""
+
+
+class Outbox:
+    """A worker's end of its pipe, for several threads."""
+
+    def __init__(self, control: Connection) -> None:
+        self._control, self._lock = control, threading.Lock()
+
+    def send(self, message: FromWorker) -> None:
+        """Tell the router; where it has gone, nobody."""
+        with self._lock, suppress(OSError):
+            self._control.send(message)
+
+
+def pin(setup: WorkerSetup) -> None:
+    """Stay on the worker's core, where the system has such a thing and the core is ours to use."""
+    core = setup.spec.core
+    if core is not None and hasattr(os, "sched_setaffinity"):
+        with suppress(OSError):
+            os.sched_setaffinity(0, {core})
+
+
+@contextmanager
+def core_held(setup: WorkerSetup) -> Iterator[None]:
+    """Hold the worker's core against others pinned to it. The lock ends with the process, however that ends."""
+    if setup.lock_path is None:
+        yield
+        return
+    import fcntl
+
+    with open(setup.lock_path, "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,242 @@
+"""What one core of this machine does: rate of products by height, memory bandwidth, overhead of a call, loopback.
+
+Called inside workers, all of them at the same time: cores share memory, cache and clock. Seconds are busy ones, in
+which the worker's thread ran; but for the loopback, where threads wait for each other.
+"""
+
+import os
+import platform
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter, thread_time
+
+import numpy as np
+
+from planner.hybrid.delta_rule import CHUNK_TOKENS as DELTA_CHUNK
+from planner.hybrid.delta_rule import chunked_delta_rule, delta_step
+from planner.hybrid.mla import QUERY_TOKENS
+from planner.hybrid.mlp import SparseMlp
+from planner.hybrid.model import HybridModel
+from planner.hybrid.numerics import softmax_in_place, unit_rows
+from planner.hybrid.products import FloatArray, Products
+from planner.hybrid.wire import BF16_BYTES
+
+GEMM_ROWS = (1, 8, 64, 256, 1536, 4096)
+GEMM_SHAPES = ((512, 512), (512, 2048), (2048, 512), (1024, 1024))
+"""Depth and columns of the products that are timed."""
+STREAM_BYTES = 96 * 2**20
+"""Of weights walked through, more than a core's own caches hold."""
+LOOPBACK_BYTES = 48 * 2**20
+LEAST_TIMED_S = 0.02
+FP32_BYTES = 4
+
+
+@dataclass(frozen=True)
+class CoreRates:
+    """Measured on one core, the others as busy."""
+
+    gemm_flop_per_s: dict[int, float]
+    """Rate of fp32 products by rows, mean time over shapes; weights streamed, so that few rows are bound by memory."""
+    peak_flop_per_s: float
+    """Best rate of any of them."""
+    memory_bytes_per_s: float
+    """Best of reading weights for one row and of copying, reads and writes both counted."""
+    call_s: float
+    """One NumPy call on a single value."""
+    loopback_bytes_per_s: float
+    """TCP over 127.0.0.1, both ends on this core."""
+
+
+@dataclass(frozen=True)
+class MachineDescription:
+    """What a reader must know of the machine."""
+
+    processor: str
+    system: str
+    python: str
+    numpy: str
+    n_cores: int
+    """Cores that this process may use."""
+    memory_bytes: int
+    """Physical memory [B]."""
+
+
+def machine_description() -> MachineDescription:
+    """This machine in words."""
+    n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return MachineDescription(
+        _processor(),
+        f"{platform.system()} {platform.release()}",
+        platform.python_version(),
+        np.__version__,
+        n_cores,
+        memory,
+    )
+
+
+def _processor() -> str:
+    """The processor's name where the system tells it."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def core_rates(_model: HybridModel) -> CoreRates:
+    """A task for a worker: rates of its core."""
+    by_shape = {rows: [gemm_flop_per_s(rows, *shape) for shape in GEMM_SHAPES] for rows in GEMM_ROWS}
+    return CoreRates(
+        # Times add up, not rates: the harmonic mean.
+        gemm_flop_per_s={rows: float(len(rates) / np.sum(1 / np.array(rates))) for rows, rates in by_shape.items()},
+        peak_flop_per_s=max(map(max, by_shape.values())),
+        memory_bytes_per_s=max(_read_bytes_per_s(), _copy_bytes_per_s()),
+        call_s=_call_s(),
+        loopback_bytes_per_s=loopback_bytes_per_s(),
+    )
+
+
+def gemm_flop_per_s(rows: int, depth: int, columns: int) -> float:
+    """Rate of [rows, depth] x [depth, columns] in fp32, another matrix of weights each time."""
+    n = max(STREAM_BYTES // (FP32_BYTES * depth * columns), 1) if rows < GEMM_ROWS[3] else 2
+    weights = np.ones((n, depth, columns), np.float32)
+    x, out = np.ones((rows, depth), np.float32), np.empty((rows, columns), np.float32)
+    index = [0]
+
+    def once() -> None:
+        np.matmul(x, weights[index[0] % n], out=out)
+        index[0] += 1
+
+    return 2 * rows * depth * columns / call_seconds(once)
+
+
+def call_seconds(call: Callable[[], object]) -> float:
+    """Busy seconds of a call: median over batches of calls, each batch long enough to be timed."""
+    call()
+    n = 1
+    while (took := _batch_s(call, n)) < LEAST_TIMED_S:
+        n *= 2
+    return float(np.median([took, *(_batch_s(call, n) for _ in range(4))])) / n
+
+
+def _batch_s(call: Callable[[], object], n: int) -> float:
+    began = thread_time()
+    for _ in range(n):
+        call()
+    return thread_time() - began
+
+
+def _read_bytes_per_s() -> float:
+    """Weights read for one row."""
+    rate = gemm_flop_per_s(1, 1024, 1024)
+    return rate / 2 * FP32_BYTES
+
+
+def _copy_bytes_per_s() -> float:
+    source = np.ones(STREAM_BYTES // FP32_BYTES // 2, np.float32)
+    target = np.empty_like(source)
+    return 2 * source.nbytes / call_seconds(lambda: np.copyto(target, source))
+
+
+def _call_s() -> float:
+    zero = np.zeros(1, np.float32)
+    return call_seconds(lambda: np.add(zero, zero, out=zero))
+
+
+def loopback_bytes_per_s() -> float:
+    """TCP over 127.0.0.1 from one thread to another."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sender = socket.create_connection(listener.getsockname())
+        receiver, _ = listener.accept()
+    with sender, receiver:
+        began = perf_counter()
+        thread = threading.Thread(target=sender.sendall, args=(bytes(LOOPBACK_BYTES),))
+        thread.start()
+        got = 0
+        while got < LOOPBACK_BYTES:
+            got += len(receiver.recv(2**20))
+        thread.join()
+        return LOOPBACK_BYTES / (perf_counter() - began)
+
+
+@dataclass(frozen=True)
+class KernelRates:
+    """What kernels of this room reach on one core; rates of closed forms, without what is masked."""
+
+    attention_flop_per_s: float
+    """Prefill attention, softmax included."""
+    attention_read_bytes_per_s: float
+    """Latents attended to by one query of all heads, in bytes of a 16-bit cache."""
+    moe_flop_per_s: float
+    """Routed experts with sorting and summing."""
+    recurrence_flop_per_s: float
+    """Delta rule by chunks, of 6 d^2 + 5 C d + C^2 FLOP per token and head."""
+    state_bytes_per_s: float
+    """Delta rule by token: states read and written."""
+
+
+KERNEL_HEADS, KERNEL_DIM, KERNEL_TOKENS, KERNEL_BATCH = 4, 64, 1024, 8
+
+
+def kernel_rates(_model: HybridModel) -> KernelRates:
+    """A task for a worker: rates of the kernels that are no plain products, at shapes of no model in particular."""
+    rng = np.random.default_rng(0)
+    return KernelRates(
+        _attention_flop_per_s(rng),
+        _attention_read_bytes_per_s(rng),
+        _moe_flop_per_s(rng),
+        _recurrence_flop_per_s(rng),
+        _state_bytes_per_s(rng),
+    )
+
+
+def _drawn(rng: np.random.Generator, *shape: int) -> FloatArray:
+    return rng.standard_normal(shape, np.float32)
+
+
+def _attention_flop_per_s(rng: np.random.Generator) -> float:
+    """One block of queries after many keys, as it is in the midst of a long prompt."""
+    q = _drawn(rng, KERNEL_HEADS, QUERY_TOKENS, KERNEL_DIM)
+    k, v = _drawn(rng, KERNEL_HEADS, KERNEL_TOKENS, KERNEL_DIM), _drawn(rng, KERNEL_HEADS, KERNEL_TOKENS, KERNEL_DIM)
+    took = call_seconds(lambda: np.matmul(softmax_in_place(np.matmul(q, k.swapaxes(-1, -2))), v))
+    return 4 * KERNEL_HEADS * QUERY_TOKENS * KERNEL_TOKENS * KERNEL_DIM / took
+
+
+def _attention_read_bytes_per_s(rng: np.random.Generator) -> float:
+    latents, q = _drawn(rng, KERNEL_TOKENS, 4 * KERNEL_DIM), _drawn(rng, KERNEL_HEADS, 4 * KERNEL_DIM)
+    took = call_seconds(lambda: np.matmul(softmax_in_place(np.matmul(q, latents.T)), latents))
+    return BF16_BYTES * latents.size / took
+
+
+def _moe_flop_per_s(rng: np.random.Generator) -> float:
+    n, hidden, width, per_token = 16, 512, 256, 4
+    weights = _drawn(rng, n, hidden, 2 * width), _drawn(rng, n, width, hidden)
+    mlp = SparseMlp(_drawn(rng, hidden, n), None, *weights, shared=None, n_experts_per_token=per_token)
+    x = _drawn(rng, KERNEL_TOKENS, hidden) / 100
+    took = call_seconds(lambda: mlp(Products(), x))
+    return 6 * KERNEL_TOKENS * per_token * hidden * width / took
+
+
+def _recurrence_flop_per_s(rng: np.random.Generator) -> float:
+    shape, d = (KERNEL_HEADS, KERNEL_TOKENS, KERNEL_DIM), KERNEL_DIM
+    state = np.zeros((KERNEL_HEADS, d, d), np.float32)
+    q, k, v = _drawn(rng, *shape), unit_rows(_drawn(rng, *shape)), _drawn(rng, *shape)
+    decay, beta = -np.abs(_drawn(rng, *shape)) / 10, np.full(shape[:2], 0.5, np.float32)
+    took = call_seconds(lambda: chunked_delta_rule(Products(), state, q, k, v, decay, beta))
+    per_token = 6 * d * d + 5 * DELTA_CHUNK * d + DELTA_CHUNK**2
+    return KERNEL_HEADS * KERNEL_TOKENS * per_token / took
+
+
+def _state_bytes_per_s(rng: np.random.Generator) -> float:
+    shape = (KERNEL_BATCH, KERNEL_HEADS, KERNEL_DIM)
+    state = np.zeros((*shape, KERNEL_DIM), np.float32)
+    q, k, v = _drawn(rng, *shape), unit_rows(_drawn(rng, *shape)), _drawn(rng, *shape)
+    decay, beta = -np.abs(_drawn(rng, *shape)), np.full(shape[:2], 0.5, np.float32)
+    took = call_seconds(lambda: delta_step(Products(), state, q, k, v, decay, beta))
+    return 2 * state.nbytes / took

@@ -1,0 +1,111 @@
+"""Caches as the bytes that travel and are kept: latents and taps in bf16, recurrent states in fp32, layer by layer."""
+
+from math import prod
+
+import numpy as np
+
+from planner.errors import InputError, Problem
+from planner.hybrid.cache import LatentCache, LayerCache, RequestCache
+from planner.hybrid.numerics import from_bf16, to_bf16
+from planner.profiles import KdaLayers, MlaLayers
+
+STATE_BYTES_PER_VALUE = 4
+BF16_BYTES = 2
+
+
+def latent_bytes_per_token(group: KdaLayers | MlaLayers) -> int:
+    """What one layer keeps per token [B]: (kv_lora_rank + qk_rope_head_dim) 2, nothing for KDA."""
+    return BF16_BYTES * (group.kv_lora_rank + group.qk_rope_head_dim) if isinstance(group, MlaLayers) else 0
+
+
+def state_bytes(group: KdaLayers | MlaLayers) -> int:
+    """What one layer keeps per request whatever its length [B].
+
+    Equation:
+        4 heads d^2 + 2 (conv_kernel - 1) 3 heads d for KDA, nothing for MLA
+
+    Args:
+        group: layers of one kind.
+
+    Returns:
+        Bytes of one layer.
+
+    Source:
+        Kimi Linear (2025), section 3; formats as SGLang keeps them.
+    """
+    if isinstance(group, MlaLayers):
+        return 0
+    inner = group.n_heads * group.head_dim
+    return STATE_BYTES_PER_VALUE * inner * group.head_dim + BF16_BYTES * 3 * inner * (group.conv_kernel - 1)
+
+
+def layer_payload(layer: LayerCache, first_token: int = 0) -> bytes:
+    """One layer of a request as bytes: its latents from a token on, or its state and taps whole.
+
+    Args:
+        layer: the layer's cache.
+        first_token: first token of the latents, whose earlier ones the receiver has.
+
+    Returns:
+        Little-endian values, without any header.
+    """
+    if isinstance(layer, LatentCache):
+        return to_bf16(layer.values[first_token:]).astype("<u2", copy=False).tobytes()
+    state = layer.state.astype("<f4", copy=False).tobytes()
+    return state + to_bf16(layer.taps).astype("<u2", copy=False).tobytes()
+
+
+def take_payload(layer: LayerCache, payload: bytes | memoryview) -> None:
+    """Put one layer's bytes into its cache: latents after those that are there, a state in place of what is there.
+
+    Raises:
+        InputError: the payload is not as long as the layer's shape asks for.
+    """
+    if isinstance(layer, LatentCache):
+        _take_latents(layer, payload)
+        return
+    size = layer.state.size * STATE_BYTES_PER_VALUE
+    expected = size + layer.taps.size * BF16_BYTES
+    if len(payload) != expected:
+        raise InputError(Problem("payload", "state", f"has {len(payload)} bytes", f"{expected} for this layer"))
+    layer.state[:] = np.frombuffer(payload[:size], "<f4").reshape(layer.state.shape)
+    taps = np.frombuffer(payload[size:], "<u2").astype(np.uint16, copy=False)
+    layer.taps = from_bf16(taps).reshape(layer.taps.shape).astype(layer.taps.dtype)
+
+
+def _take_latents(layer: LatentCache, payload: bytes | memoryview) -> None:
+    width = layer.buffer.shape[1]
+    if len(payload) % (width * BF16_BYTES):
+        allowed = f"a multiple of {width * BF16_BYTES}"
+        raise InputError(Problem("payload", "latents", f"has {len(payload)} bytes", allowed))
+    bits = np.frombuffer(payload, "<u2").astype(np.uint16, copy=False)
+    layer.append(from_bf16(bits).reshape(-1, width).astype(layer.buffer.dtype))
+
+
+def request_payload(cache: RequestCache) -> list[bytes]:
+    """Every layer of a request, in order: together S_kv of its length."""
+    return [layer_payload(layer) for layer in cache.layers]
+
+
+def take_request(cache: RequestCache, payloads: list[bytes], n_tokens: int) -> None:
+    """Fill an empty cache with what was sent of a request of that many tokens.
+
+    Raises:
+        InputError: a layer is missing or of another size, or the latents are of another length.
+    """
+    if len(payloads) != len(cache.layers):
+        raise InputError(Problem("payload", "layers", f"are {len(payloads)}", f"{len(cache.layers)}"))
+    for layer, payload in zip(cache.layers, payloads, strict=True):
+        take_payload(layer, payload)
+    for latents in cache.latents:
+        if latents.n_tokens != n_tokens:
+            raise InputError(Problem("payload", "tokens", f"are {latents.n_tokens}", f"{n_tokens}, as announced"))
+    cache.n_tokens = n_tokens
+
+
+def cache_bytes(cache: RequestCache) -> int:
+    """Size of a request's payloads [B], without making them."""
+    latents = sum(BF16_BYTES * layer.n_tokens * layer.buffer.shape[1] for layer in cache.latents)
+    values = sum(STATE_BYTES_PER_VALUE * layer.state.size for layer in cache.states)
+    taps = sum(BF16_BYTES * prod(layer.taps.shape) for layer in cache.states)
+    return int(latents + values + taps)

@@ -1,0 +1,55 @@
+"""A live run as tables for a terminal of a hundred columns."""
+
+from typing import TYPE_CHECKING
+
+from planner.report import words
+from planner.report.terminal import caption, empty_table, filled, frame
+from planner.results import Live, LiveCheck
+from planner.units import DASH, number, percent
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def live_tables(found: Live) -> list["RenderableType"]:
+    """What was served on which machine, and every metric predicted, executed and measured.
+
+    Args:
+        found: the answer of `planner live`.
+
+    Returns:
+        What to print, in order.
+    """
+    table = empty_table(
+        "predicted before the run, executed, measured",
+        "metric",
+        *(">predicted", ">executed", ">measured", ">low", ">high", ">error", ">allowed", "holds"),
+    )
+    before, busy = percent(found.machine.busy_before_fraction), percent(found.machine.busy_fraction)
+    text = f"passes in seconds that workers ran: they had their cores {before} of the time while measured, for which"
+    caption(table, f"{text} latencies under load are predicted, and {busy} afterwards")
+    parts = (frame("live", _headline(found)), filled(table, map(_row, found.checks)))
+    return [part for part in parts if part is not None]
+
+
+def _headline(found: Live) -> list[tuple[str, str]]:
+    machine = found.machine
+    pinned = ", ".join(f"{name} on {'any' if core is None else core}" for name, core in machine.workers.items())
+    peak = max(machine.gemm_flop_per_s.values()) / 1e9
+    requests = f"{found.n_finished:,} of {found.n_requests:,} finished, {found.n_dropped:,} dropped"
+    route = f"above {number(found.threshold_tokens)} uncached tokens, at {number(found.link_bytes_per_s / 1e6)} MB/s"
+    return [
+        ("model", found.scenario),
+        ("machine", f"{machine.processor}, {machine.n_cores} cores, {machine.system}"),
+        ("one core", f"{number(peak)} GFLOP/s in fp32, {number(machine.memory_bytes_per_s / 1e9)} GB/s, all busy"),
+        ("workers", pinned),
+        ("link", route),
+        ("requests", f"{requests}, {number(found.offered_req_per_s)} req/s for {number(found.served_s)} s"),
+    ]
+
+
+def _row(check: LiveCheck) -> tuple[str, ...]:
+    values = (check.predicted, check.executed, check.measured, check.ci_low, check.ci_high)
+    cells = [number(value) for value in values]
+    error = DASH if check.relative_error is None else words.signed_percent(check.relative_error)
+    return (check.metric, *cells, error, percent(check.tolerance, 0), "yes" if check.holds else "no")

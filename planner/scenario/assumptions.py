@@ -1,0 +1,119 @@
+"""What a scenario assumes where nobody published a figure, and over which values the decision is looked at."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Self
+
+from pydantic import Field, NonNegativeFloat, model_validator
+
+from planner.errors import did_you_mean
+from planner.profiles import Efficiencies, Figures, HardwareProfile, StackFactors
+from planner.schema import Fault, StrictModel, raise_faults
+
+OWN = "scenario"
+"""Id under which a completed profile cites the scenario."""
+VERDICT = "verdict"
+"""What a break-even is about unless it names a comparison."""
+Positive = Annotated[float, Field(gt=0, le=1e9)]
+WHOLE = ("n_sm", "scaleup_domain_accelerators", "accelerators_per_node", "release_year")
+"""Figures that are counts."""
+
+
+class Assumption(StrictModel):
+    """A figure that a hardware profile lacks, chosen so that a plan can be made."""
+
+    value: Positive
+    """The figure, in the unit its key ends in."""
+    source: Annotated[str, Field(min_length=1)]
+    """Why this value and no other."""
+
+
+class AssumedStack(StrictModel):
+    """A software stack of the scenario's own: another one with some factors replaced, none of them calibrated."""
+
+    like: str = "datasheet"
+    """Stack that everything not stated here is taken from: datasheet, or a framework as `predict --stack` takes it."""
+    factors: dict[str, NonNegativeFloat] = {}
+    """Factors that differ, under the keys of stack profiles, such as kernel_latency_us."""
+    chunk_tokens: Annotated[int, Field(ge=1)] | None = None
+    """Most tokens of one pass; absent: as `like`."""
+    memory_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Part of an accelerator's memory that serving uses; absent: as `like`."""
+    runtime_gb: NonNegativeFloat | None = None
+    """Memory of one accelerator that the serving process itself takes; absent: as `like`."""
+    source: Annotated[str, Field(min_length=1)]
+    """Why these values and no others."""
+
+    @model_validator(mode="after")
+    def _names_factors(self) -> Self:
+        known = StackFactors.model_fields
+        raise_faults(
+            Fault(("factors", name), f"is no factor of a stack ({did_you_mean(name, known)})")
+            for name in self.factors
+            if name not in known
+        )
+        return self
+
+
+class BreakEven(StrictModel):
+    """An input that nobody knows well, and the span in which to look for the value that turns the decision."""
+
+    key: Annotated[str, Field(min_length=1)]
+    """Key of the scenario, as `--set` takes it; its value must be a number."""
+    title: Annotated[str, Field(min_length=1)]
+    """The input in words, with its unit."""
+    low: Annotated[float, Field(ge=0, le=1e9)]
+    """Least value looked at."""
+    high: Positive
+    """Greatest value looked at."""
+    decides: str = VERDICT
+    """"verdict": whether prefill elsewhere is worth it; or a comparison that the plan is held against by its bill, or
+    by its highest rate where the fleet is given."""
+
+    @model_validator(mode="after")
+    def _spans_something(self) -> Self:
+        if self.low >= self.high:
+            raise ValueError(f"low {self.low:g} is not below high {self.high:g}")
+        return self
+
+
+def completed(profile: HardwareProfile, assumed: Mapping[str, Assumption]) -> HardwareProfile:
+    """A hardware profile with what it lacks taken from a scenario.
+
+    Args:
+        profile: as published.
+        assumed: figures and efficiencies by key, such that `assumption_faults` finds nothing.
+
+    Returns:
+        The profile with those figures, each of basis "assumed".
+
+    >>> from planner.profiles import hardware_profile
+    >>> lpu = completed(hardware_profile("groq-lp30"), {"tdp_w": Assumption(value=400.0, source="a guess")})
+    >>> lpu.tdp_w, lpu.figures.tdp_w.basis
+    (400.0, 'assumed')
+    """
+    if not assumed:
+        return profile
+    data = profile.model_dump(by_alias=True, exclude_none=True)
+    for key, item in assumed.items():
+        table = "figures" if key in Figures.model_fields else "efficiency"
+        value = int(item.value) if key in WHOLE else item.value
+        data[table][key] = {"value": value, "source": OWN, "basis": "assumed", "note": item.source}
+    data["sources"] = {**data["sources"], OWN: "assumed in the scenario"}
+    return HardwareProfile.model_validate(data)
+
+
+def assumption_faults(profile: HardwareProfile, assumed: Mapping[str, Assumption]) -> Iterator[tuple[str, str, str]]:
+    """What is wrong with assumptions about an accelerator: key, what it is, what is allowed."""
+    known = (*Figures.model_fields, *Efficiencies.model_fields)
+    for key, item in assumed.items():
+        if key not in known:
+            yield key, "is no figure of an accelerator", did_you_mean(key, known)
+            continue
+        found = getattr(profile.figures, key, None) or getattr(profile.efficiency, key, None)
+        if found is not None:
+            what = f"is known: the profile of {profile.name} says {found.value:g} ({found.basis})"
+            yield key, what, "only what a profile lacks may be assumed"
+        elif key in WHOLE and item.value != int(item.value):
+            yield key, f"is {item.value:g}", "a whole number"
+        elif key.endswith("_fraction") and item.value > 1:
+            yield key, f"is {item.value:g}", "a fraction of at most 1"

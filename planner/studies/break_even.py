@@ -1,0 +1,228 @@
+"""At which value of an uncertain input the decision turns: found by planning again, at values between two bounds."""
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import pairwise
+from math import sqrt
+from pathlib import Path
+
+from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.optimizer import PlanningProblem, decided, planned_fleet, planning_problem
+from planner.results import BreakEvenResult, Fleet, Turn
+from planner.scenario import VERDICT, BreakEven, Scenario, parsed_key
+from planner.schema import dotted
+from planner.toml_lines import KeyPath
+
+N_STEPS = 4
+"""Values looked at on each side of the stated one, before the bracket of the first turn is halved."""
+PRECISION = 0.005
+"""Relative width of a bracket that is narrow enough: prices are not known to half a per cent."""
+Decision = Callable[[float], bool | None]
+"""Whether the decision is yes at a value of the input; None where there is no plan."""
+
+
+RESOLVED = {"prices", "assumed", "stacks", "measured", "model"}
+"""Parts of a scenario that the pools of its problem hold in full: rents and service times."""
+TOLD = {"name", "title", "notes", "sources", "comparisons", "claims", "break_even"}
+"""Parts that no fleet depends on."""
+
+
+def _fingerprint(problem: PlanningProblem) -> bytes:
+    """The same for problems that have the same fleet."""
+    stated = problem.scenario.model_dump(exclude=RESOLVED | TOLD)
+    return sha256(pickle.dumps((stated, problem.pools, problem.links))).digest()
+
+
+@dataclass(frozen=True)
+class Planner:
+    """The optimizer, which plans no fleet twice: most inputs leave one of two compared fleets as it is."""
+
+    data_dirs: Sequence[Path]
+    time_limit_s: float
+    known: dict[bytes, Fleet | None] = field(default_factory=dict)
+
+    def fleet(self, scenario: Scenario) -> Fleet | None:
+        """The fleet; None where a value leaves none, or nothing that the roofline can time."""
+        try:
+            problem = planning_problem(scenario, self.data_dirs)
+        except (InputError, InfeasibleError):
+            return None
+        same = _fingerprint(problem)
+        if same not in self.known:
+            self.known[same] = self._fleet_of(problem)
+        return self.known[same]
+
+    def _fleet_of(self, problem: PlanningProblem) -> Fleet | None:
+        try:
+            return planned_fleet(problem, self.time_limit_s)
+        except (InfeasibleError, UndecidedError):
+            return None
+
+    def is_worth_it(self, scenario: Scenario) -> bool | None:
+        """The verdict; None where there is no fleet."""
+        try:
+            return decided(planning_problem(scenario, self.data_dirs), self.time_limit_s).worth_it
+        except (InputError, InfeasibleError, UndecidedError):
+            return None
+
+
+def break_evens(
+    scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0
+) -> tuple[BreakEvenResult, ...]:
+    """Every break-even that a scenario asks for.
+
+    Args:
+        scenario: the question with its `break_even` entries.
+        data_dirs: folders in which traces are looked for.
+        time_limit_s: limit of each single plan.
+
+    Returns:
+        Results in the order of the entries; empty without any.
+    """
+    planner = Planner(data_dirs, time_limit_s)
+    return tuple(break_even(scenario, item, planner) for item in scenario.break_even)
+
+
+def break_even(scenario: Scenario, item: BreakEven, planner: Planner) -> BreakEvenResult:
+    """The values nearest to the stated one, below and above it, at which the decision turns.
+
+    Equation:
+        decision(x) = the verdict of the plan with the key at x; or whether that plan beats the comparison's, with the
+        key at x too, by its bill or its highest rate. Looked at in geometric steps (even ones from zero) away from the
+        stated value; the first step across which it turns is halved
+
+    Args:
+        scenario: the question.
+        item: key, span and decision.
+        planner: what plans at each value.
+
+    Returns:
+        The decision as stated and where it turns; None on a side where it does not.
+
+    Raises:
+        InputError: a bound of the span is no value that the key may have.
+
+    Valid:
+        A decision that turns and turns back within one step is not seen: fleets grow by whole instances.
+    """
+    stated = float(scenario.value_at(item.key))
+    _check_span(scenario, item)
+    decision = _remembered(_decision(scenario, item, planner))
+    here = decision(stated)
+    return BreakEvenResult(
+        key=item.key,
+        title=item.title,
+        decides=item.decides,
+        stated=stated,
+        low=item.low,
+        high=item.high,
+        decision=here,
+        below=_turn(decision, here, steps(stated, item.low)) if item.low < stated else None,
+        above=_turn(decision, here, steps(stated, item.high)) if item.high > stated else None,
+    )
+
+
+def _check_span(scenario: Scenario, item: BreakEven) -> None:
+    """Every value is between the bounds, so that if these hold all do."""
+    index = scenario.break_even.index(item)
+    for name, value in (("low", item.low), ("high", item.high)):
+        try:
+            scenario.varied({item.key: value})
+        except InputError as error:
+            what, first = f"{value:g} is no value of {item.key}", error.problems[0]
+            allowed = " ".join(filter(None, (first.message, first.allowed)))
+            raise InputError(scenario.problem(("break_even", index, name), what, allowed)) from None
+
+
+def steps(start: float, end: float, n: int = N_STEPS) -> tuple[float, ...]:
+    """Values from a start to an end, both included: geometric between positive ones, else even.
+
+    >>> steps(1.0, 64.0), steps(3.0, 0.0, 3)
+    ((1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0), (3.0, 2.0, 1.0, 0.0))
+    """
+    if start > 0 and end > 0:
+        inner = [start * (end / start) ** (i / n) for i in range(1, n)]
+    else:
+        inner = [start + (end - start) * i / n for i in range(1, n)]
+    return (start, *(round(value, 12) for value in inner), end)
+
+
+def _turn(decision: Decision, here: bool | None, values: Sequence[float]) -> Turn | None:
+    """Where the decision first differs along the values, to PRECISION; None where it never does."""
+    for before, after in pairwise(values):
+        if decision(after) != here:
+            return _bisected(decision, here, before, after)
+    return None
+
+
+def _bisected(decision: Decision, here: bool | None, same: float, other: float) -> Turn:
+    """Where it turns between a value with the stated decision and one with another."""
+    smallest = PRECISION * max(abs(same), abs(other))
+    while abs(other - same) > smallest:
+        middle = sqrt(same * other) if same > 0 and other > 0 else (same + other) / 2
+        if decision(middle) == here:
+            same = middle
+        else:
+            other = middle
+    return Turn(value=(same + other) / 2, decision=decision(other))
+
+
+def _remembered(decision: Decision) -> Decision:
+    """The same decision, asked once per value."""
+    known: dict[float, bool | None] = {}
+
+    def remembered(value: float) -> bool | None:
+        if value not in known:
+            known[value] = decision(value)
+        return known[value]
+
+    return remembered
+
+
+def _decision(scenario: Scenario, item: BreakEven, planner: Planner) -> Decision:
+    """The decision that an entry names, as a function of its key's value."""
+
+    def worth_it(value: float) -> bool | None:
+        return planner.is_worth_it(scenario.varied({item.key: value}))
+
+    def ahead(value: float) -> bool | None:
+        question = scenario.varied({item.key: value})
+        ours = planner.fleet(question)
+        if ours is None:
+            return None
+        theirs = planner.fleet(question.compared(item.decides))
+        return theirs is None or _is_ahead(ours, theirs, question.objective == "min-cost")
+
+    return worth_it if item.decides == VERDICT else ahead
+
+
+def _is_ahead(ours: Fleet, theirs: Fleet, by_cost: bool) -> bool:
+    """Whether a fleet costs less than another, or where the fleets are given serves more."""
+    if not by_cost:
+        return ours.most_req_per_s > theirs.most_req_per_s
+    mine, other = ours.cost.usd_per_hour, theirs.cost.usd_per_hour
+    return mine is not None and other is not None and mine < other
+
+
+def not_varied(scenario: Scenario) -> tuple[str, ...]:
+    """Inputs that the scenario assumes and no break-even of it varies; nothing where it asks for none."""
+    if not scenario.break_even:
+        return ()
+    varied = [parsed_key(item.key) for item in scenario.break_even]
+    keys = (key for key in _assumed_inputs(scenario) if not any(other[: len(key)] == key for other in varied))
+    return tuple(dotted(key) for key in keys)
+
+
+def _assumed_inputs(scenario: Scenario) -> Iterator[KeyPath]:
+    """Prices, rents, electricity, figures and factors that rest on nothing but the scenario's word."""
+    yield from (("prices", name) for name, price in scenario.prices.items() if price.basis == "assumed")
+    yield from (("assumed", name, key) for name, items in scenario.assumed.items() for key in items)
+    for name, site in scenario.sites.items():
+        if site.usd_per_kwh and not site.power_source:
+            yield "sites", name, "usd_per_kwh"
+    for name, link in scenario.links.items():
+        if link.basis == "assumed" and any(tier.usd_per_hour for tier in link.options()):
+            yield "links", name
+    yield from (("stacks", name, "factors", key) for name, own in scenario.stacks.items() for key in own.factors)

@@ -1,0 +1,19 @@
+"""The hybrid model really run on this machine beside what was predicted for it."""
+
+from planner.studies.live.forecast import Forecast, forecast
+from planner.studies.live.question import LiveQuestion, drawn_requests, live_model, worker_specs
+from planner.studies.live.study import Executor, LivePlan, LiveStudy, live, measure
+
+__all__ = [
+    "Executor",
+    "Forecast",
+    "LivePlan",
+    "LiveQuestion",
+    "LiveStudy",
+    "drawn_requests",
+    "forecast",
+    "live",
+    "live_model",
+    "measure",
+    "worker_specs",
+]

@@ -1,0 +1,119 @@
+"""Measurements of this machine as a hardware profile: one core is one accelerator."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from planner.hybrid.machine import CoreRates, KernelRates, MachineDescription
+from planner.profiles import ModelProfile
+from planner.profiles.importer import write_text
+from planner.profiles.toml_text import toml_assignments, toml_table
+from planner.units import GB, TERA, gbps
+
+DIGITS = 4
+CHUNK_US = 20.0
+"""Calls of one chunk of the recurrence that take their time whatever is in it; a probe's fit corrects it."""
+OF_FRACTION = (0.1, 1.0)
+"""Range that the gate allows for fractions of a bandwidth or of attention."""
+
+
+def hardware_toml(
+    name: str, machine: MachineDescription, cores: Sequence[CoreRates], kernels: Sequence[KernelRates], address: str
+) -> str:
+    """The file of a hardware profile.
+
+    Args:
+        name: name of the profile.
+        machine: the machine in words.
+        cores: rates of each worker's core, measured at the same time.
+        kernels: rates of each worker's kernels, likewise.
+        address: where the measurements are kept.
+
+    Returns:
+        TOML; every figure the median over cores, measured. A core computes in fp32, which stands for bf16: the profile
+        formats know no wider one.
+    """
+    core, kernel = _medians(cores), _medians(kernels)
+    peak = max(core["peak_flop_per_s"], *(_gemm(cores, rows) for rows in cores[0].gemm_flop_per_s))
+    memory = max(core["memory_bytes_per_s"], kernel["attention_read_bytes_per_s"], kernel["state_bytes_per_s"])
+    share_gb = machine.memory_bytes / machine.n_cores / GB
+    figures = {
+        "bf16_tflops": _figure(peak / TERA, "fp32 products, the best rate found"),
+        "memory_gb": _figure(share_gb, "physical memory over the cores that may be used"),
+        "memory_bandwidth_tb_per_s": _figure(memory / TERA, "the best of reading weights, copying, latents and states"),
+        "nic_gbps": _figure(gbps(core["loopback_bytes_per_s"]), "TCP over 127.0.0.1, both ends on one core"),
+        "scaleup_domain_accelerators": _figure(1, "a worker is one core"),
+    }
+    efficiency = {
+        f"gemm_bf16_m{rows}_fraction": _figure(min(_gemm(cores, rows) / peak, 1.0)) for rows in (256, 1536, 4096)
+    }
+    efficiency |= {
+        "attention_prefill_fraction": _fraction(kernel["attention_flop_per_s"] / peak),
+        "attention_decode_fraction": _fraction(kernel["attention_read_bytes_per_s"] / memory),
+        "moe_bf16_fraction": _figure(min(kernel["moe_flop_per_s"] / peak, 1.0)),
+        "recurrence_fraction": _figure(min(kernel["recurrence_flop_per_s"] / peak, 1.0)),
+        "recurrence_chunk_us": _figure(CHUNK_US, "some twenty calls of a microsecond", basis="assumed"),
+        "recurrence_decode_fraction": _fraction(kernel["state_bytes_per_s"] / memory),
+    }
+    head = {
+        "schema": "planner.hardware/1",
+        "name": name,
+        "title": f"One core of {machine.processor}",
+        "vendor": "this machine",
+        "status": "available",
+        "generation": "cpu-core",
+    }
+    sources = {"live": f"Measured by planner live, all workers busy; {address}"}
+    tables = [toml_table("sources", sources), toml_table("figures", figures), toml_table("efficiency", efficiency)]
+    return "\n".join([toml_assignments(head), *tables])
+
+
+def model_toml(model: ModelProfile) -> str:
+    """The file of a model profile without measurements.
+
+    Returns:
+        TOML that reads back as the profile.
+    """
+    content = model.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
+    architecture = content.pop("architecture")
+    head = {key: content[key] for key in ("schema", "name", "title", "precision")}
+    tables = [toml_assignments(head), toml_table("sources", content["sources"])]
+    tables.append(toml_table("checkpoint", content["checkpoint"]))
+    plain = {key: value for key, value in architecture.items() if key not in ("moe", "attention")}
+    tables.append(toml_table("architecture", plain))
+    if "moe" in architecture:
+        tables.append(toml_table("architecture.moe", architecture["moe"]))
+    tables += [toml_table("[architecture.attention]", group) for group in architecture["attention"]]
+    return "\n".join(tables)
+
+
+def write_profile(folder: Path, name: str, text: str) -> Path:
+    """Write a profile under its name.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    path = folder / f"{name}.toml"
+    write_text(path, text)
+    return path
+
+
+def _medians(items: Sequence[CoreRates] | Sequence[KernelRates]) -> Mapping[str, float]:
+    names = [name for name, value in vars(items[0]).items() if isinstance(value, float)]
+    return {name: float(np.median([getattr(item, name) for item in items])) for name in names}
+
+
+def _gemm(cores: Sequence[CoreRates], rows: int) -> float:
+    return float(np.median([core.gemm_flop_per_s[rows] for core in cores]))
+
+
+def _figure(value: float, note: str | None = None, basis: str = "measured") -> dict[str, float | str]:
+    shown = value if isinstance(value, int) else float(f"{value:.{DIGITS}g}")
+    return {"value": shown, "source": "live", "basis": basis, **({"note": note} if note else {})}
+
+
+def _fraction(value: float) -> dict[str, float | str]:
+    low, high = OF_FRACTION
+    note = None if low <= value <= high else f"measured {value:.3g}; the nearest that the format allows"
+    return _figure(min(max(value, low), high), note, "measured" if note is None else "derived")
