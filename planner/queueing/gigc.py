@@ -72,8 +72,8 @@ def delay(n_servers: int, utilization: float | Floats, service: Service, arrival
 
     Source: `deterministic_wait`, `exponential_wait`, `phase_chain` for the exact queues; Halfin and Whitt (1981),
         Oper. Res. 29(3), for many servers; Whitt (1984), AT&T Bell Lab. Tech. J. 63, for peakedness; the
-        interpolation is this project's, its two constants fitted to simulations of other configurations than those it
-        is judged by (`tests/benchmarks/bench_queueing.py`).
+        interpolation is this project's, two constants fitted to simulations, its form for other than Poisson arrivals
+        chosen by the ones of `tests/benchmarks/bench_queueing.py`, which also judges it by others (`--unseen`).
 
     >>> found = delay(4, 0.8, Service.of([1.0]))
     >>> found.waiting_fraction.round(4).tolist(), (found.waiting_fraction * found.wait_services).round(4).tolist()
