@@ -1,8 +1,8 @@
 """Waits predicted against long simulations: `python tests/benchmarks/bench_queueing.py`. No error makes it fail.
 
 `--simulate` runs the simulations anew (about 15 minutes on one core) and rewrites `queueing_simulated.csv`; without it
-the committed ones are read. `--unseen` judges by 240 configurations of other seeds instead (5 minutes), which no choice of
-the formulas has looked at.
+the committed ones are read. `--unseen` judges by 240 configurations of other seeds instead (5 minutes), by which no
+formula was chosen.
 """
 
 import sys
