@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from planner.optimizer import PlanningProblem, Solution, optimize, planning_problem, search
+from planner.optimizer.delays import admission_wait
 from planner.optimizer.evaluate import Operating, pool_utilization
 from planner.optimizer.fleet import operating_point
 from planner.optimizer.latency import branches, latencies
@@ -206,3 +207,31 @@ def test_the_reference_case_at_80_percent_of_its_rate_has_a_queue_shorter_than_i
     assert latency.ttft_mean_s is not None
     assert latency.ttft_unloaded_mean_s is not None
     assert 0 < latency.ttft_mean_s - latency.ttft_unloaded_mean_s < latency.ttft_unloaded_mean_s
+
+
+@pytest.mark.parametrize("name", ["ttft_mean_s", "ttft_p90_s"])
+def test_bursty_arrivals_wait_longer_and_paced_ones_shorter(name: str) -> None:
+    found = []
+    for arrivals in ({"kind": "gamma", "squared_cv": 0.25}, {"kind": "poisson"}, {"kind": "gamma", "squared_cv": 4.0}):
+        found.append(getattr(latency_at(*solved({"workload.arrivals": arrivals}), 0.8), name))
+    assert found[0] < found[1] < found[2]
+
+
+def test_gamma_arrivals_with_a_variation_of_one_are_poisson() -> None:
+    poisson, gamma = (
+        latency_at(*solved({"workload.arrivals": arrivals}), 0.7)
+        for arrivals in ({"kind": "poisson"}, {"kind": "gamma", "squared_cv": 1.0})
+    )
+    assert poisson == gamma
+
+
+def test_waits_for_decode_and_link_are_in_a_loaded_ttft() -> None:
+    """Decode with one instance to spare no more than a tenth: requests wait for places, the rest being the same."""
+    problem, solution = solved({"pools.decode.n_instances": 1})
+    wait = admission_wait(problem, solution.sizing, len(problem.pools) - 1, (0.97 * solution.highest.rate,))
+    assert wait is not None
+    assert wait.mean_s > 0.1
+    latency = latency_at(problem, solution, 0.97)
+    assert latency.ttft_mean_s is not None
+    assert latency.ttft_unloaded_mean_s is not None
+    assert latency.ttft_mean_s >= latency.ttft_unloaded_mean_s + wait.mean_s

@@ -118,7 +118,7 @@ def test_a_shorter_promise_or_a_higher_percentile_never_raises_goodput() -> None
 def test_a_higher_demand_or_a_shorter_promise_never_costs_less() -> None:
     wide = {f"sites.remote.accelerators.{FAST}": 400, f"sites.local.accelerators.{HOME}": 800, "objective": "min-cost"}
     costs = []
-    for demand, promise in ((6.0, 8.0), (6.0, 4.0), (12.0, 4.0)):
+    for demand, promise in ((5.0, 8.0), (5.0, 4.0), (7.0, 4.0)):
         solution = search(problem_of(wide | {"demand_req_per_s": demand, "slo": {"ttft_s": promise}}))
         assert solution is not None
         assert solution.goodput is not None
@@ -171,11 +171,15 @@ def test_a_promise_without_a_model_or_a_meaning_is_refused(changes: dict[str, An
         optimize(small_with(PROMISE | changes))
 
 
-def test_a_promise_over_several_classes_is_refused_rather_than_ignored() -> None:
+def test_a_promise_over_several_classes_holds_for_each() -> None:
     one = {"lengths": {"kind": "constant", "tokens": 3000}, "output_lengths": {"kind": "constant", "tokens": 300}}
     two = {"lengths": {"kind": "constant", "tokens": 9000}, "output_lengths": {"kind": "constant", "tokens": 300}}
-    with pytest.raises(InputError, match="one class of requests"):
-        optimize(in_classes({"chat": (0.5, one), "files": (0.5, two)}, PROMISE))
+    asked = {**PROMISE, "objective": "min-cost", "demand_req_per_s": 4.0}
+    plan = optimize(in_classes({"chat": (0.5, one), "files": (0.5, two)}, asked))
+    assert [c.name for c in plan.classes] == ["chat", "files"]
+    for request_class in plan.classes:
+        assert request_class.latency.ttft_p90_s is not None
+        assert request_class.latency.ttft_p90_s <= 4.0
 
 
 def test_a_promise_on_the_step_refuses_a_measured_decode_point_that_breaks_it() -> None:
@@ -191,3 +195,11 @@ def test_a_promise_that_hardly_binds_is_planned_for_no_fewer_than_other_sizes_se
     assert solution is not None
     pinned = best_goodput(problem, Sizing((4, 3, 5), ((1,),)), monotonic() + 60)
     assert pinned.rate <= solution.bound * (1 + 1e-9)
+
+
+@pytest.mark.slow
+def test_the_reference_case_keeps_a_promise_without_a_warning() -> None:
+    """Warnings are errors here; the search tries pools that are nearly empty and nearly saturated."""
+    plan = optimize(reference("expected-work", **{"slo.ttft_s": 6.0}))
+    assert plan.goodput_req_per_s is not None
+    assert plan.latency.ttft_p90_s == pytest.approx(6.0, rel=5e-3)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.queueing import NO_WAIT, Path, Service, Ttft, mgc_wait
+from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, decode_batch, mgc_wait, sum_of_waits
 from tests.oracles import mmc_waiting_fraction
 
 seconds = st.lists(st.floats(0.05, 5.0), min_size=1, max_size=5)
@@ -96,3 +96,37 @@ def test_shares_and_seconds_without_meaning_are_refused() -> None:
         Path.of(1.5, [1.0], [1.0], NO_WAIT)
     with pytest.raises(ValueError, match="not negative"):
         Path.of(1.0, [1.0], [1.0], NO_WAIT, extra_s=-0.1)
+
+
+def test_two_exponential_waits_add_to_the_textbook_sum() -> None:
+    slow, fast = (Wait(1.0, 1 / rate, 0.001, np.exp(-rate * 0.001 * np.arange(20_000)), rate) for rate in (1.0, 3.0))
+    x_s = np.linspace(0.0, 8.0, 33)
+    expected = (3 * np.exp(-x_s) - np.exp(-3 * x_s)) / 2
+    assert sum_of_waits(slow, fast).survival(x_s) == pytest.approx(expected, abs=2e-3)
+    assert sum_of_waits(slow, fast).mean_s == pytest.approx(4 / 3)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seconds, seconds, st.floats(0.1, 0.95), st.floats(0.1, 0.95))
+def test_a_sum_of_waits_is_symmetric_and_its_integral_is_its_mean(
+    one_s: list[float], other_s: list[float], load: float, other_load: float
+) -> None:
+    first, second = Service.of(one_s), Service.of(other_s)
+    one = mgc_wait(2, 2 * load / first.mean_s, first)
+    other = mgc_wait(3, 3 * other_load / second.mean_s, second)
+    both, swapped = sum_of_waits(one, other), sum_of_waits(other, one)
+    x_s = np.linspace(0.0, both.quantile_s(1 - 1e-8), 20_001)
+    assert np.trapezoid(both.survival(x_s), x_s) == pytest.approx(both.mean_s, rel=2e-2)
+    assert both.survival(x_s) == pytest.approx(swapped.survival(x_s), abs=1e-9)
+    assert (both.survival(x_s) >= one.survival(x_s) - 5e-3).all()
+
+
+def test_a_wait_for_a_decode_place_delays_the_first_token() -> None:
+    service = Service.of([1.0])
+    prefill, decode = mgc_wait(2, 1.4, service), decode_batch(1.4, 10.0, np.full(20, 1.2)).admission
+    path = Path.of(1.0, service.seconds, service.weights, prefill, extra_s=0.1, admission=decode)
+    rng = np.random.default_rng(2)
+    x_s = np.linspace(0.0, 200.0, 200_001)
+    drawn = np.array([np.interp(rng.uniform(size=400_000), 1 - w.survival(x_s), x_s) for w in (prefill, decode)])
+    assert Ttft.of([path]).mean_s == pytest.approx(1.1 + prefill.mean_s + decode.mean_s)
+    assert Ttft.of([path]).quantile_s(0.9) == pytest.approx(np.quantile(1.1 + drawn.sum(axis=0), 0.9), rel=0.01)

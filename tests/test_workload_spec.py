@@ -90,6 +90,17 @@ def test_arrivals_are_poisson_unless_stated():
     assert Workload.model_validate(LENGTHS).arrivals.squared_cv == 1
 
 
+def test_gamma_arrivals_say_how_their_gaps_vary():
+    gamma = {"kind": "gamma", "squared_cv": 2.5}
+    assert Workload.model_validate(LENGTHS | {"arrivals": gamma}).arrivals.squared_cv == 2.5
+
+
+@pytest.mark.parametrize("arrivals", [{"kind": "gamma"}, {"kind": "gamma", "squared_cv": 0.0}])
+def test_gamma_arrivals_without_a_variation_above_zero_are_refused(arrivals):
+    with pytest.raises(ValidationError, match="squared_cv"):
+        Workload.model_validate(LENGTHS | {"arrivals": arrivals})
+
+
 def test_a_trace_without_hits_is_its_requests(small_trace):
     mix = request_mix(Workload.model_validate(TRACE), small_trace)
     assert isinstance(mix, AtomMix)

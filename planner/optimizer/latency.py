@@ -1,17 +1,35 @@
 """Time to first token and per output token of a plan, with empty queues and at its operating point."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.optimizer.delays import (
+    SATURATED,
+    admission_wait,
+    arrival_scvs,
+    link_bytes_per_s,
+    link_slowdown,
+    sending_s,
+    sent_bytes,
+)
 from planner.optimizer.evaluate import Operating, link_gbps, link_mean_bytes_per_s, pool_utilization
 from planner.optimizer.problem import PlanningProblem
 from planner.optimizer.promise import transfer_s
 from planner.optimizer.search import Solution
-from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, mgc_wait
+from planner.queueing import (
+    NO_WAIT,
+    Path,
+    Service,
+    Ttft,
+    Wait,
+    gigc_wait,
+    merged_scv,
+    split_scv,
+)
 from planner.results import Latency
 from planner.units import bytes_per_s
 
@@ -19,7 +37,6 @@ Array = NDArray[np.float64]
 
 N_ATOMS = 4096
 """Requests that stand for a continuous length distribution: quantiles are then good to about 1e-3."""
-SATURATED = 1 - 1e-9
 
 
 @dataclass(frozen=True)
@@ -28,10 +45,31 @@ class Branch:
 
     request_class: int
     pool: int
+    link: int | None
+    decode: int
     req_per_s: float
     service_s: Array
     transfer_s: Array
+    """What is left of the transfer when prefill ends, on an idle link [s]."""
+    sending_s: Array
+    """Time that the whole transfer takes on an idle link, from the first layer's end on [s]."""
     weights: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Delays:
+    """What load adds to the time to first token."""
+
+    prefill: dict[int, Wait]
+    """Wait of every prefill pool in use."""
+    slowdown: dict[int, float]
+    """Factor by which sharing stretches transfers, of every link in use."""
+    admission: dict[int, Wait]
+    """Wait for a place in the batches of every decode pool in use."""
+
+
+NO_DELAYS = Delays(defaultdict(lambda: NO_WAIT), defaultdict(lambda: 1.0), defaultdict(lambda: NO_WAIT))
+"""Those of an empty system."""
 
 
 def branches(problem: PlanningProblem, solution: Solution, operating: Operating) -> list[Branch]:
@@ -47,22 +85,24 @@ def branches(problem: PlanningProblem, solution: Solution, operating: Operating)
                 kind = total[chosen], cached[chosen]
                 service_s = _service_s(problem, pool, *kind)
                 exposed_s = transfer_s(problem, solution.sizing, pool, link, *kind, service_s)
+                sent = sent_bytes(problem, pool, link, *kind)
+                on_link_s = sending_s(problem, solution.sizing, pool, link, sent, service_s)
                 rate = operating.route_rates[r] * share
-                kinds = _condensed(service_s, exposed_s, weights[chosen] / share)
-                found.append(Branch(route.request_class, pool, rate, *kinds))
+                kinds = _condensed(service_s, exposed_s, on_link_s, weights[chosen] / share)
+                found.append(Branch(route.request_class, pool, link, route.decode, rate, *kinds))
     return found
 
 
-def _condensed(service_s: Array, transfer_s: Array, weights: Array) -> tuple[Array, Array, Array]:
+def _condensed(service_s: Array, transfer_s: Array, sending_s: Array, weights: Array) -> tuple[Array, ...]:
     """At most N_ATOMS kinds of request: neighbours in time are merged at their mean, which keeps every mean exact."""
     if len(weights) <= N_ATOMS:
-        return service_s, transfer_s, weights
+        return service_s, transfer_s, sending_s, weights
     order = np.argsort(service_s + transfer_s, kind="stable")
     group = np.minimum((np.cumsum(weights[order]) * N_ATOMS).astype(np.intp), N_ATOMS - 1)
     mass: Array = np.bincount(group, weights[order]).astype(np.float64)
     used = mass > 0
-    means = [np.bincount(group, (x * weights)[order])[used] / mass[used] for x in (service_s, transfer_s)]
-    return means[0], means[1], mass[used]
+    seconds = (service_s, transfer_s, sending_s)
+    return *(np.bincount(group, (x * weights)[order])[used] / mass[used] for x in seconds), mass[used]
 
 
 def _service_s(problem: PlanningProblem, pool: int, total: Array, cached: Array) -> Array:
@@ -98,31 +138,71 @@ def latencies(problem: PlanningProblem, solution: Solution, operating: Operating
         One more latency than classes; loaded TTFT is None where a pool is saturated or its discipline has no model.
     """
     streams = branches(problem, solution, operating)
-    waits = _waits(problem, solution, operating, streams)
+    delays = _delays(problem, solution, operating, streams)
     groups = [[b for b in streams if b.request_class == c] for c in range(len(problem.classes))]
-    return [_latency(problem, operating, group, waits) for group in (*groups, streams)]
+    return [_latency(problem, operating, group, delays) for group in (*groups, streams)]
 
 
-def _waits(
+def _delays(
     problem: PlanningProblem, solution: Solution, operating: Operating, streams: Sequence[Branch]
-) -> dict[int, Wait] | None:
-    """Wait of every prefill pool in use; None where the queueing room has no answer."""
-    if not has_queueing_model(problem):
+) -> Delays | None:
+    """What load adds in every pool and on every link in use; None where the queueing room has no answer."""
+    if not has_queueing_model(problem) or _is_saturated(problem, solution, operating):
         return None
-    if _is_saturated(problem, solution, operating):
-        return None
-    by_pool: dict[int, list[Branch]] = defaultdict(list)
-    for branch in streams:
-        by_pool[branch.pool].append(branch)
     waits = {}
-    for pool, group in by_pool.items():
-        rate = sum(b.req_per_s for b in group)
-        weights = np.concatenate([b.weights * b.req_per_s / rate for b in group])
-        service = Service.of(np.concatenate([b.service_s for b in group]), weights)
-        if rate * service.mean_s >= solution.sizing.n_instances[pool] * SATURATED:
+    for pool, group in _grouped(streams, lambda b: b.pool).items():
+        wait = _prefill_wait(problem, operating, solution.sizing.n_instances[pool], group)
+        if wait is None:
             return None
-        waits[pool] = mgc_wait(solution.sizing.n_instances[pool], rate, service)
-    return waits
+        waits[pool] = wait
+    decode = {b.decode for b in streams}
+    admission = {p: admission_wait(problem, solution.sizing, p, operating.route_rates) or NO_WAIT for p in decode}
+    by_link = _grouped([b for b in streams if b.link is not None], lambda b: b.link or 0)
+    slowdown = {link: _slowdown(problem, solution, operating, link, group) for link, group in by_link.items()}
+    return Delays(waits, slowdown, admission)
+
+
+def _grouped(streams: Sequence[Branch], key: Callable[[Branch], int]) -> dict[int, list[Branch]]:
+    groups: dict[int, list[Branch]] = defaultdict(list)
+    for branch in streams:
+        groups[key(branch)].append(branch)
+    return groups
+
+
+def _prefill_wait(
+    problem: PlanningProblem, operating: Operating, n_instances: int, group: Sequence[Branch]
+) -> Wait | None:
+    """Wait of a prefill pool; None where it has no steady state."""
+    rate = sum(b.req_per_s for b in group)
+    weights = np.concatenate([b.weights * b.req_per_s / rate for b in group])
+    service = Service.of(np.concatenate([b.service_s for b in group]), weights)
+    if rate * service.mean_s >= n_instances * SATURATED:
+        return None
+    return gigc_wait(n_instances, rate, service, _pool_scv(problem, operating, group))
+
+
+def _pool_scv(problem: PlanningProblem, operating: Operating, group: Sequence[Branch]) -> float:
+    """Squared variation of the gaps between a pool's arrivals: each class split between pools, then merged in one."""
+    scvs, rates = arrival_scvs(problem), [0.0] * len(problem.classes)
+    for branch in group:
+        rates[branch.request_class] += branch.req_per_s
+    whole = [0.0] * len(problem.classes)
+    for route, rate in zip(problem.routes, operating.route_rates, strict=True):
+        whole[route.request_class] += rate
+    used = [c for c, rate in enumerate(rates) if rate > 0]
+    return merged_scv([rates[c] for c in used], [split_scv(scvs[c], rates[c] / whole[c]) for c in used])
+
+
+def _slowdown(
+    problem: PlanningProblem, solution: Solution, operating: Operating, link: int, group: Sequence[Branch]
+) -> float:
+    """Factor by which sharing stretches the transfers on a link."""
+    load = link_mean_bytes_per_s(problem, solution.loads, operating)[link]
+    n_at_once = sum(b.req_per_s * float(b.sending_s @ b.weights) for b in group)
+    pools = sorted({b.pool for b in group})
+    n_instances = [solution.sizing.n_instances[pool] for pool in pools]
+    n_busy = [sum(b.req_per_s * float(b.service_s @ b.weights) for b in group if b.pool == pool) for pool in pools]
+    return link_slowdown(link_bytes_per_s(problem, solution.sizing, link), load, n_at_once, n_instances, n_busy)
 
 
 def _is_saturated(problem: PlanningProblem, solution: Solution, operating: Operating) -> bool:
@@ -140,10 +220,10 @@ def has_queueing_model(problem: PlanningProblem) -> bool:
 
 
 def _latency(
-    problem: PlanningProblem, operating: Operating, streams: Sequence[Branch], waits: dict[int, Wait] | None
+    problem: PlanningProblem, operating: Operating, streams: Sequence[Branch], delays: Delays | None
 ) -> Latency:
-    unloaded = _ttft(streams, dict.fromkeys((b.pool for b in streams), NO_WAIT))
-    loaded = None if waits is None else _ttft(streams, waits)
+    unloaded = _ttft(streams, NO_DELAYS)
+    loaded = None if delays is None else _ttft(streams, delays)
     return Latency(
         ttft_mean_s=loaded.mean_s if loaded else None,
         ttft_p50_s=loaded.quantile_s(0.50) if loaded else None,
@@ -155,11 +235,18 @@ def _latency(
     )
 
 
-def _ttft(streams: Sequence[Branch], waits: dict[int, Wait]) -> Ttft | None:
+def _ttft(streams: Sequence[Branch], delays: Delays) -> Ttft | None:
     total = sum(b.req_per_s for b in streams)
     if total <= 0:
         return None
-    return Ttft.of([Path.of(b.req_per_s / total, b.service_s, b.weights, waits[b.pool], b.transfer_s) for b in streams])
+    return Ttft.of([_path(b, b.req_per_s / total, delays) for b in streams])
+
+
+def _path(branch: Branch, share: float, delays: Delays) -> Path:
+    stretch = 0.0 if branch.link is None else delays.slowdown[branch.link] - 1
+    extra_s = branch.transfer_s + stretch * branch.sending_s
+    wait, admission = delays.prefill[branch.pool], delays.admission[branch.decode]
+    return Path.of(share, branch.service_s, branch.weights, wait, extra_s, admission)
 
 
 def _tpot_mean_s(problem: PlanningProblem, operating: Operating) -> float | None:

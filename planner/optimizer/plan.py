@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from planner.optimizer.baselines import baselines
+from planner.optimizer.delays import SATURATED
 from planner.optimizer.fleet import class_plans, fleet_fields
 from planner.optimizer.free_routing import free_routing
-from planner.optimizer.latency import SATURATED, extrapolated_fraction, has_queueing_model
+from planner.optimizer.latency import extrapolated_fraction, has_queueing_model
 from planner.optimizer.network.answer import network_plan
 from planner.optimizer.problem import PlanningProblem, planning_problem
 from planner.optimizer.promise import GAP as PROMISE_GAP
@@ -116,12 +117,13 @@ def _notes(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterat
             "a pool or link is saturated at this rate: its queue has no steady state, TTFT under load is unknown; "
             "state a demand_req_per_s below the highest rate to see it"
             if has_queueing_model(problem)
-            else "waiting times are known for dispatch = shared-queue with prefill_batching = one-at-a-time only"
+            else "waiting times are known for dispatch = shared-queue with prefill_batching = one-at-a-time only; "
+            "any other TTFT under load is certified by the executor only"
         )
     if solution.goodput is not None:
         yield (
-            "the promise on TTFT counts waits for prefill; decode and links are planned at most "
-            f"{percent(MOST_BUSY, 0)} busy, and their waits are not in it"
+            "the promise on TTFT counts waits for prefill, for a shared link and for a place in a decode batch; decode "
+            f"and links are planned at most {percent(MOST_BUSY, 0)} busy"
         )
     yield from _doubts(problem, solution, fleet)
     for pool in fleet.pools:

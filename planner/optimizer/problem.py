@@ -13,6 +13,9 @@ from planner.roofline import InstanceRates
 from planner.scenario import LinkTier, Pool, Scenario
 from planner.workload import RequestMix, request_mix
 
+PROMISED_SPARE = 2.0
+"""Instances for each one that the work of the demand asks for, beyond which no more shorten waits worth speaking of."""
+
 
 @dataclass(frozen=True)
 class PoolSpec:
@@ -269,7 +272,11 @@ def _size_limit(problem: PlanningProblem, index: int) -> int | None:
 def _most_for_demand(problem: PlanningProblem, index: int, demand: float) -> int:
     """Instances of a pool beyond which no more are of use; a ratio may ask for more of it than its own work does."""
     pools, ratio = problem.pools, problem.ratio
-    needed = [max(ceil(demand * _heaviest_work_s(problem, i)) + 1, p.min_instances) for i, p in enumerate(pools)]
+    slo = problem.scenario.slo
+    spare = 1.0 if slo is None or slo.ttft_s is None else PROMISED_SPARE
+    needed = [
+        max(ceil(spare * demand * _heaviest_work_s(problem, i)) + 1, p.min_instances) for i, p in enumerate(pools)
+    ]
     if ratio is None or pools[index].prompts == "long":
         return needed[index]
     near, decode = (

@@ -1,5 +1,6 @@
 """How many requests keep a TTFT promise, and the rate at which the promise still holds, for fixed sizes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
@@ -11,15 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import first_intervals, interval_loads, split_interval
+from planner.optimizer.delays import (
+    admission_wait,
+    arrival_scvs,
+    link_bytes_per_s,
+    link_slowdown,
+    sending_s,
+    sent_bytes,
+)
 from planner.optimizer.evaluate import link_gbps, rate_limits
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import PlanningProblem, Route
-from planner.queueing import Path, Service, Ttft, mgc_wait
+from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, split_scv
 from planner.roofline import exposed_transfer_s
 from planner.units import bytes_per_s
 from planner.workload import weighted_quantile
 
 Array = NDArray[np.float64]
+Stream = tuple[int, int | None, NDArray[np.bool_]]
+"""Prefill pool, link and which of the requests go there."""
 N_ATOMS = 4096
 """Requests that stand for a length distribution, as for the latencies of the answer."""
 EXACT_STEPS = 13
@@ -27,7 +38,7 @@ EXACT_STEPS = 13
 BOUND_STEPS = 3
 """Halvings for an interval, which will be cut again anyway."""
 MOST_BUSY = 0.98
-"""Of decode and links under a promise: they have no waiting time here, and would have one beyond."""
+"""Of decode and links under a promise: their waits grow without bound beyond."""
 GAP = 2e-3
 """Goodput is found and proven to this."""
 PARTS = 4
@@ -82,19 +93,25 @@ class PromisedFleet:
             Fraction of all requests; a queue without a steady state makes all of its requests late.
 
         Valid:
-            One shared queue per pool, Poisson arrivals; decode and link without waits.
+            One shared queue per pool, renewal arrivals; transfers stretched by the mean, by the load of these requests
+            alone; places in decode batches as in `planner.optimizer.delays.admission_wait`.
 
         Source:
-            A queue with fewer arrivals has no longer waits (coupling); waits as in `planner.queueing.mgc_wait`.
+            A queue with fewer arrivals has no longer waits (coupling); waits as in `planner.queueing.gigc_wait`.
         """
-        return sum(
-            self._late(pool, link, chosen, req_per_s)
+        admission = admission_wait(self.problem, self.sizing, self._route.decode, (req_per_s,))
+        if admission is None:
+            return 1.0
+        streams = [
+            (pool, link, chosen)
             for pool, link, chosen in (
                 (self._route.long, self._route.long_link, self._uncached > high_tokens),
                 (self._route.short, self._route.short_link, self._uncached <= low_tokens),
             )
             if pool is not None
-        )
+        ]
+        slowdown = {link: self._slowdown(link, streams, req_per_s) for _, link, _ in streams}
+        return sum(self._late(*stream, req_per_s, slowdown[stream[1]], admission) for stream in streams)
 
     def goodput_within(self, low_tokens: float, high_tokens: float, most: float, least: float = 0.0) -> float:
         """Highest rate up to `most` at which any threshold of an interval might keep the promise [req/s].
@@ -132,7 +149,27 @@ class PromisedFleet:
     def _keeps(self, low: float, high: float, rate: float) -> bool:
         return self.late_fraction(low, high, rate) <= self.late_allowed + 1e-12
 
-    def _late(self, pool: int, link: int | None, chosen: NDArray[np.bool_], req_per_s: float) -> float:
+    def _slowdown(self, link: int | None, streams: Sequence[Stream], req_per_s: float) -> float:
+        mine = [(pool, chosen) for pool, used, chosen in streams if used == link]
+        if link is None or not any(chosen.any() for _, chosen in mine):
+            return 1.0
+        load, n_at_once = (
+            req_per_s * sum(float((table(pool, link) * self._weights)[chosen].sum()) for pool, chosen in mine)
+            for table in (self._sent_bytes, self._sending_s)
+        )
+        n_instances = [self.sizing.n_instances[pool] for pool, _ in mine]
+        n_busy = [req_per_s * float((self._service_s(pool) * self._weights)[chosen].sum()) for pool, chosen in mine]
+        return link_slowdown(link_bytes_per_s(self.problem, self.sizing, link), load, n_at_once, n_instances, n_busy)
+
+    def _late(
+        self,
+        pool: int,
+        link: int | None,
+        chosen: NDArray[np.bool_],
+        req_per_s: float,
+        slowdown: float,
+        admission: Wait,
+    ) -> float:
         share = float(self._weights[chosen].sum())
         if share <= 0:
             return 0.0
@@ -140,9 +177,11 @@ class PromisedFleet:
         weights = self._weights[chosen] / share
         service = Service.of(service_s, weights)
         rate = req_per_s * share
-        if n == 0 or rate * service.mean_s >= n * SATURATED:
+        if n == 0 or rate * service.mean_s >= n * SATURATED or slowdown == inf:
             return share
-        path = Path.of(1.0, service_s, weights, mgc_wait(n, rate, service), self._transfer_s(pool, link)[chosen])
+        wait = gigc_wait(n, rate, service, split_scv(arrival_scvs(self.problem)[0], share))
+        extra_s = self._transfer_s(pool, link) + (slowdown - 1) * self._sending_s(pool, link)
+        path = Path.of(1.0, service_s, weights, wait, extra_s[chosen], admission)
         return share * float(Ttft.of([path]).survival(self.promise_s))
 
     @property
@@ -177,6 +216,26 @@ class PromisedFleet:
             )
         return self._transfers[pool, link]
 
+    def _sent_bytes(self, pool: int, link: int | None) -> Array:
+        if (pool, link) not in self._sent:
+            self._sent[pool, link] = sent_bytes(self.problem, pool, link, *self._atoms[:2])
+        return self._sent[pool, link]
+
+    def _sending_s(self, pool: int, link: int | None) -> Array:
+        if (pool, link) not in self._sending:
+            self._sending[pool, link] = sending_s(
+                self.problem, self.sizing, pool, link, self._sent_bytes(pool, link), self._service_s(pool)
+            )
+        return self._sending[pool, link]
+
+    @cached_property
+    def _sent(self) -> dict[tuple[int, int | None], Array]:
+        return {}
+
+    @cached_property
+    def _sending(self) -> dict[tuple[int, int | None], Array]:
+        return {}
+
     @cached_property
     def _services(self) -> dict[int, Array]:
         return {}
@@ -203,6 +262,39 @@ def least_promise_s(problem: PlanningProblem, sizing: Sizing) -> float:
     return min(fleet.unloaded_percentile_s(float(t)) for t in first_intervals(problem, problem.routes[0])[1])
 
 
+def least_decode_instances(problem: PlanningProblem, req_per_s: float, most: int) -> int:
+    """Decode instances below which no size of anything else keeps the promise.
+
+    Equation:
+        the least n with P(A_n + min over pools of T > x) <= the fraction that may be late, A_n the wait for a place in
+        the batches of n instances
+
+    Args:
+        problem: a problem with one route and a promise.
+        req_per_s: rate of the whole fleet [req/s].
+        most: instances beyond which not to look.
+
+    Returns:
+        Instances; `most` where even those are too few.
+    """
+    route, decode = problem.routes[0], problem.routes[0].decode
+    fleet = PromisedFleet(problem, Sizing((0,) * len(problem.pools), tuple((0,) * len(k.tiers) for k in problem.links)))
+    pools = [pool for pool in (route.long, route.short) if pool is not None]
+    least_s = np.min([fleet._service_s(pool) for pool in pools], axis=0)
+    low, high = 0, most
+    while high - low > 1:
+        n = (low + high) // 2
+        sizing = Sizing(tuple(n if i == decode else 0 for i in range(len(problem.pools))), fleet.sizing.n_ports)
+        admission = admission_wait(problem, sizing, decode, (req_per_s,))
+        kept = (
+            admission is not None
+            and Ttft.of([Path.of(1.0, least_s, fleet._weights, NO_WAIT, 0.0, admission)]).survival(fleet.promise_s)
+            <= fleet.late_allowed + 1e-9
+        )
+        low, high = (low, n) if kept else (n, high)
+    return high
+
+
 def transfer_s(
     problem: PlanningProblem,
     sizing: Sizing,
@@ -214,15 +306,13 @@ def transfer_s(
 ) -> Array:
     """What is left of the KV transfer of each request when its prefill ends, on an idle link [s]."""
     rates = problem.pools[pool].rates
-    sent = rates.kv_bytes(total)
+    sent = sent_bytes(problem, pool, link, total, cached)
     if link is None:
         fabric = problem.scenario.sites[problem.pools[pool].site].fabric_gbps
         if fabric is None:
             return np.zeros_like(service_s)
         return exposed_transfer_s(service_s, sent, bytes_per_s(fabric), 0.0, rates.n_layers)
     spec = problem.links[link]
-    if spec.destination_holds_prefix:
-        sent = sent - (rates.kv_bytes(cached) - rates.kv_bytes(0.0))
     bandwidth = bytes_per_s(link_gbps(spec, sizing.n_ports[link]))
     if bandwidth <= 0:
         return np.full_like(service_s, inf)

@@ -4,6 +4,7 @@ Capacity bounds goodput, and more instances or ports never lower it. So the mode
 their goodput is found, and they and all smaller ones are settled; until what capacity allows the rest is no better.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from time import monotonic
@@ -13,7 +14,7 @@ from planner.optimizer.capacity import exact_loads, first_intervals, interval_lo
 from planner.optimizer.evaluate import Operating, highest_rate, link_gbps, rent_usd_per_hour, spend_of
 from planner.optimizer.formulation import Request, Sizing
 from planner.optimizer.problem import PlanningProblem
-from planner.optimizer.promise import GAP, MOST_BUSY, Goodput, PromisedFleet, best_goodput
+from planner.optimizer.promise import GAP, MOST_BUSY, Goodput, PromisedFleet, best_goodput, least_decode_instances
 from planner.optimizer.search import Solution, capacity_search
 from planner.optimizer.solver import Answer, solve
 
@@ -76,7 +77,7 @@ def _fastest(problem: PlanningProblem, deadline: float) -> Solution | None:
 def _cheapest(problem: PlanningProblem, deadline: float) -> Solution | None:
     """The first sizes, in the order of cost, whose goodput reaches the demand."""
     demand = problem.scenario.demand_req_per_s or 0.0
-    settled: list[Sizing] = []
+    settled = [*_too_few_decode(problem, demand)]
     doubtful: float | None = None
     for _ in range(MOST_SIZINGS):
         request = Request("spend", least_rate=demand, most_rate=demand, beyond=tuple(settled))
@@ -89,10 +90,31 @@ def _cheapest(problem: PlanningProblem, deadline: float) -> Solution | None:
             return replace(solution, bound=min(doubtful or answer.bound, solution.objective))
         if found.bound >= demand and doubtful is None:
             doubtful = answer.bound  # within the tolerance of the proof: such sizes might do after all
-        settled.append(answer.sizing)
+        settled.append(_also_too_few(problem, answer.sizing, demand, deadline))
     raise UndecidedError(
         f"{MOST_SIZINGS} sizes in the order of cost break the promise; allow a longer TTFT or state a lower demand"
     )
+
+
+def _also_too_few(problem: PlanningProblem, sizing: Sizing, demand: float, deadline: float) -> Sizing:
+    """Sizes that do not reach the demand, with all the decode that there can be if that does not help."""
+    decode = problem.routes[0].decode
+    n = tuple(
+        (most or 0) if i == decode else n
+        for i, (n, most) in enumerate(zip(sizing.n_instances, problem.size_limits, strict=True))
+    )
+    larger = replace(sizing, n_instances=n)
+    return larger if best_goodput(problem, larger, deadline, demand / (1 + 2 * GAP)).bound < demand else sizing
+
+
+def _too_few_decode(problem: PlanningProblem, demand: float) -> Iterator[Sizing]:
+    """The largest sizes that are settled because their decode pool alone breaks the promise."""
+    limits = [0 if most is None else most for most in problem.size_limits]
+    decode = problem.routes[0].decode
+    least = least_decode_instances(problem, demand, limits[decode])
+    if least > 1:
+        n = (least - 1 if i == decode else most for i, most in enumerate(limits))
+        yield Sizing(tuple(n), tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links))
 
 
 def _proposed(problem: PlanningProblem, request: Request, deadline: float, best: Solution | None) -> Answer | None:

@@ -1,33 +1,70 @@
 """Queueing: pure maths, rates and moments in, waits and quantiles out."""
 
-from planner.queueing.erlang import erlang_b, erlang_c
-from planner.queueing.mgc import (
-    NO_WAIT,
-    Wait,
-    mdc_mean_wait_s,
-    mean_wait_s,
-    mgc_wait,
-    mmc_mean_wait_s,
-    utilization_fraction,
+from planner.queueing.chain import Chain, phase_chain
+from planner.queueing.correlated import (
+    CorrelatedWait,
+    Mmpp,
+    dispersion_of_trace,
+    fluid_wait_s,
+    modulated_arrivals,
+    modulated_wait,
 )
+from planner.queueing.decode import DecodeBatch, birth_death_fractions, decode_batch
+from planner.queueing.erlang import erlang_b, erlang_c
+from planner.queueing.gigc import Delay, delay
+from planner.queueing.link import SharedLink, connections_bytes_per_s, exposed_seconds
+from planner.queueing.mgc import mdc_mean_wait_s, mean_wait_s, mmc_mean_wait_s, utilization_fraction
+from planner.queueing.phases import MarkovArrivals, Phases, renewal_arrivals, two_phases
 from planner.queueing.service import Service
+from planner.queueing.single_server import deterministic_wait, exponential_wait
 from planner.queueing.staffing import QueuedRequests, late_fraction, most_busy_servers
+from planner.queueing.streams import merged_scv, split_scv
 from planner.queueing.ttft import Path, Ttft
+from planner.queueing.wait import NO_WAIT, Wait, sum_of_waits
+from planner.queueing.waits import Waits, gigc_wait, gigc_waits, mgc_wait
 
 __all__ = [
     "NO_WAIT",
+    "Chain",
+    "CorrelatedWait",
+    "DecodeBatch",
+    "Delay",
+    "MarkovArrivals",
+    "Mmpp",
     "Path",
+    "Phases",
     "QueuedRequests",
     "Service",
+    "SharedLink",
     "Ttft",
     "Wait",
+    "Waits",
+    "birth_death_fractions",
+    "connections_bytes_per_s",
+    "decode_batch",
+    "delay",
+    "deterministic_wait",
+    "dispersion_of_trace",
     "erlang_b",
     "erlang_c",
+    "exponential_wait",
+    "exposed_seconds",
+    "fluid_wait_s",
+    "gigc_wait",
+    "gigc_waits",
     "late_fraction",
     "mdc_mean_wait_s",
     "mean_wait_s",
+    "merged_scv",
     "mgc_wait",
     "mmc_mean_wait_s",
+    "modulated_arrivals",
+    "modulated_wait",
     "most_busy_servers",
+    "phase_chain",
+    "renewal_arrivals",
+    "split_scv",
+    "sum_of_waits",
+    "two_phases",
     "utilization_fraction",
 ]

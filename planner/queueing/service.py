@@ -8,6 +8,9 @@ import numpy as np
 
 from planner.queueing.erlang import Floats
 
+MAX_CONDENSED = 256
+"""Kinds of service that its transforms distinguish."""
+
 
 def checked_weights(seconds: Floats, weights: Floats) -> Floats:
     """Weights scaled to sum to one, once both arrays make a distribution on [0, inf)."""
@@ -61,6 +64,74 @@ class Service:
     def scv(self) -> float:
         """Squared coefficient of variation Var[S] / E[S]^2 [fraction]: 0 deterministic, 1 exponential."""
         return float((self.seconds - self.mean_s) ** 2 @ self.weights) / self.mean_s**2
+
+    @cached_property
+    def third_s3(self) -> float:
+        """Third moment E[S^3] [s^3]."""
+        return float(self.seconds**3 @ self.weights)
+
+    @cached_property
+    def condensed(self) -> tuple[Floats, Floats]:
+        """Values [s] and weights of at most MAX_CONDENSED kinds: neighbours merged at their mean, the ends kept."""
+        if len(self.seconds) <= MAX_CONDENSED:
+            return self.seconds, self.weights
+        by_weight = np.cumsum(self.weights) - self.weights / 2
+        by_value = (self.seconds - self.seconds[0]) / (self.seconds[-1] - self.seconds[0])
+        group = ((by_weight + by_value) / 2 * (MAX_CONDENSED - 1)).astype(np.intp)
+        group[-1] = MAX_CONDENSED - 1
+        mass: Floats = np.bincount(group, self.weights).astype(np.float64)
+        used = mass > 0
+        return np.bincount(group, self.weights * self.seconds)[used] / mass[used], mass[used]
+
+    @cached_property
+    def lesser_fraction(self) -> float:
+        """Mean of the lesser of two services over the mean of one [fraction]: 1 deterministic, 1/2 exponential.
+
+        Equation: integral of P(S > x)^2 dx / E[S]. With it, many servers that never queue hold a number whose variance
+            over mean is z = 1 + (a - 1) E[min(S, S')] / E[S], a that of the arrivals.
+
+        Source: Whitt (1984), AT&T Bell Lab. Tech. J. 63, 689-708, heavy-traffic peakedness.
+        """
+        above = np.cumsum(self.weights[::-1])[::-1]
+        return float(np.diff(self.seconds, prepend=0.0) @ above**2) / self.mean_s
+
+    def mean_excess_s(self, x_s: Floats) -> Floats:
+        """E[(S - x)+] [s] at each threshold x [s].
+
+        >>> Service.of([1.0, 3.0]).mean_excess_s(np.array([0.0, 2.0, 4.0])).tolist()
+        [2.0, 0.5, 0.0]
+        """
+        at = np.searchsorted(self.seconds, x_s, side="right")
+        above = np.append(np.cumsum(self.weights[::-1])[::-1], 0.0)
+        seconds_above = np.append(np.cumsum((self.weights * self.seconds)[::-1])[::-1], 0.0)
+        return np.asarray(np.maximum(seconds_above[at] - x_s * above[at], 0.0))
+
+    def excess_renewals(self, per_service: float | Floats) -> Floats:
+        """Renewals beyond t / E[S] of a server that starts afresh, seen over an exponential time.
+
+        Equation: D(q) = f / (1 - f) - 1 / q, f = E[exp(-q S / E[S])]: the mean of M(t) - t / E[S] at an exponential
+            time t of rate q / E[S], M the renewal function. From (v - 1) / 2 at q = 0 to 0 for q large; 0 for
+            exponential service. It says how variable a server looks over that time.
+
+        Args:
+            per_service: q, services per mean time looked at [1 / service], at least 0, a number or shape (n,).
+
+        Returns:
+            D(q) [renewals], shape of `per_service`.
+
+        Valid: any service; below q = 1e-4 the limit at 0 is returned, off by less than 1e-4 of its third moment.
+            Services of more than MAX_CONDENSED kinds are condensed, which moves D(q) by about 1e-5.
+
+        Source: Cox, Renewal Theory (1962), section 4.1, Laplace transform of the renewal function.
+
+        >>> Service.of([2.0]).excess_renewals(np.array([0.0, 3.0])).round(6).tolist()
+        [-0.5, -0.280938]
+        """
+        q = np.asarray(per_service, dtype=np.float64)
+        seconds, weights = self.condensed
+        exponent = -np.maximum(q, 1e-4)[..., None] / self.mean_s * seconds
+        found = (np.exp(exponent) @ weights) / (-np.expm1(exponent) @ weights) - 1 / np.maximum(q, 1e-4)
+        return np.asarray(np.where(q < 1e-4, (self.scv - 1) / 2, found))
 
     def min_residual_excess_s(self, x_s: float | Floats, n_servers: int) -> Floats:
         """Mean excess over `x_s` of the least of `n_servers` independent residual services.

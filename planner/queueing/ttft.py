@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from planner.queueing.erlang import Floats
-from planner.queueing.mgc import Wait, smallest_below_s
 from planner.queueing.service import checked_weights
+from planner.queueing.wait import NO_WAIT, Wait, smallest_below_s, sum_of_waits
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class Path:
     weights: Floats
     """Probability of each kind within the path [fraction], shape (n,), sum 1."""
     wait: Wait
-    """Wait of the pool, independent of the request's own service as in a first-come-first-served queue."""
+    """Waits before prefill and decode together, independent of the request's own service (first come, first served)."""
 
     @classmethod
     def of(
@@ -32,6 +32,7 @@ class Path:
         weights: Floats | Sequence[float],
         wait: Wait,
         extra_s: Floats | Sequence[float] | float = 0.0,
+        admission: Wait = NO_WAIT,
     ) -> "Path":
         """A path from its kinds of request.
 
@@ -41,11 +42,12 @@ class Path:
             weights: relative frequency of each kind, shape (n,).
             wait: the pool's wait: `mgc_wait(...)`, or `NO_WAIT` for an unloaded pool.
             extra_s: fixed seconds of each kind after service, such as a transfer's tail [s], shape (n,) or a number.
+            admission: a second, independent wait after service, such as for a place in a decode batch.
 
         Raises:
             ValueError: shapes differ, or a number is negative, not finite or (the share) above 1.
 
-        >>> from planner.queueing.mgc import NO_WAIT
+        >>> from planner.queueing.wait import NO_WAIT
         >>> Path.of(1.0, [1.0, 2.0], [3.0, 1.0], NO_WAIT, extra_s=0.5).unloaded_s.tolist()
         [1.5, 2.5]
         """
@@ -55,7 +57,7 @@ class Path:
         extra = np.broadcast_to(np.asarray(extra_s, dtype=np.float64), service.shape)
         share = checked_weights(service, np.asarray(weights, dtype=np.float64))
         checked_weights(extra, share)
-        return cls(share_fraction, service + extra, share, wait)
+        return cls(share_fraction, service + extra, share, sum_of_waits(wait, admission))
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +71,13 @@ class Ttft:
 
     Source: total probability; the wait is independent of the request's own service under first come, first served.
 
-    >>> from planner.queueing.mgc import mgc_wait
+    >>> from planner.queueing.waits import mgc_wait
     >>> from planner.queueing.service import Service
     >>> near = Path.of(0.6, [0.5, 1.0], [0.5, 0.5], mgc_wait(2, 1.8, Service.of([0.5, 1.0])))
     >>> far = Path.of(0.4, [3.0], [1.0], mgc_wait(4, 1.0, Service.of([3.0])), extra_s=0.2)
     >>> ttft = Ttft.of([near, far])
     >>> round(ttft.mean_s, 4), round(ttft.quantile_s(0.5), 4), round(ttft.quantile_s(0.9), 4)
-    (2.2646, 1.5828, 4.4294)
+    (2.2656, 1.5878, 4.4661)
     """
 
     paths: tuple[Path, ...]
@@ -119,7 +121,7 @@ class Ttft:
 
         Source: total probability.
 
-        >>> from planner.queueing.mgc import NO_WAIT
+        >>> from planner.queueing.wait import NO_WAIT
         >>> Ttft.of([Path.of(1.0, [1.0, 2.0], [3.0, 1.0], NO_WAIT)]).survival(np.array([0.5, 1.0, 2.0])).tolist()
         [1.0, 0.25, 0.0]
         """
@@ -147,7 +149,7 @@ class Ttft:
 
         Source: definition.
 
-        >>> from planner.queueing.mgc import NO_WAIT
+        >>> from planner.queueing.wait import NO_WAIT
         >>> round(Ttft.of([Path.of(1.0, [1.0, 2.0], [3.0, 1.0], NO_WAIT)]).quantile_s(0.9), 9)
         2.0
         """

@@ -1,6 +1,8 @@
 """When requests arrive."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from planner.schema import StrictModel
 
@@ -16,5 +18,13 @@ class PoissonArrivals(StrictModel):
         return 1.0
 
 
-Arrivals = PoissonArrivals
-"""Becomes a union discriminated by `kind` with the second process."""
+class GammaArrivals(StrictModel):
+    """Independent gaps with a Gamma distribution: bursty above a squared_cv of 1, paced below."""
+
+    kind: Literal["gamma"]
+    squared_cv: Annotated[float, Field(gt=0, le=16)]
+    """Squared coefficient of variation of the gaps, variance / mean^2; waits are validated from 0.25 to 4."""
+
+
+Arrivals = Annotated[PoissonArrivals | GammaArrivals, Field(discriminator="kind")]
+"""Renewal arrivals; `kind` tells them apart."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.optimizer.network.loads import Array, NetworkLoads, point
 from planner.optimizer.network.problem import Arc, NetworkProblem, Part
-from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, erlang_c, mgc_wait
+from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, erlang_c, gigc_wait, merged_scv, split_scv
 from planner.roofline import exposed_transfer_s
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, bytes_per_s
 
@@ -179,10 +179,10 @@ TINY = 1e-9
 
 
 def period_of(problem: NetworkProblem, settled: Settled, ports: Sequence[Sequence[int]]) -> Period:
-    """A period with its waits: every prefill pool one queue of all flows into it, Poisson by their merging.
+    """A period with its waits: every prefill pool one queue of all flows into it.
 
     Source:
-        `planner.queueing.mgc_wait`; Erlang (1917) for places in the decode batch, taken as servers.
+        `planner.queueing.gigc_wait`; Erlang (1917) for places in the decode batch, taken as servers.
     """
     sent, capacity = link_gbps(problem, settled), _port_gbps(problem, ports)
     use = [min(s / c, FULL) if c > 0 else 0.0 for s, c in zip(sent, capacity, strict=True)]
@@ -193,7 +193,7 @@ def period_of(problem: NetworkProblem, settled: Settled, ports: Sequence[Sequenc
         if found is not None:
             kinds.append((flow, found))
     pools = dict.fromkeys(flow.arc.pool for flow, _ in kinds)
-    waits = {i: _wait(settled.n_instances[i], [(f, k) for f, k in kinds if f.arc.pool == i]) for i in pools}
+    waits = {i: _wait(problem, settled, i, [(f, k) for f, k in kinds if f.arc.pool == i]) for i in pools}
     decoders = dict.fromkeys(d.pool for d in settled.decodings)
     return Period(problem, settled, tuple(kinds), waits, {i: _places(problem, settled, i) for i in decoders})
 
@@ -205,13 +205,20 @@ def _port_gbps(problem: NetworkProblem, ports: Sequence[Sequence[int]]) -> list[
     ]
 
 
-def _wait(n_servers: int, users: Sequence[tuple[Flow, Kinds]]) -> Wait | None:
-    rate = sum(flow.req_per_s * kinds.fraction for flow, kinds in users)
-    weights = np.concatenate([kinds.weights * (flow.req_per_s * kinds.fraction / rate) for flow, kinds in users])
+def _wait(problem: NetworkProblem, settled: Settled, pool: int, users: Sequence[tuple[Flow, Kinds]]) -> Wait | None:
+    """Wait of a prefill pool: one queue of what its flows are split off their streams and merged again."""
+    rates = [flow.req_per_s * kinds.fraction for flow, kinds in users]
+    rate, n_servers = sum(rates), settled.n_instances[pool]
+    weights = np.concatenate([k.weights * (r / rate) for r, (_, k) in zip(rates, users, strict=True)])
     service = Service.of(np.concatenate([kinds.service_s for _, kinds in users]), weights)
     if n_servers == 0 or rate * service.mean_s >= n_servers * FULL:
         return None
-    return mgc_wait(n_servers, rate, service)
+    scvs = []
+    for part, (flow, _) in zip(rates, users, strict=True):
+        spec = problem.classes[problem.streams[flow.stream].request_class]
+        whole = max(settled.rate_of(flow.stream), part)
+        scvs.append(split_scv(spec.arrival_scv, part / whole))
+    return gigc_wait(n_servers, rate, service, merged_scv(rates, scvs))
 
 
 def _places(problem: NetworkProblem, settled: Settled, pool: int) -> tuple[float, float]:
