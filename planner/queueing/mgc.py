@@ -13,6 +13,8 @@ _GRID = 2**15
 """Points of the transform; the upper half only keeps aliased mass away from the lower half, which is kept."""
 _RANGE_DECAYS = 40.0
 """Grid length in units of 1 / decay: what is cut off is about exp(-20), what is aliased exp(-40)."""
+_NEARLY_SATURATED = 1e-4
+"""Spare capacity below which the decay rate is found in closed form, then right to about its square."""
 _MD_C_SUMMED_BELOW = 0.98
 """Utilisation up to which the M/D/c series is summed; beyond, its ratio to M/M/c is taken linear to 1/2 at 1."""
 _RESIDUAL_SCALE = (0.7, 1.5)
@@ -347,6 +349,10 @@ def _decay_per_s(n_servers: int, arrival_req_per_s: float, service: Service) -> 
     share_s = service.seconds / n_servers
     second_s2 = (1 + service.scv) * (service.mean_s / n_servers) ** 2
     spare = 1 - arrival_req_per_s * service.mean_s / n_servers
+    if spare < _NEARLY_SATURATED:
+        # Both sides of the equation agree in more digits than a float has: its first terms have the root in closed form.
+        linear, square = (arrival_req_per_s * m for m in (second_s2 / 2, float(share_s**3 @ service.weights) / 6))
+        return 2 * spare / (linear + (linear**2 + 4 * square * spare) ** 0.5)
 
     def excess(rate_per_s: float) -> float:
         growth = float(logsumexp(rate_per_s * share_s, b=service.weights))
