@@ -204,9 +204,7 @@ def test_a_variation_below_zero_is_refused() -> None:
 
 
 @given(services, servers, st.floats(3.0, 9.0))
-def test_waits_close_to_saturation_are_those_of_heavy_traffic(
-    service: Service, n_servers: int, digits: float
-) -> None:
+def test_waits_close_to_saturation_are_those_of_heavy_traffic(service: Service, n_servers: int, digits: float) -> None:
     """Kingman: the wait is exponential, with a mean of E[S^2] lambda / (2 c^2 (1 - rho))."""
     wait = mgc_wait(n_servers, rate_req_per_s(service, n_servers, 1 - 10**-digits), service)
     spare = 1 - utilization_fraction(n_servers, rate_req_per_s(service, n_servers, 1 - 10**-digits), service.mean_s)
