@@ -275,7 +275,7 @@ def network_question(draw: st.DrawFn, objective: str, *, promise: bool) -> Chang
 FALSE_BOUND = pytest.mark.xfail(
     strict=True,
     raises=AssertionError,
-    reason="a factor of 1 - 1e-9 on instances, beside a feasibility tolerance of 1e-7, makes the presolve of HiGHS 1.15.1 "
+    reason="a factor of 1 - 1e-9 on instances, beside a feasibility tolerance of 1e-7, makes presolve of HiGHS 1.15.1 "
     "cut the optimum off: a bound of 68 USD/h where two instances and one serve for 48",
 )
 

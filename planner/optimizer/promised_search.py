@@ -108,7 +108,7 @@ def _cheapest(problem: PlanningProblem, deadline: float) -> Solution | None:
 
 
 def _of_less_use(problem: PlanningProblem, sizing: Sizing, best: Solution) -> Solution:
-    """The cheapest plan of some sizes, over a grid of thresholds that keep the promise, if it costs less than another."""
+    """The cheapest plan of some sizes, over a grid of thresholds that keep the promise; or the best so far."""
     fleet, rate = PromisedFleet(problem, sizing), best.operating.rate
     plans = [
         _solution(problem, sizing, Goodput(rate, float(t), rate), rate)

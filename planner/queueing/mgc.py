@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, inf, log
+from math import ceil, inf, log, sqrt
 
 import numpy as np
 
@@ -350,9 +350,9 @@ def _decay_per_s(n_servers: int, arrival_req_per_s: float, service: Service) -> 
     second_s2 = (1 + service.scv) * (service.mean_s / n_servers) ** 2
     spare = 1 - arrival_req_per_s * service.mean_s / n_servers
     if spare < _NEARLY_SATURATED:
-        # Both sides of the equation agree in more digits than a float has: its first terms have the root in closed form.
+        # Both sides agree in more digits than a float has: the first terms of the equation have a closed root.
         linear, square = (arrival_req_per_s * m for m in (second_s2 / 2, float(share_s**3 @ service.weights) / 6))
-        return 2 * spare / (linear + (linear**2 + 4 * square * spare) ** 0.5)
+        return 2 * spare / (linear + sqrt(linear**2 + 4 * square * spare))
 
     def excess(rate_per_s: float) -> float:
         growth = float(logsumexp(rate_per_s * share_s, b=service.weights))
