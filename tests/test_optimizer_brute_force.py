@@ -1,6 +1,6 @@
 """The mixed-integer model against enumeration, on random small instances."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import inf
@@ -8,12 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner.optimizer import PlanningProblem, exhaustive_search, search
-from tests.builders import Draw, problem_of
+from tests.builders import FAST, HOME, Draw, problem_of
 
 N_FAST, N_SLOW, BATCH = 320, 1000, 40
 TOLERANCE = 1e-6
+COST_TOLERANCE = 1e-5
+"""Fleets are chosen to serve a little more than the demand."""
+N_BATCHES = 4
 
 
 def random_problem(seed: int, *kinds: str) -> PlanningProblem:
@@ -68,17 +73,20 @@ def test_the_random_instances_differ_in_what_limits_them(seed: int) -> None:
 
 @dataclass(frozen=True)
 class ByHand:
-    """A plan from the paper's equations, request by request in plain Python: no code of the planner but its curves."""
+    """What a request asks for by the paper's equations, in plain Python: no code of the planner but its curves."""
 
-    rate: float
-    """Highest rate [req/s]."""
-    long_bytes: float
-    """Bytes sent per request of the mix."""
     work_s: tuple[float, float, float]
     """Instance-seconds per request of the mix in every pool."""
+    long_bytes: float
+    """Bytes sent per request of the mix."""
+
+    def rate(self, sizes: tuple[int, ...], gbps: float) -> float:
+        """Highest rate of a fleet [req/s]."""
+        limits = [n / seconds for n, seconds in zip(sizes, self.work_s, strict=True) if seconds > 0]
+        return min([*limits, gbps * 1e9 / 8 / self.long_bytes] if self.long_bytes > 0 else limits)
 
 
-def by_hand(problem: PlanningProblem, sizes: tuple[int, ...], threshold: float, gbps: float) -> ByHand:
+def by_hand(problem: PlanningProblem, threshold: float) -> ByHand:
     fast, near, decode = (pool.rates for pool in problem.pools)
     assert fast.prefill is not None
     assert near.prefill is not None
@@ -98,12 +106,7 @@ def by_hand(problem: PlanningProblem, sizes: tuple[int, ...], threshold: float, 
     decode_s = decode.decode.step_s * output / decode.decode.batch
     long_s = per_request(long, fast.prefill.curve) if long else 0.0
     short_s = per_request(short, near.prefill.curve) if short else 0.0
-    limits = [sizes[2] / decode_s]
-    if long:
-        limits += [sizes[0] / long_s, gbps * 1e9 / 8 / per_request(long, fast.kv_bytes)]
-    if short:
-        limits += [sizes[1] / short_s]
-    return ByHand(min(limits), per_request(long, fast.kv_bytes), (long_s, short_s, decode_s))
+    return ByHand((long_s, short_s, decode_s), per_request(long, fast.kv_bytes) if long else 0.0)
 
 
 def thresholds_of(problem: PlanningProblem) -> list[float]:
@@ -114,7 +117,7 @@ def thresholds_of(problem: PlanningProblem) -> list[float]:
 
 
 def allowed_sizes(problem: PlanningProblem) -> list[tuple[int, int, int]]:
-    """Sizes within limits, inventories, budget and ratio, from the scenario alone."""
+    """Sizes within limits, inventories and ratio, from the scenario alone."""
     scenario = problem.scenario
     most = [scenario.sites[pool.site].accelerators[pool.hardware] // 8 for pool in scenario.pools.values()]
     found = []
@@ -125,24 +128,41 @@ def allowed_sizes(problem: PlanningProblem) -> list[tuple[int, int, int]]:
             else n >= pool.min_instances and (pool.max_instances is None or n <= pool.max_instances)
             for pool, n in zip(scenario.pools.values(), (fast, near, decode), strict=True)
         )
-        usd = 8 * (4.0 * fast + 2.0 * (near + decode))
-        affordable = scenario.budget_usd_per_hour is None or usd <= scenario.budget_usd_per_hour + 1e-9
         ratio = scenario.routing.prefill_to_decode
         balanced = ratio == "free" or near * int(ratio.split(":")[1]) == decode * int(ratio.split(":")[0])
-        if within and affordable and balanced and near + decode <= most[1]:
+        if within and balanced and near + decode <= most[1]:
             found.append((fast, near, decode))
     return found
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_both_searches_agree_with_equations_written_out_by_hand(seed: int) -> None:
-    problem = random_problem(20_000 + seed, "constant", "empirical")
-    gbps = problem.links[0].max_gbps()
-    plans = product(allowed_sizes(problem), thresholds_of(problem))
-    best = max((by_hand(problem, n, t, gbps).rate for n, t in plans), default=0.0)
-    found = search(problem)
-    assert (found.highest.rate if found else 0.0) == pytest.approx(best, rel=TOLERANCE)
-    assert exhaustive_search(problem).rate == pytest.approx(best, rel=TOLERANCE)
+@dataclass(frozen=True)
+class Trial:
+    """One of all plans: sizes, ports and a threshold."""
+
+    rate: float
+    """Highest rate [req/s]."""
+    rent: float
+    """What is paid whether anything is served or not [USD/h]."""
+    use: float
+    """What one request a second costs on top [USD/h]."""
+
+
+def trials(problem: PlanningProblem) -> Iterator[Trial]:
+    """Every size, set of ports and threshold."""
+    link, prices = problem.links[0], problem.scenario.prices
+    usd = [8 * prices[name].usd_per_accelerator_hour for name in (FAST, HOME, HOME)]
+    idle, busy = zip(*(power_by_hand(problem, name) for name in ("remote", "local", "local")), strict=True)
+    asked = [by_hand(problem, threshold) for threshold in thresholds_of(problem)]
+    bundles = []
+    for ports in product(*(range(tier.max_ports + 1) for tier in link.tiers)):
+        gbps = sum(m * tier.capacity_gbps for m, tier in zip(ports, link.tiers, strict=True))
+        bundles.append((gbps, sum(m * (tier.usd_per_hour or 0.0) for m, tier in zip(ports, link.tiers, strict=True))))
+    for sizes in allowed_sizes(problem):
+        rent = sum(n * (a + b) for n, a, b in zip(sizes, usd, idle, strict=True))
+        for (gbps, ports_usd), work in product(bundles, asked):
+            use = 3600 * work.long_bytes / 1e9 * link.usd_per_gb
+            use += sum(s * b for s, b in zip(work.work_s, busy, strict=True))
+            yield Trial(work.rate(sizes, gbps), rent + ports_usd, use)
 
 
 def power_by_hand(problem: PlanningProblem, site: str) -> tuple[float, float]:
@@ -153,22 +173,30 @@ def power_by_hand(problem: PlanningProblem, site: str) -> tuple[float, float]:
     return idle * tdp, (place.draw_fraction - idle) * tdp
 
 
+def highest_by_hand(problem: PlanningProblem) -> float:
+    """The most that any plan serves within the budget; 0 for none."""
+    budget = problem.scenario.budget_usd_per_hour or inf
+    rates = (
+        min(trial.rate, (budget - trial.rent) / trial.use if trial.use > 0 else inf)
+        for trial in trials(problem)
+        if trial.rent <= budget
+    )
+    return max(rates, default=0.0)
+
+
 def cheapest_by_hand(problem: PlanningProblem, demand: float) -> float:
-    """Least rent, power and traffic that serve a demand, over every size, threshold and set of ports; inf for none."""
-    link = problem.links[0]
-    idle, busy = zip(*(power_by_hand(problem, name) for name in ("remote", "local", "local")), strict=True)
-    bundles = list(product(*(range(tier.max_ports + 1) for tier in link.tiers)))
-    best = inf
-    for sizes, threshold, ports in product(allowed_sizes(problem), thresholds_of(problem), bundles):
-        gbps = sum(m * tier.capacity_gbps for m, tier in zip(ports, link.tiers, strict=True))
-        plan = by_hand(problem, sizes, threshold, gbps)
-        if plan.rate >= demand * (1 - 1e-9):
-            rent = 32.0 * sizes[0] + 16.0 * (sizes[1] + sizes[2])
-            rent += sum(n * usd for n, usd in zip(sizes, idle, strict=True))
-            rent += demand * sum(s * usd for s, usd in zip(plan.work_s, busy, strict=True))
-            rent += sum(m * (tier.usd_per_hour or 0.0) for m, tier in zip(ports, link.tiers, strict=True))
-            best = min(best, rent + 3600 * demand * plan.long_bytes / 1e9 * link.usd_per_gb)
+    """Least rent, power and traffic of all plans that serve a demand; inf for none."""
+    costs = (t.rent + demand * t.use for t in trials(problem) if t.rate >= demand * (1 - 1e-9))
+    best = min(costs, default=inf)
     return best if best <= (problem.scenario.budget_usd_per_hour or inf) else inf
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_both_searches_agree_with_equations_written_out_by_hand(seed: int) -> None:
+    problem = random_problem(20_000 + seed, "constant", "empirical")
+    best, found = highest_by_hand(problem), search(problem)
+    assert (found.highest.rate if found else 0.0) == pytest.approx(best, rel=TOLERANCE)
+    assert exhaustive_search(problem).rate == pytest.approx(best, rel=TOLERANCE)
 
 
 @pytest.mark.parametrize("first", range(0, 60, 10))
@@ -180,7 +208,7 @@ def test_min_cost_finds_the_cheapest_of_all_fleets_that_serve_the_demand(first: 
         demand = float(10 ** draw.rng.uniform(-2, 0.2))
         problem = problem_of({**changes, "objective": "min-cost", "demand_req_per_s": demand})
         best, found = cheapest_by_hand(problem, demand), search(problem)
-        assert (found.objective if found else inf) == pytest.approx(best, rel=1e-5), seed
+        assert (found.objective if found else inf) == pytest.approx(best, rel=COST_TOLERANCE), seed
         if found:
             n_plans += 1
             assert found.bound <= best * (1 + TOLERANCE)
@@ -198,7 +226,7 @@ def test_min_cost_finds_the_cheapest_fleet_where_power_depends_on_use(first: int
         changes |= draw.power() | {"objective": "min-cost", "demand_req_per_s": demand}
         problem = problem_of(changes)
         best, found = cheapest_by_hand(problem, demand), search(problem)
-        assert (found.objective if found else inf) == pytest.approx(best, rel=1e-5), seed
+        assert (found.objective if found else inf) == pytest.approx(best, rel=COST_TOLERANCE), seed
         if found:
             n_plans += 1
             n_moved += problem.charges_use
@@ -206,3 +234,51 @@ def test_min_cost_finds_the_cheapest_fleet_where_power_depends_on_use(first: int
             assert found.gap <= 1e-4
     assert n_plans >= 3
     assert n_moved >= 3
+
+
+def priced_question(draw: Draw) -> dict[str, Any]:
+    """Any limit, with prices, ports, traffic and power of any kind."""
+    changes = draw.question("constant", "empirical")
+    for name in (FAST, HOME):
+        changes[f"prices.{name}.usd_per_accelerator_hour"] = float(10 ** draw.rng.uniform(-0.5, 1))
+    if draw.rng.random() < 0.6:
+        changes |= draw.tiers()
+    if draw.rng.random() < 0.4:
+        changes |= draw.power()
+    return changes
+
+
+def hold_against_every_plan(problem: PlanningProblem) -> bool:
+    """Check one instance of either objective, and its bound; whether it has a plan."""
+    found, demand = search(problem), problem.scenario.demand_req_per_s
+    if demand is None:
+        best = highest_by_hand(problem)
+        assert (found.objective if found else 0.0) == pytest.approx(best, rel=TOLERANCE)
+        assert found is None or best <= found.bound * (1 + TOLERANCE)
+    else:
+        best = cheapest_by_hand(problem, demand)
+        assert (found.objective if found else inf) == pytest.approx(best, rel=COST_TOLERANCE)
+        assert found is None or found.bound <= best * (1 + TOLERANCE)
+    assert found is None or found.gap <= 1e-4
+    return found is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(N_BATCHES))
+@pytest.mark.parametrize("objective", ["max-throughput", "min-cost"])
+def test_the_model_equals_enumeration_of_every_plan_on_a_thousand_instances(objective: str, batch: int) -> None:
+    """Sizes, ports and thresholds are enumerated by the paper's equations, and no plan beats the bound."""
+    has_plan: dict[int, bool] = {}
+
+    @settings(max_examples=1000 // N_BATCHES)
+    @given(seed=st.integers(0, 2**32 - 1))
+    def hold(seed: int) -> None:
+        draw = Draw(np.random.default_rng([batch, seed]))
+        changes = priced_question(draw)
+        if objective == "min-cost":
+            changes |= {"objective": objective, "demand_req_per_s": float(10 ** draw.rng.uniform(-2, 0.2))}
+        has_plan[seed] = hold_against_every_plan(problem_of(changes))
+
+    hold()
+    assert len(has_plan) == 1000 // N_BATCHES
+    assert sum(has_plan.values()) > 0.7 * len(has_plan)

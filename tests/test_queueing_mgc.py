@@ -201,3 +201,13 @@ def test_a_service_time_without_meaning_is_refused(values: list[float], weights:
 def test_a_variation_below_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="scv"):
         mean_wait_s(2, 1.0, 1.0, -0.1)
+
+
+@given(services, servers, st.floats(3.0, 9.0))
+def test_waits_close_to_saturation_are_those_of_heavy_traffic(service: Service, n_servers: int, digits: float) -> None:
+    """Kingman: the wait is exponential, with a mean of E[S^2] lambda / (2 c^2 (1 - rho)); tables hold to 0.5 %."""
+    wait = mgc_wait(n_servers, rate_req_per_s(service, n_servers, 1 - 10**-digits), service)
+    spare = 1 - utilization_fraction(n_servers, rate_req_per_s(service, n_servers, 1 - 10**-digits), service.mean_s)
+    mean_s = (1 + service.scv) * service.mean_s / (2 * n_servers * spare)
+    assert wait.mean_s == pytest.approx(mean_s, rel=max(5e-3, 100 * n_servers * 10**-digits))
+    assert wait.quantile_s(0.99) == pytest.approx(mean_s * np.log(100), rel=max(1e-2, 100 * n_servers * 10**-digits))

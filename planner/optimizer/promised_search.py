@@ -7,6 +7,7 @@ their goodput is found, and they and all smaller ones are settled; until what ca
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
+from math import inf
 from time import monotonic
 
 from planner.errors import InputError, UndecidedError
@@ -75,22 +76,34 @@ def _fastest(problem: PlanningProblem, deadline: float) -> Solution | None:
 
 
 def _cheapest(problem: PlanningProblem, deadline: float) -> Solution | None:
-    """The first sizes, in the order of cost, whose goodput reaches the demand."""
+    """The cheapest sizes whose goodput reaches the demand, tried in the order of what they cost at the least.
+
+    Rent is that cost; where use is charged too, the thresholds that the promise leaves may cost more, and the search
+    goes on until no other sizes can cost less.
+    """
     demand = problem.scenario.demand_req_per_s or 0.0
     settled = [*_too_few_decode(problem, demand)]
-    doubtful: float | None = None
+    best: Solution | None = None
+    bound = inf
     for _ in range(MOST_SIZINGS):
         request = Request("spend", least_rate=demand, most_rate=demand, beyond=tuple(settled))
-        answer = _proposed(problem, request, deadline, None)
-        if answer is None:
-            return None
-        found = best_goodput(problem, answer.sizing, deadline, demand / (1 + 2 * GAP))
-        if found.rate >= demand:
-            solution = _solution(problem, answer.sizing, found, demand)
-            return replace(solution, bound=min(doubtful or answer.bound, solution.objective))
-        if found.bound >= demand and doubtful is None:
-            doubtful = answer.bound  # within the tolerance of the proof: such sizes might do after all
-        settled.append(_also_too_few(problem, answer.sizing, demand, deadline))
+        answer = _proposed(problem, request, deadline, best)
+        if answer is None or (best and answer.bound >= best.objective / (1 + GAP)):
+            return best and replace(best, bound=min(bound, best.objective))
+        if best is None:
+            found = best_goodput(problem, answer.sizing, deadline, demand / (1 + 2 * GAP))
+            if found.rate >= demand:
+                best = _solution(problem, answer.sizing, found, demand)
+            if found.bound >= demand:  # at the least within the tolerance of the proof: such sizes might do after all
+                bound = min(bound, answer.bound)
+        if best and problem.charges_use:
+            best = _of_less_use(problem, answer.sizing, best)
+        if best and (not problem.charges_use or monotonic() > deadline):
+            return replace(best, bound=min(bound, best.objective))
+        done = answer.sizing if best else _also_too_few(problem, answer.sizing, demand, deadline)
+        settled.append(done)
+    if best:
+        return replace(best, bound=min(bound, best.objective))
     raise UndecidedError(
         f"{MOST_SIZINGS} sizes in the order of cost break the promise; allow a longer TTFT or state a lower demand"
     )
@@ -115,6 +128,20 @@ def _too_few_decode(problem: PlanningProblem, demand: float) -> Iterator[Sizing]
     if least > 1:
         n = (least - 1 if i == decode else most for i, most in enumerate(limits))
         yield Sizing(tuple(n), tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links))
+
+
+def _of_less_use(problem: PlanningProblem, sizing: Sizing, best: Solution) -> Solution:
+    """The cheapest plan of some sizes, over a grid of thresholds that keep the promise; or the best so far."""
+    fleet, rate = PromisedFleet(problem, sizing), best.operating.rate
+    plans = [
+        _solution(problem, sizing, Goodput(rate, float(t), rate), rate)
+        for t in first_intervals(problem, problem.routes[0])[1]
+    ]
+    for plan in sorted((p for p in plans if p.objective < best.objective), key=lambda p: p.objective):
+        t, most = plan.thresholds_tokens[0], plan.highest.rate * MOST_BUSY
+        if most >= rate and fleet.late_fraction(t, t, rate) <= fleet.late_allowed:
+            return replace(plan, goodput=max(fleet.goodput_within(t, t, most, rate), rate))
+    return best
 
 
 def _proposed(problem: PlanningProblem, request: Request, deadline: float, best: Solution | None) -> Answer | None:
