@@ -281,4 +281,4 @@ def test_the_model_equals_enumeration_of_every_plan_on_a_thousand_instances(obje
 
     hold()
     assert len(has_plan) == 1000 // N_BATCHES
-    assert sum(has_plan.values()) > 0.7 * len(has_plan)
+    assert sum(has_plan.values()) > 0.5 * len(has_plan)
