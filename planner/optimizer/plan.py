@@ -7,6 +7,7 @@ from planner.optimizer.baselines import baselines
 from planner.optimizer.fleet import class_plans, fleet_fields
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.latency import SATURATED, extrapolated_fraction, has_queueing_model
+from planner.optimizer.least_ttft import GAP as TTFT_GAP
 from planner.optimizer.network.answer import network_plan
 from planner.optimizer.problem import PlanningProblem, planning_problem
 from planner.optimizer.promise import GAP as PROMISE_GAP
@@ -81,7 +82,7 @@ def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> P
         **fields,
         scenario=scenario.name,
         objective=scenario.objective,
-        status="optimal" if solution.gap <= _tolerance(solution) else "feasible",
+        status="optimal" if solution.gap <= _tolerance(problem, solution) else "feasible",
         gap=solution.gap,
         bound=solution.bound,
         capacity_rule=scenario.capacity_rule,
@@ -90,15 +91,22 @@ def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> P
         verdict=verdict(problem, fleet, others),
         classes=class_plans(problem, solution),
         baselines=others,
-        free_routing=None if solution.goodput is not None else free_routing(problem, solution),
+        free_routing=None if _is_about_time(problem, solution) else free_routing(problem, solution),
         sweep=sweep(problem, solution),
         notes=(*_notes(problem, solution, fleet), *missing),
     )
 
 
-def _tolerance(solution: Solution) -> float:
-    """Gap that counts as none: goodput is proven less closely than capacity."""
+def _tolerance(problem: PlanningProblem, solution: Solution) -> float:
+    """Gap that counts as none: goodput and TTFT are proven less closely than capacity."""
+    if problem.is_min_ttft:
+        return 1.01 * TTFT_GAP
     return 10 * GAP_TARGET if solution.goodput is None else 1.01 * PROMISE_GAP
+
+
+def _is_about_time(problem: PlanningProblem, solution: Solution) -> bool:
+    """Whether the plan promises a TTFT or seeks the least."""
+    return solution.goodput is not None or problem.is_min_ttft
 
 
 def _ratio(pools: Sequence[PoolPlan]) -> str | None:
@@ -118,9 +126,9 @@ def _notes(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterat
             if has_queueing_model(problem)
             else "waiting times are known for dispatch = shared-queue with prefill_batching = one-at-a-time only"
         )
-    if solution.goodput is not None:
+    if _is_about_time(problem, solution):
         yield (
-            "the promise on TTFT counts waits for prefill; decode and links are planned at most "
+            f"the {'TTFT' if problem.is_min_ttft else 'promise on TTFT'} counts waits for prefill; decode and links are planned at most "
             f"{percent(MOST_BUSY, 0)} busy, and their waits are not in it"
         )
     yield from _doubts(problem, solution, fleet)

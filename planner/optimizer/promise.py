@@ -1,6 +1,6 @@
 """How many requests keep a TTFT promise, and the rate at which the promise still holds, for fixed sizes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count
@@ -14,7 +14,7 @@ from planner.optimizer.capacity import first_intervals, interval_loads, split_in
 from planner.optimizer.evaluate import link_gbps, rate_limits
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import PlanningProblem, Route
-from planner.queueing import Path, Service, Ttft, mgc_wait
+from planner.queueing import NO_WAIT, Path, Service, Ttft, mgc_wait
 from planner.roofline import exposed_transfer_s
 from planner.units import bytes_per_s
 from planner.workload import weighted_quantile
@@ -33,6 +33,7 @@ GAP = 2e-3
 PARTS = 4
 FIRST_CELLS = 16
 SATURATED = 1 - 1e-9
+SHARE_TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,7 @@ class PromisedFleet:
     @property
     def late_allowed(self) -> float:
         """Fraction of requests that may take longer."""
-        slo = self.problem.scenario.slo
-        return 1.0 if slo is None else 1 - slo.ttft_percentile / 100
+        return 1 - self.problem.ttft_percentile / 100
 
     def late_fraction(self, low_tokens: float, high_tokens: float, req_per_s: float) -> float:
         """Fraction of requests that break the promise, at the least, with any threshold of an interval.
@@ -89,10 +89,7 @@ class PromisedFleet:
         """
         return sum(
             self._late(pool, link, chosen, req_per_s)
-            for pool, link, chosen in (
-                (self._route.long, self._route.long_link, self._uncached > high_tokens),
-                (self._route.short, self._route.short_link, self._uncached <= low_tokens),
-            )
+            for pool, link, chosen in self._streams(low_tokens, high_tokens)
             if pool is not None
         )
 
@@ -136,14 +133,61 @@ class PromisedFleet:
         share = float(self._weights[chosen].sum())
         if share <= 0:
             return 0.0
+        path = self._path(pool, link, chosen, req_per_s)
+        return share if path is None else share * float(Ttft.of([path]).survival(self.promise_s))
+
+    def _path(self, pool: int, link: int | None, chosen: NDArray[np.bool_], req_per_s: float) -> Path | None:
+        """What the chosen requests go through, as if they were all; None where their queue has no steady state."""
+        share = float(self._weights[chosen].sum())
         n, service_s = self.sizing.n_instances[pool], self._service_s(pool)[chosen]
         weights = self._weights[chosen] / share
         service = Service.of(service_s, weights)
         rate = req_per_s * share
         if n == 0 or rate * service.mean_s >= n * SATURATED:
-            return share
-        path = Path.of(1.0, service_s, weights, mgc_wait(n, rate, service), self._transfer_s(pool, link)[chosen])
-        return share * float(Ttft.of([path]).survival(self.promise_s))
+            return None
+        return Path.of(1.0, service_s, weights, mgc_wait(n, rate, service), self._transfer_s(pool, link)[chosen])
+
+    def percentile_s(self, low_tokens: float, high_tokens: float, req_per_s: float) -> float:
+        """The promised percentile of TTFT at a rate, at the least, with any threshold of an interval.
+
+        Equation:
+            inf x with late_fraction(low, high, rate) <= 1 - percentile / 100 for a promise of x
+
+        Args:
+            low_tokens: least threshold [tokens].
+            high_tokens: greatest threshold [tokens].
+            req_per_s: rate of the whole fleet [req/s].
+
+        Returns:
+            Seconds; inf where a queue has no steady state. Exact where both ends are one threshold.
+
+        Valid:
+            As for `late_fraction`; whether decode and links carry the rate is not looked at.
+        """
+        paths, rest = [], 1.0
+        for pool, link, chosen in self._streams(low_tokens, high_tokens):
+            share = float(self._weights[chosen].sum())
+            if pool is None or share <= 0:
+                continue
+            path = self._path(pool, link, chosen, req_per_s)
+            if path is None:
+                return inf
+            paths.append(replace(path, share_fraction=share))
+            rest -= share
+        if rest > SHARE_TOLERANCE:
+            paths.append(Path.of(rest, [0.0], [1.0], NO_WAIT))  # between the ends: never late
+        total = sum(path.share_fraction for path in paths)
+        whole = [replace(path, share_fraction=path.share_fraction / total) for path in paths]
+        return Ttft.of(whole).quantile_s(1 - self.late_allowed)
+
+    def _streams(
+        self, low_tokens: float, high_tokens: float
+    ) -> tuple[tuple[int | None, int | None, NDArray[np.bool_]], ...]:
+        """Pool, link and requests that surely take them with any threshold of an interval: long ones, short ones."""
+        return (
+            (self._route.long, self._route.long_link, self._uncached > high_tokens),
+            (self._route.short, self._route.short_link, self._uncached <= low_tokens),
+        )
 
     @property
     def _route(self) -> Route:
@@ -248,14 +292,14 @@ def best_goodput(problem: PlanningProblem, sizing: Sizing, deadline: float, leas
         Branch and bound (Land and Doig 1960).
     """
     fleet, order = PromisedFleet(problem, sizing), count()
-    best = _tried_at(fleet, Goodput(0.0, 0.0, 0.0), _balanced(problem, sizing), inf)
+    best = _tried_at(fleet, Goodput(0.0, 0.0, 0.0), balanced_threshold(problem, sizing), inf)
     heap: list[tuple[float, int, float, float, bool]] = []
 
     def add(lows: Array, highs: Array, most: float) -> None:
-        for low, high, bound in zip(lows, highs, _capacity(problem, sizing, lows, highs), strict=True):
+        for low, high, bound in zip(lows, highs, promised_capacity(problem, sizing, lows, highs), strict=True):
             heappush(heap, (-min(bound, most), next(order), float(low), float(high), False))
 
-    add(*_first_cells(problem), inf)
+    add(*first_cells(problem), inf)
     while heap:
         negative, _, low, high, is_tight = heappop(heap)
         floor = max(best.rate, least)
@@ -275,7 +319,7 @@ def best_goodput(problem: PlanningProblem, sizing: Sizing, deadline: float, leas
     return Goodput(best.rate, best.threshold_tokens, max(best.rate, least) * (1 + GAP))
 
 
-def _first_cells(problem: PlanningProblem) -> tuple[Array, Array]:
+def first_cells(problem: PlanningProblem) -> tuple[Array, Array]:
     """A few wide intervals that together hold every threshold: those that matter are cut soon enough."""
     lows, highs = first_intervals(problem, problem.routes[0])
     step = -(-len(lows) // FIRST_CELLS)
@@ -289,12 +333,12 @@ def _tried(fleet: PromisedFleet, best: Goodput, low: float, high: float, most: f
 
 
 def _tried_at(fleet: PromisedFleet, best: Goodput, threshold: float, most: float) -> Goodput:
-    exact = _capacity(fleet.problem, fleet.sizing, np.array([threshold]), np.array([threshold]))[0]
+    exact = promised_capacity(fleet.problem, fleet.sizing, np.array([threshold]), np.array([threshold]))[0]
     rate = fleet.goodput_within(threshold, threshold, min(exact, most), best.rate)
     return Goodput(rate, threshold, rate) if rate > best.rate else best
 
 
-def _balanced(problem: PlanningProblem, sizing: Sizing) -> float:
+def balanced_threshold(problem: PlanningProblem, sizing: Sizing) -> float:
     """Threshold that serves most by prefill capacity: where the search begins [tokens]."""
     _, highs = first_intervals(problem, problem.routes[0])
     limits = rate_limits(problem, sizing, interval_loads(problem, problem.routes[0], highs, highs))
@@ -303,7 +347,7 @@ def _balanced(problem: PlanningProblem, sizing: Sizing) -> float:
     return float(highs[int(np.argmax(prefill))])
 
 
-def _capacity(problem: PlanningProblem, sizing: Sizing, lows: Array, highs: Array) -> list[float]:
+def promised_capacity(problem: PlanningProblem, sizing: Sizing, lows: Array, highs: Array) -> list[float]:
     """Rate that fits any threshold of each interval, decode and links at most MOST_BUSY [req/s]."""
     limits = rate_limits(problem, sizing, interval_loads(problem, problem.routes[0], lows, highs))
     prefill = {pool.name for pool in problem.pools if pool.role == "prefill"}

@@ -8,7 +8,7 @@ from planner.errors import InfeasibleError
 from planner.optimizer.capacity import first_thresholds, threshold_loads
 from planner.optimizer.formulation import Request, Sizing
 from planner.optimizer.problem import PlanningProblem
-from planner.optimizer.promise import least_promise_s
+from planner.optimizer.promise import MOST_BUSY, least_promise_s
 from planner.optimizer.promised_search import search
 from planner.optimizer.solver import Answer, solve
 from planner.units import number
@@ -22,8 +22,8 @@ def infeasible(problem: PlanningProblem) -> InfeasibleError:
     """The error for a scenario without a plan: what was asked, and every single relaxation that would do."""
     ways = [f"  - {way}" for way in _relaxations(problem)]
     asked = (
-        f"no fleet within the limits serves {number(problem.scenario.demand_req_per_s, 4)} req/s"
-        if problem.is_min_cost
+        f"no fleet within the limits serves {number(problem.must_serve_req_per_s, 4)} req/s"
+        if problem.must_serve_req_per_s is not None
         else "no fleet within the limits serves any request"
     )
     if (promise := _broken_promise(problem)) is not None:
@@ -69,11 +69,14 @@ def _widest(problem: PlanningProblem) -> Sizing:
 
 
 def _less_demand(problem: PlanningProblem) -> Iterator[str]:
-    demand = problem.scenario.demand_req_per_s
-    if problem.is_min_cost and demand is not None:
+    demand = problem.must_serve_req_per_s
+    if demand is not None:
         best = search(_for_throughput(problem), TIME_LIMIT_S)
-        if best and best.objective > ANY_RATE:
-            yield f"demand_req_per_s at most {_rounded_down(best.objective)} (is {demand:g})"
+        most = best.objective if best else 0.0
+        if problem.is_min_ttft:
+            most *= MOST_BUSY  # beyond, decode and links have waits that no TTFT here counts
+        if most > ANY_RATE:
+            yield f"demand_req_per_s at most {_rounded_down(most)} (is {demand:g})"
 
 
 def _for_throughput(problem: PlanningProblem) -> PlanningProblem:
@@ -137,7 +140,7 @@ def _no_ratio(problem: PlanningProblem) -> Iterator[str]:
 
 def _served(problem: PlanningProblem, counted: tuple[int, ...] = ()) -> Request:
     """Serve the demand, or anything at all, with the least spend or the fewest accelerators in some pools."""
-    demand = problem.scenario.demand_req_per_s if problem.is_min_cost else None
+    demand = problem.must_serve_req_per_s
     least = ANY_RATE if demand is None else demand
     return Request("accelerators" if counted else "spend", least_rate=least, most_rate=least, counted=counted)
 

@@ -310,11 +310,13 @@ def no_wait_reason(fleet: Fleet) -> str:
 def bottleneck(item: Bottleneck) -> str:
     """What one more unit of a constraint would add."""
     _, name, what = (*item.constraint.split("."), "", "")[:3]
-    gain = f"{figure(item.shadow_price)} req/s"
+    gain = f"add {figure(item.shadow_price)} req/s"
+    if item.unit.startswith("s per"):
+        gain = f"take {seconds(item.shadow_price)} off the TTFT"
     if what == "n_instances":
-        return f"one more instance of {name} would add {gain}"
+        return f"one more instance of {name} would {gain}"
     if what == "capacity_gbps":
-        return f"one more Gbps on {name} would add {gain}"
+        return f"one more Gbps on {name} would {gain}"
     return f"one more unit of {item.constraint} would add {number(item.shadow_price)} {item.unit}"
 
 
