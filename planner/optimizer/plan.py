@@ -1,6 +1,7 @@
 """From a scenario to a plan."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from planner.optimizer.baselines import baselines
@@ -8,8 +9,10 @@ from planner.optimizer.fleet import class_plans, fleet_fields
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.latency import SATURATED, extrapolated_fraction, has_queueing_model
 from planner.optimizer.least_ttft import GAP as TTFT_GAP
-from planner.optimizer.network.answer import network_plan
-from planner.optimizer.problem import PlanningProblem, planning_problem
+from planner.optimizer.network.answer import network_outcome, network_plan
+from planner.optimizer.network.problem import NetworkProblem, network_problem
+from planner.optimizer.network.search import NetworkSolution
+from planner.optimizer.problem import ClassSpec, PlanningProblem, planning_problem
 from planner.optimizer.promise import GAP as PROMISE_GAP
 from planner.optimizer.promise import MOST_BUSY
 from planner.optimizer.promised_search import search
@@ -52,6 +55,42 @@ def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: f
     if scenario.is_network:
         return network_plan(scenario, data_dirs, time_limit_s)
     return optimized(planning_problem(scenario, data_dirs), time_limit_s)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A planned fleet with what it was planned from, for studies that plan again and again."""
+
+    fleet: Fleet
+    objective: float
+    """Highest rate or goodput [req/s], bill [USD/h], or TTFT at the percentile asked for [s]."""
+    problem: PlanningProblem | NetworkProblem
+    solution: Solution | NetworkSolution
+
+
+def outcome(
+    scenario: Scenario,
+    data_dirs: Sequence[Path] = (),
+    time_limit_s: float = TIME_LIMIT_S,
+    classes: tuple[ClassSpec, ...] | None = None,
+) -> Outcome:
+    """The fleet of a scenario of either kind and its objective, without what explains it; raises as `optimize` does.
+
+    Args:
+        scenario: the question.
+        data_dirs: folders in which traces are looked for.
+        time_limit_s: seconds the search may take.
+        classes: the classes of another problem with the same workload, so that a trace is read once.
+    """
+    if scenario.is_network:
+        network = network_problem(scenario, data_dirs)
+        fleet, objective, found = network_outcome(network, time_limit_s)
+        return Outcome(fleet, objective, network, found)
+    problem = planning_problem(scenario, data_dirs, classes)
+    solution = search(problem, time_limit_s)
+    if solution is None:
+        raise infeasible(problem)
+    return Outcome(Fleet(**fleet_fields(problem, solution)), solution.objective, problem, solution)
 
 
 def planned_fleet(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Fleet:
@@ -127,8 +166,9 @@ def _notes(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterat
             else "waiting times are known for dispatch = shared-queue with prefill_batching = one-at-a-time only"
         )
     if _is_about_time(problem, solution):
+        what = "TTFT" if problem.is_min_ttft else "promise on TTFT"
         yield (
-            f"the {'TTFT' if problem.is_min_ttft else 'promise on TTFT'} counts waits for prefill; decode and links are planned at most "
+            f"the {what} counts waits for prefill; decode and links are planned at most "
             f"{percent(MOST_BUSY, 0)} busy, and their waits are not in it"
         )
     yield from _doubts(problem, solution, fleet)

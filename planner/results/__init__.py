@@ -50,8 +50,15 @@ from planner.results.prediction import (
     PrefillPrediction,
 )
 from planner.results.roofline import OperatorPoint, RooflinePass, RooflineSurvey
+from planner.results.studies import Against, Front, FrontPoint, InputSensitivity, Sensitivity, Variation
 
 __all__ = [
+    "Against",
+    "Front",
+    "FrontPoint",
+    "InputSensitivity",
+    "Sensitivity",
+    "Variation",
     "AcceleratorMemory",
     "Baseline",
     "Bottleneck",

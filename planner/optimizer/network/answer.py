@@ -73,15 +73,16 @@ def network_planned(problem: NetworkProblem, time_limit_s: float = 60.0) -> Plan
     return _plan(problem, solution, (solution.gap, GAP_TARGET, bound), verdict, others, missing)
 
 
-def network_fleet(problem: NetworkProblem, time_limit_s: float = 60.0) -> Fleet:
-    """The fleet of a resolved scenario alone; raises as `network_plan` does."""
+def network_outcome(problem: NetworkProblem, time_limit_s: float = 60.0) -> tuple[Fleet, float, NetworkSolution]:
+    """The fleet, its objective [req/s, USD/h or s] and solution; raises as `network_plan` does."""
     if problem.scenario.objective == "min-ttft":
         found = _quickest(problem, time_limit_s)
-        return Fleet(**_Answer(found.problem, found.solution).fleet())
+        return Fleet(**_Answer(found.problem, found.solution).fleet()), found.ttft_s, found.solution
     solution = network_search(problem, time_limit_s)
     if solution is None:
         raise InfeasibleError(_infeasible(problem))
-    return Fleet(**_Answer(problem, solution).fleet())
+    unit = 1.0 if problem.is_min_cost else problem.mean_req_per_s
+    return Fleet(**_Answer(problem, solution).fleet()), solution.objective * unit, solution
 
 
 def _quickest(problem: NetworkProblem, time_limit_s: float) -> QuickestNetwork:
