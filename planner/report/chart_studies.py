@@ -35,10 +35,12 @@ class FrontChart:
             span = (max(usd) - min(usd)) or max(usd) or 1.0
             axes.step([*usd, max(usd) + 0.06 * span], [*values, values[-1]], where="post", color=color, linewidth=2)
             axes.plot(usd, values, "o", color=color, markersize=6, markeredgecolor="white")
-            axes.set_xlim(min(usd) - 0.08 * span, max(usd) + 0.16 * span)
+            axes.set_xlim(min(usd) - 0.14 * span, max(usd) + 0.16 * span)
             axes.set_ylim(0, 1.16 * max(values))
         for x, y, text in self.points:
-            canvas.halo(axes, x, y, text, offset=(4, 11), fontsize=9, ha="left", bbox=None)
+            # Where a step leaves room: above it, to the right where it falls, to the left where it rises.
+            side, shift = ("left", 3) if self.falls else ("right", -3)
+            canvas.halo(axes, x, y, text, offset=(shift, 10), fontsize=9, ha=side, bbox=None)
         axes.grid(axis="both")
         axes.set_xlabel(f"USD per hour; labels: {self.pools}")
         axes.set_ylabel(self.heading)
@@ -106,8 +108,8 @@ def _legend(figure: "Figure") -> None:
     from matplotlib.patches import Patch
 
     handles = [
-        Patch(color=canvas.hue(0), label="input 10 % less (pale: 20 %)"),
-        Patch(color=canvas.hue(1), label="10 % more (pale: 20 %)"),
+        Patch(color=canvas.hue(0), label="10 % less (pale: 20 %, or the band)"),
+        Patch(color=canvas.hue(1), label="10 % more"),
         Line2D([], [], marker="D", color=canvas.INK, linestyle="", markersize=4, label="other sizes"),
         Line2D([], [], marker="x", color=canvas.GREY, linestyle="", markersize=7, label="no plan"),
     ]

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from planner.report import words
 from planner.report.terminal import caption, empty_table, filled, remarks
-from planner.results import Front, InputSensitivity, Sensitivity, Variation
-from planner.units import DASH, number
+from planner.results import Front, InputSensitivity, Sensitivity
+from planner.results.studies import SERVED
+from planner.units import DASH, number, percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -42,9 +43,10 @@ def sizes(n_instances: Mapping[str, int] | None) -> str:
 def sensitivity_tables(found: Sensitivity) -> list["RenderableType"]:
     """A sensitivity for people, one row per change, what matters most first."""
     title = f"sensitivity: {sizes(found.n_instances)} at {words.figure(found.stated, 4)} {found.unit} as stated"
-    table = empty_table(title, "input", ">change", "best sizes", f">{found.unit}", ">differs", "kept as it is")
+    table = empty_table(title, "input", ">change", "best sizes", f">{found.unit}", ">differs", ">kept", ">retuned")
     pools = " / ".join(found.n_instances)
-    caption(table, f"sizes: {pools}, = as stated; kept: the share of the demand that the stated plan still serves")
+    text = "share of the demand that the stated plan serves then, as it is (kept) or with new thresholds (retuned)"
+    caption(table, f"sizes: {pools}, = as stated; {text}")
     rows = (row for item in found.inputs for row in _rows(item))
     parts = (filled(table, rows), remarks("notes on the sensitivity", map(words.sentence, found.notes)))
     return [part for part in parts if part is not None]
@@ -55,15 +57,18 @@ def _rows(item: InputSensitivity) -> Iterator[tuple[str, ...]]:
         yield (
             item.title if i == 0 else "",
             variation.label,
-            "= " if variation.n_instances and not variation.changes_fleet else sizes(variation.n_instances),
+            "=" if variation.n_instances and not variation.changes_fleet else sizes(variation.n_instances),
             words.figure(variation.objective, 4),
             words.signed_percent(variation.objective_change),
-            kept(variation),
+            served(variation.kept_fraction),
+            served(variation.retuned_fraction),
         )
 
 
-def kept(variation: Variation) -> str:
-    """Whether the stated plan still does under a change."""
-    if variation.kept_fraction is None:
-        return DASH
-    return "serves" if variation.is_served else f"serves {100 * variation.kept_fraction:.1f} %"
+def served(fraction: float | None) -> str:
+    """What share of the demand is served; a dash where that is unknown.
+
+    >>> served(1.0), served(0.9342), served(None)
+    ('all', '93.4 %', '–')
+    """
+    return "all" if fraction is not None and fraction >= SERVED else percent(fraction)

@@ -320,8 +320,10 @@ def bottleneck(item: Bottleneck) -> str:
     return f"one more unit of {item.constraint} would add {number(item.shadow_price)} {item.unit}"
 
 
-def nothing_binds() -> str:
+def nothing_binds(plan: Plan) -> str:
     """Said in place of an empty list of bottlenecks."""
+    if plan.objective == "min-ttft":
+        return "no single instance or Gbps more is known to bring the first token sooner"
     return "no single instance or Gbps more would raise the rate: several limits bind at once"
 
 

@@ -61,14 +61,12 @@ class Variation(StrictModel):
     """Whether the best sizes are other ones."""
     kept_fraction: float | None
     """Share of the demand, at most 1, that the stated plan serves as promised if it is kept as it is [-]."""
-
-    @property
-    def is_served(self) -> bool:
-        """Whether the stated plan still serves all of it, but for the precision of a goodput."""
-        return self.kept_fraction is not None and self.kept_fraction >= SERVED
+    retuned_fraction: float | None
+    """The same with thresholds chosen anew, sizes and ports kept [-]."""
 
 
 SERVED = 1 - 3e-3
+"""A share from which on all of the demand counts as served: a goodput is known no better."""
 
 
 class InputSensitivity(StrictModel):

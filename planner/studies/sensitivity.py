@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from planner.optimizer.capacity import exact_loads
 from planner.optimizer.evaluate import highest_rate
 from planner.optimizer.network.problem import network_problem
 from planner.optimizer.network.search import NetworkSolution, network_search
-from planner.optimizer.promise import PromisedFleet, promised_capacity
+from planner.optimizer.promise import PromisedFleet, best_goodput, promised_capacity
+from planner.optimizer.sensitivity import most_of_sizes
 from planner.optimizer.service_times import pool_stack
 from planner.profiles.stack import Band
 from planner.results import InputSensitivity, Sensitivity, Variation
@@ -98,12 +100,7 @@ def _variation(
     except (InputError, InfeasibleError, UndecidedError):
         found = None
     sizes = None if found is None else _sizes(found)
-    try:
-        kept = _kept_fraction(scenario.varied(change.keys), stated, data_dirs, time_limit_s)
-    except InfeasibleError:
-        kept = 0.0
-    except (InputError, UndecidedError):
-        kept = None
+    kept, retuned = _kept(scenario, change, stated, data_dirs, time_limit_s)
     return Variation(
         label=change.label,
         factor=change.factor,
@@ -112,33 +109,63 @@ def _variation(
         objective_change=None if found is None else found.objective / stated.objective - 1,
         changes_fleet=_used(sizes) != _used(_sizes(stated)),
         kept_fraction=kept,
+        retuned_fraction=retuned,
     )
+
+
+def _kept(
+    scenario: Scenario, change: Change, stated: Outcome, data_dirs: Sequence[Path], time_limit_s: float
+) -> tuple[float | None, float | None]:
+    """Shares of the demand that the stated plan serves under a change, as it is and with new thresholds."""
+    try:
+        return _kept_fractions(scenario.varied(change.keys), stated, data_dirs, time_limit_s)
+    except InfeasibleError:
+        return 0.0, 0.0
+    except (InputError, UndecidedError):
+        return None, None
 
 
 def _used(sizes: Mapping[str, int] | None) -> dict[str, int]:
     return {name: n for name, n in (sizes or {}).items() if n}
 
 
-def _kept_fraction(varied: Scenario, stated: Outcome, data_dirs: Sequence[Path], time_limit_s: float) -> float | None:
-    """Share of the demand, else of the stated plan's rate, that its sizes still serve as promised; None: unknown."""
+def _kept_fractions(
+    varied: Scenario, stated: Outcome, data_dirs: Sequence[Path], time_limit_s: float
+) -> tuple[float | None, float | None]:
+    """Shares of the demand, else of the stated plan's rate, that its sizes serve as promised; None: unknown."""
     if isinstance(stated.problem, NetworkProblem) and isinstance(stated.solution, NetworkSolution):
-        return _kept_of_network(network_problem(varied, data_dirs), stated.solution, time_limit_s)
+        share = _kept_of_network(network_problem(varied, data_dirs), stated.solution, time_limit_s)
+        return share, share
     if not isinstance(stated.solution, Solution):
-        return None
+        return None, None
     problem = planning_problem(varied, data_dirs)
     problem = replace(problem, scenario=problem.scenario.model_copy(update={"budget_usd_per_hour": None}))
     wanted = varied.demand_req_per_s or stated.fleet.throughput_req_per_s
-    return min(_kept_rate(problem, stated.solution) / wanted, 1.0)
+    kept = min(_kept_rate(problem, stated.solution) / wanted, 1.0)
+    if kept >= 1.0:
+        return kept, kept
+    return kept, max(min(_retuned_rate(problem, stated.solution, time_limit_s) / wanted, 1.0), kept)
 
 
 def _kept_rate(problem: PlanningProblem, solution: Solution) -> float:
     """The most that fixed sizes and thresholds serve, under the promise on TTFT if there is one [req/s]."""
-    slo = problem.scenario.slo
-    if slo is None or slo.ttft_s is None:
+    if not _promises(problem):
         return highest_rate(problem, solution.sizing, exact_loads(problem, solution.thresholds_tokens)).rate
     at = np.array(solution.thresholds_tokens)
     most = promised_capacity(problem, solution.sizing, at, at)[0]
     return PromisedFleet(problem, solution.sizing).goodput_within(float(at[0]), float(at[0]), most)
+
+
+def _retuned_rate(problem: PlanningProblem, solution: Solution, time_limit_s: float) -> float:
+    """The most that fixed sizes serve with thresholds chosen anew, under the promise if there is one [req/s]."""
+    if _promises(problem):
+        return best_goodput(problem, solution.sizing, monotonic() + time_limit_s).rate
+    return most_of_sizes(problem, solution.sizing, solution)
+
+
+def _promises(problem: PlanningProblem) -> bool:
+    slo = problem.scenario.slo
+    return slo is not None and slo.ttft_s is not None
 
 
 def _kept_of_network(problem: NetworkProblem, solution: NetworkSolution, time_limit_s: float) -> float | None:
@@ -274,8 +301,12 @@ def longer(lengths: Mapping[str, Any], factor: float) -> dict[str, Any]:
 def _model_error(scenario: Scenario, notes: list[str]) -> Iterator[Input]:
     """Both ends of the predictor's 90 % band, at once in every pool whose times are the roofline's."""
     bands = {name: band for name, pool in scenario.pools.items() if (band := _band(scenario, pool)) is not None}
+    unknown = [name for name, pool in scenario.pools.items() if _is_predicted(scenario, pool) and name not in bands]
+    if unknown:
+        notes.append(f"the error of predicted times is unknown for {', '.join(unknown)}: no band of their stack")
     if not bands:
-        notes.append("no pool is timed by a calibrated roofline, so there is no error of the predictor to vary")
+        if not unknown:
+            notes.append("no pool is timed by the roofline, so there is no error of the predictor to vary")
         return
     changes = []
     for end, label in (("low", "5 % quantile"), ("high", "95 % quantile")):
@@ -287,10 +318,9 @@ def _model_error(scenario: Scenario, notes: list[str]) -> Iterator[Input]:
 
 def _band(scenario: Scenario, pool: Pool) -> Band | None:
     """Measured over predicted seconds in nine of ten cases; None where the times are not a calibrated roofline's."""
-    hardware = scenario.hardware_of(pool)
-    measured = scenario.measured_instance(hardware, pool.accelerators_per_instance, pool.role, pool.model)
-    if pool.service_times != "roofline" and (measured is not None or pool.service_times == "measured"):
+    if not _is_predicted(scenario, pool):
         return None
+    hardware = scenario.hardware_of(pool)
     found = pool_stack(scenario, pool, hardware).calibration
     if found is None:
         return None
@@ -299,3 +329,11 @@ def _band(scenario: Scenario, pool: Pool) -> Band | None:
     near: Band | None = getattr(found.model_bands, pool.role)
     far: Band | None = getattr(found.hardware_bands, pool.role)
     return near if known else far or near
+
+
+def _is_predicted(scenario: Scenario, pool: Pool) -> bool:
+    """Whether a pool's seconds are the roofline's."""
+    if pool.service_times is not None:
+        return pool.service_times == "roofline"
+    n, hardware = pool.accelerators_per_instance, scenario.hardware_of(pool)
+    return scenario.measured_instance(hardware, n, pool.role, pool.model) is None
