@@ -155,7 +155,9 @@ def test_a_demand_beyond_the_fleet_is_proven_infeasible_with_what_would_do() -> 
 @pytest.mark.slow
 def test_a_promise_beside_the_objective_holds_or_there_is_no_plan() -> None:
     plan = quick_plan()
-    assert search(quick({"slo": {"ttft_s": plan.bound * 0.99}})) is None
+    with pytest.raises(InfeasibleError, match=r"slo\.ttft_s at least") as caught:
+        optimize(small_with({**QUICK, "slo": {"ttft_s": plan.bound * 0.9}}))
+    assert "within" in str(caught.value)
     assert search(quick({"slo": {"ttft_s": plan.bound * 1.2}})) is not None
 
 
