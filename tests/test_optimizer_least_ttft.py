@@ -116,6 +116,7 @@ def test_nothing_that_the_ttft_does_not_need_is_rented() -> None:
     assert plan.pool("decode").n_instances < problem.size_limits[2]  # type: ignore[operator]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), [(160.0, 200.0), (120.0, 160.0)])
 def test_more_budget_is_never_later(low: float, high: float) -> None:
     stock = {f"sites.remote.accelerators.{FAST}": 80, f"sites.local.accelerators.{HOME}": 80}

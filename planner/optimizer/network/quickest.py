@@ -48,8 +48,9 @@ class _Bracket:
     """Shortest promise that neither was found to be kept nor is proven not to be."""
 
     @property
-    def is_narrow(self) -> bool:
-        return self.kept_s - self.broken_s <= GAP * self.kept_s
+    def is_settled(self) -> bool:
+        """Whether what is kept and what is not, or what is unclear and what is not, are next to each other."""
+        return min(self.kept_s, self.unclear_s or self.kept_s) <= self.broken_s * (1 + GAP)
 
     def next_s(self) -> float:
         """Half way, on a logarithmic scale, to what is not known; below an unclear promise, there it may be proven."""
@@ -93,21 +94,17 @@ def _bisected(
     solved: Callable[[float], NetworkSolution | None], first: NetworkSolution, deadline: float
 ) -> tuple[NetworkSolution, _Bracket]:
     best, bracket = first, _Bracket(LONGEST_S, SHORTEST_S)
-    while not bracket.is_narrow and monotonic() < deadline:
+    while not bracket.is_settled and monotonic() < deadline:
         ttft_s = bracket.next_s()
         try:
             found = solved(ttft_s)
         except UndecidedError:
-            if bracket.unclear_s is not None and bracket.unclear_s - bracket.broken_s <= GAP * bracket.kept_s:
-                break
             bracket.unclear_s = ttft_s
             continue
         if found is None:
             bracket.broken_s = ttft_s
         else:
             best, bracket.kept_s, bracket.unclear_s = found, ttft_s, None
-        if bracket.unclear_s is not None and bracket.unclear_s <= bracket.broken_s * (1 + GAP):
-            break
     return best, bracket
 
 
