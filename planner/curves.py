@@ -1,7 +1,7 @@
 """Curves over a token count: prefill seconds and KV bytes as piecewise polynomials that can be integrated exactly."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from typing import NamedTuple, Self
@@ -125,6 +125,14 @@ class Curve:
         for (low, high), centre, row in zip(pairwise(bounds), self._centres, self.coefficients, strict=True):
             yield Piece(low, high, _about_zero(row, centre))
 
+    def scaled(self, factor: float) -> Self:
+        """The curve with every value times a positive factor.
+
+        >>> float(Curve.affine(1.0, 2.0).scaled(0.5)(10.0))
+        10.5
+        """
+        return replace(self, coefficients=self.coefficients * factor)
+
     @property
     def _centres(self) -> FloatArray:
         return np.concatenate([self.knots[:1], self.knots])
@@ -148,6 +156,11 @@ class PrefillService:
     def floor_s(self) -> float:
         """The overhead in force [s]."""
         return float(self.curve(0.0)) if self.overhead_s is None else self.overhead_s
+
+    def scaled(self, factor: float) -> Self:
+        """The same with every prefill, the overhead included, `factor` times as long."""
+        overhead_s = None if self.overhead_s is None else self.overhead_s * factor
+        return replace(self, curve=self.curve.scaled(factor), overhead_s=overhead_s)
 
     def seconds(self, total_tokens: ArrayLike, cached_tokens: ArrayLike) -> FloatArray:
         """T(total, cached) [s]; the arguments' broadcast shape.

@@ -508,10 +508,3 @@ def test_what_takes_a_network_is_told_and_not_planned_as_if_it_were_not_there(
     with pytest.raises(InputError, match="is not planned for") as caught:
         planning_problem(scenario)
     assert [problem.key for problem in caught.value.problems] == keys
-
-
-def test_the_least_ttft_is_not_planned_as_if_it_were_throughput() -> None:
-    scenario = small_with({"objective": "min-ttft", "demand_req_per_s": 1.0})
-    assert not scenario.is_network
-    with pytest.raises(InputError, match="objective: is not planned for"):
-        planning_problem(scenario)

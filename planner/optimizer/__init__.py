@@ -3,13 +3,14 @@
 from planner.optimizer.exhaustive import exhaustive_search
 from planner.optimizer.network.answer import network_plan, network_planned
 from planner.optimizer.network.problem import NetworkProblem, network_problem
-from planner.optimizer.plan import decided, optimize, optimized, planned_fleet
+from planner.optimizer.plan import Outcome, decided, optimize, optimized, outcome, planned_fleet
 from planner.optimizer.problem import PlanningProblem, planning_problem
 from planner.optimizer.promised_search import search
 from planner.optimizer.search import Solution
 
 __all__ = [
     "NetworkProblem",
+    "Outcome",
     "PlanningProblem",
     "Solution",
     "decided",
@@ -19,6 +20,7 @@ __all__ = [
     "network_problem",
     "optimize",
     "optimized",
+    "outcome",
     "planned_fleet",
     "planning_problem",
     "search",

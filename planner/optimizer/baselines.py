@@ -13,7 +13,8 @@ from planner.optimizer.fleet import fleet_fields
 from planner.optimizer.problem import PlanningProblem, planning_problem
 from planner.optimizer.promised_search import search
 from planner.results import Baseline, Fleet
-from planner.scenario import Pool, Routing, Scenario
+from planner.scenario import Objective, Pool, Routing, Scenario
+from planner.units import number
 
 PREFILL, DECODE = "pd-p", "pd-d"
 
@@ -52,6 +53,8 @@ def _planned(problem: PlanningProblem, variant: Variant, plan: Fleet, time_limit
     found = search(other, time_limit_s)
     if found is None:
         why = "serves nothing" if problem.scenario.slo is None else "keeps the promise at no rate"
+        if problem.is_min_ttft:
+            why = f"does not serve {number(problem.must_serve_req_per_s)} req/s"
         raise InfeasibleError(f"such a fleet {why}")
     return Baseline(
         name=variant.name,
@@ -127,7 +130,7 @@ def homogeneous(scenario: Scenario, n_accelerators: int | None) -> Scenario:
     prefill = home.model_copy(update={**size, "role": "prefill", "prompts": "short"})
     return scenario.model_copy(
         update={
-            "objective": "min-cost" if n_accelerators is None else "max-throughput",
+            "objective": "min-cost" if n_accelerators is None else _objective_of_given(scenario),
             "budget_usd_per_hour": None,
             "routing": Routing(n_candidates=scenario.routing.n_candidates),
             "sites": {home.site: scenario.sites[home.site].model_copy(update={"accelerators": inventory})},
@@ -135,6 +138,11 @@ def homogeneous(scenario: Scenario, n_accelerators: int | None) -> Scenario:
             "links": {},
         }
     )
+
+
+def _objective_of_given(scenario: Scenario) -> Objective:
+    """What a given fleet is to make the most of: the least TTFT where that is the objective, else its rate."""
+    return "min-ttft" if scenario.objective == "min-ttft" else "max-throughput"
 
 
 def _naive(problem: PlanningProblem, plan: Fleet) -> Scenario | None:
@@ -158,7 +166,7 @@ def _naive(problem: PlanningProblem, plan: Fleet) -> Scenario | None:
     }
     return scenario.model_copy(
         update={
-            "objective": "max-throughput",
+            "objective": _objective_of_given(scenario),
             "budget_usd_per_hour": None,
             "routing": Routing(n_candidates=scenario.routing.n_candidates),
             "sites": sites,

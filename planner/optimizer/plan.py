@@ -1,6 +1,7 @@
 """From a scenario to a plan."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from planner.optimizer.baselines import baselines
@@ -8,8 +9,11 @@ from planner.optimizer.delays import SATURATED
 from planner.optimizer.fleet import class_plans, fleet_fields
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.latency import extrapolated_fraction, has_queueing_model
-from planner.optimizer.network.answer import network_plan
-from planner.optimizer.problem import PlanningProblem, planning_problem
+from planner.optimizer.least_ttft import GAP as TTFT_GAP
+from planner.optimizer.network.answer import network_outcome, network_plan
+from planner.optimizer.network.problem import NetworkProblem, network_problem
+from planner.optimizer.network.search import NetworkSolution
+from planner.optimizer.problem import ClassSpec, PlanningProblem, planning_problem
 from planner.optimizer.promise import GAP as PROMISE_GAP
 from planner.optimizer.promise import MOST_BUSY
 from planner.optimizer.promised_search import search
@@ -54,6 +58,42 @@ def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: f
     return optimized(planning_problem(scenario, data_dirs), time_limit_s)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """A planned fleet with what it was planned from, for studies that plan again and again."""
+
+    fleet: Fleet
+    objective: float
+    """Highest rate or goodput [req/s], bill [USD/h], or TTFT at the percentile asked for [s]."""
+    problem: PlanningProblem | NetworkProblem
+    solution: Solution | NetworkSolution
+
+
+def outcome(
+    scenario: Scenario,
+    data_dirs: Sequence[Path] = (),
+    time_limit_s: float = TIME_LIMIT_S,
+    classes: tuple[ClassSpec, ...] | None = None,
+) -> Outcome:
+    """The fleet of a scenario of either kind and its objective, without what explains it; raises as `optimize` does.
+
+    Args:
+        scenario: the question.
+        data_dirs: folders in which traces are looked for.
+        time_limit_s: seconds the search may take.
+        classes: the classes of another problem with the same workload, so that a trace is read once.
+    """
+    if scenario.is_network:
+        network = network_problem(scenario, data_dirs)
+        fleet, objective, found = network_outcome(network, time_limit_s)
+        return Outcome(fleet, objective, network, found)
+    problem = planning_problem(scenario, data_dirs, classes)
+    solution = search(problem, time_limit_s)
+    if solution is None:
+        raise infeasible(problem)
+    return Outcome(Fleet(**fleet_fields(problem, solution)), solution.objective, problem, solution)
+
+
 def planned_fleet(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Fleet:
     """The fleet of a resolved scenario alone; raises as `optimize` does."""
     solution = search(problem, time_limit_s)
@@ -82,7 +122,7 @@ def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> P
         **fields,
         scenario=scenario.name,
         objective=scenario.objective,
-        status="optimal" if solution.gap <= _tolerance(solution) else "feasible",
+        status="optimal" if solution.gap <= _tolerance(problem, solution) else "feasible",
         gap=solution.gap,
         bound=solution.bound,
         capacity_rule=scenario.capacity_rule,
@@ -91,15 +131,22 @@ def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> P
         verdict=verdict(problem, fleet, others),
         classes=class_plans(problem, solution),
         baselines=others,
-        free_routing=None if solution.goodput is not None else free_routing(problem, solution),
+        free_routing=None if _is_about_time(problem, solution) else free_routing(problem, solution),
         sweep=sweep(problem, solution),
         notes=(*_notes(problem, solution, fleet), *missing),
     )
 
 
-def _tolerance(solution: Solution) -> float:
-    """Gap that counts as none: goodput is proven less closely than capacity."""
+def _tolerance(problem: PlanningProblem, solution: Solution) -> float:
+    """Gap that counts as none: goodput and TTFT are proven less closely than capacity."""
+    if problem.is_min_ttft:
+        return 1.01 * TTFT_GAP
     return 10 * GAP_TARGET if solution.goodput is None else 1.01 * PROMISE_GAP
+
+
+def _is_about_time(problem: PlanningProblem, solution: Solution) -> bool:
+    """Whether the plan promises a TTFT or seeks the least."""
+    return solution.goodput is not None or problem.is_min_ttft
 
 
 def _ratio(pools: Sequence[PoolPlan]) -> str | None:
@@ -120,10 +167,11 @@ def _notes(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterat
             else "waiting times are known for dispatch = shared-queue with prefill_batching = one-at-a-time only; "
             "any other TTFT under load is certified by the executor only"
         )
-    if solution.goodput is not None:
+    if _is_about_time(problem, solution):
+        what = "TTFT" if problem.is_min_ttft else "promise on TTFT"
         yield (
-            "the promise on TTFT counts waits for prefill, for a shared link and for a place in a decode batch; decode "
-            f"and links are planned at most {percent(MOST_BUSY, 0)} busy"
+            f"the {what} counts waits for prefill, for a shared link and for a place in a decode batch; decode and "
+            f"links are planned at most {percent(MOST_BUSY, 0)} busy"
         )
     yield from _doubts(problem, solution, fleet)
     for pool in fleet.pools:

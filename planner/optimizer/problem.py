@@ -10,7 +10,7 @@ from pathlib import Path
 from planner.errors import InputError, Problem
 from planner.optimizer.service_times import service_times
 from planner.roofline import InstanceRates
-from planner.scenario import LinkTier, Pool, Scenario
+from planner.scenario import LinkTier, Pool, Scenario, Slo
 from planner.workload import RequestMix, request_mix
 
 PROMISED_SPARE = 2.0
@@ -107,6 +107,21 @@ class PlanningProblem:
         return self.scenario.objective == "min-cost"
 
     @property
+    def is_min_ttft(self) -> bool:
+        """Whether the objective is the least TTFT at the demand."""
+        return self.scenario.objective == "min-ttft"
+
+    @property
+    def ttft_percentile(self) -> float:
+        """Percentage of the requests that a promise on TTFT, or the least TTFT, is about."""
+        return (self.scenario.slo or Slo()).ttft_percentile
+
+    @property
+    def must_serve_req_per_s(self) -> float | None:
+        """Demand that a plan has to serve; None where the rate is what is sought [req/s]."""
+        return self.scenario.demand_req_per_s if self.is_min_cost or self.is_min_ttft else None
+
+    @property
     def ratio(self) -> tuple[int, int] | None:
         """Prefill and decode instances the user asked for, as a ratio."""
         text = self.scenario.routing.prefill_to_decode
@@ -167,10 +182,7 @@ def planning_problem(
 
 def _refuse_unplanned(scenario: Scenario) -> None:
     """Nothing that is stated is passed over in silence."""
-    keys = [*scenario.network_keys]
-    if scenario.objective == "min-ttft":
-        keys.append(("objective",))
-    if keys:
+    if keys := scenario.network_keys:
         what = (
             "is not planned for: a plan is of one model and one demand, its promise on TTFT for one class of requests"
         )

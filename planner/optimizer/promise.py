@@ -1,7 +1,7 @@
 """How many requests keep a TTFT promise, and the rate at which the promise still holds, for fixed sizes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count
@@ -44,6 +44,7 @@ GAP = 2e-3
 PARTS = 4
 FIRST_CELLS = 16
 SATURATED = 1 - 1e-9
+SHARE_TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,7 @@ class PromisedFleet:
     @property
     def late_allowed(self) -> float:
         """Fraction of requests that may take longer."""
-        slo = self.problem.scenario.slo
-        return 1.0 if slo is None else 1 - slo.ttft_percentile / 100
+        return 1 - self.problem.ttft_percentile / 100
 
     def late_fraction(self, low_tokens: float, high_tokens: float, req_per_s: float) -> float:
         """Fraction of requests that break the promise, at the least, with any threshold of an interval.
@@ -99,19 +99,12 @@ class PromisedFleet:
         Source:
             A queue with fewer arrivals has no longer waits (coupling); waits as in `planner.queueing.gigc_wait`.
         """
-        admission = admission_wait(self.problem, self.sizing, self._route.decode, (req_per_s,))
-        if admission is None:
+        paths = self._paths(low_tokens, high_tokens, req_per_s)
+        if paths is None:
             return 1.0
-        streams = [
-            (pool, link, chosen)
-            for pool, link, chosen in (
-                (self._route.long, self._route.long_link, self._uncached > high_tokens),
-                (self._route.short, self._route.short_link, self._uncached <= low_tokens),
-            )
-            if pool is not None
-        ]
-        slowdown = {link: self._slowdown(link, streams, req_per_s) for _, link, _ in streams}
-        return sum(self._late(*stream, req_per_s, slowdown[stream[1]], admission) for stream in streams)
+        return sum(
+            share if path is None else share * float(Ttft.of([path]).survival(self.promise_s)) for share, path in paths
+        )
 
     def goodput_within(self, low_tokens: float, high_tokens: float, most: float, least: float = 0.0) -> float:
         """Highest rate up to `most` at which any threshold of an interval might keep the promise [req/s].
@@ -161,7 +154,20 @@ class PromisedFleet:
         n_busy = [req_per_s * float((self._service_s(pool) * self._weights)[chosen].sum()) for pool, chosen in mine]
         return link_slowdown(link_bytes_per_s(self.problem, self.sizing, link), load, n_at_once, n_instances, n_busy)
 
-    def _late(
+    def _paths(self, low_tokens: float, high_tokens: float, req_per_s: float) -> list[tuple[float, Path | None]] | None:
+        """Shares of all requests and what they go through; None where decode has no place for them in the long run."""
+        admission = admission_wait(self.problem, self.sizing, self._route.decode, (req_per_s,))
+        if admission is None:
+            return None
+        streams = self._streams(low_tokens, high_tokens)
+        slowdown = {link: self._slowdown(link, streams, req_per_s) for _, link, _ in streams}
+        return [
+            (share, self._path(*stream, req_per_s, slowdown[stream[1]], admission))
+            for stream in streams
+            if (share := float(self._weights[stream[2]].sum())) > 0
+        ]
+
+    def _path(
         self,
         pool: int,
         link: int | None,
@@ -169,20 +175,57 @@ class PromisedFleet:
         req_per_s: float,
         slowdown: float,
         admission: Wait,
-    ) -> float:
+    ) -> Path | None:
+        """What the chosen requests go through, as if they were all; None where their queue has no steady state."""
         share = float(self._weights[chosen].sum())
-        if share <= 0:
-            return 0.0
         n, service_s = self.sizing.n_instances[pool], self._service_s(pool)[chosen]
         weights = self._weights[chosen] / share
         service = Service.of(service_s, weights)
         rate = req_per_s * share
         if n == 0 or rate * service.mean_s >= n * SATURATED or slowdown == inf:
-            return share
+            return None
         wait = gigc_wait(n, rate, service, split_scv(arrival_scvs(self.problem)[0], share))
         extra_s = self._transfer_s(pool, link) + (slowdown - 1) * self._sending_s(pool, link)
-        path = Path.of(1.0, service_s, weights, wait, extra_s[chosen], admission)
-        return share * float(Ttft.of([path]).survival(self.promise_s))
+        return Path.of(1.0, service_s, weights, wait, extra_s[chosen], admission)
+
+    def percentile_s(self, low_tokens: float, high_tokens: float, req_per_s: float) -> float:
+        """The promised percentile of TTFT at a rate, at the least, with any threshold of an interval.
+
+        Equation:
+            inf x with late_fraction(low, high, rate) <= 1 - percentile / 100 for a promise of x
+
+        Args:
+            low_tokens: least threshold [tokens].
+            high_tokens: greatest threshold [tokens].
+            req_per_s: rate of the whole fleet [req/s].
+
+        Returns:
+            Seconds; inf where a queue has no steady state. Exact where both ends are one threshold.
+
+        Valid:
+            As for `late_fraction`; whether decode and links carry the rate is not looked at.
+        """
+        found = self._paths(low_tokens, high_tokens, req_per_s)
+        if found is None or any(path is None for _, path in found):
+            return inf
+        paths = [replace(path, share_fraction=share) for share, path in found if path is not None]
+        rest = 1.0 - sum(share for share, _ in found)
+        if rest > SHARE_TOLERANCE:
+            paths.append(Path.of(rest, [0.0], [1.0], NO_WAIT))  # between the ends: never late
+        total = sum(path.share_fraction for path in paths)
+        whole = [replace(path, share_fraction=path.share_fraction / total) for path in paths]
+        return Ttft.of(whole).quantile_s(1 - self.late_allowed)
+
+    def _streams(self, low_tokens: float, high_tokens: float) -> list[Stream]:
+        """Pool, link and requests that surely take them with any threshold of an interval: long ones, short ones."""
+        return [
+            (pool, link, chosen)
+            for pool, link, chosen in (
+                (self._route.long, self._route.long_link, self._uncached > high_tokens),
+                (self._route.short, self._route.short_link, self._uncached <= low_tokens),
+            )
+            if pool is not None
+        ]
 
     @property
     def _route(self) -> Route:
@@ -338,14 +381,14 @@ def best_goodput(problem: PlanningProblem, sizing: Sizing, deadline: float, leas
         Branch and bound (Land and Doig 1960).
     """
     fleet, order = PromisedFleet(problem, sizing), count()
-    best = _tried_at(fleet, Goodput(0.0, 0.0, 0.0), _balanced(problem, sizing), inf)
+    best = _tried_at(fleet, Goodput(0.0, 0.0, 0.0), balanced_threshold(problem, sizing), inf)
     heap: list[tuple[float, int, float, float, bool]] = []
 
     def add(lows: Array, highs: Array, most: float) -> None:
-        for low, high, bound in zip(lows, highs, _capacity(problem, sizing, lows, highs), strict=True):
+        for low, high, bound in zip(lows, highs, promised_capacity(problem, sizing, lows, highs), strict=True):
             heappush(heap, (-min(bound, most), next(order), float(low), float(high), False))
 
-    add(*_first_cells(problem), inf)
+    add(*first_cells(problem), inf)
     while heap:
         negative, _, low, high, is_tight = heappop(heap)
         floor = max(best.rate, least)
@@ -365,7 +408,7 @@ def best_goodput(problem: PlanningProblem, sizing: Sizing, deadline: float, leas
     return Goodput(best.rate, best.threshold_tokens, max(best.rate, least) * (1 + GAP))
 
 
-def _first_cells(problem: PlanningProblem) -> tuple[Array, Array]:
+def first_cells(problem: PlanningProblem) -> tuple[Array, Array]:
     """A few wide intervals that together hold every threshold: those that matter are cut soon enough."""
     lows, highs = first_intervals(problem, problem.routes[0])
     step = -(-len(lows) // FIRST_CELLS)
@@ -379,12 +422,12 @@ def _tried(fleet: PromisedFleet, best: Goodput, low: float, high: float, most: f
 
 
 def _tried_at(fleet: PromisedFleet, best: Goodput, threshold: float, most: float) -> Goodput:
-    exact = _capacity(fleet.problem, fleet.sizing, np.array([threshold]), np.array([threshold]))[0]
+    exact = promised_capacity(fleet.problem, fleet.sizing, np.array([threshold]), np.array([threshold]))[0]
     rate = fleet.goodput_within(threshold, threshold, min(exact, most), best.rate)
     return Goodput(rate, threshold, rate) if rate > best.rate else best
 
 
-def _balanced(problem: PlanningProblem, sizing: Sizing) -> float:
+def balanced_threshold(problem: PlanningProblem, sizing: Sizing) -> float:
     """Threshold that serves most by prefill capacity: where the search begins [tokens]."""
     _, highs = first_intervals(problem, problem.routes[0])
     limits = rate_limits(problem, sizing, interval_loads(problem, problem.routes[0], highs, highs))
@@ -393,7 +436,7 @@ def _balanced(problem: PlanningProblem, sizing: Sizing) -> float:
     return float(highs[int(np.argmax(prefill))])
 
 
-def _capacity(problem: PlanningProblem, sizing: Sizing, lows: Array, highs: Array) -> list[float]:
+def promised_capacity(problem: PlanningProblem, sizing: Sizing, lows: Array, highs: Array) -> list[float]:
     """Rate that fits any threshold of each interval, decode and links at most MOST_BUSY [req/s]."""
     limits = rate_limits(problem, sizing, interval_loads(problem, problem.routes[0], lows, highs))
     prefill = {pool.name for pool in problem.pools if pool.role == "prefill"}

@@ -1,4 +1,4 @@
-"""The search under a promise on TTFT: sizes in the order of what capacity allows, each with its proven goodput.
+"""The search under a promise on TTFT, or for the least: sizes in the order of what capacity allows, each with a proof.
 
 Capacity bounds goodput, and more instances or ports never lower it. So the model proposes the best sizes by capacity,
 their goodput is found, and they and all smaller ones are settled; until what capacity allows the rest is no better.
@@ -14,12 +14,15 @@ from planner.errors import InputError, UndecidedError
 from planner.optimizer.capacity import exact_loads, first_intervals, interval_loads
 from planner.optimizer.evaluate import Operating, highest_rate, link_gbps, rent_usd_per_hour, spend_of
 from planner.optimizer.formulation import Request, Sizing
+from planner.optimizer.least_ttft import QuickestFleet, filled_with_budget, floor_s, least_ttft, trimmed
 from planner.optimizer.problem import PlanningProblem
 from planner.optimizer.promise import GAP, MOST_BUSY, Goodput, PromisedFleet, best_goodput, least_decode_instances
 from planner.optimizer.search import Solution, capacity_search
 from planner.optimizer.solver import Answer, solve
 
 MOST_SIZINGS = 400
+FLOOR_LIMIT_S = 10.0
+"""For the bound on TTFT that holds when not all sizes were settled."""
 
 
 def search(problem: PlanningProblem, time_limit_s: float = 60.0) -> Solution | None:
@@ -34,22 +37,25 @@ def search(problem: PlanningProblem, time_limit_s: float = 60.0) -> Solution | N
         UndecidedError: when time is up without a plan.
     """
     slo = problem.scenario.slo
-    if slo is None or slo.ttft_s is None:
+    if not problem.is_min_ttft and (slo is None or slo.ttft_s is None):
         return capacity_search(problem, time_limit_s)
     _check_has_model(problem)
     deadline = monotonic() + time_limit_s
+    if problem.is_min_ttft:
+        return _quickest(problem, deadline)
     return _cheapest(problem, deadline) if problem.is_min_cost else _fastest(problem, deadline)
 
 
 def _check_has_model(problem: PlanningProblem) -> None:
     scenario, found = problem.scenario, []
+    key, asks = (("objective",), "asks for the least") if problem.is_min_ttft else (("slo",), "promises a")
     if scenario.dispatch != "shared-queue" or scenario.prefill_batching != "one-at-a-time":
-        what = "promises a TTFT, but there is no queueing model of this dispatch and prefill_batching"
-        found.append(scenario.problem(("slo",), what, "dispatch = shared-queue, prefill_batching = one-at-a-time"))
+        what = f"{asks} TTFT, but there is no queueing model of this dispatch and prefill_batching"
+        found.append(scenario.problem(key, what, "dispatch = shared-queue, prefill_batching = one-at-a-time"))
     if len(problem.routes) != 1:
-        what = f"promises a TTFT over {len(problem.routes)} routes"
+        what = f"{asks} TTFT over {len(problem.routes)} routes"
         allowed = "one class of requests, one pool for long prompts, one for short ones and one that decodes"
-        found.append(scenario.problem(("slo",), what, allowed))
+        found.append(scenario.problem(key, what, allowed))
     if found:
         raise InputError(found)
 
@@ -142,6 +148,54 @@ def _of_less_use(problem: PlanningProblem, sizing: Sizing, best: Solution) -> So
         if most >= rate and fleet.late_fraction(t, t, rate) <= fleet.late_allowed:
             return replace(plan, goodput=max(fleet.goodput_within(t, t, most, rate), rate))
     return best
+
+
+def _quickest(problem: PlanningProblem, deadline: float) -> Solution | None:
+    """The sizes with the least TTFT at the demand: in the order of capacity, each with its proven least TTFT."""
+    demand, slo = problem.scenario.demand_req_per_s or 0.0, problem.scenario.slo
+    best: tuple[Sizing, QuickestFleet] | None = None
+    settled: list[Sizing] = []
+    bound = most = inf if slo is None or slo.ttft_s is None else slo.ttft_s * (1 + GAP / 10)
+    while (answer := _serving(problem, demand, settled, deadline)) is not None:
+        if answer == UNDECIDED:
+            if best is None:
+                raise UndecidedError("no fleet that serves the demand was found in the time, and none is excluded")
+            bound = floor_s(problem, demand, monotonic() + FLOOR_LIMIT_S)
+            break
+        sizing = filled_with_budget(problem, _filled(problem, answer))
+        found = least_ttft(problem, sizing, demand, deadline, most)
+        bound = min(bound, found.bound_s)
+        if found.ttft_s < most:
+            best, most = (sizing, found), found.ttft_s
+        settled.append(sizing)
+    return None if best is None else _quickest_solution(problem, *best, min(bound, most))
+
+
+UNDECIDED = Sizing((), ())
+"""Said in place of sizes where time or patience is up."""
+
+
+def _serving(problem: PlanningProblem, demand: float, settled: list[Sizing], deadline: float) -> Sizing | None:
+    """The best sizes by capacity that serve the demand and are not settled; None when there are none."""
+    if monotonic() > deadline or len(settled) == MOST_SIZINGS:
+        return UNDECIDED
+    loads = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
+    try:
+        answer = solve(
+            problem, loads, Request("rate", least_rate=demand, beyond=tuple(settled)), deadline - monotonic()
+        )
+    except UndecidedError:
+        return UNDECIDED
+    return None if answer is None else answer.sizing
+
+
+def _quickest_solution(problem: PlanningProblem, sizing: Sizing, found: QuickestFleet, bound_s: float) -> Solution:
+    demand, thresholds = problem.scenario.demand_req_per_s or 0.0, (found.threshold_tokens,)
+    sizing = trimmed(problem, sizing, found, demand)
+    ttft_s = PromisedFleet(problem, sizing).percentile_s(*thresholds, *thresholds, demand)
+    loads = tuple(exact_loads(problem, thresholds))
+    highest = highest_rate(problem, sizing, loads)
+    return Solution(sizing, thresholds, loads, highest, Operating(demand, (demand,)), ttft_s, min(bound_s, ttft_s))
 
 
 def _proposed(problem: PlanningProblem, request: Request, deadline: float, best: Solution | None) -> Answer | None:

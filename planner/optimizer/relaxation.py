@@ -8,9 +8,10 @@ from planner.errors import InfeasibleError
 from planner.optimizer.capacity import first_thresholds, threshold_loads
 from planner.optimizer.formulation import Request, Sizing
 from planner.optimizer.problem import PlanningProblem
-from planner.optimizer.promise import least_promise_s
+from planner.optimizer.promise import MOST_BUSY, least_promise_s
 from planner.optimizer.promised_search import search
 from planner.optimizer.solver import Answer, solve
+from planner.scenario import Slo
 from planner.units import number
 
 TIME_LIMIT_S = 20.0
@@ -22,10 +23,13 @@ def infeasible(problem: PlanningProblem) -> InfeasibleError:
     """The error for a scenario without a plan: what was asked, and every single relaxation that would do."""
     ways = [f"  - {way}" for way in _relaxations(problem)]
     asked = (
-        f"no fleet within the limits serves {number(problem.scenario.demand_req_per_s, 4)} req/s"
-        if problem.is_min_cost
+        f"no fleet within the limits serves {number(problem.must_serve_req_per_s, 4)} req/s"
+        if problem.must_serve_req_per_s is not None
         else "no fleet within the limits serves any request"
     )
+    slo = problem.scenario.slo
+    if problem.is_min_ttft and slo is not None and slo.ttft_s is not None:
+        asked += f" within {number(slo.ttft_s)} s to the first token"
     if (promise := _broken_promise(problem)) is not None:
         asked = f"no fleet within the limits keeps the promise of {number(promise)} s on TTFT at any rate"
     options = (
@@ -39,6 +43,7 @@ def _relaxations(problem: PlanningProblem) -> Iterator[str]:
     if slo is not None and slo.ttft_s is not None:
         # The others ask the model of capacity, which knows no promise.
         yield from _later_first_token(problem) if _broken_promise(problem) else _less_demand(problem)
+        yield from _longer_promise(problem, slo)
         return
     yield from _less_demand(problem)
     yield from _more_budget(problem)
@@ -62,6 +67,15 @@ def _later_first_token(problem: PlanningProblem) -> Iterator[str]:
         yield f"slo.ttft_s above {ceil(100 * least) / 100:g}, which an idle fleet takes (is {promise:g})"
 
 
+def _longer_promise(problem: PlanningProblem, slo: Slo) -> Iterator[str]:
+    """For the least TTFT beside a promise: the least that there is."""
+    if not problem.is_min_ttft:
+        return
+    best = search(_changed(problem, slo=slo.model_copy(update={"ttft_s": None})), TIME_LIMIT_S)
+    if best is not None:
+        yield f"slo.ttft_s at least {ceil(100 * best.objective) / 100:g} (is {slo.ttft_s:g})"
+
+
 def _widest(problem: PlanningProblem) -> Sizing:
     """Every port on offer; a TTFT without waiting does not depend on instances."""
     ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
@@ -69,11 +83,14 @@ def _widest(problem: PlanningProblem) -> Sizing:
 
 
 def _less_demand(problem: PlanningProblem) -> Iterator[str]:
-    demand = problem.scenario.demand_req_per_s
-    if problem.is_min_cost and demand is not None:
+    demand = problem.must_serve_req_per_s
+    if demand is not None:
         best = search(_for_throughput(problem), TIME_LIMIT_S)
-        if best and best.objective > ANY_RATE:
-            yield f"demand_req_per_s at most {_rounded_down(best.objective)} (is {demand:g})"
+        most = best.objective if best else 0.0
+        if best and best.goodput is None and problem.is_min_ttft:
+            most *= MOST_BUSY  # beyond, decode and links have waits that no TTFT here counts
+        if most > ANY_RATE:
+            yield f"demand_req_per_s at most {_rounded_down(most)} (is {demand:g})"
 
 
 def _for_throughput(problem: PlanningProblem) -> PlanningProblem:
@@ -137,7 +154,7 @@ def _no_ratio(problem: PlanningProblem) -> Iterator[str]:
 
 def _served(problem: PlanningProblem, counted: tuple[int, ...] = ()) -> Request:
     """Serve the demand, or anything at all, with the least spend or the fewest accelerators in some pools."""
-    demand = problem.scenario.demand_req_per_s if problem.is_min_cost else None
+    demand = problem.must_serve_req_per_s
     least = ANY_RATE if demand is None else demand
     return Request("accelerators" if counted else "spend", least_rate=least, most_rate=least, counted=counted)
 

@@ -9,6 +9,8 @@ import numpy as np
 from planner.optimizer.capacity import exact_loads, threshold_loads
 from planner.optimizer.evaluate import highest_rate, rate_limits, single_route
 from planner.optimizer.formulation import Sizing
+from planner.optimizer.least_ttft import GAP as TTFT_GAP
+from planner.optimizer.least_ttft import least_ttft
 from planner.optimizer.problem import PlanningProblem
 from planner.optimizer.promise import GAP, best_goodput
 from planner.optimizer.search import Solution, best_thresholds
@@ -42,6 +44,8 @@ def bottlenecks(problem: PlanningProblem, solution: Solution) -> tuple[Bottlenec
     Source:
         Right-hand-side ranging by re-solving; a derivative would be zero or undefined at a kink.
     """
+    if problem.is_min_ttft:
+        return quickening(problem, solution)
     if solution.goodput is not None:
         return promised_bottlenecks(problem, solution, solution.goodput)
     base = most_of_sizes(problem, solution.sizing, solution)
@@ -83,6 +87,29 @@ def promised_bottlenecks(problem: PlanningProblem, solution: Solution, base: flo
     found.append(("slo.ttft_s", "req/s per ms", base + (_goodput(_later(problem), sizing, limit) - base) / LATER_MS))
     prices = [Bottleneck(constraint=name, shadow_price=rate - base, unit=unit) for name, unit, rate in found]
     worth = [b for b in prices if b.shadow_price > (NO_GAIN if b.constraint == "slo.ttft_s" else 2 * GAP) * base]
+    return tuple(sorted(worth, key=lambda b: -b.shadow_price))
+
+
+def quickening(problem: PlanningProblem, solution: Solution) -> tuple[Bottleneck, ...]:
+    """Pools and links of which one more unit would bring the first token sooner, in s per unit, most valuable first."""
+    limit, sizing, demand = monotonic() + PROMISED_LIMIT_S, solution.sizing, solution.operating.rate
+    found = [
+        (f"pools.{pool.name}.n_instances", "s per instance", problem, _one_more_instance(sizing, i))
+        for i, pool in enumerate(problem.pools)
+    ]
+    found += [
+        (f"links.{link.name}.capacity_gbps", "s per Gbps", *_one_more_gbps(problem, sizing, i))
+        for i, link in enumerate(problem.links)
+    ]
+    prices = [
+        Bottleneck(
+            constraint=name,
+            shadow_price=solution.objective - least_ttft(other, more, demand, limit).ttft_s,
+            unit=unit,
+        )
+        for name, unit, other, more in found
+    ]
+    worth = [b for b in prices if b.shadow_price > 2 * TTFT_GAP * solution.objective]
     return tuple(sorted(worth, key=lambda b: -b.shadow_price))
 
 

@@ -34,12 +34,19 @@ def service_times(
         context_tokens: mean context that decode attends to, prompt and half the output [tokens].
 
     Returns:
-        Service times of the pool's role, for the model that it serves.
+        Service times of the pool's role, for the model that it serves, times the pool's `time_factor`.
 
     Raises:
         InputError: nobody measured the instance and the roofline cannot time it.
         InfeasibleError: the weights do not fit it, or no sequence keeps its step within tpot_ms.
     """
+    return _unscaled(scenario, name, pool, hardware, context_tokens).scaled(pool.time_factor)
+
+
+def _unscaled(
+    scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, context_tokens: float
+) -> InstanceRates:
+    """Service times as somebody measured them, or as the roofline has them."""
     n, model = pool.accelerators_per_instance, scenario.profile_of(pool.model)
     measured = scenario.measured_instance(hardware, n, pool.role, pool.model)
     if pool.service_times == "roofline" or (measured is None and _can_be_timed(scenario, pool)):
@@ -66,10 +73,10 @@ def _check_step(scenario: Scenario, name: str, pool: Pool, measured: MeasuredIns
 
 
 def _step_limit_ms(scenario: Scenario, pool: Pool) -> float | None:
-    """Longest decode step: the shortest of the pool's own limit and the promises to its classes [ms]."""
+    """Longest decode step, before any time_factor: the shortest of the pool's limit and its classes' promises [ms]."""
     promises = (scenario.slo_of(name) for name in scenario.classes_of(pool))
     limits = [pool.tpot_ms, *(slo.tpot_ms for slo in promises if slo is not None)]
-    return min((limit for limit in limits if limit is not None), default=None)
+    return min((limit / pool.time_factor for limit in limits if limit is not None), default=None)
 
 
 def _can_be_timed(scenario: Scenario, pool: Pool) -> bool:

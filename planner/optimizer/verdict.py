@@ -1,9 +1,9 @@
 """Is prefill in another site worth it here, and why: one sentence a manager can repeat."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from planner.optimizer.problem import PlanningProblem
-from planner.results import Baseline, Fleet, Verdict
+from planner.results import Baseline, Fleet, Latency, Verdict
 from planner.units import number, percent
 
 WORTHWHILE = 0.01
@@ -39,6 +39,8 @@ def verdict(problem: PlanningProblem, plan: Fleet, baselines: Sequence[Baseline]
     plain = by_name.get("homogeneous-pd")
     if problem.is_min_cost and (cheapest := by_name.get("cheapest-homogeneous-pd")):
         return _by_cost(plan, cheapest, plain or cheapest)
+    if problem.is_min_ttft:
+        return _by_ttft(problem, plan, by_name, plain)
     if enough := _cheaper_for_the_demand(problem, plan, baselines):
         return enough
     for name in FOR_THE_SAME:
@@ -111,6 +113,34 @@ def _by_rate(plan: Fleet, other: Baseline, plain: Baseline) -> Verdict:
         worth_it=True,
         because=f"Cross-site prefill serves {figures} (+{percent(gain)}{left_out}); {_lifted(plan, plain)}.",
     )
+
+
+def _by_ttft(problem: PlanningProblem, plan: Fleet, others: Mapping[str, Baseline], plain: Baseline | None) -> Verdict:
+    """By the TTFT at the demand, against the fairest fleet at one site that serves it."""
+    demand = number(plan.throughput_req_per_s)
+    other = next((others[name] for name in FOR_THE_SAME if name in others), None)
+    if other is None:
+        return Verdict(
+            worth_it=True,
+            because=f"Cross-site prefill serves {demand} req/s, which no fleet at one site for the same money or of as "
+            "many accelerators does.",
+        )
+    name, ours, theirs = _nearest_percentile(problem, plan.latency, other.latency)
+    figures = f"{demand} req/s with a {name} TTFT of {number(ours)} s against {number(theirs)} with {other.title}"
+    if ours is None or theirs is None or ours >= (1 - WORTHWHILE) * theirs:
+        return _no(f"it serves {figures}")
+    lifted = f"; {_lifted(plan, plain)}" if plain else ""
+    return Verdict(
+        worth_it=True, because=f"Cross-site prefill serves {figures} ({percent(1 - ours / theirs)} less){lifted}."
+    )
+
+
+def _nearest_percentile(
+    problem: PlanningProblem, ours: Latency, theirs: Latency
+) -> tuple[str, float | None, float | None]:
+    """The percentile of the answers that is nearest to the one asked for, and both TTFTs there [s]."""
+    n = min((50, 90, 99), key=lambda n: abs(n - problem.ttft_percentile))
+    return f"P{n}", getattr(ours, f"ttft_p{n}_s"), getattr(theirs, f"ttft_p{n}_s")
 
 
 def _left_out(plan: Fleet, other: Baseline) -> str:

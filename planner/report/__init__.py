@@ -2,14 +2,15 @@
 
 from planner.report.fidelity_folder import check_fidelity_report, write_fidelity_report
 from planner.report.fidelity_tables import fidelity_tables, worst_points, worst_table
+from planner.report.figure_files import write_front, write_roofline, write_tornado
 from planner.report.figures import figures
 from planner.report.folder import check_report, write_report
 from planner.report.live_tables import live_tables
 from planner.report.markdown import report_markdown
 from planner.report.prediction_tables import prediction_tables, shortfall
-from planner.report.roofline_figure import write_roofline
 from planner.report.run_files import check_folder, check_record_file, write_records, write_timeline
 from planner.report.run_tables import run_tables
+from planner.report.study_tables import front_tables, sensitivity_tables
 from planner.report.sweep_tables import sweep_tables, write_sweep_csv, write_sweep_figure
 from planner.report.tables import plan_tables
 from planner.report.terminal import PRINT_WIDTH
@@ -24,21 +25,25 @@ __all__ = [
     "check_report",
     "fidelity_tables",
     "figures",
+    "front_tables",
     "live_tables",
     "plan_tables",
     "prediction_tables",
     "report_markdown",
     "run_tables",
+    "sensitivity_tables",
+    "shortfall",
     "sweep_tables",
     "validation_tables",
-    "shortfall",
     "worst_points",
     "worst_table",
     "write_fidelity_report",
+    "write_front",
     "write_records",
     "write_report",
     "write_roofline",
     "write_sweep_csv",
     "write_sweep_figure",
     "write_timeline",
+    "write_tornado",
 ]

@@ -44,7 +44,7 @@ def _context(case: Case, figures: Collection[str]) -> dict[str, Any]:
         "saturation": saturation_words(case),
         "worth": worth_words(case.price_ratios) if case.price_ratios else "",
         "binding": [words.sentence(words.bottleneck(b)) for b in plan.bottlenecks]
-        or [words.sentence(words.nothing_binds())],
+        or [words.sentence(words.nothing_binds(plan))],
         "rule_words": rule_words(case),
         "break_even_words": break_even_words(case),
         "claims": by_source(case.claims),

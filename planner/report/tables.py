@@ -161,7 +161,7 @@ def _fleet_cells(fleet: Fleet, ratio: str) -> list[str]:
 
 def _binding(plan: Plan) -> list[str]:
     return [words.sentence(words.bottleneck(item)) for item in plan.bottlenecks] or [
-        words.sentence(words.nothing_binds())
+        words.sentence(words.nothing_binds(plan))
     ]
 
 

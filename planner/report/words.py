@@ -357,16 +357,20 @@ def bottleneck(item: Bottleneck) -> str:
         whose = "" if item.constraint == "demand_req_per_s" else f" of {item.constraint}"
         return f"one more {what}{whose} would {does} {figure(abs(item.shadow_price))} USD/h"
     _, name, what = (*item.constraint.split("."), "", "")[:3]
-    gain = f"{figure(item.shadow_price)} req/s"
+    gain = f"add {figure(item.shadow_price)} req/s"
+    if item.unit.startswith("s per"):
+        gain = f"take {seconds(item.shadow_price)} off the TTFT"
     if what == "n_instances":
-        return f"one more instance of {name} would add {gain}"
+        return f"one more instance of {name} would {gain}"
     if what == "capacity_gbps":
-        return f"one more Gbps on {name} would add {gain}"
+        return f"one more Gbps on {name} would {gain}"
     return f"one more unit of {item.constraint} would add {number(item.shadow_price)} {item.unit}"
 
 
-def nothing_binds() -> str:
+def nothing_binds(plan: Plan) -> str:
     """Said in place of an empty list of bottlenecks."""
+    if plan.objective == "min-ttft":
+        return "no single instance or Gbps more is known to bring the first token sooner"
     return "no single instance or Gbps more would raise the rate: several limits bind at once"
 
 

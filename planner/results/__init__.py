@@ -53,10 +53,12 @@ from planner.results.prediction import (
 )
 from planner.results.roofline import OperatorPoint, RooflinePass, RooflineSurvey
 from planner.results.run import ClassRun, Interval, LinkRun, PoolRun, Run, RunRecords, WaitRun
+from planner.results.studies import Against, Front, FrontPoint, InputSensitivity, Sensitivity, Variation
 from planner.results.validation import Check, Validation
 
 __all__ = [
     "AcceleratorMemory",
+    "Against",
     "Baseline",
     "Bottleneck",
     "BreakEvenResult",
@@ -75,7 +77,10 @@ __all__ = [
     "FidelitySurvey",
     "Fleet",
     "FreeRouting",
+    "Front",
+    "FrontPoint",
     "HardwareScore",
+    "InputSensitivity",
     "Interval",
     "LargestBatch",
     "Latency",
@@ -107,6 +112,7 @@ __all__ = [
     "RunRecords",
     "Scored",
     "ScoredCurve",
+    "Sensitivity",
     "ServiceCurve",
     "SourceNote",
     "StackScore",
@@ -114,6 +120,7 @@ __all__ = [
     "SweepPoint",
     "Turn",
     "Validation",
+    "Variation",
     "Verdict",
     "VersionScore",
     "WaitRun",

@@ -201,7 +201,7 @@ class Plan(Fleet):
     gap: float
     """Relative distance of the objective to a proven bound over every threshold, grid error included [-]."""
     bound: float
-    """That bound: requests per second, or USD per hour."""
+    """That bound: requests per second, USD per hour, or with min-ttft seconds at the percentile asked for."""
     capacity_rule: Literal["mean-length", "expected-work"]
     prefill_to_decode: str | None
     """Instances of prefill for short prompts to instances of decode."""

@@ -58,6 +58,14 @@ class InstanceRates:
     stack: str | None = None
     """Software stack of the roofline that they come from; None: somebody's figures."""
 
+    def scaled(self, factor: float) -> "InstanceRates":
+        """The same instance with prefills and decode steps that take `factor` times as long; bytes stay [-]."""
+        if factor == 1.0:
+            return self
+        prefill = None if self.prefill is None else self.prefill.scaled(factor)
+        decode = None if self.decode is None else replace(self.decode, step_s=self.decode.step_s * factor)
+        return replace(self, prefill=prefill, decode=decode)
+
 
 def instance_rates(model: ModelProfile, measured: MeasuredInstance, kv_precision: str = "bf16") -> InstanceRates:
     """Service times of a measured instance; bytes from its own KV curve or else from the model's shapes."""

@@ -140,6 +140,8 @@ def network_keys(scenario: Scenario) -> Iterator[KeyPath]:
         yield ("routing", "thresholds")
     if scenario.slo is not None and scenario.slo.ttft_s is not None and several:
         yield ("slo", "ttft_s")
+    if scenario.objective == "min-ttft" and several:
+        yield ("objective",)
     for name, request_class in scenario.classes.items():
         stated = {"sites": request_class.sites, "slo": request_class.slo}
         yield from (("classes", name, key) for key, value in stated.items() if value)

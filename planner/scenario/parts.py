@@ -171,6 +171,8 @@ class Pool(StrictModel):
     """Parallel layouts of the roofline to choose from, instead of `layout`."""
     tpot_ms: Amount | None = None
     """Longest decode step: the roofline's batch is the largest within it and the memory; absent: within the memory."""
+    time_factor: Annotated[float, Field(gt=0, le=1e3)] = 1.0
+    """Factor on the seconds of prefill, or of a decode step: an engine that is slower or faster than what is known."""
     prompts: Literal["long", "short"] | None = None
     """Which prompts a prefill pool takes; by default "short" at a site that decodes and "long" elsewhere."""
 

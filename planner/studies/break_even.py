@@ -139,7 +139,7 @@ def _check_span(scenario: Scenario, item: BreakEven) -> None:
 def steps(start: float, end: float, n: int = N_STEPS) -> tuple[float, ...]:
     """Values from a start to an end, both included: geometric between positive ones, else even.
 
-    >>> steps(1.0, 64.0), steps(3.0, 0.0, 3)
+    >>> steps(1.0, 64.0, 6), steps(3.0, 0.0, 3)
     ((1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0), (3.0, 2.0, 1.0, 0.0))
     """
     if start > 0 and end > 0:

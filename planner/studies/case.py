@@ -30,6 +30,8 @@ from planner.workload import RequestMix, weighted_quantile
 
 N_CURVE = 81
 N_ATOMS = 2048
+NETWORK_LIMIT_S = 1200.0
+"""Beyond what a network of a report takes: its plan must not depend on how busy the machine is."""
 Mixes = Sequence[tuple[float, RequestMix]]
 """Share and requests of every class."""
 OTHER_RULE: dict[CapacityRule, CapacityRule] = {"mean-length": "expected-work", "expected-work": "mean-length"}
@@ -89,6 +91,7 @@ def _network_case(
         what = "asks for break-evens, which are planned for one demand and one model only"
         raise InputError(scenario.problem(("break_even",), what, "comparisons at other values"))
     problem = network_problem(scenario, data_dirs)
+    time_limit_s = max(time_limit_s, NETWORK_LIMIT_S)
     plan = network_planned(problem, time_limit_s)
     compared = tuple(
         _comparison(name, scenario.comparisons[name].title, variant, data_dirs, time_limit_s)

@@ -17,6 +17,8 @@ from planner.optimizer.network.evaluate import (
 )
 from planner.optimizer.network.loads import DECODE_LATE, DECODE_TIME, LINK_BUSY
 from planner.optimizer.network.problem import NetworkPool, NetworkProblem, network_problem, whole_work_s
+from planner.optimizer.network.quickest import ANY_PLAN, QuickestNetwork, quickest_network
+from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
 from planner.optimizer.network.search import GAP_TARGET, NetworkSolution, network_search
 from planner.optimizer.network.worth import network_bottlenecks
 from planner.queueing import Path as QueuePath
@@ -61,32 +63,101 @@ def network_plan(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_
 
 def network_planned(problem: NetworkProblem, time_limit_s: float = 60.0) -> Plan:
     """The plan of a resolved scenario; raises as `network_plan` does."""
+    if problem.scenario.objective == "min-ttft":
+        return _quickest_planned(problem, time_limit_s)
     solution = network_search(problem, time_limit_s)
     if solution is None:
         raise InfeasibleError(_infeasible(problem))
-    answer = _Answer(problem, solution)
-    fields = answer.fleet()
-    fleet = Fleet(**fields)
+    fleet = Fleet(**_Answer(problem, solution).fleet())
     others, missing = _baselines(problem, fleet, time_limit_s)
-    scenario = problem.scenario
+    bound = solution.bound * (1.0 if problem.is_min_cost else problem.mean_req_per_s)
+    verdict = _verdict(problem, fleet, others)
+    told = [*_spare_notes(problem, solution, time_limit_s), *missing]
+    return _plan(problem, solution, (solution.gap, GAP_TARGET, bound), verdict, others, told)
+
+
+def network_outcome(problem: NetworkProblem, time_limit_s: float = 60.0) -> tuple[Fleet, float, NetworkSolution]:
+    """The fleet, its objective [req/s, USD/h or s] and solution; raises as `network_plan` does."""
+    if problem.scenario.objective == "min-ttft":
+        found = _quickest(problem, time_limit_s)
+        return Fleet(**_Answer(found.problem, found.solution).fleet()), found.ttft_s, found.solution
+    solution = network_search(problem, time_limit_s)
+    if solution is None:
+        raise InfeasibleError(_infeasible(problem))
+    unit = 1.0 if problem.is_min_cost else problem.mean_req_per_s
+    return Fleet(**_Answer(problem, solution).fleet()), solution.objective * unit, solution
+
+
+def _quickest(problem: NetworkProblem, time_limit_s: float) -> QuickestNetwork:
+    found = quickest_network(problem, time_limit_s)
+    if found is None:
+        raise InfeasibleError(_infeasible(problem))
+    return found
+
+
+def _quickest_planned(problem: NetworkProblem, time_limit_s: float) -> Plan:
+    """The plan with the least TTFT, and whether sites on their own could promise that."""
+    found = _quickest(problem, time_limit_s)
+    alone, missing = _alone(found.problem, time_limit_s)
+    fleet = Fleet(**_Answer(found.problem, found.solution).fleet())
+    verdict = _verdict_by_ttft(found, fleet, alone)
+    plan = _plan(found.problem, found.solution, (found.gap, QUICKEST_GAP, found.bound_s), verdict, (), missing)
+    kept = f"the TTFT that is kept is {number(found.ttft_s)} s, and {number(found.bound_s)} s is proven not to be"
+    return plan.model_copy(update={"objective": "min-ttft", "notes": (kept, *plan.notes)})
+
+
+def _alone(problem: NetworkProblem, time_limit_s: float) -> tuple[bool | None, list[str]]:
+    """Whether sites without links between them keep the promises too; None where time was too short to tell."""
+    other = _without_links(problem, problem.scenario.model_copy(update={"links": {}}))
+    if other is None or not problem.links:
+        return not problem.links, []
+    try:
+        return network_search(other, time_limit_s, ANY_PLAN) is not None, []
+    except UndecidedError:
+        return None, ["whether sites on their own keep that TTFT was not found out in the time"]
+
+
+def _verdict_by_ttft(found: QuickestNetwork, plan: Fleet, alone: bool | None) -> Verdict:
+    if not found.problem.links or not any(link.mean_gbps > 0 for link in plan.links):
+        return _verdict(found.problem, plan, ())
+    kept = f"a TTFT of {number(found.ttft_s)} s"
+    if alone is None:
+        return Verdict(worth_it=False, because=f"Not shown: whether sites on their own keep {kept} is not known.")
+    if alone:
+        return Verdict(worth_it=False, because=f"Not worth it: sites on their own keep {kept} as well.")
+    return Verdict(worth_it=True, because=f"Cross-site prefill keeps {kept}, which sites on their own do not.")
+
+
+def _plan(
+    problem: NetworkProblem,
+    solution: NetworkSolution,
+    proof: tuple[float, float, float],
+    verdict: Verdict,
+    others: tuple[Baseline, ...],
+    missing: Sequence[str],
+) -> Plan:
+    """A plan in full; the proof is its gap, the gap that counts as none, and the bound in the objective's unit."""
+    answer, scenario = _Answer(problem, solution), problem.scenario
+    fields = answer.fleet()
+    gap, target, bound = proof
     return Plan(
         **fields,
         scenario=scenario.name,
         objective=scenario.objective,
-        status="optimal" if solution.gap <= 1.01 * GAP_TARGET else "feasible",
-        gap=solution.gap,
-        bound=solution.bound * (1.0 if problem.is_min_cost else problem.mean_req_per_s),
+        status="optimal" if gap <= 1.01 * target else "feasible",
+        gap=gap,
+        bound=bound,
         capacity_rule="expected-work",
-        prefill_to_decode=_ratio(fleet),
+        prefill_to_decode=_ratio(Fleet(**fields)),
         bottlenecks=network_bottlenecks(problem, solution),
-        verdict=_verdict(problem, fleet, others),
+        verdict=verdict,
         classes=tuple(answer.classes()),
         periods=tuple(answer.periods()) if scenario.periods else (),
         survives=tuple(f"{loss.kind}:{loss.name}" for loss in problem.losses()),
         baselines=others,
         free_routing=None,
         sweep=None,
-        notes=(*_notes(problem, fleet), *_spare_notes(problem, solution, time_limit_s), *missing),
+        notes=(*_notes(problem, Fleet(**fields)), *missing),
     )
 
 

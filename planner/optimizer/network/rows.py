@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import highspy
 
 Terms = Iterable[tuple[int, float]]
-INTEGRALITY_TOLERANCE = 1e-7
+INTEGRALITY_TOLERANCE = 1e-6
 LEAST_TIME_S = 1e-3
 """HiGHS takes a negative time limit for none."""
 

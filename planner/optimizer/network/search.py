@@ -43,8 +43,8 @@ PATIENCE = 0.97
 MAX_TIGHTENINGS = 8
 NARROW = 0.05
 """Width of an allowance that is not worth cutting."""
-RESOLVE_LIMIT_S = 20.0
-PLAN_LIMIT_S = 20.0
+RESOLVE_LIMIT_S = 120.0
+PLAN_LIMIT_S = 120.0
 MOST_NEW = 4
 """Losses that join the model in one round."""
 TINY = 1e-7

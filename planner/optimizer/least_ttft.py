@@ -1,0 +1,156 @@
+"""The least TTFT at which a demand is served: over every threshold for fixed sizes, then over the sizes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from time import monotonic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.optimizer.capacity import split_interval
+from planner.optimizer.evaluate import rent_usd_per_hour
+from planner.optimizer.formulation import Sizing
+from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.promise import PARTS, PromisedFleet, balanced_threshold, first_cells, promised_capacity
+
+Array = NDArray[np.float64]
+GAP = 1e-3
+"""The least TTFT of fixed sizes is found and proven to this."""
+
+
+@dataclass(frozen=True)
+class QuickestFleet:
+    """The least TTFT of fixed sizes at a rate."""
+
+    ttft_s: float
+    """The stated percentile at the best threshold that was found [s]; inf where the rate is not served."""
+    threshold_tokens: float
+    """That threshold [tokens]."""
+    bound_s: float
+    """No threshold goes below this [s]; inf where it is proven that the rate is not served."""
+
+
+def least_ttft(
+    problem: PlanningProblem, sizing: Sizing, req_per_s: float, deadline: float, most_s: float = inf
+) -> QuickestFleet:
+    """The least TTFT of fixed sizes at a rate, at the promised percentile, over every threshold, and its proof.
+
+    Intervals of thresholds wait in a heap by the least TTFT that any threshold inside might have. The best one is tried
+    at a threshold inside and cut, until nothing left in the heap can do better.
+
+    Args:
+        problem: a problem with one route; its promise says which percentile, 90 without one.
+        sizing: instances and ports.
+        req_per_s: rate of the whole fleet [req/s].
+        deadline: `monotonic()` time to stop at.
+        most_s: TTFT from which on the answer does not matter [s].
+
+    Returns:
+        TTFT, its threshold and its bound [s].
+
+    Valid:
+        As for `PromisedFleet.late_fraction`; decode and links at most MOST_BUSY.
+
+    Source:
+        Branch and bound (Land and Doig 1960).
+    """
+    fleet, order = PromisedFleet(problem, sizing), count()
+    best = _tried(fleet, req_per_s, balanced_threshold(problem, sizing), QuickestFleet(inf, 0.0, inf))
+    heap: list[tuple[float, int, float, float]] = []
+
+    def add(lows: Array, highs: Array) -> None:
+        for low, high, bound in _served_cells(fleet, req_per_s, lows, highs):
+            heappush(heap, (bound, next(order), low, high))
+
+    add(*first_cells(problem))
+    while heap:
+        bound, _, low, high = heappop(heap)
+        if bound >= min(best.ttft_s * (1 - GAP), most_s) or monotonic() > deadline:
+            return replace(best, bound_s=min(bound, best.ttft_s))
+        mix = problem.classes[0].mix
+        inner = mix.split_points(low, high, 1) if low < high else np.array([low])
+        best = _tried(fleet, req_per_s, float(inner[len(inner) // 2]) if len(inner) else high, best)
+        if low < high:
+            lows, highs = split_interval(mix, low, high, PARTS)
+            if len(lows) > 1:
+                add(lows, highs)
+    return replace(best, bound_s=best.ttft_s * (1 - GAP))
+
+
+def _served_cells(
+    fleet: PromisedFleet, req_per_s: float, lows: Array, highs: Array
+) -> Iterator[tuple[float, float, float]]:
+    """Intervals that capacity does not exclude, with the least TTFT of any threshold inside [tokens, tokens, s]."""
+    capacities = promised_capacity(fleet.problem, fleet.sizing, lows, highs)
+    for low, high, most in zip(lows.tolist(), highs.tolist(), capacities, strict=True):
+        if most >= req_per_s and (bound := fleet.percentile_s(low, high, req_per_s)) < inf:
+            yield low, high, bound
+
+
+def _tried(fleet: PromisedFleet, req_per_s: float, threshold: float, best: QuickestFleet) -> QuickestFleet:
+    at = np.array([threshold])
+    if promised_capacity(fleet.problem, fleet.sizing, at, at)[0] < req_per_s:
+        return best
+    ttft_s = fleet.percentile_s(threshold, threshold, req_per_s)
+    return QuickestFleet(ttft_s, threshold, ttft_s) if ttft_s < best.ttft_s else best
+
+
+def floor_s(problem: PlanningProblem, req_per_s: float, deadline: float) -> float:
+    """A TTFT that no sizes within the limits go below: every pool and port at its own limit at once [s]."""
+    sizes = tuple(0 if n is None else n for n in problem.size_limits)
+    ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
+    return least_ttft(problem, Sizing(sizes, ports), req_per_s, deadline).bound_s
+
+
+def filled_with_budget(problem: PlanningProblem, sizing: Sizing) -> Sizing:
+    """The sizes with what is left of the budget in further instances, prefill for long prompts first.
+
+    More instances never make a first token later; where work is charged, the rent alone does not tell what is left.
+    """
+    budget = problem.scenario.budget_usd_per_hour
+    if budget is None or problem.ratio is not None or problem.charges_use:
+        return sizing
+    n = list(sizing.n_instances)
+    left = budget - sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
+    for i, pool in sorted(enumerate(problem.pools), key=lambda item: (item[1].role, item[1].prompts or "")):
+        room = [int(left / pool.usd_per_hour + 1e-9)] if pool.usd_per_hour else []
+        room += [most - n[i] for most in (problem.size_limits[i], pool.max_instances) if most is not None]
+        for inventory in problem.inventories:
+            if i in inventory.pools:
+                used = sum(n[j] * problem.pools[j].n_accelerators for j in inventory.pools)
+                room.append((inventory.n_accelerators - used) // pool.n_accelerators)
+        more = max(min(room, default=0), 0)
+        n[i] += more
+        left -= more * (pool.usd_per_hour or 0.0)
+    return replace(sizing, n_instances=tuple(n))
+
+
+def trimmed(problem: PlanningProblem, sizing: Sizing, found: QuickestFleet, req_per_s: float) -> Sizing:
+    """The sizes without the instances and ports that the TTFT does not need at its threshold, the dearest first."""
+    if problem.ratio is not None:
+        return sizing
+    order = sorted(range(len(problem.pools)), key=lambda i: -(problem.pools[i].usd_per_hour or 0.0))
+    for i in order:
+        while sizing.n_instances[i] > problem.pools[i].min_instances:
+            n = tuple(m - (i == j) for j, m in enumerate(sizing.n_instances))
+            if not _does(problem, replace(sizing, n_instances=n), found, req_per_s):
+                break
+            sizing = replace(sizing, n_instances=n)
+    for index, ports in enumerate(sizing.n_ports):
+        for tier, most in enumerate(ports):
+            for m in range(most):
+                row = tuple(m if j == tier else p for j, p in enumerate(sizing.n_ports[index]))
+                fewer = replace(sizing, n_ports=(*sizing.n_ports[:index], row, *sizing.n_ports[index + 1 :]))
+                if _does(problem, fewer, found, req_per_s):
+                    sizing = fewer
+                    break
+    return sizing
+
+
+def _does(problem: PlanningProblem, sizing: Sizing, found: QuickestFleet, req_per_s: float) -> bool:
+    """Whether sizes reach a TTFT at its threshold, but for rounding."""
+    nothing = QuickestFleet(found.ttft_s * (1 + GAP / 10), found.threshold_tokens, 0.0)
+    return _tried(PromisedFleet(problem, sizing), req_per_s, found.threshold_tokens, nothing) is not nothing

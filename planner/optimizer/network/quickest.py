@@ -1,0 +1,127 @@
+"""The least TTFT at which a network serves its demand: the search under a promise, asked again and again."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import sqrt
+from time import monotonic
+
+from planner.errors import InputError, UndecidedError
+from planner.optimizer.network.problem import NetworkClass, NetworkProblem
+from planner.optimizer.network.search import NetworkSolution, network_search
+from planner.scenario import Slo
+
+GAP = 0.02
+"""Relative distance of the least promise that is kept and the greatest that is proven broken."""
+ANY_PLAN = 1e9
+"""A gap at which the search stops with its first plan."""
+LONGEST_S = 3600.0
+"""A promise that waits hardly matter to: where even this has no plan, capacity is what lacks."""
+SHORTEST_S = 1e-3
+LEAST_SHARE = 0.2
+"""Of the whole time, what one question may take at the most: one that is hard must not eat the others'."""
+
+
+@dataclass(frozen=True)
+class QuickestNetwork:
+    """The plan with the shortest promise that was found to be kept."""
+
+    problem: NetworkProblem
+    """As it was asked: every class without a promise on TTFT promises `ttft_s`."""
+    solution: NetworkSolution
+    ttft_s: float
+    bound_s: float
+    """Longest promise that is proven not to be kept [s]."""
+
+    @property
+    def gap(self) -> float:
+        """Relative distance of TTFT and bound."""
+        return (self.ttft_s - self.bound_s) / self.ttft_s
+
+
+@dataclass
+class _Bracket:
+    """What is known of promises: from `kept_s` on they are kept, up to `broken_s` proven not to be [s]."""
+
+    kept_s: float
+    broken_s: float
+    unclear_s: float | None = None
+    """Shortest promise that neither was found to be kept nor is proven not to be."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what is kept and what is not, or what is unclear and what is not, are next to each other."""
+        return min(self.kept_s, self.unclear_s or self.kept_s) <= self.broken_s * (1 + GAP)
+
+    def next_s(self) -> float:
+        """Half way, on a logarithmic scale, to what is not known; below an unclear promise, there it may be proven."""
+        return sqrt(self.broken_s * (self.unclear_s or self.kept_s))
+
+
+def quickest_network(problem: NetworkProblem, time_limit_s: float) -> QuickestNetwork | None:
+    """The least TTFT at which a network serves its demand within its budget and inventories, by bisection.
+
+    Args:
+        problem: the resolved scenario with the objective min-ttft.
+        time_limit_s: seconds after which the best plan so far is returned with its bound.
+
+    Returns:
+        Plan, TTFT and bound; None where no plan exists.
+
+    Raises:
+        InputError: every class promises a TTFT of its own, so that none is left to be kept short.
+        UndecidedError: when time is up without a plan or a proof that there is none.
+
+    Valid:
+        A promise is kept pool by pool, as for `network_search`; classes with a promise of their own keep that.
+    """
+    _check_has_free_class(problem)
+    deadline = monotonic() + time_limit_s
+
+    def solved(ttft_s: float) -> NetworkSolution | None:
+        left = deadline - monotonic()
+        longest = max(LEAST_SHARE * time_limit_s, 1.0)
+        return network_search(promising(problem, ttft_s), min(left, longest), ANY_PLAN)
+
+    first = network_search(promising(problem, LONGEST_S), time_limit_s, ANY_PLAN)
+    if first is None:
+        return None
+    best, bracket = _bisected(solved, first, deadline)
+    asked = promising(problem, bracket.kept_s)
+    return QuickestNetwork(asked, best, bracket.kept_s, bracket.broken_s)
+
+
+def _bisected(
+    solved: Callable[[float], NetworkSolution | None], first: NetworkSolution, deadline: float
+) -> tuple[NetworkSolution, _Bracket]:
+    best, bracket = first, _Bracket(LONGEST_S, SHORTEST_S)
+    while not bracket.is_settled and monotonic() < deadline:
+        ttft_s = bracket.next_s()
+        try:
+            found = solved(ttft_s)
+        except UndecidedError:
+            bracket.unclear_s = ttft_s
+            continue
+        if found is None:
+            bracket.broken_s = ttft_s
+        else:
+            best, bracket.kept_s, bracket.unclear_s = found, ttft_s, None
+    return best, bracket
+
+
+def promising(problem: NetworkProblem, ttft_s: float) -> NetworkProblem:
+    """The problem of the cheapest plan in which every class without a promise on TTFT promises this one [s]."""
+    slo = (problem.scenario.slo or Slo()).model_copy(update={"ttft_s": ttft_s})
+    scenario = problem.scenario.model_copy(update={"objective": "min-cost", "slo": slo})
+    return replace(problem, scenario=scenario, classes=tuple(_promised(c, ttft_s) for c in problem.classes))
+
+
+def _promised(spec: NetworkClass, ttft_s: float) -> NetworkClass:
+    if spec.ttft_s is not None:
+        return spec
+    return replace(spec, slo=(spec.slo or Slo()).model_copy(update={"ttft_s": ttft_s}))
+
+
+def _check_has_free_class(problem: NetworkProblem) -> None:
+    if all(c.ttft_s is not None for c in problem.classes):
+        what = "min-ttft has nothing to shorten: every class of requests promises a TTFT already"
+        raise InputError(problem.scenario.problem(("objective",), what, "leave ttft_s out of a class, or min-cost"))

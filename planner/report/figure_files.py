@@ -1,0 +1,51 @@
+"""Single figures as files."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner.errors import InputError, Problem
+from planner.report import canvas
+from planner.report.chart_roofline import roofline_chart
+from planner.report.chart_studies import front_chart, tornado_chart
+from planner.report.folder import replace_files
+from planner.results import Front, RooflineSurvey, Sensitivity
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def write_roofline(survey: RooflineSurvey, path: Path) -> None:
+    """Draw a roofline into a file; raises as `write_figure` does."""
+    write_figure(lambda: roofline_chart(survey), path)
+
+
+def write_front(front: Front, path: Path) -> None:
+    """Draw a front of cost into a file; raises as `write_figure` does."""
+    write_figure(front_chart(front).draw, path)
+
+
+def write_tornado(found: Sensitivity, path: Path) -> None:
+    """Draw a sensitivity into a file; raises as `write_figure` does."""
+    write_figure(tornado_chart(found).draw, path)
+
+
+def write_figure(draw: "Callable[[], Figure]", path: Path) -> None:
+    """Draw into a file: written aside, then moved into place.
+
+    Args:
+        draw: makes the figure.
+        path: the file, whose suffix says how: .svg, or else PNG.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    with canvas.style():
+        figure = draw()
+        content = canvas.svg(figure) if path.suffix.lower() == ".svg" else canvas.png(figure, {})
+    try:
+        replace_files(path.parent, {path.name: content})
+    except OSError as error:
+        reason = error.strerror or str(error)
+        problem = Problem(str(path), "", f"the figure cannot be written: {reason}", "a file that may be written")
+        raise InputError(problem) from None

@@ -1,0 +1,74 @@
+"""Fronts and sensitivities as tables for a terminal of a hundred columns."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from planner.report import words
+from planner.report.terminal import caption, empty_table, filled, remarks
+from planner.results import Front, InputSensitivity, Sensitivity
+from planner.results.studies import SERVED
+from planner.units import DASH, number, percent
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def front_tables(front: Front) -> list["RenderableType"]:
+    """A front for people, cheapest first."""
+    pools = list(front.points[0].n_instances) if front.points else []
+    table = empty_table(
+        f"cost against {front.against}", ">USD/h", f">{value_heading(front)}", "instances", ">threshold"
+    )
+    caption(table, f"instances: {' / '.join(pools)}; threshold in uncached tokens; nothing cheaper does as well")
+    rows = (
+        (words.usd(p.usd_per_hour), words.figure(p.value, 4), sizes(p.n_instances), number(p.threshold_tokens))
+        for p in front.points
+    )
+    parts = (filled(table, rows), remarks("notes on the front", map(words.sentence, front.notes)))
+    return [part for part in parts if part is not None]
+
+
+def value_heading(front: Front) -> str:
+    """What a front is of, with its unit."""
+    if front.against == "ttft":
+        return f"TTFT P{front.percentile:g} [s]"
+    return f"{front.against} [req/s]"
+
+
+def sizes(n_instances: Mapping[str, int] | None) -> str:
+    """Instances by pool; a dash where there is no plan."""
+    return DASH if n_instances is None else " / ".join(str(n) for n in n_instances.values())
+
+
+def sensitivity_tables(found: Sensitivity) -> list["RenderableType"]:
+    """A sensitivity for people, one row per change, what matters most first."""
+    title = f"sensitivity: {sizes(found.n_instances)} at {words.figure(found.stated, 4)} {found.unit} as stated"
+    table = empty_table(title, "input", ">change", "best sizes", f">{found.unit}", ">differs", ">kept", ">retuned")
+    pools = " / ".join(found.n_instances)
+    text = "share of the demand that the stated plan serves then, as it is (kept) or with new thresholds (retuned)"
+    caption(table, f"sizes: {pools}, = as stated; {text}")
+    rows = (row for item in found.inputs for row in _rows(item))
+    parts = (filled(table, rows), remarks("notes on the sensitivity", map(words.sentence, found.notes)))
+    return [part for part in parts if part is not None]
+
+
+def _rows(item: InputSensitivity) -> Iterator[tuple[str, ...]]:
+    for i, variation in enumerate(item.variations):
+        yield (
+            item.title if i == 0 else "",
+            variation.label,
+            "=" if variation.n_instances and not variation.changes_fleet else sizes(variation.n_instances),
+            words.figure(variation.objective, 4),
+            words.signed_percent(variation.objective_change),
+            served(variation.kept_fraction),
+            served(variation.retuned_fraction),
+        )
+
+
+def served(fraction: float | None) -> str:
+    """What share of the demand is served; a dash where that is unknown.
+
+    >>> served(1.0), served(0.9342), served(None)
+    ('all', '93.4 %', '–')
+    """
+    return "all" if fraction is not None and fraction >= SERVED else percent(fraction)
