@@ -1,6 +1,6 @@
 """Scenarios of many sites, kinds, models and hours, drawn from a seed: for the scale benchmark and its tests."""
 
-from math import cos, pi
+from math import cos, exp, pi
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,8 @@ MODELS = {"kimi": "kimi-linear-48b", "next": "qwen3-next-80b", "mimo": "mimo-v2-
 SITES = ("oregon", "virginia", "dublin", "tokyo")
 ZONE_H = (0, 3, 8, 17)
 N_BINS = 32
+SHORTEST, LONGEST = 128, 131_072
+"""Prompts [tokens]."""
 
 
 def scale_scenario(
@@ -80,7 +82,10 @@ def _classes(sites: tuple[str, ...], models: list[str], rng: np.random.Generator
     lines, shares = [], rng.dirichlet(np.full(len(models) * len(sites), 4.0)).round(4)
     shares[-1] = 1 - shares[:-1].sum()
     for m, model in enumerate(models):
-        edges = np.exp(rng.uniform(7.5, 9.5) + rng.uniform(0.9, 1.4) * _normal_quantiles())
+        tokens, weights = _length_bins(exp(rng.uniform(7.5, 9.5)), rng.uniform(0.9, 1.4))
+        lengths = (
+            f"tokens = [{', '.join(f'{t:.0f}' for t in tokens)}], weights = [{', '.join(f'{w:.5f}' for w in weights)}]"
+        )
         for s, site in enumerate(sites):
             lines += [
                 f"[classes.{model}-{site}]",
@@ -95,13 +100,17 @@ def _classes(sites: tuple[str, ...], models: list[str], rng: np.random.Generator
             ]
             lines += [
                 f"[classes.{model}-{site}.workload]",
-                'lengths = { kind = "empirical", tokens = [' + ", ".join(f"{e:.0f}" for e in edges) + "] }",
+                f'lengths = {{ kind = "empirical", {lengths} }}',
             ]
             lines += ['output_lengths = { kind = "constant", tokens = 512 }']
     return lines
 
 
-def _normal_quantiles() -> np.ndarray:
+def _length_bins(median_tokens: float, sigma: float) -> tuple[np.ndarray, np.ndarray]:
+    """Middles and weights of bins of equal width in log(length), of a log-normal law up to the context window."""
     from scipy.stats import norm
 
-    return np.asarray(norm.ppf((np.arange(N_BINS) + 0.5) / N_BINS))
+    low, high = max(SHORTEST, median_tokens * exp(-3 * sigma)), min(LONGEST, median_tokens * exp(3 * sigma))
+    edges = np.geomspace(low, high, N_BINS + 1)
+    mass = np.diff(norm.cdf(np.log(edges / median_tokens) / sigma))
+    return np.sqrt(edges[1:] * edges[:-1]), mass / mass.sum()

@@ -124,12 +124,13 @@ def link_plans(problem: PlanningProblem, solution: Solution, operating: Operatin
     sent = link_mean_bytes_per_s(problem, solution.loads, operating)
     rent = dict(rent_usd_per_hour(problem, solution.sizing))
     return tuple(
-        _link_plan(link, ports, gbps(b), rent[link.name])
+        link_plan(link, ports, gbps(b), rent[link.name])
         for link, ports, b in zip(problem.links, solution.sizing.n_ports, sent, strict=True)
     )
 
 
-def _link_plan(link: LinkSpec, ports: Sequence[int], mean_gbps: float, usd_per_hour: float | None) -> LinkPlan:
+def link_plan(link: LinkSpec, ports: Sequence[int], mean_gbps: float, usd_per_hour: float | None) -> LinkPlan:
+    """A link with the ports rented and its mean traffic."""
     capacity = link_gbps(link, ports)
     sizes = {tier.capacity_gbps for m, tier in zip(ports, link.tiers, strict=True) if m}
     return LinkPlan(

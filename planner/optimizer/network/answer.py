@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any
 
 from planner.errors import InfeasibleError, UndecidedError
+from planner.optimizer.fleet import link_plan
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
 from planner.optimizer.network.evaluate import (
     Period,
@@ -269,24 +270,12 @@ class _Answer:
 
     def _links(self) -> Iterator[LinkPlan]:
         sent = [link_gbps(self.problem, one) for one in self.solution.settled]
-        rows = zip(self.problem.links, self.solution.ports, self._capacities(), strict=True)
-        for j, (link, ports, capacity) in enumerate(rows):
+        for j, (link, ports) in enumerate(zip(self.problem.links, self.solution.ports, strict=True)):
             mean = sum(w * sent[p][j] for p, w in enumerate(self.weights))
             rented = [(m, tier) for m, tier in zip(ports, link.tiers, strict=True) if m]
             known = all(tier.usd_per_hour is not None for _, tier in rented)
-            sizes = {tier.capacity_gbps for _, tier in rented}
-            yield LinkPlan(
-                name=link.name,
-                from_site=link.from_site,
-                to_site=link.to_site,
-                capacity_gbps=capacity,
-                n_ports=sum(ports),
-                port_gbps=sizes.pop() if len(sizes) == 1 else None,
-                ports_by_tier=tuple(ports),
-                mean_gbps=mean,
-                utilization=mean / capacity if capacity else 0.0,
-                usd_per_hour=sum(m * (tier.usd_per_hour or 0.0) for m, tier in rented) if known else None,
-            )
+            rent = sum(m * (tier.usd_per_hour or 0.0) for m, tier in rented)
+            yield link_plan(link, ports, mean, rent if known else None)
 
     def _latency(self, streams: Sequence[int], periods: Sequence[int]) -> Latency:
         """Over some streams and periods, weighted by their requests."""
