@@ -8,8 +8,9 @@ from matplotlib.text import Text
 
 from planner.report import figures
 from planner.report.canvas import WIDTH_IN, png, round_ticks, style
+from planner.report.chart_periods import periods_chart
 from planner.report.figures import CHARTS, PNG_KEY, charts, digest, pngs
-from planner.results import Case
+from planner.results import Case, PeriodLink, PeriodPlan, PeriodPool
 from tests.test_report_records import CASES, PRICES, make_case, make_plan
 
 PIXEL = 1.5
@@ -40,8 +41,12 @@ def test_every_figure_builds_and_shows_its_texts_whole(name: str) -> None:
                 assert box.y1 <= figure.bbox.y1 + PIXEL, place
 
 
+OF_A_DAY = "periods"
+"""The figure of demand that changes, which the usual case has none of."""
+
+
 def test_a_full_case_has_every_figure() -> None:
-    assert list(figures(make_case())) == list(CHARTS)
+    assert list(figures(make_case())) == [name for name in CHARTS if name != OF_A_DAY]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +59,32 @@ def test_a_full_case_has_every_figure() -> None:
     ],
 )
 def test_figures_that_make_no_sense_are_left_out(name: str, absent: set[str]) -> None:
-    assert set(CHARTS) - set(charts(CASES[name])) == absent
+    assert set(CHARTS) - set(charts(CASES[name])) - {OF_A_DAY} == absent
+
+
+def test_a_day_has_a_figure_of_its_own_and_one_period_has_none() -> None:
+    plan = make_plan()
+    pools = tuple(
+        PeriodPool(name=p.name, n_instances=p.n_instances, offered_req_per_s=1.0, utilization=0.5) for p in plan.pools
+    )
+    links = tuple(PeriodLink(name=link.name, mean_gbps=1.0, utilization=0.25) for link in plan.links)
+    day, night = (
+        PeriodPlan(
+            name=name,
+            hours=12.0,
+            demand_req_per_s=rate,
+            thresholds={"all": {"local": 1000.0}},
+            pools=pools,
+            links=links,
+            latency=plan.latency,
+            use_usd_per_hour=0.0,
+        )
+        for name, rate in (("day", 2.0), ("night", 1.0))
+    )
+    chart = periods_chart(make_case(plan=make_plan(periods=(day, night))))
+    assert chart is not None
+    assert (chart.edges_h, chart.demand_req_per_s) == ((0.0, 12.0, 24.0), (2.0, 1.0))
+    assert periods_chart(make_case(plan=make_plan(periods=(day,)))) is None
 
 
 def test_figures_are_as_wide_as_a_page_and_the_same_every_time() -> None:

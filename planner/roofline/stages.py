@@ -60,4 +60,5 @@ def mixers_by_stage(architecture: Architecture, n_stages: int) -> NDArray[np.flo
         return np.stack([stage_sizes(group.n_layers, n_stages) for group in groups], axis=1).astype(float)
     ends = np.cumsum(stage_sizes(len(pattern), n_stages))
     parts = [pattern[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
-    return np.array([[part.count(group.symbol or "") if group.symbol else 0.0 for group in groups] for part in parts])
+    counts = [[part.count(group.symbol) if group.symbol else 0 for group in groups] for part in parts]
+    return np.array(counts, dtype=np.float64)
