@@ -22,6 +22,7 @@ from planner.optimizer.network.quickest import ANY_PLAN, QuickestNetwork, quicke
 from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
 from planner.optimizer.network.search import GAP_TARGET, NetworkSolution, network_search
 from planner.optimizer.network.worth import network_bottlenecks
+from planner.optimizer.verdict import WORTHWHILE
 from planner.queueing import Path as QueuePath
 from planner.queueing import Ttft
 from planner.results import (
@@ -214,15 +215,13 @@ class _Answer:
 
     def _keeps(self, multiple: float) -> bool:
         problem = self.problem
-        for one in sorted(self.solution.settled, key=lambda s: -sum(d.req_per_s for d in s.decodings))[:3]:
+        for one in sorted(self.solution.settled, key=lambda s: -sum(d.req_per_s for d in s.decodings)):
             more = period_of(problem, one.scaled_to(one.period, [multiple] * len(problem.streams)), self.solution.ports)
             for q, stream in enumerate(problem.streams):
                 spec = problem.classes[stream.request_class]
-                if (
-                    spec.ttft_s is not None
-                    and one.rate_of(q) > 0
-                    and more.late_fraction(q, spec.ttft_s) > (spec.late_allowed)
-                ):
+                if spec.ttft_s is None or one.rate_of(q) <= 0:
+                    continue
+                if more.late_fraction(q, spec.ttft_s) > spec.late_allowed:
                     return False
         return True
 
@@ -435,8 +434,7 @@ def _baselines(problem: NetworkProblem, plan: Fleet, time_limit_s: float) -> tup
 
 def _without_links(problem: NetworkProblem, scenario: Scenario) -> NetworkProblem | None:
     """The problem with every link gone; None where some class then has no prefill."""
-    kept = tuple(replace(pool) for pool in problem.pools)
-    other = replace(problem, scenario=scenario, links=(), pools=kept)
+    other = replace(problem, scenario=scenario, links=())
     return other if all(any(arcs.values()) for arcs in other.arcs) else None
 
 
@@ -465,10 +463,6 @@ def _verdict(problem: NetworkProblem, plan: Fleet, others: Sequence[Baseline]) -
     return Verdict(worth_it=worth, because=f"{start} {percent(more)} more than sites on their own.")
 
 
-WORTHWHILE = 0.01
-"""A gain below one per cent is less than the service times are known to."""
-
-
 def _notes(problem: NetworkProblem, fleet: Fleet) -> Iterator[str]:
     if any(c.ttft_s is not None for c in problem.classes):
         yield (
@@ -491,6 +485,7 @@ def _spare_notes(problem: NetworkProblem, solution: NetworkSolution, time_limit_
     try:
         bare = network_search(replace(problem, scenario=scenario), time_limit_s)
     except UndecidedError:
+        yield "what surviving a loss costs was not found in the time"
         return
     if bare is not None:
         more = solution.objective - bare.objective

@@ -15,6 +15,7 @@ from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, bytes_per_s
 N_KINDS = 1024
 """Requests that stand for the lengths of a class where its TTFT is found."""
 FULL = 1 - 1e-9
+TINY = 1e-9
 PLACES_KINDS = 8
 """Points of Gauss-Laguerre quadrature over the wait for a place in the decode batch."""
 
@@ -173,9 +174,6 @@ class Period:
                 share = decoding.req_per_s / rate
                 late += share * ((1 - waiting) * float(ttft.survival(promise_s)) + waiting * delayed)
         return late
-
-
-TINY = 1e-9
 
 
 def period_of(problem: NetworkProblem, settled: Settled, ports: Sequence[Sequence[int]]) -> Period:

@@ -67,8 +67,6 @@ class Model:
     """Rate at which an arc takes the prompts between a cell's ends, keyed as `x`; the part is the pool's."""
     d: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """Rate by stream, situation and decode pool."""
-    refuge: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    """Rate of a demand by stream and situation, where it may choose."""
     cost: dict[int, float] = field(default_factory=dict)
     """USD per hour of a unit of every column."""
 
@@ -243,7 +241,6 @@ def serve_demand(model: Model) -> None:
                 taken[streams[0]].append((model.scale, -rate))
                 continue
             parts = [model.rows.column(f"part_{c}_{q}_{s}") for q in streams]
-            model.refuge.update({(c, q, s): part for q, part in zip(streams, parts, strict=True)})
             model.rows.row(f"serve_demand_{c}_{s}", [*((p, 1) for p in parts), (model.scale, -rate)], 0, 0)
             for q, part in zip(streams, parts, strict=True):
                 taken[q].append((part, -1.0))

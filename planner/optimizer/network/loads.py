@@ -57,11 +57,6 @@ class Cell(NamedTuple):
     low_share: float = 0.0
     high_share: float = 1.0
 
-    @property
-    def is_point(self) -> bool:
-        """Whether it is one threshold and one allowance."""
-        return self.low_tokens == self.high_tokens and self.low_share == self.high_share
-
 
 def point(threshold_tokens: float, share: float = 0.5) -> Cell:
     """The cell of one threshold and one allowance."""
