@@ -6,8 +6,8 @@ import numpy as np
 
 from planner.queueing.erlang import Floats
 
-HALVINGS = 30
-"""Of the load: a part in 1e9 is left."""
+HALVINGS = 20
+"""Of the load: a part in 1e6 is left."""
 
 
 @dataclass(frozen=True, eq=False)

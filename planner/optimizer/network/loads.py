@@ -144,10 +144,10 @@ class NetworkLoads:
         return float(work_s), float(sent_bytes)
 
     def most_busy(self, q: int, arc: Arc, part: Part, cell: Cell) -> Array:
-        """Busy instances that a pool of every size of GRID may have with this part of a stream; 0 where none may."""
+        """Busy instances that a pool of every size of the grid may have with this part of a stream; 0 where none may."""
         request_class, pool = self._class(q), self.problem.pools[arc.pool]
         if request_class.ttft_s is None:
-            return GRID
+            return self.grid
         allowed = self.allowed(q, part, cell)
         link = None if arc.link is None else self._link_key(arc.link)
         c = self.problem.streams[q].request_class
@@ -181,7 +181,7 @@ class NetworkLoads:
 
     def most_busy_decode(self, pool: int) -> Array:
         """Busy instances that a decode pool of every size of GRID may have: by the promise of its strictest class."""
-        found = GRID
+        found = self.grid
         for c in self.problem.pools[pool].classes:
             found = np.minimum(found, self._most_busy_decode(pool, self.problem.classes[c]))
         return found
@@ -200,8 +200,8 @@ class NetworkLoads:
     def _most_busy(self, q: int, arc: Arc, part: Part, cell: Cell, allowed: float) -> Array:
         requests = None if allowed >= 1 else self._queued(q, arc, part, cell)
         if requests is None:
-            return GRID * UNHURRIED
-        return most_busy_servers(GRID, requests, allowed, self._factor_of(requests))
+            return self.grid * UNHURRIED
+        return most_busy_servers(self.grid, requests, allowed, self._factor_of(requests))
 
     def _factor_of(self, requests: QueuedRequests) -> float:
         """Factor on waits: bounds trust the closed form less where arrivals are more regular than Poisson."""
@@ -246,12 +246,12 @@ class NetworkLoads:
         """Sizes at which at most a share of the late requests waits a share of the TTFT for a place in the batch."""
         point = self.problem.pools[pool].rates.decode
         if request_class.ttft_s is None or point is None:
-            return GRID
+            return self.grid
         held_s = point.step_s * request_class.mix.mean_output_tokens
         slack_s = np.array([DECODE_TIME * request_class.ttft_s])
         requests = QueuedRequests(held_s, 1.0, slack_s, np.ones(1), request_class.arrival_scv)
         allowed = DECODE_LATE * request_class.late_allowed
-        return most_busy_servers(GRID * point.batch, requests, allowed, self.wait_factor) / point.batch
+        return most_busy_servers(self.grid * point.batch, requests, allowed, self.wait_factor) / point.batch
 
     def _promise_s(self, q: int) -> float:
         c = self.problem.streams[q].request_class
@@ -264,6 +264,12 @@ class NetworkLoads:
 
     def _class(self, q: int) -> NetworkClass:
         return self.problem.classes[self.problem.streams[q].request_class]
+
+    @cached_property
+    def grid(self) -> Array:
+        """Sizes at which limits are found: of GRID, those up to the largest pool, and one beyond."""
+        largest = max((pool.max_instances for pool in self.problem.pools), default=1)
+        return GRID[: int(np.searchsorted(GRID, largest)) + 1]
 
     @cached_property
     def _known(self) -> dict[tuple[object, ...], Any]:

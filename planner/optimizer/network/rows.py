@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Terms = Iterable[tuple[int, float]]
 INTEGRALITY_TOLERANCE = 1e-6
+MANY_COLUMNS = 5_000
+"""From here on interior points (with crossover) are quicker than the simplex method where nothing is whole."""
 LEAST_TIME_S = 1e-3
 """HiGHS takes a negative time limit for none."""
 
@@ -125,6 +127,8 @@ class Rows:
         solver.setOptionValue("mip_feasibility_tolerance", INTEGRALITY_TOLERANCE)
         solver.setOptionValue("threads", 1)
         solver.setOptionValue("random_seed", 0)
+        if relaxed and len(self.costs) > MANY_COLUMNS:
+            solver.setOptionValue("solver", "ipm")
         solver.passModel(self._program(relaxed))
         return solver
 
