@@ -43,7 +43,9 @@ class Question:
     least_scale: float | None = None
     """Scale of the demand to be served at least, where cost is the objective; None: what the scenario asks for."""
     fixed: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]] | None = None
-    """Instances and ports that are settled."""
+    """Instances and ports that are settled,"""
+    may_grow: bool = False
+    """or that are there at the least."""
 
 
 @dataclass
@@ -144,17 +146,26 @@ def _size_columns(model: Model) -> None:
                 rows.row(f"cap_segment_{i}_{h}_{j}", [(model.n[i, h][j], 1), (model.z[i, h][j], -high)], high=0)
             if len(model.z[i, h]) > 1:
                 rows.row(f"choose_one_segment_{i}_{h}", [(z, 1) for z in model.z[i, h].values()], high=1)
-            bounds = (pool.min_instances, inf) if fixed is None else (fixed[0][i], fixed[0][i])
+            bounds = (pool.min_instances, inf) if fixed is None else _settled(model, fixed[0][i])
             if bounds != (0, inf):
                 rows.row(f"size_{i}_{h}", [(n, 1) for n in model.n[i, h].values()], *bounds)
-    for index, link in enumerate(problem.links):
-        most = [tier.max_ports for tier in link.tiers]
-        limits = [(0, m) for m in most] if fixed is None else [(m, m) for m in fixed[1][index]]
-        model.ports.append(
-            [rows.column(f"ports_{index}_{j}", low, high, is_integer=True) for j, (low, high) in enumerate(limits)]
-        )
-        for column, tier in zip(model.ports[-1], link.tiers, strict=True):
-            model.cost[column] = tier.usd_per_hour or 0.0
+    _port_columns(model)
+
+
+def _port_columns(model: Model) -> None:
+    fixed, may_grow = model.question.fixed, model.question.may_grow
+    for index, link in enumerate(model.problem.links):
+        least = [0] * len(link.tiers) if fixed is None else fixed[1][index]
+        row = []
+        for j, (tier, ports) in enumerate(zip(link.tiers, least, strict=True)):
+            most = tier.max_ports if fixed is None or may_grow else ports
+            row.append(model.rows.column(f"ports_{index}_{j}", ports, most, is_integer=True))
+            model.cost[row[-1]] = tier.usd_per_hour or 0.0
+        model.ports.append(row)
+
+
+def _settled(model: Model, size: int) -> tuple[float, float]:
+    return (size, inf if model.question.may_grow else size)
 
 
 def _scale_bounds(model: Model) -> tuple[float, float]:
@@ -377,7 +388,7 @@ def _within_size(
     more: float = 0.0,
     above: bool | None = None,
 ) -> None:
-    """terms <= limit at the size of a pool in a situation, and more, by a line over each segment: above it in bounds."""
+    """terms <= limit at the size of a pool in a situation, and more, by lines over its segments: above it in bounds."""
     i, s = at
     situation = model.question.situations[s]
     is_lost = situation.loss is not None and situation.loss == ("instance", model.problem.pools[i].name)

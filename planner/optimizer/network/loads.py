@@ -144,7 +144,7 @@ class NetworkLoads:
         return float(work_s), float(sent_bytes)
 
     def most_busy(self, q: int, arc: Arc, part: Part, cell: Cell) -> Array:
-        """Busy instances that a pool of every size of the grid may have with this part of a stream; 0 where none may."""
+        """Busy instances that a pool of every size of the grid may have with a part of a stream; 0 where none may."""
         request_class, pool = self._class(q), self.problem.pools[arc.pool]
         if request_class.ttft_s is None:
             return self.grid
