@@ -97,7 +97,8 @@ def test_a_roomy_link_is_settled_at_once_and_a_crowded_one_size_by_size() -> Non
 
 @pytest.mark.slow
 def test_no_smaller_size_beats_the_bound_of_sizes_that_crowd_their_link() -> None:
-    problem = promised({"links.wan.capacity_gbps": 6.0, "slo": {"ttft_s": 8.0}})
+    lengths = {"kind": "empirical", "tokens": [2000, 9000, 30_000]}
+    problem = promised({"links.wan.capacity_gbps": 6.0, "slo": {"ttft_s": 8.0}, "workload.lengths": lengths})
     _, found = best_settled(problem, SIZES, monotonic() + 60)
     rates = [
         best_goodput(problem, Sizing(n, ((1,),)), monotonic() + 60).rate for n in product((0, 1, 2, 3), (1, 2), (2, 3))
