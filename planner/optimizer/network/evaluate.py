@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from planner.optimizer.delays import place_wait
 from planner.optimizer.network.loads import Array, NetworkLoads, point
 from planner.optimizer.network.problem import Arc, NetworkProblem, Part
-from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, merged_scv, split_scv
+from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, merged_scv, split_scv, sum_of_waits
 from planner.roofline import exposed_transfer_s
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, bytes_per_s
 
@@ -148,12 +149,23 @@ class Period:
         for flow, kinds in mine:
             share = flow.req_per_s * kinds.fraction / total
             for decoding, part in self._decoded(flow.stream):
-                wait, place = (self.waits[flow.arc.pool], self.places[decoding]) if loaded else (NO_WAIT, NO_WAIT)
-                if wait is None or place is None:
+                wait = self._both_waits(flow.arc.pool, decoding) if loaded else NO_WAIT
+                if wait is None:
                     return None
-                path = Path.of(min(share * part, 1.0), kinds.service_s, kinds.weights, wait, kinds.transfer_s, place)
+                path = Path.of(min(share * part, 1.0), kinds.service_s, kinds.weights, wait, kinds.transfer_s)
                 found.append(path)
         return found
+
+    def _both_waits(self, prefill: int, decode: int) -> Wait | None:
+        """Wait before prefill and for a place in a batch, remembered: many streams share two pools."""
+        if (prefill, decode) not in self._known_waits:
+            wait, place = self.waits[prefill], self.places[decode]
+            self._known_waits[prefill, decode] = None if wait is None or place is None else sum_of_waits(wait, place)
+        return self._known_waits[prefill, decode]
+
+    @cached_property
+    def _known_waits(self) -> dict[tuple[int, int], Wait | None]:
+        return {}
 
     def _decoded(self, stream: int) -> list[tuple[int, float]]:
         """Decode pools of a stream, each with its fraction of the stream's requests."""

@@ -16,7 +16,7 @@ from math import inf
 
 import numpy as np
 
-from planner.optimizer.network.loads import GRID, Array, Cell, NetworkLoads
+from planner.optimizer.network.loads import GRID, Array, Cell, NetworkLoads, Use
 from planner.optimizer.network.problem import Arc, NetworkProblem, Part, Situation
 from planner.optimizer.network.rows import Rows
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, GB, SECONDS_PER_HOUR
@@ -314,7 +314,12 @@ def route_decode(model: Model) -> None:
 @family
 def bound_prefill_work(model: Model) -> None:
     """Work of every cell, and of all together, <= A(n_i): as busy as a pool of that size may be with them."""
-    loads = model.question.loads
+    loads, cells, situations = model.question.loads, model.question.cells, model.question.situations
+    loads.prepare(
+        Use(q, arc, part, cells[model.problem.group_of[q], situations[s].period][k])
+        for (_, s), users in model.by_pool.items()
+        for q, k, part, arc, *_ in users
+    )
     for (i, s), users in model.by_pool.items():
         period = model.question.situations[s].period
         curves: dict[tuple[int, int], Array] = {}
