@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from planner.executor.kernel.records import FINISHED, STRANDED, TOO_OFTEN, World
 from planner.executor.systems import System
 from planner.results import Interval, RunRecords
+from planner.scenario import Slo
 from planner.units import gbps
 
 Floats = NDArray[np.float64]
@@ -82,6 +83,7 @@ def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
         "ttft_p50_s": _quantile(ttft, 0.5),
         "ttft_p90_s": _quantile(ttft, 0.9),
         "ttft_p99_s": _quantile(ttft, 0.99),
+        "ttft_promised_s": _quantile(ttft, (plan.scenario.slo or Slo()).ttft_percentile / 100),
         "tpot_mean_s": _mean(tpot),
         "tpot_p90_s": _quantile(tpot, 0.9),
         "offload_fraction": _mean(is_long),

@@ -24,7 +24,9 @@ EVENTS_AT_ONCE = 250_000
 BUSY_LOAD = 0.8
 """Load where the plan's own rate saturates something."""
 WAITING_PER_INSTANCE = 200
-"""Requests that a full system holds per prefill instance, beside those that decode."""
+MOST_WAITING = 2000
+"""Requests that a full system holds per prefill instance, and at most of all, beside those that decode: a pool runs dry
+in about one of so many moments, however large it is."""
 HORIZON = 1.5
 """Of the time in which requests arrive: so long crashes happen."""
 STAYS_TO_WARM_UP = 3.0
@@ -152,23 +154,29 @@ def replicate(
     """One replication: the same for the same seed and index, whatever else runs."""
     share, more = divmod(question.n_requests, question.n_replications)
     n = share + (replication < more)
-    execution = plan.scenario.execution
-    first = min(int(n * execution.warm_up_fraction), n - 1)
-    window = Window(first, max(n - int(n * execution.cool_down_fraction), first + 1))
+    closed = full_house(plan) if question.is_full else None
+    window = counted(plan, n, closed or 0)
+    n += closed or 0
     streams = Streams(question.seed, replication)
     requests = drawn_requests(plan.scenario, n, req_per_s, streams, data_dirs)
     faults = troubles(plan, HORIZON * float(requests["arrival_s"][-1]), streams)
-    closed = full_house(plan) if question.is_full else None
-    blocks = prompt_blocks(plan.scenario, requests, data_dirs) if execution.cache is not None else None
+    blocks = prompt_blocks(plan.scenario, requests, data_dirs) if plan.scenario.execution.cache is not None else None
     w = world(plan, requests, window.first, window.last, closed, faults, blocks)
     run_to_end(w, progress)
     return outcome(plan, w, window, keep=keep)
 
 
+def counted(plan: System, n: int, n_filling: int) -> Window:
+    """Arrivals that count of n, after those that only fill the system."""
+    execution = plan.scenario.execution
+    first = min(int(n * execution.warm_up_fraction), n - 1)
+    return Window(n_filling + first, n_filling + max(n - int(n * execution.cool_down_fraction), first + 1))
+
+
 def full_house(plan: System) -> int:
-    """Requests that keep every pool supplied: a long queue at each prefill instance, and full batches."""
+    """Requests that keep every pool supplied: long queues for prefill, and full batches."""
     batches = sum(p.n_instances * t.batch_limit for p, t in zip(plan.decode, plan.decode_times, strict=True))
-    return WAITING_PER_INSTANCE * plan.n_prefill + 2 * batches
+    return min(WAITING_PER_INSTANCE * plan.n_prefill, MOST_WAITING) + plan.n_prefill + 2 * batches
 
 
 def run_to_end(w: World, progress: Progress = lambda _: None) -> None:
@@ -183,11 +191,14 @@ def answer(
 ) -> Run:
     """The run that replications add up to."""
     mean, intervals = averaged(outcomes)
+    promises = plan.scenario.slo is not None
     total = {name: sum(o.counts[name] for o in outcomes) for name in outcomes[0].counts}
     shown = {
         name: interval
         for name, interval in intervals.items()
-        if name.startswith(("ttft_", "tpot_", "throughput", "offload", "utilization.", "links.")) and " " not in name
+        if (name != "ttft_promised_s" or promises)
+        and name.startswith(("ttft_", "tpot_", "throughput", "offload", "utilization.", "links."))
+        and " " not in name
     }
     fields: dict[str, Any] = {name: int(total[name]) for name in COUNTS} | {name: mean[name] for name in MEANS}
     return Run(
@@ -200,6 +211,7 @@ def answer(
         simulated_s=total["simulated_s"],
         cross_site_bytes=total["cross_site_bytes"],
         **fields,
+        ttft_promised_s=known(mean["ttft_promised_s"]) if promises else None,
         tpot_mean_s=known(mean["tpot_mean_s"]),
         tpot_p90_s=known(mean["tpot_p90_s"]),
         utilization={p.name: mean[f"utilization.{p.name}"] for p in (*plan.prefill, *plan.decode)},

@@ -35,6 +35,8 @@ from planner.executor.kernel.records import (
 from planner.executor.service import DecodeTimes, PrefillTimes, decode_times, prefill_times
 from planner.results import Fleet, LinkPlan, PoolPlan
 from planner.scenario import LinkExecution, Scenario
+from planner.schema import dotted
+from planner.toml_lines import KeyPath
 from planner.units import bytes_per_s
 from planner.workload import request_mix
 from planner.workload.traces import Blocks
@@ -108,6 +110,9 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> 
 
 
 def _check(scenario: Scenario, fleet: Fleet) -> None:
+    if keys := [key for key in scenario.network_keys if not _runs(key)]:
+        what = "cannot be run: the executor runs one model, whose requests may go to any of its sites, at one demand"
+        raise InputError(scenario.problem(keys[0], what, f"a scenario without {', '.join(map(dotted, keys))}"))
     found = [
         scenario.problem(
             ("pools",), f"the plan's pool '{pool.name}' is not the scenario's", "the plan of this scenario"
@@ -127,6 +132,11 @@ def _check(scenario: Scenario, fleet: Fleet) -> None:
             found.append(scenario.problem(("pools",), f"the plan has no {role} instance", "a plan that serves"))
     if found:
         raise InputError(found)
+
+
+def _runs(key: KeyPath) -> bool:
+    """Whether the executor knows what a key of a network says: what is promised, to whom, and what is spare."""
+    return key[0] in ("slo", "spare", "objective") or key == ("routing", "thresholds") or key[-1] == "slo"
 
 
 def _thresholds(scenario: Scenario, fleet: Fleet, prefill: Sequence[PoolPlan], data_dirs: Sequence[Path]) -> Floats:

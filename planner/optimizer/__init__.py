@@ -3,7 +3,18 @@
 from planner.optimizer.exhaustive import exhaustive_search
 from planner.optimizer.network.answer import network_plan, network_planned
 from planner.optimizer.network.problem import NetworkProblem, network_problem
-from planner.optimizer.plan import Outcome, decided, optimize, optimized, outcome, planned_fleet
+from planner.optimizer.plan import (
+    Outcome,
+    at_rate,
+    decided,
+    explained,
+    optimize,
+    optimized,
+    outcome,
+    planned_at,
+    planned_fleet,
+    solved,
+)
 from planner.optimizer.problem import PlanningProblem, planning_problem
 from planner.optimizer.promised_search import search
 from planner.optimizer.search import Solution
@@ -13,15 +24,19 @@ __all__ = [
     "Outcome",
     "PlanningProblem",
     "Solution",
+    "at_rate",
     "decided",
     "exhaustive_search",
+    "explained",
     "network_plan",
     "network_planned",
     "network_problem",
     "optimize",
     "optimized",
     "outcome",
+    "planned_at",
     "planned_fleet",
     "planning_problem",
     "search",
+    "solved",
 ]

@@ -90,6 +90,8 @@ class Run(StrictModel):
     ttft_p50_s: float
     ttft_p90_s: float
     ttft_p99_s: float
+    ttft_promised_s: float | None = None
+    """That of the percentage of requests that the scenario's promise is about; None without a promise."""
     tpot_mean_s: float | None
     tpot_p90_s: float | None
     utilization: dict[str, float]

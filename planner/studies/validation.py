@@ -1,13 +1,16 @@
 """Plan, run, compare: every promise of a plan beside what the executor saw."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from planner.errors import InputError
 from planner.executor import RunQuestion, default_load, simulate
-from planner.optimizer import optimize
-from planner.results import Check, Interval, Plan, Run, Validation
+from planner.optimizer import at_rate, planned_at, planning_problem, solved
+from planner.results import Check, Fleet, Interval, Run, Validation
 from planner.scenario import Scenario
+from planner.schema import dotted
 
 TOLERANCES = {
     "throughput_req_per_s": 0.02,
@@ -46,67 +49,88 @@ def validate(
     Raises:
         PlannerError: as planning or running does.
     """
+    _check_one_demand(scenario)
     say("planning", 0.0)
-    plan = optimize(scenario, data_dirs, time_limit_s)
+    problem = planning_problem(scenario, data_dirs)
+    solution = solved(problem, time_limit_s)
+    plan = planned_at(problem, solution)
     load = default_load(plan) if question.load is None else question.load
-    promised = at_load(scenario, plan, load, data_dirs, time_limit_s)
-    at = RunQuestion(question.n_requests, question.seed, load, question.n_replications)
-    full = RunQuestion(question.n_requests, question.seed, load, question.n_replications, is_full=True)
-    run, _ = simulate(scenario, plan, at, data_dirs, progress=lambda part: say(f"running at {load:g}", part))
-    most, _ = simulate(scenario, plan, full, data_dirs, progress=lambda part: say("running full", part))
-    found = list(pairs(plan, promised, load, run, most))
-    checks = tuple(check(name, promise, seen, sure) for name, promise, seen, sure in found if promise is not None)
+    executed = execute(scenario, plan, question, load, data_dirs, say)
+    found = list(pairs(plan, at_rate(problem, solution, load * plan.throughput_req_per_s), load, executed))
     return Validation(
         scenario=scenario.name,
-        holds=all(c.holds for c in checks),
         load=load,
         seed=question.seed,
         n_requests=question.n_requests,
-        checks=checks,
-        unpredicted=tuple(name for name, predicted, *_ in found if predicted is None),
+        **judged(found),
     )
 
 
-def at_load(scenario: Scenario, plan: Plan, load: float, data_dirs: Sequence[Path], time_limit_s: float) -> Plan:
-    """What is promised of the same sizes, ports and threshold at a fraction of the plan's rate.
+def _check_one_demand(scenario: Scenario) -> None:
+    """Raises InputError where the plan is of a network, whose promises are made period by period."""
+    if keys := scenario.network_keys:
+        what = "cannot be validated: only plans of one model, one demand and one promise are held against a run"
+        raise InputError(scenario.problem(keys[0], what, f"a scenario without {', '.join(map(dotted, keys))}"))
 
-    The promise on TTFT and the budget have done their part: they chose the sizes, which are given here.
+
+@dataclass(frozen=True)
+class Executed:
+    """What a plan does at a load, and with the system kept full."""
+
+    run: Run
+    most: Run
+
+
+def execute(
+    scenario: Scenario,
+    plan: Fleet,
+    question: RunQuestion,
+    load: float,
+    data_dirs: Sequence[Path] = (),
+    say: Say = lambda _, __: None,
+) -> Executed:
+    """Run a plan at a load and full; raises as `simulate` does.
+
+    Args:
+        scenario: the question.
+        plan: what to run.
+        question: how long and how often; each of the two runs has as many requests.
+        load: fraction of the plan's rate.
+        data_dirs: folders in which traces are looked for.
+        say: is told what is going on, and the fraction done.
     """
-    changes: dict[str, Any] = {
-        "objective": "max-throughput",
-        "demand_req_per_s": load * plan.throughput_req_per_s,
-        "budget_usd_per_hour": None,
-        "comparisons": {},
-    }
-    if scenario.slo is not None:
-        changes["slo"] = None if scenario.slo.tpot_ms is None else {"tpot_ms": scenario.slo.tpot_ms}
-    if plan.threshold_tokens is not None:
-        changes["routing.threshold_tokens"] = plan.threshold_tokens
-    for pool in plan.pools:
-        changes[f"pools.{pool.name}.n_instances"] = pool.n_instances
-    for link in plan.links:
-        if link.capacity_gbps > 0:
-            changes[f"links.{link.name}.capacity_gbps"] = link.capacity_gbps
-    return optimize(scenario.varied(changes), data_dirs, time_limit_s)
+    at, full = replace(question, load=load, is_full=False), replace(question, load=load, is_full=True)
+    run, _ = simulate(scenario, plan, at, data_dirs, progress=lambda part: say(f"running at {load:g}", part))
+    most, _ = simulate(scenario, plan, full, data_dirs, progress=lambda part: say("running full", part))
+    return Executed(run, most)
 
 
 Pair = tuple[str, float | None, float, Interval | None]
 
 
-def pairs(plan: Plan, promised: Plan, load: float, run: Run, most: Run) -> Iterator[Pair]:
+def judged(found: Sequence[Pair]) -> dict[str, Any]:
+    """The fields `holds`, `checks` and `unpredicted` of a validation."""
+    checks = tuple(check(name, promise, seen, sure) for name, promise, seen, sure in found if promise is not None)
+    return {
+        "holds": all(c.holds for c in checks),
+        "checks": checks,
+        "unpredicted": tuple(name for name, promise, *_ in found if promise is None),
+    }
+
+
+def pairs(plan: Fleet, promised: Fleet, load: float, executed: Executed) -> Iterator[Pair]:
     """Every metric with its prediction, None where there is none, and what came of it.
 
     Args:
         plan: the plan, for its highest rate.
         promised: the same fleet at the load.
         load: fraction of the plan's rate.
-        run: at the load.
-        most: with the system kept full.
+        executed: what came of it.
     """
+    run, most = executed.run, executed.most
     name = "throughput_req_per_s"
     yield name, load * plan.throughput_req_per_s, run.throughput_req_per_s, run.intervals.get(name)
-    predicted, executed = plan.max_throughput_req_per_s, most.throughput_req_per_s
-    yield "max_throughput_req_per_s", predicted, executed, most.intervals.get(name)
+    yield "max_throughput_req_per_s", plan.max_throughput_req_per_s, most.throughput_req_per_s, most.intervals.get(name)
     yield "offload_fraction", promised.offload_fraction, run.offload_fraction, run.intervals.get("offload_fraction")
     for name in ("ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s"):
         yield name, getattr(promised.latency, name), getattr(run, name), run.intervals.get(name)
