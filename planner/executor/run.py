@@ -71,8 +71,9 @@ class RunQuestion:
 
 
 def default_load(fleet: Fleet) -> float:
-    """The plan's own rate where no pool is full at it, else 0.8 of it."""
-    return 1.0 if all(pool.utilization < 1 - 1e-6 for pool in fleet.pools) else BUSY_LOAD
+    """The plan's own rate where no pool or link is full at it, else 0.8 of it."""
+    used = [pool.utilization for pool in fleet.pools] + [link.utilization for link in fleet.links]
+    return 1.0 if max(used, default=0.0) < 1 - 1e-6 else BUSY_LOAD
 
 
 def simulate(
@@ -191,7 +192,7 @@ def answer(
 ) -> Run:
     """The run that replications add up to."""
     mean, intervals = averaged(outcomes)
-    promises = plan.scenario.slo is not None
+    promises = plan.scenario.slo is not None or plan.scenario.objective == "min-ttft"
     total = {name: sum(o.counts[name] for o in outcomes) for name in outcomes[0].counts}
     shown = {
         name: interval

@@ -1,6 +1,8 @@
 """Capacity rows to a mixed-integer model to a plan."""
 
 from planner.optimizer.exhaustive import exhaustive_search
+from planner.optimizer.fleet import class_plans
+from planner.optimizer.latency import has_queueing_model
 from planner.optimizer.network.answer import network_plan, network_planned
 from planner.optimizer.network.problem import NetworkProblem, network_problem
 from planner.optimizer.plan import (
@@ -25,9 +27,11 @@ __all__ = [
     "PlanningProblem",
     "Solution",
     "at_rate",
+    "class_plans",
     "decided",
     "exhaustive_search",
     "explained",
+    "has_queueing_model",
     "network_plan",
     "network_planned",
     "network_problem",

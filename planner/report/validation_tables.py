@@ -31,13 +31,14 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
                 ("requests", f"{found.n_requests:,} each, seed {found.seed}"),
             ),
         ),
-        filled(table, map(_row, found.checks)),
+        filled(table, map(check_row, found.checks)),
         remarks("not predicted", found.unpredicted),
     )
     return [part for part in parts if part is not None]
 
 
-def _row(check: Check) -> tuple[str, ...]:
+def check_row(check: Check) -> tuple[str, ...]:
+    """A promise, its run, how sure that is, the error, what is allowed and whether it fails."""
     interval = DASH
     if check.ci_low is not None and check.ci_high is not None:
         interval = f"{number(check.ci_low, 4)} to {number(check.ci_high, 4)}"

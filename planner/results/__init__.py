@@ -11,6 +11,7 @@ from planner.results.case import (
     SourceNote,
     Turn,
 )
+from planner.results.certified import Certified, Promise, Round
 from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
 from planner.results.fidelity_survey import (
     CurvePoint,
@@ -63,6 +64,7 @@ __all__ = [
     "Bottleneck",
     "BreakEvenResult",
     "Case",
+    "Certified",
     "Check",
     "ClaimResult",
     "ClassPlan",
@@ -108,6 +110,8 @@ __all__ = [
     "RefusedPoints",
     "RooflinePass",
     "RooflineSurvey",
+    "Promise",
+    "Round",
     "Run",
     "RunRecords",
     "Scored",
