@@ -16,6 +16,8 @@ from planner.units import gbps
 
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
+N_TO_FILL = 50_000
+"""Requests at the most that full decode batches are made of, to see what a full pool does."""
 REASONS = {"started-too-often": TOO_OFTEN, "stranded": STRANDED}
 """Why requests are dropped."""
 
@@ -118,8 +120,9 @@ def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
     for pool in plan.prefill:
         found[f"utilization.{pool.name}"] = rate(f"{pool.name} busy_s") / pool.n_instances
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
+    asked = w.requests[:N_TO_FILL]
     for pool, times in zip(plan.decode, plan.decode_times, strict=True):
-        full = times.full_tokens_per_s(plan.context_tokens) * pool.n_instances
+        full = times.full_tokens_per_s(asked["total_tokens"], asked["output_tokens"]) * pool.n_instances
         found[f"utilization.{pool.name}"] = rate(f"{pool.name} tokens") / full
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
         found[f"{pool.name} batch"] = rate(f"{pool.name} slot_s") / pool.n_instances

@@ -62,10 +62,27 @@ class DecodeTimes:
     bytes_per_token: float
     """Its memory per token [B]."""
 
-    def full_tokens_per_s(self, context_tokens: float) -> float:
-        """Tokens per second of an instance whose batch is at its limit, all at that context [1/s]."""
-        base, per_token = self.step_s[self.batch_limit]
-        return float(self.batch_limit / (base + per_token * self.batch_limit * context_tokens))
+    def full_tokens_per_s(self, total_tokens: NDArray[np.int64], output_tokens: NDArray[np.int64]) -> float:
+        """Tokens per second of an instance that never lacks requests [1/s].
+
+        Batches are cut from the requests in their order, one beginning with each of them: as many as the batch
+        limit and the memory hold. They pass at the rate of their departures: a token takes the mean of step over batch.
+
+        Args:
+            total_tokens: prompts [tokens], shape (n,).
+            output_tokens: outputs [tokens], shape (n,).
+        """
+        kept = self.state_bytes + self.bytes_per_token * (total_tokens + output_tokens)
+        contexts = np.append(0.0, np.cumsum(total_tokens + output_tokens / 2))
+        ends = np.append(0.0, np.cumsum(kept))
+        start = np.arange(len(kept))
+        fit = np.searchsorted(ends, ends[:-1] + self.memory_bytes, side="right") - 1 - start
+        batch = np.clip(fit, 1, self.batch_limit)
+        whole = start + batch <= len(kept)  # the last batches lack the requests that would fill them
+        start, batch = (start[whole], batch[whole]) if whole.any() else (start[:1], np.array([len(kept)]))
+        base, per_token = self.step_s[np.minimum(batch, self.batch_limit)].T
+        steps_s = base + per_token * (contexts[start + batch] - contexts[start])
+        return float(1 / np.mean(steps_s / batch))
 
 
 def prefill_times(scenario: Scenario, name: str) -> PrefillTimes:

@@ -125,4 +125,29 @@ def admission_wait(problem: PlanningProblem, sizing: Sizing, pool: int, route_ra
     n_instances = sizing.n_instances[pool]
     if total * point.seconds_per_request(tokens) >= SATURATED * n_instances:
         return None
-    return decode_batch(total, tokens, np.full(point.batch, point.step_s), n_instances).admission
+    steps_s = np.full(point.batch, point.batch * point.seconds_per_token)
+    return decode_batch(total, tokens, steps_s, n_instances).admission
+
+
+def decode_step_s(problem: PlanningProblem, sizing: Sizing, pool: int, route_rates: Sequence[float]) -> float | None:
+    """Mean time per output token of a decode pool [s]; None where it decodes nothing.
+
+    Equation:
+        `decode_batch` over the steps of every batch at the mean context; E[step(N)] where the pool is full
+
+    Valid:
+        Poisson arrivals; memory holds the batch except where the pool is full.
+    """
+    point = problem.pools[pool].rates.decode
+    used = [(r, rate) for r, rate in zip(problem.routes, route_rates, strict=True) if r.decode == pool]
+    total = sum(rate for _, rate in used)
+    if point is None or total <= 0:
+        return None
+    if not point.steps_s:
+        return point.step_s
+    full_s = point.step_s if point.full_step_s is None else point.full_step_s
+    tokens = sum(rate * problem.classes[r.request_class].mix.mean_output_tokens for r, rate in used) / total
+    n_instances = sizing.n_instances[pool]
+    if total * point.seconds_per_request(tokens) >= SATURATED * n_instances:
+        return full_s
+    return min(decode_batch(total, tokens, np.array(point.steps_s), n_instances).tpot_mean_s, full_s)

@@ -303,7 +303,7 @@ class _Answer:
     def _step_s(self, streams: Sequence[int], periods: Sequence[int]) -> float | None:
         """Decode step at the batch limit, weighted by requests [s]."""
         steps = [
-            (self.weights[p] * d.req_per_s, point.step_s)
+            (self.weights[p] * d.req_per_s, point.step_s if point.full_step_s is None else point.full_step_s)
             for p in periods
             for d in self.evaluated[p].settled.decodings
             if d.stream in streams and (point := self.problem.pools[d.pool].rates.decode) is not None
