@@ -43,7 +43,8 @@ def packing(sizes: Floats, weights: Floats, room: float, most: int) -> Packing:
 
     Valid:
         Who departs tells nothing of sizes, and times inside are exponential: then these shares are those of the
-        saturated system, exactly. With equal times inside, within 1 % in throughput (`tests/test_queueing_packing.py`).
+        saturated system, exactly. With equal times inside it serves more (`tests/test_queueing_packing.py`): a tenth
+        where 5 very unequal requests fit, 4 % where 14 do, 0.1 % where 60 do.
 
     Source:
         Rumyantsev and Morozov (2017), Annals of Operations Research 252: stability of a multiserver model with
