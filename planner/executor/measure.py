@@ -68,7 +68,7 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
         "simulated_s": float(clock["now_s"]),
         "cross_site_bytes": float(w.links["sent_bytes"][: len(plan.links)].sum()),
     }
-    return Outcome(metrics, counts, run_records(plan, w) if keep else None)
+    return Outcome(metrics, counts, run_records(plan, w, window) if keep else None)
 
 
 def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
@@ -141,7 +141,7 @@ def sample_names(plan: System) -> list[str]:
     return names + [f"{link.name} {what}" for link in plan.links for what in ("transfers", "bytes")]
 
 
-def run_records(plan: System, w: World) -> RunRecords:
+def run_records(plan: System, w: World, window: Window) -> RunRecords:
     """Everything about every request, as columns."""
     asked, routes = w.requests, w.routes
     way = np.maximum(asked["route"], 0)
@@ -167,7 +167,7 @@ def run_records(plan: System, w: World) -> RunRecords:
         **{name: asked[name] for name in ("first_token_s", "finish_s")},
     }
     samples = {name: w.samples[:, i] for i, name in enumerate(sample_names(plan))}
-    return RunRecords(columns, words, samples)
+    return RunRecords(columns, words, window.first, window.last - window.first, samples)
 
 
 def averaged(outcomes: Sequence[Outcome]) -> tuple[dict[str, float], dict[str, Interval]]:

@@ -2,7 +2,7 @@
 
 from planner.optimizer.exhaustive import exhaustive_search
 from planner.optimizer.fleet import class_plans
-from planner.optimizer.latency import has_queueing_model
+from planner.optimizer.latency import has_queueing_model, loaded_ttft
 from planner.optimizer.network.answer import network_plan, network_planned
 from planner.optimizer.network.problem import NetworkProblem, network_problem
 from planner.optimizer.plan import (
@@ -32,6 +32,7 @@ __all__ = [
     "exhaustive_search",
     "explained",
     "has_queueing_model",
+    "loaded_ttft",
     "network_plan",
     "network_planned",
     "network_problem",

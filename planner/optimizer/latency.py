@@ -145,6 +145,14 @@ def latencies(problem: PlanningProblem, solution: Solution, operating: Operating
     return [_latency(problem, solution.sizing, operating, group, delays) for group in (*groups, streams)]
 
 
+def loaded_ttft(problem: PlanningProblem, solution: Solution, req_per_s: float) -> Ttft | None:
+    """Distribution of TTFT over all requests at a rate [req/s]; None where the queueing room has no answer."""
+    operating = solution.operating.scaled_to(req_per_s)
+    streams = branches(problem, solution, operating)
+    delays = _delays(problem, solution, operating, streams)
+    return None if delays is None else _ttft(streams, delays)
+
+
 def _delays(
     problem: PlanningProblem, solution: Solution, operating: Operating, streams: Sequence[Branch]
 ) -> Delays | None:

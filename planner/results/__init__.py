@@ -53,7 +53,7 @@ from planner.results.prediction import (
     PrefillPrediction,
 )
 from planner.results.roofline import OperatorPoint, RooflinePass, RooflineSurvey
-from planner.results.run import ClassRun, Interval, LinkRun, PoolRun, Run, RunRecords, WaitRun
+from planner.results.run import ClassRun, Interval, LinkRun, PoolRun, Run, RunRecords, TtftCurve, WaitRun
 from planner.results.studies import Against, Front, FrontPoint, InputSensitivity, Sensitivity, Variation
 from planner.results.validation import Check, Validation
 
@@ -122,6 +122,7 @@ __all__ = [
     "StackScore",
     "Sweep",
     "SweepPoint",
+    "TtftCurve",
     "Turn",
     "Validation",
     "Variation",
