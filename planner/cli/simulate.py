@@ -20,11 +20,16 @@ from planner.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from planner.jobs import Workers
     from planner.results import Plan, Run, RunRecords
     from planner.scenario import Scenario
 
 WorkersOption = Annotated[
     int, typer.Option("--workers", metavar="N", min=1, help="Processes; the answer does not depend on it.")
+]
+DaskOption = Annotated[
+    str | None,
+    typer.Option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster that works instead: tcp://host:port."),
 ]
 RequestsOption = Annotated[int, typer.Option("--requests", metavar="N", min=1, help="Of all replications together.")]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="S", min=0, help="The same seed gives the same answer.")]
@@ -50,6 +55,7 @@ def simulate(
     load: LoadOption = None,
     replications: ReplicationsOption = 4,
     workers: WorkersOption = 1,
+    dask: DaskOption = None,
     full: Annotated[
         bool, typer.Option("--full", help="Keep the system full, to see the most it serves; --load does not matter.")
     ] = False,
@@ -76,11 +82,12 @@ def simulate(
 
     question = RunQuestion(requests, seed, load, replications, full)
     check_files(records, trace, figure)
+    by = workers_of(workers, dask)
     asked = read_scenario(scenario, overrides or ())
     planned = plan_of(asked, plan, time_limit_s)
     wanted = any(path is not None for path in (records, trace, figure))
     with progress_bar(f"running {asked.name}") as say:
-        run, kept = run_plan(asked, planned, question, data_dirs(), keep=wanted, progress=say, n_workers=workers)
+        run, kept = run_plan(asked, planned, question, data_dirs(), keep=wanted, progress=say, workers=by)
     if kept is not None:
         from planner.report import write_records, write_timeline
 
@@ -96,6 +103,16 @@ def simulate(
         from planner.report import run_tables
 
         print_rich(*run_tables(run))
+
+
+def workers_of(n_processes: int, dask: str | None) -> "Workers":
+    """Who does the work. Raises UsageError where processes of this machine and of a cluster are asked for."""
+    from planner.errors import UsageError
+    from planner.jobs import Workers
+
+    if dask is not None and n_processes != 1:
+        raise UsageError("--dask: takes the cluster's workers, not --workers (one of the two)")
+    return Workers(n_processes, dask)
 
 
 def draw(

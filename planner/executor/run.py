@@ -14,6 +14,7 @@ from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome
 from planner.executor.streams import Streams, drawn_requests, prompt_blocks
 from planner.executor.systems import System, system, world
 from planner.executor.troubles import troubles
+from planner.jobs import HERE, Workers, answers
 from planner.results import ClassRun, Fleet, LinkRun, PoolRun, Run, RunRecords, WaitRun
 from planner.scenario import Scenario
 from planner.units import number
@@ -84,7 +85,7 @@ def simulate(
     *,
     keep: bool = False,
     progress: Progress = lambda _: None,
-    n_workers: int = 1,
+    workers: Workers = HERE,
 ) -> tuple[Run, RunRecords | None]:
     """Run a plan request by request.
 
@@ -95,7 +96,7 @@ def simulate(
         data_dirs: folders in which traces are looked for.
         keep: whether the records of the first replication are wanted as well.
         progress: is told the fraction done now and then.
-        n_workers: processes that share the replications; the answer does not depend on it.
+        workers: who shares the replications; the answer does not depend on it.
 
     Returns:
         The run, and the records where they are wanted.
@@ -107,7 +108,7 @@ def simulate(
     plan = system(scenario, fleet, data_dirs)
     load = default_load(fleet) if question.load is None else question.load
     rate = load * fleet.throughput_req_per_s
-    outcomes = _outcomes(plan, question, rate, data_dirs, keep, progress, n_workers)
+    outcomes = _outcomes(plan, question, rate, data_dirs, keep, progress, workers)
     return answer(plan, question, None if question.is_full else load, rate, outcomes), outcomes[0].records
 
 
@@ -118,24 +119,25 @@ def _outcomes(
     data_dirs: Sequence[Path],
     keep: bool,
     progress: Progress,
-    n_workers: int,
+    workers: Workers,
 ) -> list[Outcome]:
     """Every replication, in order."""
     n = question.n_replications
-    if min(n_workers, n) == 1:
+    if workers.dask is None and min(workers.n_processes, n) == 1:
         found = []
         for r in range(n):
             tell = partial(_tell, progress, r, n)
             found.append(replicate(plan, question, r, req_per_s, data_dirs, keep=keep and r == 0, progress=tell))
         return found
-    from joblib import Parallel, delayed
+    # What is kept of the first replication comes back with it.
+    jobs = [(plan, question, r, req_per_s, data_dirs, keep and r == 0) for r in range(n)]
+    return answers(_replicated, jobs, workers, progress)
 
-    jobs = (delayed(replicate)(plan, question, r, req_per_s, data_dirs, keep=keep and r == 0) for r in range(n))
-    found = []
-    for outcome_ in Parallel(n_jobs=min(n_workers, n), return_as="generator")(jobs):
-        found.append(outcome_)
-        progress(len(found) / n)
-    return found
+
+def _replicated(
+    plan: System, question: RunQuestion, replication: int, req_per_s: float, data_dirs: Sequence[Path], keep: bool
+) -> Outcome:
+    return replicate(plan, question, replication, req_per_s, data_dirs, keep=keep)
 
 
 def _tell(progress: Progress, replication: int, n: int, part: float) -> None:

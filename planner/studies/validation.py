@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
 from planner.executor import RunQuestion, default_load, simulate
+from planner.jobs import HERE, Workers
 from planner.optimizer import at_rate, planned_at, planning_problem, solved
 from planner.results import Check, Fleet, Interval, Run, Validation
 from planner.scenario import Scenario
@@ -36,6 +38,7 @@ def validate(
     data_dirs: Sequence[Path] = (),
     time_limit_s: float = 60.0,
     say: Say = lambda _, __: None,
+    workers: Workers = HERE,
 ) -> Validation:
     """Hold a plan's promises against a run at a load, and its highest rate against a run with the system kept full.
 
@@ -45,6 +48,7 @@ def validate(
         data_dirs: folders in which traces are looked for.
         time_limit_s: seconds that the search for a plan may take.
         say: is told what is going on, and the fraction done.
+        workers: who shares the replications; the answer does not depend on it.
 
     Raises:
         PlannerError: as planning or running does.
@@ -55,7 +59,7 @@ def validate(
     solution = solved(problem, time_limit_s)
     plan = planned_at(problem, solution)
     load = default_load(plan) if question.load is None else question.load
-    executed = execute(scenario, plan, question, load, data_dirs, say)
+    executed = execute(scenario, plan, question, load, data_dirs, say, workers)
     found = list(pairs(plan, at_rate(problem, solution, load * plan.throughput_req_per_s), load, executed))
     return Validation(
         scenario=scenario.name,
@@ -88,6 +92,7 @@ def execute(
     load: float,
     data_dirs: Sequence[Path] = (),
     say: Say = lambda _, __: None,
+    workers: Workers = HERE,
 ) -> Executed:
     """Run a plan at a load and full; raises as `simulate` does.
 
@@ -98,11 +103,15 @@ def execute(
         load: fraction of the plan's rate.
         data_dirs: folders in which traces are looked for.
         say: is told what is going on, and the fraction done.
+        workers: who shares the replications.
     """
     at, full = replace(question, load=load, is_full=False), replace(question, load=load, is_full=True)
-    run, _ = simulate(scenario, plan, at, data_dirs, progress=lambda part: say(f"running at {load:g}", part))
-    most, _ = simulate(scenario, plan, full, data_dirs, progress=lambda part: say("running full", part))
-    return Executed(run, most)
+    texts = {"run": f"running at {load:g}", "most": "running full"}
+    found = {
+        name: simulate(scenario, plan, asked, data_dirs, progress=partial(say, texts[name]), workers=workers)[0]
+        for name, asked in (("run", at), ("most", full))
+    }
+    return Executed(**found)
 
 
 Pair = tuple[str, float | None, float, Interval | None]
