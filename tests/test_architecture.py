@@ -32,18 +32,8 @@ MAY_IMPORT = {
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
     "executor": BASE | {"jobs", "scenario", "profiles", "results", "roofline", "workload"},
     "studies": BASE
-    | {
-        "jobs",
-        "scenario",
-        "profiles",
-        "results",
-        "roofline",
-        "queueing",
-        "workload",
-        "optimizer",
-        "executor",
-        "hybrid",
-    },
+    | {"jobs", "scenario", "profiles", "results", "roofline", "queueing", "workload"}
+    | {"optimizer", "executor", "hybrid"},
     "report": BASE | {"scenario", "results"},
 }
 """The house's table of who may import whom; `cli` may import everything."""
