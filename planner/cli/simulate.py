@@ -31,6 +31,9 @@ DaskOption = Annotated[
     str | None,
     typer.Option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster that works instead: tcp://host:port."),
 ]
+PeriodOption = Annotated[
+    str | None, typer.Option("--period", metavar="NAME", help="Run this period of a plan for several.")
+]
 RequestsOption = Annotated[int, typer.Option("--requests", metavar="N", min=1, help="Of all replications together.")]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="S", min=0, help="The same seed gives the same answer.")]
 LoadOption = Annotated[
@@ -53,6 +56,7 @@ def simulate(
     requests: RequestsOption = 200_000,
     seed: SeedOption = 0,
     load: LoadOption = None,
+    period: PeriodOption = None,
     replications: ReplicationsOption = 4,
     workers: WorkersOption = 1,
     dask: DaskOption = None,
@@ -85,6 +89,10 @@ def simulate(
     by = workers_of(workers, dask)
     asked = read_scenario(scenario, overrides or ())
     planned = plan_of(asked, plan, time_limit_s)
+    if period is not None:
+        from planner.studies.periods import one_period
+
+        asked, planned = one_period(asked, planned, period)
     wanted = any(path is not None for path in (records, trace, figure))
     with progress_bar(f"running {asked.name}") as say:
         run, kept = run_plan(asked, planned, question, data_dirs(), keep=wanted, progress=say, workers=by)

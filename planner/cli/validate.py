@@ -13,6 +13,7 @@ from planner.cli.common import (
 from planner.cli.simulate import (
     DaskOption,
     LoadOption,
+    PeriodOption,
     ReplicationsOption,
     RequestsOption,
     SeedOption,
@@ -27,6 +28,7 @@ def validate(
     requests: RequestsOption = 200_000,
     seed: SeedOption = 0,
     load: LoadOption = None,
+    period: PeriodOption = None,
     replications: ReplicationsOption = 4,
     workers: WorkersOption = 1,
     dask: DaskOption = None,
@@ -45,7 +47,7 @@ def validate(
     by = workers_of(workers, dask)
     asked = read_scenario(scenario, overrides or ())
     with progress_bar(f"validating {asked.name}") as say:
-        found = validated(asked, question, data_dirs(), time_limit_s, lambda _, part: say(part), by)
+        found = validated(asked, question, data_dirs(), time_limit_s, lambda _, part: say(part), by, period)
     if format_ is Format.JSON:
         print_json(found.answer())
     else:

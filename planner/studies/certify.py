@@ -203,7 +203,8 @@ def _promises(
     scenario: Scenario, solution: Solution, handed: Handed, fleet: Fleet, executed: Executed
 ) -> Iterator[Promise]:
     """What is promised beside what came of it."""
-    run, most, slo = executed.run, executed.most, scenario.slo
+    run, slo = executed.run, scenario.slo
+    most = executed.most or run
     name = "throughput_req_per_s"
     allowed = TOLERANCES[name]
     yield _promise(name, fleet.throughput_req_per_s, most.throughput_req_per_s, most.intervals.get(name), 1, allowed)

@@ -6,13 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from planner.errors import InputError
+from planner.errors import InputError, UsageError
 from planner.executor import RunQuestion, default_load, simulate
 from planner.jobs import HERE, Workers
-from planner.optimizer import at_rate, planned_at, planning_problem, solved
+from planner.optimizer import at_rate, optimize, planned_at, planning_problem, solved
 from planner.results import Check, Fleet, Interval, Run, Validation
 from planner.scenario import Scenario
 from planner.schema import dotted
+from planner.studies.periods import one_period
 
 TOLERANCES = {
     "throughput_req_per_s": 0.02,
@@ -39,6 +40,7 @@ def validate(
     time_limit_s: float = 60.0,
     say: Say = lambda _, __: None,
     workers: Workers = HERE,
+    period: str | None = None,
 ) -> Validation:
     """Hold a plan's promises against a run at a load, and its highest rate against a run with the system kept full.
 
@@ -49,10 +51,13 @@ def validate(
         time_limit_s: seconds that the search for a plan may take.
         say: is told what is going on, and the fraction done.
         workers: who shares the replications; the answer does not depend on it.
+        period: the period that is run, of a plan for several.
 
     Raises:
         PlannerError: as planning or running does.
     """
+    if period is not None:
+        return _of_period(scenario, period, question, data_dirs, time_limit_s, say, workers)
     _check_one_demand(scenario)
     say("planning", 0.0)
     problem = planning_problem(scenario, data_dirs)
@@ -60,7 +65,32 @@ def validate(
     plan = planned_at(problem, solution)
     load = default_load(plan) if question.load is None else question.load
     executed = execute(scenario, plan, question, load, data_dirs, say, workers)
-    found = list(pairs(plan, at_rate(problem, solution, load * plan.throughput_req_per_s), load, executed))
+    promised = at_rate(problem, solution, load * plan.throughput_req_per_s)
+    return _validation(scenario, question, load, list(pairs(plan, promised, load, executed)))
+
+
+def _of_period(
+    scenario: Scenario,
+    period: str,
+    question: RunQuestion,
+    data_dirs: Sequence[Path],
+    time_limit_s: float,
+    say: Say,
+    workers: Workers,
+) -> Validation:
+    """One period of a plan for many, at its own demand."""
+    if question.load not in (None, 1.0):
+        raise UsageError("--load: a period is validated at its own demand, which is what is promised of it")
+    say("planning", 0.0)
+    asked, plan = one_period(scenario, optimize(scenario, data_dirs, time_limit_s), period)
+    at = replace(question, load=1.0, is_full=False)
+    run, _ = simulate(asked, plan, at, data_dirs, progress=partial(say, f"running {period}"), workers=workers)
+    executed = Executed(run)  # the highest rate is promised of all periods together
+    found = _validation(scenario, question, 1.0, list(pairs(plan, plan, 1.0, executed)))
+    return found.model_copy(update={"period": period})
+
+
+def _validation(scenario: Scenario, question: RunQuestion, load: float, found: Sequence["Pair"]) -> Validation:
     return Validation(
         scenario=scenario.name,
         load=load,
@@ -73,16 +103,16 @@ def validate(
 def _check_one_demand(scenario: Scenario) -> None:
     """Raises InputError where the plan is of a network, whose promises are made period by period."""
     if keys := scenario.network_keys:
-        what = "cannot be validated: only plans of one model, one demand and one promise are held against a run"
+        what = "cannot be validated: only plans of one model, one demand and one promise, or one --period, are run"
         raise InputError(scenario.problem(keys[0], what, f"a scenario without {', '.join(map(dotted, keys))}"))
 
 
 @dataclass(frozen=True)
 class Executed:
-    """What a plan does at a load, and with the system kept full."""
+    """What a plan does at a load, and with the system kept full where its highest rate is promised."""
 
     run: Run
-    most: Run
+    most: Run | None = None
 
 
 def execute(
@@ -139,7 +169,9 @@ def pairs(plan: Fleet, promised: Fleet, load: float, executed: Executed) -> Iter
     run, most = executed.run, executed.most
     name = "throughput_req_per_s"
     yield name, load * plan.throughput_req_per_s, run.throughput_req_per_s, run.intervals.get(name)
-    yield "max_throughput_req_per_s", plan.max_throughput_req_per_s, most.throughput_req_per_s, most.intervals.get(name)
+    if most is not None:
+        executed_most, sure = most.throughput_req_per_s, most.intervals.get(name)
+        yield "max_throughput_req_per_s", plan.max_throughput_req_per_s, executed_most, sure
     yield "offload_fraction", promised.offload_fraction, run.offload_fraction, run.intervals.get("offload_fraction")
     for name in ("ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s"):
         yield name, getattr(promised.latency, name), getattr(run, name), run.intervals.get(name)
