@@ -1,22 +1,17 @@
 """Independent jobs on processes of this machine or on workers of a Dask cluster; the answers do not depend on it."""
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from planner.errors import InputError, PlannerError, Problem
+from planner.errors import InputError, LostClusterError, Problem
 
 Answer = TypeVar("Answer")
 CONNECT_S = 10.0
 """How long a scheduler may take to answer [s]."""
 REPEATS = 5
 """How often a job is given to the cluster again that went down with its workers."""
-
-
-class LostWorkersError(PlannerError):
-    """A cluster lost the workers of a job time and again."""
-
-    exit_code = 5
 
 
 @dataclass(frozen=True)
@@ -49,7 +44,7 @@ def answers(
 
     Raises:
         InputError: no scheduler answers at the address, or Dask is not installed.
-        LostWorkersError: a job went down with its workers REPEATS times.
+        LostClusterError: a job went down with its workers REPEATS times, or the scheduler is gone.
     """
     if workers.dask is not None:
         each = _of_cluster(function, jobs, workers.dask)
@@ -90,8 +85,10 @@ def _of_cluster(function: Callable[..., Answer], jobs: Sequence[tuple[Any, ...]]
                     break
                 except distributed.KilledWorker:
                     given[place] = client.submit(function, *job, pure=False)
+                except (CancelledError, distributed.client.FutureCancelledError):
+                    raise LostClusterError(f"--dask {address}: the scheduler is gone") from None
             else:
-                raise LostWorkersError(f"--dask {address}: one job went down with its workers {REPEATS} times")
+                raise LostClusterError(f"--dask {address}: one job went down with its workers {REPEATS} times")
 
 
 def _distributed(address: str) -> Any:

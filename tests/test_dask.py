@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from planner.cli import app
-from planner.errors import InputError, UsageError
+from planner.errors import InputError, LostClusterError, UsageError
 from planner.jobs import Workers, answers
 from tests.builders import SMALL
 
@@ -119,6 +119,24 @@ def wait_for_workers(address: str, n: int) -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.Client(address, timeout=START_S, set_as_default=False) as client:
         client.wait_for_workers(n, timeout=START_S)
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_goes_away_is_said_in_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed", reason="needs dask[distributed]")
+    address = f"tcp://127.0.0.1:{free_port()}"
+    scheduler = process("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", address.rpartition(":")[2])
+    only = worker(address, tmp_path)
+    wait_for_workers(address, 1)
+    monkeypatch.setenv("DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT", "1s")
+    try:
+        jobs = [(n, str(tmp_path), 0.2) for n in range(50)]
+        with pytest.raises(LostClusterError, match="the scheduler is gone"):
+            answers(slow_square, jobs, Workers(dask=address), lambda _: scheduler.kill())
+    finally:
+        for one in (only, scheduler):
+            one.kill()
+            one.wait(20)
 
 
 @pytest.mark.slow
