@@ -53,6 +53,18 @@ def test_a_period_runs_as_it_was_promised(name: str) -> None:
         assert run.links[link.name].mean_gbps == pytest.approx(link.mean_gbps, rel=0.03)
 
 
+def test_decode_steps_are_those_of_each_periods_batch() -> None:
+    roofline = {"pools.decode.service_times": "roofline", "pools.decode.tpot_ms": 30.0}
+    scenario = small_with({**DAY, **roofline, f"sites.local.accelerators.{HOME}": 400})
+    plan = optimize(scenario)
+    steps = []
+    for period in plan.periods:
+        run, _ = simulate(*one_period(scenario, plan, period.name), RunQuestion(30_000, 1, 1.0))
+        assert run.tpot_mean_s == pytest.approx(period.latency.tpot_mean_s, rel=0.02)
+        steps.append(run.tpot_mean_s or 0.0)
+    assert steps[0] > 1.5 * steps[1]
+
+
 def test_a_validation_of_a_period_names_it_and_leaves_out_what_all_periods_share() -> None:
     found = validate(small_with(DAY), RunQuestion(40_000, 2), period="day")
     assert found.period == "day"
