@@ -163,6 +163,21 @@ def test_where_no_plan_holds_the_last_one_is_named_and_a_check_fails(tmp_path: P
     assert found.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("at_s", "said"),
+    [(0.0, "not one request that counts has finished"), (3000.0, "requests were dropped, more than 10.0 %")],
+)
+def test_requests_that_are_dropped_are_late(at_s: float, said: str) -> None:
+    """The link is lost for good: none of those prefilled elsewhere arrives, and a crash leaves their pool empty."""
+    faults = [
+        {"kind": "link-loss", "link": "wan", "at_s": 0.0},
+        *({"kind": "crash", "pool": "near", "instance": i, "at_s": at_s} for i in range(2)),
+    ]
+    changes = {**SIZES, "slo": {"ttft_s": 60.0}, "demand_req_per_s": 0.5, "execution.faults": faults}
+    with pytest.raises(CheckFailedError, match=said):
+        certified_plan(small_with(changes), RunQuestion(8_000, 1))
+
+
 def test_what_has_no_plan_at_all_is_infeasible_and_not_a_failed_check(tmp_path: Path) -> None:
     found = called(tmp_path, "--set", "objective=min-cost", "--set", "demand_req_per_s=1000")
     assert isinstance(found.exception, InfeasibleError)

@@ -85,7 +85,7 @@ def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
         "ttft_p50_s": _quantile(ttft, 0.5),
         "ttft_p90_s": _quantile(ttft, 0.9),
         "ttft_p99_s": _quantile(ttft, 0.99),
-        "ttft_promised_s": _quantile(ttft, (plan.scenario.slo or Slo()).ttft_percentile / 100),
+        "ttft_promised_s": _quantile(ttft, _promised_share(plan, len(counted), len(done))),
         "tpot_mean_s": _mean(tpot),
         "tpot_p90_s": _quantile(tpot, 0.9),
         "offload_fraction": _mean(is_long),
@@ -103,6 +103,12 @@ def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
         found[f"ttft_p90_s of {name}"] = _quantile(own, 0.9)
         found[f"ttft_p99_s of {name}"] = _quantile(own, 0.99)
     return found
+
+
+def _promised_share(plan: System, n_counted: int, n_done: int) -> float:
+    """Share of the finished requests that is the promised percentage of all: those that were dropped are late."""
+    percentile = (plan.scenario.slo or Slo()).ttft_percentile
+    return min(percentile / 100 * n_counted / max(n_done, 1), 1.0)
 
 
 def _watched(plan: System, w: World, window: Window) -> dict[str, float]:

@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from planner.errors import UsageError
+from planner.errors import CheckFailedError, UsageError
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import World
 from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome
@@ -103,6 +103,7 @@ def simulate(
 
     Raises:
         InputError: the plan is not the scenario's, or a trace is missing.
+        CheckFailedError: no request that counts has finished.
     """
     question = question or RunQuestion()
     plan = system(scenario, fleet, data_dirs)
@@ -193,6 +194,7 @@ def answer(
     plan: System, question: RunQuestion, load: float | None, req_per_s: float, outcomes: Sequence[Outcome]
 ) -> Run:
     """The run that replications add up to."""
+    _check_finished(plan, outcomes)
     mean, intervals = averaged(outcomes)
     promises = plan.scenario.slo is not None or plan.scenario.objective == "min-ttft"
     total = {name: sum(o.counts[name] for o in outcomes) for name in outcomes[0].counts}
@@ -226,6 +228,15 @@ def answer(
         intervals=shown,
         notes=tuple(_notes(plan, load, mean)),
     )
+
+
+def _check_finished(plan: System, outcomes: Sequence[Outcome]) -> None:
+    """Raises CheckFailedError where there is nothing to report of: no request that counts has finished."""
+    if any(o.counts["n_counted"] for o in outcomes):
+        return
+    n, dropped = (int(sum(o.counts[name] for o in outcomes)) for name in ("n_requests", "n_dropped"))
+    what = f"not one request that counts has finished: {dropped:,} of {n:,} were dropped"
+    raise CheckFailedError(f"{plan.scenario.name}: {what}; see its [execution]")
 
 
 def known(value: float) -> float | None:

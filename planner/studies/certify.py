@@ -19,11 +19,11 @@ from planner.optimizer import (
     planning_problem,
     solved,
 )
-from planner.results import Certified, Fleet, Interval, Plan, Promise, Round
-from planner.scenario import Scenario
+from planner.results import Certified, Fleet, Interval, Plan, Promise, Round, Run
+from planner.scenario import Scenario, Slo
 from planner.schema import dotted
 from planner.studies.validation import TOLERANCES, Executed, execute, judged, pairs
-from planner.units import MILLI, number
+from planner.units import MILLI, number, percent
 
 MOST_ROUNDS = 8
 CLOSE = 0.97
@@ -160,8 +160,19 @@ def _tried(search: Search, handed: Handed) -> Tried:
     load = default_load(fleet)
     search.say(f"{search.scenario.name}: running at {number(load * rate)} req/s, round {len(search.tried) + 1}")
     executed = execute(stated.scenario, fleet, search.question, load, search.data_dirs)
+    _check_dropped(search.scenario, executed.run)
     promises = tuple(_promises(search.scenario, solution, handed, fleet, executed))
     return Tried(handed, searched, stated, solution, fleet, load, executed, promises)
+
+
+def _check_dropped(scenario: Scenario, run: Run) -> None:
+    """Raises CheckFailedError where faults drop more requests than may be late, or missed of the rate."""
+    late = TOLERANCES["throughput_req_per_s"]
+    if _promises_time(scenario):
+        late = 1 - (scenario.slo or Slo()).ttft_percentile / 100
+    if run.n_dropped > late * run.n_requests:
+        dropped = f"{run.n_dropped:,} of {run.n_requests:,} requests were dropped"
+        raise CheckFailedError(f"{scenario.name}: no plan holds: {dropped}, more than {percent(late)}")
 
 
 def _stated(search: Search, handed: Handed) -> PlanningProblem:
@@ -211,7 +222,7 @@ def _promises(
     if _promises_time(scenario) and run.ttft_promised_s is not None:
         least_s = handed.ttft_s if handed.ttft_s is not None else solution.objective
         limit_s = least_s if scenario.objective == "min-ttft" or slo is None or slo.ttft_s is None else slo.ttft_s
-        percentile = 90.0 if slo is None else slo.ttft_percentile
+        percentile = (slo or Slo()).ttft_percentile
         sure = run.intervals.get("ttft_promised_s")
         yield _promise(f"ttft_p{percentile:g}_s", limit_s, run.ttft_promised_s, sure, -1, 0.0)
     if slo is not None and slo.tpot_ms is not None and run.tpot_mean_s is not None:
