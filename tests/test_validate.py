@@ -48,6 +48,8 @@ def test_the_reference_plan_keeps_its_promises() -> None:
     assert found["load"] == 0.8
     metrics = {c["metric"]: c for c in found["checks"]}
     assert {"ttft_mean_s", "ttft_p90_s", "max_throughput_req_per_s", "links.wan.mean_gbps"} <= set(metrics)
+    inside = metrics["ttft_mean_s"]["predicted"] + 1023 * metrics["tpot_mean_s"]["predicted"]
+    assert metrics["mean_inside"]["predicted"] == pytest.approx(metrics["throughput_req_per_s"]["predicted"] * inside)
     assert all(c["holds"] == (abs(c["relative_error"]) <= c["tolerance"]) for c in found["checks"])
     assert called("--requests", "100000", "--format", "json").exit_code == 0
 

@@ -202,7 +202,7 @@ def answer(
         name: interval
         for name, interval in intervals.items()
         if (name != "ttft_promised_s" or promises)
-        and name.startswith(("ttft_", "tpot_", "throughput", "offload", "utilization.", "links."))
+        and name.startswith(("ttft_", "tpot_", "throughput", "offload", "mean_inside", "utilization.", "links."))
         and " " not in name
     }
     fields: dict[str, Any] = {name: int(total[name]) for name in COUNTS} | {name: mean[name] for name in MEANS}

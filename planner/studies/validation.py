@@ -9,7 +9,7 @@ from typing import Any
 from planner.errors import InputError, UsageError
 from planner.executor import RunQuestion, default_load, simulate
 from planner.jobs import HERE, Workers
-from planner.optimizer import at_rate, optimize, planned_at, planning_problem, solved
+from planner.optimizer import PlanningProblem, at_rate, optimize, planned_at, planning_problem, solved
 from planner.results import Check, Fleet, Interval, Run, Validation
 from planner.scenario import Scenario
 from planner.schema import dotted
@@ -24,6 +24,7 @@ TOLERANCES = {
     "ttft_p90_s": 0.10,
     "ttft_p99_s": 0.15,
     "tpot_mean_s": 0.05,
+    "mean_inside": 0.05,
     "utilization": 0.03,
     "links": 0.03,
 }
@@ -66,7 +67,26 @@ def validate(
     load = default_load(plan) if question.load is None else question.load
     executed = execute(scenario, plan, question, load, data_dirs, say, workers)
     promised = at_rate(problem, solution, load * plan.throughput_req_per_s)
-    return _validation(scenario, question, load, list(pairs(plan, promised, load, executed)))
+    inside = (
+        "mean_inside",
+        _inside(problem, promised),
+        executed.run.mean_inside,
+        executed.run.intervals.get("mean_inside"),
+    )
+    return _validation(scenario, question, load, [*pairs(plan, promised, load, executed), inside])
+
+
+def _inside(problem: PlanningProblem, promised: Fleet) -> float | None:
+    """Requests in the system by the promised times; None where they are not known.
+
+    Equation:
+        rate (TTFT + (E[output] - 1) TPOT), Little's law; the run counts them by their integral over time
+    """
+    ttft_s, tpot_s = promised.latency.ttft_mean_s, promised.latency.tpot_mean_s
+    if ttft_s is None or tpot_s is None:
+        return None
+    output_tokens = sum(c.share * c.mix.mean_output_tokens for c in problem.classes)
+    return promised.throughput_req_per_s * (ttft_s + (output_tokens - 1) * tpot_s)
 
 
 def _of_period(
