@@ -22,6 +22,8 @@ N_MOMENTS = 160
 N_SHARES = 400
 LAST_SHARE = 0.99
 MARKS = (0.5, 0.9, 0.99)
+ROW_CHARACTERS = 84
+"""Names of a legend that fit beside one another."""
 SECONDS_PER_HOUR = 3600.0
 
 
@@ -66,7 +68,9 @@ class RunChart:
         axes.set_ylim(bottom=0)
         axes.set_ylabel(label)
         axes.grid(axis="y")
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=6, borderaxespad=0.2)
+        columns = max(ROW_CHARACTERS // (max(map(len, lines)) + 6), 1)
+        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.2}
+        axes.legend(ncols=min(columns, len(lines)), handlelength=1.2, columnspacing=1.2, **place)
 
     def _ceilings(self, axes: "Axes") -> None:
         """Capacities that are not far above what was used."""
@@ -81,7 +85,10 @@ class RunChart:
         if self.predicted is not None:
             known = self.predicted
             label = "predicted by queueing"
-            axes.plot(known.seconds, known.fractions, color=canvas.hue(1), linewidth=1.5, linestyle="--", label=label)
+            look: dict[str, Any] = {"color": canvas.hue(1), "linewidth": 1.5, "label": label}
+            is_marks = known.fractions == MARKS
+            look |= {"linestyle": "none", "marker": "D", "markersize": 5} if is_marks else {"linestyle": "--"}
+            axes.plot(known.seconds, known.fractions, **look)
         for share in MARKS:
             axes.axhline(share, color=canvas.PALE, linewidth=1, zorder=0)
             at_s = float(np.interp(share, shares, seconds))

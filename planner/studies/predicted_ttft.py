@@ -1,6 +1,7 @@
 """The distribution of TTFT that queueing predicts of a plan at a load, to be drawn beside its run."""
 
 from collections.abc import Sequence
+from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,11 @@ def predicted_ttft(
         time_limit_s: seconds that settling how several routes share the load may take.
 
     Returns:
-        The curve; None where queueing has no model, a pool has no steady state, or each class has its own threshold.
+        The curve; of a network, or of classes with thresholds of their own, the percentiles that the plan states at its
+        rate; None where queueing has no model, a pool has no steady state, or the plan states none.
     """
     if scenario.is_network or (fleet.threshold_tokens is None and len(scenario.workloads) > 1):
-        return None
+        return _as_planned(fleet, req_per_s)
     try:
         problem = planning_problem(_fixed(scenario, fleet), data_dirs)
         solution = solved(problem, time_limit_s)
@@ -43,6 +45,15 @@ def predicted_ttft(
         return None
     seconds = np.linspace(0.0, found.quantile_s(LAST), N_POINTS)
     return TtftCurve(tuple(seconds.tolist()), tuple((1 - found.survival(seconds)).tolist()), found.mean_s)
+
+
+def _as_planned(fleet: Fleet, req_per_s: float) -> TtftCurve | None:
+    """The percentiles of the plan, which are those at its own rate."""
+    found = fleet.latency
+    marks = found.ttft_p50_s, found.ttft_p90_s, found.ttft_p99_s
+    if not isclose(req_per_s, fleet.throughput_req_per_s, rel_tol=1e-6) or found.ttft_mean_s is None:
+        return None
+    return TtftCurve(tuple(mark for mark in marks if mark is not None), (0.5, 0.9, 0.99), found.ttft_mean_s)
 
 
 def _fixed(scenario: Scenario, fleet: Fleet) -> Scenario:
