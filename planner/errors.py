@@ -44,6 +44,12 @@ class InputError(PlannerError):
         super().__init__("\n".join(map(str, self.problems)))
 
 
+class LostClusterError(PlannerError):
+    """The machines that were to do the work went away."""
+
+    exit_code = InputError.exit_code
+
+
 class InfeasibleError(PlannerError):
     """Proven: no plan satisfies the question. The message names what binds and the smallest relaxation."""
 

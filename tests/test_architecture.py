@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "toml_lines": set(),
     "schema": {"errors", "toml_lines"},
     "curves": set(),
+    "jobs": {"errors"},
     "profiles": BASE,
     "workload": BASE,
     "scenario": BASE | {"profiles", "workload"},
@@ -29,9 +30,10 @@ MAY_IMPORT = {
     "queueing": BASE - {"schema", "toml_lines"},
     "hybrid": BASE - {"schema", "toml_lines", "curves"} | {"profiles"},
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
-    "executor": BASE | {"scenario", "profiles", "results", "roofline", "workload"},
+    "executor": BASE | {"jobs", "scenario", "profiles", "results", "roofline", "workload"},
     "studies": BASE
-    | {"scenario", "profiles", "results", "roofline", "queueing", "workload", "optimizer", "executor", "hybrid"},
+    | {"jobs", "scenario", "profiles", "results", "roofline", "queueing", "workload"}
+    | {"optimizer", "executor", "hybrid"},
     "report": BASE | {"scenario", "results"},
 }
 """The house's table of who may import whom; `cli` may import everything."""

@@ -7,13 +7,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
 from planner.cli import app
 from planner.errors import InputError, UsageError
-from planner.report import PRINT_WIDTH
+from planner.executor import RunQuestion, simulate
+from planner.report import PRINT_WIDTH, canvas, run_chart
+from planner.report.chart_run import RunChart
 from planner.results import plan_from
+from planner.scenario import read_scenario
+from planner.studies.predicted_ttft import predicted_ttft
 from tests.json_forms import MAYBE, Only, faults
 
 RUN = {
@@ -93,6 +98,46 @@ def test_records_and_timeline_hold_what_happened(plan_file: str, tmp_path: Path)
         assert sum(e["ph"] == begin for e in events) == sum(e["ph"] == end for e in events)
 
 
+def test_a_figure_shows_queues_links_and_ttft_beside_the_predicted_one(plan_file: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.svg"
+    found = called("--plan", plan_file, *SHORT, "--figure", str(path))
+    assert found.exit_code == 0, found.output
+    assert path.read_text(encoding="utf-8").startswith("<?xml")
+
+
+@cache
+def drawn(load: float | None) -> RunChart:
+    scenario, plan = read_scenario("prfaas-paper"), plan_from(plan_text(), "plan.json")
+    question = RunQuestion(40_000, 2, load, 2, is_full=load is None)
+    run, kept = simulate(scenario, plan, question, keep=True)
+    assert kept is not None
+    rate = run.offered_req_per_s
+    curve = None if rate is None else predicted_ttft(scenario, plan, rate)
+    return run_chart(run, kept, {"wan": plan.links[0].capacity_gbps}, curve)
+
+
+def test_the_figure_holds_the_run_and_what_queueing_predicts() -> None:
+    chart = drawn(0.8)
+    assert chart.predicted is not None
+    assert chart.predicted.seconds == tuple(sorted(chart.predicted.seconds))
+    assert chart.predicted.fractions == tuple(sorted(chart.predicted.fractions))
+    for share in (0.5, 0.9):
+        executed = np.interp(share, chart.ttft[1], chart.ttft[0])
+        predicted = np.interp(share, chart.predicted.fractions, chart.predicted.seconds)
+        assert executed == pytest.approx(predicted, rel=0.1)
+    assert set(chart.queues) == {"prfaas", "pd-p", "pd-d"}
+    assert np.mean(chart.links["wan"][1]) == pytest.approx(9.7, rel=0.05)
+    assert 0 < chart.counted_s[0] < chart.counted_s[1] < chart.queues["prfaas"][0][-1]
+
+
+def test_a_full_system_is_drawn_without_a_prediction() -> None:
+    chart = drawn(None)
+    assert chart.predicted is None
+    assert min(chart.queues["prfaas"][1][len(chart.queues["prfaas"][1]) // 4 : -60]) > 0
+    with canvas.style():
+        chart.draw()
+
+
 def test_parquet_holds_the_same_records(plan_file: str, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "requests.parquet"
@@ -110,6 +155,7 @@ def test_parquet_holds_the_same_records(plan_file: str, tmp_path: Path) -> None:
         (("--requests", "3", "--replications", "4"), UsageError, "does not share out --requests 3"),
         (("--records", "requests.xlsx"), UsageError, "neither .parquet nor .csv"),
         (("--trace", "timeline.txt"), UsageError, "is not .json"),
+        (("--figure", "run.pdf"), UsageError, "neither .png nor .svg"),
         (("--records", "no/such/folder.csv"), InputError, "cannot be written"),
         (("--plan", "missing.json"), InputError, "cannot be read"),
         (

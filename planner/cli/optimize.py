@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from planner.scenario import Scenario
 
 N_POINTS = 8
+N_REQUESTS = 200_000
 
 
 class Against(StrEnum):
@@ -49,17 +50,29 @@ def optimize(
     figure: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the front, or the sensitivity: .png or .svg.")
     ] = None,
+    certify: Annotated[
+        bool,
+        typer.Option("--certify", help="Run the plan first, and tighten it until its promise holds; else exit 6."),
+    ] = False,
+    requests: Annotated[
+        int | None,
+        typer.Option("--requests", metavar="N", min=1, help="Of each run to certify; 200,000 if not given."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="S", min=0, help="Of the runs to certify; 0 if not given.")
+    ] = None,
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
 ) -> None:
     """Plan a scenario: sizes, prefill-to-decode ratio, threshold, link, cost, baselines and what binds."""
-    from planner.optimizer import optimize as optimize_scenario
     from planner.scenario import read_scenario
 
     _check_studies(pareto, points, sensitivity, figure)
+    _check_runs(certify, requests, seed, pareto is not None or sensitivity)
     question = read_scenario(scenario, overrides or ())
     with progress(f"planning {question.name}") as tell:
-        plan = optimize_scenario(question, data_dirs(), time_limit_s)
+        runs = (requests or N_REQUESTS, seed or 0) if certify else None
+        plan = _planned(question, runs, time_limit_s, tell)
         front, found = _studies(question, plan, (pareto, points or N_POINTS, sensitivity), time_limit_s, tell)
     if format_ is Format.JSON:
         studies = {"pareto": front and front.answer(), "sensitivity": found and found.answer()}
@@ -71,6 +84,31 @@ def optimize(
         print_rich(*(front_tables(front) if front else ()), *(sensitivity_tables(found) if found else ()))
     if figure is not None:
         _draw(front, found, figure)
+
+
+def _check_runs(certify: bool, requests: int | None, seed: int | None, has_studies: bool) -> None:
+    """Say before any work what only makes sense of a plan that is run. Raises UsageError."""
+    from planner.errors import UsageError
+
+    stated = {"--requests": requests, "--seed": seed}
+    for name in (name for name, value in stated.items() if value is not None and not certify):
+        raise UsageError(f"{name}: is about --certify, which is not asked for")
+    if certify and has_studies:
+        raise UsageError("--certify: is about one plan, not about --pareto or --sensitivity (one of them at a time)")
+
+
+def _planned(
+    question: "Scenario", runs: tuple[int, int] | None, time_limit_s: float, tell: "Callable[[str], None]"
+) -> "Plan":
+    """The plan; with requests and seed of runs, one that is certified."""
+    if runs is None:
+        from planner.optimizer import optimize as optimize_scenario
+
+        return optimize_scenario(question, data_dirs(), time_limit_s)
+    from planner.executor import RunQuestion
+    from planner.studies.certify import certified_plan
+
+    return certified_plan(question, RunQuestion(*runs), data_dirs(), time_limit_s, tell)
 
 
 def _check_studies(pareto: Against | None, points: int | None, sensitivity: bool, figure: Path | None) -> None:

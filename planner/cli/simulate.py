@@ -20,11 +20,19 @@ from planner.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from planner.results import Plan
+    from planner.jobs import Workers
+    from planner.results import Plan, Run, RunRecords
     from planner.scenario import Scenario
 
 WorkersOption = Annotated[
     int, typer.Option("--workers", metavar="N", min=1, help="Processes; the answer does not depend on it.")
+]
+DaskOption = Annotated[
+    str | None,
+    typer.Option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster that works instead: tcp://host:port."),
+]
+PeriodOption = Annotated[
+    str | None, typer.Option("--period", metavar="NAME", help="Run this period of a plan for several.")
 ]
 RequestsOption = Annotated[int, typer.Option("--requests", metavar="N", min=1, help="Of all replications together.")]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="S", min=0, help="The same seed gives the same answer.")]
@@ -48,8 +56,10 @@ def simulate(
     requests: RequestsOption = 200_000,
     seed: SeedOption = 0,
     load: LoadOption = None,
+    period: PeriodOption = None,
     replications: ReplicationsOption = 4,
     workers: WorkersOption = 1,
+    dask: DaskOption = None,
     full: Annotated[
         bool, typer.Option("--full", help="Keep the system full, to see the most it serves; --load does not matter.")
     ] = False,
@@ -61,6 +71,10 @@ def simulate(
         Path | None,
         typer.Option(metavar="FILE", help="Write its first requests as a Chrome trace, for Perfetto: .json."),
     ] = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw its queues, links and TTFT beside the predicted one: .png or .svg."),
+    ] = None,
     overrides: SetOption = None,
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
@@ -71,12 +85,17 @@ def simulate(
     from planner.scenario import read_scenario
 
     question = RunQuestion(requests, seed, load, replications, full)
-    check_files(records, trace)
+    check_files(records, trace, figure)
+    by = workers_of(workers, dask)
     asked = read_scenario(scenario, overrides or ())
     planned = plan_of(asked, plan, time_limit_s)
-    wanted = records is not None or trace is not None
+    if period is not None:
+        from planner.studies.periods import one_period
+
+        asked, planned = one_period(asked, planned, period)
+    wanted = any(path is not None for path in (records, trace, figure))
     with progress_bar(f"running {asked.name}") as say:
-        run, kept = run_plan(asked, planned, question, data_dirs(), keep=wanted, progress=say, n_workers=workers)
+        run, kept = run_plan(asked, planned, question, data_dirs(), keep=wanted, progress=say, workers=by)
     if kept is not None:
         from planner.report import write_records, write_timeline
 
@@ -84,6 +103,8 @@ def simulate(
             if path is not None:
                 write(kept, path)
                 typer.echo(f"wrote {path}", err=True)
+        if figure is not None:
+            draw(asked, planned, run, kept, figure, time_limit_s)
     if format_ is Format.JSON:
         print_json(run.answer())
     else:
@@ -92,16 +113,43 @@ def simulate(
         print_rich(*run_tables(run))
 
 
-def check_files(records: Path | None, trace: Path | None) -> None:
+def workers_of(n_processes: int, dask: str | None) -> "Workers":
+    """Who does the work. Raises UsageError where processes of this machine and of a cluster are asked for."""
+    from planner.errors import UsageError
+    from planner.jobs import Workers
+
+    if dask is not None and n_processes != 1:
+        raise UsageError("--dask: takes the cluster's workers, not --workers (one of the two)")
+    return Workers(n_processes, dask)
+
+
+def draw(
+    scenario: "Scenario", plan: "Plan", run: "Run", records: "RunRecords", path: Path, time_limit_s: float
+) -> None:
+    """Draw a run, and what was predicted of it."""
+    from planner.report import run_chart, write_run_figure
+    from planner.studies.predicted_ttft import predicted_ttft
+
+    rate = run.offered_req_per_s
+    predicted = None if rate is None else predicted_ttft(scenario, plan, rate, data_dirs(), time_limit_s)
+    write_run_figure(run_chart(run, records, {k.name: k.capacity_gbps for k in plan.links}, predicted), path)
+    typer.echo(f"wrote {path}", err=True)
+
+
+def check_files(records: Path | None, trace: Path | None, figure: Path | None) -> None:
     """Say before any work that files cannot be written.
 
     Raises:
         UsageError: an unknown kind of file.
         InputError: its folder is not there, or what writes it is not installed.
     """
+    from planner.cli.predict import check_figure
     from planner.errors import UsageError
     from planner.report import check_folder, check_record_file
 
+    check_figure(figure)
+    if figure is not None:
+        check_folder(figure)
     if records is not None:
         check_record_file(records)
     if trace is not None:

@@ -16,7 +16,7 @@ from planner.cli.common import (
     print_rich,
     progress,
 )
-from planner.cli.simulate import WorkersOption
+from planner.cli.simulate import DaskOption, WorkersOption, workers_of
 
 
 def sweep(
@@ -26,6 +26,7 @@ def sweep(
         typer.Option("--over", metavar="KEY=A,B,...", help="Values of a key: links.wan.capacity_gbps=1,10,100."),
     ],
     workers: WorkersOption = 1,
+    dask: DaskOption = None,
     table: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write one row per point.")] = None,
     figure: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the highest rate over the last key: .png or .svg.")
@@ -40,8 +41,9 @@ def sweep(
 
     grid = values_of(over)
     check_files(table, figure)
+    by = workers_of(workers, dask)
     with progress(f"planning {scenario}"):
-        found = plan_sweep(scenario, grid, overrides or (), data_dirs(), time_limit_s, workers)
+        found = plan_sweep(scenario, grid, overrides or (), data_dirs(), time_limit_s, by)
     for path, write in ((table, write_sweep_csv), (figure, write_sweep_figure)):
         if path is not None:
             write(found, path)

@@ -10,7 +10,17 @@ from planner.cli.common import (
     print_json,
     print_rich,
 )
-from planner.cli.simulate import LoadOption, ReplicationsOption, RequestsOption, SeedOption, progress_bar
+from planner.cli.simulate import (
+    DaskOption,
+    LoadOption,
+    PeriodOption,
+    ReplicationsOption,
+    RequestsOption,
+    SeedOption,
+    WorkersOption,
+    progress_bar,
+    workers_of,
+)
 
 
 def validate(
@@ -18,7 +28,10 @@ def validate(
     requests: RequestsOption = 200_000,
     seed: SeedOption = 0,
     load: LoadOption = None,
+    period: PeriodOption = None,
     replications: ReplicationsOption = 4,
+    workers: WorkersOption = 1,
+    dask: DaskOption = None,
     overrides: SetOption = None,
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
@@ -31,9 +44,10 @@ def validate(
     from planner.studies.validation import validate as validated
 
     question = RunQuestion(requests, seed, load, replications)
+    by = workers_of(workers, dask)
     asked = read_scenario(scenario, overrides or ())
     with progress_bar(f"validating {asked.name}") as say:
-        found = validated(asked, question, data_dirs(), time_limit_s, lambda _, part: say(part))
+        found = validated(asked, question, data_dirs(), time_limit_s, lambda _, part: say(part), by, period)
     if format_ is Format.JSON:
         print_json(found.answer())
     else:

@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from planner.executor.kernel.records import FINISHED, STRANDED, TOO_OFTEN, World
 from planner.executor.systems import System
 from planner.results import Interval, RunRecords
+from planner.scenario import Slo
 from planner.units import gbps
 
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
+N_TO_FILL = 50_000
+"""Requests at the most that full decode batches are made of, to see what a full pool does."""
 REASONS = {"started-too-often": TOO_OFTEN, "stranded": STRANDED}
 """Why requests are dropped."""
 
@@ -65,7 +68,7 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
         "simulated_s": float(clock["now_s"]),
         "cross_site_bytes": float(w.links["sent_bytes"][: len(plan.links)].sum()),
     }
-    return Outcome(metrics, counts, run_records(plan, w) if keep else None)
+    return Outcome(metrics, counts, run_records(plan, w, window) if keep else None)
 
 
 def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
@@ -82,6 +85,7 @@ def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
         "ttft_p50_s": _quantile(ttft, 0.5),
         "ttft_p90_s": _quantile(ttft, 0.9),
         "ttft_p99_s": _quantile(ttft, 0.99),
+        "ttft_promised_s": _quantile(ttft, _promised_share(plan, len(counted), len(done))),
         "tpot_mean_s": _mean(tpot),
         "tpot_p90_s": _quantile(tpot, 0.9),
         "offload_fraction": _mean(is_long),
@@ -101,6 +105,12 @@ def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
     return found
 
 
+def _promised_share(plan: System, n_counted: int, n_done: int) -> float:
+    """Share of the finished requests that is the promised percentage of all: those that were dropped are late."""
+    percentile = (plan.scenario.slo or Slo()).ttft_percentile
+    return min(percentile / 100 * n_counted / max(n_done, 1), 1.0)
+
+
 def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
     """What pools and links did between the first and the last arrival that counts."""
     rows = np.searchsorted(w.sample_at, [window.first, window.last - 1])
@@ -116,8 +126,9 @@ def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
     for pool in plan.prefill:
         found[f"utilization.{pool.name}"] = rate(f"{pool.name} busy_s") / pool.n_instances
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
+    asked = w.requests[:N_TO_FILL]
     for pool, times in zip(plan.decode, plan.decode_times, strict=True):
-        full = times.full_tokens_per_s(plan.context_tokens) * pool.n_instances
+        full = times.full_tokens_per_s(asked["total_tokens"], asked["output_tokens"]) * pool.n_instances
         found[f"utilization.{pool.name}"] = rate(f"{pool.name} tokens") / full
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
         found[f"{pool.name} batch"] = rate(f"{pool.name} slot_s") / pool.n_instances
@@ -136,7 +147,7 @@ def sample_names(plan: System) -> list[str]:
     return names + [f"{link.name} {what}" for link in plan.links for what in ("transfers", "bytes")]
 
 
-def run_records(plan: System, w: World) -> RunRecords:
+def run_records(plan: System, w: World, window: Window) -> RunRecords:
     """Everything about every request, as columns."""
     asked, routes = w.requests, w.routes
     way = np.maximum(asked["route"], 0)
@@ -162,7 +173,7 @@ def run_records(plan: System, w: World) -> RunRecords:
         **{name: asked[name] for name in ("first_token_s", "finish_s")},
     }
     samples = {name: w.samples[:, i] for i, name in enumerate(sample_names(plan))}
-    return RunRecords(columns, words, samples)
+    return RunRecords(columns, words, window.first, window.last - window.first, samples)
 
 
 def averaged(outcomes: Sequence[Outcome]) -> tuple[dict[str, float], dict[str, Interval]]:

@@ -7,13 +7,14 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from planner.errors import UsageError
+from planner.errors import CheckFailedError, UsageError
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import World
 from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome
 from planner.executor.streams import Streams, drawn_requests, prompt_blocks
 from planner.executor.systems import System, system, world
 from planner.executor.troubles import troubles
+from planner.jobs import HERE, Workers, answers
 from planner.results import ClassRun, Fleet, LinkRun, PoolRun, Run, RunRecords, WaitRun
 from planner.scenario import Scenario
 from planner.units import number
@@ -24,7 +25,9 @@ EVENTS_AT_ONCE = 250_000
 BUSY_LOAD = 0.8
 """Load where the plan's own rate saturates something."""
 WAITING_PER_INSTANCE = 200
-"""Requests that a full system holds per prefill instance, beside those that decode."""
+MOST_WAITING = 2000
+"""Requests that a full system holds per prefill instance, and at most of all, beside those that decode: a pool runs dry
+in about one of so many moments, however large it is."""
 HORIZON = 1.5
 """Of the time in which requests arrive: so long crashes happen."""
 STAYS_TO_WARM_UP = 3.0
@@ -69,8 +72,9 @@ class RunQuestion:
 
 
 def default_load(fleet: Fleet) -> float:
-    """The plan's own rate where no pool is full at it, else 0.8 of it."""
-    return 1.0 if all(pool.utilization < 1 - 1e-6 for pool in fleet.pools) else BUSY_LOAD
+    """The plan's own rate where no pool or link is full at it, else 0.8 of it."""
+    used = [pool.utilization for pool in fleet.pools] + [link.utilization for link in fleet.links]
+    return 1.0 if max(used, default=0.0) < 1 - 1e-6 else BUSY_LOAD
 
 
 def simulate(
@@ -81,7 +85,7 @@ def simulate(
     *,
     keep: bool = False,
     progress: Progress = lambda _: None,
-    n_workers: int = 1,
+    workers: Workers = HERE,
 ) -> tuple[Run, RunRecords | None]:
     """Run a plan request by request.
 
@@ -92,19 +96,20 @@ def simulate(
         data_dirs: folders in which traces are looked for.
         keep: whether the records of the first replication are wanted as well.
         progress: is told the fraction done now and then.
-        n_workers: processes that share the replications; the answer does not depend on it.
+        workers: who shares the replications; the answer does not depend on it.
 
     Returns:
         The run, and the records where they are wanted.
 
     Raises:
         InputError: the plan is not the scenario's, or a trace is missing.
+        CheckFailedError: no request that counts has finished.
     """
     question = question or RunQuestion()
     plan = system(scenario, fleet, data_dirs)
     load = default_load(fleet) if question.load is None else question.load
     rate = load * fleet.throughput_req_per_s
-    outcomes = _outcomes(plan, question, rate, data_dirs, keep, progress, n_workers)
+    outcomes = _outcomes(plan, question, rate, data_dirs, keep, progress, workers)
     return answer(plan, question, None if question.is_full else load, rate, outcomes), outcomes[0].records
 
 
@@ -115,24 +120,25 @@ def _outcomes(
     data_dirs: Sequence[Path],
     keep: bool,
     progress: Progress,
-    n_workers: int,
+    workers: Workers,
 ) -> list[Outcome]:
     """Every replication, in order."""
     n = question.n_replications
-    if min(n_workers, n) == 1:
+    if workers.dask is None and min(workers.n_processes, n) == 1:
         found = []
         for r in range(n):
             tell = partial(_tell, progress, r, n)
             found.append(replicate(plan, question, r, req_per_s, data_dirs, keep=keep and r == 0, progress=tell))
         return found
-    from joblib import Parallel, delayed
+    # What is kept of the first replication comes back with it.
+    jobs = [(plan, question, r, req_per_s, data_dirs, keep and r == 0) for r in range(n)]
+    return answers(_replicated, jobs, workers, progress)
 
-    jobs = (delayed(replicate)(plan, question, r, req_per_s, data_dirs, keep=keep and r == 0) for r in range(n))
-    found = []
-    for outcome_ in Parallel(n_jobs=min(n_workers, n), return_as="generator")(jobs):
-        found.append(outcome_)
-        progress(len(found) / n)
-    return found
+
+def _replicated(
+    plan: System, question: RunQuestion, replication: int, req_per_s: float, data_dirs: Sequence[Path], keep: bool
+) -> Outcome:
+    return replicate(plan, question, replication, req_per_s, data_dirs, keep=keep)
 
 
 def _tell(progress: Progress, replication: int, n: int, part: float) -> None:
@@ -152,23 +158,29 @@ def replicate(
     """One replication: the same for the same seed and index, whatever else runs."""
     share, more = divmod(question.n_requests, question.n_replications)
     n = share + (replication < more)
-    execution = plan.scenario.execution
-    first = min(int(n * execution.warm_up_fraction), n - 1)
-    window = Window(first, max(n - int(n * execution.cool_down_fraction), first + 1))
+    closed = full_house(plan) if question.is_full else None
+    window = counted(plan, n, closed or 0)
+    n += closed or 0
     streams = Streams(question.seed, replication)
     requests = drawn_requests(plan.scenario, n, req_per_s, streams, data_dirs)
     faults = troubles(plan, HORIZON * float(requests["arrival_s"][-1]), streams)
-    closed = full_house(plan) if question.is_full else None
-    blocks = prompt_blocks(plan.scenario, requests, data_dirs) if execution.cache is not None else None
+    blocks = prompt_blocks(plan.scenario, requests, data_dirs) if plan.scenario.execution.cache is not None else None
     w = world(plan, requests, window.first, window.last, closed, faults, blocks)
     run_to_end(w, progress)
     return outcome(plan, w, window, keep=keep)
 
 
+def counted(plan: System, n: int, n_filling: int) -> Window:
+    """Arrivals that count of n, after those that only fill the system."""
+    execution = plan.scenario.execution
+    first = min(int(n * execution.warm_up_fraction), n - 1)
+    return Window(n_filling + first, n_filling + max(n - int(n * execution.cool_down_fraction), first + 1))
+
+
 def full_house(plan: System) -> int:
-    """Requests that keep every pool supplied: a long queue at each prefill instance, and full batches."""
+    """Requests that keep every pool supplied: long queues for prefill, and full batches."""
     batches = sum(p.n_instances * t.batch_limit for p, t in zip(plan.decode, plan.decode_times, strict=True))
-    return WAITING_PER_INSTANCE * plan.n_prefill + 2 * batches
+    return min(WAITING_PER_INSTANCE * plan.n_prefill, MOST_WAITING) + plan.n_prefill + 2 * batches
 
 
 def run_to_end(w: World, progress: Progress = lambda _: None) -> None:
@@ -182,12 +194,16 @@ def answer(
     plan: System, question: RunQuestion, load: float | None, req_per_s: float, outcomes: Sequence[Outcome]
 ) -> Run:
     """The run that replications add up to."""
+    _check_finished(plan, outcomes)
     mean, intervals = averaged(outcomes)
+    promises = plan.scenario.slo is not None or plan.scenario.objective == "min-ttft"
     total = {name: sum(o.counts[name] for o in outcomes) for name in outcomes[0].counts}
     shown = {
         name: interval
         for name, interval in intervals.items()
-        if name.startswith(("ttft_", "tpot_", "throughput", "offload", "utilization.", "links.")) and " " not in name
+        if (name != "ttft_promised_s" or promises)
+        and name.startswith(("ttft_", "tpot_", "throughput", "offload", "mean_inside", "utilization.", "links."))
+        and " " not in name
     }
     fields: dict[str, Any] = {name: int(total[name]) for name in COUNTS} | {name: mean[name] for name in MEANS}
     return Run(
@@ -200,6 +216,7 @@ def answer(
         simulated_s=total["simulated_s"],
         cross_site_bytes=total["cross_site_bytes"],
         **fields,
+        ttft_promised_s=known(mean["ttft_promised_s"]) if promises else None,
         tpot_mean_s=known(mean["tpot_mean_s"]),
         tpot_p90_s=known(mean["tpot_p90_s"]),
         utilization={p.name: mean[f"utilization.{p.name}"] for p in (*plan.prefill, *plan.decode)},
@@ -211,6 +228,15 @@ def answer(
         intervals=shown,
         notes=tuple(_notes(plan, load, mean)),
     )
+
+
+def _check_finished(plan: System, outcomes: Sequence[Outcome]) -> None:
+    """Raises CheckFailedError where there is nothing to report of: no request that counts has finished."""
+    if any(o.counts["n_counted"] for o in outcomes):
+        return
+    n, dropped = (int(sum(o.counts[name] for o in outcomes)) for name in ("n_requests", "n_dropped"))
+    what = f"not one request that counts has finished: {dropped:,} of {n:,} were dropped"
+    raise CheckFailedError(f"{plan.scenario.name}: {what}; see its [execution]")
 
 
 def known(value: float) -> float | None:

@@ -16,6 +16,8 @@ from planner.roofline import (
     Chip,
     Layout,
     ServedModel,
+    Stack,
+    altered,
     best_stack,
     index_key_bytes_per_token,
     instance_rates,
@@ -60,10 +62,27 @@ class DecodeTimes:
     bytes_per_token: float
     """Its memory per token [B]."""
 
-    def full_tokens_per_s(self, context_tokens: float) -> float:
-        """Tokens per second of an instance whose batch is at its limit, all at that context [1/s]."""
-        base, per_token = self.step_s[self.batch_limit]
-        return float(self.batch_limit / (base + per_token * self.batch_limit * context_tokens))
+    def full_tokens_per_s(self, total_tokens: NDArray[np.int64], output_tokens: NDArray[np.int64]) -> float:
+        """Tokens per second of an instance that never lacks requests [1/s].
+
+        Batches are cut from the requests in their order, one beginning with each of them: as many as the batch
+        limit and the memory hold. They pass at the rate of their departures: a token takes the mean of step over batch.
+
+        Args:
+            total_tokens: prompts [tokens], shape (n,).
+            output_tokens: outputs [tokens], shape (n,).
+        """
+        kept = self.state_bytes + self.bytes_per_token * (total_tokens + output_tokens)
+        contexts = np.append(0.0, np.cumsum(total_tokens + output_tokens / 2))
+        ends = np.append(0.0, np.cumsum(kept))
+        start = np.arange(len(kept))
+        fit = np.searchsorted(ends, ends[:-1] + self.memory_bytes, side="right") - 1 - start
+        batch = np.clip(fit, 1, self.batch_limit)
+        whole = start + batch <= len(kept)  # the last batches lack the requests that would fill them
+        start, batch = (start[whole], batch[whole]) if whole.any() else (start[:1], np.array([len(kept)]))
+        base, per_token = self.step_s[np.minimum(batch, self.batch_limit)].T
+        steps_s = base + per_token * (contexts[start + batch] - contexts[start])
+        return float(1 / np.mean(steps_s / batch))
 
 
 def prefill_times(scenario: Scenario, name: str) -> PrefillTimes:
@@ -81,6 +100,7 @@ def prefill_times(scenario: Scenario, name: str) -> PrefillTimes:
         assert served is not None, "a source is measured or served"
         service, bytes_ = roofline_prefill(served, (0.0, float("inf"))), kv_bytes_curve(model, precision)
     assert service is not None, "a source of prefill has prefill"
+    service = service.scaled(scenario.pools[name].time_factor)
     wire = with_slope(bytes_, index_key_bytes_per_token(model))
     handoff = wire if served is None else _physical(served)
     return PrefillTimes(service, wire, handoff, model.architecture.n_layers or 1)
@@ -97,6 +117,12 @@ def decode_times(scenario: Scenario, name: str, context_tokens: float) -> Decode
     Raises:
         InputError: nobody measured the instance and the roofline cannot time it, or no sequence fits.
     """
+    times = _decode_times(scenario, name, context_tokens)
+    return replace(times, step_s=times.step_s * scenario.pools[name].time_factor)
+
+
+def _decode_times(scenario: Scenario, name: str, context_tokens: float) -> DecodeTimes:
+    """Decode before the pool's `time_factor`."""
     measured, served = source(scenario, name, "decode")
     stated = scenario.execution.pools.get(name)
     memory = None if stated is None or stated.memory_gb is None else stated.memory_gb * GB
@@ -155,7 +181,7 @@ def source(
 def _served(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile) -> ServedModel:
     model, choice = scenario.model_profile, scenario.model
     try:
-        used = stack(pool.stack) if pool.stack else best_stack(model.name, hardware.name)
+        used = _stack(scenario, pool, hardware)
         layout = Layout.parse(pool.layout) if pool.layout else Layout(tp_size=pool.accelerators_per_instance)
         return ServedModel(
             model,
@@ -166,9 +192,21 @@ def _served(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile
             choice.kv_precision,
             used.settings.chunk_tokens,
             used.settings.memory_fraction,
+            used.runtime_bytes,
         )
     except InputError as error:
         raise InputError(_at_pool(scenario, name, problem) for problem in error.problems) from None
+
+
+def _stack(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> Stack:
+    """The stack that a pool names, which may be the scenario's own, else the one calibrated best."""
+    if pool.stack is None:
+        return best_stack(scenario.model_profile.name, hardware.name)
+    own = scenario.stacks.get(pool.stack)
+    if own is None:
+        return stack(pool.stack)
+    settings = own.model_dump(include={"chunk_tokens", "memory_fraction", "runtime_gb"})
+    return altered(stack(own.like), pool.stack, own.factors, settings)
 
 
 def _at_pool(scenario: Scenario, name: str, problem: Problem) -> Problem:
@@ -177,8 +215,10 @@ def _at_pool(scenario: Scenario, name: str, problem: Problem) -> Problem:
 
 
 def _step_limit_ms(scenario: Scenario, pool: Pool) -> float | None:
-    limits = [pool.tpot_ms, scenario.slo.tpot_ms if scenario.slo else None]
-    return min((limit for limit in limits if limit is not None), default=None)
+    """Longest decode step before the pool's `time_factor`; None where nobody limits it [ms]."""
+    promises = [scenario.slo_of(name) for name in scenario.classes_of(pool)]
+    limits = [pool.tpot_ms, *(slo.tpot_ms for slo in promises if slo is not None)]
+    return min((limit / pool.time_factor for limit in limits if limit is not None), default=None)
 
 
 def _physical(served: ServedModel) -> Curve:

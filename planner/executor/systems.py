@@ -35,6 +35,8 @@ from planner.executor.kernel.records import (
 from planner.executor.service import DecodeTimes, PrefillTimes, decode_times, prefill_times
 from planner.results import Fleet, LinkPlan, PoolPlan
 from planner.scenario import LinkExecution, Scenario
+from planner.schema import dotted
+from planner.toml_lines import KeyPath
 from planner.units import bytes_per_s
 from planner.workload import request_mix
 from planner.workload.traces import Blocks
@@ -108,6 +110,9 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> 
 
 
 def _check(scenario: Scenario, fleet: Fleet) -> None:
+    if keys := [key for key in scenario.network_keys if not _runs(scenario, key)]:
+        what = "cannot be run: the executor runs one model at one demand, each class of requests at one site or at any"
+        raise InputError(scenario.problem(keys[0], what, f"a scenario without {', '.join(map(dotted, keys))}"))
     found = [
         scenario.problem(
             ("pools",), f"the plan's pool '{pool.name}' is not the scenario's", "the plan of this scenario"
@@ -127,6 +132,15 @@ def _check(scenario: Scenario, fleet: Fleet) -> None:
             found.append(scenario.problem(("pools",), f"the plan has no {role} instance", "a plan that serves"))
     if found:
         raise InputError(found)
+
+
+def _runs(scenario: Scenario, key: KeyPath) -> bool:
+    """Whether the executor knows what a key of a network says: who is served where, what is promised, what is spare."""
+    if key[0] == "classes":
+        return key[-1] == "slo" or len(scenario.classes[str(key[1])].sites) == 1
+    if key[0] == "pools":
+        return key[-1] == "classes"
+    return key[0] in ("slo", "spare", "objective") or key == ("routing", "thresholds")
 
 
 def _thresholds(scenario: Scenario, fleet: Fleet, prefill: Sequence[PoolPlan], data_dirs: Sequence[Path]) -> Floats:
@@ -314,13 +328,29 @@ def _link(plan: System, link: LinkPlan) -> tuple[float, ...]:
 def _routes(plan: System) -> Records:
     """Ways of every class: pools for its kind of prompt and decode pools they reach, in proportion to their rates."""
     rows = []
-    for c in range(len(plan.classes)):
+    for c, name in enumerate(plan.classes):
+        ways = [
+            (p, d, *way)
+            for p in range(len(plan.prefill))
+            for d in range(len(plan.decode))
+            if _serves(plan, name, p, d) and (way := _way(plan, p, d))
+        ]
+        if not ways:
+            what = "the plan has no way for it from prefill to decode"
+            raise InputError(plan.scenario.problem(("classes", name), what, "the plan of this scenario"))
         for is_long in (0, 1):
             wanted = "long" if is_long else "short"
-            pools = [p for p, spec in enumerate(plan.prefill) if spec.prompts == wanted] or range(len(plan.prefill))
-            ways = [(p, d, *way) for p in pools for d in range(len(plan.decode)) if (way := _way(plan, p, d))]
-            rows += _shared_out(c, is_long, ways)
+            mine = [way for way in ways if plan.prefill[way[0]].prompts == wanted]
+            rows += _shared_out(c, is_long, mine or ways)
     return np.array(rows, dtype=ROUTE)
+
+
+def _serves(plan: System, request_class: str, p: int, d: int) -> bool:
+    """Whether a prefill and a decode pool take a class, and decode is at its site where it states one."""
+    scenario, prefill, decode = plan.scenario, plan.prefill[p], plan.decode[d]
+    stated = scenario.classes.get(request_class)
+    takes = all(request_class in scenario.classes_of(scenario.pools[pool.name]) for pool in (prefill, decode))
+    return takes and (stated is None or not stated.sites or decode.site in stated.sites)
 
 
 def _way(plan: System, p: int, d: int) -> tuple[int, float] | None:

@@ -139,4 +139,42 @@ def place_wait(
     tokens = output_tokens_per_s / req_per_s
     if req_per_s * point.seconds_per_request(tokens) >= SATURATED * n_instances:
         return None
-    return decode_batch(req_per_s, tokens, np.full(point.batch, point.step_s), n_instances).admission
+    steps_s = np.full(point.batch, point.batch * point.seconds_per_token)
+    return decode_batch(req_per_s, tokens, steps_s, n_instances).admission
+
+
+def decode_step_s(problem: PlanningProblem, sizing: Sizing, pool: int, route_rates: Sequence[float]) -> float | None:
+    """Mean time per output token of a decode pool [s]; None where it decodes nothing."""
+    point = problem.pools[pool].rates.decode
+    used = [(r, rate) for r, rate in zip(problem.routes, route_rates, strict=True) if r.decode == pool]
+    total = sum(rate for _, rate in used)
+    if point is None or total <= 0:
+        return None
+    tokens = sum(rate * problem.classes[r.request_class].mix.mean_output_tokens for r, rate in used) / total
+    return loaded_step_s(point, total, tokens, sizing.n_instances[pool])
+
+
+def loaded_step_s(point: DecodePoint, req_per_s: float, output_tokens: float, n_instances: int) -> float:
+    """Mean time per output token of decode instances at a load [s].
+
+    Equation:
+        `decode_batch` over the steps of every batch at the mean context; E[step(N)] where the pool is full
+
+    Args:
+        point: batch limit and steps of an instance.
+        req_per_s: requests that they decode [1/s].
+        output_tokens: mean output [tokens].
+        n_instances: how many instances.
+
+    Valid:
+        Poisson arrivals; memory holds the batch except where the pool is full.
+
+    >>> loaded_step_s(DecodePoint(batch=20, step_s=0.025), 1.0, 500.0, 1)
+    0.025
+    """
+    if not point.steps_s:
+        return point.step_s
+    full_s = point.step_s if point.full_step_s is None else point.full_step_s
+    if req_per_s * point.seconds_per_request(output_tokens) >= SATURATED * n_instances:
+        return full_s
+    return min(decode_batch(req_per_s, output_tokens, np.array(point.steps_s), n_instances).tpot_mean_s, full_s)

@@ -93,7 +93,7 @@ def _work_per_request(problem: PlanningProblem, thresholds: np.ndarray) -> list[
     for pool in problem.pools:
         prefill, decode = pool.rates.prefill, pool.rates.decode
         if pool.role == "decode" and decode is not None:
-            seconds = np.full_like(thresholds, decode.step_s * mix.mean_output_tokens / decode.batch)
+            seconds = np.full_like(thresholds, decode.seconds_per_token * mix.mean_output_tokens)
         elif prefill is not None and pool.prompts == "long":
             at_mean = p * prefill.curve(np.nan_to_num(mix.mean_long_length(thresholds)))
             seconds = mix.long_work(prefill, thresholds) if exact else at_mean

@@ -22,9 +22,9 @@ PER_MILLION = 1e6
 OVERLOAD_TOLERANCE = 1e-5
 
 
-def fleet_fields(problem: PlanningProblem, solution: Solution) -> dict[str, Any]:
-    """The fields that a plan and a baseline share."""
-    operating = operating_point(problem, solution)
+def fleet_fields(problem: PlanningProblem, solution: Solution, operating: Operating | None = None) -> dict[str, Any]:
+    """The fields that a plan and a baseline share, at the rate the plan is for or another operating point."""
+    operating = operating or operating_point(problem, solution)
     *_, overall = latencies(problem, solution, operating)
     return {
         "threshold_tokens": threshold_tokens(problem, solution),

@@ -11,12 +11,14 @@ from planner.optimizer.delays import (
     SATURATED,
     admission_wait,
     arrival_scvs,
+    decode_step_s,
     link_bytes_per_s,
     link_slowdown,
     sending_s,
     sent_bytes,
 )
 from planner.optimizer.evaluate import Operating, link_gbps, link_mean_bytes_per_s, pool_utilization
+from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import PlanningProblem
 from planner.optimizer.promise import transfer_s
 from planner.optimizer.search import Solution
@@ -140,7 +142,15 @@ def latencies(problem: PlanningProblem, solution: Solution, operating: Operating
     streams = branches(problem, solution, operating)
     delays = _delays(problem, solution, operating, streams)
     groups = [[b for b in streams if b.request_class == c] for c in range(len(problem.classes))]
-    return [_latency(problem, operating, group, delays) for group in (*groups, streams)]
+    return [_latency(problem, solution.sizing, operating, group, delays) for group in (*groups, streams)]
+
+
+def loaded_ttft(problem: PlanningProblem, solution: Solution, req_per_s: float) -> Ttft | None:
+    """Distribution of TTFT over all requests at a rate [req/s]; None where the queueing room has no answer."""
+    operating = solution.operating.scaled_to(req_per_s)
+    streams = branches(problem, solution, operating)
+    delays = _delays(problem, solution, operating, streams)
+    return None if delays is None else _ttft(streams, delays)
 
 
 def _delays(
@@ -220,7 +230,7 @@ def has_queueing_model(problem: PlanningProblem) -> bool:
 
 
 def _latency(
-    problem: PlanningProblem, operating: Operating, streams: Sequence[Branch], delays: Delays | None
+    problem: PlanningProblem, sizing: Sizing, operating: Operating, streams: Sequence[Branch], delays: Delays | None
 ) -> Latency:
     unloaded = _ttft(streams, NO_DELAYS)
     loaded = None if delays is None else _ttft(streams, delays)
@@ -231,7 +241,7 @@ def _latency(
         ttft_p99_s=loaded.quantile_s(0.99) if loaded else None,
         ttft_unloaded_mean_s=unloaded.mean_s if unloaded else None,
         ttft_unloaded_p90_s=unloaded.quantile_s(0.90) if unloaded else None,
-        tpot_mean_s=_tpot_mean_s(problem, operating),
+        tpot_mean_s=_tpot_mean_s(problem, sizing, operating),
     )
 
 
@@ -249,12 +259,15 @@ def _path(branch: Branch, share: float, delays: Delays) -> Path:
     return Path.of(share, branch.service_s, branch.weights, wait, extra_s, admission)
 
 
-def _tpot_mean_s(problem: PlanningProblem, operating: Operating) -> float | None:
-    """Step time of the decode pools at their batch limit, weighted by the rate each serves."""
+def _tpot_mean_s(problem: PlanningProblem, sizing: Sizing, operating: Operating) -> float | None:
+    """Mean step time of the decode pools at the operating point, weighted by the rate each serves."""
+    rates: dict[int, float] = defaultdict(float)
+    for route, rate in zip(problem.routes, operating.route_rates, strict=True):
+        rates[route.decode] += rate
     steps = [
-        (rate, point.step_s)
-        for route, rate in zip(problem.routes, operating.route_rates, strict=True)
-        if (point := problem.pools[route.decode].rates.decode) is not None
+        (rate, step_s)
+        for pool, rate in rates.items()
+        if (step_s := decode_step_s(problem, sizing, pool, operating.route_rates)) is not None
     ]
     total = sum(rate for rate, _ in steps)
     return sum(rate * step_s for rate, step_s in steps) / total if total > 0 else None

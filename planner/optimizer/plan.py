@@ -88,18 +88,13 @@ def outcome(
         fleet, objective, found = network_outcome(network, time_limit_s)
         return Outcome(fleet, objective, network, found)
     problem = planning_problem(scenario, data_dirs, classes)
-    solution = search(problem, time_limit_s)
-    if solution is None:
-        raise infeasible(problem)
-    return Outcome(Fleet(**fleet_fields(problem, solution)), solution.objective, problem, solution)
+    solution = solved(problem, time_limit_s)
+    return Outcome(planned_at(problem, solution), solution.objective, problem, solution)
 
 
 def planned_fleet(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Fleet:
     """The fleet of a resolved scenario alone; raises as `optimize` does."""
-    solution = search(problem, time_limit_s)
-    if solution is None:
-        raise infeasible(problem)
-    return Fleet(**fleet_fields(problem, solution))
+    return planned_at(problem, solved(problem, time_limit_s))
 
 
 def decided(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Verdict:
@@ -111,9 +106,30 @@ def decided(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Ver
 
 def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Plan:
     """The plan of a resolved scenario; raises as `optimize` does."""
+    return explained(problem, solved(problem, time_limit_s), time_limit_s)
+
+
+def solved(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Solution:
+    """The best sizes and thresholds of a resolved scenario; raises as `optimize` does."""
     solution = search(problem, time_limit_s)
     if solution is None:
         raise infeasible(problem)
+    return solution
+
+
+def planned_at(problem: PlanningProblem, solution: Solution) -> Fleet:
+    """The fleet of a solution at the rate the plan is for."""
+    return Fleet(**fleet_fields(problem, solution))
+
+
+def at_rate(problem: PlanningProblem, solution: Solution, req_per_s: float) -> Fleet:
+    """The same sizes and thresholds at another rate, at most the highest they serve [req/s]."""
+    operating = solution.operating.scaled_to(min(req_per_s, solution.highest.rate))
+    return Fleet(**fleet_fields(problem, solution, operating))
+
+
+def explained(problem: PlanningProblem, solution: Solution, time_limit_s: float = TIME_LIMIT_S) -> Plan:
+    """The plan that a solution is, with baselines, shadow prices and verdict; raises as `optimize` does."""
     scenario = problem.scenario
     fields = fleet_fields(problem, solution)
     fleet = Fleet(**fields)

@@ -8,7 +8,7 @@ from math import ceil
 from pathlib import Path
 
 from planner.errors import InputError, Problem
-from planner.optimizer.service_times import service_times
+from planner.optimizer.service_times import Decoded, service_times
 from planner.roofline import InstanceRates
 from planner.scenario import LinkTier, Pool, Scenario, Slo
 from planner.workload import RequestMix, request_mix
@@ -172,8 +172,8 @@ def planning_problem(
         ClassSpec(name, share, request_mix(workload, Path(scenario.directory), data_dirs))
         for name, (share, workload) in scenario.workloads.items()
     )
-    context_tokens = sum(c.share * (c.mix.mean_total_tokens + c.mix.mean_output_tokens / 2) for c in classes)
-    pools = tuple(_pool_spec(scenario, name, pool, context_tokens) for name, pool in scenario.pools.items())
+    decoded = Decoded.of([(c.share, c.mix) for c in classes])
+    pools = tuple(_pool_spec(scenario, name, pool, decoded) for name, pool in scenario.pools.items())
     routes = tuple(_routes(pools, links, len(classes)))
     problem = PlanningProblem(scenario, pools, links, classes, routes, tuple(_inventories(scenario, pools)))
     _check(problem)
@@ -199,7 +199,7 @@ def link_specs(scenario: Scenario) -> tuple[LinkSpec, ...]:
     )
 
 
-def _pool_spec(scenario: Scenario, name: str, pool: Pool, context_tokens: float) -> PoolSpec:
+def _pool_spec(scenario: Scenario, name: str, pool: Pool, decoded: Decoded) -> PoolSpec:
     hardware = scenario.hardware_of(pool)
     usd = scenario.accelerator_usd_per_hour(pool.site, hardware)
     fixed = pool.n_instances if pool.n_instances != "free" else None
@@ -213,7 +213,7 @@ def _pool_spec(scenario: Scenario, name: str, pool: Pool, context_tokens: float)
         min_instances=pool.min_instances if fixed is None else fixed,
         max_instances=pool.max_instances if fixed is None else fixed,
         usd_per_hour=None if usd is None else usd * pool.accelerators_per_instance,
-        rates=service_times(scenario, name, pool, hardware, context_tokens),
+        rates=service_times(scenario, name, pool, hardware, decoded),
         busy_usd_per_hour=scenario.busy_usd_per_hour(pool.site, hardware) * pool.accelerators_per_instance,
     )
 

@@ -1,7 +1,14 @@
 """Service times of a pool's instances: somebody's figures where there are any, else the roofline."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
 from planner.errors import InfeasibleError, InputError, Problem
 from planner.profiles import HardwareProfile, MeasuredInstance, missing_shapes
+from planner.queueing import packing
 from planner.roofline import (
     Chip,
     DecodePoint,
@@ -14,15 +21,42 @@ from planner.roofline import (
     best_stack,
     instance_rates,
     kv_bytes_curve,
+    kv_bytes_per_rank,
     roofline_prefill,
     stack,
 )
 from planner.scenario import Pool, Scenario
 from planner.units import GB, MILLI, number
+from planner.workload import RequestMix
+
+N_KINDS = 4096
+"""Requests that stand for a continuous length distribution."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """The requests that a decode pool holds."""
+
+    context_tokens: float
+    """Mean context that decode attends to, prompt and half the output [tokens]."""
+    kept_tokens: NDArray[np.float64]
+    """Tokens that a request's memory is reserved for, prompt and mean output [tokens], shape (n,)."""
+    weights: NDArray[np.float64]
+    """Their shares [fraction], shape (n,), sum 1."""
+
+    @classmethod
+    def of(cls, classes: Sequence[tuple[float, RequestMix]]) -> "Decoded":
+        """The requests of classes, each with its share of them."""
+        whole = sum(share for share, _ in classes)
+        context = sum(share * (mix.mean_total_tokens + mix.mean_output_tokens / 2) for share, mix in classes) / whole
+        atoms = [(share, mix.mean_output_tokens, mix.atoms(N_KINDS)) for share, mix in classes]
+        kept = np.concatenate([found.total_tokens + output for _, output, found in atoms])
+        weights = np.concatenate([share / whole * found.weights for share, _, found in atoms])
+        return cls(context, kept, weights / weights.sum())
 
 
 def service_times(
-    scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, context_tokens: float
+    scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, decoded: Decoded
 ) -> InstanceRates:
     """Prefill seconds, cache bytes and the decode point of a pool's instances.
 
@@ -31,7 +65,7 @@ def service_times(
         name: name of the pool.
         pool: the pool.
         hardware: its accelerators.
-        context_tokens: mean context that decode attends to, prompt and half the output [tokens].
+        decoded: the requests that decode holds.
 
     Returns:
         Service times of the pool's role, for the model that it serves, times the pool's `time_factor`.
@@ -40,17 +74,15 @@ def service_times(
         InputError: nobody measured the instance and the roofline cannot time it.
         InfeasibleError: the weights do not fit it, or no sequence keeps its step within tpot_ms.
     """
-    return _unscaled(scenario, name, pool, hardware, context_tokens).scaled(pool.time_factor)
+    return _unscaled(scenario, name, pool, hardware, decoded).scaled(pool.time_factor)
 
 
-def _unscaled(
-    scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, context_tokens: float
-) -> InstanceRates:
+def _unscaled(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, decoded: Decoded) -> InstanceRates:
     """Service times as somebody measured them, or as the roofline has them."""
     n, model = pool.accelerators_per_instance, scenario.profile_of(pool.model)
     measured = scenario.measured_instance(hardware, n, pool.role, pool.model)
     if pool.service_times == "roofline" or (measured is None and _can_be_timed(scenario, pool)):
-        return _roofline_times(scenario, name, pool, hardware, context_tokens)
+        return _roofline_times(scenario, name, pool, hardware, decoded)
     if measured is None:
         raise InputError(_unmeasured(scenario, name, pool, hardware))
     _check_step(scenario, name, pool, measured)
@@ -100,7 +132,7 @@ def _unmeasured(scenario: Scenario, name: str, pool: Pool, hardware: HardwarePro
 
 
 def _roofline_times(
-    scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, context_tokens: float
+    scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, decoded: Decoded
 ) -> InstanceRates:
     model, choice = scenario.profile_of(pool.model), scenario.model_choice(pool.model)
     try:
@@ -119,7 +151,7 @@ def _roofline_times(
         _check_memory(name, served)
         prefill = roofline_prefill(served, _known_tokens(used)) if pool.role == "prefill" else None
         limit_ms = _step_limit_ms(scenario, pool)
-        decode = _decode_point(name, limit_ms, served, context_tokens) if pool.role == "decode" else None
+        decode = _decode_point(name, limit_ms, served, decoded) if pool.role == "decode" else None
     except InputError as error:
         raise InputError(_at_pool(scenario, name, problem) for problem in error.problems) from None
     return InstanceRates(
@@ -165,9 +197,9 @@ def _check_memory(name: str, served: ServedModel) -> None:
     )
 
 
-def _decode_point(name: str, limit_ms: float | None, served: ServedModel, context_tokens: float) -> DecodePoint:
-    """The largest batch within the memory and the step limit."""
-    limit = float("inf") if limit_ms is None else limit_ms * MILLI
+def _decode_point(name: str, limit_ms: float | None, served: ServedModel, decoded: Decoded) -> DecodePoint:
+    """The largest batch of mean contexts within the memory and the step limit, and how full memory lets it be."""
+    limit, context_tokens = float("inf") if limit_ms is None else limit_ms * MILLI, decoded.context_tokens
     batch = served.largest_batch_within(context_tokens, limit)
     if batch == 0:
         alone = float(served.decode_time([1], [context_tokens]).total_s[0])
@@ -176,7 +208,31 @@ def _decode_point(name: str, limit_ms: float | None, served: ServedModel, contex
             f"{limit / MILLI:g} ms; alone it needs {alone / MILLI:.3g} ms; what would do: a longer tpot_ms or more "
             "accelerators per instance"
         )
-    return DecodePoint(batch, float(served.decode_time([batch], [context_tokens]).total_s[0]))
+    sizes = np.arange(1.0, batch + 1)
+    steps_s = served.decode_time(sizes, np.full(batch, context_tokens)).total_s
+    held = packing(_held_bytes(served, decoded.kept_tokens), decoded.weights, _room_bytes(served), batch)
+    # What is held of n that fit, over what n mean requests hold: contexts are longer or shorter by that factor.
+    mean_bytes = float(_held_bytes(served, decoded.kept_tokens) @ decoded.weights)
+    contexts = context_tokens * held.mean_filled / (sizes * mean_bytes)
+    full_s = served.decode_time(sizes, contexts).total_s
+    return DecodePoint(
+        batch,
+        float(steps_s[-1]),
+        tuple(steps_s.tolist()),
+        float(held.fractions @ (full_s / sizes)),
+        float(held.fractions @ full_s),
+    )
+
+
+def _held_bytes(served: ServedModel, tokens: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Memory of a rank that requests of so many tokens hold to their end [B]."""
+    layout = served.layout
+    return kv_bytes_per_rank(served.model, tokens, served.kv_precision, tp_size=layout.tp_size, pp_size=layout.pp_size)
+
+
+def _room_bytes(served: ServedModel) -> float:
+    """Memory of a rank for caches and states, those of all replicas together [B]."""
+    return served.layout.dp_size * served.memory.cache_bytes
 
 
 def _known_tokens(used: Stack) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from planner.queueing.erlang import erlang_b, erlang_c
 from planner.queueing.gigc import Delay, delay
 from planner.queueing.link import SharedLink, connections_bytes_per_s, exposed_seconds
 from planner.queueing.mgc import mdc_mean_wait_s, mean_wait_s, mmc_mean_wait_s, utilization_fraction
+from planner.queueing.packing import Packing, packing
 from planner.queueing.phases import MarkovArrivals, Phases, renewal_arrivals, two_phases
 from planner.queueing.service import Service
 from planner.queueing.single_server import deterministic_wait, exponential_wait
@@ -31,6 +32,7 @@ __all__ = [
     "Delay",
     "MarkovArrivals",
     "Mmpp",
+    "Packing",
     "Path",
     "Phases",
     "QueuedRequests",
@@ -61,6 +63,7 @@ __all__ = [
     "modulated_arrivals",
     "modulated_wait",
     "most_busy_servers",
+    "packing",
     "phase_chain",
     "renewal_arrivals",
     "split_scv",

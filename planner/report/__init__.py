@@ -1,5 +1,6 @@
 """Results for people: tables in a terminal, a report in Markdown, figures."""
 
+from planner.report.chart_run import run_chart, write_run_figure
 from planner.report.fidelity_folder import check_fidelity_report, write_fidelity_report
 from planner.report.fidelity_tables import fidelity_tables, worst_points, worst_table
 from planner.report.figure_files import write_front, write_roofline, write_tornado
@@ -30,6 +31,7 @@ __all__ = [
     "plan_tables",
     "prediction_tables",
     "report_markdown",
+    "run_chart",
     "run_tables",
     "sensitivity_tables",
     "shortfall",
@@ -42,6 +44,7 @@ __all__ = [
     "write_records",
     "write_report",
     "write_roofline",
+    "write_run_figure",
     "write_sweep_csv",
     "write_sweep_figure",
     "write_timeline",

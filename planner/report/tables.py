@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from planner.report import words
+from planner.report.certified_tables import certified_tables
 from planner.report.terminal import caption, empty_table, filled, frame, remarks
 from planner.results import Fleet, Latency, Plan
 from planner.units import number, percent
@@ -31,6 +32,7 @@ def plan_tables(plan: Plan) -> list["RenderableType"]:
         _baselines(plan),
         remarks("what binds", _binding(plan)),
         remarks("how good it is", _quality(plan)),
+        *certified_tables(plan),
         remarks("notes", map(words.sentence, plan.notes)),
     )
     return [part for part in parts if part is not None]

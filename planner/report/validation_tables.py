@@ -24,20 +24,27 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
     caption(table, "error: predicted over executed, less one; a check fails where the whole interval is beyond it")
     parts = (
         frame(
-            found.scenario,
+            found.scenario if found.period is None else f"{found.scenario}, {found.period}",
             (
                 ("verdict", "every promise holds" if found.holds else f"{kept} of {n} promises hold"),
-                ("load", f"{number(found.load)} of the plan's rate; the highest rate with the system kept full"),
+                ("load", _load(found)),
                 ("requests", f"{found.n_requests:,} each, seed {found.seed}"),
             ),
         ),
-        filled(table, map(_row, found.checks)),
+        filled(table, map(check_row, found.checks)),
         remarks("not predicted", found.unpredicted),
     )
     return [part for part in parts if part is not None]
 
 
-def _row(check: Check) -> tuple[str, ...]:
+def _load(found: Validation) -> str:
+    if found.period is not None:
+        return "the demand of that period"
+    return f"{number(found.load)} of the plan's rate; the highest rate with the system kept full"
+
+
+def check_row(check: Check) -> tuple[str, ...]:
+    """A promise, its run, how sure that is, the error, what is allowed and whether it fails."""
     interval = DASH
     if check.ci_low is not None and check.ci_high is not None:
         interval = f"{number(check.ci_low, 4)} to {number(check.ci_high, 4)}"

@@ -11,6 +11,7 @@ from planner.results.case import (
     SourceNote,
     Turn,
 )
+from planner.results.certified import Certified, Promise, Round
 from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
 from planner.results.fidelity_survey import (
     CurvePoint,
@@ -52,7 +53,7 @@ from planner.results.prediction import (
     PrefillPrediction,
 )
 from planner.results.roofline import OperatorPoint, RooflinePass, RooflineSurvey
-from planner.results.run import ClassRun, Interval, LinkRun, PoolRun, Run, RunRecords, WaitRun
+from planner.results.run import ClassRun, Interval, LinkRun, PoolRun, Run, RunRecords, TtftCurve, WaitRun
 from planner.results.studies import Against, Front, FrontPoint, InputSensitivity, Sensitivity, Variation
 from planner.results.validation import Check, Validation
 
@@ -63,6 +64,7 @@ __all__ = [
     "Bottleneck",
     "BreakEvenResult",
     "Case",
+    "Certified",
     "Check",
     "ClaimResult",
     "ClassPlan",
@@ -108,6 +110,8 @@ __all__ = [
     "RefusedPoints",
     "RooflinePass",
     "RooflineSurvey",
+    "Promise",
+    "Round",
     "Run",
     "RunRecords",
     "Scored",
@@ -118,6 +122,7 @@ __all__ = [
     "StackScore",
     "Sweep",
     "SweepPoint",
+    "TtftCurve",
     "Turn",
     "Validation",
     "Variation",

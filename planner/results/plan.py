@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from planner.results.certified import Certified
 from planner.schema import StrictModel
 
 
@@ -217,6 +218,8 @@ class Plan(Fleet):
     sweep: Sweep | None = Field(exclude=True)
     notes: tuple[str, ...] = ()
     """What the reader must know to use the figures."""
+    certified: Certified | None = None
+    """What a run bore out, where `--certify` asked for one."""
 
     def baseline(self, name: str) -> Baseline:
         """The baseline of that name; raises KeyError."""
@@ -224,6 +227,6 @@ class Plan(Fleet):
 
     def answer(self) -> dict[str, Any]:
         """The plan as JSON prints it, what identifies it first."""
-        fields = self.model_dump(mode="json", by_alias=True)
+        fields = self.model_dump(mode="json", by_alias=True, exclude=None if self.certified else {"certified"})
         first = ("schema", "scenario", "objective", "status", "gap", "bound", "capacity_rule")
         return {**{key: fields[key] for key in first}, **fields}

@@ -90,6 +90,8 @@ class Run(StrictModel):
     ttft_p50_s: float
     ttft_p90_s: float
     ttft_p99_s: float
+    ttft_promised_s: float | None = None
+    """That of the percentage of requests that the scenario's promise is about; None without a promise."""
     tpot_mean_s: float | None
     tpot_p90_s: float | None
     utilization: dict[str, float]
@@ -113,6 +115,17 @@ class Run(StrictModel):
         return {"schema": fields.pop("schema"), **fields}
 
 
+@dataclass(frozen=True)
+class TtftCurve:
+    """The distribution of TTFT that is predicted at a run's load."""
+
+    seconds: tuple[float, ...]
+    """Ascending times [s]."""
+    fractions: tuple[float, ...]
+    """Share of requests whose first token takes no longer, shape of `seconds`."""
+    mean_s: float
+
+
 @dataclass(frozen=True, eq=False)
 class RunRecords:
     """What happened to every request of one replication, as columns, and the state now and then."""
@@ -121,5 +134,9 @@ class RunRecords:
     """Arrays by name, one entry per request; words are indexes into `words`."""
     words: Mapping[str, tuple[str, ...]]
     """What the indexes of a column mean."""
+    n_warm_up: int
+    """First requests, which are not counted."""
+    n_counted: int
+    """Requests after them that are."""
     samples: Mapping[str, Any]
     """Arrays by name, one entry per moment; the first is `time_s`."""

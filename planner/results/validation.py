@@ -33,6 +33,8 @@ class Validation(StrictModel):
     )
     scenario: str
     holds: bool
+    period: str | None = None
+    """Period that was run, of a plan for several."""
     load: float
     """Of the plan's rate; the promises are those at this load."""
     seed: int

@@ -24,12 +24,29 @@ class DecodePoint:
 
     batch: int
     step_s: float
+    steps_s: tuple[float, ...] = ()
+    """Steps with 1 to `batch` sequences of mean context [s]; empty: as long as at the limit."""
+    slot_s: float | None = None
+    """Instance-seconds per token where the next request always waits: E[step(N) / N] over the number N that memory
+    then holds [s]; None: memory always holds the batch."""
+    full_step_s: float | None = None
+    """E[step(N)], the time per output token then [s]; None: `step_s`."""
+
+    def scaled(self, factor: float) -> "DecodePoint":
+        """The same batch with steps that take `factor` times as long."""
+        slot_s, full_s = (None if s is None else s * factor for s in (self.slot_s, self.full_step_s))
+        return DecodePoint(self.batch, self.step_s * factor, tuple(s * factor for s in self.steps_s), slot_s, full_s)
+
+    @property
+    def seconds_per_token(self) -> float:
+        """Instance-seconds that a token takes in an instance as full as its memory allows [s]."""
+        return self.step_s / self.batch if self.slot_s is None else self.slot_s
 
     def seconds_per_request(self, output_tokens: float) -> float:
         """Instance-seconds that one request takes in a full batch.
 
         Equation:
-            T_decode L_out / BS_max
+            T_decode L_out / BS_max; where memory holds a number N of requests that varies, L_out E[T_decode(N) / N]
 
         Args:
             output_tokens: mean tokens generated per request.
@@ -43,7 +60,9 @@ class DecodePoint:
         >>> 1 / DecodePoint(batch=20, step_s=0.025).seconds_per_request(1024)
         0.78125
         """
-        return self.step_s * output_tokens / self.batch
+        if self.slot_s is None:
+            return self.step_s * output_tokens / self.batch
+        return self.slot_s * output_tokens
 
 
 @dataclass(frozen=True)
@@ -63,7 +82,7 @@ class InstanceRates:
         if factor == 1.0:
             return self
         prefill = None if self.prefill is None else self.prefill.scaled(factor)
-        decode = None if self.decode is None else replace(self.decode, step_s=self.decode.step_s * factor)
+        decode = None if self.decode is None else self.decode.scaled(factor)
         return replace(self, prefill=prefill, decode=decode)
 
 

@@ -5,9 +5,10 @@ from itertools import product
 from pathlib import Path
 
 from planner.errors import InfeasibleError, UndecidedError, UsageError
+from planner.jobs import HERE, Workers, answers
 from planner.optimizer import optimize
 from planner.results import PlanSweep, SweepPoint
-from planner.scenario import read_scenario
+from planner.scenario import Scenario, read_scenario
 
 MOST_POINTS = 10_000
 
@@ -18,7 +19,7 @@ def plan_sweep(
     overrides: Sequence[str] = (),
     data_dirs: Sequence[Path] = (),
     time_limit_s: float = 60.0,
-    n_workers: int = 1,
+    workers: Workers = HERE,
 ) -> PlanSweep:
     """Plans of a scenario over a grid.
 
@@ -28,7 +29,7 @@ def plan_sweep(
         overrides: further `KEY=VALUE` changes, the same at every point.
         data_dirs: folders in which traces are looked for.
         time_limit_s: seconds that the search for one plan may take.
-        n_workers: processes; the answer does not depend on it.
+        workers: who plans the points; the answer does not depend on it.
 
     Returns:
         A plan, or why there is none, for every point.
@@ -41,33 +42,17 @@ def plan_sweep(
     if len(grid) > MOST_POINTS:
         raise UsageError(f"--over: {len(grid):,} points (at most {MOST_POINTS:,})")
     changes = [[*overrides, *(f"{key}={value}" for key, value in point.items())] for point in grid]
-    name = {read_scenario(scenario, change).name for change in changes}.pop()
-    points = _planned(scenario, grid, changes, data_dirs, time_limit_s, n_workers)
-    return PlanSweep(scenario=name, over={key: tuple(values) for key, values in over.items()}, points=tuple(points))
+    scenarios = [read_scenario(scenario, change) for change in changes]
+    jobs = [(asked, point, data_dirs, time_limit_s) for asked, point in zip(scenarios, grid, strict=True)]
+    points = answers(point_plan, jobs, workers)
+    kept = {key: tuple(values) for key, values in over.items()}
+    return PlanSweep(scenario=scenarios[0].name, over=kept, points=tuple(points))
 
 
-def _planned(
-    scenario: str,
-    grid: Sequence[dict[str, str]],
-    changes: Sequence[Sequence[str]],
-    data_dirs: Sequence[Path],
-    time_limit_s: float,
-    n_workers: int,
-) -> list[SweepPoint]:
-    jobs = [(scenario, point, change, data_dirs, time_limit_s) for point, change in zip(grid, changes, strict=True)]
-    if n_workers == 1:
-        return [point_plan(*job) for job in jobs]
-    from joblib import Parallel, delayed
-
-    return list(Parallel(n_jobs=n_workers)(delayed(point_plan)(*job) for job in jobs))
-
-
-def point_plan(
-    scenario: str, point: dict[str, str], changes: Sequence[str], data_dirs: Sequence[Path], time_limit_s: float
-) -> SweepPoint:
+def point_plan(scenario: Scenario, point: dict[str, str], data_dirs: Sequence[Path], time_limit_s: float) -> SweepPoint:
     """The plan of one point, or why it has none."""
     try:
-        plan = optimize(read_scenario(scenario, changes), data_dirs, time_limit_s)
+        plan = optimize(scenario, data_dirs, time_limit_s)
     except (InfeasibleError, UndecidedError) as error:
         return SweepPoint(set=point, plan=None, failure=str(error))
     return SweepPoint(set=point, plan=plan, failure=None)

@@ -1,13 +1,19 @@
 """Plan, run, compare: every promise of a plan beside what the executor saw."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from planner.errors import InputError, UsageError
 from planner.executor import RunQuestion, default_load, simulate
-from planner.optimizer import optimize
-from planner.results import Check, Interval, Plan, Run, Validation
+from planner.jobs import HERE, Workers
+from planner.optimizer import PlanningProblem, at_rate, optimize, planned_at, planning_problem, solved
+from planner.results import Check, Fleet, Interval, Run, Validation
 from planner.scenario import Scenario
+from planner.schema import dotted
+from planner.studies.periods import one_period
 
 TOLERANCES = {
     "throughput_req_per_s": 0.02,
@@ -18,6 +24,7 @@ TOLERANCES = {
     "ttft_p90_s": 0.10,
     "ttft_p99_s": 0.15,
     "tpot_mean_s": 0.05,
+    "mean_inside": 0.05,
     "utilization": 0.03,
     "links": 0.03,
 }
@@ -33,6 +40,8 @@ def validate(
     data_dirs: Sequence[Path] = (),
     time_limit_s: float = 60.0,
     say: Say = lambda _, __: None,
+    workers: Workers = HERE,
+    period: str | None = None,
 ) -> Validation:
     """Hold a plan's promises against a run at a load, and its highest rate against a run with the system kept full.
 
@@ -42,71 +51,147 @@ def validate(
         data_dirs: folders in which traces are looked for.
         time_limit_s: seconds that the search for a plan may take.
         say: is told what is going on, and the fraction done.
+        workers: who shares the replications; the answer does not depend on it.
+        period: the period that is run, of a plan for several.
 
     Raises:
         PlannerError: as planning or running does.
     """
+    if period is not None:
+        return _of_period(scenario, period, question, data_dirs, time_limit_s, say, workers)
+    _check_one_demand(scenario)
     say("planning", 0.0)
-    plan = optimize(scenario, data_dirs, time_limit_s)
+    problem = planning_problem(scenario, data_dirs)
+    solution = solved(problem, time_limit_s)
+    plan = planned_at(problem, solution)
     load = default_load(plan) if question.load is None else question.load
-    promised = at_load(scenario, plan, load, data_dirs, time_limit_s)
-    at = RunQuestion(question.n_requests, question.seed, load, question.n_replications)
-    full = RunQuestion(question.n_requests, question.seed, load, question.n_replications, is_full=True)
-    run, _ = simulate(scenario, plan, at, data_dirs, progress=lambda part: say(f"running at {load:g}", part))
-    most, _ = simulate(scenario, plan, full, data_dirs, progress=lambda part: say("running full", part))
-    found = list(pairs(plan, promised, load, run, most))
-    checks = tuple(check(name, promise, seen, sure) for name, promise, seen, sure in found if promise is not None)
+    executed = execute(scenario, plan, question, load, data_dirs, say, workers)
+    promised = at_rate(problem, solution, load * plan.throughput_req_per_s)
+    inside = (
+        "mean_inside",
+        _inside(problem, promised),
+        executed.run.mean_inside,
+        executed.run.intervals.get("mean_inside"),
+    )
+    return _validation(scenario, question, load, [*pairs(plan, promised, load, executed), inside])
+
+
+def _inside(problem: PlanningProblem, promised: Fleet) -> float | None:
+    """Requests in the system by the promised times; None where they are not known.
+
+    Equation:
+        rate (TTFT + (E[output] - 1) TPOT), Little's law; the run counts them by their integral over time
+    """
+    ttft_s, tpot_s = promised.latency.ttft_mean_s, promised.latency.tpot_mean_s
+    if ttft_s is None or tpot_s is None:
+        return None
+    output_tokens = sum(c.share * c.mix.mean_output_tokens for c in problem.classes)
+    return promised.throughput_req_per_s * (ttft_s + (output_tokens - 1) * tpot_s)
+
+
+def _of_period(
+    scenario: Scenario,
+    period: str,
+    question: RunQuestion,
+    data_dirs: Sequence[Path],
+    time_limit_s: float,
+    say: Say,
+    workers: Workers,
+) -> Validation:
+    """One period of a plan for many, at its own demand."""
+    if question.load not in (None, 1.0):
+        raise UsageError("--load: a period is validated at its own demand, which is what is promised of it")
+    say("planning", 0.0)
+    asked, plan = one_period(scenario, optimize(scenario, data_dirs, time_limit_s), period)
+    at = replace(question, load=1.0, is_full=False)
+    run, _ = simulate(asked, plan, at, data_dirs, progress=partial(say, f"running {period}"), workers=workers)
+    executed = Executed(run)  # the highest rate is promised of all periods together
+    found = _validation(scenario, question, 1.0, list(pairs(plan, plan, 1.0, executed)))
+    return found.model_copy(update={"period": period})
+
+
+def _validation(scenario: Scenario, question: RunQuestion, load: float, found: Sequence["Pair"]) -> Validation:
     return Validation(
         scenario=scenario.name,
-        holds=all(c.holds for c in checks),
         load=load,
         seed=question.seed,
         n_requests=question.n_requests,
-        checks=checks,
-        unpredicted=tuple(name for name, predicted, *_ in found if predicted is None),
+        **judged(found),
     )
 
 
-def at_load(scenario: Scenario, plan: Plan, load: float, data_dirs: Sequence[Path], time_limit_s: float) -> Plan:
-    """What is promised of the same sizes, ports and threshold at a fraction of the plan's rate.
+def _check_one_demand(scenario: Scenario) -> None:
+    """Raises InputError where the plan is of a network, whose promises are made period by period."""
+    if keys := scenario.network_keys:
+        what = "cannot be validated: only plans of one model, one demand and one promise, or one --period, are run"
+        raise InputError(scenario.problem(keys[0], what, f"a scenario without {', '.join(map(dotted, keys))}"))
 
-    The promise on TTFT and the budget have done their part: they chose the sizes, which are given here.
+
+@dataclass(frozen=True)
+class Executed:
+    """What a plan does at a load, and with the system kept full where its highest rate is promised."""
+
+    run: Run
+    most: Run | None = None
+
+
+def execute(
+    scenario: Scenario,
+    plan: Fleet,
+    question: RunQuestion,
+    load: float,
+    data_dirs: Sequence[Path] = (),
+    say: Say = lambda _, __: None,
+    workers: Workers = HERE,
+) -> Executed:
+    """Run a plan at a load and full; raises as `simulate` does.
+
+    Args:
+        scenario: the question.
+        plan: what to run.
+        question: how long and how often; each of the two runs has as many requests.
+        load: fraction of the plan's rate.
+        data_dirs: folders in which traces are looked for.
+        say: is told what is going on, and the fraction done.
+        workers: who shares the replications.
     """
-    changes: dict[str, Any] = {
-        "objective": "max-throughput",
-        "demand_req_per_s": load * plan.throughput_req_per_s,
-        "budget_usd_per_hour": None,
-        "comparisons": {},
+    at, full = replace(question, load=load, is_full=False), replace(question, load=load, is_full=True)
+    texts = {"run": f"running at {load:g}", "most": "running full"}
+    found = {
+        name: simulate(scenario, plan, asked, data_dirs, progress=partial(say, texts[name]), workers=workers)[0]
+        for name, asked in (("run", at), ("most", full))
     }
-    if scenario.slo is not None:
-        changes["slo"] = None if scenario.slo.tpot_ms is None else {"tpot_ms": scenario.slo.tpot_ms}
-    if plan.threshold_tokens is not None:
-        changes["routing.threshold_tokens"] = plan.threshold_tokens
-    for pool in plan.pools:
-        changes[f"pools.{pool.name}.n_instances"] = pool.n_instances
-    for link in plan.links:
-        if link.capacity_gbps > 0:
-            changes[f"links.{link.name}.capacity_gbps"] = link.capacity_gbps
-    return optimize(scenario.varied(changes), data_dirs, time_limit_s)
+    return Executed(**found)
 
 
 Pair = tuple[str, float | None, float, Interval | None]
 
 
-def pairs(plan: Plan, promised: Plan, load: float, run: Run, most: Run) -> Iterator[Pair]:
+def judged(found: Sequence[Pair]) -> dict[str, Any]:
+    """The fields `holds`, `checks` and `unpredicted` of a validation."""
+    checks = tuple(check(name, promise, seen, sure) for name, promise, seen, sure in found if promise is not None)
+    return {
+        "holds": all(c.holds for c in checks),
+        "checks": checks,
+        "unpredicted": tuple(name for name, promise, *_ in found if promise is None),
+    }
+
+
+def pairs(plan: Fleet, promised: Fleet, load: float, executed: Executed) -> Iterator[Pair]:
     """Every metric with its prediction, None where there is none, and what came of it.
 
     Args:
         plan: the plan, for its highest rate.
         promised: the same fleet at the load.
         load: fraction of the plan's rate.
-        run: at the load.
-        most: with the system kept full.
+        executed: what came of it.
     """
+    run, most = executed.run, executed.most
     name = "throughput_req_per_s"
     yield name, load * plan.throughput_req_per_s, run.throughput_req_per_s, run.intervals.get(name)
-    predicted, executed = plan.max_throughput_req_per_s, most.throughput_req_per_s
-    yield "max_throughput_req_per_s", predicted, executed, most.intervals.get(name)
+    if most is not None:
+        executed_most, sure = most.throughput_req_per_s, most.intervals.get(name)
+        yield "max_throughput_req_per_s", plan.max_throughput_req_per_s, executed_most, sure
     yield "offload_fraction", promised.offload_fraction, run.offload_fraction, run.intervals.get("offload_fraction")
     for name in ("ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s"):
         yield name, getattr(promised.latency, name), getattr(run, name), run.intervals.get(name)

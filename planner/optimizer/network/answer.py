@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any
 
 from planner.errors import InfeasibleError, UndecidedError
+from planner.optimizer.delays import loaded_step_s
 from planner.optimizer.fleet import link_plan
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
 from planner.optimizer.network.evaluate import (
@@ -301,15 +302,26 @@ class _Answer:
         return Ttft.of([_shared(path, share / total) for share, path in paths]) if total > 0 else None
 
     def _step_s(self, streams: Sequence[int], periods: Sequence[int]) -> float | None:
-        """Decode step at the batch limit, weighted by requests [s]."""
+        """Decode step at the load of each period, weighted by requests [s]."""
         steps = [
-            (self.weights[p] * d.req_per_s, point.step_s)
+            (self.weights[p] * d.req_per_s, step_s)
             for p in periods
             for d in self.evaluated[p].settled.decodings
-            if d.stream in streams and (point := self.problem.pools[d.pool].rates.decode) is not None
+            if d.stream in streams and (step_s := self._pool_step_s(p, d.pool)) is not None
         ]
         total = sum(rate for rate, _ in steps)
         return sum(rate * step for rate, step in steps) / total if total > 0 else None
+
+    def _pool_step_s(self, p: int, pool: int) -> float | None:
+        """Mean decode step of a pool in a period [s]; None where it decodes nothing."""
+        settled, point = self.evaluated[p].settled, self.problem.pools[pool].rates.decode
+        mine = [d for d in settled.decodings if d.pool == pool]
+        rate = sum(d.req_per_s for d in mine)
+        if point is None or rate <= 0:
+            return None
+        classes, streams = self.problem.classes, self.problem.streams
+        tokens = sum(d.req_per_s * classes[streams[d.stream].request_class].mix.mean_output_tokens for d in mine) / rate
+        return loaded_step_s(point, rate, tokens, settled.n_instances[pool])
 
     def _cost(self) -> Cost:
         problem = self.problem

@@ -284,7 +284,7 @@ class NetworkLoads:
         return np.asarray(self._known[key])
 
     def _most_places(self, point: DecodePoint, request_class: NetworkClass, ttft_s: float) -> Array:
-        held_s = point.step_s * request_class.mix.mean_output_tokens
+        held_s = point.batch * point.seconds_per_request(request_class.mix.mean_output_tokens)
         slack_s = np.array([DECODE_TIME * ttft_s])
         requests = QueuedRequests(held_s, 1.0, slack_s, np.ones(1), request_class.arrival_scv)
         allowed = DECODE_LATE * request_class.late_allowed

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from planner.errors import InputError
 from planner.optimizer.problem import Inventory, LinkSpec, link_specs
-from planner.optimizer.service_times import service_times
+from planner.optimizer.service_times import Decoded, service_times
 from planner.roofline import InstanceRates
 from planner.scenario import Pool, Scenario, Slo
 from planner.workload import RequestMix, request_mix
@@ -286,10 +286,8 @@ def _rates(
     served = scenario.classes_of(pool)
     alike = (pool.model_copy(update=apart).model_dump_json(), served)
     if alike not in known:
-        mine = [c for c in classes if c.name in served]
-        share = sum(c.share for c in mine)
-        context = sum(c.share * (c.mix.mean_total_tokens + c.mix.mean_output_tokens / 2) for c in mine) / share
-        known[alike] = service_times(scenario, key, pool, scenario.hardware_of(pool), context)
+        decoded = Decoded.of([(c.share, c.mix) for c in classes if c.name in served])
+        known[alike] = service_times(scenario, key, pool, scenario.hardware_of(pool), decoded)
     return known[alike]
 
 
