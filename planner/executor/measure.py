@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.executor.control import convertible_pool
 from planner.executor.kernel.records import FINISHED, STRANDED, TOO_OFTEN, World
 from planner.executor.systems import System
 from planner.results import Interval, RunRecords
@@ -15,6 +16,8 @@ from planner.units import gbps
 
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
+ROLES = ("prefill units", "decode units")
+"""Columns of a sample: instances that may change their role, by the one they have."""
 REASONS = {"started-too-often": TOO_OFTEN, "stranded": STRANDED}
 """Why requests are dropped."""
 
@@ -113,18 +116,24 @@ def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
         return (end[name] - start[name]) / span_s
 
     found = {"throughput_req_per_s": rate("finished"), "mean_inside": rate("inside_s"), "warm_up_s": start["time_s"]}
+    n_in_role = {pool.name: float(pool.n_instances) for pool in (*plan.prefill, *plan.decode)}
+    if plan.converts:
+        n_in_role[plan.prefill[convertible_pool(plan.prefill)].name] = rate("prefill unit_s")
+        n_in_role[plan.decode[0].name] = rate("decode unit_s")
     for pool in plan.prefill:
-        found[f"utilization.{pool.name}"] = rate(f"{pool.name} busy_s") / pool.n_instances
+        found[f"utilization.{pool.name}"] = rate(f"{pool.name} busy_s") / n_in_role[pool.name]
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
     for pool, times in zip(plan.decode, plan.decode_times, strict=True):
-        full = times.full_tokens_per_s(plan.context_tokens) * pool.n_instances
+        full = times.full_tokens_per_s(plan.context_tokens) * n_in_role[pool.name]
         found[f"utilization.{pool.name}"] = rate(f"{pool.name} tokens") / full
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
-        found[f"{pool.name} batch"] = rate(f"{pool.name} slot_s") / pool.n_instances
+        found[f"{pool.name} batch"] = rate(f"{pool.name} slot_s") / n_in_role[pool.name]
     for k, link in enumerate(plan.links):
         found[f"links.{link.name}.mean_gbps"] = gbps(rate(f"{link.name} bytes"))
         found[f"links.{link.name}.peak_gbps"] = gbps(float(w.links[k]["peak_bytes_per_s"]))
         found[f"{link.name} transfers"] = mean[f"{link.name} transfers"]
+    for name, n in n_in_role.items():
+        found[f"{name} instances"] = n
     return found
 
 
@@ -133,6 +142,7 @@ def sample_names(plan: System) -> list[str]:
     names = ["time_s", "inside", "inside_s", "finished"]
     names += [f"{pool.name} {what}" for pool in plan.prefill for what in ("waiting", "busy", "busy_s")]
     names += [f"{pool.name} {what}" for pool in plan.decode for what in ("waiting", "batch", "tokens", "slot_s")]
+    names += ["threshold_factor", *ROLES, "prefill unit_s", "decode unit_s"]
     return names + [f"{link.name} {what}" for link in plan.links for what in ("transfers", "bytes")]
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
-from planner.executor.arrivals import burst_s, gamma_s, poisson_s, recorded_s
+from planner.executor.arrivals import burst_s, diurnal_s, gamma_s, poisson_s, recorded_s
 from planner.executor.kernel.records import NONE, REQUEST, Records
-from planner.scenario import BurstArrivals, GammaArrivals, RecordedArrivals, Scenario
+from planner.scenario import BurstArrivals, DiurnalArrivals, GammaArrivals, RecordedArrivals, Scenario
 from planner.workload import Trace, Workload, distribution, read_trace
 from planner.workload.hits import hit_quantile, ideal_hits
 from planner.workload.requests import trace_path
@@ -89,6 +89,8 @@ def _arrivals(scenario: Scenario, n: int, req_per_s: float, streams: Streams, da
             return gamma_s(n, req_per_s, process, streams.generator)
         case BurstArrivals() as process:
             return burst_s(n, req_per_s, process, streams.generator)
+        case DiurnalArrivals() as process:
+            return diurnal_s(n, req_per_s, process, streams.generator)
         case RecordedArrivals(at_own_rate=is_own):
             (_, workload), *others = scenario.workloads.values()
             if others or workload.trace is None:
