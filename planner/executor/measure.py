@@ -57,7 +57,7 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
     lost = len(w.requests) - int(clock["n_finished"]) - int(clock["n_dropped"])
     assert lost == 0, f"{lost} requests are neither finished nor dropped"
     assert clock["violations"] == 0, "time ran backwards"
-    metrics = {**_latency(plan, w, window), **_watched(plan, w, window)}
+    metrics = {**_latency(plan, w, window), **_watched(plan, w, window), **_factors(w)}
     counts = {
         "n_requests": len(w.requests),
         "n_completed": int(clock["n_finished"]),
@@ -65,10 +65,19 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
         "n_counted": int((w.requests["state"][window.first : window.last] == FINISHED).sum()),
         "n_retried": int((w.requests["n_retries"] > 0).sum()),
         **{f"dropped {why}": int((w.requests["reason"] == code).sum()) for why, code in REASONS.items()},
+        "n_conversions": int(w.scheduler[0]["n_conversions"]),
         "simulated_s": float(clock["now_s"]),
         "cross_site_bytes": float(w.links["sent_bytes"][: len(plan.links)].sum()),
     }
     return Outcome(metrics, counts, run_records(plan, w) if keep else None)
+
+
+def _factors(w: World) -> dict[str, float]:
+    """Thresholds that were set, over the planned ones; the mean is over the time of the run."""
+    control, now_s = w.scheduler[0], float(w.clock[0]["now_s"])
+    whole_s = float(control["factor_s"] + control["factor"] * (now_s - control["changed_s"]))
+    mean = whole_s / now_s if now_s > 0 else 1.0
+    return {"factor_low": float(control["lowest"]), "factor_mean": mean, "factor_high": float(control["highest"])}
 
 
 def _latency(plan: System, w: World, window: Window) -> dict[str, float]:

@@ -14,8 +14,8 @@ from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome
 from planner.executor.streams import Streams, drawn_requests, prompt_blocks
 from planner.executor.systems import System, system, world
 from planner.executor.troubles import troubles
-from planner.results import ClassRun, Fleet, LinkRun, PoolRun, Run, RunRecords, WaitRun
-from planner.scenario import Scenario
+from planner.results import ClassRun, Fleet, LinkRun, PoolRun, Run, RunRecords, SchedulerRun, WaitRun
+from planner.scenario import DiurnalArrivals, Scenario
 from planner.units import number
 
 N_REQUESTS = 200_000
@@ -27,6 +27,8 @@ WAITING_PER_INSTANCE = 200
 """Requests that a full system holds per prefill instance, beside those that decode."""
 HORIZON = 1.5
 """Of the time in which requests arrive: so long crashes happen."""
+WHOLE_DAY = 0.99
+"""Part of a day from which on a run counts as one."""
 STAYS_TO_WARM_UP = 3.0
 """Mean stays of a request that a warm-up should last."""
 
@@ -209,7 +211,18 @@ def answer(
         pools=_pools(plan, mean),
         classes=tuple(_class(mean, name, outcomes) for name in plan.classes),
         intervals=shown,
-        notes=tuple(_notes(plan, load, mean)),
+        notes=tuple(_notes(plan, load, req_per_s, mean, outcomes)),
+        scheduler=_scheduler(plan, mean, outcomes) if plan.scenario.execution.scheduler.is_on else None,
+    )
+
+
+def _scheduler(plan: System, mean: dict[str, float], outcomes: Sequence[Outcome]) -> SchedulerRun:
+    return SchedulerRun(
+        n_conversions=int(sum(o.counts["n_conversions"] for o in outcomes)),
+        factor_low=min(o.metrics["factor_low"] for o in outcomes),
+        factor_mean=mean["factor_mean"],
+        factor_high=max(o.metrics["factor_high"] for o in outcomes),
+        mean_instances={pool.name: mean[f"{pool.name} instances"] for pool in (*plan.prefill, *plan.decode)},
     )
 
 
@@ -254,7 +267,14 @@ def _class(mean: dict[str, float], name: str, outcomes: Sequence[Outcome]) -> Cl
     )
 
 
-def _notes(plan: System, load: float | None, mean: dict[str, float]) -> Iterator[str]:
+def _notes(
+    plan: System, load: float | None, req_per_s: float, mean: dict[str, float], outcomes: Sequence[Outcome]
+) -> Iterator[str]:
+    process = plan.scenario.execution.arrivals
+    if isinstance(process, DiurnalArrivals) and load is not None:
+        n_days = min(o.counts["n_requests"] for o in outcomes) / req_per_s / process.period_s
+        if n_days < WHOLE_DAY:
+            yield f"a replication lasts {number(n_days)} of a day, and has the rates of that part: run more requests"
     if load is None:
         yield "the system was kept full: times are those of a queue as long as the experiment made it"
     elif load * max(pool.utilization for pool in (*plan.prefill, *plan.decode)) > 1 - 1e-6:

@@ -52,7 +52,8 @@ from planner.results.prediction import (
     PrefillPrediction,
 )
 from planner.results.roofline import OperatorPoint, RooflinePass, RooflineSurvey
-from planner.results.run import ClassRun, Interval, LinkRun, PoolRun, Run, RunRecords, WaitRun
+from planner.results.run import ClassRun, Interval, LinkRun, PoolRun, Run, RunRecords, SchedulerRun, WaitRun
+from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
 from planner.results.studies import Against, Front, FrontPoint, InputSensitivity, Sensitivity, Variation
 from planner.results.validation import Check, Validation
 
@@ -89,6 +90,7 @@ __all__ = [
     "LinkPlan",
     "LinkRun",
     "Live",
+    "LoadPattern",
     "LiveCheck",
     "LiveMachine",
     "MeasuredFile",
@@ -110,6 +112,10 @@ __all__ = [
     "RooflineSurvey",
     "Run",
     "RunRecords",
+    "ScheduledRun",
+    "ScheduledSeries",
+    "SchedulerComparison",
+    "SchedulerRun",
     "Scored",
     "ScoredCurve",
     "Sensitivity",

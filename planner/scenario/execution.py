@@ -168,8 +168,8 @@ class LongTermScheduler(StrictModel):
     """Time from the end of an instance's last work in one role until it serves in the other."""
     busy_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.7
     """Of the rate at which the first pool or link saturates: with fewer arrivals nothing is changed."""
-    min_gain_fraction: Annotated[float, Field(ge=0, le=10)] = 0.05
-    """Least gain of that rate for which an instance is converted."""
+    min_gain_fraction: Annotated[float, Field(ge=0, le=10)] = 0.1
+    """Least gain of that rate for which thresholds are balanced anew, or an instance is converted."""
     n_decisions: Annotated[int, Field(ge=1, le=1000)] = 2
     """Decisions in a row that must want the same conversion before it is made."""
     min_observed: Annotated[int, Field(ge=1, le=1_000_000)] = 100

@@ -12,6 +12,7 @@ Source:
 """
 
 from math import inf, log2
+from typing import NamedTuple
 
 from planner.executor.compiled import compiled_apart
 from planner.executor.kernel.records import (
@@ -22,12 +23,22 @@ from planner.executor.kernel.records import (
     STEP_LINE,
     WIRE_LINE,
     Numbers,
-    World,
+    Records,
 )
 
 N_HALVINGS = 40
 SAME = 1e-9
 """Relative variance of what a line is drawn over, below which there is but one point: the line goes through 0."""
+
+
+class Observed(NamedTuple):
+    """What the equations need of the world."""
+
+    scheduler: Records
+    lines: Numbers
+    bins: Numbers
+    pools: Records
+    decode_pools: Records
 
 
 @compiled_apart
@@ -44,19 +55,19 @@ def line_of(lines: Numbers, line: int, is_proportional: bool) -> tuple[float, fl
 
 
 @compiled_apart
-def loads(w: World, place: float) -> tuple[float, float, float]:
+def loads(seen: Observed, place: float) -> tuple[float, float, float]:
     """What the observed requests ask with a threshold at that place among the bins.
 
     Returns:
         Instance-seconds of prefill of the short prompts and of the long ones [s], and bytes of these on the wire [B].
     """
-    is_chunked = w.pools[0].is_chunked == 1
-    a_short, b_short = line_of(w.lines, SHORT_LINE, is_chunked)
-    a_long, b_long = line_of(w.lines, LONG_LINE, is_chunked)
-    a_wire, b_wire = line_of(w.lines, WIRE_LINE, False)
+    is_chunked = seen.pools[0].is_chunked == 1
+    a_short, b_short = line_of(seen.lines, SHORT_LINE, is_chunked)
+    a_long, b_long = line_of(seen.lines, LONG_LINE, is_chunked)
+    a_wire, b_wire = line_of(seen.lines, WIRE_LINE, False)
     short, long, wire = 0.0, 0.0, 0.0
     for k in range(N_BINS):
-        n, x = w.bins[k, 0], w.bins[k, 1]
+        n, x = seen.bins[k, 0], seen.bins[k, 1]
         part = min(max(place - k, 0.0), 1.0)  # of the bin that is short
         short += part * max(a_short * n + b_short * x, 0.0)
         long += (1.0 - part) * max(a_long * n + b_long * x, 0.0)
@@ -73,12 +84,12 @@ def over(work: float, capacity: float) -> float:
 
 
 @compiled_apart
-def balanced_place(w: World, n_short: float, n_long: float, bytes_per_s: float) -> float:
+def balanced_place(seen: Observed, n_short: int, n_long: int, bytes_per_s: float) -> float:
     """Place of the threshold at which short and long prompts take equally long."""
     low, high = 1.0, N_BINS - 1.0
     for _ in range(N_HALVINGS):
         place = (low + high) / 2.0
-        short, long, wire = loads(w, place)
+        short, long, wire = loads(seen, place)
         if over(short, n_short) < max(over(long, n_long), over(wire, bytes_per_s)):
             low = place
         else:
@@ -100,23 +111,23 @@ def factor_of(place: float) -> float:
 
 
 @compiled_apart
-def prefill_rate(w: World, place: float, n_short: float, n_long: float, bytes_per_s: float) -> float:
+def prefill_rate(seen: Observed, place: float, n_short: int, n_long: int, bytes_per_s: float) -> float:
     """Rate at which the first prefill pool or the link saturates with a threshold at that place [1/s]."""
-    short, long, wire = loads(w, place)
+    short, long, wire = loads(seen, place)
     most_s = max(over(short, n_short), over(long, n_long), over(wire, bytes_per_s))
-    return float(w.scheduler[0].seen / most_s) if most_s > 0 else inf
+    return float(seen.scheduler[0].seen / most_s) if most_s > 0 else inf
 
 
 @compiled_apart
-def decode_rate(w: World, n_decode: float) -> float:
+def decode_rate(seen: Observed, n_decode: int) -> float:
     """Rate at which so many decode instances, their batches as full as they may be, have no place left [1/s]."""
-    control = w.scheduler[0]
-    pool = w.decode_pools[control.decode_pool]
+    control = seen.scheduler[0]
+    pool = seen.decode_pools[control.decode_pool]
     if control.done_tokens <= 0:
         return inf
     batch = float(pool.batch_limit)
     if control.left_bytes > 0:
         batch = max(min(batch, pool.memory_bytes * control.n_left / control.left_bytes), 1.0)
-    constant, per_sequence = line_of(w.lines, STEP_LINE, False)
+    constant, per_sequence = line_of(seen.lines, STEP_LINE, False)
     request_s = (constant + per_sequence * batch) * control.done_tokens / control.n_done
     return float(n_decode * batch / request_s)

@@ -1,12 +1,12 @@
 """Conversions of units between the roles: who drains, and what happens when a unit is ready in its new role."""
 
-from planner.executor.compiled import compiled_apart
+from planner.executor.compiled import compiled_apart, compiled_within
 from planner.executor.kernel.faults import hand_on, serve
-from planner.executor.kernel.records import DRAINS, LEAVES, NONE, SERVES, SHARED_QUEUE, UP, World
-from planner.executor.kernel.roles import decode_is_drained, enter_role, prefill_is_drained
+from planner.executor.kernel.records import DRAINS, LEAVES, NONE, SERVES, SHARED_QUEUE, UP, Records, World
+from planner.executor.kernel.roles import enter_role, may_be_drained
 
 
-@compiled_apart
+@compiled_within
 def convert(w: World, direction: int) -> None:
     """Let the least busy unit of a role drain: towards prefill with direction 1, towards decode with -1.
 
@@ -19,7 +19,7 @@ def convert(w: World, direction: int) -> None:
     unit.state = LEAVES
     if direction > 0:
         w.decoders[unit.decoder].is_up = DRAINS
-        decode_is_drained(w, unit.decoder)
+        may_be_drained(w, u)
         return
     instance, pool = w.instances[unit.instance], w.pools[w.instances[unit.instance].pool]
     instance.is_up, instance.free_at_s = DRAINS, 0.0
@@ -28,16 +28,16 @@ def convert(w: World, direction: int) -> None:
         pool.n_idle -= 1 - instance.is_busy
     else:
         hand_on(w, unit.instance)
-    prefill_is_drained(w, unit.instance)
+    may_be_drained(w, u)
 
 
-@compiled_apart
+@compiled_within
 def least_busy(w: World, direction: int) -> int:
     """The unit that serves with the fewest requests, of a role that keeps another one that does; or NONE."""
     best, least, n_serving = NONE, 0, 0
     for u in range(w.units.shape[0]):
         unit = w.units[u]
-        if not serves(w, u, direction > 0):
+        if not serves(w.units, w.instances, w.decoders, u, direction > 0):
             continue
         n_serving += 1
         if direction > 0:
@@ -50,18 +50,18 @@ def least_busy(w: World, direction: int) -> int:
 
 
 @compiled_apart
-def serves(w: World, u: int, is_decode: bool) -> bool:
+def serves(units: Records, instances: Records, decoders: Records, u: int, is_decode: bool) -> bool:
     """Whether a unit is up, in a role, and takes work."""
-    unit = w.units[u]
+    unit = units[u]
     if unit.state != SERVES or unit.is_down == 1 or (unit.is_decode == 1) != is_decode:
         return False
     if is_decode:
-        return bool(w.decoders[unit.decoder].is_up == UP)
-    return bool(w.instances[unit.instance].is_up == UP)
+        return bool(decoders[unit.decoder].is_up == UP)
+    return bool(instances[unit.instance].is_up == UP)
 
 
-@compiled_apart
+@compiled_within
 def is_ready(w: World, u: int) -> None:
     """A unit has warmed up and serves in its new role."""
-    enter_role(w, u)
+    enter_role(w.units, w.scheduler, u, w.clock[0].now_s)
     serve(w, u)

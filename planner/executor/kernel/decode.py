@@ -23,7 +23,7 @@ from planner.executor.kernel.records import (
     WAITS_TO_DECODE,
     World,
 )
-from planner.executor.kernel.roles import decode_is_drained
+from planner.executor.kernel.roles import may_be_drained
 
 TINY = 1e-9
 """Part of a step within which a moment counts as its end."""
@@ -218,7 +218,7 @@ def step_ends(w: World, d: int) -> None:
     admit(w, d)
     plan_steps(w, d)
     if decoder.is_up == DRAINS:
-        decode_is_drained(w, d)
+        may_be_drained(w, decoder.unit)
 
 
 @compiled

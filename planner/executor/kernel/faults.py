@@ -1,6 +1,6 @@
 """Faults: instances that crash, restart or slow down, links that fail or carry others, and what becomes of requests."""
 
-from planner.executor.compiled import compiled_apart
+from planner.executor.compiled import compiled_apart, compiled_within
 from planner.executor.kernel.admission import admit_request
 from planner.executor.kernel.cache import end_transfer
 from planner.executor.kernel.calendar import plan, unplan
@@ -55,7 +55,7 @@ def happens(w: World) -> None:
         trouble_decode(w, fault.kind, fault.index, fault.value)
 
 
-@compiled_apart
+@compiled_within
 def happens_to_unit(w: World, kind: int, index: int, value: float) -> bool:
     """Whether a fault is that of a unit that may change its role: it strikes the unit, whichever role that has now."""
     if w.units.shape[0] == 0 or kind in (LINK_HEALTH, BACKGROUND):
@@ -70,11 +70,11 @@ def happens_to_unit(w: World, kind: int, index: int, value: float) -> bool:
         restart_unit(w, u)
     else:
         w.instances[w.units[u].instance].slowdown = value
-        trouble_decode(w, DECODE_SLOW, w.units[u].decoder, value)
+        slow_decode(w, w.units[u].decoder, value)
     return True
 
 
-@compiled_apart
+@compiled_within
 def crash_unit(w: World, u: int) -> None:
     """A unit is gone; one that was changing its role has nothing left to drain, and comes back in the new one."""
     unit = w.units[u]
@@ -83,18 +83,18 @@ def crash_unit(w: World, u: int) -> None:
     unit.is_down = 1
     if unit.state == WARMS:
         unplan(w, w.scheduler[0].first_unit + u)
-        enter_role(w, u)
+        enter_role(w.units, w.scheduler, u, w.clock[0].now_s)
         return
     if unit.is_decode == 1:
         crash_decode(w, unit.decoder)
     else:
         crash(w, unit.instance)
     if unit.state == LEAVES:
-        leave_role(w, u)
-        enter_role(w, u)
+        leave_role(w.units, w.scheduler, u, w.clock[0].now_s)
+        enter_role(w.units, w.scheduler, u, w.clock[0].now_s)
 
 
-@compiled_apart
+@compiled_within
 def restart_unit(w: World, u: int) -> None:
     """A unit is back, and empty."""
     unit = w.units[u]
@@ -113,16 +113,13 @@ def serve(w: World, u: int) -> None:
         admit(w, unit.decoder)
         plan_steps(w, unit.decoder)
         return
-    i, pool = unit.instance, w.pools[w.instances[unit.instance].pool]
-    w.instances[i].is_up = UP
-    pool.n_up += 1
-    if pool.dispatch == SHARED_QUEUE:
-        pool.n_idle += 1
-    else:
+    pool, slowdown = w.pools[w.instances[unit.instance].pool], w.instances[unit.instance].slowdown
+    restart(w, unit.instance)
+    w.instances[unit.instance].slowdown = slowdown
+    if pool.dispatch != SHARED_QUEUE:
         for other in range(pool.first, pool.first + pool.n):
             if w.instances[other].is_up != UP:
                 hand_on(w, other)
-    wake(w, i)
 
 
 @compiled_apart
@@ -135,16 +132,22 @@ def trouble_decode(w: World, kind: int, d: int, value: float) -> None:
         admit(w, d)
         plan_steps(w, d)
     elif kind == DECODE_SLOW:
-        catch_up(w, d)
-        w.decoders[d].slowdown = value
-        plan_again(w, d)
+        slow_decode(w, d, value)
+
+
+@compiled_apart
+def slow_decode(w: World, d: int, value: float) -> None:
+    """Steps of a decode instance take another time from the one on that is under way."""
+    catch_up(w, d)
+    w.decoders[d].slowdown = value
+    plan_again(w, d)
 
 
 @compiled_apart
 def change_link(w: World, k: int, is_health: bool, value: float) -> None:
     """A link has another part of its bandwidth, or other traffic."""
     settle(w, k)
-    count_capacity(w, k)
+    count_capacity(w.links, k, w.clock[0].now_s)
     if is_health:
         w.links[k].health = value
     else:

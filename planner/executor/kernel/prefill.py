@@ -2,7 +2,7 @@
 
 from math import inf
 
-from planner.executor.compiled import compiled, compiled_apart
+from planner.executor.compiled import compiled, compiled_within
 from planner.executor.kernel.cache import end_transfer, keep, n_prefix_blocks, use
 from planner.executor.kernel.calendar import plan
 from planner.executor.kernel.curves import prefill_s, value, whole_prefill_s
@@ -24,7 +24,7 @@ from planner.executor.kernel.records import (
     WIRE_LINE,
     World,
 )
-from planner.executor.kernel.roles import prefill_is_drained
+from planner.executor.kernel.roles import may_be_drained
 
 
 @compiled
@@ -276,10 +276,10 @@ def pass_ends(w: World, i: int) -> None:
         r = following
     wake(w, i)
     if instance.is_up == DRAINS:
-        prefill_is_drained(w, i)
+        may_be_drained(w, instance.unit)
 
 
-@compiled_apart
+@compiled_within
 def see_pass(w: World, i: int, r: int) -> None:
     """Let the scheduler see the seconds of a pass that ends, whose first request this is."""
     n, tokens, room = 0.0, 0.0, chunk(w, i)
@@ -336,5 +336,5 @@ def link_changes(w: World, k: int) -> None:
         if w.instances[i].is_busy == 0:
             wake(w, i)
         if w.instances[i].is_up == DRAINS:
-            prefill_is_drained(w, i)
+            may_be_drained(w, w.instances[i].unit)
     share(w, k)

@@ -33,7 +33,7 @@ def sample(w: World, row: int) -> None:
             out[at + 3] += decoder.slot_s + decoder.batch * passed_s
         at += 4
     control = w.scheduler[0]
-    count_roles(w)
+    count_roles(w.scheduler, clock.now_s)
     out[at], out[at + 1], out[at + 2] = control.factor, control.n_prefill, control.n_decode
     out[at + 3], out[at + 4] = control.prefill_s, control.decode_s
     at += 5
