@@ -55,6 +55,7 @@ class SchedulersChart:
             _dress(queue, "", "prompts that wait")
             if max(max(line.n_waiting) for line in lines) > MOST_ABOVE * max(_typical(lines), 1.0):
                 queue.set_yscale("symlog", linthresh=10)
+                queue.yaxis.set_major_formatter(lambda n, _: f"{n:,.0f}")
         for axes in grid[-1]:
             axes.set_xlabel("hours")
         handles, labels = grid[0, 1].get_legend_handles_labels()
