@@ -163,12 +163,12 @@ class LongTermScheduler(StrictModel):
     bottleneck; from what it observes, by the paper's balance equations."""
 
     interval_s: Annotated[float, Field(gt=0, le=1e7)] = 300.0
-    """Time between two decisions; what was observed counts half as much after each."""
+    """Time between two decisions; what was observed counts three quarters as much after each."""
     warm_up_s: Annotated[float, Field(ge=0, le=1e6)] = 60.0
     """Time from the end of an instance's last work in one role until it serves in the other."""
     busy_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.7
     """Of the rate at which the first pool or link saturates: with fewer arrivals nothing is changed."""
-    min_gain_fraction: Annotated[float, Field(ge=0, le=10)] = 0.1
+    min_gain_fraction: Annotated[float, Field(ge=0, le=10)] = 0.05
     """Least gain of that rate for which thresholds are balanced anew, or an instance is converted."""
     n_decisions: Annotated[int, Field(ge=1, le=1000)] = 2
     """Decisions in a row that must want the same conversion before it is made."""

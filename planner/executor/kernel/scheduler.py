@@ -15,7 +15,7 @@ from planner.executor.kernel.link import count_capacity, free_bytes_per_s, settl
 from planner.executor.kernel.records import DECISION, LONG_LINE, LOOK, NONE, SERVES, SHORT_LINE, Numbers, Records, World
 
 MOST_DOUBLINGS = 60.0
-FADING = 0.5
+FADING = 0.75
 """What was observed counts so much after each decision."""
 MOST_AT_ONCE = 0.1
 """Part of the units that may be on their way between roles, one at least."""
