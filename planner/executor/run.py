@@ -9,14 +9,16 @@ from typing import Any
 
 from planner.errors import UsageError
 from planner.executor.kernel.loop import advance, start
-from planner.executor.kernel.records import World
+from planner.executor.kernel.records import Records, World
 from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome
+from planner.executor.sessions import session_requests
 from planner.executor.streams import Streams, drawn_requests, prompt_blocks
 from planner.executor.systems import System, system, world
 from planner.executor.troubles import troubles
 from planner.results import ClassRun, Fleet, LinkRun, PoolRun, Run, RunRecords, SchedulerRun, WaitRun
 from planner.scenario import DiurnalArrivals, Scenario
 from planner.units import number
+from planner.workload.traces import Blocks
 
 N_REQUESTS = 200_000
 N_REPLICATIONS = 4
@@ -158,13 +160,24 @@ def replicate(
     first = min(int(n * execution.warm_up_fraction), n - 1)
     window = Window(first, max(n - int(n * execution.cool_down_fraction), first + 1))
     streams = Streams(question.seed, replication)
-    requests = drawn_requests(plan.scenario, n, req_per_s, streams, data_dirs)
+    requests, blocks = _asked(plan.scenario, n, req_per_s, streams, data_dirs)
     faults = troubles(plan, HORIZON * float(requests["arrival_s"][-1]), streams)
     closed = full_house(plan) if question.is_full else None
-    blocks = prompt_blocks(plan.scenario, requests, data_dirs) if execution.cache is not None else None
     w = world(plan, requests, window.first, window.last, closed, faults, blocks)
     run_to_end(w, progress)
     return outcome(plan, w, window, keep=keep)
+
+
+def _asked(
+    scenario: Scenario, n: int, req_per_s: float, streams: Streams, data_dirs: Sequence[Path]
+) -> tuple[Records, Blocks | None]:
+    """Requests, and the blocks of their prompts where caches look at them."""
+    has_cache = scenario.execution.cache is not None
+    if scenario.execution.sessions is not None:
+        requests, blocks = session_requests(scenario, n, req_per_s, streams)
+        return requests, blocks if has_cache else None
+    requests = drawn_requests(scenario, n, req_per_s, streams, data_dirs)
+    return requests, prompt_blocks(scenario, requests, data_dirs) if has_cache else None
 
 
 def full_house(plan: System) -> int:

@@ -70,7 +70,7 @@ def drawn_requests(
     """
     requests = blank_requests(n)
     requests["arrival_s"] = _arrivals(scenario, n, req_per_s, streams, data_dirs)
-    requests["draw"] = _below_one(streams.generator("routes").random(n, dtype=np.float32))
+    requests["draw"] = below_one(streams.generator("routes").random(n, dtype=np.float32))
     workloads = list(scenario.workloads.items())
     classes = _classes([share for _, (share, _) in workloads], n, streams)
     requests["request_class"] = classes
@@ -111,7 +111,7 @@ def blank_requests(n: int) -> Records:
     return requests
 
 
-def _below_one(draws: NDArray[np.float32]) -> NDArray[np.float32]:
+def below_one(draws: NDArray[np.float32]) -> NDArray[np.float32]:
     """Uniform draws that no rounding has brought up to 1."""
     return np.minimum(draws, np.nextafter(np.float32(1), np.float32(0)))
 

@@ -13,6 +13,7 @@ from planner.scenario.execution import (
     PrefixCache,
     RecordedArrivals,
     Scheduler,
+    Sessions,
     ShortTermScheduler,
 )
 from planner.scenario.overrides import parsed_key
@@ -64,6 +65,7 @@ __all__ = [
     "Routing",
     "Scenario",
     "Scheduler",
+    "Sessions",
     "ShortTermScheduler",
     "Site",
     "Slo",

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from planner.errors import did_you_mean
 from planner.schema import Fault as StatedFault
 from planner.schema import StrictModel, raise_faults
+from planner.workload.lengths import Lengths
 
 BLOCK_TOKENS = 512
 """Tokens of a block, as traces record them."""
@@ -125,6 +126,20 @@ class RecordedArrivals(StrictModel):
     """Whether the trace's own rate holds whatever the load says; false stretches its times to the load."""
 
 
+class Sessions(StrictModel):
+    """Requests are turns of conversations: a prompt is all that was said before, the answers too, and new text. First
+    prompts and answers are as long as the workload says; whether anything is found again is up to `cache`."""
+
+    mean_turns: Annotated[float, Field(ge=1, le=10_000)]
+    """Mean number of turns, geometric; fewer where prompts would get too long."""
+    new_tokens: Lengths
+    """New text of every turn but the first."""
+    mean_gap_s: Annotated[float, Field(gt=0, le=1e9)]
+    """Mean time between a turn and the next, exponential, from arrival to arrival; turns do not wait for answers."""
+    max_tokens: Annotated[float, Field(ge=1, le=1e9)] = 131_072.0
+    """Longest prompt: a session ends before it would be longer."""
+
+
 class PrefixCache(StrictModel):
     """A pool of cache blocks per site that the run fills and empties, instead of the hits that the workload states."""
 
@@ -208,6 +223,8 @@ class Execution(StrictModel):
         | None
     ) = None
     """How requests arrive in the run; absent: as the workload states, which is what the plan counts on."""
+    sessions: Sessions | None = None
+    """Turns of conversations instead of independent requests, at the same rate; absent: independent, or as recorded."""
     scheduler: Scheduler = Scheduler()
     """What the system changes by itself while it runs; by default nothing."""
     cache: PrefixCache | None = None
@@ -220,6 +237,12 @@ class Execution(StrictModel):
     """Transfers and other traffic, by link."""
     pools: dict[str, PoolExecution] = {}
     """Further limits, by pool."""
+
+    @model_validator(mode="after")
+    def _arrives_in_one_way(self) -> Self:
+        if self.sessions is not None and self.arrivals is not None:
+            raise_faults([StatedFault(("sessions",), "is given beside arrivals (one of the two)")])
+        return self
 
 
 def execution_faults(
