@@ -109,6 +109,14 @@ def test_a_plan_without_roles_to_change_is_compared_without_the_long_term() -> N
     assert found.runs[0].threshold_low_tokens is None
 
 
+def test_turns_of_sessions_are_compared_without_bursts_and_days() -> None:
+    scenario, plan = planned()
+    turns = {"mean_turns": 4.0, "new_tokens": {"kind": "constant", "tokens": 800}, "mean_gap_s": 60.0}
+    varied = scenario.varied({"execution.sessions": turns, "execution.cache": {}})
+    found, _ = compare_schedulers(varied, plan, RunQuestion(1000, load=0.5, n_replications=1))
+    assert [pattern.name for pattern in found.patterns] == ["steady", "brownout"]
+
+
 def called(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["schedulers", *arguments])
 

@@ -104,6 +104,8 @@ def compare_schedulers(
 def patterns_of(scenario: Scenario, plan: Fleet, question: RunQuestion) -> Iterator[Pattern]:
     """What is tried: nothing in particular, bursts, a day, a brownout; and what the scenario states.
 
+    Turns of sessions arrive in their own way: with them there are no bursts and no day.
+
     Args:
         scenario: the question.
         plan: its rate, and its links with what they carry.
@@ -115,12 +117,13 @@ def patterns_of(scenario: Scenario, plan: Fleet, question: RunQuestion) -> Itera
     if scenario.execution.arrivals is not None or scenario.execution.faults:
         yield Pattern("as stated", "arrivals and faults of the scenario", {})
     yield Pattern("steady", "nothing in particular", usual)
-    text = "half as many again for 2 min every 12 min, at random"
-    yield Pattern("bursts", text, usual | {"execution.arrivals": dict(BURSTS)})
-    day_s = min(DAY_S, span_s)
-    day = {"kind": "diurnal", "period_s": day_s, "swing_fraction": SWING_FRACTION}
-    text = f"a sinusoid of {day_s / HOUR_S:.3g} h, {SWING_FRACTION:.0%} above and below the mean, all of it counted"
-    yield Pattern("diurnal", text, usual | {"execution.arrivals": day} | WHOLE)
+    if scenario.execution.sessions is None:
+        text = "half as many again for 2 min every 12 min, at random"
+        yield Pattern("bursts", text, usual | {"execution.arrivals": dict(BURSTS)})
+        day_s = min(DAY_S, span_s)
+        day = {"kind": "diurnal", "period_s": day_s, "swing_fraction": SWING_FRACTION}
+        text = f"a sinusoid of {day_s / HOUR_S:.3g} h, {SWING_FRACTION:.0%} above and below the mean, all of it counted"
+        yield Pattern("diurnal", text, usual | {"execution.arrivals": day} | WHOLE)
     link = next((link for link in plan.links if link.mean_gbps > 0), None)
     if link is not None:
         sent_gbps = link.mean_gbps * (question.load or 1.0)
