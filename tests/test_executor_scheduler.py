@@ -38,7 +38,9 @@ def swinging(seed: int, n: int = 250, rate: float = 2.0) -> Any:
     rng = np.random.default_rng(seed)
     phase = np.arange(n) // 60 % 2
     tokens = tokens_of(rng.lognormal(-0.5, 1.0, n) * np.where(phase, 0.2, 2.0))
-    return asked(poisson_s(rng, n, rate), tokens, output=np.where(phase, rng.integers(200, 900, n), 1))
+    return asked(
+        poisson_s(rng, n, rate), tokens, output=np.where(phase, rng.integers(200, 900, n), rng.integers(50, 200, n))
+    )
 
 
 def same(a: Any, b: Any) -> bool:
@@ -99,13 +101,14 @@ def test_watching_alone_changes_nothing() -> None:
 
 @pytest.mark.parametrize("dispatch", ["shared-queue", "join-shortest-work", "round-robin"])
 def test_a_unit_that_drains_gets_nothing_new_and_warms_up_before_it_serves(dispatch: str) -> None:
-    requests = swinging(5, n=400, rate=3.0)
+    requests = swinging(5, n=500, rate=6.0)
     changes = EAGER | {"dispatch": dispatch, "prefill_batching": "chunked"}
     plan = system(scenario(changes, batch=4), fleet(n_near=3, n_decode=3, threshold_tokens=6e4))
     w = world(plan, requests)
     start(w)
     n_drained, warmed = 0, dict.fromkeys(range(len(w.units)), 0.0)
     held, states = [set() for _ in w.units], w.units["state"].copy()
+    held_while_draining: set[bool] = set()  # roles that were seen to end what they had
     while True:
         goes_on = advance(w, 1)
         now_s = w.clock[0]["now_s"]
@@ -118,6 +121,7 @@ def test_a_unit_that_drains_gets_nothing_new_and_warms_up_before_it_serves(dispa
             slot = w.decoders[unit["decoder"]] if unit["is_decode"] else w.instances[unit["instance"]]
             if slot["is_up"] == DRAINS and states[u] != SERVES:
                 assert now_held <= held[u]
+                held_while_draining |= {bool(unit["is_decode"])} if now_held else set()
             if states[u] != 2 and unit["state"] == 2:
                 n_drained, warmed[u] = n_drained + 1, now_s
             if states[u] == 2 and unit["state"] == SERVES:
@@ -128,6 +132,7 @@ def test_a_unit_that_drains_gets_nothing_new_and_warms_up_before_it_serves(dispa
         if not goes_on:
             break
     assert n_drained > 1
+    assert held_while_draining == {False, True}
     check_laws(w)
 
 
