@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
+from planner.executor.arrivals import diurnal_s
 from planner.executor.streams import Streams, drawn_requests
+from planner.scenario import DiurnalArrivals
 from planner.workload import request_mix
 from tests.builders import in_classes, small_with
 
@@ -135,3 +137,34 @@ def test_recorded_arrivals_are_the_traces_stretched_to_the_rate_or_as_they_were(
 def test_recorded_arrivals_need_a_trace() -> None:
     with pytest.raises(InputError, match="not all requests come from one trace"):
         drawn({"execution.arrivals": {"kind": "recorded"}})
+
+
+@pytest.mark.parametrize(
+    ("day", "shares"),
+    [
+        ({"factors": (1.0, 3.0, 0.0, 4.0)}, [0.125, 0.375, 0.0, 0.5]),
+        ({"swing_fraction": 0.5}, [0.25 + sign * 0.5 / (2 * np.pi) for sign in (-1, 1, 1, -1)]),
+    ],
+)
+def test_a_day_has_its_share_of_requests_at_every_hour(day: dict[str, Any], shares: list[float]) -> None:
+    n, rate, period_s = 200_000, 2.0, 5_000.0
+    process = DiurnalArrivals(kind="diurnal", period_s=period_s, **day)
+    times = diurnal_s(n, rate, process, Streams(1).generator)
+    assert (np.diff(times) >= 0).all()
+    assert times[-1] == pytest.approx(n / rate, rel=0.01)
+    within = times % period_s / period_s
+    counts = np.histogram(within, np.linspace(0, 1, 5))[0]
+    for share, count in zip(shares, counts, strict=True):
+        assert count == pytest.approx(share * n, abs=5 * np.sqrt(n * max(share, 0.0)))
+    # Within a part of even rate gaps are exponential.
+    if "factors" in day:
+        gaps = np.diff(times[times < 0.25 * period_s / 2])
+        assert gaps.mean() == pytest.approx(1 / (rate * 0.125 * 4), rel=0.15)
+        assert gaps.std() == pytest.approx(gaps.mean(), rel=0.15)
+
+
+def test_a_flat_day_is_no_day_at_all() -> None:
+    flat = DiurnalArrivals(kind="diurnal", period_s=100.0, factors=(2.0, 2.0, 2.0))
+    times = diurnal_s(1000, 3.0, flat, Streams(1).generator)
+    gaps = Streams(1).generator("diurnal arrivals").standard_exponential(1000)
+    assert times == pytest.approx(np.cumsum(gaps) / 3.0)

@@ -15,6 +15,7 @@ from planner.cli import (
     profiles,
     report,
     scenario,
+    schedulers,
     simulate,
     sweep,
     validate,
@@ -34,6 +35,7 @@ app = typer.Typer(
 app.command("optimize", short_help="Plan a scenario: sizes, threshold, link and cost.")(optimize.optimize)
 app.command("simulate", short_help="Run a plan request by request.")(simulate.simulate)
 app.command("validate", short_help="Hold a plan against its run.")(validate.validate)
+app.command("schedulers", short_help="What the system's own scheduling is worth.")(schedulers.schedulers)
 app.command("sweep", short_help="One plan per point of a grid.")(sweep.sweep)
 app.command("predict", short_help="Times, KV bytes and memory of a model on hardware.")(predict.predict)
 app.command("fidelity", short_help="Hold predictions against measured serving points.")(fidelity.fidelity)

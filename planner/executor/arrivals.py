@@ -5,11 +5,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.scenario import BurstArrivals, GammaArrivals
+from planner.scenario import BurstArrivals, DiurnalArrivals, GammaArrivals
 
 Floats = NDArray[np.float64]
 Generator = Callable[[str], np.random.Generator]
 PHASES_AT_ONCE = 1024
+PARTS_OF_A_DAY = 4096
+"""Parts within which the rate of a sinusoid is taken to be constant; each has exactly as many arrivals as it should."""
 
 
 def poisson_s(n: int, req_per_s: float, generator: Generator) -> Floats:
@@ -43,6 +45,33 @@ def burst_s(n: int, req_per_s: float, process: BurstArrivals, generator: Generat
         times += (times[-1] + np.cumsum(lengths_s)).tolist()
         counts += (counts[-1] + np.cumsum(lengths_s * rates)).tolist()
     return np.asarray(np.interp(points, counts, times))
+
+
+def diurnal_s(n: int, req_per_s: float, process: DiurnalArrivals, generator: Generator) -> Floats:
+    """Poisson arrivals whose rate follows the time of day [s].
+
+    Equation:
+        arrival k is where the integral of the rate reaches the k-th point of a Poisson process of rate 1
+    """
+    edges_s, shares = day(process)
+    points = np.cumsum(generator("diurnal arrivals").standard_exponential(n)) / (req_per_s * process.period_s)
+    whole = np.floor(points)
+    return np.asarray(whole * process.period_s + np.interp(points - whole, shares, edges_s))
+
+
+def day(process: DiurnalArrivals) -> tuple[Floats, Floats]:
+    """Edges of the parts of a day [s], and the share of its requests that has arrived by each.
+
+    >>> edges_s, shares = day(DiurnalArrivals(kind="diurnal", period_s=100.0, factors=(1.0, 3.0)))
+    >>> edges_s.tolist(), shares.tolist()
+    ([0.0, 50.0, 100.0], [0.0, 0.25, 1.0])
+    """
+    if process.factors is not None:
+        shares = np.concatenate([[0.0], np.cumsum(process.factors)])
+        return np.linspace(0.0, process.period_s, shares.size), shares / shares[-1]
+    assert process.swing_fraction is not None, "a validated day has a swing or factors"
+    times = np.linspace(0.0, 1.0, PARTS_OF_A_DAY + 1)
+    return times * process.period_s, times - process.swing_fraction * np.sin(2 * np.pi * times) / (2 * np.pi)
 
 
 def recorded_s(n: int, req_per_s: float | None, arrival_s: Floats) -> Floats:

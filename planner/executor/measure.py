@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.executor.control import convertible_pool
 from planner.executor.kernel.records import FINISHED, STRANDED, TOO_OFTEN, World
 from planner.executor.systems import System
 from planner.results import Interval, RunRecords
@@ -18,6 +19,8 @@ Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
 N_TO_FILL = 50_000
 """Requests at the most that full decode batches are made of, to see what a full pool does."""
+ROLES = ("prefill units", "decode units")
+"""Columns of a sample: instances that may change their role, by the one they have."""
 REASONS = {"started-too-often": TOO_OFTEN, "stranded": STRANDED}
 """Why requests are dropped."""
 
@@ -57,7 +60,7 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
     lost = len(w.requests) - int(clock["n_finished"]) - int(clock["n_dropped"])
     assert lost == 0, f"{lost} requests are neither finished nor dropped"
     assert clock["violations"] == 0, "time ran backwards"
-    metrics = {**_latency(plan, w, window), **_watched(plan, w, window)}
+    metrics = {**_latency(plan, w, window), **_watched(plan, w, window), **_factors(w)}
     counts = {
         "n_requests": len(w.requests),
         "n_completed": int(clock["n_finished"]),
@@ -65,10 +68,19 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
         "n_counted": int((w.requests["state"][window.first : window.last] == FINISHED).sum()),
         "n_retried": int((w.requests["n_retries"] > 0).sum()),
         **{f"dropped {why}": int((w.requests["reason"] == code).sum()) for why, code in REASONS.items()},
+        "n_conversions": int(w.scheduler[0]["n_conversions"]),
         "simulated_s": float(clock["now_s"]),
         "cross_site_bytes": float(w.links["sent_bytes"][: len(plan.links)].sum()),
     }
     return Outcome(metrics, counts, run_records(plan, w, window) if keep else None)
+
+
+def _factors(w: World) -> dict[str, float]:
+    """Thresholds that were set, over the planned ones; the mean is over the time of the run."""
+    control, now_s = w.scheduler[0], float(w.clock[0]["now_s"])
+    whole_s = float(control["factor_s"] + control["factor"] * (now_s - control["changed_s"]))
+    mean = whole_s / now_s if now_s > 0 else 1.0
+    return {"factor_low": float(control["lowest"]), "factor_mean": mean, "factor_high": float(control["highest"])}
 
 
 def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
@@ -123,19 +135,25 @@ def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
         return (end[name] - start[name]) / span_s
 
     found = {"throughput_req_per_s": rate("finished"), "mean_inside": rate("inside_s"), "warm_up_s": start["time_s"]}
+    n_in_role = {pool.name: float(pool.n_instances) for pool in (*plan.prefill, *plan.decode)}
+    if plan.converts:
+        n_in_role[plan.prefill[convertible_pool(plan.prefill)].name] = rate("prefill unit_s")
+        n_in_role[plan.decode[0].name] = rate("decode unit_s")
     for pool in plan.prefill:
-        found[f"utilization.{pool.name}"] = rate(f"{pool.name} busy_s") / pool.n_instances
+        found[f"utilization.{pool.name}"] = rate(f"{pool.name} busy_s") / n_in_role[pool.name]
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
     asked = w.requests[:N_TO_FILL]
     for pool, times in zip(plan.decode, plan.decode_times, strict=True):
-        full = times.full_tokens_per_s(asked["total_tokens"], asked["output_tokens"]) * pool.n_instances
+        full = times.full_tokens_per_s(asked["total_tokens"], asked["output_tokens"]) * n_in_role[pool.name]
         found[f"utilization.{pool.name}"] = rate(f"{pool.name} tokens") / full
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
-        found[f"{pool.name} batch"] = rate(f"{pool.name} slot_s") / pool.n_instances
+        found[f"{pool.name} batch"] = rate(f"{pool.name} slot_s") / n_in_role[pool.name]
     for k, link in enumerate(plan.links):
         found[f"links.{link.name}.mean_gbps"] = gbps(rate(f"{link.name} bytes"))
         found[f"links.{link.name}.peak_gbps"] = gbps(float(w.links[k]["peak_bytes_per_s"]))
         found[f"{link.name} transfers"] = mean[f"{link.name} transfers"]
+    for name, n in n_in_role.items():
+        found[f"{name} instances"] = n
     return found
 
 
@@ -144,6 +162,7 @@ def sample_names(plan: System) -> list[str]:
     names = ["time_s", "inside", "inside_s", "finished"]
     names += [f"{pool.name} {what}" for pool in plan.prefill for what in ("waiting", "busy", "busy_s")]
     names += [f"{pool.name} {what}" for pool in plan.decode for what in ("waiting", "batch", "tokens", "slot_s")]
+    names += ["threshold_factor", *ROLES, "prefill unit_s", "decode unit_s"]
     return names + [f"{link.name} {what}" for link in plan.links for what in ("transfers", "bytes")]
 
 

@@ -9,15 +9,17 @@ from typing import Any
 
 from planner.errors import CheckFailedError, UsageError
 from planner.executor.kernel.loop import advance, start
-from planner.executor.kernel.records import World
+from planner.executor.kernel.records import Records, World
 from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome
+from planner.executor.sessions import session_requests
 from planner.executor.streams import Streams, drawn_requests, prompt_blocks
 from planner.executor.systems import System, system, world
 from planner.executor.troubles import troubles
 from planner.jobs import HERE, Workers, answers
-from planner.results import ClassRun, Fleet, LinkRun, PoolRun, Run, RunRecords, WaitRun
-from planner.scenario import Scenario
+from planner.results import ClassRun, Fleet, LinkRun, PoolRun, Run, RunRecords, SchedulerRun, WaitRun
+from planner.scenario import DiurnalArrivals, Scenario
 from planner.units import number
+from planner.workload.traces import Blocks
 
 N_REQUESTS = 200_000
 N_REPLICATIONS = 4
@@ -30,6 +32,8 @@ MOST_WAITING = 2000
 in about one of so many moments, however large it is."""
 HORIZON = 1.5
 """Of the time in which requests arrive: so long crashes happen."""
+WHOLE_DAY = 0.99
+"""Part of a day from which on a run counts as one."""
 STAYS_TO_WARM_UP = 3.0
 """Mean stays of a request that a warm-up should last."""
 
@@ -162,9 +166,8 @@ def replicate(
     window = counted(plan, n, closed or 0)
     n += closed or 0
     streams = Streams(question.seed, replication)
-    requests = drawn_requests(plan.scenario, n, req_per_s, streams, data_dirs)
+    requests, blocks = _asked(plan.scenario, n, req_per_s, streams, data_dirs)
     faults = troubles(plan, HORIZON * float(requests["arrival_s"][-1]), streams)
-    blocks = prompt_blocks(plan.scenario, requests, data_dirs) if plan.scenario.execution.cache is not None else None
     w = world(plan, requests, window.first, window.last, closed, faults, blocks)
     run_to_end(w, progress)
     return outcome(plan, w, window, keep=keep)
@@ -175,6 +178,18 @@ def counted(plan: System, n: int, n_filling: int) -> Window:
     execution = plan.scenario.execution
     first = min(int(n * execution.warm_up_fraction), n - 1)
     return Window(n_filling + first, n_filling + max(n - int(n * execution.cool_down_fraction), first + 1))
+
+
+def _asked(
+    scenario: Scenario, n: int, req_per_s: float, streams: Streams, data_dirs: Sequence[Path]
+) -> tuple[Records, Blocks | None]:
+    """Requests, and the blocks of their prompts where caches look at them."""
+    has_cache = scenario.execution.cache is not None
+    if scenario.execution.sessions is not None:
+        requests, blocks = session_requests(scenario, n, req_per_s, streams)
+        return requests, blocks if has_cache else None
+    requests = drawn_requests(scenario, n, req_per_s, streams, data_dirs)
+    return requests, prompt_blocks(scenario, requests, data_dirs) if has_cache else None
 
 
 def full_house(plan: System) -> int:
@@ -226,7 +241,18 @@ def answer(
         pools=_pools(plan, mean),
         classes=tuple(_class(mean, name, outcomes) for name in plan.classes),
         intervals=shown,
-        notes=tuple(_notes(plan, load, mean)),
+        notes=tuple(_notes(plan, load, req_per_s, mean, outcomes)),
+        scheduler=_scheduler(plan, mean, outcomes) if plan.scenario.execution.scheduler.is_on else None,
+    )
+
+
+def _scheduler(plan: System, mean: dict[str, float], outcomes: Sequence[Outcome]) -> SchedulerRun:
+    return SchedulerRun(
+        n_conversions=int(sum(o.counts["n_conversions"] for o in outcomes)),
+        factor_low=min(o.metrics["factor_low"] for o in outcomes),
+        factor_mean=mean["factor_mean"],
+        factor_high=max(o.metrics["factor_high"] for o in outcomes),
+        mean_instances={pool.name: mean[f"{pool.name} instances"] for pool in (*plan.prefill, *plan.decode)},
     )
 
 
@@ -280,7 +306,14 @@ def _class(mean: dict[str, float], name: str, outcomes: Sequence[Outcome]) -> Cl
     )
 
 
-def _notes(plan: System, load: float | None, mean: dict[str, float]) -> Iterator[str]:
+def _notes(
+    plan: System, load: float | None, req_per_s: float, mean: dict[str, float], outcomes: Sequence[Outcome]
+) -> Iterator[str]:
+    process = plan.scenario.execution.arrivals
+    if isinstance(process, DiurnalArrivals) and load is not None:
+        n_days = min(o.counts["n_requests"] for o in outcomes) / req_per_s / process.period_s
+        if n_days < WHOLE_DAY:
+            yield f"a replication lasts {number(n_days)} of a day, and has the rates of that part: run more requests"
     if load is None:
         yield "the system was kept full: times are those of a queue as long as the experiment made it"
     elif load * max(pool.utilization for pool in (*plan.prefill, *plan.decode)) > 1 - 1e-6:

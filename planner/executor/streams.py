@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
-from planner.executor.arrivals import burst_s, gamma_s, poisson_s, recorded_s
+from planner.executor.arrivals import burst_s, diurnal_s, gamma_s, poisson_s, recorded_s
 from planner.executor.kernel.records import NONE, REQUEST, Records
-from planner.scenario import BurstArrivals, GammaArrivals, RecordedArrivals, Scenario
+from planner.scenario import BurstArrivals, DiurnalArrivals, GammaArrivals, RecordedArrivals, Scenario
 from planner.workload import Trace, Workload, distribution, read_trace
 from planner.workload.hits import hit_quantile, ideal_hits
 from planner.workload.requests import trace_path
@@ -70,7 +70,7 @@ def drawn_requests(
     """
     requests = blank_requests(n)
     requests["arrival_s"] = _arrivals(scenario, n, req_per_s, streams, data_dirs)
-    requests["draw"] = _below_one(streams.generator("routes").random(n, dtype=np.float32))
+    requests["draw"] = below_one(streams.generator("routes").random(n, dtype=np.float32))
     workloads = list(scenario.workloads.items())
     classes = _classes([share for _, (share, _) in workloads], n, streams)
     requests["request_class"] = classes
@@ -89,6 +89,8 @@ def _arrivals(scenario: Scenario, n: int, req_per_s: float, streams: Streams, da
             return gamma_s(n, req_per_s, process, streams.generator)
         case BurstArrivals() as process:
             return burst_s(n, req_per_s, process, streams.generator)
+        case DiurnalArrivals() as process:
+            return diurnal_s(n, req_per_s, process, streams.generator)
         case RecordedArrivals(at_own_rate=is_own):
             (_, workload), *others = scenario.workloads.values()
             if others or workload.trace is None:
@@ -109,7 +111,7 @@ def blank_requests(n: int) -> Records:
     return requests
 
 
-def _below_one(draws: NDArray[np.float32]) -> NDArray[np.float32]:
+def below_one(draws: NDArray[np.float32]) -> NDArray[np.float32]:
     """Uniform draws that no rounding has brought up to 1."""
     return np.minimum(draws, np.nextafter(np.float32(1), np.float32(0)))
 

@@ -12,23 +12,29 @@ from numpy.typing import NDArray
 from planner.curves import Curve
 from planner.errors import InputError
 from planner.executor.cache_pools import cache_fields
+from planner.executor.control import convertible, scheduler_fields, slots, units
 from planner.executor.kernel.records import (
     ACTOR,
     CLOCK,
     DECODE_POOL,
     DECODER,
+    DOWN,
     FAULT_RECORD,
     FLOW,
     INSTANCE,
     LINK,
+    LONG_LINE,
     NONE,
     POOL,
     QUEUE,
     ROUND_ROBIN,
     ROUTE,
     SHARED_QUEUE,
+    SHORT_LINE,
     SHORTEST_WORK,
     SLOT,
+    UNIT,
+    UP,
     Records,
     World,
 )
@@ -64,6 +70,18 @@ class System:
     context_tokens: float
     """Mean context that decode attends to [tokens]."""
     scenario: Scenario
+    converts: bool = False
+    """Whether instances may change between the prefill pool for short prompts and the decode pool."""
+
+    @property
+    def prefill_slots(self) -> list[int]:
+        """Instances that every prefill pool may ever have."""
+        return slots(self.prefill, self.decode, self.converts)[0]
+
+    @property
+    def decode_slots(self) -> list[int]:
+        """Instances that every decode pool may ever have."""
+        return slots(self.prefill, self.decode, self.converts)[1]
 
     @property
     def n_prefill(self) -> int:
@@ -85,7 +103,8 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> 
         data_dirs: folders in which traces are looked for.
 
     Raises:
-        InputError: the plan is not one of this scenario, or its pools have no service times.
+        InputError: the plan is not one of this scenario, its pools have no service times, or its scheduler nothing to
+            convert.
     """
     _check(scenario, fleet)
     used = [pool for pool in fleet.pools if pool.n_instances > 0]
@@ -106,6 +125,7 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> 
         decode_times=tuple(decode_times(scenario, pool.name, context) for pool in decode),
         context_tokens=context,
         scenario=scenario,
+        converts=convertible(scenario, prefill, decode),
     )
 
 
@@ -187,8 +207,13 @@ def world(
     execution, n, sites = plan.scenario.execution, len(requests), list(plan.scenario.sites)
     has_fetches = execution.cache is not None
     links, fabrics = _links(plan)
+    pools, routes, found = _pools(plan, sites), _routes(plan), np.zeros(0, dtype=UNIT)
     instances = _instances(plan, fabrics)
     decoders, decode_pools = _decoders(plan, sites)
+    links["is_watched"][[k for k in routes["link"][routes["is_long"] == 1] if k != NONE]] = execution.scheduler.is_on
+    if plan.converts:
+        found = units(plan.prefill, plan.decode, pools)
+        instances["unit"][found["instance"]] = decoders["unit"][found["decoder"]] = np.arange(len(found))
     n_instances, n_links, n_decoders = len(instances), len(links), len(decoders)
     sample_at = _sample_at(n, warm_up, n if cool_down is None else cool_down)
     curves = [c for t in plan.prefill_times for c in (t.service.curve, t.wire_bytes, t.handoff_bytes)]
@@ -196,9 +221,12 @@ def world(
     n_flows = max(n_instances, 1) * (execution.max_transfers + _prompts_in_a_pass(plan))
     return World(
         requests=requests,
-        routes=_routes(plan),
+        routes=routes,
         thresholds=plan.thresholds_tokens.copy(),
-        pools=_pools(plan, sites),
+        **scheduler_fields(
+            plan.scenario, plan.thresholds_tokens, pools, found, n_instances + n_decoders + 2 * n_links + 2
+        ),
+        pools=pools,
         instances=instances,
         queues=_filled(2 * max(n_instances, 1), QUEUE, EMPTY_QUEUE),
         decode_pools=decode_pools,
@@ -212,8 +240,8 @@ def world(
         curves=curve_table(curves),
         faults=np.zeros(0, dtype=FAULT_RECORD) if faults is None else faults,
         **cache_fields(plan.scenario, plan.links, blocks),
-        actors=_actors(n_instances, n_decoders, n_links),
-        heap=np.zeros(n_instances + n_decoders + 2 * n_links + 2, dtype=np.int32),
+        actors=_actors(n_instances, n_decoders, n_links, len(found)),
+        heap=np.zeros(n_instances + n_decoders + 2 * n_links + 4 + len(found), dtype=np.int32),
         clock=_clock(n_instances, n_decoders, n_links, closed, execution.max_retries),
         sample_at=sample_at,
         samples=np.zeros((len(sample_at), sample_columns(plan, n_links))),
@@ -222,7 +250,7 @@ def world(
 
 def sample_columns(plan: System, n_links: int) -> int:
     """Columns of a sample."""
-    return 4 + 3 * len(plan.prefill) + 4 * len(plan.decode) + 2 * n_links
+    return 4 + 3 * len(plan.prefill) + 4 * len(plan.decode) + 5 + 2 * n_links
 
 
 def _prompts_in_a_pass(plan: System) -> int:
@@ -246,10 +274,10 @@ def _pools(plan: System, sites: Sequence[str]) -> Records:
     scenario, pools = plan.scenario, np.zeros(len(plan.prefill), dtype=POOL)
     is_chunked, first = scenario.prefill_batching == "chunked", 0
     priority = scenario.execution.priority_tokens
-    for p, (spec, times) in enumerate(zip(plan.prefill, plan.prefill_times, strict=True)):
+    for p, (spec, times, n) in enumerate(zip(plan.prefill, plan.prefill_times, plan.prefill_slots, strict=True)):
         pool = pools[p]
-        pool["first"] = first
-        pool["n"] = pool["n_idle"] = pool["n_up"] = spec.n_instances
+        pool["first"], pool["n"] = first, n
+        pool["n_idle"] = pool["n_up"] = spec.n_instances
         pool["site"] = sites.index(spec.site)
         pool["dispatch"], pool["is_chunked"] = DISPATCH[scenario.dispatch], is_chunked
         pool["chunk_tokens"] = scenario.execution.chunk_tokens
@@ -257,30 +285,33 @@ def _pools(plan: System, sites: Sequence[str]) -> Records:
         pool["max_transfers"], pool["n_layers"] = scenario.execution.max_transfers, times.n_layers
         pool["prefill_curve"], pool["wire_curve"], pool["handoff_curve"] = 3 * p, 3 * p + 1, 3 * p + 2
         pool["floor_s"] = times.service.floor_s
-        first += spec.n_instances
+        pool["line"] = LONG_LINE if spec.prompts == "long" else SHORT_LINE
+        first += n
     return pools
 
 
 def _instances(plan: System, fabrics: Sequence[int]) -> Records:
-    instances, i = np.zeros(plan.n_prefill, dtype=INSTANCE), 0
-    instances["is_up"], instances["slowdown"] = 1, 1.0
-    instances["first"] = instances["last"] = NONE
-    for p, spec in enumerate(plan.prefill):
-        for _ in range(spec.n_instances):
+    instances, i = np.zeros(sum(plan.prefill_slots), dtype=INSTANCE), 0
+    instances["slowdown"] = 1.0
+    instances["first"] = instances["last"] = instances["unit"] = NONE
+    for p, (spec, n) in enumerate(zip(plan.prefill, plan.prefill_slots, strict=True)):
+        for index in range(n):
             instances[i]["pool"], instances[i]["fabric"] = p, fabrics[i]
+            instances[i]["is_up"] = UP if index < spec.n_instances else DOWN
             i += 1
     return instances
 
 
 def _decoders(plan: System, sites: Sequence[str]) -> tuple[Records, Records]:
-    decoders, pools, first = np.zeros(plan.n_decode, dtype=DECODER), np.zeros(len(plan.decode), dtype=DECODE_POOL), 0
-    decoders["is_up"], decoders["slowdown"] = 1, 1.0
-    decoders["first"] = decoders["last"] = NONE
-    for p, (spec, times) in enumerate(zip(plan.decode, plan.decode_times, strict=True)):
-        decoders["pool"][first : first + spec.n_instances] = p
+    decoders, pools = np.zeros(sum(plan.decode_slots), dtype=DECODER), np.zeros(len(plan.decode), dtype=DECODE_POOL)
+    first, decoders["slowdown"] = 0, 1.0
+    decoders["first"] = decoders["last"] = decoders["unit"] = NONE
+    for p, (spec, times, n) in enumerate(zip(plan.decode, plan.decode_times, plan.decode_slots, strict=True)):
+        decoders["pool"][first : first + n] = p
+        decoders["is_up"][first : first + n] = np.where(np.arange(n) < spec.n_instances, UP, DOWN)
         memory = times.memory_bytes, times.state_bytes, times.bytes_per_token
-        pools[p] = (first, spec.n_instances, sites.index(spec.site), times.batch_limit, *memory)
-        first += spec.n_instances
+        pools[p] = (first, n, sites.index(spec.site), times.batch_limit, *memory)
+        first += n
     return decoders, pools
 
 
@@ -295,9 +326,9 @@ def _step_table(times: Sequence[DecodeTimes]) -> Floats:
 def _links(plan: System) -> tuple[Records, list[int]]:
     """Links between sites, then one per prefill instance whose site states a fabric; and each instance's fabric."""
     rows, fabrics = [_link(plan, link) for link in plan.links], []
-    for spec in plan.prefill:
+    for spec, n in zip(plan.prefill, plan.prefill_slots, strict=True):
         fabric = plan.scenario.sites[spec.site].fabric_gbps
-        for _ in range(spec.n_instances):
+        for _ in range(n):
             fabrics.append(NONE if fabric is None else len(rows))
             if fabric is not None:
                 rows.append((bytes_per_s(fabric), inf, 1.0, 0.0, 0.0, 1.0, 1.0, 0))
@@ -389,8 +420,8 @@ def curve_table(curves: Sequence[Curve]) -> Floats:
     return table
 
 
-def _actors(n_instances: int, n_decoders: int, n_links: int) -> Records:
-    sizes = (n_instances, n_decoders, n_links, n_links, 1, 1)
+def _actors(n_instances: int, n_decoders: int, n_links: int, n_units: int) -> Records:
+    sizes = (n_instances, n_decoders, n_links, n_links, 1, 1, 1, 1, n_units)
     actors = np.zeros(sum(sizes), dtype=ACTOR)
     actors["place"] = NONE
     actors["index"] = np.concatenate([np.arange(n) for n in sizes])

@@ -44,11 +44,11 @@ def troubles(plan: System, horizon_s: float, streams: Streams) -> Records:
     rows: list[Row] = []
     for index, fault in enumerate(plan.scenario.execution.faults):
         rows += _stated(plan, index, fault)
-    for is_decode, pools in ((False, plan.prefill), (True, plan.decode)):
+    for is_decode, pools, slots in ((False, plan.prefill, plan.prefill_slots), (True, plan.decode, plan.decode_slots)):
         first = 0
-        for pool in pools:
+        for pool, n in zip(pools, slots, strict=True):
             rows += _random(plan, pool, first, is_decode, horizon_s, streams)
-            first += pool.n_instances
+            first += n
     rows.sort(key=lambda row: row[0])
     return np.array(rows, dtype=FAULT_RECORD)
 
@@ -82,12 +82,12 @@ def _and_its_end(fault: Fault, row: Row, kind: int, value: float) -> Iterator[Ro
 
 def _instance(plan: System, index: int, fault: Fault) -> tuple[int, bool]:
     """Index of the instance that a fault names, among all of its role."""
-    for is_decode, pools in ((False, plan.prefill), (True, plan.decode)):
+    for is_decode, pools, slots in ((False, plan.prefill, plan.prefill_slots), (True, plan.decode, plan.decode_slots)):
         first = 0
-        for pool in pools:
+        for pool, n in zip(pools, slots, strict=True):
             if pool.name == fault.pool and fault.instance < pool.n_instances:
                 return first + fault.instance, is_decode
-            first += pool.n_instances
+            first += n
     what = f"the plan has no instance {fault.instance} of '{fault.pool}'"
     sizes = ", ".join(f"{pool.name} {pool.n_instances}" for pool in (*plan.prefill, *plan.decode))
     raise InputError(plan.scenario.problem(("execution", "faults", index, "instance"), what, f"instances: {sizes}"))

@@ -3,7 +3,7 @@
 from planner.report.chart_run import run_chart, write_run_figure
 from planner.report.fidelity_folder import check_fidelity_report, write_fidelity_report
 from planner.report.fidelity_tables import fidelity_tables, worst_points, worst_table
-from planner.report.figure_files import write_front, write_roofline, write_tornado
+from planner.report.figure_files import write_front, write_roofline, write_schedulers, write_tornado
 from planner.report.figures import figures
 from planner.report.folder import check_report, write_report
 from planner.report.live_tables import live_tables
@@ -11,6 +11,7 @@ from planner.report.markdown import report_markdown
 from planner.report.prediction_tables import prediction_tables, shortfall
 from planner.report.run_files import check_folder, check_record_file, write_records, write_timeline
 from planner.report.run_tables import run_tables
+from planner.report.scheduler_tables import scheduler_tables
 from planner.report.study_tables import front_tables, sensitivity_tables
 from planner.report.sweep_tables import sweep_tables, write_sweep_csv, write_sweep_figure
 from planner.report.tables import plan_tables
@@ -33,6 +34,7 @@ __all__ = [
     "report_markdown",
     "run_chart",
     "run_tables",
+    "scheduler_tables",
     "sensitivity_tables",
     "shortfall",
     "sweep_tables",
@@ -45,6 +47,7 @@ __all__ = [
     "write_report",
     "write_roofline",
     "write_run_figure",
+    "write_schedulers",
     "write_sweep_csv",
     "write_sweep_figure",
     "write_timeline",

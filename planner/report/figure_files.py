@@ -1,15 +1,16 @@
 """Single figures as files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.errors import InputError, Problem
 from planner.report import canvas
 from planner.report.chart_roofline import roofline_chart
+from planner.report.chart_schedulers import schedulers_chart
 from planner.report.chart_studies import front_chart, tornado_chart
 from planner.report.folder import replace_files
-from planner.results import Front, RooflineSurvey, Sensitivity
+from planner.results import Front, RooflineSurvey, ScheduledSeries, SchedulerComparison, Sensitivity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,6 +29,11 @@ def write_front(front: Front, path: Path) -> None:
 def write_tornado(found: Sensitivity, path: Path) -> None:
     """Draw a sensitivity into a file; raises as `write_figure` does."""
     write_figure(tornado_chart(found).draw, path)
+
+
+def write_schedulers(found: SchedulerComparison, series: Sequence[ScheduledSeries], path: Path) -> None:
+    """Draw thresholds and queues over time into a file; raises as `write_figure` does."""
+    write_figure(schedulers_chart(found, series).draw, path)
 
 
 def write_figure(draw: "Callable[[], Figure]", path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from planner.report import words
+from planner.report.scheduler_tables import scheduler_table
 from planner.report.terminal import caption, empty_table, filled, frame, remarks
 from planner.results import Interval, Run
 from planner.units import number, percent
@@ -33,6 +34,7 @@ def run_tables(run: Run) -> list["RenderableType"]:
         _waits(run),
         _pools(run),
         _links(run),
+        scheduler_table(run),
         remarks("dropped", (f"{n:,} {WHY[why]}" for why, n in run.dropped.items())),
         remarks("notes", map(words.sentence, run.notes)),
     )

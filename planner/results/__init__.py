@@ -53,7 +53,18 @@ from planner.results.prediction import (
     PrefillPrediction,
 )
 from planner.results.roofline import OperatorPoint, RooflinePass, RooflineSurvey
-from planner.results.run import ClassRun, Interval, LinkRun, PoolRun, Run, RunRecords, TtftCurve, WaitRun
+from planner.results.run import (
+    ClassRun,
+    Interval,
+    LinkRun,
+    PoolRun,
+    Run,
+    RunRecords,
+    SchedulerRun,
+    TtftCurve,
+    WaitRun,
+)
+from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
 from planner.results.studies import Against, Front, FrontPoint, InputSensitivity, Sensitivity, Variation
 from planner.results.validation import Check, Validation
 
@@ -91,6 +102,7 @@ __all__ = [
     "LinkPlan",
     "LinkRun",
     "Live",
+    "LoadPattern",
     "LiveCheck",
     "LiveMachine",
     "MeasuredFile",
@@ -114,6 +126,10 @@ __all__ = [
     "Round",
     "Run",
     "RunRecords",
+    "ScheduledRun",
+    "ScheduledSeries",
+    "SchedulerComparison",
+    "SchedulerRun",
     "Scored",
     "ScoredCurve",
     "Sensitivity",

@@ -59,6 +59,20 @@ class ClassRun(StrictModel):
     ttft_p99_s: float | None
 
 
+class SchedulerRun(StrictModel):
+    """What the system changed by itself."""
+
+    n_conversions: int
+    """Instances that changed their role, all replications together."""
+    factor_low: float
+    """Lowest threshold that any replication set, over the planned one."""
+    factor_mean: float
+    """Mean over time and replications, of thresholds over the planned ones."""
+    factor_high: float
+    mean_instances: dict[str, float]
+    """Instances in the role of each pool, while it was watched; those that change it count for neither."""
+
+
 class Run(StrictModel):
     """The executor's answer: means over replications, each without its warm-up and cool-down."""
 
@@ -108,10 +122,13 @@ class Run(StrictModel):
     """By metric; empty with a single replication."""
     notes: tuple[str, ...] = ()
     """What the reader must know to use the figures."""
+    scheduler: SchedulerRun | None = None
+    """None, and not printed, where the system keeps to its plan."""
 
     def answer(self) -> dict[str, Any]:
         """The run as JSON prints it, what identifies it first."""
-        fields = self.model_dump(mode="json", by_alias=True)
+        without = {"scheduler"} if self.scheduler is None else set()
+        fields = self.model_dump(mode="json", by_alias=True, exclude=without)
         return {"schema": fields.pop("schema"), **fields}
 
 

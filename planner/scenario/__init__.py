@@ -3,13 +3,18 @@
 from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven
 from planner.scenario.execution import (
     BurstArrivals,
+    DiurnalArrivals,
     Execution,
     Fault,
     GammaArrivals,
     LinkExecution,
+    LongTermScheduler,
     PoolExecution,
     PrefixCache,
     RecordedArrivals,
+    Scheduler,
+    Sessions,
+    ShortTermScheduler,
 )
 from planner.scenario.overrides import parsed_key
 from planner.scenario.parts import (
@@ -40,12 +45,14 @@ __all__ = [
     "CapacityRule",
     "Claim",
     "Comparison",
+    "DiurnalArrivals",
     "Execution",
     "Fault",
     "GammaArrivals",
     "Link",
     "LinkExecution",
     "LinkTier",
+    "LongTermScheduler",
     "Measurement",
     "ModelChoice",
     "Objective",
@@ -57,6 +64,9 @@ __all__ = [
     "RecordedArrivals",
     "Routing",
     "Scenario",
+    "Scheduler",
+    "Sessions",
+    "ShortTermScheduler",
     "Site",
     "Slo",
     "Spare",

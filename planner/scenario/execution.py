@@ -8,10 +8,12 @@ from pydantic import Field, model_validator
 from planner.errors import did_you_mean
 from planner.schema import Fault as StatedFault
 from planner.schema import StrictModel, raise_faults
+from planner.workload.lengths import Lengths
 
 BLOCK_TOKENS = 512
 """Tokens of a block, as traces record them."""
 Gbps = Annotated[float, Field(gt=0, le=1e9)]
+Rate = Annotated[float, Field(ge=0, le=1e6)]
 Connections = Annotated[int, Field(ge=1, le=10_000)]
 
 
@@ -96,12 +98,46 @@ class BurstArrivals(StrictModel):
     """Mean length of a burst."""
 
 
+class DiurnalArrivals(StrictModel):
+    """Poisson arrivals whose rate follows the time of day; the load is the mean over a whole period."""
+
+    kind: Literal["diurnal"]
+    period_s: Annotated[float, Field(gt=0, le=1e9)] = 86_400.0
+    """Length of the day; the run begins with it, and runs into the next ones."""
+    swing_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Of a sinusoid that begins at its lowest: how far lowest and highest rate are from the mean, over the mean."""
+    factors: Annotated[tuple[Rate, ...], Field(min_length=2, max_length=10_000)] | None = None
+    """Rates of equal parts of the day, such as 24 of an hour each, in any unit: only their proportion counts."""
+
+    @model_validator(mode="after")
+    def _has_one_shape(self) -> Self:
+        if (self.swing_fraction is None) == (self.factors is None):
+            raise_faults([StatedFault(("swing_fraction",), "is given beside factors, or neither is (one of the two)")])
+        if self.factors is not None and sum(self.factors) <= 0:
+            raise_faults([StatedFault(("factors",), "are all 0 (one above 0 at least)")])
+        return self
+
+
 class RecordedArrivals(StrictModel):
     """The times of the trace of the only class, again from its start."""
 
     kind: Literal["recorded"]
     at_own_rate: bool = False
     """Whether the trace's own rate holds whatever the load says; false stretches its times to the load."""
+
+
+class Sessions(StrictModel):
+    """Requests are turns of conversations: a prompt is all that was said before, the answers too, and new text. First
+    prompts and answers are as long as the workload says; whether anything is found again is up to `cache`."""
+
+    mean_turns: Annotated[float, Field(ge=1, le=10_000)]
+    """Mean number of turns, geometric; fewer where prompts would get too long."""
+    new_tokens: Lengths
+    """New text of every turn but the first."""
+    mean_gap_s: Annotated[float, Field(gt=0, le=1e9)]
+    """Mean time between a turn and the next, exponential, from arrival to arrival; turns do not wait for answers."""
+    max_tokens: Annotated[float, Field(ge=1, le=1e9)] = 131_072.0
+    """Longest prompt: a session ends before it would be longer."""
 
 
 class PrefixCache(StrictModel):
@@ -118,6 +154,57 @@ class PrefixCache(StrictModel):
     """Whether a hit needs the state of exactly its length, as hybrid models do; false looks at the KV blocks alone."""
 
 
+class ShortTermScheduler(StrictModel):
+    """Moves the thresholds every few seconds: up where long prompts wait longer or their link is congested, down where
+    short ones wait longer and the link is free, else back to where they were."""
+
+    interval_s: Annotated[float, Field(gt=0, le=1e6)] = 5.0
+    """Time between two looks at queues and link."""
+    doubling_s: Annotated[float, Field(gt=0, le=1e6)] = 20.0
+    """By how much longer long prompts wait, in queues and for the link, where their thresholds are to be twice as high;
+    half as high where short ones wait so much longer."""
+    step_fraction: Annotated[float, Field(gt=0, le=10)] = 0.25
+    """At one look thresholds change by a factor of 1 plus this at most."""
+    range_factor: Annotated[float, Field(gt=1, le=1000)] = 4.0
+    """Most that thresholds may be above or below those of the plan, or of the long-term scheduler."""
+    link_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """A link is congested that carried more of what it could since the last look."""
+    wait_tolerance_s: Annotated[float, Field(ge=0, le=1e6)] = 1.0
+    """Difference between the waits up to which a congested link raises the thresholds by a step."""
+
+
+class LongTermScheduler(StrictModel):
+    """Converts instances between prefill and decode, and balances thresholds, where something is persistently the
+    bottleneck; from what it observes, by the paper's balance equations."""
+
+    interval_s: Annotated[float, Field(gt=0, le=1e7)] = 300.0
+    """Time between two decisions; what was observed counts three quarters as much after each."""
+    warm_up_s: Annotated[float, Field(ge=0, le=1e6)] = 60.0
+    """Time from the end of an instance's last work in one role until it serves in the other."""
+    busy_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.7
+    """Of the rate at which the first pool or link saturates: with fewer arrivals nothing is changed."""
+    min_gain_fraction: Annotated[float, Field(ge=0, le=10)] = 0.05
+    """Least gain of that rate for which thresholds are balanced anew, or an instance is converted."""
+    n_decisions: Annotated[int, Field(ge=1, le=1000)] = 2
+    """Decisions in a row that must want the same conversion before it is made."""
+    min_observed: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """Requests that must have been observed before anything is decided."""
+
+
+class Scheduler(StrictModel):
+    """The system's own control while it runs; each part is off where its table is absent."""
+
+    short_term: ShortTermScheduler | None = None
+    """Thresholds that follow queues and links; absent: they stay as planned."""
+    long_term: LongTermScheduler | None = None
+    """Roles and thresholds that follow the load; absent: roles stay as planned."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is controlled."""
+        return self.short_term is not None or self.long_term is not None
+
+
 class Execution(StrictModel):
     """How the plan is run."""
 
@@ -131,8 +218,15 @@ class Execution(StrictModel):
     """Requests with at most so many uncached tokens are prefilled before others of their pool; absent: in order."""
     max_transfers: Annotated[int, Field(ge=1, le=1_000_000)] = 64
     """Unsent caches of whole prompts that an instance keeps; with more it starts no prompt."""
-    arrivals: Annotated[GammaArrivals | BurstArrivals | RecordedArrivals, Field(discriminator="kind")] | None = None
+    arrivals: (
+        Annotated[GammaArrivals | BurstArrivals | DiurnalArrivals | RecordedArrivals, Field(discriminator="kind")]
+        | None
+    ) = None
     """How requests arrive in the run; absent: as the workload states, which is what the plan counts on."""
+    sessions: Sessions | None = None
+    """Turns of conversations instead of independent requests, at the same rate; absent: independent, or as recorded."""
+    scheduler: Scheduler = Scheduler()
+    """What the system changes by itself while it runs; by default nothing."""
     cache: PrefixCache | None = None
     """Prefix caches; absent: the hits that the workload states."""
     max_retries: Annotated[int, Field(ge=0, le=100)] = 3
@@ -143,6 +237,12 @@ class Execution(StrictModel):
     """Transfers and other traffic, by link."""
     pools: dict[str, PoolExecution] = {}
     """Further limits, by pool."""
+
+    @model_validator(mode="after")
+    def _arrives_in_one_way(self) -> Self:
+        if self.sessions is not None and self.arrivals is not None:
+            raise_faults([StatedFault(("sessions",), "is given beside arrivals (one of the two)")])
+        return self
 
 
 def execution_faults(

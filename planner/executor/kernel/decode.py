@@ -10,7 +10,20 @@ from math import ceil, sqrt
 from planner.executor.compiled import compiled
 from planner.executor.kernel.calendar import plan, unplan
 from planner.executor.kernel.lists import pop, push
-from planner.executor.kernel.records import ARRIVAL, DECODES, FINISHED, NONE, STEP_END, WAITS_TO_DECODE, World
+from planner.executor.kernel.observe import saw, saw_finish, saw_leave
+from planner.executor.kernel.records import (
+    ARRIVAL,
+    DECODES,
+    DRAINS,
+    FINISHED,
+    NONE,
+    STEP_END,
+    STEP_LINE,
+    UP,
+    WAITS_TO_DECODE,
+    World,
+)
+from planner.executor.kernel.roles import may_be_drained
 
 TINY = 1e-9
 """Part of a step within which a moment counts as its end."""
@@ -56,7 +69,7 @@ def has_room(w: World, d: int, r: int) -> bool:
     """Whether an instance is up and has a place in its batch, and memory, for a request."""
     decoder = w.decoders[d]
     pool = w.decode_pools[decoder.pool]
-    if decoder.is_up == 0 or decoder.batch + decoder.n_joining >= pool.batch_limit:
+    if decoder.is_up != UP or decoder.batch + decoder.n_joining >= pool.batch_limit:
         return False
     # A request larger than the whole memory decodes alone rather than never.
     is_alone = decoder.batch + decoder.n_joining == 0
@@ -153,6 +166,8 @@ def plan_step_end(w: World, d: int) -> None:
 def pass_steps(w: World, d: int, n: int, time_s: float) -> None:
     """Bring an instance n steps on; the last of them ends at a time."""
     decoder = w.decoders[d]
+    if decoder.unit >= 0 and n > 0:
+        saw(w.lines, STEP_LINE, float(n), float(decoder.batch) * n, time_s - decoder.anchor_s)
     decoder.n_steps += n
     decoder.context_tokens += float(decoder.batch) * n
     decoder.n_tokens += float(decoder.batch) * n
@@ -202,12 +217,16 @@ def step_ends(w: World, d: int) -> None:
     decoder.first, decoder.last, decoder.n_joining = NONE, NONE, 0
     admit(w, d)
     plan_steps(w, d)
+    if decoder.is_up == DRAINS:
+        may_be_drained(w, decoder.unit)
 
 
 @compiled
 def leave(w: World, d: int, r: int) -> None:
     """Give back the room of a request that has all its tokens."""
     decoder, request = w.decoders[d], w.requests[r]
+    if decoder.unit >= 0:
+        saw_leave(w.scheduler, kept_bytes(w, decoder.pool, r))
     decoder.used_bytes -= kept_bytes(w, decoder.pool, r)
     decoder.context_tokens -= request.prompt_tokens + 1 + request.steps_left
     if decoder.batch == 0:
@@ -277,6 +296,8 @@ def finish(w: World, r: int) -> None:
     clock = w.clock[0]
     w.requests[r].state, w.requests[r].finish_s = FINISHED, clock.now_s
     clock.n_finished += 1
+    if w.scheduler[0].is_on == 1:
+        saw_finish(w.scheduler, w.requests[r].steps_left)
     count_inside(w, -1)
     release(w)
 

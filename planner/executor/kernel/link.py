@@ -7,10 +7,10 @@ next change is known exactly.
 
 from math import floor, inf
 
-from planner.executor.compiled import compiled
+from planner.executor.compiled import compiled, compiled_apart
 from planner.executor.kernel.calendar import plan, unplan
 from planner.executor.kernel.lists import push
-from planner.executor.kernel.records import DELIVERY, LINK_CHANGE, NONE, TRAVELS, World
+from planner.executor.kernel.records import DELIVERY, LINK_CHANGE, NONE, TRAVELS, Records, World
 
 SETTLED = -1.0
 ROUNDING = 4e-16
@@ -51,6 +51,25 @@ def _watch_peak(w: World, k: int, now_s: float, bytes_per_s: float) -> None:
             link.window_s += floor((now_s - link.window_s) / width_s) * width_s
             since_s = link.window_s
     link.window_bytes += bytes_per_s * (now_s - since_s)
+
+
+@compiled_apart
+def free_bytes_per_s(links: Records, k: int) -> float:
+    """Bandwidth that transfers could have now: what others leave, but not less than the fair share of a single one."""
+    link = links[k]
+    there = link.bytes_per_s * link.health
+    if link.background_bytes_per_s <= 0:
+        return float(there)
+    fair = there * link.n_connections / (link.n_connections + link.background_connections)
+    return float(max(there - link.background_bytes_per_s, fair))
+
+
+@compiled_apart
+def count_capacity(links: Records, k: int, now_s: float) -> None:
+    """Bring what a link could have carried up to now; to be called before that changes."""
+    link = links[k]
+    link.could_bytes += free_bytes_per_s(links, k) * (now_s - link.could_since_s)
+    link.could_since_s = now_s
 
 
 @compiled

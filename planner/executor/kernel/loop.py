@@ -1,24 +1,30 @@
 """The event loop: the router, and one event after another in the order of time."""
 
-from planner.executor.compiled import compiled, compiled_entry, compiled_within
+from planner.executor.compiled import compiled, compiled_apart, compiled_entry, compiled_within
 from planner.executor.kernel.admission import admit_request, fetched
 from planner.executor.kernel.cache import keep
 from planner.executor.kernel.calendar import plan, unplan
+from planner.executor.kernel.conversion import is_ready
 from planner.executor.kernel.decode import arrive_at_decode, count_inside, step_ends
 from planner.executor.kernel.faults import happens, strand
 from planner.executor.kernel.lists import pop
+from planner.executor.kernel.observe import saw_arrival
 from planner.executor.kernel.prefill import link_changes, pass_ends, pass_opens
 from planner.executor.kernel.records import (
     ARRIVAL,
+    DECISION,
     DELIVERY,
     FAULT,
     LINK_CHANGE,
+    LOOK,
     PASS_END,
     PASS_OPENS,
+    READY,
     STEP_END,
     World,
 )
 from planner.executor.kernel.samples import sample
+from planner.executor.kernel.scheduler import decide, look
 
 
 @compiled_entry
@@ -28,6 +34,10 @@ def start(w: World) -> None:
         plan(w, w.clock[0].arrivals, ARRIVAL, w.requests[0].arrival_s)
     if w.faults.shape[0] > 0:
         plan(w, w.clock[0].troubles, FAULT, w.faults[0].time_s)
+    if w.scheduler[0].is_short_term == 1:
+        plan(w, w.scheduler[0].look, LOOK, w.scheduler[0].interval_s)
+    if w.scheduler[0].is_long_term == 1:
+        plan(w, w.scheduler[0].decision, DECISION, w.scheduler[0].decision_interval_s)
 
 
 @compiled_entry
@@ -70,6 +80,19 @@ def happen(w: World, kind: int, index: int) -> None:
         step_ends(w, index)
     elif kind == FAULT:
         happens(w)
+    else:
+        control(w, kind, index)
+
+
+@compiled_apart
+def control(w: World, kind: int, index: int) -> None:
+    """An event of the scheduler."""
+    if kind == LOOK:
+        look(w)
+    elif kind == DECISION:
+        decide(w)
+    elif kind == READY:
+        is_ready(w, index)
 
 
 @compiled
@@ -100,6 +123,9 @@ def arrive(w: World) -> None:
     w.requests[r].prompt_tokens = w.requests[r].total_tokens
     w.requests[r].steps_left = w.requests[r].output_tokens - 1
     admit_request(w, r)
+    if w.scheduler[0].is_on == 1:
+        uncached = w.requests[r].prompt_tokens - w.requests[r].cached_tokens
+        saw_arrival(w.scheduler, w.bins, uncached, w.base_thresholds[w.requests[r].request_class])
 
 
 @compiled

@@ -2,23 +2,29 @@
 
 from math import inf
 
-from planner.executor.compiled import compiled
+from planner.executor.compiled import compiled, compiled_within
 from planner.executor.kernel.cache import end_transfer, keep, n_prefix_blocks, use
 from planner.executor.kernel.calendar import plan
 from planner.executor.kernel.curves import prefill_s, value, whole_prefill_s
 from planner.executor.kernel.decode import arrive_at_decode
 from planner.executor.kernel.link import open_flow, sent, settle, share
 from planner.executor.kernel.lists import pop, push
+from planner.executor.kernel.observe import saw
 from planner.executor.kernel.records import (
+    DOWN,
+    DRAINS,
     NONE,
     PASS_END,
     PASS_OPENS,
     PREFILLS,
     ROUND_ROBIN,
     SHARED_QUEUE,
+    UP,
     WAITS,
+    WIRE_LINE,
     World,
 )
+from planner.executor.kernel.roles import may_be_drained
 
 
 @compiled
@@ -49,13 +55,13 @@ def chosen_instance(w: World, p: int) -> int:
         for _ in range(pool.n):
             i = pool.first + pool.turn
             pool.turn = (pool.turn + 1) % pool.n
-            if w.instances[i].is_up == 1:
+            if w.instances[i].is_up == UP:
                 return i
         return pool.first
     best, least_s = pool.first, inf
     for i in range(pool.first, pool.first + pool.n):
         free_s = max(w.instances[i].free_at_s, w.clock[0].now_s)
-        if w.instances[i].is_up == 1 and free_s < least_s:
+        if w.instances[i].is_up == UP and free_s < least_s:
             best, least_s = i, free_s
     return best
 
@@ -74,7 +80,7 @@ def wake(w: World, i: int) -> bool:
     """Start a pass on an instance that is up, idle and not clogged with unfinished transfers, if anything waits."""
     instance = w.instances[i]
     pool = w.pools[instance.pool]
-    if instance.is_up == 0 or instance.is_busy == 1 or instance.n_transfers >= pool.max_transfers:
+    if instance.is_up == DOWN or instance.is_busy == 1 or instance.n_transfers >= pool.max_transfers:
         return False
     if instance.first == NONE and not is_waited_for(w, i):
         return False
@@ -91,7 +97,9 @@ def own_queue(w: World, i: int) -> int:
 
 @compiled
 def is_waited_for(w: World, i: int) -> bool:
-    """Whether a request waits for an instance."""
+    """Whether a request waits for an instance that may take it."""
+    if w.instances[i].is_up == DRAINS:
+        return False
     q = own_queue(w, i)
     return w.queues[q].n + w.queues[q + 1].n > 0
 
@@ -152,7 +160,7 @@ def begin_pass(w: World, i: int) -> None:
         r = NONE
     if has_start and not has_cold:
         seconds = max(seconds, pool.floor_s)
-    if pool.dispatch == SHARED_QUEUE:
+    if pool.dispatch == SHARED_QUEUE and instance.is_up == UP:
         pool.n_idle -= 1
     instance.is_busy, instance.pass_start_s, instance.pass_s = 1, clock.now_s, seconds * instance.slowdown
     plan_pass(w, i)
@@ -247,8 +255,10 @@ def pass_ends(w: World, i: int) -> None:
     pool, room, r = w.pools[instance.pool], chunk(w, i), instance.first
     instance.busy_s += instance.pass_s
     instance.is_busy, instance.first, instance.last = 0, NONE, NONE
-    if pool.dispatch == SHARED_QUEUE:
+    if pool.dispatch == SHARED_QUEUE and instance.is_up == UP:
         pool.n_idle += 1
+    if w.scheduler[0].is_on == 1:
+        see_pass(w, i, r)
     while r != NONE:
         following, request = w.requests[r].next, w.requests[r]
         end = end_of_pass(w, r, room)
@@ -265,6 +275,20 @@ def pass_ends(w: World, i: int) -> None:
             append(w, i, r)
         r = following
     wake(w, i)
+    if instance.is_up == DRAINS:
+        may_be_drained(w, instance.unit)
+
+
+@compiled_within
+def see_pass(w: World, i: int, r: int) -> None:
+    """Let the scheduler see the seconds of a pass that ends, whose first request this is."""
+    n, tokens, room = 0.0, 0.0, chunk(w, i)
+    while r != NONE:
+        grown = end_of_pass(w, r, room) - w.requests[r].done_tokens
+        n += 1.0 if w.requests[r].done_tokens + grown >= w.requests[r].prompt_tokens else 0.0
+        tokens, room = tokens + grown, room - grown
+        r = w.requests[r].next
+    saw(w.lines, w.pools[w.instances[i].pool].line, n, tokens, w.instances[i].pass_s)
 
 
 @compiled
@@ -290,6 +314,9 @@ def hand_over(w: World, i: int, r: int, end: float, is_whole: bool) -> None:
     if is_whole:
         flow.is_open = 0
         w.instances[i].n_transfers += 1
+        if w.links[k].is_watched == 1:
+            request = w.requests[r]
+            saw(w.lines, WIRE_LINE, 1.0, float(request.prompt_tokens - request.cached_tokens), request.wire_bytes)
     share(w, k)
 
 
@@ -308,4 +335,6 @@ def link_changes(w: World, k: int) -> None:
         w.instances[i].n_transfers -= 1
         if w.instances[i].is_busy == 0:
             wake(w, i)
+        if w.instances[i].is_up == DRAINS:
+            may_be_drained(w, w.instances[i].unit)
     share(w, k)

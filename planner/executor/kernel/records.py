@@ -13,7 +13,7 @@ NONE = -1
 
 # Kinds of event. Of events at the same moment the kind with the lower number happens first: what frees capacity comes
 # before what asks for it.
-FAULT, PASS_END, LINK_CHANGE, DELIVERY, STEP_END, PASS_OPENS, ARRIVAL = range(7)
+FAULT, READY, PASS_END, LINK_CHANGE, DELIVERY, STEP_END, PASS_OPENS, LOOK, DECISION, ARRIVAL = range(10)
 
 # States of a request.
 WAITS, PREFILLS, TRAVELS, WAITS_TO_DECODE, DECODES, FINISHED, DROPPED = range(7)
@@ -23,6 +23,21 @@ NOT_DROPPED, TOO_OFTEN, STRANDED = range(3)
 
 # What may happen to the system.
 CRASH, RESTART, SLOW, DECODE_CRASH, DECODE_RESTART, DECODE_SLOW, LINK_HEALTH, BACKGROUND = range(8)
+
+# What an instance of either role does: nothing, take work, or only end what it has begun.
+DOWN, UP, DRAINS = range(3)
+
+# Where an accelerator group that may change its role is with that.
+SERVES, LEAVES, WARMS = range(3)
+
+# Lines that the scheduler draws through what it observed: seconds of a prefill by uncached tokens, in the pools for
+# short and for long prompts; bytes on the wire by uncached tokens; seconds of a decode step by batch.
+SHORT_LINE, LONG_LINE, WIRE_LINE, STEP_LINE = range(4)
+N_LINES = 4
+
+BINS_PER_OCTAVE, N_OCTAVES = 16, 16
+N_BINS = BINS_PER_OCTAVE * N_OCTAVES + 2
+"""Of the histogram of uncached lengths over the planned threshold: 2^-8 to 2^8 of it, what is below, what is above."""
 
 # Dispatch of a prefill pool.
 SHARED_QUEUE, SHORTEST_WORK, ROUND_ROBIN = range(3)
@@ -89,6 +104,7 @@ POOL = np.dtype(
         ("floor_s", "f8"),
         ("wire_curve", "i4"),
         ("handoff_curve", "i4"),
+        ("line", "i4"),  # of its seconds among the scheduler's
         ("turn", "i4"),  # round-robin's next
         ("n_idle", "i4"),
         ("n_up", "i4"),
@@ -101,7 +117,8 @@ POOL = np.dtype(
 INSTANCE = np.dtype(
     [
         ("pool", "i4"),
-        ("is_up", "i4"),
+        ("is_up", "i4"),  # DOWN, UP or DRAINS
+        ("unit", "i4"),  # that may change its role; NONE: it never does
         ("is_busy", "i4"),
         ("fabric", "i4"),  # its own link inside the site; NONE: the hand-off takes no time
         ("first", "i4"),  # requests of the pass
@@ -137,7 +154,8 @@ DECODE_POOL = np.dtype(
 DECODER = np.dtype(
     [
         ("pool", "i4"),
-        ("is_up", "i4"),
+        ("is_up", "i4"),  # DOWN, UP or DRAINS
+        ("unit", "i4"),  # that may change its role; NONE: it never does
         ("batch", "i4"),
         ("n_joining", "i4"),
         ("first", "i4"),  # requests that join at the end of the step
@@ -174,6 +192,12 @@ LINK = np.dtype(
         ("window_s", "f8"),  # start of the window that the peak is taken over
         ("window_bytes", "f8"),
         ("peak_bytes_per_s", "f8"),
+        ("is_watched", "i4"),  # by the scheduler: caches of long prompts take it
+        ("could_bytes", "f8"),  # that it might have carried for us, up to `could_since_s`
+        ("could_since_s", "f8"),
+        ("looked_sent_bytes", "f8"),  # at the last look
+        ("looked_could_bytes", "f8"),
+        ("decided_could_bytes", "f8"),  # at the last decision
     ],
     align=True,
 )
@@ -225,6 +249,68 @@ CACHE_RULE = np.dtype(
 FAULT_RECORD = np.dtype([("time_s", "f8"), ("kind", "i4"), ("index", "i4"), ("value", "f8")], align=True)
 """Something that happens to an instance or a link at a time; its value is a slowdown, a fraction or a rate."""
 
+UNIT = np.dtype(
+    [
+        ("instance", "i4"),
+        ("decoder", "i4"),
+        ("is_decode", "i4"),  # its role; while it warms up, the one it had
+        ("state", "i4"),
+        ("is_down", "i4"),
+    ],
+    align=True,
+)
+"""Accelerators that may change between the roles of a prefill and a decode instance: one of the two at a time."""
+
+SCHEDULER = np.dtype(
+    [
+        ("is_on", "i4"),
+        ("is_short_term", "i4"),
+        ("is_long_term", "i4"),
+        ("interval_s", "f8"),  # between looks
+        ("step", "f8"),
+        ("range", "f8"),
+        ("link_utilization", "f8"),
+        ("doubling_s", "f8"),
+        ("tolerance_s", "f8"),
+        ("decision_interval_s", "f8"),
+        ("warm_up_s", "f8"),
+        ("busy_fraction", "f8"),
+        ("min_gain", "f8"),
+        ("n_decisions", "i4"),
+        ("min_observed", "f8"),
+        ("look", "i4"),  # actors
+        ("decision", "i4"),
+        ("first_unit", "i4"),
+        ("prefill_pool", "i4"),  # whose instances may change roles; NONE: none may
+        ("decode_pool", "i4"),
+        ("factor", "f8"),  # of the thresholds now
+        ("base", "f8"),  # that the short term returns to
+        ("lowest", "f8"),  # since the start
+        ("highest", "f8"),
+        ("factor_s", "f8"),  # integral of the factor up to `changed_s`
+        ("changed_s", "f8"),
+        ("decided_s", "f8"),  # time of the last decision
+        ("direction", "i4"),  # of the conversion wanted: 1 to prefill, -1 to decode
+        ("n_wanted", "i4"),  # decisions in a row that wanted it
+        ("n_conversions", "i4"),  # completed
+        ("n_prefill", "i4"),  # units in either role
+        ("n_decode", "i4"),
+        ("prefill_s", "f8"),  # unit-seconds in either role up to `role_s`
+        ("decode_s", "f8"),
+        ("role_s", "f8"),
+        ("seen", "f8"),  # requests observed, older ones counting less
+        ("seen_s", "f8"),  # time they came in
+        ("n_done", "f8"),  # requests with their last token
+        ("done_tokens", "f8"),  # that they decoded
+        ("n_left", "f8"),  # requests that left a decode instance
+        ("left_bytes", "f8"),  # that they held there
+        ("new_factor", "f8"),  # of the last solution of the balance equations
+        ("req_per_s", "f8"),  # at which the first pool or link saturates by it
+    ],
+    align=True,
+)
+"""The control of the system by itself; one record."""
+
 ACTOR = np.dtype(
     [
         ("time_s", "f8"),
@@ -274,6 +360,14 @@ class World(NamedTuple):
     routes: Records
     thresholds: Numbers
     """Of every class; more uncached tokens are long [tokens]."""
+    base_thresholds: Numbers
+    """As planned: at a factor of 1 [tokens]."""
+    scheduler: Records
+    units: Records
+    lines: Numbers
+    """Sums of 1, x, x^2, y and xy by line; shape (lines, 5)."""
+    bins: Numbers
+    """Requests by uncached length over the planned threshold, and their uncached tokens; shape (bins, 2)."""
     pools: Records
     instances: Records
     queues: Records

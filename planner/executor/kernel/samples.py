@@ -3,12 +3,14 @@
 from planner.executor.compiled import compiled_apart
 from planner.executor.kernel.link import settle
 from planner.executor.kernel.records import World
+from planner.executor.kernel.roles import count_roles
 
 
 @compiled_apart
 def sample(w: World, row: int) -> None:
     """Columns: time, requests inside, their time integral, finished; of each prefill pool waiting, busy and busy
-    seconds; of each decode pool waiting, batch, tokens and sequence-seconds; of each link transfers and bytes.
+    seconds; of each decode pool waiting, batch, tokens and sequence-seconds; of the scheduler its factor on the
+    thresholds, units in prefill and in decode, and unit-seconds in either; of each link transfers and bytes.
     """
     clock, out = w.clock[0], w.samples[row]
     out[0], out[1], out[3] = clock.now_s, clock.n_inside, clock.n_finished
@@ -30,6 +32,11 @@ def sample(w: World, row: int) -> None:
             out[at + 2] += decoder.n_tokens
             out[at + 3] += decoder.slot_s + decoder.batch * passed_s
         at += 4
+    control = w.scheduler[0]
+    count_roles(w.scheduler, clock.now_s)
+    out[at], out[at + 1], out[at + 2] = control.factor, control.n_prefill, control.n_decode
+    out[at + 3], out[at + 4] = control.prefill_s, control.decode_s
+    at += 5
     for k in range(w.links.shape[0]):
         settle(w, k)
         out[at], out[at + 1] = w.links[k].n_flows, w.links[k].sent_bytes

@@ -1,0 +1,100 @@
+"""Conversations: turns whose prompts repeat all that was said before, so that a prefix cache may know it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import InputError
+from planner.executor.kernel.records import Records
+from planner.executor.streams import Streams, below_one, blank_requests, contents, whole
+from planner.scenario import Scenario, Sessions
+from planner.workload import Workload, distribution
+from planner.workload.traces import BLOCK_TOKENS, Blocks
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+LONG_AGO = 5.0
+"""Mean lengths of a session before the run, from which on sessions begin: so the run finds some under way."""
+SPARE = 1.2
+"""More sessions than are needed in the mean, so that seldom more must be drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class Turns:
+    """Turns in the order of sessions; arrays of one length."""
+
+    session: Integers
+    arrival_s: Floats
+    total_tokens: Integers
+    output_tokens: Integers
+
+
+def session_requests(scenario: Scenario, n: int, req_per_s: float, streams: Streams) -> tuple[Records, Blocks]:
+    """Requests that are turns of sessions, in order of arrival, and the full blocks of every prompt.
+
+    Args:
+        scenario: its workload says how long first prompts and answers are, `execution.sessions` the rest.
+        n: how many.
+        req_per_s: mean rate of requests [1/s].
+        streams: where randomness comes from.
+
+    Raises:
+        InputError: the scenario's only class of requests does not state its lengths.
+    """
+    rules, workload = scenario.execution.sessions, next(iter(scenario.workloads.values()))[1]
+    assert rules is not None, "only a scenario with sessions is asked for them"
+    if len(scenario.workloads) > 1 or workload.lengths is None:
+        what = "is about turns, and the requests are not those of one workload with lengths"
+        raise InputError(scenario.problem(("execution", "sessions"), what, "one workload with lengths, or no sessions"))
+    n_sessions = int(SPARE * n / rules.mean_turns) + 100
+    while (found := drawn_turns(workload, rules, n, n_sessions, req_per_s, streams)) is None:
+        n_sessions *= 2
+    requests = blank_requests(n)
+    requests["arrival_s"] = found.arrival_s
+    requests["total_tokens"], requests["output_tokens"] = found.total_tokens, found.output_tokens
+    requests["draw"] = below_one(streams.generator("routes").random(n, dtype=np.float32))
+    return requests, turn_blocks(found)
+
+
+def drawn_turns(
+    workload: Workload, rules: Sessions, n: int, n_sessions: int, req_per_s: float, streams: Streams
+) -> Turns | None:
+    """The first n turns of so many sessions after time 0, in order of arrival; None where that takes more sessions.
+
+    Equation:
+        prompt of turn k = first prompt + sum over i < k of (answer i + new text i + 1)
+    """
+    n_turns = streams.generator("session turns").geometric(1 / rules.mean_turns, n_sessions)
+    size, firsts = int(n_turns.sum()), np.cumsum(n_turns) - n_turns
+    session = np.repeat(np.arange(n_sessions), n_turns)
+    asked = contents(workload, size, "sessions", streams, Path())
+    new = whole(distribution(rules.new_tokens).quantile(streams.generator("session texts").random(size)))
+    new[firsts] = asked.total_tokens[firsts]
+    said = np.cumsum(new + asked.output_tokens) - asked.output_tokens
+    total = said - np.repeat((said - new)[firsts], n_turns)
+    gaps = streams.generator("session gaps").standard_exponential(size) * rules.mean_gap_s
+    gaps[firsts] = 0.0
+    since = np.cumsum(gaps)
+    fits = total <= rules.max_tokens
+    starts = np.cumsum(streams.generator("sessions").standard_exponential(n_sessions)) * fits.mean() * size
+    starts = starts / n_sessions / req_per_s - LONG_AGO * rules.mean_turns * rules.mean_gap_s
+    arrival = np.repeat(starts - since[firsts], n_turns) + since
+    mine = np.flatnonzero(fits & (arrival >= 0))
+    mine = mine[np.argsort(arrival[mine], kind="stable")][:n]
+    if len(mine) < n or arrival[mine[-1]] > starts[-1]:
+        return None
+    return Turns(session[mine], arrival[mine], total[mine], asked.output_tokens[mine])
+
+
+def turn_blocks(turns: Turns) -> Blocks:
+    """Numbers of the full blocks of every prompt: those of a session's turns are alike as far as they go."""
+    counts = turns.total_tokens // BLOCK_TOKENS
+    _, place = np.unique(turns.session, return_inverse=True)
+    most = np.zeros(int(place.max()) + 1, dtype=np.int64)
+    np.maximum.at(most, place, counts)
+    bases = np.cumsum(most) - most
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+    return Blocks(np.repeat(bases[place], counts) + within, offsets)
