@@ -190,6 +190,19 @@ def test_workers_share_a_core_only_where_there_are_too_few() -> None:
         assert len(specs) == max(n, 3)
 
 
+@pytest.mark.parametrize("n", [7, 60, 400])
+def test_every_n_th_part_of_each_distribution_gives_one_request(n: int) -> None:
+    """So that few requests show the mean that is planned for, in an order that says nothing."""
+    drawn = drawn_requests(n, 3)
+    edges = -np.log1p(-np.arange(1, n) / n)
+    assert np.histogram(drawn.gaps, [0, *edges, np.inf])[0].tolist() == [1] * n
+    long = drawn_requests(20_000, 0)
+    assert drawn.input_tokens.mean() == pytest.approx(long.input_tokens.mean(), rel=0.6 / n)
+    assert long.gaps.mean() == pytest.approx(1.0, rel=1e-3)
+    if n == 400:
+        assert abs(np.corrcoef(drawn.gaps, drawn.input_tokens)[0, 1]) < 0.15
+
+
 def test_requests_are_drawn_from_the_seed_and_within_their_range() -> None:
     first, again, other = drawn_requests(200, 1), drawn_requests(200, 1), drawn_requests(200, 2)
     assert np.array_equal(first.input_tokens, again.input_tokens)

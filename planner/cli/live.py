@@ -16,7 +16,7 @@ def live(
     seed: Annotated[int, typer.Option(min=0, metavar="S", help="Of weights, prompts and arrivals.")] = 0,
     load: Annotated[
         float, typer.Option(min=0.05, max=0.95, metavar="F", help="Rate of arrivals over the predicted capacity.")
-    ] = 0.5,
+    ] = 0.4,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep profiles, timed passes, records and the answer there.")
     ] = None,

@@ -81,6 +81,7 @@ def prefill_times(scenario: Scenario, name: str) -> PrefillTimes:
         assert served is not None, "a source is measured or served"
         service, bytes_ = roofline_prefill(served, (0.0, float("inf"))), kv_bytes_curve(model, precision)
     assert service is not None, "a source of prefill has prefill"
+    service = service.scaled(scenario.pools[name].time_factor)
     wire = with_slope(bytes_, index_key_bytes_per_token(model))
     handoff = wire if served is None else _physical(served)
     return PrefillTimes(service, wire, handoff, model.architecture.n_layers or 1)
@@ -100,6 +101,21 @@ def decode_times(scenario: Scenario, name: str, context_tokens: float) -> Decode
     measured, served = source(scenario, name, "decode")
     stated = scenario.execution.pools.get(name)
     memory = None if stated is None or stated.memory_gb is None else stated.memory_gb * GB
+    most = None if stated is None else stated.batch_limit
+    found = _decode(scenario, name, measured, served, context_tokens, memory)
+    factor, limit = scenario.pools[name].time_factor, min(found.batch_limit, most or found.batch_limit)
+    return replace(found, batch_limit=limit, step_s=factor * found.step_s[: limit + 1])
+
+
+def _decode(
+    scenario: Scenario,
+    name: str,
+    measured: MeasuredInstance | None,
+    served: ServedModel | None,
+    context_tokens: float,
+    memory: float | None,
+) -> DecodeTimes:
+    """Decode as measured or on the roofline, before what the scenario states of the pool."""
     if measured is not None:
         assert measured.decode is not None, "a source of decode has a decode point"
         limit = measured.decode.batch
@@ -177,8 +193,9 @@ def _at_pool(scenario: Scenario, name: str, problem: Problem) -> Problem:
 
 
 def _step_limit_ms(scenario: Scenario, pool: Pool) -> float | None:
+    """Longest decode step, before any time_factor [ms]."""
     limits = [pool.tpot_ms, scenario.slo.tpot_ms if scenario.slo else None]
-    return min((limit for limit in limits if limit is not None), default=None)
+    return min((limit / pool.time_factor for limit in limits if limit is not None), default=None)
 
 
 def _physical(served: ServedModel) -> Curve:

@@ -52,6 +52,7 @@ class System:
     """The planned system in numbers, before any request; names and sizes by index."""
 
     prefill: tuple[PoolPlan, ...]
+    """Pools with instances of their own."""
     decode: tuple[PoolPlan, ...]
     links: tuple[LinkPlan, ...]
     classes: tuple[str, ...]
@@ -62,6 +63,8 @@ class System:
     context_tokens: float
     """Mean context that decode attends to [tokens]."""
     scenario: Scenario
+    guests: tuple[tuple[PoolPlan, int], ...] = ()
+    """Prefill pools on the instances of others, each with its host's index."""
 
     @property
     def n_prefill(self) -> int:
@@ -87,7 +90,8 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> 
     """
     _check(scenario, fleet)
     used = [pool for pool in fleet.pools if pool.n_instances > 0]
-    prefill = tuple(pool for pool in used if pool.role == "prefill")
+    every = tuple(pool for pool in used if pool.role == "prefill")
+    prefill, guests = _hosted(scenario, every)
     decode = tuple(pool for pool in used if pool.role == "decode")
     context = sum(
         share * (mix.mean_total_tokens + mix.mean_output_tokens / 2)
@@ -99,12 +103,28 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> 
         decode=decode,
         links=fleet.links,
         classes=tuple(scenario.workloads),
-        thresholds_tokens=_thresholds(scenario, fleet, prefill, data_dirs),
+        thresholds_tokens=_thresholds(scenario, fleet, every, data_dirs),
         prefill_times=tuple(prefill_times(scenario, pool.name) for pool in prefill),
         decode_times=tuple(decode_times(scenario, pool.name, context) for pool in decode),
         context_tokens=context,
         scenario=scenario,
+        guests=guests,
     )
+
+
+def _hosted(
+    scenario: Scenario, pools: Sequence[PoolPlan]
+) -> tuple[tuple[PoolPlan, ...], tuple[tuple[PoolPlan, int], ...]]:
+    """Pools with instances of their own, and those on others' instances with their hosts' indices."""
+    stated = scenario.execution.pools
+    hosts = {pool.name: stated[pool.name].instances_of if pool.name in stated else None for pool in pools}
+    own = tuple(pool for pool in pools if hosts[pool.name] is None)
+    names = [pool.name for pool in own]
+    missing = [name for name, host in hosts.items() if host is not None and host not in names]
+    if missing:
+        what = f"computes on instances of '{hosts[missing[0]]}', of which the plan has none"
+        raise InputError(scenario.problem(("execution", "pools", missing[0]), what, "a plan that has some"))
+    return own, tuple((pool, names.index(host)) for pool in pools if (host := hosts[pool.name]) is not None)
 
 
 def _check(scenario: Scenario, fleet: Fleet) -> None:
@@ -314,22 +334,23 @@ def _link(plan: System, link: LinkPlan) -> tuple[float, ...]:
 def _routes(plan: System) -> Records:
     """Ways of every class: pools for its kind of prompt and decode pools they reach, in proportion to their rates."""
     rows = []
+    prefill = [*((spec, p) for p, spec in enumerate(plan.prefill)), *plan.guests]
     for c in range(len(plan.classes)):
         for is_long in (0, 1):
             wanted = "long" if is_long else "short"
-            pools = [p for p, spec in enumerate(plan.prefill) if spec.prompts == wanted] or range(len(plan.prefill))
-            ways = [(p, d, *way) for p in pools for d in range(len(plan.decode)) if (way := _way(plan, p, d))]
+            pools = [(spec, p) for spec, p in prefill if spec.prompts == wanted] or prefill
+            ways = [(p, d, *way) for spec, p in pools for d in range(len(plan.decode)) if (way := _way(plan, spec, d))]
             rows += _shared_out(c, is_long, ways)
     return np.array(rows, dtype=ROUTE)
 
 
-def _way(plan: System, p: int, d: int) -> tuple[int, float] | None:
+def _way(plan: System, spec: PoolPlan, d: int) -> tuple[int, float] | None:
     """Link from a prefill pool to a decode pool and what speaks for this way; None where there is none."""
-    ends = plan.prefill[p].site, plan.decode[d].site
+    ends = spec.site, plan.decode[d].site
     link = next((k for k, x in enumerate(plan.links) if (x.from_site, x.to_site) == ends and x.capacity_gbps > 0), NONE)
     if ends[0] != ends[1] and link == NONE:
         return None
-    return link, plan.prefill[p].offered_req_per_s * plan.decode[d].offered_req_per_s
+    return link, spec.offered_req_per_s * plan.decode[d].offered_req_per_s
 
 
 def _shared_out(

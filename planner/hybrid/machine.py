@@ -69,7 +69,7 @@ def machine_description() -> MachineDescription:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return MachineDescription(
         _processor(),
-        f"{platform.system()} {platform.release()}",
+        f"{platform.system()} {platform.release().partition('-')[0]}",
         platform.python_version(),
         np.__version__,
         n_cores,

@@ -13,6 +13,8 @@ from planner.roofline import ServedModel, exposed_transfer_s, kv_bytes
 from planner.studies.live.question import BATCH_LIMIT, Drawn
 
 FloatArray = NDArray[np.float64]
+QUANTILES = (0.02, *(round(0.05 * i, 2) for i in range(1, 20)), 0.98)
+"""Fractions of requests for which TTFT is predicted."""
 N_BATCHES = 281
 """Batches, whole and broken ones, among which the mean one is looked for."""
 
@@ -30,6 +32,9 @@ class Forecast:
     tpot_mean_s: float
     link_fraction: float
     """Share of the link's rate that is used."""
+    ttft_fractions: tuple[float, ...] = ()
+    ttft_quantiles_s: tuple[float, ...] = ()
+    """Quantiles of TTFT at those fractions of requests."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +80,7 @@ def forecast(
         link_bytes_per_s: rate of the link [B/s].
         loopback_bytes_per_s: rate inside the site [B/s].
         load_fraction: rate of arrivals over capacity.
-        stretch: seconds on the wall over those that a worker runs, as other programs leave it.
+        stretch: seconds on the wall at that load over those that a worker runs with all cores busy.
 
     Returns:
         The forecast.
@@ -107,6 +112,8 @@ def forecast(
         ttft.quantile_s(0.9),
         _tpot_s(served, drawn, offered, pools.n_decode, stretch),
         offered * float((sent_bytes * is_far).mean()) / link_bytes_per_s,
+        QUANTILES,
+        tuple(ttft.quantile_s(fraction) for fraction in QUANTILES),
     )
 
 
