@@ -246,7 +246,7 @@ def _write(out: Path, found: LiveStudy, model: ModelProfile) -> None:
     """The records, the timed passes and the answer beside the profiles."""
     own = points_csv([Probe(model, found.own)])
     write_text(out / "passes.csv", own)
-    write_text(out / "live.json", json.dumps(found.live.answer(), indent=2) + "\n")
+    write_text(out / "live.json", json.dumps(found.live.answer(), indent=1) + "\n")
     fields = [name for name in vars(found.runs[0].records[0]) if name != "tokens"]
     rows = [",".join(["repeat", *fields])]
     for turn, run in enumerate(found.runs):
