@@ -33,7 +33,7 @@ from planner.hybrid.live import (
     serve_with,
 )
 from planner.hybrid.live.frames import END, HEADER_BYTES, Frame, receive_frame, send_frame
-from planner.hybrid.live.process import BLAS_THREADS
+from planner.hybrid.live.process import ENVIRONMENT as WORKERS_ENVIRONMENT
 from planner.profiles import model_profile
 from planner.roofline import kv_bytes
 
@@ -45,7 +45,7 @@ WORKERS = (
     WorkerSpec("decoder", "pd-d", "decode"),
 )
 MODEL = hybrid_model(TINY, seed=1)
-ENVIRONMENT = {name: os.environ.get(name) for name in BLAS_THREADS}
+ENVIRONMENT = {name: os.environ.get(name) for name in WORKERS_ENVIRONMENT}
 
 
 def system(**changes: Any) -> LiveSystem:
@@ -201,7 +201,7 @@ def test_a_narrow_link_is_what_a_transfer_takes(fleet: Fleet) -> None:
 def test_workers_have_one_blas_thread_and_nothing_of_it_stays_behind(fleet: Fleet) -> None:
     found = fleet.answers({name: (environment, ()) for name in fleet.workers}, 10)
     assert set(found.values()) == {"1"}
-    assert {name: os.environ.get(name) for name in BLAS_THREADS} == ENVIRONMENT
+    assert {name: os.environ.get(name) for name in WORKERS_ENVIRONMENT} == ENVIRONMENT
 
 
 def environment(_model: Any) -> str | None:

@@ -24,7 +24,11 @@ from planner.studies.live.stack_fit import PROBE_POINTS, Probe, expected_factors
 
 MACHINE = MachineDescription("Some Processor", "Linux 6", "3.11.7", "2.4.6", 2, 16 * 10**9)
 CORE = CoreRates(
-    {1: 6.6e9, 8: 2.1e10, 64: 8.8e10, 256: 1.3e11, 1536: 1.35e11, 4096: 1.4e11}, 1.5e11, 1.37e10, 1e-6, 8e8
+    {1: 6.6e9, 2: 7e9, 4: 1.1e10, 16: 3.9e10, 64: 8.8e10, 256: 1.3e11, 1536: 1.35e11, 4096: 1.4e11},
+    1.5e11,
+    1.37e10,
+    1e-6,
+    8e8,
 )
 KERNELS = KernelRates(5.3e10, 1.1e9, 9.2e10, 2.0e10, 6.1e9)
 SHARED = worker_specs([0, 1])
@@ -148,11 +152,11 @@ def test_what_crosses_is_counted_to_the_byte_and_slows_only_those_who_cross(fold
 
 
 def test_service_times_are_those_of_a_core_of_ones_own(folder: Path, served: ServedModel) -> None:
-    """Whatever other programs take; the executor's curve may differ from the roofline below a chunk."""
+    """Whatever other programs take; short prompts are off its curve's first samples."""
     alone, crowded = (execute(plan_of(folder, served, SHARED, stretch)).points for stretch in (1.0, 2.5))
     for point in OWN_POINTS:
         assert crowded[point] == pytest.approx(alone[point], rel=1e-9)
-        within = 0.02 if isinstance(point, DecodePoint) or point.new_tokens >= 128 else 0.2
+        within = 0.02 if isinstance(point, DecodePoint) or point.new_tokens >= 128 else 0.3
         assert alone[point] == pytest.approx(point_seconds(served, point), rel=within)
 
 
