@@ -281,6 +281,37 @@ def test_connections_share_the_link() -> None:
     assert link.bucket.sent_bytes == 200_000
 
 
+def test_frames_of_any_size_cross_at_the_rate_of_the_link() -> None:
+    """As layers of a small model come: header and payload apart, small ones, then a large one, with pauses."""
+    rate = 3e6
+    received: list[int] = []
+    link, listener = Link(rate), socket.create_server((LOOPBACK, 0))
+
+    def read() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while len(received) < 48:
+                frame = receive_frame(connection)
+                received.append(len(frame.payload) if frame else 0)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    sender = socket.create_connection((LOOPBACK, link.port_to(listener.getsockname()[1])))
+    sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    began, sizes = time.monotonic(), [8300, 8300, 8300, 35_000] * 12
+    for index, size in enumerate(sizes):
+        send_frame(sender, Frame(index, 0, payload=bytes(size)))
+        time.sleep(0.002)
+    reader.join(10)
+    took_s = time.monotonic() - began
+    link.close()
+    sender.close()
+    listener.close()
+    assert received == sizes
+    at_best_s = sum(sizes) / rate
+    assert at_best_s <= took_s <= 1.4 * at_best_s + 0.1
+
+
 def test_frames_arrive_as_they_were_sent_and_a_torn_one_is_none() -> None:
     near, far = socket.socketpair()
     frames = [Frame(3, 1, payload=b"abc"), Frame(2**40, END, 1000, 52, 7), Frame(4, 0)]

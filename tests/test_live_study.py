@@ -91,9 +91,9 @@ def test_the_table_has_every_metric_predicted_executed_and_measured(monkeypatch:
     assert "prfaas-0 on 0, pd-p-0 on 0, pd-d-0 on any" in found.stdout
     assert "47 of 48 finished, 1 dropped" in found.stdout
     (good,) = [line for line in found.stdout.splitlines() if "prefill, 32 tokens" in line]
-    assert good.split()[3:] == ["0.05", "0.0501", "0.049", "–", "–", "+2.0", "%", "15", "%", "yes"]
+    assert good.split()[3:] == ["0.05", "0.0501", "0.049", "+2.0", "%", "–", "15", "%", "yes"]
     (bad,) = [line for line in found.stdout.splitlines() if "ttft_mean_s" in line]
-    assert bad.split()[1:] == ["0.3", "–", "0.5", "–", "–", "-40.0", "%", "15", "%", "no"]
+    assert bad.split()[1:] == ["0.3", "–", "0.5", "-40.0", "%", "–", "15", "%", "no"]
 
 
 def test_the_json_answer_is_the_contracts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_tables_fit_the_terminal() -> None:
 def test_a_short_run_on_this_machine_gives_every_figure_and_leaves_profiles_that_hold(tmp_path: Path) -> None:
     """The whole way with a model of a few hundred thousand parameters. Only what no noise can touch is asserted."""
     said: list[str] = []
-    question = LiveQuestion(minutes=0.5, model=small_model(), most_requests=40)
+    question = LiveQuestion(minutes=0.2, model=small_model(), most_requests=40)
     found = live(question, out=tmp_path, say=said.append)
     by_metric = {item.metric: item for item in found.live.checks}
     assert {"kv_bytes", "ttft_mean_s", "ttft_p90_s", "tpot_mean_s", "throughput_req_per_s", "link_fraction"} <= set(
@@ -143,7 +143,8 @@ def test_a_short_run_on_this_machine_gives_every_figure_and_leaves_profiles_that
     assert sum(name.startswith("decode step, ") for name in by_metric) == 4
     assert by_metric["kv_bytes"].relative_error == 0
     assert by_metric["kv_bytes"].holds
-    assert by_metric["kv_bytes"].executed == by_metric["kv_bytes"].measured
+    if not found.live.n_dropped:
+        assert by_metric["kv_bytes"].executed == by_metric["kv_bytes"].measured
     for item in by_metric.values():
         assert min(item.predicted or 0.0, item.executed or 0.0, item.measured or 0.0) > 0, item.metric
     assert len(found.runs) == len(found.live.repeats) == 2

@@ -24,8 +24,8 @@ MACHINE = "this-machine"
 PROFILES = "profiles"
 """Folder of the profiles that are written."""
 TASK_LIMIT_S = 300.0
-PACED, PACED_S = PrefillPoint(256), 8.0
-"""Prompt, near the mean of those that are served, and time of the prefills with pauses."""
+PACED = PrefillPoint(256)
+"""Prompt of the prefills with pauses, near the mean of those that are served."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ def busy_fraction(timed: Sequence[Timed]) -> float:
     return sum(sum(item.busy_s) for item in timed) / sum(sum(item.wall_s) for item in timed)
 
 
-def paced_stretch(fleet: Fleet, own: Sequence[Timed], load_fraction: float) -> float:
+def paced_stretch(fleet: Fleet, own: Sequence[Timed], load_fraction: float, duration_s: float) -> float:
     """Seconds on the wall that prefills take at a load, over busy seconds of the same with all cores busy.
 
     Above 1 where other programs take the cores, below it where cores that rest leave more to the others.
@@ -106,8 +106,9 @@ def paced_stretch(fleet: Fleet, own: Sequence[Timed], load_fraction: float) -> f
         fleet: workers that are ready.
         own: passes of the served model, all workers busy.
         load_fraction: share of the time in which workers will compute.
+        duration_s: how long to go on [s].
     """
-    arguments = (PACED.new_tokens, load_fraction, PACED_S, CHUNK_TOKENS)
+    arguments = (PACED.new_tokens, load_fraction, duration_s, CHUNK_TOKENS)
     by_worker = fleet.answers(each_core(fleet, time_paced, arguments), TASK_LIMIT_S)
     walls = [wall_s for tries in by_worker.values() for _, wall_s in tries]
     all_busy_s = next(timed.median_s for timed in own if timed.point == PACED)

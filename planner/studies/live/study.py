@@ -37,10 +37,12 @@ from planner.studies.live.question import (
 )
 from planner.studies.live.stack_fit import Probe, points_csv
 
-LEAST_SERVED_S = 15.0
+LEAST_SERVED_S = 8.0
 """Served at least in every repeat, however long the measuring took."""
 GRACE_S = 20.0
 """For what is still in the system when the last request has arrived."""
+PACED_FRACTION = 0.05
+"""Of the whole time, for prefills with pauses."""
 N_REPEATS = 2
 """Times that the same requests are served: what differs between them is the machine, not the draw."""
 N_FORECAST = 2000
@@ -135,7 +137,7 @@ def _ready(
     say("timing the served model")
     own = timed_own(fleet, n_rounds)
     say("timing it with pauses")
-    stretch = paced_stretch(fleet, own, question.load_fraction)
+    stretch = paced_stretch(fleet, own, question.load_fraction, PACED_FRACTION * 60 * question.minutes)
     left_s = 60 * question.minutes - (monotonic() - began) - GRACE_S
     served_s = max(left_s / N_REPEATS, LEAST_SERVED_S)
     plan = forecast(
