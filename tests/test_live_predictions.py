@@ -173,6 +173,18 @@ def test_no_threshold_carries_more_than_the_chosen_one(served: ServedModel, work
     assert found.offered_req_per_s == pytest.approx(0.5 * best, rel=1e-9)
 
 
+def test_where_both_pools_share_a_core_both_are_at_work_within_what_the_link_carries(served: ServedModel) -> None:
+    """Every threshold carries as much there; rounding must not choose one that leaves a pool idle."""
+    tokens = drawn_requests(400, 0).input_tokens
+    for stretch in (0.9, 1.0, 2.0, 3.3):
+        wide, narrow = (
+            forecast_of(served, SHARED, link_bytes_per_s=rate, stretch=stretch).threshold_tokens  # type: ignore[attr-defined]
+            for rate in (1e9, 2e5)
+        )
+        assert (tokens > wide).mean() == pytest.approx(0.5, abs=0.02)
+        assert narrow > wide
+
+
 def test_a_wider_link_never_lowers_capacity_and_more_load_never_shortens_the_wait(served: ServedModel) -> None:
     capacities = [forecast_of(served, APART, link_bytes_per_s=rate).capacity_req_per_s for rate in (1e6, 3e6, 1e8)]  # type: ignore[attr-defined]
     assert capacities == sorted(capacities)

@@ -110,16 +110,12 @@ def time_model(
 
 
 def time_trials(
-    _model: HybridModel, trials: Sequence[Trial], n_rounds: int, chunk_tokens: int
+    model: HybridModel, trials: Sequence[Trial], own_points: Sequence[Point], n_rounds: int, chunk_tokens: int
 ) -> tuple[tuple[Timed, ...], ...]:
-    """A task for a worker: seconds of other models' passes."""
-    models = [hybrid_model(trial.profile) for trial in trials]
-    return time_models(models, [trial.points for trial in trials], n_rounds=n_rounds, chunk_tokens=chunk_tokens)
-
-
-def time_own(model: HybridModel, points: Sequence[Point], n_rounds: int, chunk_tokens: int) -> tuple[Timed, ...]:
-    """A task for a worker: seconds of its own model's passes."""
-    return time_model(model, points, n_rounds=n_rounds, chunk_tokens=chunk_tokens)
+    """A task for a worker: seconds of other models' passes, and in the same rounds, last, of its own model's."""
+    models = [*(hybrid_model(trial.profile) for trial in trials), model]
+    points = [*(trial.points for trial in trials), tuple(own_points)]
+    return time_models(models, points, n_rounds=n_rounds, chunk_tokens=chunk_tokens)
 
 
 def time_paced(

@@ -63,7 +63,7 @@ class LiveCheck(StrictModel):
     spread: float | None = None
     """Largest less smallest of the repeats over their mean, the same asked each time; None without repeats."""
     relative_error: float | None
-    """Predicted over measured, less 1."""
+    """Predicted over measured, less 1; 0 where both are 0."""
     tolerance: float
     """Largest absolute error that holds."""
     holds: bool

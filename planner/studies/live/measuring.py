@@ -11,7 +11,7 @@ import numpy as np
 from planner.hybrid.core_time import core_times
 from planner.hybrid.live import Fleet
 from planner.hybrid.machine import CoreRates, KernelRates, core_rates, kernel_rates, machine_description
-from planner.hybrid.timing import PrefillPoint, Timed, Trial, time_own, time_paced, time_trials
+from planner.hybrid.timing import PrefillPoint, Timed, Trial, time_paced, time_trials
 from planner.profiles import HardwareProfile, ModelProfile, StackProfile, hardware_profile
 from planner.profiles.importer import write_text
 from planner.profiles.stack_writer import stack_toml
@@ -35,6 +35,8 @@ class Measured:
     rates: Mapping[str, CoreRates]
     kernels: Mapping[str, KernelRates]
     probes: tuple[Probe, ...]
+    own: tuple[Timed, ...]
+    """Passes of the served model, timed in the same rounds as the probes'; no profile rests on them."""
     hardware: HardwareProfile
     stack: StackProfile
     stack_path: Path
@@ -58,7 +60,7 @@ def measure(
         model: model that will be served; no probe is.
         folder: where profiles and timed points go.
         say: told what is going on.
-        n_rounds: times that each worker tries each point, all points of all probes in turn.
+        n_rounds: times that each worker tries each point, all points of all models in turn.
 
     Raises:
         InputError: the folder cannot be written, or a profile made of the measurements does not hold.
@@ -71,8 +73,8 @@ def measure(
     address = (folder / "probes.csv").resolve().as_uri()
     text = hardware_toml(MACHINE, machine_description(), [*rates.values()], [*kernels.values()], address)
     hardware = hardware_profile(str(write_profile(profiles, MACHINE, text)))
-    say("timing probe models")
-    probes = _timed_probes(fleet, probe_models(model), n_rounds)
+    say("timing probe models and the served one")
+    probes, own = _timed(fleet, probe_models(model), n_rounds)
     after = core_times(_cores(fleet))
     for profile in (model, *(probe.model for probe in probes)):
         write_profile(profiles, profile.name, model_toml(profile))
@@ -83,13 +85,7 @@ def measure(
     ready = stack(str(path))
     served = ServedModel(model, Chip(hardware), Layout(), ready.factors, chunk_tokens=ready.settings.chunk_tokens)
     steal = after.steal_fraction_since(before) if after else None
-    return Measured(rates, kernels, probes, hardware, fitted, path, served, steal)
-
-
-def timed_own(fleet: Fleet, n_rounds: int) -> tuple[Timed, ...]:
-    """Passes of the served model at OWN_POINTS, all workers busy; raises as `measure` does."""
-    by_worker = fleet.answers(each_core(fleet, time_own, (OWN_POINTS, n_rounds, CHUNK_TOKENS)), TASK_LIMIT_S)
-    return merged([*by_worker.values()])
+    return Measured(rates, kernels, probes, own, hardware, fitted, path, served, steal)
 
 
 def busy_fraction(timed: Sequence[Timed]) -> float:
@@ -115,11 +111,13 @@ def paced_stretch(fleet: Fleet, own: Sequence[Timed], load_fraction: float, dura
     return float(np.mean(walls)) / all_busy_s
 
 
-def _timed_probes(fleet: Fleet, models: Sequence[ModelProfile], n_rounds: int) -> tuple[Probe, ...]:
+def _timed(fleet: Fleet, models: Sequence[ModelProfile], n_rounds: int) -> tuple[tuple[Probe, ...], tuple[Timed, ...]]:
+    """Probes, and the served model at OWN_POINTS."""
     trials = [Trial(model, PROBE_POINTS) for model in models]
-    by_worker = fleet.answers(each_core(fleet, time_trials, (trials, n_rounds, CHUNK_TOKENS)), TASK_LIMIT_S)
-    by_model = zip(*by_worker.values(), strict=True)
-    return tuple(Probe(model, merged(timed)) for model, timed in zip(models, by_model, strict=True))
+    arguments = (trials, OWN_POINTS, n_rounds, CHUNK_TOKENS)
+    by_worker = fleet.answers(each_core(fleet, time_trials, arguments), TASK_LIMIT_S)
+    *others, own = (merged(timed) for timed in zip(*by_worker.values(), strict=True))
+    return tuple(Probe(model, timed) for model, timed in zip(models, others, strict=True)), own
 
 
 def each_core(

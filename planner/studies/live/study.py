@@ -23,7 +23,7 @@ from planner.results import Live, LiveMachine
 from planner.studies.live.checks import Served, lines, pass_checks, passes, repeat, run_checks, ttft_of
 from planner.studies.live.execution import Executed, LivePlan, execute
 from planner.studies.live.forecast import Forecast, forecast, point_seconds
-from planner.studies.live.measuring import MACHINE, PROFILES, Measured, busy_fraction, measure, paced_stretch, timed_own
+from planner.studies.live.measuring import MACHINE, PROFILES, Measured, busy_fraction, measure, paced_stretch
 from planner.studies.live.question import (
     LINK_BYTES_PER_S,
     MOST_CORES,
@@ -128,15 +128,15 @@ def live(
 def _ready(
     fleet: Fleet, question: LiveQuestion, model: ModelProfile, folder: Path, say: Callable[[str], None], began: float
 ) -> _Ready:
-    """Measure, time the served model, choose threshold and rate, draw the requests that fit into the time that is left.
+    """Measure, choose threshold and rate, draw the requests that fit into the time that is left.
 
-    What is promised of passes rests on the probes alone, which were timed before.
+    What is promised of passes rests on the probes alone; the served model is timed in the same rounds, so that a
+    machine that slows down does so for both.
     """
     n_rounds = min(max(round(ROUNDS_PER_MINUTE * question.minutes), LEAST_ROUNDS), MOST_ROUNDS)
     measured = measure(fleet, model, folder, say, n_rounds=n_rounds)
-    say("timing the served model")
-    own = timed_own(fleet, n_rounds)
-    say("timing it with pauses")
+    own = measured.own
+    say("timing the served model with pauses")
     stretch = paced_stretch(fleet, own, question.load_fraction, PACED_FRACTION * 60 * question.minutes)
     left_s = 60 * question.minutes - (monotonic() - began) - GRACE_S
     served_s = max(left_s / N_REPEATS, LEAST_SERVED_S)
