@@ -32,6 +32,8 @@ class DecodePoint:
 
 
 Point = PrefillPoint | DecodePoint
+WARM = PrefillPoint(128)
+"""Goes through a model's weights, every expert's among them, before its passes are timed."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,12 @@ def time_models(
     batches = [_batch(model, point, rng) if isinstance(point, DecodePoint) else None for model, point in pairs]
     found: list[list[tuple[float, float]]] = [[] for _ in pairs]
     for trial in range(n_rounds + 1):
+        last = None
         for tries, (model, point), batch in zip(found, pairs, batches, strict=True):
+            # Another model's passes have pushed this one's weights out of the caches that a server keeps them in.
+            if model is not last:
+                last = model
+                _prefill_s(model, WARM, chunk_tokens, rng)
             if isinstance(point, PrefillPoint):
                 took = _prefill_s(model, point, chunk_tokens, rng)
             elif batch is not None:
