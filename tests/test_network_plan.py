@@ -145,6 +145,20 @@ def test_a_promise_is_kept_in_every_period_and_costs_no_less_than_none() -> None
     assert found.bound <= found.objective * (1 + 1e-9)
 
 
+def test_a_network_of_one_period_waits_as_a_plan_without_periods_does() -> None:
+    """Decode is 93 % busy and holds few requests, so a place in its batches is most of the wait."""
+    sizes = {f"pools.{name}.n_instances": n for name, n in (("fast", 0), ("near", 30), ("decode", 7))}
+    changes: dict[str, Any] = {**DAY, **sizes, "demand_req_per_s": 10.4}
+    changes.pop("periods")
+    alone = optimize(small_with(changes)).latency
+    network = network_planned(network_problem(small_with({**changes, "periods": {"day": {"hours": 24.0}}}))).latency
+    assert alone.ttft_mean_s is not None
+    assert alone.ttft_unloaded_mean_s is not None
+    assert alone.ttft_mean_s > 1.05 * alone.ttft_unloaded_mean_s
+    for name in ("ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s", "ttft_unloaded_mean_s"):
+        assert getattr(network, name) == pytest.approx(getattr(alone, name), rel=2e-3), name
+
+
 def test_the_answer_states_every_period_with_thresholds_by_class_and_site() -> None:
     plan = optimize(small_with({**DAY, **SLO}))
     assert [(p.name, p.hours) for p in plan.periods] == [("day", 16.0), ("night", 8.0)]

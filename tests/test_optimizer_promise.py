@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer import PlanningProblem, optimize, planning_problem
 from planner.optimizer.formulation import Sizing
-from planner.optimizer.promise import MOST_BUSY, PromisedFleet, best_goodput
+from planner.optimizer.promise import MOST_BUSY, PromisedFleet, best_goodput, best_settled, sizes_to_settle
 from planner.optimizer.promised_search import search
 from planner.queueing import Path, Service, Ttft, mgc_wait
 from planner.results import Plan
@@ -86,6 +86,25 @@ def test_no_other_sizes_do_better_than_the_plan() -> None:
     ]
     assert solution.objective >= max(other.rate for other in others) * (1 - 4e-3)
     assert solution.bound >= max(other.rate for other in others) * (1 - 1e-9)
+
+
+def test_a_roomy_link_is_settled_at_once_and_a_crowded_one_size_by_size() -> None:
+    assert list(sizes_to_settle(promised(), SIZES)) == [SIZES]
+    crowded = [s.n_instances for s in sizes_to_settle(promised({"links.wan.capacity_gbps": 2.0}), SIZES)]
+    assert crowded[:2] == [(3, 2, 3), (2, 2, 3)]
+    assert len(crowded) == len(set(crowded)) >= 3
+
+
+@pytest.mark.slow
+def test_no_smaller_size_beats_the_bound_of_sizes_that_crowd_their_link() -> None:
+    lengths = {"kind": "empirical", "tokens": [2000, 9000, 30_000]}
+    problem = promised({"links.wan.capacity_gbps": 6.0, "slo": {"ttft_s": 8.0}, "workload.lengths": lengths})
+    _, found = best_settled(problem, SIZES, monotonic() + 60)
+    rates = [
+        best_goodput(problem, Sizing(n, ((1,),)), monotonic() + 60).rate for n in product((0, 1, 2, 3), (1, 2), (2, 3))
+    ]
+    assert max(rates) <= found.bound * (1 + 1e-9)
+    assert found.rate == pytest.approx(max(rates), rel=2e-3)
 
 
 @settings(max_examples=25, deadline=None)

@@ -10,6 +10,7 @@ from planner.optimizer.evaluate import link_gbps
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import PlanningProblem
 from planner.queueing import NO_WAIT, SharedLink, Wait, birth_death_fractions, decode_batch
+from planner.roofline import DecodePoint
 from planner.units import bytes_per_s
 
 Array = NDArray[np.float64]
@@ -116,13 +117,26 @@ def admission_wait(problem: PlanningProblem, sizing: Sizing, pool: int, route_ra
         Poisson arrivals and exponential output lengths; steps as long as at the batch limit, whatever the batch, as
         the decode point of a pool knows no other: an upper estimate.
     """
-    point = problem.pools[pool].rates.decode
     used = [(r, rate) for r, rate in zip(problem.routes, route_rates, strict=True) if r.decode == pool]
     total = sum(rate for _, rate in used)
-    if point is None or total <= 0:
+    tokens = sum(rate * problem.classes[r.request_class].mix.mean_output_tokens for r, rate in used)
+    return place_wait(problem.pools[pool].rates.decode, total, tokens, sizing.n_instances[pool])
+
+
+def place_wait(
+    point: DecodePoint | None, req_per_s: float, output_tokens_per_s: float, n_instances: int
+) -> Wait | None:
+    """Wait for a place in the batches of some instances, all steps as long as at the limit; None without steady state.
+
+    Args:
+        point: batch limit of an instance and its step; None waits for nothing.
+        req_per_s: arrivals [req/s].
+        output_tokens_per_s: tokens that those ask for [tokens/s].
+        n_instances: instances that share the arrivals.
+    """
+    if point is None or req_per_s <= 0:
         return NO_WAIT
-    tokens = sum(rate * problem.classes[r.request_class].mix.mean_output_tokens for r, rate in used) / total
-    n_instances = sizing.n_instances[pool]
-    if total * point.seconds_per_request(tokens) >= SATURATED * n_instances:
+    tokens = output_tokens_per_s / req_per_s
+    if req_per_s * point.seconds_per_request(tokens) >= SATURATED * n_instances:
         return None
-    return decode_batch(total, tokens, np.full(point.batch, point.step_s), n_instances).admission
+    return decode_batch(req_per_s, tokens, np.full(point.batch, point.step_s), n_instances).admission

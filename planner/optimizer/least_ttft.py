@@ -14,7 +14,14 @@ from planner.optimizer.capacity import split_interval
 from planner.optimizer.evaluate import rent_usd_per_hour
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import PlanningProblem
-from planner.optimizer.promise import PARTS, PromisedFleet, balanced_threshold, first_cells, promised_capacity
+from planner.optimizer.promise import (
+    PARTS,
+    PromisedFleet,
+    balanced_threshold,
+    first_cells,
+    promised_capacity,
+    sizes_to_settle,
+)
 
 Array = NDArray[np.float64]
 GAP = 1e-3
@@ -102,13 +109,14 @@ def floor_s(problem: PlanningProblem, req_per_s: float, deadline: float) -> floa
     """A TTFT that no sizes within the limits go below: every pool and port at its own limit at once [s]."""
     sizes = tuple(0 if n is None else n for n in problem.size_limits)
     ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
-    return least_ttft(problem, Sizing(sizes, ports), req_per_s, deadline).bound_s
+    settled = sizes_to_settle(problem, Sizing(sizes, ports))
+    return min(least_ttft(problem, sizing, req_per_s, deadline).bound_s for sizing in settled)
 
 
 def filled_with_budget(problem: PlanningProblem, sizing: Sizing) -> Sizing:
     """The sizes with what is left of the budget in further instances, prefill for long prompts first.
 
-    More instances never make a first token later; where work is charged, the rent alone does not tell what is left.
+    More instances seldom make a first token later; where work is charged, the rent alone does not tell what is left.
     """
     budget = problem.scenario.budget_usd_per_hour
     if budget is None or problem.ratio is not None or problem.charges_use:

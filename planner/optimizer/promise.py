@@ -1,6 +1,6 @@
 """How many requests keep a TTFT promise, and the rate at which the promise still holds, for fixed sizes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
@@ -138,6 +138,34 @@ class PromisedFleet:
             if pool is not None:
                 seconds[chosen] = (self._service_s(pool) + self._transfer_s(pool, link))[chosen]
         return float(weighted_quantile(seconds, self._weights, np.array(1 - self.late_allowed)))
+
+    def may_fill_a_link(self) -> bool:
+        """Whether the instances that send over a link, all busy with whatever requests, could ask for more than it has.
+
+        Equation:
+            sum over pools of n max over requests of min(B, S / (T (n_layers - 1) / n_layers)) > B: where it does not
+            hold, `link_slowdown` is 1 at every threshold and rate
+        """
+        return any(
+            sum(self._most_sent_per_s(pool, link) for pool in senders)
+            > link_bytes_per_s(self.problem, self.sizing, link)
+            for link, senders in self.senders.items()
+        )
+
+    @property
+    def senders(self) -> dict[int, list[int]]:
+        """Prefill pools that send over each link that the route uses."""
+        route, found = self._route, dict[int, list[int]]()
+        for pool, link in ((route.long, route.long_link), (route.short, route.short_link)):
+            if pool is not None and link is not None:
+                found.setdefault(link, []).append(pool)
+        return found
+
+    def _most_sent_per_s(self, pool: int, link: int) -> float:
+        sending_s, sent = self._sending_s(pool, link), self._sent_bytes(pool, link)
+        is_sent = sending_s > 0
+        speeds = sent[is_sent] / sending_s[is_sent]
+        return self.sizing.n_instances[pool] * float(speeds.max(initial=0.0))
 
     def _keeps(self, low: float, high: float, rate: float) -> bool:
         return self.late_fraction(low, high, rate) <= self.late_allowed + 1e-12
@@ -406,6 +434,54 @@ def best_goodput(problem: PlanningProblem, sizing: Sizing, deadline: float, leas
             if len(lows) > 1:
                 add(lows, highs, -negative)
     return Goodput(best.rate, best.threshold_tokens, max(best.rate, least) * (1 + GAP))
+
+
+def sizes_to_settle(problem: PlanningProblem, sizing: Sizing) -> Iterator[Sizing]:
+    """Sizes whose best plans bound those of some sizes and of all smaller ones.
+
+    Where instances can fill a link together, more of them send more at once, and every transfer is stretched further:
+    such sizes come one by one, down to those that cannot.
+
+    Args:
+        problem: a problem with one route and a promise.
+        sizing: the largest sizes.
+    """
+    waiting, seen = [sizing], {sizing}
+    while waiting:
+        sizing = waiting.pop()
+        yield sizing
+        fleet = PromisedFleet(problem, sizing)
+        if not fleet.may_fill_a_link():
+            continue
+        for pool in sorted({pool for senders in fleet.senders.values() for pool in senders}):
+            n = tuple(m - (i == pool) for i, m in enumerate(sizing.n_instances))
+            fewer = replace(sizing, n_instances=n)
+            if n[pool] > 0 and fewer not in seen:
+                waiting.append(fewer)
+                seen.add(fewer)
+
+
+def best_settled(
+    problem: PlanningProblem, sizing: Sizing, deadline: float, least: float = 0.0
+) -> tuple[Sizing, Goodput]:
+    """The best goodput of some sizes and of all smaller ones, with a bound for all of them.
+
+    Args:
+        problem: a problem with one route and a promise.
+        sizing: the largest sizes.
+        deadline: `monotonic()` time to stop at.
+        least: rate below which the answer does not matter [req/s].
+
+    Returns:
+        The sizes that reach it, and the goodput [req/s]; the bound is `sizing`'s own and that of every smaller one.
+    """
+    at, best, bound = sizing, Goodput(0.0, 0.0, 0.0), 0.0
+    for smaller in sizes_to_settle(problem, sizing):
+        found = best_goodput(problem, smaller, deadline, max(least, best.rate))
+        bound = max(bound, found.bound)
+        if found.rate > best.rate:
+            at, best = smaller, found
+    return at, replace(best, bound=bound)
 
 
 def first_cells(problem: PlanningProblem) -> tuple[Array, Array]:

@@ -1,7 +1,8 @@
 """The search under a promise on TTFT, or for the least: sizes in the order of what capacity allows, each with a proof.
 
-Capacity bounds goodput, and more instances or ports never lower it. So the model proposes the best sizes by capacity,
-their goodput is found, and they and all smaller ones are settled; until what capacity allows the rest is no better.
+Capacity bounds goodput, and more instances or ports never lower it unless they crowd a link, where smaller sizes are
+looked at as well. So the model proposes the best sizes by capacity, their goodput is found, and they and all smaller
+ones are settled; until what capacity allows the rest is no better.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,15 @@ from planner.optimizer.evaluate import Operating, highest_rate, link_gbps, rent_
 from planner.optimizer.formulation import Request, Sizing
 from planner.optimizer.least_ttft import QuickestFleet, filled_with_budget, floor_s, least_ttft, trimmed
 from planner.optimizer.problem import PlanningProblem
-from planner.optimizer.promise import GAP, MOST_BUSY, Goodput, PromisedFleet, best_goodput, least_decode_instances
+from planner.optimizer.promise import (
+    GAP,
+    MOST_BUSY,
+    Goodput,
+    PromisedFleet,
+    best_settled,
+    least_decode_instances,
+    sizes_to_settle,
+)
 from planner.optimizer.search import Solution, capacity_search
 from planner.optimizer.solver import Answer, solve
 
@@ -71,10 +80,10 @@ def _fastest(problem: PlanningProblem, deadline: float) -> Solution | None:
         if answer is None or answer.bound <= least * (1 + GAP):
             return best and _proven(best, max(proven, least))
         sizing = _filled(problem, answer.sizing)
-        found = best_goodput(problem, sizing, deadline, least)
+        at, found = best_settled(problem, sizing, deadline, least)
         proven = max(proven, found.bound)
         if found.rate > least:
-            best = _solution(problem, sizing, found, found.rate)
+            best = _solution(problem, at, found, found.rate)
         settled.append(sizing)
         if monotonic() > deadline or len(settled) == MOST_SIZINGS:
             return best and _proven(best, max(proven, answer.bound))
@@ -97,9 +106,9 @@ def _cheapest(problem: PlanningProblem, deadline: float) -> Solution | None:
         if answer is None or (best and answer.bound >= best.objective / (1 + GAP)):
             return best and replace(best, bound=min(bound, best.objective))
         if best is None:
-            found = best_goodput(problem, answer.sizing, deadline, demand / (1 + 2 * GAP))
+            at, found = best_settled(problem, answer.sizing, deadline, demand / (1 + 2 * GAP))
             if found.rate >= demand:
-                best = _solution(problem, answer.sizing, found, demand)
+                best = _solution(problem, at, found, demand)
             if found.bound >= demand:  # at the least within the tolerance of the proof: such sizes might do after all
                 bound = min(bound, answer.bound)
         if best and problem.charges_use:
@@ -123,7 +132,7 @@ def _also_too_few(problem: PlanningProblem, sizing: Sizing, demand: float, deadl
         for i, (n, most) in enumerate(zip(sizing.n_instances, problem.size_limits, strict=True))
     )
     larger = replace(sizing, n_instances=n)
-    return larger if best_goodput(problem, larger, deadline, demand / (1 + 2 * GAP)).bound < demand else sizing
+    return larger if best_settled(problem, larger, deadline, demand / (1 + 2 * GAP))[1].bound < demand else sizing
 
 
 def _too_few_decode(problem: PlanningProblem, demand: float) -> Iterator[Sizing]:
@@ -163,10 +172,11 @@ def _quickest(problem: PlanningProblem, deadline: float) -> Solution | None:
             bound = floor_s(problem, demand, monotonic() + FLOOR_LIMIT_S)
             break
         sizing = filled_with_budget(problem, _filled(problem, answer))
-        found = least_ttft(problem, sizing, demand, deadline, most)
-        bound = min(bound, found.bound_s)
-        if found.ttft_s < most:
-            best, most = (sizing, found), found.ttft_s
+        for smaller in sizes_to_settle(problem, sizing):
+            found = least_ttft(problem, smaller, demand, deadline, most)
+            bound = min(bound, found.bound_s)
+            if found.ttft_s < most:
+                best, most = (smaller, found), found.ttft_s
         settled.append(sizing)
     return None if best is None else _quickest_solution(problem, *best, min(bound, most))
 

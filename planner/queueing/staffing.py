@@ -1,33 +1,50 @@
 """How busy a pool may be when few of its requests may wait too long: a closed form that takes many pools at once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from planner.queueing.erlang import Floats
 
-HALVINGS = 30
-"""Of the load: a part in 1e9 is left."""
+HALVINGS = 20
+"""Of the load: a part in 1e6 is left."""
 
 
 @dataclass(frozen=True, eq=False)
 class QueuedRequests:
-    """Requests in a queue: what they ask of it, and how long each kind may wait."""
+    """Requests in a queue: what they ask of it, and how long each kind may wait; or a batch of such queues."""
 
-    mean_s: float
-    """Mean service of all requests in the queue E[S] [s]."""
-    scv: float
-    """Squared coefficient of variation of that service v [fraction]."""
+    mean_s: float | Floats
+    """Mean service of all requests in the queue E[S] [s], a number or shape (b,)."""
+    scv: float | Floats
+    """Squared coefficient of variation of that service v [fraction], a number or shape (b,)."""
     slack_s: Floats
-    """Longest wait at which a request of each kind still keeps its promise [s], shape (k,); negative: late anyhow."""
+    """Longest wait at which each kind keeps its promise [s], shape (k,) or (b, k); negative: late anyhow."""
     weights: Floats
-    """Probability of each kind [fraction], shape (k,), sum 1."""
-    arrival_scv: float = 1.0
+    """Probability of each kind [fraction], shape (k,) or (b, k), sum 1 over the kinds."""
+    arrival_scv: float | Floats = 1.0
     """Squared coefficient of variation of the gaps between arrivals [fraction]; 1 for Poisson."""
+
+    @classmethod
+    def batch(cls, queues: Sequence["QueuedRequests"]) -> "QueuedRequests":
+        """Several queues as one batch; where some have fewer kinds, kinds of no weight are added.
+
+        >>> kind = QueuedRequests(1.0, 1.0, np.array([2.0]), np.array([1.0]))
+        >>> QueuedRequests.batch([kind, kind]).slack_s.shape
+        (2, 1)
+        """
+        n_kinds = max(len(queue.weights) for queue in queues)
+        slack_s, weights = (
+            np.stack([np.pad(row, (0, n_kinds - len(row))) for row in rows])
+            for rows in ([queue.slack_s for queue in queues], [queue.weights for queue in queues])
+        )
+        moments = np.array([(queue.mean_s, queue.scv, queue.arrival_scv) for queue in queues]).T
+        return cls(moments[0], moments[1], slack_s, weights, moments[2])
 
 
 def late_fraction(
-    n_servers: Floats, busy_servers: Floats, requests: QueuedRequests, wait_factor: float = 1.0
+    n_servers: Floats, busy_servers: Floats, requests: QueuedRequests, wait_factor: float | Floats = 1.0
 ) -> Floats:
     """Fraction of requests that wait longer than they may, in closed form.
 
@@ -36,13 +53,13 @@ def late_fraction(
         of the gaps, r = 1/2 (1 + (1 - u) (c - 1) (sqrt(4 + 5 c) - 2) / (16 u c)) and at most c / (c + 1).
 
     Args:
-        n_servers: servers c [count], at least 1, any shape.
-        busy_servers: offered load a [erlang], below c, the same shape.
+        n_servers: servers c [count], at least 1, shape (n,).
+        busy_servers: offered load a [erlang], below c, shape (n,), or (b, n) for a batch of queues.
         requests: what is queued.
-        wait_factor: factor on every wait, to see what an error of the formula would change [fraction].
+        wait_factor: factor on every wait, to see what an error of the formula would change [fraction], or shape (b,).
 
     Returns:
-        Fraction, the shape of `n_servers`.
+        Fraction, shape (n,) or (b, n).
 
     Valid: an approximation for M/G/c by two moments, exact for M/M/c; of use where many cases are to be compared, with
         the best judged by `mgc_wait`. Tests state its error against that.
@@ -55,31 +72,37 @@ def late_fraction(
     [0.036105]
     """
     c, a = np.asarray(n_servers, np.float64), np.asarray(busy_servers, np.float64)
-    u, v = np.maximum(a / c, 1e-12), requests.scv
+    v, mean_s, gaps, times = (
+        np.asarray(x)[..., np.newaxis] for x in (requests.scv, requests.mean_s, requests.arrival_scv, wait_factor)
+    )
+    u = np.maximum(a / c, 1e-12)
     heavy = (1 + (1 - u) * (c - 1) * (np.sqrt(4 + 5 * c) - 2) / (16 * u * c)) / 2
     r = np.where(c > 1, np.minimum(heavy, c / (c + 1)), 0.5)
-    factor = (1 + v) * r / (1 + v * (2 * r - 1)) * (requests.arrival_scv + v) / (1 + v)
-    rate_per_s = (c - a) / (wait_factor * factor * requests.mean_s)
-    slack_s = np.maximum(requests.slack_s, 0.0)
-    waits = np.exp(-rate_per_s[..., np.newaxis] * slack_s) * _waiting(c, a)[..., np.newaxis]
-    return np.asarray(np.where(requests.slack_s < 0, 1.0, waits) @ requests.weights)
+    rate_per_s = (c - a) / (times * (1 + v) * r / (1 + v * (2 * r - 1)) * (gaps + v) / (1 + v) * mean_s)
+    late = np.exp(-rate_per_s[..., np.newaxis] * np.maximum(requests.slack_s, 0.0)[..., np.newaxis, :])
+    in_time = np.where(requests.slack_s < 0, 0.0, requests.weights)
+    waiting = (late @ in_time[..., np.newaxis])[..., 0] * _waiting(c, a)
+    return np.asarray(waiting + (requests.weights - in_time).sum(axis=-1)[..., np.newaxis])
 
 
 def most_busy_servers(
-    n_servers: Floats, requests: QueuedRequests, allowed_fraction: float, wait_factor: float = 1.0
+    n_servers: Floats,
+    requests: QueuedRequests,
+    allowed_fraction: float | Floats,
+    wait_factor: float | Floats = 1.0,
 ) -> Floats:
     """The highest load at which no more than a fraction of the requests is late.
 
     Equation: sup {a < c: late_fraction(c, a) <= allowed}, which grows with a, by bisection.
 
     Args:
-        n_servers: servers c [count], at least 1, any shape.
-        requests: what is queued.
-        allowed_fraction: fraction of them that may be late.
+        n_servers: servers c [count], at least 1, shape (n,).
+        requests: what is queued, or a batch of queues.
+        allowed_fraction: fraction of them that may be late, a number or shape (b,).
         wait_factor: as at `late_fraction`.
 
     Returns:
-        Load [erlang], the shape of `n_servers`; 0 where even an idle pool is late too often.
+        Load [erlang], shape (n,) or (b, n); 0 where even an idle pool is late too often.
 
     Valid: as at `late_fraction`.
 
@@ -89,16 +112,15 @@ def most_busy_servers(
     >>> most_busy_servers(np.array([1.0, 10.0]), kind, 0.1).round(3).tolist()
     [0.36, 9.041]
     """
-    c = np.asarray(n_servers, np.float64)
-    late_anyhow = float(requests.weights[requests.slack_s < 0].sum())
-    if late_anyhow > allowed_fraction:
-        return np.zeros_like(c)
+    allowed = np.asarray(allowed_fraction)[..., np.newaxis]
+    late_anyhow = np.where(requests.slack_s < 0, requests.weights, 0.0).sum(axis=-1)[..., np.newaxis]
+    c = np.broadcast_to(np.asarray(n_servers, np.float64), (*late_anyhow.shape[:-1], len(n_servers)))
     low, high = np.zeros_like(c), c * (1 - 1e-9)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        keeps = late_fraction(c, middle, requests, wait_factor) <= allowed_fraction
+        keeps = late_fraction(c, middle, requests, wait_factor) <= allowed
         low, high = np.where(keeps, middle, low), np.where(keeps, high, middle)
-    return np.asarray(low)
+    return np.asarray(np.where(late_anyhow > allowed, 0.0, low))
 
 
 def _waiting(n_servers: Floats, busy_servers: Floats) -> Floats:

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from planner.optimizer.delays import place_wait
 from planner.optimizer.network.loads import Array, NetworkLoads, point
 from planner.optimizer.network.problem import Arc, NetworkProblem, Part
-from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, erlang_c, gigc_wait, merged_scv, split_scv
+from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, merged_scv, split_scv, sum_of_waits
 from planner.roofline import exposed_transfer_s
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, bytes_per_s
 
@@ -16,8 +18,6 @@ N_KINDS = 1024
 """Requests that stand for the lengths of a class where its TTFT is found."""
 FULL = 1 - 1e-9
 TINY = 1e-9
-PLACES_KINDS = 8
-"""Points of Gauss-Laguerre quadrature over the wait for a place in the decode batch."""
 
 
 class Flow(NamedTuple):
@@ -136,8 +136,8 @@ class Period:
     kinds: tuple[tuple[Flow, Kinds], ...]
     waits: dict[int, Wait | None]
     """Wait of every prefill pool in use; None where it has no steady state."""
-    places: dict[int, tuple[float, float]]
-    """P(wait > 0) and mean conditional wait for a place in the batch of every decode pool in use [s]."""
+    places: dict[int, Wait | None]
+    """Wait for a place in the batches of every decode pool in use; None where it has no steady state."""
 
     def paths(self, streams: Sequence[int], loaded: bool = True) -> list[Path] | None:
         """Paths of the requests of some streams; None where a queue has no steady state, or nothing flows."""
@@ -147,40 +147,46 @@ class Period:
             return None
         found = []
         for flow, kinds in mine:
-            wait = self.waits[flow.arc.pool] if loaded else NO_WAIT
-            if wait is None:
-                return None
             share = flow.req_per_s * kinds.fraction / total
-            found.append(Path.of(min(share, 1.0), kinds.service_s, kinds.weights, wait, kinds.transfer_s))
+            for decoding, part in self._decoded(flow.stream):
+                wait = self._both_waits(flow.arc.pool, decoding) if loaded else NO_WAIT
+                if wait is None:
+                    return None
+                path = Path.of(min(share * part, 1.0), kinds.service_s, kinds.weights, wait, kinds.transfer_s)
+                found.append(path)
         return found
+
+    def _both_waits(self, prefill: int, decode: int) -> Wait | None:
+        """Wait before prefill and for a place in a batch, remembered: many streams share two pools."""
+        if (prefill, decode) not in self._known_waits:
+            wait, place = self.waits[prefill], self.places[decode]
+            self._known_waits[prefill, decode] = None if wait is None or place is None else sum_of_waits(wait, place)
+        return self._known_waits[prefill, decode]
+
+    @cached_property
+    def _known_waits(self) -> dict[tuple[int, int], Wait | None]:
+        return {}
+
+    def _decoded(self, stream: int) -> list[tuple[int, float]]:
+        """Decode pools of a stream, each with its fraction of the stream's requests."""
+        rate = self.settled.rate_of(stream)
+        return [(d.pool, d.req_per_s / rate) for d in self.settled.decodings if d.stream == stream and d.req_per_s > 0]
 
     def late_fraction(self, stream: int, promise_s: float) -> float:
         """Fraction of a stream's requests whose first token takes longer than promised, waits for decode included.
 
         Equation:
-            P(W + T + X + D > x), D = 0 or, with Erlang's probability, exponential: by Gauss-Laguerre quadrature
+            P(W + T + X + D > x) over the flows and decode pools of the stream
         """
         paths = self.paths([stream])
-        if paths is None:
-            return 1.0
-        ttft = Ttft.of(paths)
-        rate = self.settled.rate_of(stream)
-        late = 0.0
-        for decoding in self.settled.decodings:
-            if decoding.stream == stream and rate > 0:
-                waiting, mean_s = self.places[decoding.pool]
-                nodes, weights = np.polynomial.laguerre.laggauss(PLACES_KINDS)
-                delayed = float(ttft.survival(promise_s - mean_s * nodes) @ weights) if waiting > TINY else 0.0
-                share = decoding.req_per_s / rate
-                late += share * ((1 - waiting) * float(ttft.survival(promise_s)) + waiting * delayed)
-        return late
+        return 1.0 if paths is None else float(Ttft.of(paths).survival(promise_s))
 
 
 def period_of(problem: NetworkProblem, settled: Settled, ports: Sequence[Sequence[int]]) -> Period:
     """A period with its waits: every prefill pool one queue of all flows into it.
 
     Source:
-        `planner.queueing.gigc_wait`; Erlang (1917) for places in the decode batch, taken as servers.
+        `planner.queueing.gigc_wait`; places in decode batches as in `planner.optimizer.delays.place_wait`.
     """
     sent, capacity = link_gbps(problem, settled), _port_gbps(problem, ports)
     use = [min(s / c, FULL) if c > 0 else 0.0 for s, c in zip(sent, capacity, strict=True)]
@@ -219,27 +225,13 @@ def _wait(problem: NetworkProblem, settled: Settled, pool: int, users: Sequence[
     return gigc_wait(n_servers, rate, service, merged_scv(rates, scvs))
 
 
-def _places(problem: NetworkProblem, settled: Settled, pool: int) -> tuple[float, float]:
-    """Who waits for a place in the decode batch, and how long: M/M/c with all places as servers."""
-    point_ = problem.pools[pool].rates.decode
+def _places(problem: NetworkProblem, settled: Settled, pool: int) -> Wait | None:
+    """Wait for a place in the batches of a decode pool."""
     mine = [d for d in settled.decodings if d.pool == pool]
+    classes = [problem.classes[problem.streams[d.stream].request_class] for d in mine]
+    tokens_per_s = sum(d.req_per_s * c.mix.mean_output_tokens for d, c in zip(mine, classes, strict=True))
     rate = sum(d.req_per_s for d in mine)
-    if point_ is None or rate <= 0:
-        return 0.0, 1.0
-    places = settled.n_instances[pool] * point_.batch
-    held_s = (
-        sum(
-            d.req_per_s
-            * point_.step_s
-            * problem.classes[problem.streams[d.stream].request_class].mix.mean_output_tokens
-            for d in mine
-        )
-        / rate
-    )
-    load = rate * held_s
-    if places <= load:
-        return 1.0, held_s / TINY
-    return erlang_c(places, load), held_s / (places - load)
+    return place_wait(problem.pools[pool].rates.decode, rate, tokens_per_s, settled.n_instances[pool])
 
 
 def broken_classes(problem: NetworkProblem, settled: Sequence[Settled], ports: Sequence[Sequence[int]]) -> list[int]:

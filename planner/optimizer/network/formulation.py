@@ -16,7 +16,7 @@ from math import inf
 
 import numpy as np
 
-from planner.optimizer.network.loads import GRID, Array, Cell, NetworkLoads
+from planner.optimizer.network.loads import GRID, Array, Cell, NetworkLoads, Use
 from planner.optimizer.network.problem import Arc, NetworkProblem, Part, Situation
 from planner.optimizer.network.rows import Rows
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, GB, SECONDS_PER_HOUR
@@ -43,7 +43,9 @@ class Question:
     least_scale: float | None = None
     """Scale of the demand to be served at least, where cost is the objective; None: what the scenario asks for."""
     fixed: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]] | None = None
-    """Instances and ports that are settled."""
+    """Instances and ports that are settled,"""
+    may_grow: bool = False
+    """or that are there at the least."""
 
 
 @dataclass
@@ -144,17 +146,26 @@ def _size_columns(model: Model) -> None:
                 rows.row(f"cap_segment_{i}_{h}_{j}", [(model.n[i, h][j], 1), (model.z[i, h][j], -high)], high=0)
             if len(model.z[i, h]) > 1:
                 rows.row(f"choose_one_segment_{i}_{h}", [(z, 1) for z in model.z[i, h].values()], high=1)
-            bounds = (pool.min_instances, inf) if fixed is None else (fixed[0][i], fixed[0][i])
+            bounds = (pool.min_instances, inf) if fixed is None else _settled(model, fixed[0][i])
             if bounds != (0, inf):
                 rows.row(f"size_{i}_{h}", [(n, 1) for n in model.n[i, h].values()], *bounds)
-    for index, link in enumerate(problem.links):
-        most = [tier.max_ports for tier in link.tiers]
-        limits = [(0, m) for m in most] if fixed is None else [(m, m) for m in fixed[1][index]]
-        model.ports.append(
-            [rows.column(f"ports_{index}_{j}", low, high, is_integer=True) for j, (low, high) in enumerate(limits)]
-        )
-        for column, tier in zip(model.ports[-1], link.tiers, strict=True):
-            model.cost[column] = tier.usd_per_hour or 0.0
+    _port_columns(model)
+
+
+def _port_columns(model: Model) -> None:
+    fixed, may_grow = model.question.fixed, model.question.may_grow
+    for index, link in enumerate(model.problem.links):
+        least = [0] * len(link.tiers) if fixed is None else fixed[1][index]
+        row = []
+        for j, (tier, ports) in enumerate(zip(link.tiers, least, strict=True)):
+            most = tier.max_ports if fixed is None or may_grow else ports
+            row.append(model.rows.column(f"ports_{index}_{j}", ports, most, is_integer=True))
+            model.cost[row[-1]] = tier.usd_per_hour or 0.0
+        model.ports.append(row)
+
+
+def _settled(model: Model, size: int) -> tuple[float, float]:
+    return (size, inf if model.question.may_grow else size)
 
 
 def _scale_bounds(model: Model) -> tuple[float, float]:
@@ -303,7 +314,12 @@ def route_decode(model: Model) -> None:
 @family
 def bound_prefill_work(model: Model) -> None:
     """Work of every cell, and of all together, <= A(n_i): as busy as a pool of that size may be with them."""
-    loads = model.question.loads
+    loads, cells, situations = model.question.loads, model.question.cells, model.question.situations
+    loads.prepare(
+        Use(q, arc, part, cells[model.problem.group_of[q], situations[s].period][k])
+        for (_, s), users in model.by_pool.items()
+        for q, k, part, arc, *_ in users
+    )
     for (i, s), users in model.by_pool.items():
         period = model.question.situations[s].period
         curves: dict[tuple[int, int], Array] = {}
@@ -314,7 +330,7 @@ def bound_prefill_work(model: Model) -> None:
             work.setdefault((g, k), []).append((column, seconds, limit))
         for key, items in work.items():
             curves[key] = _common(model, [limit for _, _, limit in items])
-            terms = [(c, w * _slowness(model, limit, curves[key])) for c, w, limit in items]
+            terms = [(c, w * _slowness(model, i, limit, curves[key])) for c, w, limit in items]
             _within_size(model, f"bound_prefill_cell_{i}_{s}_{key[0]}_{key[1]}", (i, s), terms, curves[key])
         if len(work) > 1:
             _bound_together(model, (i, s), work, curves)
@@ -326,17 +342,23 @@ def _bound_together(
     work: Mapping[tuple[int, int], Sequence[tuple[int, float, Array]]],
     curves: Mapping[tuple[int, int], Array],
 ) -> None:
-    """All work of a pool within the most patient limit; in a safe model within that of every chosen cell of a group."""
+    """All work of a pool within the most patient limit; in a safe model within that of every chosen cell of a group.
+
+    The first is implied by the second where cells are chosen whole, and keeps relaxed answers from using the whole pool
+    once for every cell.
+    """
     i, s = at
-    everything = [(column, seconds) for items in work.values() for column, seconds, _ in items]
-    if not model.question.is_safe:
-        common = _common(model, list(curves.values()))
-        _within_size(model, f"bound_prefill_work_{i}_{s}", at, everything, common)
+    is_safe = model.question.is_safe
+    everything = [(c, w, curves[key] if is_safe else own) for key, items in work.items() for c, w, own in items]
+    patient = np.max([limit for *_, limit in everything], axis=0)
+    terms = [(column, seconds * _slowness(model, i, limit, patient)) for column, seconds, limit in everything]
+    _within_size(model, f"bound_prefill_work_{i}_{s}", at, terms, patient, above=True)
+    if not is_safe:
         return
     most = float(model.problem.pools[i].max_instances)
     for (g, k), curve in curves.items() if len({g for g, _ in work}) > 1 else ():
-        unless = [(model.y[g, s, k], most)]
-        _within_size(model, f"bound_prefill_work_{i}_{s}_{g}_{k}", at, everything + unless, curve, most)
+        unless = [*((column, seconds) for column, seconds, _ in everything), (model.y[g, s, k], most)]
+        _within_size(model, f"bound_prefill_work_{i}_{s}_{g}_{k}", at, unless, curve, most)
 
 
 def _common(model: Model, limits: Sequence[Array]) -> Array:
@@ -344,11 +366,11 @@ def _common(model: Model, limits: Sequence[Array]) -> Array:
     return np.asarray((np.min if model.question.is_safe else np.max)(limits, axis=0))
 
 
-def _slowness(model: Model, own: Array, common: Array) -> float:
-    """Factor on the work of a user who needs more room than the common limit: least over all sizes, at least 1."""
-    if model.question.is_safe or not own.any():
-        return 1.0
-    return max(1.0, float(np.min(common[own > 0] / own[own > 0])))
+def _slowness(model: Model, pool: int, own: Array, common: Array) -> float:
+    """Factor on the work of a user who needs more room than the common limit: least over a pool's sizes, at least 1."""
+    n = int(np.searchsorted(GRID, model.problem.pools[pool].max_instances)) + 1
+    is_open = own[:n] > 0
+    return max(1.0, float(np.min(common[:n][is_open] / own[:n][is_open]))) if is_open.any() else 1.0
 
 
 @family
@@ -363,15 +385,21 @@ def bound_decode_slots(model: Model) -> None:
 
 
 def _within_size(
-    model: Model, name: str, at: tuple[int, int], terms: list[tuple[int, float]], limit: Array, more: float = 0.0
+    model: Model,
+    name: str,
+    at: tuple[int, int],
+    terms: list[tuple[int, float]],
+    limit: Array,
+    more: float = 0.0,
+    above: bool | None = None,
 ) -> None:
-    """terms <= limit at the size of a pool in a situation, and more, by a line over each segment."""
+    """terms <= limit at the size of a pool in a situation, and more, by lines over its segments: above it in bounds."""
     i, s = at
     situation = model.question.situations[s]
     is_lost = situation.loss is not None and situation.loss == ("instance", model.problem.pools[i].name)
     h, size = model.sizing_of(situation), []
     for j, (low, high) in enumerate(segments_of(model, i)):
-        slope, constant = line(limit, low, high, int(is_lost), above=not model.question.is_safe)
+        slope, constant = line(limit, low, high, int(is_lost), not model.question.is_safe if above is None else above)
         size += [(model.n[i, h][j], -slope), (model.z[i, h][j], -constant)]
     model.rows.row(name, [*terms, *size], high=more)
 
@@ -383,7 +411,7 @@ def line(limit: Array, low: int, high: int, lost: int, above: bool) -> tuple[flo
     (1.0, -0.5)
     """
     sizes = np.unique(np.concatenate([[low, high], _between(low, high)]))
-    values = np.where(sizes > lost, np.interp(sizes - lost, GRID, limit), 0.0)
+    values = np.where(sizes > lost, np.interp(sizes - lost, GRID[: len(limit)], limit), 0.0)
     # Few digits: HiGHS takes coefficients that are nearly, but not quite, round for something else.
     slope = round(float((values[-1] - values[0]) / (high - low)), SLOPE_DIGITS) if high > low else 1.0
     over = values - slope * sizes

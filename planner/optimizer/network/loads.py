@@ -11,7 +11,7 @@ ratio of the two over the lengths between; so whatever threshold of the interval
 in the pool of reference add up to the whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from planner.optimizer.network.problem import Arc, NetworkClass, NetworkProblem, Part
 from planner.queueing import QueuedRequests, most_busy_servers
-from planner.roofline import exposed_transfer_s
+from planner.roofline import DecodePoint, exposed_transfer_s
 from planner.units import bytes_per_s
 from planner.workload import RequestMix
 
@@ -39,6 +39,8 @@ N_BETWEEN = 31
 """Lengths of a continuous mix at which the ratio of two pools' times is looked at inside a cell."""
 ROUNDING = 1e-3
 """What the least ratio between those lengths may miss: the curves are smooth."""
+N_AT_ONCE = 64
+"""Limits that are found together: some megabytes of tables."""
 DECODE_TIME = 0.1
 """Of a promised TTFT: what waiting for a place in the decode batch may take,"""
 DECODE_LATE = 0.05
@@ -56,6 +58,15 @@ class Cell(NamedTuple):
     high_tokens: float
     low_share: float = 0.0
     high_share: float = 1.0
+
+
+class Use(NamedTuple):
+    """A part of a stream that takes an arc, with thresholds and allowances of a cell."""
+
+    stream: int
+    arc: Arc
+    part: Part
+    cell: Cell
 
 
 def point(threshold_tokens: float, share: float = 0.5) -> Cell:
@@ -77,10 +88,11 @@ class NetworkLoads:
 
     def fraction(self, q: int, part: Part, cell: Cell) -> float:
         """Least fraction of a stream's requests in a part, over the thresholds of a cell."""
-        mix = self._class(q).mix
-        if part == "long":
-            return float(mix.long_fraction(cell.high_tokens))
-        return 1.0 - float(mix.long_fraction(cell.low_tokens))
+        key = ("fraction", self.problem.streams[q].request_class, part, _end(part, cell))
+        if key not in self._known:
+            long = float(self._class(q).mix.long_fraction(_end(part, cell)))
+            self._known[key] = long if part == "long" else 1.0 - long
+        return float(self._known[key])
 
     def work_s(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
         """Instance-seconds in a pool per request of the stream, at the least over a cell [s]."""
@@ -144,19 +156,44 @@ class NetworkLoads:
         return float(work_s), float(sent_bytes)
 
     def most_busy(self, q: int, arc: Arc, part: Part, cell: Cell) -> Array:
-        """Busy instances that a pool of every size of GRID may have with this part of a stream; 0 where none may."""
-        request_class, pool = self._class(q), self.problem.pools[arc.pool]
-        if request_class.ttft_s is None:
-            return GRID
-        allowed = self.allowed(q, part, cell)
+        """Busy instances that a pool of every size of the grid may have with a part of a stream; 0 where none may."""
+        key = self._busy_key(q, arc, part, cell)
+        if key not in self._known:
+            self.prepare([Use(q, arc, part, cell)])
+        return np.asarray(self._known[key])
+
+    def prepare(self, uses: Iterable["Use"]) -> None:
+        """Find how busy pools may be with many uses at once, several times quicker than one by one."""
+        waiting: dict[tuple[object, ...], tuple[QueuedRequests, float]] = {}
+        for use in uses:
+            key = self._busy_key(*use)
+            if key in self._known or key in waiting:
+                continue
+            allowed = self.allowed(use.stream, use.part, use.cell)
+            requests = None if allowed >= 1 else self._queued(*use)
+            if self._class(use.stream).ttft_s is None:
+                self._known[key] = self.grid
+            elif requests is None:
+                self._known[key] = self.grid * UNHURRIED
+            else:
+                waiting[key] = requests, allowed
+        keys = list(waiting)
+        for some in (keys[i : i + N_AT_ONCE] for i in range(0, len(keys), N_AT_ONCE)):
+            queues, allowances = zip(*(waiting[key] for key in some), strict=True)
+            factors = np.array([self._factor_of(queue) for queue in queues])
+            batch = QueuedRequests.batch(queues)
+            self._known.update(
+                zip(some, most_busy_servers(self.grid, batch, np.array(allowances), factors), strict=True)
+            )
+
+    def _busy_key(self, q: int, arc: Arc, part: Part, cell: Cell) -> tuple[object, ...]:
+        c, pool = self.problem.streams[q].request_class, self.problem.pools[arc.pool]
+        if self._class(q).ttft_s is None:
+            return ("busy", c)
         link = None if arc.link is None else self._link_key(arc.link)
-        c = self.problem.streams[q].request_class
         start = cell.low_tokens if part == "long" else 0.0
         at = pool.site if arc.link is None else ""
-        key = ("busy", id(pool.rates), at, link, c, part, start, _end(part, cell), allowed)
-        if key not in self._known:
-            self._known[key] = self._most_busy(q, arc, part, cell, allowed)
-        return np.asarray(self._known[key])
+        return ("busy", id(pool.rates), at, link, c, part, start, _end(part, cell), self.allowed(q, part, cell))
 
     def allowed(self, q: int, part: Part, cell: Cell) -> float:
         """Greatest fraction of the part's requests that may be late, over a cell."""
@@ -181,7 +218,7 @@ class NetworkLoads:
 
     def most_busy_decode(self, pool: int) -> Array:
         """Busy instances that a decode pool of every size of GRID may have: by the promise of its strictest class."""
-        found = GRID
+        found = self.grid
         for c in self.problem.pools[pool].classes:
             found = np.minimum(found, self._most_busy_decode(pool, self.problem.classes[c]))
         return found
@@ -196,12 +233,6 @@ class NetworkLoads:
     def link_busy(self) -> float:
         """Mean use of a link at the most."""
         return LINK_BUSY if any(c.ttft_s is not None for c in self.problem.classes) else 1.0
-
-    def _most_busy(self, q: int, arc: Arc, part: Part, cell: Cell, allowed: float) -> Array:
-        requests = None if allowed >= 1 else self._queued(q, arc, part, cell)
-        if requests is None:
-            return GRID * UNHURRIED
-        return most_busy_servers(GRID, requests, allowed, self._factor_of(requests))
 
     def _factor_of(self, requests: QueuedRequests) -> float:
         """Factor on waits: bounds trust the closed form less where arrivals are more regular than Poisson."""
@@ -246,12 +277,18 @@ class NetworkLoads:
         """Sizes at which at most a share of the late requests waits a share of the TTFT for a place in the batch."""
         point = self.problem.pools[pool].rates.decode
         if request_class.ttft_s is None or point is None:
-            return GRID
+            return self.grid
+        key = ("decode", id(self.problem.pools[pool].rates), id(request_class))
+        if key not in self._known:
+            self._known[key] = self._most_places(point, request_class, request_class.ttft_s)
+        return np.asarray(self._known[key])
+
+    def _most_places(self, point: DecodePoint, request_class: NetworkClass, ttft_s: float) -> Array:
         held_s = point.step_s * request_class.mix.mean_output_tokens
-        slack_s = np.array([DECODE_TIME * request_class.ttft_s])
+        slack_s = np.array([DECODE_TIME * ttft_s])
         requests = QueuedRequests(held_s, 1.0, slack_s, np.ones(1), request_class.arrival_scv)
         allowed = DECODE_LATE * request_class.late_allowed
-        return most_busy_servers(GRID * point.batch, requests, allowed, self.wait_factor) / point.batch
+        return most_busy_servers(self.grid * point.batch, requests, allowed, self.wait_factor) / point.batch
 
     def _promise_s(self, q: int) -> float:
         c = self.problem.streams[q].request_class
@@ -264,6 +301,12 @@ class NetworkLoads:
 
     def _class(self, q: int) -> NetworkClass:
         return self.problem.classes[self.problem.streams[q].request_class]
+
+    @cached_property
+    def grid(self) -> Array:
+        """Sizes at which limits are found: of GRID, those up to the largest pool, and one beyond."""
+        largest = max((pool.max_instances for pool in self.problem.pools), default=1)
+        return GRID[: int(np.searchsorted(GRID, largest)) + 1]
 
     @cached_property
     def _known(self) -> dict[tuple[object, ...], Any]:

@@ -6,7 +6,7 @@ to build than the solver takes. So rows go to HiGHS as arrays; names are kept fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Terms = Iterable[tuple[int, float]]
 INTEGRALITY_TOLERANCE = 1e-6
+MANY_COLUMNS = 5_000
+"""From here on interior points (with crossover) are quicker than the simplex method where nothing is whole."""
 LEAST_TIME_S = 1e-3
 """HiGHS takes a negative time limit for none."""
 
@@ -34,6 +36,8 @@ class Found:
     """Nothing is below this."""
     values: NDArray[np.float64]
     """Every column."""
+    reduced_costs: NDArray[np.float64]
+    """What a unit more of every column adds to the objective at least, in a program without whole columns; else 0."""
 
 
 @dataclass
@@ -76,7 +80,11 @@ class Rows:
         self.row_names.append(name)
 
     def solved(
-        self, time_limit_s: float, gap: float, start: Mapping[int, float] | None = None, relaxed: bool = False
+        self,
+        time_limit_s: float,
+        gap: float,
+        start: Mapping[int, float] | None = None,
+        whole: Collection[int] | None = None,
     ) -> Found | None:
         """The best point found and the bound proven, or None when no point exists.
 
@@ -84,14 +92,15 @@ class Rows:
             time_limit_s: seconds HiGHS may take.
             gap: relative distance of point and bound at which it may stop.
             start: values of integer columns to begin from; they need not fit.
-            relaxed: whether integers may be fractions.
+            whole: the only columns that must be whole, if not all the integer ones.
 
         Raises:
             UndecidedError: at the time limit without a point or a proof.
         """
         import highspy
 
-        solver = self._highs(time_limit_s, gap, relaxed)
+        integers = self.integers if whole is None else [column in whole for column in range(len(self.integers))]
+        solver = self._highs(time_limit_s, gap, integers)
         if start:
             indices, values = np.array(list(start), np.int32), np.array(list(start.values()))
             solver.setSolution(len(start), indices, values)
@@ -102,8 +111,9 @@ class Rows:
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             raise UndecidedError("no plan was found within the time limit; allow more time or shrink the scenario")
         value = float(info.objective_function_value)
-        bound = float(info.mip_dual_bound) if any(self.integers) and not relaxed else value
-        return Found(value, min(bound, value), np.array(solver.getSolution().col_value))
+        bound, solution = float(info.mip_dual_bound) if any(integers) else value, solver.getSolution()
+        reduced = np.zeros(len(integers)) if any(integers) else np.array(solution.col_dual)
+        return Found(value, min(bound, value), np.array(solution.col_value), reduced)
 
     def written(self) -> str:
         """The program in the LP format, for people and for tests."""
@@ -112,10 +122,10 @@ class Rows:
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.lp"
-            self._highs(1.0, 0.0).writeModel(str(path))
+            self._highs(1.0, 0.0, self.integers).writeModel(str(path))
             return path.read_text()
 
-    def _highs(self, time_limit_s: float, gap: float, relaxed: bool = False) -> highspy.Highs:
+    def _highs(self, time_limit_s: float, gap: float, integers: Sequence[bool]) -> highspy.Highs:
         import highspy
 
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
@@ -125,10 +135,12 @@ class Rows:
         solver.setOptionValue("mip_feasibility_tolerance", INTEGRALITY_TOLERANCE)
         solver.setOptionValue("threads", 1)
         solver.setOptionValue("random_seed", 0)
-        solver.passModel(self._program(relaxed))
+        if not any(integers) and len(self.costs) > MANY_COLUMNS:
+            solver.setOptionValue("solver", "ipm")
+        solver.passModel(self._program(integers))
         return solver
 
-    def _program(self, relaxed: bool) -> highspy.HighsLp:
+    def _program(self, integers: Sequence[bool]) -> highspy.HighsLp:
         import highspy
 
         program = highspy.HighsLp()
@@ -141,7 +153,7 @@ class Rows:
         program.a_matrix_.index_ = np.array(self.columns)
         program.a_matrix_.value_ = np.array(self.factors)
         kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-        if not relaxed:
-            program.integrality_ = [kinds[is_integer] for is_integer in self.integers]
+        if any(integers):
+            program.integrality_ = [kinds[is_integer] for is_integer in integers]
         program.col_names_, program.row_names_ = self.names, self.row_names
         return program

@@ -8,20 +8,28 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from time import monotonic
 
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.optimizer.capacity import ALL_LONG, split_interval
+from planner.optimizer.network.cells import (
+    Cells,
+    around,
+    first_cells,
+    first_cells_of,
+    largest_sizes,
+    points_of,
+    split,
+    used_arcs,
+)
 from planner.optimizer.network.cost import least_use_usd_per_hour, use_usd_per_hour
+from planner.optimizer.network.dive import Dive
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled, broken_classes
 from planner.optimizer.network.formulation import Model, Question, build, segments_of
-from planner.optimizer.network.loads import OPTIMISTIC_WAITS, Cell, NetworkLoads, mix_of, point
+from planner.optimizer.network.loads import OPTIMISTIC_WAITS, Cell, NetworkLoads, mix_of
 from planner.optimizer.network.problem import Arc, NetworkProblem, Situation
 from planner.optimizer.network.rows import Found
-from planner.workload import RequestMix
 
 GAP_TARGET = 0.01
 """Relative distance of plan and bound at which a network counts as solved."""
@@ -29,28 +37,25 @@ BOUND_GAP = 0.25
 """Of the target: what the solver may leave open in a bound."""
 PLAN_GAP = 0.15
 """Of the target: what it may leave open in a plan."""
-FIRST_CELLS = 5
-PARTS = 4
-WIDE = 0.01
-"""Fraction of the requests between the ends of an interval of thresholds that is worth cutting."""
 MAX_ROUNDS = 30
-OFFERED_SHARES = (0.1, 0.35, 0.6, 0.85)
-"""Allowances that a plan may choose from, between the least and the most that leave both parts something."""
 SOME = 0.02
 """Of a choice between cells that a relaxed answer must put on one for it to count as chosen."""
 PATIENCE = 0.97
 """Factor on the promised TTFT of a class whose exact wait is longer than the closed form's."""
 MAX_TIGHTENINGS = 8
-NARROW = 0.05
-"""Width of an allowance that is not worth cutting."""
+LARGE = 20_000
+"""Columns from which on a model is not solved with whole numbers: bounds stay relaxed, and plans are dived for."""
+DIVE_STEP = 0.12
+"""Of the time limit: the longest that each step of a dive may take."""
 RESOLVE_LIMIT_S = 120.0
 PLAN_LIMIT_S = 120.0
 MOST_NEW = 4
 """Losses that join the model in one round."""
 TINY = 1e-7
 
-Cells = dict[tuple[int, int], list[Cell]]
 Pieces = dict[int, list[tuple[int, int]]]
+Way = tuple[int, Arc]
+"""A stream and the arc that some of it takes."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,9 @@ class _State:
     """What bounds count with."""
     best: NetworkSolution | None = None
     bound: float = -np.inf
+    is_large: bool = False
+    ways: frozenset[Way] = frozenset()
+    """What relaxed answers have used in any period: where plans of a large network are sought."""
 
     @property
     def gap(self) -> float:
@@ -120,7 +128,7 @@ def network_search(
     state = _State(
         problem,
         peak_situations(problem),
-        _first_cells(problem),
+        first_cells(problem),
         {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)},
         [1.0] * len(problem.classes),
         NetworkLoads(problem, OPTIMISTIC_WAITS),
@@ -135,8 +143,11 @@ def network_search(
             return None
         risen = found.bound + _idle_use(state) - state.bound
         state.bound = max(state.bound, found.bound + _idle_use(state))
-        was_relaxed, relaxed = relaxed, relaxed and risen > BOUND_GAP * gap * abs(state.bound)
-        if not relaxed and state.gap > gap:
+        state.is_large |= len(model.rows.costs) > LARGE
+        was_relaxed, relaxed = relaxed, relaxed and (state.is_large or risen > BOUND_GAP * gap * abs(state.bound))
+        if state.is_large and state.best is None:
+            _dive(state, DIVE_STEP * time_limit_s, deadline)
+        elif not relaxed and state.gap > gap:
             _improve(state, model, found, gap, deadline)
         if state.gap <= gap or monotonic() > deadline:
             break
@@ -150,7 +161,10 @@ def network_search(
 def _bound(state: _State, gap: float, deadline: float, relaxed: bool) -> tuple[Model, Found | None]:
     model = build(Question(state.optimistic, tuple(state.active), state.cells, state.segments))
     start = {} if state.best is None or relaxed else _start(model, state.best)
-    return model, model.rows.solved(deadline - monotonic(), BOUND_GAP * gap, start, relaxed)
+    found = model.rows.solved(deadline - monotonic(), BOUND_GAP * gap, start, () if relaxed else None)
+    if found is not None:
+        state.ways |= {(q, arc) for q, _, arc in used_arcs(model, found)}
+    return model, found
 
 
 def _start(model: Model, best: NetworkSolution) -> dict[int, float]:
@@ -191,12 +205,49 @@ def _improve(state: _State, model: Model, found: Found, gap: float, deadline: fl
             _try_bandwidth(state, model, found, gap, deadline, gbps)
 
 
+def _dive(state: _State, step_s: float, deadline: float) -> None:
+    """A plan of a large network, with transfers at the bandwidth of a large port."""
+    gbps = tuple(max(tier.capacity_gbps for tier in link.tiers) for link in state.problem.links)
+    situations, cells, sizes = list(state.active), Cells(), None
+    for _ in range(MAX_TIGHTENINGS):
+        loads = NetworkLoads(state.problem, 1.0, tuple(state.patience), gbps)
+        dive = Dive(loads, state.ways, state.segments, step_s, deadline)
+        new = [s for s in situations if (0, s.period) not in cells]
+        for some in [new] if sizes is None else [[s] for s in new]:
+            cells |= dive.thresholds(some, sizes)
+        found = dive.sizes(situations, cells) if len(cells) else None
+        if found is None:
+            return
+        solution, missing = _completed(state, *found)
+        broken = [] if missing else broken_classes(state.problem, solution.settled, solution.ports)
+        if not missing and not broken:
+            state.best = solution if _is_better(state, solution) else state.best
+            return
+        busiest = sorted(missing, key=lambda s: -sum(d.req_per_s[s.period] for d in state.problem.demands))
+        situations += busiest[:MOST_NEW]
+        sizes = solution.settled[0].n_instances, solution.ports
+        for c in broken:
+            state.patience[c] *= PATIENCE
+
+
+def _kept(state: _State, safe: Model, plan: Found) -> bool:
+    """Whether to try once more: a plan is noted if it is the best so far, else what it does not cover yet."""
+    solution, missing = _completed(state, safe, plan)
+    state.active += missing
+    broken = [] if missing else broken_classes(state.problem, solution.settled, solution.ports)
+    if not missing and not broken and _is_better(state, solution):
+        state.best = solution
+    for c in broken:
+        state.patience[c] *= PATIENCE
+    return bool(missing or broken)
+
+
 def _try_bandwidth(
     state: _State, model: Model, found: Found, gap: float, deadline: float, gbps: tuple[float, ...]
 ) -> None:
     """A plan from the points of the chosen cells, if it is the best so far; or what it does not cover yet."""
-    arcs: frozenset[tuple[int, int, Arc]] | None = _used_arcs(model, found)
-    segments = {i: around(state.segments[i], n) for i, n in enumerate(_largest(model, found))}
+    arcs: frozenset[tuple[int, int, Arc]] | None = used_arcs(model, found)
+    segments = {i: around(state.segments[i], n) for i, n in enumerate(largest_sizes(model, found))}
     for _ in range(MAX_TIGHTENINGS):
         loads = NetworkLoads(state.problem, 1.0, tuple(state.patience), gbps)
         points = _points(loads, model, found)
@@ -210,15 +261,9 @@ def _try_bandwidth(
         if plan is None:
             arcs = None  # the strictest user of a pool leaves too little room: other ways may have more
             continue
-        solution, missing = _completed(state, safe, plan)
-        state.active += missing
-        broken = [] if missing else broken_classes(state.problem, solution.settled, solution.ports)
-        if not missing and not broken and _is_better(state, solution):
-            state.best = solution
-        if not broken:
+        n_active = len(state.active)
+        if not _kept(state, safe, plan) or len(state.active) > n_active:
             return
-        for c in broken:
-            state.patience[c] *= PATIENCE
 
 
 def _is_better(state: _State, solution: NetworkSolution) -> bool:
@@ -288,7 +333,8 @@ def _resolved(state: _State, safe: Model, plan: Found, situation: Situation) -> 
     ports = tuple(tuple(round(plan.values[m]) for m in row) for row in safe.ports)
     scale = None if problem.is_min_cost else float(plan.values[safe.scale]) * (1 - TINY)
     segments = {i: [(max(size, 1), max(size, 1))] for i, size in enumerate(n)}
-    question = Question(safe.question.loads, (situation,), offers, segments, True, None, scale, (n, ports))
+    arcs = frozenset((q, situation.period, arc) for q, arc in state.ways) if state.is_large else None
+    question = Question(safe.question.loads, (situation,), offers, segments, True, arcs, scale, (n, ports))
     model = build(question)
     try:
         found = model.rows.solved(RESOLVE_LIMIT_S, 0.01)
@@ -346,7 +392,7 @@ def _points(loads: NetworkLoads, model: Model, found: Found) -> Cells:
     """Thresholds and allowances inside the chosen cells, and a few of all."""
     points: Cells = {}
     for g, members in enumerate(loads.problem.groups):
-        wide = [p for cell in _first_cells_of(loads.problem, members) for p in points_of(loads, members, cell)]
+        wide = [p for cell in first_cells_of(loads.problem, members) for p in points_of(loads, members, cell)]
         for s, situation in enumerate(model.question.situations):
             cells = model.question.cells[g, situation.period]
             offers = points.setdefault((g, situation.period), list(dict.fromkeys(wide)))
@@ -354,54 +400,6 @@ def _points(loads: NetworkLoads, model: Model, found: Found) -> Cells:
                 if found.values[model.y[g, s, k]] > SOME:
                     offers += [p for p in points_of(loads, members, cell) if p not in offers]
     return points
-
-
-def points_of(loads: NetworkLoads, members: Sequence[int], cell: Cell) -> list[Cell]:
-    """Some points of a cell: its ends and middle, with allowances that leave both parts something to wait."""
-    mix = mix_of(loads.problem, members)
-    inner = mix.split_points(cell.low_tokens, cell.high_tokens, 1) if cell.low_tokens < cell.high_tokens else ()
-    points = []
-    for t in dict.fromkeys([cell.low_tokens, *map(float, inner), cell.high_tokens]):
-        ranges = [loads.shares(q, point(t)) for q in members if _promises(loads.problem, q)]
-        least = max([cell.low_share, *(low for low, _ in ranges)])
-        most = min([cell.high_share, *(high for _, high in ranges)])
-        if least <= most:
-            shares = least + (most - least) * np.array(OFFERED_SHARES)
-            points += [point(t, float(share)) for share in np.unique(shares)]
-    return points
-
-
-def _used_arcs(model: Model, found: Found) -> frozenset[tuple[int, int, Arc]]:
-    return frozenset(
-        (q, model.question.situations[s].period, arc)
-        for (q, s, _, _, arc), column in (*model.x.items(), *model.between.items())
-        if found.values[column] > TINY
-    )
-
-
-def _largest(model: Model, found: Found) -> list[int]:
-    """Most instances of every pool in any sizing."""
-    return [
-        max(round(sum(found.values[c] for c in row.values())) for (i, _), row in model.n.items() if i == pool)
-        for pool in range(len(model.problem.pools))
-    ]
-
-
-def around(pieces: Sequence[tuple[int, int]], n: int) -> list[tuple[int, int]]:
-    """Pieces of sizes cut so that one close to n holds it.
-
-    >>> around([(1, 100)], 20)
-    [(1, 15), (16, 25), (26, 100)]
-    """
-    if n == 0:
-        return list(pieces)
-    width = max(n // 4, 0)
-    near_low, near_high = max(n - width + (width > 0), 1), n + width
-    result = []
-    for low, high in pieces:
-        cuts = [low, *(c for c in (near_low, near_high + 1) if low < c <= high), high + 1]
-        result += [(a, b - 1) for a, b in pairwise(cuts)]
-    return result
 
 
 def _refine(state: _State, model: Model, found: Found) -> bool:
@@ -417,22 +415,11 @@ def _refine(state: _State, model: Model, found: Found) -> bool:
                 state.cells[g, period].remove(cell)
                 state.cells[g, period] += parts
                 changed = True
-    for i, n in enumerate(_largest(model, found)):
+    for i, n in enumerate(largest_sizes(model, found)):
         pieces = around(state.segments[i], n)
         changed |= pieces != state.segments[i]
         state.segments[i] = pieces
     return changed
-
-
-def split(mix: RequestMix, cell: Cell) -> list[Cell]:
-    """A cell cut in both directions, as far as that makes a difference."""
-    low, high, least, most = cell
-    lows, highs = np.array([low]), np.array([high])
-    if low < high and float(mix.long_fraction(low) - mix.long_fraction(high)) > WIDE:
-        lows, highs = split_interval(mix, low, high, PARTS - 1)
-    edges = np.linspace(least, most, 3 if most - least > NARROW else 2)
-    shares = list(pairwise(edges))
-    return [Cell(float(a), float(b), float(u), float(v)) for a, b in zip(lows, highs, strict=True) for u, v in shares]
 
 
 def peak_situations(problem: NetworkProblem) -> list[Situation]:
@@ -445,32 +432,3 @@ def peak_situations(problem: NetworkProblem) -> list[Situation]:
     sums = [rates[[m == model for m in models]].sum(axis=0) for model in dict.fromkeys(models)]
     peaks = {int(np.argmax(row)) for row in (*rates, *sums, rates.sum(axis=0))}
     return [Situation(p) for p in sorted(peaks)]
-
-
-def _first_cells(problem: NetworkProblem) -> Cells:
-    """A few wide intervals of thresholds for every group and period; one point where nothing is to choose."""
-    cells: Cells = {}
-    for g, members in enumerate(problem.groups):
-        offers = _first_cells_of(problem, members)
-        cells.update({(g, p): list(offers) for p in range(len(problem.periods))})
-    return cells
-
-
-def _first_cells_of(problem: NetworkProblem, members: Sequence[int]) -> list[Cell]:
-    mix, fixed = mix_of(problem, members), problem.scenario.routing.threshold_tokens
-    ends = [problem.classes[problem.streams[q].request_class].mix.support for q in members]
-    shares = (0.0, 1.0) if any(_promises(problem, q) for q in members) else (0.5, 0.5)
-    if fixed != "free":
-        return [Cell(float(fixed), float(fixed), *shares)]
-    if not any(problem.arcs[q]["short"] for q in members):
-        return [Cell(ALL_LONG, ALL_LONG, 1.0, 1.0)]
-    highest = max(high for _, high in ends)
-    if not any(problem.arcs[q]["long"] for q in members):
-        return [Cell(highest, highest, 0.0, 0.0)]
-    grid = np.unique([min(low for low, _ in ends) - 1.0, *mix.threshold_grid(FIRST_CELLS + 1)[1:-1], highest])
-    inner = [Cell(float(a), float(np.nextafter(b, -np.inf)), *shares) for a, b in pairwise(grid)]
-    return [*inner, Cell(highest, highest, 0.0, 0.0), Cell(ALL_LONG, ALL_LONG, 1.0, 1.0)]
-
-
-def _promises(problem: NetworkProblem, q: int) -> bool:
-    return problem.classes[problem.streams[q].request_class].ttft_s is not None

@@ -94,7 +94,7 @@ def _least(problem: NetworkProblem, cells: Mapping[tuple[int, int], list[Cell]])
     pieces = {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
     model = build(Question(NetworkLoads(problem), situations, cells, pieces))
     try:
-        found = model.rows.solved(LIMIT_S, 0.0, relaxed=True)
+        found = model.rows.solved(LIMIT_S, 0.0, whole=())
     except UndecidedError:
         return None
     return None if found is None else found.objective

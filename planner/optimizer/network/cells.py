@@ -1,0 +1,113 @@
+"""Where thresholds may lie: cells and how they are cut, points in them, pieces of sizes, and what an answer uses."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from planner.optimizer.capacity import ALL_LONG, split_interval
+from planner.optimizer.network.formulation import Model
+from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of, point
+from planner.optimizer.network.problem import Arc, NetworkProblem
+from planner.optimizer.network.rows import Found
+from planner.workload import RequestMix
+
+FIRST_CELLS = 5
+PARTS = 4
+WIDE = 0.01
+"""Fraction of the requests between the ends of an interval of thresholds that is worth cutting."""
+OFFERED_SHARES = (0.1, 0.35, 0.6, 0.85)
+"""Allowances that a plan may choose from, between the least and the most that leave both parts something."""
+NARROW = 0.05
+"""Width of an allowance that is not worth cutting."""
+TINY = 1e-7
+
+Cells = dict[tuple[int, int], list[Cell]]
+
+
+def points_of(loads: NetworkLoads, members: Sequence[int], cell: Cell) -> list[Cell]:
+    """Some points of a cell: its ends and middle, with allowances that leave both parts something to wait."""
+    mix = mix_of(loads.problem, members)
+    inner = mix.split_points(cell.low_tokens, cell.high_tokens, 1) if cell.low_tokens < cell.high_tokens else ()
+    points = []
+    for t in dict.fromkeys([cell.low_tokens, *map(float, inner), cell.high_tokens]):
+        ranges = [loads.shares(q, point(t)) for q in members if has_promise(loads.problem, q)]
+        least = max([cell.low_share, *(low for low, _ in ranges)])
+        most = min([cell.high_share, *(high for _, high in ranges)])
+        if least <= most:
+            shares = least + (most - least) * np.array(OFFERED_SHARES)
+            points += [point(t, float(share)) for share in np.unique(shares)]
+    return points
+
+
+def used_arcs(model: Model, found: Found) -> frozenset[tuple[int, int, Arc]]:
+    return frozenset(
+        (q, model.question.situations[s].period, arc)
+        for (q, s, _, _, arc), column in (*model.x.items(), *model.between.items())
+        if found.values[column] > TINY
+    )
+
+
+def largest_sizes(model: Model, found: Found) -> list[int]:
+    """Most instances of every pool in any sizing."""
+    return [
+        max(round(sum(found.values[c] for c in row.values())) for (i, _), row in model.n.items() if i == pool)
+        for pool in range(len(model.problem.pools))
+    ]
+
+
+def around(pieces: Sequence[tuple[int, int]], n: int) -> list[tuple[int, int]]:
+    """Pieces of sizes cut so that one close to n holds it.
+
+    >>> around([(1, 100)], 20)
+    [(1, 15), (16, 25), (26, 100)]
+    """
+    if n == 0:
+        return list(pieces)
+    width = max(n // 4, 0)
+    near_low, near_high = max(n - width + (width > 0), 1), n + width
+    result = []
+    for low, high in pieces:
+        cuts = [low, *(c for c in (near_low, near_high + 1) if low < c <= high), high + 1]
+        result += [(a, b - 1) for a, b in pairwise(cuts)]
+    return result
+
+
+def split(mix: RequestMix, cell: Cell) -> list[Cell]:
+    """A cell cut in both directions, as far as that makes a difference."""
+    low, high, least, most = cell
+    lows, highs = np.array([low]), np.array([high])
+    if low < high and float(mix.long_fraction(low) - mix.long_fraction(high)) > WIDE:
+        lows, highs = split_interval(mix, low, high, PARTS - 1)
+    edges = np.linspace(least, most, 3 if most - least > NARROW else 2)
+    shares = list(pairwise(edges))
+    return [Cell(float(a), float(b), float(u), float(v)) for a, b in zip(lows, highs, strict=True) for u, v in shares]
+
+
+def first_cells(problem: NetworkProblem) -> Cells:
+    """A few wide intervals of thresholds for every group and period; one point where nothing is to choose."""
+    cells: Cells = {}
+    for g, members in enumerate(problem.groups):
+        offers = first_cells_of(problem, members)
+        cells.update({(g, p): list(offers) for p in range(len(problem.periods))})
+    return cells
+
+
+def first_cells_of(problem: NetworkProblem, members: Sequence[int]) -> list[Cell]:
+    mix, fixed = mix_of(problem, members), problem.scenario.routing.threshold_tokens
+    ends = [problem.classes[problem.streams[q].request_class].mix.support for q in members]
+    shares = (0.0, 1.0) if any(has_promise(problem, q) for q in members) else (0.5, 0.5)
+    if fixed != "free":
+        return [Cell(float(fixed), float(fixed), *shares)]
+    if not any(problem.arcs[q]["short"] for q in members):
+        return [Cell(ALL_LONG, ALL_LONG, 1.0, 1.0)]
+    highest = max(high for _, high in ends)
+    if not any(problem.arcs[q]["long"] for q in members):
+        return [Cell(highest, highest, 0.0, 0.0)]
+    grid = np.unique([min(low for low, _ in ends) - 1.0, *mix.threshold_grid(FIRST_CELLS + 1)[1:-1], highest])
+    inner = [Cell(float(a), float(np.nextafter(b, -np.inf)), *shares) for a, b in pairwise(grid)]
+    return [*inner, Cell(highest, highest, 0.0, 0.0), Cell(ALL_LONG, ALL_LONG, 1.0, 1.0)]
+
+
+def has_promise(problem: NetworkProblem, q: int) -> bool:
+    return problem.classes[problem.streams[q].request_class].ttft_s is not None

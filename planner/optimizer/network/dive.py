@@ -1,0 +1,123 @@
+"""A plan of a large network: thresholds first with sizes that may be fractions, then whole sizes at those thresholds.
+
+With hundreds of pools and dozens of thresholds the safe model is too large to be solved at once. What is chosen last
+costs least: fractions of an instance are a small part of a large fleet, thresholds are not.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from time import monotonic
+
+import numpy as np
+
+from planner.errors import UndecidedError
+from planner.optimizer.network.cells import Cells, around, largest_sizes
+from planner.optimizer.network.formulation import Model, Question, Segments, build
+from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of, point
+from planner.optimizer.network.problem import Arc, Situation
+from planner.optimizer.network.rows import Found
+
+N_THRESHOLDS = 8
+"""Of a group in a period, to begin with."""
+NEAR_SHARES = (0.25, 0.5, 0.75)
+"""Of the allowances that leave both parts something, once the threshold is nearly known."""
+CELLS_GAP = 0.02
+"""What choosing thresholds may leave open,"""
+SIZES_GAP = 0.003
+"""what choosing sizes may,"""
+GROWTH_GAP = 2e-4
+"""and what choosing thresholds may where only little is bought beyond what is there."""
+Sizes = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]
+"""Instances of every pool, and ports of every tier of every link."""
+
+
+@dataclass(frozen=True)
+class Dive:
+    """What a plan is sought with."""
+
+    loads: NetworkLoads
+    """Limits that the plan is to keep."""
+    ways: frozenset[tuple[int, Arc]]
+    """Arcs of every stream that may be used, in any period."""
+    segments: Segments
+    step_s: float
+    """Longest time of a step [s]."""
+    deadline: float
+    """`monotonic()` time to stop at."""
+
+    def thresholds(self, situations: Sequence[Situation], settled: Sizes | None = None) -> Cells:
+        """A threshold and an allowance for every group in some periods, all together; none where time is up.
+
+        Args:
+            situations: the periods.
+            settled: instances and ports that are there anyway; what is bought beyond them counts.
+        """
+        coarse = self._solved(situations, self._grid(situations), settled)
+        if coarse is None:
+            return {}
+        near = self._neighbours(chosen_points(*coarse))
+        return chosen_points(*(self._solved(situations, near, settled) or coarse))
+
+    def sizes(self, situations: Sequence[Situation], cells: Cells) -> tuple[Model, Found] | None:
+        """Whole sizes for some periods at settled thresholds, and the model; None where none was found in time."""
+        rough = self._solved(situations, cells)
+        if rough is None:
+            return None
+        pieces = {i: around(self.segments[i], n) for i, n in enumerate(largest_sizes(*rough))}
+        return replace(self, segments=pieces)._solved(situations, cells, is_whole=True)
+
+    def _solved(
+        self, situations: Sequence[Situation], offers: Cells, settled: Sizes | None = None, is_whole: bool = False
+    ) -> tuple[Model, Found] | None:
+        """The best of the offered points, with whole sizes or only whole choices of points."""
+        arcs = frozenset((q, s.period, arc) for q, arc in self.ways for s in situations)
+        question = Question(self.loads, tuple(situations), offers, self.segments, True, arcs, None, settled, True)
+        model = build(question)
+        columns: Collection[int] | None = None if is_whole else set(model.y.values())
+        gap = SIZES_GAP if is_whole else (CELLS_GAP if settled is None else GROWTH_GAP)
+        try:
+            found = model.rows.solved(min(self.step_s, self.deadline - monotonic()), gap, whole=columns)
+        except UndecidedError:
+            return None
+        return None if found is None else (model, found)
+
+    def _grid(self, situations: Sequence[Situation]) -> Cells:
+        """Thresholds over all lengths, each with the allowance in the middle."""
+        return {
+            (g, s.period): self._points(g, mix_of(self.loads.problem, members).threshold_grid(N_THRESHOLDS), (0.5,))
+            for g, members in enumerate(self.loads.problem.groups)
+            for s in situations
+        }
+
+    def _neighbours(self, chosen: Cells) -> Cells:
+        """The chosen thresholds and those halfway to the next ones of the grid, with several allowances."""
+        offers: Cells = {}
+        for (g, period), (cell,) in chosen.items():
+            mix = mix_of(self.loads.problem, self.loads.problem.groups[g])
+            grid, t = mix.threshold_grid(N_THRESHOLDS), cell.low_tokens
+            around_t = [*grid[grid < t][-1:], t, *grid[grid > t][:1]]
+            halfway = [float(m) for a, b in pairwise(around_t) for m in mix.split_points(float(a), float(b), 1)]
+            near = self._points(g, [t, *halfway], NEAR_SHARES)
+            offers[g, period] = [cell, *(p for p in near if p != cell)]
+        return offers
+
+    def _points(self, group: int, thresholds: Sequence[float] | np.ndarray, where: Sequence[float]) -> list[Cell]:
+        """Thresholds at which some allowance leaves both parts something, with allowances in that range."""
+        points = []
+        for t in dict.fromkeys(map(float, thresholds)):
+            ranges = [self.loads.shares(q, point(t)) for q in self.loads.problem.groups[group]]
+            least, most = max([0.0, *(low for low, _ in ranges)]), min([1.0, *(high for _, high in ranges)])
+            if least <= most:
+                points += [point(t, least + (most - least) * w) for w in where]
+        return points
+
+
+def chosen_points(model: Model, found: Found) -> Cells:
+    """The one cell of every group in every period that an answer with whole choices uses."""
+    chosen: Cells = {}
+    for (g, s, k), y in model.y.items():
+        period = model.question.situations[s].period
+        if found.values[y] > 0.5:
+            chosen[g, period] = [model.question.cells[g, period][k]]
+    return chosen

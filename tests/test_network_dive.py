@@ -1,0 +1,52 @@
+"""Plans of large networks, thresholds first: they keep what they promise, and no bound is above any plan."""
+
+import numpy as np
+import pytest
+
+from planner.optimizer.network import search as search_room
+from planner.optimizer.network.evaluate import broken_classes
+from planner.optimizer.network.loads import NetworkLoads, Use
+from planner.optimizer.network.problem import NetworkProblem, network_problem
+from planner.optimizer.network.search import NetworkSolution, network_search
+from tests.network_scenarios import scale_scenario
+
+LIMIT_S = 20.0
+
+
+def small_network() -> NetworkProblem:
+    return network_problem(scale_scenario(1, n_hours=3, n_sites=2, n_kinds=2, n_models=1))
+
+
+def found(problem: NetworkProblem) -> NetworkSolution:
+    solution = network_search(problem, LIMIT_S, 0.1)
+    assert solution is not None
+    return solution
+
+
+@pytest.mark.slow
+def test_a_plan_that_is_dived_for_keeps_its_promises_and_respects_every_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = small_network()
+    searched = found(problem)
+    monkeypatch.setattr(search_room, "LARGE", 0)
+    dived = found(problem)
+    assert len(dived.settled) == 3
+    assert broken_classes(problem, dived.settled, dived.ports) == []
+    assert min(searched.objective, dived.objective) >= max(searched.bound, dived.bound) * (1 - 1e-6)
+    assert dived.objective <= 1.15 * searched.objective
+
+
+def test_limits_found_together_are_those_found_alone() -> None:
+    problem = small_network()
+    together, alone = NetworkLoads(problem, 0.9), NetworkLoads(problem, 0.9)
+    cells = search_room.first_cells(problem)[0, 0]
+    uses = [
+        Use(q, arc, part, cell)
+        for q in problem.groups[0]
+        for part, arcs in problem.arcs[q].items()
+        for arc in arcs
+        for cell in cells
+    ]
+    together.prepare(uses)
+    assert len({tuple(together.most_busy(*use)) for use in uses}) > len(cells)
+    for use in uses:
+        np.testing.assert_allclose(together.most_busy(*use), alone.most_busy(*use), rtol=1e-12)
