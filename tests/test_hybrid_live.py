@@ -33,7 +33,7 @@ from planner.hybrid.live import (
     serve_with,
 )
 from planner.hybrid.live.frames import END, HEADER_BYTES, Frame, receive_frame, send_frame
-from planner.hybrid.live.process import BLAS_THREADS
+from planner.hybrid.live.process import ENVIRONMENT as WORKERS_ENVIRONMENT
 from planner.profiles import model_profile
 from planner.roofline import kv_bytes
 
@@ -45,7 +45,7 @@ WORKERS = (
     WorkerSpec("decoder", "pd-d", "decode"),
 )
 MODEL = hybrid_model(TINY, seed=1)
-ENVIRONMENT = {name: os.environ.get(name) for name in BLAS_THREADS}
+ENVIRONMENT = {name: os.environ.get(name) for name in WORKERS_ENVIRONMENT}
 
 
 def system(**changes: Any) -> LiveSystem:
@@ -201,7 +201,7 @@ def test_a_narrow_link_is_what_a_transfer_takes(fleet: Fleet) -> None:
 def test_workers_have_one_blas_thread_and_nothing_of_it_stays_behind(fleet: Fleet) -> None:
     found = fleet.answers({name: (environment, ()) for name in fleet.workers}, 10)
     assert set(found.values()) == {"1"}
-    assert {name: os.environ.get(name) for name in BLAS_THREADS} == ENVIRONMENT
+    assert {name: os.environ.get(name) for name in WORKERS_ENVIRONMENT} == ENVIRONMENT
 
 
 def environment(_model: Any) -> str | None:
@@ -279,6 +279,37 @@ def test_connections_share_the_link() -> None:
     assert max(ended) - began >= 0.19
     assert min(ended) - began >= 0.095, "alone it would take 0.1 s"
     assert link.bucket.sent_bytes == 200_000
+
+
+def test_frames_of_any_size_cross_at_the_rate_of_the_link() -> None:
+    """As layers of a small model come: header and payload apart, small ones, then a large one, with pauses."""
+    rate = 3e6
+    received: list[int] = []
+    link, listener = Link(rate), socket.create_server((LOOPBACK, 0))
+
+    def read() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while len(received) < 48:
+                frame = receive_frame(connection)
+                received.append(len(frame.payload) if frame else 0)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    sender = socket.create_connection((LOOPBACK, link.port_to(listener.getsockname()[1])))
+    sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    began, sizes = time.monotonic(), [8300, 8300, 8300, 35_000] * 12
+    for index, size in enumerate(sizes):
+        send_frame(sender, Frame(index, 0, payload=bytes(size)))
+        time.sleep(0.002)
+    reader.join(10)
+    took_s = time.monotonic() - began
+    link.close()
+    sender.close()
+    listener.close()
+    assert received == sizes
+    at_best_s = sum(sizes) / rate
+    assert at_best_s <= took_s <= 1.4 * at_best_s + 0.1
 
 
 def test_frames_arrive_as_they_were_sent_and_a_torn_one_is_none() -> None:

@@ -29,7 +29,11 @@ from planner.studies.live.stack_fit import (
 
 MACHINE = MachineDescription("Some Processor", "Linux 6", "3.11.7", "2.4.6", 2, 16 * 10**9)
 CORE = CoreRates(
-    {1: 6.6e9, 8: 2.1e10, 64: 8.8e10, 256: 1.3e11, 1536: 1.35e11, 4096: 1.4e11}, 1.5e11, 1.37e10, 1e-6, 8e8
+    {1: 6.6e9, 2: 7e9, 4: 1.1e10, 16: 3.9e10, 64: 8.8e10, 256: 1.3e11, 1536: 1.35e11, 4096: 1.4e11},
+    1.5e11,
+    1.37e10,
+    1e-6,
+    8e8,
 )
 KERNELS = KernelRates(5.3e10, 1.1e9, 9.2e10, 2.0e10, 6.1e9)
 DAY = datetime.date(2026, 11, 21)
@@ -169,6 +173,18 @@ def test_no_threshold_carries_more_than_the_chosen_one(served: ServedModel, work
     assert found.offered_req_per_s == pytest.approx(0.5 * best, rel=1e-9)
 
 
+def test_where_both_pools_share_a_core_both_are_at_work_within_what_the_link_carries(served: ServedModel) -> None:
+    """Every threshold carries as much there; rounding must not choose one that leaves a pool idle."""
+    tokens = drawn_requests(400, 0).input_tokens
+    for stretch in (0.9, 1.0, 2.0, 3.3):
+        wide, narrow = (
+            forecast_of(served, SHARED, link_bytes_per_s=rate, stretch=stretch).threshold_tokens  # type: ignore[attr-defined]
+            for rate in (1e9, 2e5)
+        )
+        assert (tokens > wide).mean() == pytest.approx(0.5, abs=0.02)
+        assert narrow > wide
+
+
 def test_a_wider_link_never_lowers_capacity_and_more_load_never_shortens_the_wait(served: ServedModel) -> None:
     capacities = [forecast_of(served, APART, link_bytes_per_s=rate).capacity_req_per_s for rate in (1e6, 3e6, 1e8)]  # type: ignore[attr-defined]
     assert capacities == sorted(capacities)
@@ -188,6 +204,19 @@ def test_workers_share_a_core_only_where_there_are_too_few() -> None:
         assert {spec.pool for spec in specs} == {"prfaas", "pd-p", "pd-d"}
         assert {spec.core for spec in specs} == set(range(n))
         assert len(specs) == max(n, 3)
+
+
+@pytest.mark.parametrize("n", [7, 60, 400])
+def test_every_n_th_part_of_each_distribution_gives_one_request(n: int) -> None:
+    """So that few requests show the mean that is planned for, in an order that says nothing."""
+    drawn = drawn_requests(n, 3)
+    edges = -np.log1p(-np.arange(1, n) / n)
+    assert np.histogram(drawn.gaps, [0, *edges, np.inf])[0].tolist() == [1] * n
+    long = drawn_requests(20_000, 0)
+    assert drawn.input_tokens.mean() == pytest.approx(long.input_tokens.mean(), rel=0.6 / n)
+    assert long.gaps.mean() == pytest.approx(1.0, rel=1e-3)
+    if n == 400:
+        assert abs(np.corrcoef(drawn.gaps, drawn.input_tokens)[0, 1]) < 0.15
 
 
 def test_requests_are_drawn_from_the_seed_and_within_their_range() -> None:

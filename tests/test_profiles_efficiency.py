@@ -260,9 +260,12 @@ def test_what_each_efficiency_is_a_fraction_of() -> None:
     wholes: dict[str, set[str]] = {}
     for key, whole in WHOLES.items():
         wholes.setdefault(whole, set()).add(key.removesuffix("_fraction"))
-    sizes = ("m256", "m1536", "m4096")
+    few, sizes = ("m1", "m2", "m4", "m16", "m64"), ("m256", "m1536", "m4096")
     assert wholes == {
-        "bf16_tflops": {*(f"gemm_bf16_{size}" for size in sizes), "attention_prefill", "moe_bf16", "recurrence"},
+        "bf16_tflops": {
+            *(f"gemm_bf16_{size}" for size in (*few, *sizes)),
+            *("attention_prefill", "moe_bf16", "recurrence"),
+        },
         "fp8_tflops": {*(f"gemm_fp8_{kind}{size}" for kind in ("", "block_") for size in sizes), "moe_fp8"},
         "fp4_tflops": {*(f"gemm_fp4_{size}" for size in sizes), "moe_fp4"},
         "memory_bandwidth_tb_per_s": {

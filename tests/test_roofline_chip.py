@@ -140,3 +140,23 @@ def test_what_a_format_loses_does_not_depend_on_the_peak_of_another() -> None:
     # 17,500 TFLOP/s at 22 TB/s, against twice 250 FLOP per byte.
     assert slow.kernel_rate("moe", "fp8").relative_balance == pytest.approx(17500 / 22 / 500)
     assert fast.kernel_rate("attention_prefill").relative_balance == pytest.approx(8000 / 22 / 250)
+
+
+def test_few_rows_take_what_was_measured_of_them_and_other_accelerators_are_as_before() -> None:
+    """Between measured heights the time of reading weights stays one time: powers of the height."""
+    plain = hardware_profile("h200-sxm")
+    data = plain.model_dump(by_alias=True, exclude_none=True)
+    measured = {1: 0.05, 2: 0.04, 4: 0.08, 16: 0.32, 64: 0.5}
+    source = data["efficiency"]["gemm_bf16_m256_fraction"]
+    data["efficiency"] |= {f"gemm_bf16_m{m}_fraction": source | {"value": value} for m, value in measured.items()}
+    chip, before = Chip(type(plain).model_validate(data)), Chip(plain)
+    found = chip.gemm_rate("bf16", [1, 2, 4, 8, 16, 64, 256, 2000]).fraction
+    assert found[:3] == pytest.approx([0.05, 0.04, 0.08])
+    assert found[3] == pytest.approx(0.16), "twice the rows in the same time"
+    assert found[4:6] == pytest.approx([0.32, 0.5])
+    assert found[6:] == pytest.approx(before.gemm_rate("bf16", [256, 2000]).fraction)
+    moe = chip.moe_rate("bf16", [4, 256, 5000]).fraction
+    whole = float(before.kernel_rate("moe").fraction)
+    assert moe == pytest.approx([whole * 0.08 / found[6], whole, whole])
+    assert float(before.moe_rate("bf16", [4]).fraction) == whole
+    assert Chip(chip.hardware, derated=False).moe_rate("bf16", [4.0]).fraction.tolist() == 1.0

@@ -1,11 +1,14 @@
 """`planner live`: the hybrid model really run on this machine beside what was predicted for it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.cli.common import Format, FormatOption, print_json, print_rich, progress
+
+if TYPE_CHECKING:
+    from planner.results import Live
 
 
 def live(
@@ -16,24 +19,39 @@ def live(
     seed: Annotated[int, typer.Option(min=0, metavar="S", help="Of weights, prompts and arrivals.")] = 0,
     load: Annotated[
         float, typer.Option(min=0.05, max=0.95, metavar="F", help="Rate of arrivals over the predicted capacity.")
-    ] = 0.5,
+    ] = 0.4,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep profiles, timed passes, records and the answer there.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write report.md, its figures and the answer there.")
+    ] = None,
+    earlier: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="Show the live.json of an earlier run; run nothing.")
     ] = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """Measure this machine, predict a small hybrid model on it, serve it over loopback, and compare.
 
-    Workers are processes of one core each; nothing leaves this machine. The column `executed` is empty until the
-    request-level executor fills it.
+    Workers are processes of one core each; nothing leaves this machine. The same requests go through the request-level
+    executor.
     """
     from planner.errors import CheckFailedError
-    from planner.studies.live import LiveQuestion
-    from planner.studies.live import live as study
 
-    with progress("starting workers") as say:
-        question = LiveQuestion(minutes=minutes, seed=seed, load_fraction=load)
-        found = study(question, out=out, say=say).live
+    if earlier is not None:
+        found = read(earlier, out)
+    else:
+        from planner.studies.live import LiveQuestion
+        from planner.studies.live import live as study
+
+        with progress("starting workers") as say:
+            question = LiveQuestion(minutes=minutes, seed=seed, load_fraction=load)
+            found = study(question, out=out, say=say).live
+    if report is not None:
+        from planner.report import write_live_report
+
+        write_live_report(found, report)
+        typer.echo(f"wrote {report / 'report.md'}", err=True)
     if format_ is Format.JSON:
         print_json(found.answer())
     else:
@@ -43,3 +61,19 @@ def live(
     failed = [check.metric for check in found.checks if not check.holds]
     if strict and failed:
         raise CheckFailedError(f"{len(failed)} of {len(found.checks)} checks do not hold: {', '.join(failed)}")
+
+
+def read(path: Path, out: Path | None) -> "Live":
+    """The answer of an earlier run.
+
+    Raises:
+        UsageError: `--out` is given, which keeps what only a run has.
+        InputError: the file is not such an answer.
+    """
+    from planner.errors import UsageError
+    from planner.results import live_from
+    from planner.schema import read_text
+
+    if out is not None:
+        raise UsageError(f"--out {out}: keeps what a run leaves; --from runs nothing")
+    return live_from(read_text(path), str(path))

@@ -234,7 +234,7 @@ def answer(
         ttft_promised_s=known(mean["ttft_promised_s"]) if promises else None,
         tpot_mean_s=known(mean["tpot_mean_s"]),
         tpot_p90_s=known(mean["tpot_p90_s"]),
-        utilization={p.name: mean[f"utilization.{p.name}"] for p in (*plan.prefill, *plan.decode)},
+        utilization=_utilization(plan, mean),
         links={link.name: _link(mean, link.name) for link in plan.links},
         prefix_hit_fraction=known(mean["prefix_hit_fraction"]) if _caches(plan) else None,
         waits=WaitRun(**{name: mean[name] for name in WaitRun.model_fields}),
@@ -274,6 +274,12 @@ def _caches(plan: System) -> bool:
     return plan.scenario.execution.cache is not None or any(
         workload.prefix_hits != "none" for _, workload in plan.scenario.workloads.values()
     )
+
+
+def _utilization(plan: System, mean: dict[str, float]) -> dict[str, float]:
+    """By pool; one on the instances of another is as busy as they are."""
+    own = {pool.name: mean[f"utilization.{pool.name}"] for pool in (*plan.prefill, *plan.decode)}
+    return own | {guest.name: own[plan.prefill[host].name] for guest, host in plan.guests}
 
 
 def _link(mean: dict[str, float], name: str) -> LinkRun:

@@ -126,6 +126,21 @@ def _decode_times(scenario: Scenario, name: str, context_tokens: float) -> Decod
     measured, served = source(scenario, name, "decode")
     stated = scenario.execution.pools.get(name)
     memory = None if stated is None or stated.memory_gb is None else stated.memory_gb * GB
+    most = None if stated is None else stated.batch_limit
+    found = _decode(scenario, name, measured, served, context_tokens, memory)
+    factor, limit = scenario.pools[name].time_factor, min(found.batch_limit, most or found.batch_limit)
+    return replace(found, batch_limit=limit, step_s=factor * found.step_s[: limit + 1])
+
+
+def _decode(
+    scenario: Scenario,
+    name: str,
+    measured: MeasuredInstance | None,
+    served: ServedModel | None,
+    context_tokens: float,
+    memory: float | None,
+) -> DecodeTimes:
+    """Decode as measured or on the roofline, before what the scenario states of the pool."""
     if measured is not None:
         assert measured.decode is not None, "a source of decode has a decode point"
         limit = measured.decode.batch

@@ -60,6 +60,7 @@ class System:
     """The planned system in numbers, before any request; names and sizes by index."""
 
     prefill: tuple[PoolPlan, ...]
+    """Pools with instances of their own."""
     decode: tuple[PoolPlan, ...]
     links: tuple[LinkPlan, ...]
     classes: tuple[str, ...]
@@ -72,6 +73,8 @@ class System:
     scenario: Scenario
     converts: bool = False
     """Whether instances may change between the prefill pool for short prompts and the decode pool."""
+    guests: tuple[tuple[PoolPlan, int], ...] = ()
+    """Prefill pools on the instances of others, each with its host's index."""
 
     @property
     def prefill_slots(self) -> list[int]:
@@ -108,7 +111,8 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> 
     """
     _check(scenario, fleet)
     used = [pool for pool in fleet.pools if pool.n_instances > 0]
-    prefill = tuple(pool for pool in used if pool.role == "prefill")
+    every = tuple(pool for pool in used if pool.role == "prefill")
+    prefill, guests = _hosted(scenario, every)
     decode = tuple(pool for pool in used if pool.role == "decode")
     context = sum(
         share * (mix.mean_total_tokens + mix.mean_output_tokens / 2)
@@ -120,13 +124,29 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> 
         decode=decode,
         links=fleet.links,
         classes=tuple(scenario.workloads),
-        thresholds_tokens=_thresholds(scenario, fleet, prefill, data_dirs),
+        thresholds_tokens=_thresholds(scenario, fleet, every, data_dirs),
         prefill_times=tuple(prefill_times(scenario, pool.name) for pool in prefill),
         decode_times=tuple(decode_times(scenario, pool.name, context) for pool in decode),
         context_tokens=context,
         scenario=scenario,
         converts=convertible(scenario, prefill, decode),
+        guests=guests,
     )
+
+
+def _hosted(
+    scenario: Scenario, pools: Sequence[PoolPlan]
+) -> tuple[tuple[PoolPlan, ...], tuple[tuple[PoolPlan, int], ...]]:
+    """Pools with instances of their own, and those on others' instances with their hosts' indices."""
+    stated = scenario.execution.pools
+    hosts = {pool.name: stated[pool.name].instances_of if pool.name in stated else None for pool in pools}
+    own = tuple(pool for pool in pools if hosts[pool.name] is None)
+    names = [pool.name for pool in own]
+    missing = [name for name, host in hosts.items() if host is not None and host not in names]
+    if missing:
+        what = f"computes on instances of '{hosts[missing[0]]}', of which the plan has none"
+        raise InputError(scenario.problem(("execution", "pools", missing[0]), what, "a plan that has some"))
+    return own, tuple((pool, names.index(host)) for pool in pools if (host := hosts[pool.name]) is not None)
 
 
 def _check(scenario: Scenario, fleet: Fleet) -> None:
@@ -359,38 +379,39 @@ def _link(plan: System, link: LinkPlan) -> tuple[float, ...]:
 def _routes(plan: System) -> Records:
     """Ways of every class: pools for its kind of prompt and decode pools they reach, in proportion to their rates."""
     rows = []
+    prefill = [*((spec, p) for p, spec in enumerate(plan.prefill)), *plan.guests]
     for c, name in enumerate(plan.classes):
         ways = [
-            (p, d, *way)
-            for p in range(len(plan.prefill))
+            (spec.prompts, (p, d, *way))
+            for spec, p in prefill
             for d in range(len(plan.decode))
-            if _serves(plan, name, p, d) and (way := _way(plan, p, d))
+            if _serves(plan, name, spec, d) and (way := _way(plan, spec, d))
         ]
         if not ways:
             what = "the plan has no way for it from prefill to decode"
             raise InputError(plan.scenario.problem(("classes", name), what, "the plan of this scenario"))
         for is_long in (0, 1):
             wanted = "long" if is_long else "short"
-            mine = [way for way in ways if plan.prefill[way[0]].prompts == wanted]
-            rows += _shared_out(c, is_long, mine or ways)
+            mine = [way for prompts, way in ways if prompts == wanted]
+            rows += _shared_out(c, is_long, mine or [way for _, way in ways])
     return np.array(rows, dtype=ROUTE)
 
 
-def _serves(plan: System, request_class: str, p: int, d: int) -> bool:
+def _serves(plan: System, request_class: str, prefill: PoolPlan, d: int) -> bool:
     """Whether a prefill and a decode pool take a class, and decode is at its site where it states one."""
-    scenario, prefill, decode = plan.scenario, plan.prefill[p], plan.decode[d]
+    scenario, decode = plan.scenario, plan.decode[d]
     stated = scenario.classes.get(request_class)
     takes = all(request_class in scenario.classes_of(scenario.pools[pool.name]) for pool in (prefill, decode))
     return takes and (stated is None or not stated.sites or decode.site in stated.sites)
 
 
-def _way(plan: System, p: int, d: int) -> tuple[int, float] | None:
+def _way(plan: System, spec: PoolPlan, d: int) -> tuple[int, float] | None:
     """Link from a prefill pool to a decode pool and what speaks for this way; None where there is none."""
-    ends = plan.prefill[p].site, plan.decode[d].site
+    ends = spec.site, plan.decode[d].site
     link = next((k for k, x in enumerate(plan.links) if (x.from_site, x.to_site) == ends and x.capacity_gbps > 0), NONE)
     if ends[0] != ends[1] and link == NONE:
         return None
-    return link, plan.prefill[p].offered_req_per_s * plan.decode[d].offered_req_per_s
+    return link, spec.offered_req_per_s * plan.decode[d].offered_req_per_s
 
 
 def _shared_out(

@@ -23,7 +23,9 @@ from planner.hybrid.numerics import softmax_in_place, unit_rows
 from planner.hybrid.products import FloatArray, Products
 from planner.hybrid.wire import BF16_BYTES
 
-GEMM_ROWS = (1, 8, 64, 256, 1536, 4096)
+GEMM_ROWS = (1, 2, 4, 16, 64, 256, 1536, 4096)
+STREAMED_ROWS = 256
+"""Products of fewer rows are timed with weights that no cache holds, as a pass meets them."""
 GEMM_SHAPES = ((512, 512), (512, 2048), (2048, 512), (1024, 1024))
 """Depth and columns of the products that are timed."""
 STREAM_BYTES = 96 * 2**20
@@ -69,7 +71,7 @@ def machine_description() -> MachineDescription:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return MachineDescription(
         _processor(),
-        f"{platform.system()} {platform.release()}",
+        f"{platform.system()} {platform.release().partition('-')[0]}",
         platform.python_version(),
         np.__version__,
         n_cores,
@@ -104,7 +106,7 @@ def core_rates(_model: HybridModel) -> CoreRates:
 
 def gemm_flop_per_s(rows: int, depth: int, columns: int) -> float:
     """Rate of [rows, depth] x [depth, columns] in fp32, another matrix of weights each time."""
-    n = max(STREAM_BYTES // (FP32_BYTES * depth * columns), 1) if rows < GEMM_ROWS[3] else 2
+    n = max(STREAM_BYTES // (FP32_BYTES * depth * columns), 1) if rows < STREAMED_ROWS else 2
     weights = np.ones((n, depth, columns), np.float32)
     x, out = np.ones((rows, depth), np.float32), np.empty((rows, columns), np.float32)
     index = [0]

@@ -6,7 +6,7 @@ where others take its core, the clock on the wall says more about them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter, thread_time
+from time import perf_counter, sleep, thread_time
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class DecodePoint:
 
 
 Point = PrefillPoint | DecodePoint
+WARM = PrefillPoint(128)
+"""Goes through a model's weights, every expert's among them, before its passes are timed."""
 
 
 @dataclass(frozen=True)
@@ -61,46 +63,94 @@ class Stopwatch:
         return thread_time() - self._busy, perf_counter() - self._wall
 
 
-def time_model(
-    model: HybridModel, points: Sequence[Point], *, n_rounds: int, chunk_tokens: int, seed: int = 0
-) -> tuple[Timed, ...]:
-    """Seconds of passes at several points.
+@dataclass(frozen=True)
+class Trial:
+    """A model and the points at which its passes are timed."""
+
+    profile: ModelProfile
+    points: tuple[Point, ...]
+
+
+def time_models(
+    models: Sequence[HybridModel], points: Sequence[Sequence[Point]], *, n_rounds: int, chunk_tokens: int, seed: int = 0
+) -> tuple[tuple[Timed, ...], ...]:
+    """Seconds of passes of several models, each at several points.
 
     Args:
-        model: the model.
-        points: lengths to prefill and batches to decode.
-        n_rounds: times each is tried, after once unmeasured; all points in turn, so that a slow spell hits them alike.
+        models: the models.
+        points: of each, lengths to prefill and batches to decode.
+        n_rounds: times each is tried, after once unmeasured; all points of all models in turn, so that a slow spell of
+            the machine hits them alike.
         chunk_tokens: most tokens of one prefill pass.
         seed: of the prompts.
 
     Returns:
-        One entry per point, in order.
+        For each model one entry per point, in order.
     """
     rng = np.random.default_rng(seed)
-    found: list[list[tuple[float, float]]] = [[] for _ in points]
-    batches = {point: _batch(model, point, rng) for point in points if isinstance(point, DecodePoint)}
+    pairs = [(model, point) for model, own in zip(models, points, strict=True) for point in own]
+    batches = [_batch(model, point, rng) if isinstance(point, DecodePoint) else None for model, point in pairs]
+    found: list[list[tuple[float, float]]] = [[] for _ in pairs]
     for trial in range(n_rounds + 1):
-        for tries, point in zip(found, points, strict=True):
-            if isinstance(point, DecodePoint):
-                took = _step_s(model, batches[point], rng)
-            else:
+        last = None
+        for tries, (model, point), batch in zip(found, pairs, batches, strict=True):
+            # Another model's passes have pushed this one's weights out of the caches that a server keeps them in.
+            if model is not last:
+                last = model
+                _prefill_s(model, WARM, chunk_tokens, rng)
+            if isinstance(point, PrefillPoint):
                 took = _prefill_s(model, point, chunk_tokens, rng)
+            elif batch is not None:
+                took = _step_s(model, batch, rng)
             # The first round touches memory and wakes the core.
             if trial:
                 tries.append(took)
-    return tuple(Timed(point, *zip(*tries, strict=True)) for point, tries in zip(points, found, strict=True))
+    timed = iter(Timed(point, *zip(*tries, strict=True)) for (_, point), tries in zip(pairs, found, strict=True))
+    return tuple(tuple(next(timed) for _ in own) for own in points)
 
 
-def time_profile(
-    _model: HybridModel, profile: ModelProfile, points: Sequence[Point], n_rounds: int, chunk_tokens: int
+def time_model(
+    model: HybridModel, points: Sequence[Point], *, n_rounds: int, chunk_tokens: int, seed: int = 0
 ) -> tuple[Timed, ...]:
-    """A task for a worker: seconds of another model's passes."""
-    return time_model(hybrid_model(profile), points, n_rounds=n_rounds, chunk_tokens=chunk_tokens)
+    """Seconds of passes of one model; see `time_models`."""
+    return time_models([model], [points], n_rounds=n_rounds, chunk_tokens=chunk_tokens, seed=seed)[0]
 
 
-def time_own(model: HybridModel, points: Sequence[Point], n_rounds: int, chunk_tokens: int) -> tuple[Timed, ...]:
-    """A task for a worker: seconds of its own model's passes."""
-    return time_model(model, points, n_rounds=n_rounds, chunk_tokens=chunk_tokens)
+def time_trials(
+    model: HybridModel, trials: Sequence[Trial], own_points: Sequence[Point], n_rounds: int, chunk_tokens: int
+) -> tuple[tuple[Timed, ...], ...]:
+    """A task for a worker: seconds of other models' passes, and in the same rounds, last, of its own model's."""
+    models = [*(hybrid_model(trial.profile) for trial in trials), model]
+    points = [*(trial.points for trial in trials), tuple(own_points)]
+    return time_models(models, points, n_rounds=n_rounds, chunk_tokens=chunk_tokens)
+
+
+def time_paced(
+    model: HybridModel, tokens: int, load_fraction: float, duration_s: float, chunk_tokens: int
+) -> tuple[tuple[float, float], ...]:
+    """A task for a worker: prefills with pauses between them, as a server has that is busy for a part of the time.
+
+    Where other programs want the core, a worker that sleeps now and then waits less for it than one that never does;
+    where cores share their units, pauses of one make another faster.
+
+    Args:
+        model: the worker's own.
+        tokens: length of each prompt.
+        load_fraction: share of the time to prefill in; pauses are as long in proportion.
+        duration_s: how long to go on [s].
+        chunk_tokens: most tokens of one prefill pass.
+
+    Returns:
+        Busy seconds and seconds on the wall of each prefill, at least one.
+    """
+    rng, began = np.random.default_rng(0), perf_counter()
+    found: list[tuple[float, float]] = []
+    while not found or perf_counter() - began < duration_s:
+        busy_s, wall_s = _prefill_s(model, PrefillPoint(tokens), chunk_tokens, rng)
+        found.append((busy_s, wall_s))
+        # Of random length, so that workers do not fall into step.
+        sleep(rng.exponential(wall_s * (1 / load_fraction - 1)))
+    return tuple(found)
 
 
 def _prefill_s(

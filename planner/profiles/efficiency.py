@@ -13,6 +13,16 @@ from planner.schema import StrictModel
 class Efficiencies(StrictModel):
     """Measured efficiencies of one accelerator; what nobody measured is absent."""
 
+    gemm_bf16_m1_fraction: Figure | None = None
+    """bf16 product of one row with weights streamed from memory [fraction of the dense bf16 peak]."""
+    gemm_bf16_m2_fraction: Figure | None = None
+    """The same of two rows [fraction of the dense bf16 peak]."""
+    gemm_bf16_m4_fraction: Figure | None = None
+    """The same of four rows [fraction of the dense bf16 peak]."""
+    gemm_bf16_m16_fraction: Figure | None = None
+    """The same of 16 rows [fraction of the dense bf16 peak]."""
+    gemm_bf16_m64_fraction: Figure | None = None
+    """The same of 64 rows [fraction of the dense bf16 peak]."""
     gemm_bf16_m256_fraction: Figure | None = None
     """bf16 matrix product, M about 256 and so in part bound by memory [fraction of the dense bf16 peak]."""
     gemm_bf16_m1536_fraction: Figure | None = None

@@ -16,10 +16,14 @@ SLACK = 1.15
 """How far an efficiency may exceed one that bounds it: they come from different shapes and frameworks."""
 
 _SIZES = ("m256", "m1536", "m4096")
+_FEW_ROWS = ("m2", "m4", "m16", "m64", "m256")
+"""Of bf16 alone: heights of a processor whose small products were measured. A single row, which has a kernel of its own
+and does nothing but read, may be faster than two."""
 _WIDER = {"fp8": "bf16", "fp8_block": "bf16", "fp4": "fp8"}
 """Precisions with the wider one whose lower peak is the easier to reach."""
 _RANGE_OF_PREFIX = {
     "gemm_": Range(0.05, 1),
+    **dict.fromkeys(("gemm_bf16_m1_", "gemm_bf16_m2_", "gemm_bf16_m4_", "gemm_bf16_m16_"), Range(0.001, 1)),
     "weight_read_": Range(0.1, 1),
     "attention_": Range(0.1, 1),
     "moe_": Range(0.05, 1),
@@ -40,6 +44,7 @@ RANGES: Mapping[str, Range] = {
 """Plausible range of every efficiency; reduction inside the network lets an all-reduce exceed its link a little."""
 
 BOUNDS: tuple[tuple[str, str], ...] = (
+    *((f"gemm_bf16_{fewer}_fraction", f"gemm_bf16_{more}_fraction") for fewer, more in combinations(_FEW_ROWS, 2)),
     *(
         (f"gemm_{precision}_{fewer}_fraction", f"gemm_{precision}_{more}_fraction")
         for precision in ("bf16", *_WIDER)

@@ -6,6 +6,7 @@ from planner.report.fidelity_tables import fidelity_tables, worst_points, worst_
 from planner.report.figure_files import write_front, write_roofline, write_schedulers, write_tornado
 from planner.report.figures import figures
 from planner.report.folder import check_report, write_report
+from planner.report.live_folder import check_live_report, write_live_report
 from planner.report.live_tables import live_tables
 from planner.report.markdown import report_markdown
 from planner.report.prediction_tables import prediction_tables, shortfall
@@ -24,6 +25,7 @@ __all__ = [
     "check_fidelity_report",
     "check_folder",
     "check_record_file",
+    "check_live_report",
     "check_report",
     "fidelity_tables",
     "figures",
@@ -43,6 +45,7 @@ __all__ = [
     "worst_table",
     "write_fidelity_report",
     "write_front",
+    "write_live_report",
     "write_records",
     "write_report",
     "write_roofline",

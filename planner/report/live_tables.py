@@ -23,11 +23,16 @@ def live_tables(found: Live) -> list["RenderableType"]:
     table = empty_table(
         "predicted before the run, executed, measured",
         "metric",
-        *(">predicted", ">executed", ">measured", ">low", ">high", ">error", ">allowed", "holds"),
+        *(">predicted", ">executed", ">measured", ">error", ">spread", ">allowed", "holds"),
     )
     before, busy = percent(found.machine.busy_before_fraction), percent(found.machine.busy_fraction)
-    text = f"passes in seconds that workers ran: they had their cores {before} of the time while measured, for which"
-    caption(table, f"{text} latencies under load are predicted, and {busy} afterwards")
+    text = (
+        f"passes in seconds that workers ran: they had their cores {before} of the time while timed, {busy} of it while"
+    )
+    paced = (
+        f"latencies are predicted for prefills {number(found.machine.stretch)} times as long, as they were at that load"
+    )
+    caption(table, f"{text} serving; {paced}; spread: largest less smallest of repeats, over their mean")
     parts = (frame("live", _headline(found)), filled(table, map(_row, found.checks)))
     return [part for part in parts if part is not None]
 
@@ -49,7 +54,14 @@ def _headline(found: Live) -> list[tuple[str, str]]:
 
 
 def _row(check: LiveCheck) -> tuple[str, ...]:
-    values = (check.predicted, check.executed, check.measured, check.ci_low, check.ci_high)
+    values = (check.predicted, check.executed, check.measured)
     cells = [number(value) for value in values]
     error = DASH if check.relative_error is None else words.signed_percent(check.relative_error)
-    return (check.metric, *cells, error, percent(check.tolerance, 0), "yes" if check.holds else "no")
+    return (
+        check.metric,
+        *cells,
+        error,
+        percent(check.spread),
+        percent(check.tolerance, 0),
+        "yes" if check.holds else "no",
+    )

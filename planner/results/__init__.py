@@ -25,7 +25,8 @@ from planner.results.fidelity_survey import (
     StackScore,
     VersionScore,
 )
-from planner.results.live import Live, LiveCheck, LiveMachine
+from planner.results.live import Live, LiveCheck, LiveLine, LiveMachine, LivePass, LiveRepeat, LiveTtft
+from planner.results.live_file import live_from
 from planner.results.plan import (
     Baseline,
     Bottleneck,
@@ -104,7 +105,11 @@ __all__ = [
     "Live",
     "LoadPattern",
     "LiveCheck",
+    "LiveLine",
     "LiveMachine",
+    "LivePass",
+    "LiveRepeat",
+    "LiveTtft",
     "MeasuredFile",
     "OperatorPoint",
     "Peer",
@@ -145,5 +150,6 @@ __all__ = [
     "Verdict",
     "VersionScore",
     "WaitRun",
+    "live_from",
     "plan_from",
 ]

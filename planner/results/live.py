@@ -1,6 +1,6 @@
 """What a live run on this machine showed: predicted, executed and measured side by side."""
 
-from typing import Any
+from typing import Any, Literal
 
 from planner.schema import StrictModel
 
@@ -27,10 +27,20 @@ class LiveMachine(StrictModel):
     loopback_bytes_per_s: float
     """TCP over 127.0.0.1 [B/s]."""
     busy_before_fraction: float
-    """Share of the time that workers had their cores for while they were measured; the rest went to other programs.
-    Latencies under load are predicted for a machine that busy."""
+    """Share of the time that workers had their cores for while they were measured without a pause; the rest went to
+    other programs."""
+    stretch: float | None = None
+    """Seconds on the wall of prefills with pauses between them, just before the run, over busy seconds of the same
+    without: latencies under load are predicted for a machine as busy as that."""
     busy_fraction: float | None
-    """The same of what was measured afterwards and of the prefills that were served."""
+    """The same while the served model was timed and prefilled what was served."""
+    steal_before_fraction: float | None = None
+    """Share of the time of the cores that the hypervisor gave to others while they were measured; None where the system
+    does not tell."""
+    steal_fraction: float | None = None
+    """The same while requests were served."""
+    load_average: float | None = None
+    """Processes that wanted a core in the minute before the start, this program's none among them."""
 
 
 class LiveCheck(StrictModel):
@@ -50,12 +60,63 @@ class LiveCheck(StrictModel):
     """Low end of where the measured value lay from try to try, or of the 95 % interval of its mean."""
     ci_high: float | None
     """High end."""
+    spread: float | None = None
+    """Largest less smallest of the repeats over their mean, the same asked each time; None without repeats."""
     relative_error: float | None
-    """Predicted over measured, less 1."""
+    """Predicted over measured, less 1; 0 where both are 0."""
     tolerance: float
     """Largest absolute error that holds."""
     holds: bool
     """Whether it does."""
+
+
+class LivePass(StrictModel):
+    """Passes of the served model at one length or batch, in seconds that the worker ran."""
+
+    kind: Literal["prefill", "decode"]
+    size: int
+    """Tokens of the prompt, or requests of the batch."""
+    context_tokens: int | None
+    """Tokens that a step attends to; None for prefill."""
+    predicted_s: float
+    executed_s: float | None
+    rounds_s: tuple[float, ...]
+    """Median over workers, round by round."""
+
+
+class LiveLine(StrictModel):
+    """What the roofline says between the lengths or batches that were timed."""
+
+    kind: Literal["prefill", "decode"]
+    sizes: tuple[int, ...]
+    predicted_s: tuple[float, ...]
+
+
+class LiveTtft(StrictModel):
+    """Times to first token, ascending."""
+
+    fractions: tuple[float, ...]
+    """Of requests, for which `predicted_s` is the quantile."""
+    predicted_s: tuple[float, ...]
+    executed_s: tuple[float, ...]
+    """Of every request."""
+    measured_s: tuple[tuple[float, ...], ...]
+    """Of every finished request, repeat by repeat."""
+
+
+class LiveRepeat(StrictModel):
+    """The same requests served once."""
+
+    n_finished: int
+    n_dropped: int
+    served_s: float
+    ttft_mean_s: float
+    ttft_p90_s: float
+    tpot_mean_s: float | None
+    throughput_req_per_s: float
+    link_fraction: float
+    busy_fraction: float | None
+    """Share of the time between start and end of prefills that workers ran."""
 
 
 class Live(StrictModel):
@@ -64,6 +125,8 @@ class Live(StrictModel):
     scenario: str
     """Model that was served."""
     machine: LiveMachine
+    measured_on: str | None = None
+    """Day of the run."""
     seed: int
     """Of weights, prompts and arrivals."""
     threshold_tokens: float
@@ -73,14 +136,18 @@ class Live(StrictModel):
     offered_req_per_s: float
     """Rate of arrivals [req/s]."""
     n_requests: int
-    """Requests of the run."""
+    """Requests of the run, those of every repeat."""
     n_finished: int
     """Of these, finished."""
     n_dropped: int
     """Of these, dropped, each with a reason in the records."""
     served_s: float
-    """Length of the run [s]."""
+    """Length of the run, all repeats together [s]."""
     checks: tuple[LiveCheck, ...]
+    passes: tuple[LivePass, ...] = ()
+    lines: tuple[LiveLine, ...] = ()
+    ttft: LiveTtft | None = None
+    repeats: tuple[LiveRepeat, ...] = ()
 
     @property
     def holds(self) -> bool:

@@ -35,7 +35,7 @@ def plan_from(text: str, name: str) -> Plan:
     try:
         return Plan.model_validate_json(json.dumps({"sweep": None, **_renamed(content)}))
     except ValidationError as error:
-        raise InputError(_problem(name, dict(e)) for e in error.errors()) from None
+        raise InputError(json_problem(name, dict(e)) for e in error.errors()) from None
 
 
 def _renamed(value: Any) -> Any:
@@ -45,6 +45,7 @@ def _renamed(value: Any) -> Any:
     return [_renamed(item) for item in value] if isinstance(value, list) else value
 
 
-def _problem(name: str, error: Mapping[str, Any]) -> Problem:
+def json_problem(name: str, error: Mapping[str, Any]) -> Problem:
+    """What pydantic finds wrong in a JSON file."""
     key = ".".join(str(part) for part in error["loc"])
     return Problem(name, key, str(error["msg"]).lower())

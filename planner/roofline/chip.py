@@ -14,6 +14,10 @@ WIDER = {"int4": ("int8", "bf16"), "fp4": ("fp8", "bf16"), "int8": ("bf16",), "f
 """Formats a product may run at when the accelerator has no unit for its own, narrowest first."""
 GEMM_ROWS = (256.0, 1536.0, 4096.0)
 """Heights at which fractions of matrix products were measured."""
+FEW_ROWS = (1.0, 2.0, 4.0, 16.0, 64.0)
+"""Heights that are measured of processors whose small products neither their memory nor their peak explains."""
+MOE_ROWS = 256.0
+"""Rows per expert from which on grouped products are as fast as they were measured."""
 
 
 # Medians over the accelerators that were measured (the [efficiency] tables of the shipped profiles); used where an
@@ -110,7 +114,9 @@ class Chip:
         """Rate of a large matrix product by its height.
 
         Equation:
-            straight between the measured heights of 256, 1536 and 4096 rows, in the logarithm; constant outside
+            straight between the measured heights of 256, 1536 and 4096 rows, in the logarithm of the height; constant
+            outside. Where 1 to 64 rows were measured, powers of the height between these and 256: what reads weights
+            takes one time whatever the height
 
         Args:
             product_format: number format of the product.
@@ -131,8 +137,34 @@ class Chip:
         # A height that was not measured is as far from the typical value as those that were.
         scale = float(np.mean(known)) if known else 1.0
         points = [usual * scale if value is None else value for value, usual in zip(own, typical, strict=True)]
-        fraction = np.interp(np.log(np.maximum(rows, 1.0)), np.log(GEMM_ROWS), points)
+        height, few = np.log(np.maximum(rows, 1.0)), self._few_rows(product_format)
+        fraction = np.interp(height, np.log(GEMM_ROWS), points)
+        if few:
+            fractions = [*few.values(), points[0]]
+            fewer = np.exp(np.interp(height, np.log([*few, GEMM_ROWS[0]]), np.log(fractions)))
+            fraction = np.where(height < np.log(GEMM_ROWS[0]), fewer, fraction)
         return KernelRate(fraction, 1.0 if known else self._relative_balance(product_format))
+
+    def moe_rate(self, product_format: str, rows: ArrayLike) -> KernelRate:
+        """Rate of grouped products of experts by the rows of each.
+
+        Equation:
+            as measured; where products of few rows were measured, times their rate over that at 256 rows below these
+
+        Args:
+            product_format: number format of the products.
+            rows: rows per expert, any shape.
+        """
+        found = self.kernel_rate("moe", product_format)
+        if not self.derated or not self._few_rows(product_format):
+            return found
+        fewer = self.gemm_rate(product_format, np.minimum(rows, MOE_ROWS)).fraction
+        return KernelRate(found.fraction * fewer / self.gemm_rate(product_format, MOE_ROWS).fraction, 1.0)
+
+    def _few_rows(self, product_format: str) -> dict[float, float]:
+        """Measured fractions by height, below those that every accelerator is measured at."""
+        found = ((height, self._figure(f"gemm_{product_format}_m{int(height)}_fraction")) for height in FEW_ROWS)
+        return {height: value for height, value in found if value is not None}
 
     def kernel_rate(self, name: str, product_format: str = "bf16") -> KernelRate:
         """Rate of grouped products of experts (moe), prefill attention (attention_prefill) or a recurrence."""

@@ -321,7 +321,7 @@ class _Builder:
             case "gemm":
                 return self.chip.gemm_rate(products, rows)
             case "moe":
-                return self.chip.kernel_rate("moe", products)
+                return self.chip.moe_rate(products, rows)
             case "recurrence":
                 return self.chip.kernel_rate("recurrence")
             case _:

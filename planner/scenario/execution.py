@@ -76,6 +76,11 @@ class PoolExecution(StrictModel):
 
     memory_gb: Annotated[float, Field(gt=0, le=1e9)] | None = None
     """Memory of a decode instance for caches and states; absent: the roofline's, unlimited where it was measured."""
+    batch_limit: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Most sequences in the batch of a decode instance; absent: what memory and the limit on its step allow."""
+    instances_of: str | None = None
+    """Prefill pool on whose instances this one's requests are computed, in one queue with that pool's; their caches
+    still leave from this pool's site. Absent: on instances of its own."""
 
 
 class GammaArrivals(StrictModel):
@@ -272,3 +277,27 @@ def execution_faults(
     for name in execution.pools:
         if name not in pools:
             yield StatedFault(("execution", "pools", name), f"is no pool of the scenario ({did_you_mean(name, pools)})")
+    yield from _host_faults(execution, pools)
+
+
+def _host_faults(execution: Execution, pools: Mapping[str, Any]) -> Iterator[StatedFault]:
+    """Pools on other pools' instances: these must be there, of the same kind, and on their own."""
+    for name, stated in execution.pools.items():
+        host, key = stated.instances_of, ("execution", "pools", name, "instances_of")
+        if host is None or name not in pools:
+            continue
+        if host not in pools or host == name:
+            yield StatedFault(key, f"is '{host}', no other pool of the scenario ({did_you_mean(host, pools)})")
+        elif (used := execution.pools.get(host)) is not None and used.instances_of is not None:
+            yield StatedFault(key, f"is '{host}', which has no instances of its own (a pool that has)")
+        elif "decode" in (pools[name].role, pools[host].role) or not _are_alike(pools[name], pools[host]):
+            yield StatedFault(
+                key, f"is '{host}', whose instances are of another kind (a prefill pool on that hardware)"
+            )
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    return all(
+        getattr(one, key) == getattr(other, key)
+        for key in ("hardware", "accelerators_per_instance", "service_times", "stack", "layout", "time_factor")
+    )

@@ -31,7 +31,7 @@ from planner.hybrid.live.messages import (
     WorkerSpec,
 )
 from planner.hybrid.live.prefill_worker import prefill_worker
-from planner.hybrid.live.process import BLAS_THREADS
+from planner.hybrid.live.process import ENVIRONMENT
 
 MAIN = {"prefill": prefill_worker, "decode": decode_worker}
 STOP_WAIT_S = 1.0
@@ -88,7 +88,7 @@ class Fleet:
         near, far = self._context.Pipe()
         setup = WorkerSetup(spec, self.model, self._lock_path(spec))
         process = self._context.Process(target=MAIN[spec.role], args=(setup, far), name=spec.name, daemon=True)
-        with _one_blas_thread(), _no_interrupt():
+        with _worker_environment(), _no_interrupt():
             process.start()
         # Only the worker may hold its end, or its death would not be heard.
         far.close()
@@ -194,10 +194,10 @@ def _end(process: BaseProcess) -> None:
 
 
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """Processes started within import NumPy with one thread."""
-    before = {name: os.environ.get(name) for name in BLAS_THREADS}
-    os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))
+def _worker_environment() -> Iterator[None]:
+    """Processes started within import NumPy with one thread, and keep the memory they had."""
+    before = {name: os.environ.get(name) for name in ENVIRONMENT}
+    os.environ.update(ENVIRONMENT)
     try:
         yield
     finally:

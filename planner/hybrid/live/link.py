@@ -84,8 +84,8 @@ class Link:
         """One direction only: caches go one way."""
         with self._lock:
             self._open |= {near, far}
-        # Little may lie between the bucket and its reader, else the link would seem wider than it is.
-        near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, PIECE_BYTES)
+        # What waits in front of the bucket has not crossed. A small buffer there would make TCP wait for its window to
+        # open by more than a segment, which on loopback is 64 KiB: a fifth of a second, again and again.
         try:
             while piece := near.recv(PIECE_BYTES):
                 self.bucket.take(len(piece))

@@ -162,13 +162,14 @@ class _Router:
         return [spec.name for spec in specs if spec.role == role and pool in (None, spec.pool)]
 
     def _dispatch(self) -> None:
-        """Give waiting requests to idle prefill workers, first come first served."""
+        """Give waiting requests to idle prefill workers, first come first served, over pools that share a core too."""
+        while decoders := self._ready(self._names("decode")):
+            open_ = [(line[0], pool) for pool, line in self.queues.items() if line and self._idle(pool)]
+            if not open_:
+                break
+            _, pool = min(open_)
+            self._begin(self.queues[pool].popleft(), self._idle(pool), decoders)
         for pool, waiting in self.queues.items():
-            while waiting:
-                idle, decoders = self._idle(pool), self._ready(self._names("decode"))
-                if not idle or not decoders:
-                    break
-                self._begin(waiting.popleft(), idle, decoders)
             if waiting and not self._can_recover(self._names("prefill", pool)):
                 self._drop(waiting, f"no worker of {pool} is left")
                 waiting.clear()
@@ -180,8 +181,11 @@ class _Router:
         return [worker for worker in found if worker and worker.is_ready]
 
     def _idle(self, pool: str) -> list[Worker]:
+        """Workers of a pool that compute nothing, nor does another on their core: it serves one request at a time."""
         busy = {attempt.prefill_worker for attempt in self.attempts.values() if not attempt.is_prefilled}
-        return [worker for worker in self._ready(self._names("prefill", pool)) if worker.spec.name not in busy]
+        cores = {spec.core for spec in self.system.workers if spec.name in busy and spec.core is not None}
+        ready = self._ready(self._names("prefill", pool))
+        return [worker for worker in ready if worker.spec.name not in busy and worker.spec.core not in cores]
 
     def _can_recover(self, names: Iterable[str]) -> bool:
         return any(name in self.fleet.workers for name in names)

@@ -13,6 +13,10 @@ from planner.roofline import ServedModel, exposed_transfer_s, kv_bytes
 from planner.studies.live.question import BATCH_LIMIT, Drawn
 
 FloatArray = NDArray[np.float64]
+QUANTILES = (0.02, *(round(0.05 * i, 2) for i in range(1, 20)), 0.98)
+"""Fractions of requests for which TTFT is predicted."""
+ROUNDING = 1e-9
+"""Relative difference between capacities that says nothing."""
 N_BATCHES = 281
 """Batches, whole and broken ones, among which the mean one is looked for."""
 
@@ -30,6 +34,9 @@ class Forecast:
     tpot_mean_s: float
     link_fraction: float
     """Share of the link's rate that is used."""
+    ttft_fractions: tuple[float, ...] = ()
+    ttft_quantiles_s: tuple[float, ...] = ()
+    """Quantiles of TTFT at those fractions of requests."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +70,9 @@ def forecast(
     """Threshold, rate and latencies.
 
     Equation:
-        threshold: of all lengths the first that maximises min(far cores / E[T; L > t], near cores / E[T; L <= t],
-        B / E[S_kv; L > t]), where both pools share a core it serves all;
+        threshold: maximises min(far cores / E[T; L > t], near cores / E[T; L <= t], B / E[S_kv; L > t]); where both
+        pools share a core it serves all, every length that the link allows does, and the median prompt among them is
+        taken, so that both pools are at work;
         TTFT: M/G/c waits of the pools (of the shared core, one queue) + T + what streaming leaves of the transfer;
         TPOT: step at batch b = lambda E[output - 1] step(b) / decode workers
 
@@ -75,7 +83,7 @@ def forecast(
         link_bytes_per_s: rate of the link [B/s].
         loopback_bytes_per_s: rate inside the site [B/s].
         load_fraction: rate of arrivals over capacity.
-        stretch: seconds on the wall over those that a worker runs, as other programs leave it.
+        stretch: seconds on the wall at that load over those that a worker runs with all cores busy.
 
     Returns:
         The forecast.
@@ -93,7 +101,8 @@ def forecast(
     sent_bytes = np.asarray(kv_bytes(served.model, tokens), float)
     candidates = np.unique(np.concatenate([[0.0], tokens]))
     capacities = [_capacity(pools, tokens > t, seconds, sent_bytes, link_bytes_per_s) for t in candidates]
-    threshold, capacity = float(candidates[int(np.argmax(capacities))]), float(max(capacities))
+    capacity = float(max(capacities))
+    threshold = _threshold(tokens, candidates[np.array(capacities) >= capacity * (1 - ROUNDING)])
     offered, is_far = load_fraction * capacity, tokens > threshold
     n_layers = served.model.architecture.n_layers
     over_link = exposed_transfer_s(seconds, sent_bytes, link_bytes_per_s, 0.0, n_layers)
@@ -107,7 +116,15 @@ def forecast(
         ttft.quantile_s(0.9),
         _tpot_s(served, drawn, offered, pools.n_decode, stretch),
         offered * float((sent_bytes * is_far).mean()) / link_bytes_per_s,
+        QUANTILES,
+        tuple(ttft.quantile_s(fraction) for fraction in QUANTILES),
     )
+
+
+def _threshold(tokens: FloatArray, best: FloatArray) -> float:
+    """The median prompt among thresholds that carry as much [tokens]."""
+    among = np.sort(tokens[(tokens >= best[0]) & (tokens <= best[-1])])
+    return float(among[len(among) // 2]) if among.size else float(best[0])
 
 
 def _pools(workers: Sequence[WorkerSpec]) -> _Pools:

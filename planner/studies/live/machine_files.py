@@ -46,7 +46,7 @@ def hardware_toml(
         "scaleup_domain_accelerators": _figure(1, "a worker is one core"),
     }
     efficiency = {
-        f"gemm_bf16_m{rows}_fraction": _figure(min(_gemm(cores, rows) / peak, 1.0)) for rows in (256, 1536, 4096)
+        f"gemm_bf16_m{rows}_fraction": _figure(min(_gemm(cores, rows) / peak, 1.0)) for rows in cores[0].gemm_flop_per_s
     }
     efficiency |= {
         "attention_prefill_fraction": _fraction(kernel["attention_flop_per_s"] / peak),

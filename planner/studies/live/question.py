@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
 from planner.hybrid import shrunk
 from planner.hybrid.live import LiveRequest, ModelSetup, WorkerSpec
@@ -36,7 +38,7 @@ class LiveQuestion:
     minutes: float = 3.0
     """Time for everything, models built and machine measured included; serving gets what is left [min]."""
     seed: int = 0
-    load_fraction: float = 0.5
+    load_fraction: float = 0.4
     """Rate of arrivals over the predicted capacity."""
     model: ModelProfile | None = None
     """Model to serve; None: `live_model`."""
@@ -111,11 +113,24 @@ class Drawn:
 
 
 def drawn_requests(n: int, seed: int) -> Drawn:
-    """Lengths and gaps of n requests."""
+    """Lengths and gaps of n requests, stratified: of each quantity one in every n-th part of its distribution.
+
+    Few requests then show the distribution that was planned for, in any order; sampling alone would move the mean TTFT
+    of a hundred requests by a tenth to a fifth.
+    """
     rng = np.random.default_rng([seed, 1])
-    lengths: list[float] = []
-    while len(lengths) < n:
-        tokens = np.exp(rng.normal(MEAN_LOG_TOKENS, SIGMA_LOG_TOKENS, 2 * n))
-        lengths += tokens[(tokens >= TOKENS[0]) & (tokens <= TOKENS[1])].tolist()
-    outputs = rng.integers(OUTPUT_TOKENS[0], OUTPUT_TOKENS[1] + 1, n)
-    return Drawn(np.array(lengths[:n]).round().astype(np.int64), outputs, rng.exponential(1.0, n))
+    low, high = (float(ndtr((log(tokens) - MEAN_LOG_TOKENS) / SIGMA_LOG_TOKENS)) for tokens in TOKENS)
+    lengths = np.exp(MEAN_LOG_TOKENS + SIGMA_LOG_TOKENS * ndtri(low + (high - low) * _stratified(n, rng)))
+    first, last = OUTPUT_TOKENS
+    outputs = first + np.floor((last + 1 - first) * _stratified(n, rng))
+    gaps = -np.log1p(-_stratified(n, rng))
+    return Drawn(lengths.round().astype(np.int64), outputs.astype(np.int64), gaps)
+
+
+def _stratified(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Uniform draws, one in each n-th part of 0 to 1, in random order: Latin hypercube sampling.
+
+    Source:
+        McKay, Beckman and Conover, Technometrics 21 (1979).
+    """
+    return np.asarray(rng.permutation((np.arange(n) + rng.random(n)) / n))

@@ -1,0 +1,109 @@
+"""A live run as a report in Markdown."""
+
+import re
+from collections.abc import Collection
+from importlib.resources import files
+from types import SimpleNamespace
+
+from planner.report import words
+from planner.report.markdown_tables import table
+from planner.results import Live, LiveCheck
+from planner.units import DASH, number, percent
+
+TEMPLATE = "live.md.jinja"
+GIGA = 1e9
+
+
+def live_markdown(live: Live, figures: Collection[str]) -> str:
+    """The report; figures are referred to as `figures/NAME.png`.
+
+    Args:
+        live: the run.
+        figures: names of the figures there are.
+
+    Returns:
+        Markdown that ends in one newline and is the same for the same run.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, autoescape=False)
+    template = files("planner.report").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
+    n_rounds = max((len(item.rounds_s) for item in live.passes), default=0)
+    text = environment.from_string(template).render(live=live, figures=figures, tables=TABLES, n_rounds=n_rounds)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def verdict(live: Live) -> str:
+    """How many figures held, and which did not."""
+    failed = [check.metric for check in live.checks if not check.holds]
+    n, total = len(live.checks) - len(failed), len(live.checks)
+    if not failed:
+        return f"**All {total} figures lie within what is allowed.**"
+    return f"**{n} of {total} figures lie within what is allowed; not {words.listed([f'{name}' for name in failed])}.**"
+
+
+def checks(live: Live) -> str:
+    """Every figure predicted, executed and measured."""
+    headings = ["", ">predicted", ">executed", ">measured", "unit", ">error", ">spread", ">allowed", "holds"]
+    return table(headings, map(_check_cells, live.checks))
+
+
+def _check_cells(check: LiveCheck) -> list[str]:
+    values = [number(value) for value in (check.predicted, check.executed, check.measured)]
+    error = DASH if check.relative_error is None else words.signed_percent(check.relative_error)
+    holds = "yes" if check.holds else "**no**"
+    unit = "" if check.unit == "1" else check.unit
+    return [check.metric, *values, unit, error, percent(check.spread), percent(check.tolerance, 0), holds]
+
+
+def machine(live: Live) -> str:
+    """The machine in words, and how much of it the run had."""
+    found = live.machine
+    pinned = ", ".join(f"{name} on {'any' if core is None else core}" for name, core in found.workers.items())
+    rates = ", ".join(f"{number(rate / GIGA)} at {rows}" for rows, rate in found.gemm_flop_per_s.items())
+    rows = [
+        ("processor", f"{found.processor}, {found.n_cores} cores used, {number(found.memory_bytes / GIGA)} GB"),
+        ("software", f"{found.system}, Python {found.python}, NumPy {found.numpy}, one BLAS thread per worker"),
+        ("fp32 products of one core, all busy", f"GFLOP/s by rows: {rates}"),
+        ("memory, one core, all busy", f"{number(found.memory_bytes_per_s / GIGA)} GB/s"),
+        ("one NumPy call", f"{number(found.call_s * 1e6)} µs"),
+        ("loopback", f"{number(found.loopback_bytes_per_s / GIGA)} GB/s"),
+        ("workers", f"{pinned} (core)"),
+        (
+            "link",
+            f"{number(live.link_bytes_per_s / 1e6)} MB/s, for prompts above {number(live.threshold_tokens)} tokens",
+        ),
+        ("requests", f"{live.n_finished:,} of {live.n_requests:,} finished, {number(live.offered_req_per_s)} req/s"),
+        ("others, before the start", f"load average {number(found.load_average)}"),
+        ("workers had their cores, timed without a pause", percent(found.busy_before_fraction)),
+        (
+            "prefills with pauses, just before the run",
+            f"{number(found.stretch)} times the seconds of one with all busy",
+        ),
+        ("workers had their cores, while serving", percent(found.busy_fraction)),
+        (
+            "taken by the hypervisor",
+            f"{percent(found.steal_before_fraction)} before, {percent(found.steal_fraction)} after",
+        ),
+    ]
+    return table(["", ""], rows)
+
+
+def repeats(live: Live) -> str:
+    """The same requests, served one time after another."""
+    headings = ["", ">finished", ">TTFT mean s", ">P90 s", ">TPOT s", ">req/s", ">link", ">had its core"]
+    rows = (
+        [
+            f"repeat {turn}",
+            f"{one.n_finished} of {one.n_finished + one.n_dropped}",
+            *(number(v) for v in (one.ttft_mean_s, one.ttft_p90_s, one.tpot_mean_s, one.throughput_req_per_s)),
+            percent(one.link_fraction),
+            percent(one.busy_fraction),
+        ]
+        for turn, one in enumerate(live.repeats, 1)
+    )
+    return table(headings, rows)
+
+
+TABLES = SimpleNamespace(verdict=verdict, checks=checks, machine=machine, repeats=repeats)
+"""The tables by the names that the template has for them."""
