@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from planner.errors import InputError
 from planner.optimizer import planning_problem
-from planner.optimizer.service_times import service_times
+from planner.optimizer.service_times import Decoded, service_times
 from planner.profiles import hardware_profile, model_profile
 from planner.scenario import Scenario, load_scenario
 from tests.builders import small, small_with
@@ -433,12 +434,17 @@ def test_measurements_of_a_further_models_profile_are_found() -> None:
     assert found not in scenario.measured.values()
 
 
+def requests_of(context_tokens: float) -> Decoded:
+    """Requests that are all alike."""
+    return Decoded(context_tokens, np.array([context_tokens]), np.ones(1))
+
+
 def test_service_times_are_those_of_the_pools_model() -> None:
     scenario = network()
     pools, h200 = scenario.pools, hardware_profile("h200-sxm")
-    by_default = service_times(scenario, "east-prefill", pools["east-prefill"], h200, 4000.0)
-    small_ones = service_times(scenario, "small-prefill", pools["small-prefill"], h200, 60_000.0)
-    decode = service_times(scenario, "small-decode", pools["small-decode"], h200, 60_000.0)
+    by_default = service_times(scenario, "east-prefill", pools["east-prefill"], h200, requests_of(4000.0))
+    small_ones = service_times(scenario, "small-prefill", pools["small-prefill"], h200, requests_of(60_000.0))
+    decode = service_times(scenario, "small-decode", pools["small-decode"], h200, requests_of(60_000.0))
     assert by_default.n_layers == model_profile("prfaas-1t").architecture.n_layers
     assert small_ones.n_layers == decode.n_layers == model_profile("kimi-linear-48b").architecture.n_layers
     assert small_ones.prefill is not None
@@ -451,7 +457,7 @@ def test_the_decode_step_keeps_the_promise_to_the_classes_of_the_pool() -> None:
     steps = []
     for promise in (20.0, 8.0):
         scenario = network({"classes.files.slo": {"tpot_ms": promise}})
-        decode = service_times(scenario, "small-decode", pools["small-decode"], h200, 60_000.0).decode
+        decode = service_times(scenario, "small-decode", pools["small-decode"], h200, requests_of(60_000.0)).decode
         assert decode is not None
         assert decode.step_s <= promise / 1e3
         steps.append(decode.batch)
