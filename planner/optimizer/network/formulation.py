@@ -429,7 +429,7 @@ def bound_link_bytes(model: Model) -> None:
     for (_, s, _, _, arc), column, _, sent_bytes in model.uses:
         if arc.link is not None:
             sent.setdefault((arc.link, s), []).append((column, GBIT_PER_BYTE * sent_bytes))
-    busy = model.question.loads.link_busy()
+    busy = model.question.loads.most_link_busy()
     for (index, s), terms in sent.items():
         tiers = zip(model.ports[index], model.problem.links[index].tiers, strict=True)
         ports = [(m, -busy * tier.capacity_gbps) for m, tier in tiers]

@@ -85,6 +85,8 @@ class NetworkLoads:
     """Factor on the promised TTFT of every class: below 1 where the best model found it broken."""
     gbps: tuple[float, ...] = ()
     """Bandwidth of every link that transfers may count with [Gbps]; none for bounds, which count with all ports."""
+    link_busy: float = LINK_BUSY
+    """Mean use of a link at the most; transfers count with the rest of it."""
 
     def fraction(self, q: int, part: Part, cell: Cell) -> float:
         """Least fraction of a stream's requests in a part, over the thresholds of a cell."""
@@ -199,7 +201,7 @@ class NetworkLoads:
         """Greatest fraction of the part's requests that may be late, over a cell."""
         request_class, fraction = self._class(q), self.fraction(q, part, cell)
         share = cell.high_share if part == "long" else 1 - cell.low_share
-        late = request_class.late_allowed * (1 - DECODE_LATE) if self.wait_factor >= 1 else request_class.late_allowed
+        late = request_class.late_allowed * (1.0 if self.is_for_bounds else 1 - DECODE_LATE)
         return 1.0 if late * share >= fraction else late * share / fraction
 
     def shares(self, q: int, cell: Cell) -> tuple[float, float]:
@@ -230,13 +232,18 @@ class NetworkLoads:
             raise ValueError("a decode pool has no decode point")
         return point.seconds_per_request(self._class(q).mix.mean_output_tokens)
 
-    def link_busy(self) -> float:
-        """Mean use of a link at the most."""
-        return LINK_BUSY if any(c.ttft_s is not None for c in self.problem.classes) else 1.0
+    @property
+    def is_for_bounds(self) -> bool:
+        """Whether limits are to lie above those of every plan."""
+        return self.wait_factor < 1 and not self.gbps
+
+    def most_link_busy(self) -> float:
+        """Mean use of a link at the most: all of it where nothing is promised."""
+        return self.link_busy if any(c.ttft_s is not None for c in self.problem.classes) else 1.0
 
     def _factor_of(self, requests: QueuedRequests) -> float:
         """Factor on waits: bounds trust the closed form less where arrivals are more regular than Poisson."""
-        regular = self.wait_factor < 1 and requests.arrival_scv < 1
+        regular = self.is_for_bounds and requests.arrival_scv < 1
         return min(self.wait_factor, REGULAR_WAITS) if regular else self.wait_factor
 
     def _queued(self, q: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
@@ -270,7 +277,7 @@ class NetworkLoads:
         link = self.problem.links[arc.link]
         if link.destination_holds_prefix:
             sent = sent - (pool.rates.kv_bytes(cached) - pool.rates.kv_bytes(0.0))
-        gbps = (1 - LINK_BUSY) * self.gbps[arc.link] if self.gbps else link.max_gbps()
+        gbps = (1 - self.link_busy) * self.gbps[arc.link] if self.gbps else link.max_gbps()
         return exposed_transfer_s(service_s, sent, bytes_per_s(gbps), link.round_trip_s, pool.rates.n_layers)
 
     def _most_busy_decode(self, pool: int, request_class: NetworkClass) -> Array:

@@ -9,6 +9,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from planner.optimizer.network.cost import least_use_usd_per_hour, use_usd_per_h
 from planner.optimizer.network.dive import Dive
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled, broken_classes
 from planner.optimizer.network.formulation import Model, Question, build, segments_of
-from planner.optimizer.network.loads import OPTIMISTIC_WAITS, Cell, NetworkLoads, mix_of
+from planner.optimizer.network.loads import LINK_BUSY, OPTIMISTIC_WAITS, Cell, NetworkLoads, mix_of
 from planner.optimizer.network.problem import Arc, NetworkProblem, Situation
 from planner.optimizer.network.rows import Found
 
@@ -42,6 +43,8 @@ SOME = 0.02
 """Of a choice between cells that a relaxed answer must put on one for it to count as chosen."""
 PATIENCE = 0.97
 """Factor on the promised TTFT of a class whose exact wait is longer than the closed form's."""
+QUIET_LINK = 0.2
+"""Mean use of links at which transfers are hardly slowed down."""
 MAX_TIGHTENINGS = 8
 LARGE = 20_000
 """Columns from which on a model is not solved with whole numbers: bounds stay relaxed, and plans are dived for."""
@@ -75,6 +78,17 @@ class NetworkSolution:
     def gap(self) -> float:
         """Relative distance of objective and bound."""
         return abs(self.bound - self.objective) / max(abs(self.objective), 1e-12)
+
+
+class Limits(NamedTuple):
+    """What a plan is sought with."""
+
+    gbps: tuple[float, ...]
+    """Bandwidth of every link that transfers count with [Gbps]."""
+    link_busy: float = LINK_BUSY
+    """Mean use of links at the most."""
+    wait_factor: float = 1.0
+    """Factor on the waits of the closed form."""
 
 
 @dataclass
@@ -192,7 +206,7 @@ def _start(model: Model, best: NetworkSolution) -> dict[int, float]:
 
 
 def _improve(state: _State, model: Model, found: Found, gap: float, deadline: float) -> None:
-    """Plans from points of the chosen cells; transfers at the bandwidth of the bound, and at that of a large port."""
+    """Plans from points of the chosen cells, with limits from safe to hopeful: the last word is that of the queues."""
     chosen = [
         sum(round(found.values[m]) * tier.capacity_gbps for m, tier in zip(row, link.tiers, strict=True))
         for row, link in zip(model.ports, state.problem.links, strict=True)
@@ -200,9 +214,10 @@ def _improve(state: _State, model: Model, found: Found, gap: float, deadline: fl
     sizes = [[tier.capacity_gbps for tier in link.tiers] for link in state.problem.links]
     frugal = tuple(max(gbps, min(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     ample = tuple(max(gbps, max(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
-    for gbps in dict.fromkeys([ample, frugal]):
+    tries = [Limits(ample), Limits(ample, QUIET_LINK), Limits(frugal), Limits(ample, QUIET_LINK, OPTIMISTIC_WAITS)]
+    for limits in dict.fromkeys(tries):
         if state.gap > gap:
-            _try_bandwidth(state, model, found, gap, deadline, gbps)
+            _try_limits(state, model, found, gap, deadline, limits)
 
 
 def _dive(state: _State, step_s: float, deadline: float) -> None:
@@ -230,26 +245,26 @@ def _dive(state: _State, step_s: float, deadline: float) -> None:
             state.patience[c] *= PATIENCE
 
 
-def _kept(state: _State, safe: Model, plan: Found) -> bool:
-    """Whether to try once more: a plan is noted if it is the best so far, else what it does not cover yet."""
+def _kept(state: _State, safe: Model, plan: Found, patience: list[float]) -> bool:
+    """Whether to try once more: a plan is noted if it is the best so far, else what it does not cover or keep yet."""
     solution, missing = _completed(state, safe, plan)
     state.active += missing
     broken = [] if missing else broken_classes(state.problem, solution.settled, solution.ports)
     if not missing and not broken and _is_better(state, solution):
         state.best = solution
     for c in broken:
-        state.patience[c] *= PATIENCE
+        patience[c] *= PATIENCE
     return bool(missing or broken)
 
 
-def _try_bandwidth(
-    state: _State, model: Model, found: Found, gap: float, deadline: float, gbps: tuple[float, ...]
-) -> None:
+def _try_limits(state: _State, model: Model, found: Found, gap: float, deadline: float, limits: "Limits") -> None:
     """A plan from the points of the chosen cells, if it is the best so far; or what it does not cover yet."""
     arcs: frozenset[tuple[int, int, Arc]] | None = used_arcs(model, found)
     segments = {i: around(state.segments[i], n) for i, n in enumerate(largest_sizes(model, found))}
+    # What hope broke says nothing of safer limits.
+    patience = state.patience if limits.wait_factor >= 1 else list(state.patience)
     for _ in range(MAX_TIGHTENINGS):
-        loads = NetworkLoads(state.problem, 1.0, tuple(state.patience), gbps)
+        loads = NetworkLoads(state.problem, limits.wait_factor, tuple(patience), limits.gbps, limits.link_busy)
         points = _points(loads, model, found)
         safe = build(Question(loads, tuple(state.active), points, segments, True, arcs))
         try:
@@ -262,7 +277,7 @@ def _try_bandwidth(
             arcs = None  # the strictest user of a pool leaves too little room: other ways may have more
             continue
         n_active = len(state.active)
-        if not _kept(state, safe, plan) or len(state.active) > n_active:
+        if not _kept(state, safe, plan, patience) or len(state.active) > n_active:
             return
 
 

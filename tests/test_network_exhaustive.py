@@ -1,0 +1,115 @@
+"""Bounds of small networks against every plan of them: sizes, ports, thresholds and ways, each judged by its queues."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.errors import UndecidedError
+from planner.optimizer import network_problem
+from planner.optimizer.network.evaluate import (
+    Decoding,
+    Flow,
+    Settled,
+    broken_classes,
+    busy_instances,
+    link_gbps,
+    period_of,
+)
+from planner.optimizer.network.loads import DECODE_LATE, DECODE_TIME, LINK_BUSY, NetworkLoads, point
+from planner.optimizer.network.problem import NetworkProblem
+from planner.optimizer.network.search import network_search
+from tests.builders import FAST, GPUS, HOME, small_with
+
+Changes = dict[str, Any]
+
+
+@st.composite
+def promised_network(draw: st.DrawFn) -> Changes:
+    """One class at one site, a few lengths, a day and a night, a handful of instances and a promise that binds."""
+    tokens = draw(st.lists(st.integers(500, 30_000), min_size=1, max_size=3, unique=True))
+    return {
+        "objective": "min-cost",
+        "workload.lengths": {"kind": "empirical", "tokens": tokens},
+        "slo": {"ttft_s": draw(st.floats(2.0, 12.0)), "ttft_percentile": draw(st.sampled_from([50.0, 90.0, 99.0]))},
+        "periods": {"day": {"hours": 12}, "night": {"hours": 12, "demand": draw(st.floats(0.2, 0.9))}},
+        "demand_req_per_s": draw(st.floats(0.05, 1.5)),
+        "links.wan.capacity_gbps": draw(st.sampled_from([10.0, 100.0])),
+        "links.wan.usd_per_hour": draw(st.floats(0.0, 30.0)),
+        f"prices.{FAST}.usd_per_accelerator_hour": draw(st.floats(1.0, 6.0)),
+        f"sites.remote.accelerators.{FAST}": GPUS * 2,
+        f"sites.local.accelerators.{HOME}": GPUS * 4,
+    }
+
+
+def sizings(problem: NetworkProblem) -> Iterator[tuple[tuple[int, ...], tuple[tuple[int, ...], ...], float]]:
+    """Sizes and ports within every limit, the cheapest first, each with its rent [USD/h]."""
+    found = []
+    for n in product(*(range(pool.max_instances + 1) for pool in problem.pools)):
+        used = [sum(n[i] * problem.pools[i].n_accelerators for i in inv.pools) for inv in problem.inventories]
+        if any(u > inv.n_accelerators for u, inv in zip(used, problem.inventories, strict=True)):
+            continue
+        for ports in product(*(range(link.tiers[0].max_ports + 1) for link in problem.links)):
+            rent = sum(m * (pool.usd_per_hour or 0.0) for m, pool in zip(n, problem.pools, strict=True))
+            rent += sum(m * (link.tiers[0].usd_per_hour or 0.0) for m, link in zip(ports, problem.links, strict=True))
+            found.append((n, tuple((m,) for m in ports), rent))
+    yield from sorted(found, key=lambda item: item[2])
+
+
+def keeps(problem: NetworkProblem, settled: Settled, ports: tuple[tuple[int, ...], ...]) -> bool:
+    """Whether a period is a plan of the family that the bound is for."""
+    loads, decode = NetworkLoads(problem), settled.decodings[0].pool
+    busy = busy_instances(problem, settled)
+    if any(b >= n for b, n in zip(busy, settled.n_instances, strict=True) if b > 0):
+        return False
+    for gbps, m, link in zip(link_gbps(problem, settled), ports, problem.links, strict=True):
+        if gbps > LINK_BUSY * m[0] * link.tiers[0].capacity_gbps:
+            return False
+    if any(loads.fraction(0, f.part, point(f.threshold_tokens)) > 0 and busy[f.arc.pool] == 0 for f in settled.flows):
+        return False
+    spec = problem.classes[0]
+    place = period_of(problem, settled, ports).places[decode]
+    assert spec.ttft_s is not None
+    if place is None or float(place.survival(DECODE_TIME * spec.ttft_s)) > DECODE_LATE * spec.late_allowed:
+        return False
+    return broken_classes(problem, [settled], ports) == []
+
+
+def serves(problem: NetworkProblem, n: tuple[int, ...], ports: tuple[tuple[int, ...], ...]) -> bool:
+    """Whether some threshold and ways serve every period with these sizes and ports."""
+    total, cached, _ = problem.classes[0].mix.atoms(64)
+    uncached = np.unique(total - cached)
+    ways = [(a, b) for a in problem.arcs[0]["long"] for b in problem.arcs[0]["short"]]
+    for p in range(len(problem.periods)):
+        rate = problem.demands[0].req_per_s[p]
+        plans = (
+            Settled(p, n, (Flow(0, "long", a, float(t), rate), Flow(0, "short", b, float(t), rate)), (d,))
+            for t in (0.0, *uncached)
+            for a, b in ways
+            for d in [Decoding(0, i, rate) for i in problem.decoders[0]]
+        )
+        if not any(keeps(problem, plan, ports) for plan in plans):
+            return False
+    return True
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(promised_network())
+def test_no_plan_of_a_small_network_is_cheaper_than_the_bound(changes: Changes) -> None:
+    problem = network_problem(small_with(changes))
+    cheapest = next((rent for n, ports, rent in sizings(problem) if serves(problem, n, ports)), None)
+    try:
+        found = network_search(problem, 30.0)
+    except UndecidedError:
+        return
+    if found is None:
+        assert cheapest is None
+        return
+    assert broken_classes(problem, found.settled, found.ports) == []
+    if cheapest is not None:
+        assert found.bound <= cheapest * (1 + 1e-6)
