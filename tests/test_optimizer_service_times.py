@@ -36,7 +36,7 @@ def test_a_pool_without_measurements_takes_its_prefill_seconds_from_the_roofline
     pool = next(p for p in planning_problem(scenario()).pools if p.name == "prfaas")
     assert pool.rates.prefill is not None
     assert pool.rates.stack is not None
-    tokens = np.array([2000.0, 20000.0, 100000.0])
+    tokens = np.array([3.0, 11.0, 24.0, 48.0, 2000.0, 20000.0, 100000.0])
     expected = served("h200-sxm", pool.rates.stack).prefill_time(tokens).total_s
     # The curve is sampled four times per doubling; chunks make small stairs between the samples.
     assert pool.rates.prefill.curve(tokens) == pytest.approx(expected, rel=0.03)

@@ -117,12 +117,6 @@ def decode_times(scenario: Scenario, name: str, context_tokens: float) -> Decode
     Raises:
         InputError: nobody measured the instance and the roofline cannot time it, or no sequence fits.
     """
-    times = _decode_times(scenario, name, context_tokens)
-    return replace(times, step_s=times.step_s * scenario.pools[name].time_factor)
-
-
-def _decode_times(scenario: Scenario, name: str, context_tokens: float) -> DecodeTimes:
-    """Decode before the pool's `time_factor`."""
     measured, served = source(scenario, name, "decode")
     stated = scenario.execution.pools.get(name)
     memory = None if stated is None or stated.memory_gb is None else stated.memory_gb * GB

@@ -13,9 +13,11 @@ from planner.roofline.served_model import ServedModel
 
 RatesBasis = Literal["measured", "calibrated", "inferred", "datasheet"]
 CURVE_TOKENS = (64, 1 << 20)
-"""Prompt lengths between which the roofline's prefill seconds are sampled."""
+"""Prompt lengths between which the roofline's prefill seconds are sampled,"""
 N_CURVE = 57
-"""Samples, four per doubling."""
+"""four times per doubling,"""
+SHORT_TOKENS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""and shorter ones."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,8 @@ def roofline_prefill(served: ServedModel, known_tokens: tuple[float, float]) -> 
     Valid:
         A pass more for one token beyond a chunk is smoothed over; the curve never falls.
     """
-    # A single token too: where no overhead hides it, a line through longer prompts may begin below zero.
-    tokens = np.unique([1.0, *np.geomspace(*CURVE_TOKENS, N_CURVE).round()])
+    # From a single token on: where no overhead hides it, a line through longer prompts may begin below zero.
+    tokens = np.unique([*SHORT_TOKENS, *np.geomspace(*CURVE_TOKENS, N_CURVE).round()])
     seconds = np.maximum.accumulate(served.prefill_time(tokens).total_s)
     curve = Curve.monotone_cubic(tokens.tolist(), seconds.tolist())
     overhead = float(np.asarray(served.factors.request_overhead_s))
