@@ -1,5 +1,6 @@
 """`planner live`: the hybrid model really run on this machine beside what was predicted for it."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,20 @@ from planner.cli.common import Format, FormatOption, print_json, print_rich, pro
 
 if TYPE_CHECKING:
     from planner.results import Live
+
+
+class BackendName(StrEnum):
+    """Libraries that the model computes with."""
+
+    NUMPY = "numpy"
+    TORCH = "torch"
+
+
+class DeviceName(StrEnum):
+    """Devices that torch computes on."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
 
 
 def live(
@@ -29,6 +44,12 @@ def live(
     earlier: Annotated[
         Path | None, typer.Option("--from", metavar="FILE", help="Show the live.json of an earlier run; run nothing.")
     ] = None,
+    backend: Annotated[
+        BackendName, typer.Option(help="What the model computes with; torch is an extra to install.")
+    ] = BackendName.NUMPY,
+    device: Annotated[
+        DeviceName | None, typer.Option(help="Where torch computes, cpu if not given; workers share one GPU.")
+    ] = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """Measure this machine, predict a small hybrid model on it, serve it over loopback, and compare.
@@ -36,16 +57,21 @@ def live(
     Workers are processes of one core each; nothing leaves this machine. The same requests go through the request-level
     executor.
     """
-    from planner.errors import CheckFailedError
+    from planner.errors import CheckFailedError, UsageError
+
+    if device is not None and backend is not BackendName.TORCH:
+        raise UsageError(f"--device {device}: only with --backend torch; NumPy computes on the processor")
 
     if earlier is not None:
         found = read(earlier, out)
     else:
+        from planner.hybrid.arrays import Backend
         from planner.studies.live import LiveQuestion
         from planner.studies.live import live as study
 
+        computes = Backend(backend.value, device.value if device else "cpu")
         with progress("starting workers") as say:
-            question = LiveQuestion(minutes=minutes, seed=seed, load_fraction=load)
+            question = LiveQuestion(minutes=minutes, seed=seed, load_fraction=load, backend=computes)
             found = study(question, out=out, say=say).live
     if report is not None:
         from planner.report import write_live_report

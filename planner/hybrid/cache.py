@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
-from planner.hybrid.products import FloatArray
+from planner.hybrid.arrays import HOST, FloatArray, namespace
 from planner.profiles import KdaLayers, MlaLayers
 
 LEAST_CAPACITY_TOKENS = 64
@@ -39,7 +39,8 @@ class LatentCache:
         """Latents of more tokens; room doubles where there is too little."""
         needed = self.n_tokens + len(rows)
         if needed > len(self.buffer):
-            grown = np.empty((max(needed, 2 * len(self.buffer)), self.buffer.shape[1]), self.buffer.dtype)
+            shape = (max(needed, 2 * len(self.buffer)), self.buffer.shape[1])
+            grown = namespace(self.buffer).empty(shape, dtype=self.buffer.dtype, device=self.buffer.device)
             grown[: self.n_tokens] = self.values
             self.buffer = grown
         self.buffer[self.n_tokens : needed] = rows
@@ -68,22 +69,27 @@ class RequestCache:
         return [layer for layer in self.layers if isinstance(layer, LatentCache)]
 
 
-def empty_cache(mixers: Sequence[KdaLayers | MlaLayers], dtype: DTypeLike = np.float32) -> RequestCache:
+def empty_cache(
+    mixers: Sequence[KdaLayers | MlaLayers], dtype: Any = np.float32, like: FloatArray = HOST
+) -> RequestCache:
     """The cache of a request before its first token.
 
     Args:
         mixers: group of each layer, in order.
-        dtype: format that is computed in.
+        dtype: format that is computed in, as the library names it.
+        like: an array of that library, on the device that computes.
 
     Returns:
         Zero states and taps, and no latents.
     """
-    return RequestCache([_empty_layer(group, dtype) for group in mixers])
+    return RequestCache([_empty_layer(group, dtype, like) for group in mixers])
 
 
-def _empty_layer(group: KdaLayers | MlaLayers, dtype: DTypeLike) -> LayerCache:
+def _empty_layer(group: KdaLayers | MlaLayers, dtype: Any, like: FloatArray) -> LayerCache:
+    xp, kind = namespace(like), {"dtype": dtype, "device": like.device}
     if isinstance(group, KdaLayers):
         dim, n_heads = group.head_dim, group.n_heads
-        taps = np.zeros((group.conv_kernel - 1, 3 * n_heads * dim), dtype)
-        return KdaState(np.zeros((n_heads, dim, dim), dtype), taps)
-    return LatentCache(np.empty((LEAST_CAPACITY_TOKENS, group.kv_lora_rank + group.qk_rope_head_dim), dtype))
+        taps = xp.zeros((group.conv_kernel - 1, 3 * n_heads * dim), **kind)
+        return KdaState(xp.zeros((n_heads, dim, dim), **kind), taps)
+    width = group.kv_lora_rank + group.qk_rope_head_dim
+    return LatentCache(xp.empty((LEAST_CAPACITY_TOKENS, width), **kind))

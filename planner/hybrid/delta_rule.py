@@ -8,9 +8,8 @@ beta [..., tokens], states [..., k, v].
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from planner.hybrid.products import FloatArray, Products, leading
+from planner.hybrid.arrays import FloatArray, n_values, namespace
+from planner.hybrid.products import Products, leading
 
 CHUNK_TOKENS = 64
 """Tokens whose updates are summed up in one step of the state."""
@@ -50,12 +49,12 @@ def delta_step(
     Source:
         Kimi Linear (2025), equation 1; Yang et al. 2024 (gated DeltaNet).
     """
-    state *= np.exp(log_decay)[..., None]
-    products.count("recurrence", state.size)
+    state *= namespace(state).exp(log_decay)[..., None]
+    products.count("recurrence", n_values(state))
     seen = products.product("recurrence", k[..., None, :], state)
     update = beta[..., None, None] * (v[..., None, :] - seen)
     state += k[..., :, None] * update
-    products.count("recurrence", 2 * state.size)
+    products.count("recurrence", 2 * n_values(state))
     return products.product("recurrence", q[..., None, :], state)[..., 0, :]
 
 
@@ -128,7 +127,8 @@ def chunked_delta_rule(
         )
         for span, width in spans
     ]
-    return np.concatenate(parts, axis=-2)
+    out: FloatArray = namespace(q).concat(parts, axis=-2)
+    return out
 
 
 def _by_chunks(
@@ -148,7 +148,7 @@ def _by_chunks(
         return x.reshape(heads, n // width, width, -1)
 
     chunks = _prepared(products, *(split(x) for x in (q, k, v, log_decay, beta)))
-    out = np.empty((heads, n // width, width, v.shape[-1]), v.dtype)
+    out = namespace(v).empty((heads, n // width, width, v.shape[-1]), dtype=v.dtype, device=v.device)
     entries = heads * width * (width + 1) // 2
     for c in range(n // width):
         delta = chunks.updates[:, c] - products.product("recurrence", chunks.corrections[:, c], state)
@@ -156,16 +156,18 @@ def _by_chunks(
         out[:, c] += _lower_product(products, chunks.scores[:, c], delta, entries)
         state *= chunks.decay[:, c]
         state += products.product("recurrence", chunks.keys[:, c].swapaxes(-1, -2), delta)
-    return out.reshape(heads, n, -1)
+    joined: FloatArray = out.reshape(heads, n, -1)
+    return joined
 
 
 def _prepared(
     products: Products, q: FloatArray, k: FloatArray, v: FloatArray, log_decay: FloatArray, beta: FloatArray
 ) -> _Chunks:
     """Arrays are [heads, chunks, tokens, ...]; beta has a last axis of 1."""
-    total = np.cumsum(log_decay, axis=-2)
+    xp = namespace(q)
+    total = xp.cumsum(log_decay, axis=-2)
     end = total[..., -1:, :]
-    factor = np.exp(total)
+    factor = xp.exp(total)
     scores, overlaps = _decayed_scores(products, q, k, total)
     inverse = unit_lower_inverse(products, beta * overlaps)
     width = q.shape[-2]
@@ -175,16 +177,16 @@ def _prepared(
         scores=scores,
         corrections=_lower_product(products, inverse, beta * k * factor, entries),
         updates=_lower_product(products, inverse, beta * v, entries),
-        keys=k * np.exp(end - total),
-        decay=np.exp(end).swapaxes(-1, -2),
+        keys=k * xp.exp(end - total),
+        decay=xp.exp(end).swapaxes(-1, -2),
     )
 
 
 def _lower_product(products: Products, lower: FloatArray, b: FloatArray, kept_entries: int) -> FloatArray:
     """A lower triangle with its diagonal times rows; a column keeps as many products as the triangle has entries."""
-    out: FloatArray = np.matmul(lower, b)
+    out: FloatArray = lower @ b
     columns = b.shape[-1]
-    products.count("recurrence", 2 * columns * lower.size, 2 * columns * kept_entries)
+    products.count("recurrence", 2 * columns * n_values(lower), 2 * columns * kept_entries)
     return out
 
 
@@ -196,22 +198,21 @@ def _decayed_scores(
     exp(G_i - G_j) is split at the middle of i's block, so that neither factor leaves the range of fp32: keys of earlier
     blocks only decay towards it, and within a block half of the way is at most 40 in the exponent.
     """
-    n = q.shape[-2]
-    shape = (*q.shape[:-1], n)
-    scores, overlaps = np.zeros(shape, q.dtype), np.zeros(shape, q.dtype)
+    xp, n = namespace(q), q.shape[-2]
+    scores, overlaps = (xp.zeros((*q.shape[:-1], n), dtype=q.dtype, device=q.device) for _ in range(2))
     for start in range(0, n, BLOCK_TOKENS):
         stop = min(start + BLOCK_TOKENS, n)
         rows = slice(start, stop)
         middle = total[..., (start + stop) // 2, None, :]
-        towards = np.exp(total[..., rows, :] - middle)
-        columns = (k[..., :stop, :] * np.exp(middle - total[..., :stop, :])).swapaxes(-1, -2)
+        towards = xp.exp(total[..., rows, :] - middle)
+        columns = (k[..., :stop, :] * xp.exp(middle - total[..., :stop, :])).swapaxes(-1, -2)
         size, before = stop - start, start * (stop - start)
         with_own = leading(q) * (before + size * (size + 1) // 2)
         without = leading(q) * (before + size * (size - 1) // 2)
         scores[..., rows, :stop] = products.product("recurrence", q[..., rows, :] * towards, columns, with_own)
         overlaps[..., rows, :stop] = products.product("recurrence", k[..., rows, :] * towards, columns, without)
-    lower = np.tri(n, dtype=bool)
-    return np.where(lower, scores, 0), np.where(lower & ~np.eye(n, dtype=bool), overlaps, 0)
+    place = xp.arange(n, device=q.device)
+    return xp.where(place[:, None] >= place, scores, 0), xp.where(place[:, None] > place, overlaps, 0)
 
 
 def unit_lower_inverse(products: Products, strict: FloatArray) -> FloatArray:
@@ -234,6 +235,7 @@ def unit_lower_inverse(products: Products, strict: FloatArray) -> FloatArray:
     Source:
         Golub and Van Loan, Matrix Computations, section 3.1.
 
+    >>> import numpy as np
     >>> unit_lower_inverse(Products(), np.array([[0.0, 0.0], [2.0, 0.0]])).tolist()
     [[1.0, 0.0], [-2.0, 1.0]]
     """
@@ -241,7 +243,7 @@ def unit_lower_inverse(products: Products, strict: FloatArray) -> FloatArray:
     if n <= BLOCK_TOKENS:
         return _substituted(products, strict)
     half = BLOCK_TOKENS * ((n + BLOCK_TOKENS) // (2 * BLOCK_TOKENS))
-    out = np.zeros_like(strict)
+    out: FloatArray = namespace(strict).zeros_like(strict)
     first = unit_lower_inverse(products, strict[..., :half, :half])
     second = unit_lower_inverse(products, strict[..., half:, half:])
     out[..., :half, :half], out[..., half:, half:] = first, second
@@ -251,9 +253,10 @@ def unit_lower_inverse(products: Products, strict: FloatArray) -> FloatArray:
 
 
 def _substituted(products: Products, strict: FloatArray) -> FloatArray:
-    n = strict.shape[-1]
-    out = np.zeros_like(strict)
-    out[..., range(n), range(n)] = 1
+    xp, n = namespace(strict), strict.shape[-1]
+    out: FloatArray = xp.zeros_like(strict)
+    diagonal = xp.arange(n, device=strict.device)
+    out[..., diagonal, diagonal] = 1
     for i in range(1, n):
         row = products.product("recurrence", strict[..., i : i + 1, :i], out[..., :i, :i])
         out[..., i, :i] = -row[..., 0, :]

@@ -1,13 +1,13 @@
 """A Kimi delta attention layer: projections, short convolution, gated delta rule, gated output norm."""
 
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-
+from planner.hybrid.arrays import FloatArray, contiguous, n_values, namespace
 from planner.hybrid.cache import KdaState
 from planner.hybrid.delta_rule import LEAST_LOG_DECAY, chunked_delta_rule, delta_step
 from planner.hybrid.numerics import rms_norm, rounded_to_bf16, sigmoid, silu, softplus, unit_rows
-from planner.hybrid.products import FloatArray, Products
+from planner.hybrid.products import Products
 from planner.profiles import KdaLayers
 
 
@@ -69,17 +69,18 @@ class KdaLayer:
             Kimi Linear (2025), section 3.
         """
         n_taps = self.group.conv_kernel - 1
+        xp = namespace(x)
         fused = products.product("in_proj", x, self.weights.in_proj)
         mixed, rest = self._split(fused)
-        history = np.concatenate([cache.taps, mixed])
-        cache.taps = history[len(history) - n_taps :].copy()
+        history = xp.concat([cache.taps, mixed])
+        cache.taps = xp.asarray(history[len(history) - n_taps :], copy=True)
         n = len(mixed)
         taps = self.weights.convolution
-        convolved = sum(history[j : j + n] * taps[j] for j in range(n_taps + 1))
-        products.count("short_conv", 2 * taps.shape[0] * mixed.size)
-        found = self._inputs(products, np.asarray(convolved), rest)
+        convolved: Any = sum(history[j : j + n] * taps[j] for j in range(n_taps + 1))
+        products.count("short_conv", 2 * taps.shape[0] * n_values(mixed))
+        found = self._inputs(products, convolved, rest)
         q, k, v, log_decay = (_by_head(a) for a in (found.q, found.k, found.v, found.log_decay))
-        out = chunked_delta_rule(products, cache.state, q, k, v, log_decay, np.ascontiguousarray(found.beta.T))
+        out = chunked_delta_rule(products, cache.state, q, k, v, log_decay, contiguous(found.beta.T))
         return self._out(products, out.swapaxes(0, 1), found.gate)
 
     def decode(self, products: Products, x: FloatArray, state: FloatArray, taps: FloatArray) -> FloatArray:
@@ -97,11 +98,12 @@ class KdaLayer:
         Source:
             Kimi Linear (2025), equation 1.
         """
+        xp = namespace(x)
         mixed, rest = self._split(products.product("in_proj", x, self.weights.in_proj))
         kernel = self.weights.convolution
-        convolved = np.einsum("bjc,jc->bc", taps, kernel[:-1]) + mixed * kernel[-1]
-        products.count("short_conv", 2 * kernel.shape[0] * mixed.size)
-        taps[:, :-1] = taps[:, 1:].copy()
+        convolved = xp.einsum("bjc,jc->bc", taps, kernel[:-1]) + mixed * kernel[-1]
+        products.count("short_conv", 2 * kernel.shape[0] * n_values(mixed))
+        taps[:, :-1] = xp.asarray(taps[:, 1:], copy=True)
         taps[:, -1:] = mixed[:, None]
         found = self._inputs(products, convolved, rest)
         out = delta_step(products, state, found.q, found.k, found.v, found.log_decay, found.beta)
@@ -120,11 +122,11 @@ class KdaLayer:
         q, k, v = silu(convolved).reshape(len(rest), 3, n_heads, dim).swapaxes(0, 1)
         down, gate, beta = rest[:, :dim], rest[:, dim:-n_heads], rest[:, -n_heads:]
         decay = products.product("decay_b_proj", down, weights.decay_up) + weights.decay_bias
-        log_decay = np.maximum(-weights.decay_rate[:, None] * softplus(decay).reshape(shape), LEAST_LOG_DECAY)
+        log_decay = -weights.decay_rate[:, None] * softplus(decay).reshape(shape)
+        log_decay = namespace(rest).maximum(log_decay, LEAST_LOG_DECAY)
         if weights.gate_up is not None:
             gate = products.product("gate_b_proj", gate, weights.gate_up)
-        scale = q.dtype.type(dim**-0.5)
-        return _Inputs(unit_rows(q) * scale, unit_rows(k), v, log_decay, sigmoid(beta), gate.reshape(shape))
+        return _Inputs(unit_rows(q) * dim**-0.5, unit_rows(k), v, log_decay, sigmoid(beta), gate.reshape(shape))
 
     def _out(self, products: Products, out: FloatArray, gate: FloatArray) -> FloatArray:
         gated = rms_norm(out, self.weights.out_norm) * sigmoid(gate)
@@ -133,4 +135,4 @@ class KdaLayer:
 
 def _by_head(x: FloatArray) -> FloatArray:
     """[tokens, heads, d] as [heads, tokens, d], in order in memory: products of slices are quicker so."""
-    return np.ascontiguousarray(x.swapaxes(0, 1))
+    return contiguous(x.swapaxes(0, 1))

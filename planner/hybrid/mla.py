@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.hybrid.arrays import FloatArray, n_values, namespace
 from planner.hybrid.cache import LatentCache
 from planner.hybrid.numerics import rms_norm, rotated, rounded_to_bf16, sigmoid, softmax_in_place
-from planner.hybrid.products import FloatArray, Products
+from planner.hybrid.products import Products
 from planner.profiles import MlaLayers
 
 QUERY_TOKENS = 64
@@ -93,7 +94,8 @@ class MlaLayer:
         positions = np.array([cache.n_tokens for cache in caches])
         queries, rows = self._queries_and_latents(products, x, positions)
         latent_queries = self._absorbed_queries(products, queries)
-        seen = np.empty((*latent_queries.shape[:-1], self._rank), x.dtype)
+        shape = (*latent_queries.shape[:-1], self._rank)
+        seen = namespace(x).empty(shape, dtype=x.dtype, device=x.device)
         for index, cache in enumerate(caches):
             cache.append(rows[index : index + 1])
             keys = cache.values
@@ -119,13 +121,13 @@ class MlaLayer:
         compressed = x
         if weights.q_a is not None and weights.q_norm is not None:
             compressed = rms_norm(products.product("q_a_proj", x, weights.q_a), weights.q_norm)
-        scale = x.dtype.type((nope + rope) ** -0.5)
-        queries = products.product("q_b_proj", compressed, weights.q_b) * scale
+        xp = namespace(x)
+        queries = products.product("q_b_proj", compressed, weights.q_b) * (nope + rope) ** -0.5
         queries = queries.reshape(len(x), n_heads, nope + rope).swapaxes(0, 1)
-        queries = np.concatenate([queries[..., :nope], rotated(queries[..., nope:], positions)], axis=-1)
+        queries = xp.concat([queries[..., :nope], rotated(queries[..., nope:], positions)], axis=-1)
         fused = products.product("kv_a_proj", x, weights.kv_a)
         latent = rms_norm(fused[:, : self._rank], weights.kv_norm)
-        rows = np.concatenate([latent, rotated(fused[:, self._rank :], positions)], axis=-1)
+        rows = xp.concat([latent, rotated(fused[:, self._rank :], positions)], axis=-1)
         return queries, rounded_to_bf16(rows) if self.rounds_cache else rows
 
     def _expanded(self, products: Products, latents: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -133,7 +135,8 @@ class MlaLayer:
         n_heads, nope, rope, value = self._dims
         heads = products.product("kv_b_proj", latents[:, : self._rank], self.weights.kv_b)
         heads = heads.reshape(len(latents), n_heads, nope + value).swapaxes(0, 1)
-        keys = np.empty((n_heads, len(latents), nope + rope), latents.dtype)
+        shape = (n_heads, len(latents), nope + rope)
+        keys = namespace(latents).empty(shape, dtype=latents.dtype, device=latents.device)
         keys[..., :nope] = heads[..., :nope]
         keys[..., nope:] = latents[:, self._rank :]
         return keys, heads[..., nope:]
@@ -142,14 +145,16 @@ class MlaLayer:
         """Queries that score latents directly [heads, tokens, rank + rope]."""
         n_heads, nope, _, value = self._dims
         per_head = self.weights.kv_b.reshape(self._rank, n_heads, nope + value)
-        absorbed = products.product("q_absorb", queries[..., :nope], per_head[..., :nope].transpose(1, 2, 0))
-        return np.concatenate([absorbed, queries[..., nope:]], axis=-1)
+        xp = namespace(queries)
+        absorbed = products.product("q_absorb", queries[..., :nope], xp.permute_dims(per_head[..., :nope], (1, 2, 0)))
+        both: FloatArray = xp.concat([absorbed, queries[..., nope:]], axis=-1)
+        return both
 
     def _emerged(self, products: Products, seen: FloatArray) -> FloatArray:
         """Values of each head from sums of latents [heads, tokens, v]."""
         n_heads, nope, _, value = self._dims
         per_head = self.weights.kv_b.reshape(self._rank, n_heads, nope + value)
-        return products.product("v_absorb", seen, per_head[..., nope:].transpose(1, 0, 2))
+        return products.product("v_absorb", seen, per_head[..., nope:].swapaxes(0, 1))
 
     def _attended(
         self, products: Products, queries: FloatArray, keys: FloatArray, values: FloatArray, cached: int
@@ -158,20 +163,20 @@ class MlaLayer:
 
         FLOP kept: 2 heads (d + v) per pair of a query and a key no later than it.
         """
-        n_heads, n, _ = queries.shape
-        out = np.empty((n_heads, n, values.shape[-1]), queries.dtype)
+        xp, (n_heads, n, _) = namespace(queries), queries.shape
+        out: FloatArray = xp.empty((n_heads, n, values.shape[-1]), dtype=queries.dtype, device=queries.device)
         for start in range(0, n, self.query_tokens):
             stop = min(start + self.query_tokens, n)
             n_keys, size = cached + stop, stop - start
             pairs = n_heads * (size * (cached + start) + size * (size + 1) // 2)
             near = keys[..., :n_keys, :].swapaxes(-1, -2)
             scores = products.product("mla_attention", queries[:, start:stop], near, pairs)
-            later = np.arange(cached + start, n_keys) > np.arange(cached + start, n_keys)[:, None]
-            scores[..., cached + start :][:, later] = -np.inf
+            place = xp.arange(cached + start, n_keys, device=queries.device)
+            scores[..., cached + start :][:, place > place[:, None]] = -np.inf
             weights = softmax_in_place(scores)
-            out[:, start:stop] = np.matmul(weights, values[..., :n_keys, :])
+            out[:, start:stop] = weights @ values[..., :n_keys, :]
             columns = values.shape[-1]
-            products.count("mla_attention", 2 * columns * weights.size, 2 * columns * pairs)
+            products.count("mla_attention", 2 * columns * n_values(weights), 2 * columns * pairs)
         return out
 
     def _out(self, products: Products, x: FloatArray, out: FloatArray) -> FloatArray:

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.hybrid.arrays import FloatArray, index_like, namespace, to_host
 from planner.hybrid.numerics import sigmoid, silu
-from planner.hybrid.products import FloatArray, Products
+from planner.hybrid.products import Products
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,24 +64,27 @@ class SparseMlp:
             DeepSeekMoE 2024 (shared experts); DeepSeek-V3 2024, equations 12 to 16 (selection bias).
         """
         chosen, weights = self.choice(products, x)
-        out = np.zeros_like(x) if self.shared is None else self.shared(products, x)
-        flat = chosen.ravel()
+        out = namespace(x).zeros_like(x) if self.shared is None else self.shared(products, x)
+        # Which rows go to which expert is for the host to know: it calls the experts.
+        flat = to_host(chosen).ravel()
         by_expert = np.argsort(flat, kind="stable")
-        rows, scale = by_expert // self.n_experts_per_token, weights.ravel()[by_expert]
+        rows = index_like(by_expert // self.n_experts_per_token, x)
+        scale = weights.ravel()[index_like(by_expert, x)]
         experts, starts = np.unique(flat[by_expert], return_index=True)
         for expert, start, stop in zip(experts, starts, [*starts[1:], len(flat)], strict=True):
             mine = rows[start:stop]
             out[mine] += self._expert(products, expert, x[mine]) * scale[start:stop, None]
         return out
 
-    def choice(self, products: Products, x: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
+    def choice(self, products: Products, x: FloatArray) -> tuple[Any, FloatArray]:
         """Experts of each token, best first, and their weights, which sum to 1 [tokens, k]."""
+        xp = namespace(x)
         scores = sigmoid(products.product("router", x, self.router))
         biased = scores if self.bias is None else scores + self.bias
         # A stable sort: of equal scores the first expert wins, on every machine.
-        chosen = np.argsort(-biased, axis=-1, kind="stable")[:, : self.n_experts_per_token]
-        weights = np.take_along_axis(scores, chosen, axis=-1)
-        return chosen, weights / weights.sum(axis=-1, keepdims=True)
+        chosen = xp.argsort(-biased, axis=-1, stable=True)[:, : self.n_experts_per_token]
+        weights = xp.take_along_axis(scores, chosen, axis=-1)
+        return chosen, weights / xp.sum(weights, axis=-1, keepdims=True)
 
     def _expert(self, products: Products, expert: np.integer[Any], x: FloatArray) -> FloatArray:
         fused = products.product("experts_gate_up", x, self.gate_up[expert])

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from planner.errors import InputError, Problem
+from planner.hybrid.arrays import NUMPY, Backend, FloatArray, index_like, namespace, placed
 from planner.hybrid.cache import KdaState, LatentCache, RequestCache, empty_cache
 from planner.hybrid.kda import KdaLayer
 from planner.hybrid.mla import QUERY_TOKENS, MlaLayer
 from planner.hybrid.mlp import Mlp
 from planner.hybrid.numerics import rms_norm
-from planner.hybrid.products import FloatArray, Products
+from planner.hybrid.products import Products
 from planner.hybrid.shapes import LayerShape, layer_shapes
 from planner.hybrid.weights import draw, kda_weights, mla_weights, mlp_weights
 from planner.profiles import KdaLayers, MlaLayers, ModelProfile
@@ -48,6 +49,8 @@ class HybridModel:
     """[hidden, vocabulary]."""
     products: Products = field(default_factory=Products)
     """Counts of everything multiplied so far."""
+    backend: Backend = NUMPY
+    """What its arrays belong to."""
 
     @property
     def mixers(self) -> tuple[KdaLayers | MlaLayers, ...]:
@@ -56,7 +59,7 @@ class HybridModel:
 
     def empty_cache(self) -> RequestCache:
         """The cache of a request before its first token."""
-        return empty_cache(self.mixers, self.embedding.dtype)
+        return empty_cache(self.mixers, self.embedding.dtype, self.embedding)
 
     def prefill(
         self,
@@ -105,7 +108,7 @@ class HybridModel:
         self._check(tokens)
         if len(tokens) != batch.n_requests:
             raise InputError(Problem("decode", "tokens", f"are {len(tokens)}", f"one per request: {batch.n_requests}"))
-        x = self.embedding[tokens]
+        x = self.embedding[index_like(tokens, self.embedding)]
         for layer, slots in zip(self.layers, batch.layers, strict=True):
             normed = rms_norm(x, layer.mixer_norm)
             if isinstance(layer.mixer, KdaLayer):
@@ -118,7 +121,8 @@ class HybridModel:
         return self._logits(x)
 
     def _pass(self, tokens: Tokens, cache: RequestCache, on_layer: OnLayer | None, absorbed: bool) -> FloatArray:
-        x, before = self.embedding[tokens], cache.n_tokens
+        x: FloatArray = self.embedding[index_like(tokens, self.embedding)]
+        before = cache.n_tokens
         after = before + len(tokens)
         for index, (layer, kept) in enumerate(zip(self.layers, cache.layers, strict=True)):
             normed = rms_norm(x, layer.mixer_norm)
@@ -195,7 +199,7 @@ class DecodeBatch:
             if slots.latents:
                 slots.latents[place] = slots.latents[last]
                 slots.latents.pop()
-            elif slots.states.size:
+            elif len(slots.states):
                 slots.states[place], slots.taps[place] = slots.states[last], slots.taps[last]
         self.n_tokens[place] = self.n_tokens[last]
         self.n_tokens.pop()
@@ -203,7 +207,8 @@ class DecodeBatch:
 
 
 def _stacked(array: FloatArray, n: int) -> FloatArray:
-    return np.zeros((n, *array.shape), array.dtype)
+    stack: FloatArray = namespace(array).zeros((n, *array.shape), dtype=array.dtype, device=array.device)
+    return stack
 
 
 def decode_batch(model: HybridModel, caches: Sequence[RequestCache], capacity: int | None = None) -> DecodeBatch:
@@ -221,6 +226,7 @@ def hybrid_model(
     dtype: DTypeLike = np.float32,
     rounds_cache: bool = True,
     query_tokens: int = QUERY_TOKENS,
+    backend: Backend = NUMPY,
 ) -> HybridModel:
     """A model of a profile's shapes with random weights.
 
@@ -230,12 +236,13 @@ def hybrid_model(
         dtype: format to compute in; fp32 serves, fp64 shows that two forms of the same equation agree.
         rounds_cache: whether what is cached in 16 bits (latents, convolution taps) is rounded before its first use.
         query_tokens: queries scored together in prefill attention.
+        backend: library and device that compute; weights are drawn by NumPy always and moved there once.
 
     Returns:
         The model, about as many parameters as `planner.profiles.total_parameters` counts.
 
     Raises:
-        InputError: shapes that this room cannot run.
+        InputError: shapes that this room cannot run, or a backend that cannot be used here.
 
     >>> from planner.hybrid.shapes import shrunk
     >>> from planner.profiles import model_profile
@@ -254,13 +261,15 @@ def hybrid_model(
         _layer(profile, shape, seed, index, dtype, rounds_cache, query_tokens) for index, shape in enumerate(shapes)
     )
     head = np.ascontiguousarray(embedding.T) / hidden if architecture.tie_word_embeddings else None
-    return HybridModel(
+    model = HybridModel(
         profile,
         layers,
         embedding,
         ends.near_one(hidden),
         ends.matrix(hidden, vocabulary) if head is None else head.astype(dtype),
+        backend=backend,
     )
+    return placed(model, backend)
 
 
 def _layer(

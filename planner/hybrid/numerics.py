@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.hybrid.products import FloatArray
+from planner.hybrid.arrays import FloatArray, from_host, namespace, to_host
 
 NORM_EPSILON = 1e-6
 ROTARY_BASE = 10000.0
@@ -17,8 +17,9 @@ def rms_norm(x: FloatArray, weight: FloatArray) -> FloatArray:
     >>> rms_norm(np.array([3.0, 4.0]), np.ones(2)).round(3).tolist()
     [0.849, 1.131]
     """
-    scale = np.einsum("...i,...i->...", x, x) / x.shape[-1]
-    normed: FloatArray = x * (weight / np.sqrt(scale + x.dtype.type(NORM_EPSILON))[..., None])
+    xp = namespace(x)
+    scale = xp.einsum("...i,...i->...", x, x) / x.shape[-1]
+    normed: FloatArray = x * (weight / xp.sqrt(scale + NORM_EPSILON)[..., None])
     return normed
 
 
@@ -28,8 +29,9 @@ def unit_rows(x: FloatArray) -> FloatArray:
     >>> unit_rows(np.array([3.0, 4.0])).round(3).tolist()
     [0.6, 0.8]
     """
-    scale = np.einsum("...i,...i->...", x, x)
-    out: FloatArray = x / np.sqrt(scale + x.dtype.type(NORM_EPSILON))[..., None]
+    xp = namespace(x)
+    scale = xp.einsum("...i,...i->...", x, x)
+    out: FloatArray = x / xp.sqrt(scale + NORM_EPSILON)[..., None]
     return out
 
 
@@ -40,8 +42,9 @@ def sigmoid(x: FloatArray) -> FloatArray:
     [0.5, 0.0]
     """
     # exp(-88) is the least that fp32 squares into nothing worse than 0.
-    out: FloatArray = np.reciprocal(1 + np.exp(-np.maximum(x, -88)))
-    return np.where(x < -87, x.dtype.type(0), out)
+    xp = namespace(x)
+    out: FloatArray = xp.where(x < -87, 0.0, xp.reciprocal(1 + xp.exp(-xp.maximum(x, -88))))
+    return out
 
 
 def silu(x: FloatArray) -> FloatArray:
@@ -51,7 +54,8 @@ def silu(x: FloatArray) -> FloatArray:
     [0.0, 0.7311]
     """
     # One exponential and two passes; exp(88) is near the largest fp32.
-    out: FloatArray = x / (1 + np.exp(-np.maximum(x, -88)))
+    xp = namespace(x)
+    out: FloatArray = x / (1 + xp.exp(-xp.maximum(x, -88)))
     return out
 
 
@@ -61,7 +65,7 @@ def softplus(x: FloatArray) -> FloatArray:
     >>> softplus(np.array([0.0, 1000.0])).round(4).tolist()
     [0.6931, 1000.0]
     """
-    out: FloatArray = np.logaddexp(x, x.dtype.type(0))
+    out: FloatArray = namespace(x).logaddexp(x, 0.0)
     return out
 
 
@@ -71,9 +75,10 @@ def softmax_in_place(scores: FloatArray) -> FloatArray:
     >>> softmax_in_place(np.array([0.0, 0.0, -np.inf])).tolist()
     [0.5, 0.5, 0.0]
     """
-    scores -= scores.max(axis=-1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=-1, keepdims=True)
+    xp = namespace(scores)
+    scores -= xp.max(scores, axis=-1, keepdims=True)
+    xp.exp(scores, out=scores)
+    scores /= xp.sum(scores, axis=-1, keepdims=True)
     return scores
 
 
@@ -96,9 +101,10 @@ def rotated(x: FloatArray, positions: NDArray[np.integer[Any]]) -> FloatArray:
     half = x.shape[-1] // 2
     frequency = ROTARY_BASE ** (-np.arange(half) / half)
     angle = positions[:, None] * frequency
-    cosine, sine = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
+    cosine, sine = from_host(np.cos(angle), x), from_host(np.sin(angle), x)
     left, right = x[..., :half], x[..., half:]
-    return np.concatenate([left * cosine - right * sine, left * sine + right * cosine], axis=-1)
+    turned: FloatArray = namespace(x).concat([left * cosine - right * sine, left * sine + right * cosine], axis=-1)
+    return turned
 
 
 def to_bf16(x: FloatArray) -> NDArray[np.uint16]:
@@ -110,7 +116,7 @@ def to_bf16(x: FloatArray) -> NDArray[np.uint16]:
     >>> to_bf16(np.array([1.0, -2.0, 1 + 2**-8], np.float32)).tolist()
     [16256, 49152, 16256]
     """
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    bits = np.ascontiguousarray(to_host(x), np.float32).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
@@ -125,4 +131,8 @@ def from_bf16(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
 
 def rounded_to_bf16(x: FloatArray) -> FloatArray:
     """Values that bfloat16 can hold, in the format of x."""
-    return from_bf16(to_bf16(x)).astype(x.dtype, copy=False)
+    if isinstance(x, np.ndarray):
+        return from_bf16(to_bf16(x)).astype(x.dtype, copy=False)
+    xp = namespace(x)
+    rounded: FloatArray = xp.astype(xp.astype(xp.astype(x, xp.float32), xp.bfloat16), x.dtype)
+    return rounded

@@ -3,12 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-FloatArray = NDArray[np.floating[Any]]
+from planner.hybrid.arrays import FloatArray, n_values
 
 
 @dataclass
@@ -37,9 +33,9 @@ class Products:
         Returns:
             [..., m, n].
         """
-        out: FloatArray = np.matmul(a, b)
+        out: FloatArray = a @ b
         depth = a.shape[-1]
-        self.count(name, 2 * depth * out.size, None if kept_entries is None else 2 * depth * kept_entries)
+        self.count(name, 2 * depth * n_values(out), None if kept_entries is None else 2 * depth * kept_entries)
         return out
 
     def count(self, name: str, performed_flop: int, kept_flop: int | None = None) -> None:

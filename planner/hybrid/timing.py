@@ -1,15 +1,17 @@
 """How long a model's passes take, called inside workers while all of them are busy.
 
 Seconds are busy ones: those in which the worker's thread ran. On a machine of its own a worker is busy all the time;
-where others take its core, the clock on the wall says more about them.
+where others take its core, the clock on the wall says more about them. Where a device computes, only that clock tells
+how long; it is read when the device is done.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter, sleep, thread_time
+from time import perf_counter, sleep
 
 import numpy as np
 
+from planner.hybrid.arrays import busy_clock_s, from_host
 from planner.hybrid.model import DecodeBatch, HybridModel, hybrid_model
 from planner.profiles import ModelProfile
 
@@ -53,14 +55,16 @@ class Timed:
 
 
 class Stopwatch:
-    """Busy seconds and seconds on the wall since it was made."""
+    """Busy seconds and seconds on the wall since it was made, for the passes of a model."""
 
-    def __init__(self) -> None:
-        self._wall, self._busy = perf_counter(), thread_time()
+    def __init__(self, model: HybridModel) -> None:
+        self._like = model.embedding
+        self._busy = busy_clock_s(self._like)
+        self._wall = perf_counter()
 
     def read(self) -> tuple[float, float]:
-        """Busy seconds of this thread, and seconds on the wall [s]."""
-        return thread_time() - self._busy, perf_counter() - self._wall
+        """Busy seconds, and seconds on the wall [s]; a device has then done all that it was told."""
+        return busy_clock_s(self._like) - self._busy, perf_counter() - self._wall
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ def time_trials(
     model: HybridModel, trials: Sequence[Trial], own_points: Sequence[Point], n_rounds: int, chunk_tokens: int
 ) -> tuple[tuple[Timed, ...], ...]:
     """A task for a worker: seconds of other models' passes, and in the same rounds, last, of its own model's."""
-    models = [*(hybrid_model(trial.profile) for trial in trials), model]
+    models = [*(hybrid_model(trial.profile, backend=model.backend) for trial in trials), model]
     points = [*(trial.points for trial in trials), tuple(own_points)]
     return time_models(models, points, n_rounds=n_rounds, chunk_tokens=chunk_tokens)
 
@@ -160,7 +164,7 @@ def _prefill_s(
     cache = model.empty_cache()
     if point.cached_tokens:
         model.prefill(tokens[: point.cached_tokens], cache, chunk_tokens=chunk_tokens)
-    watch = Stopwatch()
+    watch = Stopwatch(model)
     model.prefill(tokens[point.cached_tokens :], cache, chunk_tokens=chunk_tokens)
     return watch.read()
 
@@ -172,9 +176,10 @@ def _batch(model: HybridModel, point: DecodePoint, rng: np.random.Generator) -> 
         cache = model.empty_cache()
         for latents in cache.latents:
             width = latents.buffer.shape[1]
-            latents.append(rng.standard_normal((point.context_tokens - 1, width), np.float32))
+            made_up = rng.standard_normal((point.context_tokens - 1, width), np.float32)
+            latents.append(from_host(made_up, latents.buffer))
         for state in cache.states:
-            state.state[:] = rng.standard_normal(state.state.shape, np.float32) / 10
+            state.state[:] = from_host(rng.standard_normal(state.state.shape, np.float32) / 10, state.state)
         cache.n_tokens = point.context_tokens - 1
         batch.join(cache)
     return batch
@@ -182,6 +187,6 @@ def _batch(model: HybridModel, point: DecodePoint, rng: np.random.Generator) -> 
 
 def _step_s(model: HybridModel, batch: DecodeBatch, rng: np.random.Generator) -> tuple[float, float]:
     tokens = rng.integers(0, len(model.embedding), batch.n_requests)
-    watch = Stopwatch()
+    watch = Stopwatch(model)
     model.decode(tokens, batch)
     return watch.read()

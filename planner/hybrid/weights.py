@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike
 
+from planner.hybrid.arrays import FloatArray
 from planner.hybrid.kda import KdaWeights
 from planner.hybrid.mla import MlaWeights
 from planner.hybrid.mlp import DenseMlp, Mlp, SparseMlp
-from planner.hybrid.products import FloatArray
 from planner.hybrid.shapes import LayerShape
 from planner.profiles import Architecture, KdaLayers, MixtureOfExperts, MlaLayers
 

@@ -1,10 +1,9 @@
 """Caches as the bytes that travel and are kept: latents and taps in bf16, recurrent states in fp32, layer by layer."""
 
-from math import prod
-
 import numpy as np
 
 from planner.errors import InputError, Problem
+from planner.hybrid.arrays import from_host, n_values, to_host
 from planner.hybrid.cache import LatentCache, LayerCache, RequestCache
 from planner.hybrid.numerics import from_bf16, to_bf16
 from planner.profiles import KdaLayers, MlaLayers
@@ -51,7 +50,7 @@ def layer_payload(layer: LayerCache, first_token: int = 0) -> bytes:
     """
     if isinstance(layer, LatentCache):
         return to_bf16(layer.values[first_token:]).astype("<u2", copy=False).tobytes()
-    state = layer.state.astype("<f4", copy=False).tobytes()
+    state = to_host(layer.state).astype("<f4", copy=False).tobytes()
     return state + to_bf16(layer.taps).astype("<u2", copy=False).tobytes()
 
 
@@ -64,13 +63,13 @@ def take_payload(layer: LayerCache, payload: bytes | memoryview) -> None:
     if isinstance(layer, LatentCache):
         _take_latents(layer, payload)
         return
-    size = layer.state.size * STATE_BYTES_PER_VALUE
-    expected = size + layer.taps.size * BF16_BYTES
+    size = n_values(layer.state) * STATE_BYTES_PER_VALUE
+    expected = size + n_values(layer.taps) * BF16_BYTES
     if len(payload) != expected:
         raise InputError(Problem("payload", "state", f"has {len(payload)} bytes", f"{expected} for this layer"))
-    layer.state[:] = np.frombuffer(payload[:size], "<f4").reshape(layer.state.shape)
+    layer.state[:] = from_host(np.frombuffer(payload[:size], "<f4").reshape(layer.state.shape), layer.state)
     taps = np.frombuffer(payload[size:], "<u2").astype(np.uint16, copy=False)
-    layer.taps = from_bf16(taps).reshape(layer.taps.shape).astype(layer.taps.dtype)
+    layer.taps = from_host(from_bf16(taps).reshape(layer.taps.shape), layer.taps)
 
 
 def _take_latents(layer: LatentCache, payload: bytes | memoryview) -> None:
@@ -79,7 +78,7 @@ def _take_latents(layer: LatentCache, payload: bytes | memoryview) -> None:
         allowed = f"a multiple of {width * BF16_BYTES}"
         raise InputError(Problem("payload", "latents", f"has {len(payload)} bytes", allowed))
     bits = np.frombuffer(payload, "<u2").astype(np.uint16, copy=False)
-    layer.append(from_bf16(bits).reshape(-1, width).astype(layer.buffer.dtype))
+    layer.append(from_host(from_bf16(bits).reshape(-1, width), layer.buffer))
 
 
 def request_payload(cache: RequestCache) -> list[bytes]:
@@ -106,6 +105,6 @@ def take_request(cache: RequestCache, payloads: list[bytes], n_tokens: int) -> N
 def cache_bytes(cache: RequestCache) -> int:
     """Size of a request's payloads [B], without making them."""
     latents = sum(BF16_BYTES * layer.n_tokens * layer.buffer.shape[1] for layer in cache.latents)
-    values = sum(STATE_BYTES_PER_VALUE * layer.state.size for layer in cache.states)
-    taps = sum(BF16_BYTES * prod(layer.taps.shape) for layer in cache.states)
+    values = sum(STATE_BYTES_PER_VALUE * n_values(layer.state) for layer in cache.states)
+    taps = sum(BF16_BYTES * n_values(layer.taps) for layer in cache.states)
     return int(latents + values + taps)

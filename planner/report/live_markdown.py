@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from planner.report import words
 from planner.report.markdown_tables import table
-from planner.results import Live, LiveCheck
+from planner.results import Live, LiveCheck, LiveMachine
 from planner.units import DASH, number, percent
 
 TEMPLATE = "live.md.jinja"
@@ -56,17 +56,24 @@ def _check_cells(check: LiveCheck) -> list[str]:
     return [check.metric, *values, unit, error, percent(check.spread), percent(check.tolerance, 0), holds]
 
 
+def _computed_with(found: LiveMachine) -> str:
+    if found.torch is None:
+        return f"NumPy {found.numpy}, one BLAS thread per worker"
+    return f"NumPy {found.numpy}, {words.live_device(found)}"
+
+
 def machine(live: Live) -> str:
     """The machine in words, and how much of it the run had."""
     found = live.machine
     pinned = ", ".join(f"{name} on {'any' if core is None else core}" for name, core in found.workers.items())
     rates = ", ".join(f"{number(rate / GIGA)} at {rows}" for rows, rate in found.gemm_flop_per_s.items())
+    unit = "worker" if found.device else "core"
     rows = [
         ("processor", f"{found.processor}, {found.n_cores} cores used, {number(found.memory_bytes / GIGA)} GB"),
-        ("software", f"{found.system}, Python {found.python}, NumPy {found.numpy}, one BLAS thread per worker"),
-        ("fp32 products of one core, all busy", f"GFLOP/s by rows: {rates}"),
-        ("memory, one core, all busy", f"{number(found.memory_bytes_per_s / GIGA)} GB/s"),
-        ("one NumPy call", f"{number(found.call_s * 1e6)} µs"),
+        ("software", f"{found.system}, Python {found.python}, {_computed_with(found)}"),
+        (f"fp32 products of one {unit}, all busy", f"GFLOP/s by rows: {rates}"),
+        (f"memory, one {unit}, all busy", f"{number(found.memory_bytes_per_s / GIGA)} GB/s"),
+        ("one call of the library" if found.torch else "one NumPy call", f"{number(found.call_s * 1e6)} µs"),
         ("loopback", f"{number(found.loopback_bytes_per_s / GIGA)} GB/s"),
         ("workers", f"{pinned} (core)"),
         (

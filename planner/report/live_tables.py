@@ -46,7 +46,11 @@ def _headline(found: Live) -> list[tuple[str, str]]:
     return [
         ("model", found.scenario),
         ("machine", f"{machine.processor}, {machine.n_cores} cores, {machine.system}"),
-        ("one core", f"{number(peak)} GFLOP/s in fp32, {number(machine.memory_bytes_per_s / 1e9)} GB/s, all busy"),
+        *([("computed by", words.live_device(machine))] if machine.torch else []),
+        (
+            "one worker" if machine.device else "one core",
+            f"{number(peak)} GFLOP/s in fp32, {number(machine.memory_bytes_per_s / 1e9)} GB/s, all busy",
+        ),
         ("workers", pinned),
         ("link", route),
         ("requests", f"{requests}, {number(found.offered_req_per_s)} req/s for {number(found.served_s)} s"),

@@ -9,6 +9,7 @@ from planner.results import (
     Fleet,
     LengthProfile,
     LinkPlan,
+    LiveMachine,
     PeriodLink,
     PeriodPool,
     Plan,
@@ -441,3 +442,9 @@ def between(x: float, xs: Sequence[float], ys: Sequence[float]) -> float | None:
         return ys[0]
     part = (x - xs[after - 1]) / (xs[after] - xs[after - 1])
     return ys[after - 1] + part * (ys[after] - ys[after - 1])
+
+
+def live_device(machine: LiveMachine) -> str:
+    """Which torch computed on what, in a live run."""
+    where = f"{machine.device}, shared by all workers" if machine.device else "the cores, one thread per worker"
+    return f"torch {machine.torch} on {where}"

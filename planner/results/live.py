@@ -16,6 +16,12 @@ class LiveMachine(StrictModel):
     """Cores that could be used."""
     memory_bytes: int
     """Physical memory [B]."""
+    torch: str | None = None
+    """Version of torch, where it computed; None: NumPy did."""
+    device: str | None = None
+    """Device that torch computed on, shared by the workers; None: the cores did."""
+    device_memory_bytes: int | None = None
+    """Memory of that device [B]."""
     workers: dict[str, int | None]
     """Core of each worker; None where it was not pinned."""
     gemm_flop_per_s: dict[str, float]
@@ -23,7 +29,7 @@ class LiveMachine(StrictModel):
     memory_bytes_per_s: float
     """Memory bandwidth of one core, all workers busy [B/s]."""
     call_s: float
-    """One NumPy call on one value [s]."""
+    """One call of NumPy or torch on one value [s]."""
     loopback_bytes_per_s: float
     """TCP over 127.0.0.1 [B/s]."""
     busy_before_fraction: float

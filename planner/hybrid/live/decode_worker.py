@@ -10,6 +10,7 @@ from time import monotonic
 import numpy as np
 
 from planner.errors import InputError, Problem
+from planner.hybrid.arrays import to_host
 from planner.hybrid.cache import RequestCache
 from planner.hybrid.live.frames import END, Frame, receive_frame
 from planner.hybrid.live.link import LOOPBACK
@@ -47,7 +48,8 @@ class _Begun:
 def decode_worker(setup: WorkerSetup, control: Connection) -> None:
     """Serve until told to stop, or until the router has gone."""
     pin(setup)
-    model, outbox = hybrid_model(setup.model.profile, setup.model.seed), Outbox(control)
+    model = hybrid_model(setup.model.profile, setup.model.seed, backend=setup.model.backend)
+    outbox = Outbox(control)
     inbox: queue.SimpleQueue[_Arrived] = queue.SimpleQueue()
     listener = socket.create_server((LOOPBACK, 0))
     threading.Thread(target=_accept, args=(listener, model, inbox, outbox), daemon=True).start()
@@ -106,9 +108,9 @@ class _Decoder:
         if not self.running:
             return
         context = float(np.mean(self.batch.n_tokens)) + 1
-        watch = Stopwatch()
+        watch = Stopwatch(self.model)
         logits = self.model.decode(np.array([request.tokens[-1] for request in self.running]), self.batch)
-        for request, token in zip(self.running, logits.argmax(axis=-1), strict=True):
+        for request, token in zip(self.running, to_host(logits).argmax(axis=-1), strict=True):
             request.tokens.append(int(token))
         self.steps.append(Step(len(self.running), context, *watch.read()))
         # From the back: the last one takes the place of who leaves.

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from planner.hybrid.arrays import NUMPY, Backend
 from planner.hybrid.model import Tokens
 from planner.profiles import ModelProfile
 
@@ -24,6 +25,8 @@ class ModelSetup:
     """Blocks of each prefill worker's prefix cache; 0: none is kept."""
     batch_limit: int = 8
     """Most requests decoded together by one worker."""
+    backend: Backend = NUMPY
+    """Library and device that it computes with."""
 
 
 @dataclass(frozen=True)

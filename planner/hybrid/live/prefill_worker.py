@@ -6,8 +6,9 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from time import monotonic, thread_time
+from time import monotonic
 
+from planner.hybrid.arrays import to_host
 from planner.hybrid.block_pool import BlockPool, block_layout
 from planner.hybrid.cache import LatentCache, RequestCache
 from planner.hybrid.live.frames import END, Frame, send_frame
@@ -16,13 +17,15 @@ from planner.hybrid.live.messages import Answer, Lost, Prefill, Prefilled, Ready
 from planner.hybrid.live.process import Outbox, core_held, pin
 from planner.hybrid.model import HybridModel, hybrid_model
 from planner.hybrid.prefix_cache import PrefixCache
+from planner.hybrid.timing import Stopwatch
 from planner.hybrid.wire import layer_payload
 
 
 def prefill_worker(setup: WorkerSetup, control: Connection) -> None:
     """Serve until told to stop, or until the router has gone."""
     pin(setup)
-    model, outbox = hybrid_model(setup.model.profile, setup.model.seed), Outbox(control)
+    model = hybrid_model(setup.model.profile, setup.model.seed, backend=setup.model.backend)
+    outbox = Outbox(control)
     kept = None
     if setup.model.n_blocks:
         kept = PrefixCache(model.mixers, BlockPool(block_layout(model, setup.model.block_tokens), setup.model.n_blocks))
@@ -47,7 +50,7 @@ def _prefill(
     model: HybridModel, kept: PrefixCache | None, setup: WorkerSetup, request: Prefill, sender: "Sender", outbox: Outbox
 ) -> None:
     """One request: what is cached, up to the last block boundary, whose state is kept, and the rest."""
-    started, began, tokens, cache = monotonic(), thread_time(), request.tokens, model.empty_cache()
+    started, watch, tokens, cache = monotonic(), Stopwatch(model), request.tokens, model.empty_cache()
     n_cached = kept.resume(tokens, cache) if kept else 0
     # The last token is always computed; what comes before the boundary can serve others.
     boundary = max(kept.aligned(len(tokens) - 1), n_cached) if kept else n_cached
@@ -58,8 +61,9 @@ def _prefill(
         model.prefill(tokens[n_cached:boundary], cache, chunk_tokens=chunk, on_layer=stream.layer_done)
         was_kept = kept.keep(tokens[:boundary], cache)
     logits = model.prefill(tokens[boundary:], cache, chunk_tokens=chunk, on_layer=stream.layer_done)
-    finished, busy_s = monotonic(), thread_time() - began
-    sender.put(request.port, Frame(request.attempt, END, len(tokens), int(logits.argmax()), request.output_tokens))
+    (busy_s, _), finished = watch.read(), monotonic()
+    chosen = int(to_host(logits).argmax())
+    sender.put(request.port, Frame(request.attempt, END, len(tokens), chosen, request.output_tokens))
     outbox.send(Prefilled(request.attempt, started, finished, busy_s, n_cached, boundary if was_kept else 0))
 
 

@@ -14,6 +14,8 @@ from planner.units import GB, TERA, gbps
 DIGITS = 4
 CHUNK_US = 20.0
 """Calls of one chunk of the recurrence that take their time whatever is in it; a probe's fit corrects it."""
+CHUNK_CALLS = 20
+"""The same as calls, where one takes longer."""
 OF_FRACTION = (0.1, 1.0)
 """Range that the gate allows for fractions of a bandwidth or of attention."""
 
@@ -37,13 +39,17 @@ def hardware_toml(
     core, kernel = _medians(cores), _medians(kernels)
     peak = max(core["peak_flop_per_s"], *(_gemm(cores, rows) for rows in cores[0].gemm_flop_per_s))
     memory = max(core["memory_bytes_per_s"], kernel["attention_read_bytes_per_s"], kernel["state_bytes_per_s"])
-    share_gb = machine.memory_bytes / machine.n_cores / GB
+    on_device, n_shares = machine.device_memory_bytes is not None, len(cores)
+    share_gb = (machine.device_memory_bytes or 0) / n_shares / GB
+    if not on_device:
+        share_gb = machine.memory_bytes / machine.n_cores / GB
+    share = "memory of the device over the workers" if on_device else "physical memory over the cores that may be used"
     figures = {
         "bf16_tflops": _figure(peak / TERA, "fp32 products, the best rate found"),
-        "memory_gb": _figure(share_gb, "physical memory over the cores that may be used"),
+        "memory_gb": _figure(share_gb, share),
         "memory_bandwidth_tb_per_s": _figure(memory / TERA, "the best of reading weights, copying, latents and states"),
         "nic_gbps": _figure(gbps(core["loopback_bytes_per_s"]), "TCP over 127.0.0.1, both ends on one core"),
-        "scaleup_domain_accelerators": _figure(1, "a worker is one core"),
+        "scaleup_domain_accelerators": _figure(1, "workers share one device" if on_device else "a worker is one core"),
     }
     efficiency = {
         f"gemm_bf16_m{rows}_fraction": _figure(min(_gemm(cores, rows) / peak, 1.0)) for rows in cores[0].gemm_flop_per_s
@@ -53,16 +59,19 @@ def hardware_toml(
         "attention_decode_fraction": _fraction(kernel["attention_read_bytes_per_s"] / memory),
         "moe_bf16_fraction": _figure(min(kernel["moe_flop_per_s"] / peak, 1.0)),
         "recurrence_fraction": _figure(min(kernel["recurrence_flop_per_s"] / peak, 1.0)),
-        "recurrence_chunk_us": _figure(CHUNK_US, "some twenty calls of a microsecond", basis="assumed"),
+        "recurrence_chunk_us": _figure(
+            max(CHUNK_US, CHUNK_CALLS * core["call_s"] * 1e6), "some twenty calls of a microsecond", basis="assumed"
+        ),
         "recurrence_decode_fraction": _fraction(kernel["state_bytes_per_s"] / memory),
     }
     head = {
         "schema": "planner.hardware/1",
         "name": name,
-        "title": f"One core of {machine.processor}",
+        "title": f"A worker's share of {machine.device}" if on_device else f"One core of {machine.processor}",
         "vendor": "this machine",
         "status": "available",
-        "generation": "cpu-core",
+        # Of a device with cores of its own nothing is known beforehand.
+        "generation": "other" if on_device else "cpu-core",
     }
     sources = {"live": f"Measured by planner live, all workers busy; {address}"}
     tables = [toml_table("sources", sources), toml_table("figures", figures), toml_table("efficiency", efficiency)]

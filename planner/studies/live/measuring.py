@@ -18,7 +18,7 @@ from planner.profiles.stack_writer import stack_toml
 from planner.roofline import Chip, Layout, ServedModel, stack
 from planner.studies.live.machine_files import hardware_toml, model_toml, write_profile
 from planner.studies.live.question import CHUNK_TOKENS, OWN_POINTS
-from planner.studies.live.stack_fit import FRAMEWORK, PROBE_POINTS, Probe, fitted_stack, points_csv, probe_models
+from planner.studies.live.stack_fit import PROBE_POINTS, Probe, fitted_stack, points_csv, probe_models
 
 MACHINE = "this-machine"
 PROFILES = "profiles"
@@ -66,12 +66,13 @@ def measure(
         InputError: the folder cannot be written, or a profile made of the measurements does not hold.
         UndecidedError: a worker died or took too long.
     """
+    backend = fleet.model.backend
     profiles, before = folder / PROFILES, core_times(_cores(fleet))
     say("measuring cores")
     rates = fleet.answers(each_core(fleet, core_rates, ()), TASK_LIMIT_S)
     kernels = fleet.answers(each_core(fleet, kernel_rates, ()), TASK_LIMIT_S)
     address = (folder / "probes.csv").resolve().as_uri()
-    text = hardware_toml(MACHINE, machine_description(), [*rates.values()], [*kernels.values()], address)
+    text = hardware_toml(MACHINE, machine_description(backend), [*rates.values()], [*kernels.values()], address)
     hardware = hardware_profile(str(write_profile(profiles, MACHINE, text)))
     say("timing probe models and the served one")
     probes, own = _timed(fleet, probe_models(model), n_rounds)
@@ -80,8 +81,8 @@ def measure(
         write_profile(profiles, profile.name, model_toml(profile))
     write_text(folder / "probes.csv", points_csv(probes))
     source = f"Passes of probe models timed by planner live; {address}"
-    fitted = fitted_stack(hardware, probes, chunk_tokens=CHUNK_TOKENS, day=date.today(), source=source)
-    path = write_profile(profiles, FRAMEWORK, stack_toml(fitted))
+    fitted = fitted_stack(hardware, probes, chunk_tokens=CHUNK_TOKENS, day=date.today(), source=source, backend=backend)
+    path = write_profile(profiles, fitted.name, stack_toml(fitted))
     ready = stack(str(path))
     served = ServedModel(model, Chip(hardware), Layout(), ready.factors, chunk_tokens=ready.settings.chunk_tokens)
     steal = after.steal_fraction_since(before) if after else None

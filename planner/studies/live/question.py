@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from planner.hybrid import shrunk
+from planner.hybrid.arrays import NUMPY, Backend
 from planner.hybrid.live import LiveRequest, ModelSetup, WorkerSpec
 from planner.hybrid.timing import DecodePoint, Point, PrefillPoint
 from planner.profiles import ModelProfile, model_profile
@@ -44,6 +45,8 @@ class LiveQuestion:
     """Model to serve; None: `live_model`."""
     most_requests: int = 2000
     """Requests are no more, however long the run."""
+    backend: Backend = NUMPY
+    """What the model computes with."""
 
 
 def live_model() -> ModelProfile:
@@ -64,9 +67,9 @@ def live_model() -> ModelProfile:
     )
 
 
-def model_setup(model: ModelProfile, seed: int) -> ModelSetup:
+def model_setup(model: ModelProfile, seed: int, backend: Backend = NUMPY) -> ModelSetup:
     """How workers build and run it. Prompts share nothing, so that nothing is kept of them."""
-    return ModelSetup(model, seed, CHUNK_TOKENS, n_blocks=0, batch_limit=BATCH_LIMIT)
+    return ModelSetup(model, seed, CHUNK_TOKENS, n_blocks=0, batch_limit=BATCH_LIMIT, backend=backend)
 
 
 def worker_specs(cores: Sequence[int]) -> tuple[WorkerSpec, ...]:

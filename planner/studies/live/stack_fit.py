@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.hybrid import shrunk
+from planner.hybrid.arrays import NUMPY, Backend
 from planner.hybrid.timing import DecodePoint, Point, PrefillPoint, Timed
 from planner.profiles import HardwareProfile, ModelProfile, model_profile
 from planner.profiles.stack import (
@@ -26,7 +27,7 @@ from planner.profiles.stack import (
 from planner.profiles.stack_checks import RANGES
 from planner.roofline import Chip, Factors, Layout, RankWork, Sequences, ServedModel, factors_of, pass_time
 
-FRAMEWORK = "hybrid-numpy"
+TITLES = {"numpy": "planner/hybrid in NumPy, one BLAS thread", "torch": "planner/hybrid in torch, one thread"}
 FREE: Mapping[str, tuple[float, float]] = {
     "gemm_efficiency": (0.9, 0.2),
     "moe_efficiency": (0.9, 0.3),
@@ -122,7 +123,13 @@ def _arranged(model: ModelProfile, pattern: str, n_dense: int) -> ModelProfile:
 
 
 def fitted_stack(
-    hardware: HardwareProfile, probes: Sequence[Probe], *, chunk_tokens: int, day: date, source: str
+    hardware: HardwareProfile,
+    probes: Sequence[Probe],
+    *,
+    chunk_tokens: int,
+    day: date,
+    source: str,
+    backend: Backend = NUMPY,
 ) -> StackProfile:
     """Factors by least squares on logarithms, drawn towards what is expected.
 
@@ -135,9 +142,10 @@ def fitted_stack(
         chunk_tokens: most tokens of one prefill pass; no probe's prompt is longer.
         day: of the measurement.
         source: where the points are kept.
+        backend: what the probes computed with.
 
     Returns:
-        A stack profile with its in-sample errors.
+        A stack profile `hybrid-numpy` or `hybrid-torch` with its in-sample errors.
 
     Valid:
         For this room's software on that machine.
@@ -147,6 +155,7 @@ def fitted_stack(
     """
     from scipy.optimize import least_squares
 
+    framework = f"hybrid-{backend.name}"
     names = list(FREE)
     expected = np.log([FREE[name][0] for name in names])
     spread = np.array([FREE[name][1] for name in names])
@@ -164,9 +173,9 @@ def fitted_stack(
     return StackProfile.model_validate(
         {
             "schema": "planner.stack/1",
-            "name": FRAMEWORK,
-            "title": "planner/hybrid in NumPy, one BLAS thread",
-            "framework": FRAMEWORK,
+            "name": framework,
+            "title": TITLES[backend.name],
+            "framework": framework,
             "sources": {"probes": source, "build": "How planner/hybrid/live is built"},
             "settings": StackSettings(chunk_tokens=chunk_tokens).model_dump(),
             "factors": _factors(values).model_dump(),
@@ -223,9 +232,9 @@ def expected_factors() -> Factors:
     expected = StackProfile.model_validate(
         {
             "schema": "planner.stack/1",
-            "name": FRAMEWORK,
-            "title": FRAMEWORK,
-            "framework": FRAMEWORK,
+            "name": "hybrid",
+            "title": "hybrid",
+            "framework": "hybrid",
             "sources": {"probes": "expected", "build": "expected"},
             "factors": _factors({name: value for name, (value, _) in FREE.items()}).model_dump(),
         }

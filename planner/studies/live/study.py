@@ -101,15 +101,17 @@ def live(
 
     Raises:
         InputError: the folder cannot be written.
+        InputError: the question's backend cannot be used here.
         UndecidedError: workers died while they were measured, or no request was finished.
         KeyboardInterrupt: Ctrl-C; all workers have ended.
     """
+    question.backend.check()
     began, load = monotonic(), os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     model, specs = question.model or live_model(), worker_specs(cores()[:MOST_CORES])
     with TemporaryDirectory(prefix="planner-live-") as temporary:
         folder = out or Path(temporary)
         (folder / PROFILES).mkdir(parents=True, exist_ok=True)
-        with Fleet(model_setup(model, question.seed), specs) as fleet:
+        with Fleet(model_setup(model, question.seed, question.backend), specs) as fleet:
             say("building models")
             fleet.wait_until_ready()
             ready = _ready(fleet, question, model, folder, say, began)
@@ -197,7 +199,7 @@ def _answer(
     timed = passes(promised, ready.own, served.executed, ready.n_rounds)
     return Live(
         scenario=served.model.name,
-        machine=_machine(ready, served, specs, load_average, steal_fraction),
+        machine=_machine(question, ready, served, specs, load_average, steal_fraction),
         measured_on=date.today().isoformat(),
         seed=question.seed,
         threshold_tokens=served.plan.threshold_tokens,
@@ -216,6 +218,7 @@ def _answer(
 
 
 def _machine(
+    question: LiveQuestion,
     ready: _Ready,
     served: Served,
     specs: Sequence[WorkerSpec],
@@ -227,7 +230,7 @@ def _machine(
     busy = sum(record.prefill_busy_s or 0.0 for record in prefilled)
     wall = sum((record.prefill_end_s or 0.0) - (record.prefill_start_s or 0.0) for record in prefilled)
     return LiveMachine(
-        **vars(machine_description()),
+        **vars(machine_description(question.backend)),
         workers={spec.name: spec.core for spec in specs},
         gemm_flop_per_s={
             str(rows): float(np.median([r.gemm_flop_per_s[rows] for r in rates])) for rows in rates[0].gemm_flop_per_s
