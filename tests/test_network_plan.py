@@ -176,8 +176,23 @@ def test_the_answer_states_every_period_with_thresholds_by_class_and_site() -> N
 
 
 def test_a_demand_beyond_every_accelerator_is_infeasible() -> None:
-    with pytest.raises(InfeasibleError, match="small: infeasible"):
+    with pytest.raises(InfeasibleError, match="small: infeasible") as caught:
         optimize(small_with({**DAY, "demand_req_per_s": 1000.0}))
+    most = float(str(caught.value).split("demand_req_per_s at most ")[1].split(" ")[0])
+    assert optimize(small_with({**DAY, "demand_req_per_s": most})).status == "optimal"
+    with pytest.raises(InfeasibleError):
+        optimize(small_with({**DAY, "demand_req_per_s": 1.02 * most}))
+
+
+def test_an_impossible_promise_names_the_shortest_that_would_do_and_a_budget_the_least() -> None:
+    promise = {**DAY, "slo": {"ttft_s": 0.5}}
+    with pytest.raises(InfeasibleError, match=r"every ttft_s at least (\S+) times as long") as caught:
+        optimize(small_with(promise))
+    factor = float(str(caught.value).split("every ttft_s at least ")[1].split(" ")[0])
+    assert FAST_S / 0.5 <= factor <= 1.1 * NEAR_S / 0.5
+    assert optimize(small_with({**promise, "slo": {"ttft_s": 0.5 * factor}})).status in ("optimal", "feasible")
+    with pytest.raises(InfeasibleError, match="budget_usd_per_hour at least 368 "):
+        optimize(small_with({**DAY, "budget_usd_per_hour": 300.0}))
 
 
 def test_a_promise_without_a_queueing_model_is_refused_with_its_key() -> None:

@@ -162,8 +162,8 @@ def parts_of(
 
 def write(profile: "StackProfile", out: Path) -> None:
     """Write a profile, and say where the gate would not let it pass."""
+    from planner.files import write_text
     from planner.profiles import check_profiles
-    from planner.profiles.importer import write_text
     from planner.profiles.stack_writer import stack_toml
 
     write_text(out, stack_toml(profile))

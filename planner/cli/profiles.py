@@ -146,7 +146,8 @@ def import_config(
     out: Annotated[Path | None, typer.Option(help="File to write; standard output if none.")] = None,
 ) -> None:
     """Make a model profile from a config; refuse what cannot be mapped rather than guess."""
-    from planner.profiles.importer import import_profile, write_text
+    from planner.files import write_text
+    from planner.profiles.importer import import_profile
 
     found = import_profile(path, name or (out.stem if out else None), precision)
     for key in found.unmapped:

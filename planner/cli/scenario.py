@@ -25,6 +25,7 @@ def new(
 ) -> None:
     """Write a commented scenario to start from; an existing file is never overwritten."""
     from planner.errors import InputError, Problem
+    from planner.files import write_text
     from planner.scenario import load_scenario
 
     path = Path(name) if name.endswith(".toml") else Path(f"{name}.toml")
@@ -34,7 +35,7 @@ def new(
         raise InputError(Problem(str(path), "", "exists already", "a new name, or delete the file first"))
     text = _scenario_text(path, trace)
     load_scenario(text, str(path), path.resolve().parent)
-    _write_whole(path, text)
+    write_text(path, text)
     typer.echo(f"{path}: edit it, then run: planner optimize {shlex.quote(str(path))}")
 
 
@@ -72,18 +73,6 @@ def _seen_from(path: Path, trace: Path | None) -> dict[str, object] | None:
         "mean_req_per_s": round(found.n_requests / max(float(found.arrival_s[-1] - found.arrival_s[0]), 1e-9), 3),
         "has_blocks": found.blocks is not None,
     }
-
-
-def _write_whole(path: Path, text: str) -> None:
-    from planner.errors import InputError, Problem
-
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise InputError(Problem(str(path), "", f"cannot be written: {error.strerror}", "a writable folder")) from None
 
 
 @app.command("check", short_help="Check a scenario and everything it names.")

@@ -1,8 +1,6 @@
 """A model profile from a Hugging Face config.json: what is stated is mapped, what is not is refused."""
 
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,23 +62,6 @@ def profile_of_config(file: str, text: str, name: str | None = None, weights: st
     # What the schema refuses is the config's fault: its keys are named as they will stand in the profile.
     TomlFile(f"{found}.toml", toml).record(ModelProfile)
     return ImportedProfile(found, toml, tuple(config.unmapped()))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all: a temporary one beside it, then renamed.
-
-    Raises:
-        InputError: the folder cannot be written.
-    """
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(Problem(str(path), "", f"cannot be written: {reason}", "a writable folder")) from None
 
 
 def _first_of_each_key(problems: Iterable[Problem]) -> list[Problem]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.errors import InputError, Problem, UsageError
+from planner.files import whole_file, write_text
 from planner.results import RunRecords
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, MICRO
 
@@ -49,10 +50,11 @@ def write_records(records: RunRecords, path: Path) -> None:
         import pyarrow
         from pyarrow import parquet
 
-        parquet.write_table(pyarrow.table({name: _named(records, name) for name in records.columns}), path)
+        with whole_file(path) as aside:
+            parquet.write_table(pyarrow.table({name: _named(records, name) for name in records.columns}), aside)
         return
     columns = [_texts(_named(records, name)) for name in records.columns]
-    with path.open("w", encoding="utf-8", newline="\n") as file:
+    with whole_file(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as file:
         file.write(",".join(records.columns) + "\n")
         file.writelines(",".join(row) + "\n" for row in zip(*columns, strict=True))
 
@@ -74,7 +76,7 @@ def write_timeline(records: RunRecords, path: Path) -> None:
     """The first requests as a Chrome trace: prefill and decode by instance, transfers, and counters of the state."""
     events = [*_headings(records), *_requests(records), *_counters(records)]
     text = json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, separators=(",", ":"), allow_nan=False)
-    path.write_text(f"{text}\n", encoding="utf-8")
+    write_text(path, f"{text}\n")
 
 
 def _headings(records: RunRecords) -> Iterator[dict[str, Any]]:

@@ -5,13 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.report import words
+from planner.files import whole_file
+from planner.report import canvas, words
+from planner.report.figure_files import write_figure
 from planner.report.run_files import check_folder
 from planner.report.terminal import caption, empty_table, filled, remarks
 from planner.results import Plan, PlanSweep, SweepPoint
 from planner.units import DASH, number
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.console import RenderableType
 
 FIGURE_SUFFIXES = (".png", ".svg")
@@ -69,7 +72,7 @@ def _row(point: SweepPoint) -> tuple[str, ...]:
 def write_sweep_csv(found: PlanSweep, path: Path) -> None:
     """One row per point; what a plan does not know is empty."""
     check_folder(path)
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with whole_file(path) as aside, aside.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         pools = next(([pool.name for pool in p.plan.pools] for p in found.points if p.plan), [])
         writer.writerow([*found.over, *COLUMNS, *(f"n_{name}" for name in pools), "usd_per_hour", "failure"])
@@ -87,10 +90,12 @@ def _cells(plan: Plan | None, pools: list[str]) -> list[object]:
 
 def write_sweep_figure(found: PlanSweep, path: Path) -> None:
     """The highest rate over the last key, one line per point of the others."""
-    from matplotlib.figure import Figure
-
     check_folder(path)
-    figure = Figure(figsize=(7, 4), layout="constrained")
+    write_figure(lambda: _figure(found), path)
+
+
+def _figure(found: PlanSweep) -> "Figure":
+    figure = canvas.new_figure(4.0)
     axes, last = figure.subplots(), list(found.over)[-1]
     for label, points in _lines(found, last):
         planned = [(p.set[last], p.plan.most_req_per_s) for p in points if p.plan]
@@ -102,8 +107,7 @@ def write_sweep_figure(found: PlanSweep, path: Path) -> None:
     axes.set_ylim(bottom=0)
     if len(found.over) > 1:
         axes.legend()
-    metadata = {"Date": None} if path.suffix.lower() == ".svg" else {}
-    figure.savefig(path, metadata=metadata)
+    return figure
 
 
 def _lines(found: PlanSweep, last: str) -> Iterator[tuple[str, list[SweepPoint]]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from planner.errors import InfeasibleError, UndecidedError
+from planner.errors import UndecidedError
 from planner.optimizer.delays import loaded_step_s
 from planner.optimizer.fleet import link_plan
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
@@ -21,6 +21,7 @@ from planner.optimizer.network.loads import DECODE_LATE, DECODE_TIME, LINK_BUSY
 from planner.optimizer.network.problem import NetworkPool, NetworkProblem, network_problem, whole_work_s
 from planner.optimizer.network.quickest import ANY_PLAN, QuickestNetwork, quickest_network
 from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
+from planner.optimizer.network.relaxation import infeasible_network
 from planner.optimizer.network.search import GAP_TARGET, NetworkSolution, network_search
 from planner.optimizer.network.worth import network_bottlenecks
 from planner.optimizer.verdict import WORTHWHILE
@@ -70,7 +71,7 @@ def network_planned(problem: NetworkProblem, time_limit_s: float = 60.0) -> Plan
         return _quickest_planned(problem, time_limit_s)
     solution = network_search(problem, time_limit_s)
     if solution is None:
-        raise InfeasibleError(_infeasible(problem))
+        raise infeasible_network(problem)
     fleet = Fleet(**_Answer(problem, solution).fleet())
     others, missing = _baselines(problem, fleet, time_limit_s)
     bound = solution.bound * (1.0 if problem.is_min_cost else problem.mean_req_per_s)
@@ -86,7 +87,7 @@ def network_outcome(problem: NetworkProblem, time_limit_s: float = 60.0) -> tupl
         return Fleet(**_Answer(found.problem, found.solution).fleet()), found.ttft_s, found.solution
     solution = network_search(problem, time_limit_s)
     if solution is None:
-        raise InfeasibleError(_infeasible(problem))
+        raise infeasible_network(problem)
     unit = 1.0 if problem.is_min_cost else problem.mean_req_per_s
     return Fleet(**_Answer(problem, solution).fleet()), solution.objective * unit, solution
 
@@ -94,7 +95,7 @@ def network_outcome(problem: NetworkProblem, time_limit_s: float = 60.0) -> tupl
 def _quickest(problem: NetworkProblem, time_limit_s: float) -> QuickestNetwork:
     found = quickest_network(problem, time_limit_s)
     if found is None:
-        raise InfeasibleError(_infeasible(problem))
+        raise infeasible_network(problem)
     return found
 
 
@@ -503,8 +504,3 @@ def _spare_notes(problem: NetworkProblem, solution: NetworkSolution, time_limit_
         more = solution.objective - bare.objective
         what = " or ".join(f"one {kind}" for kind in kinds)
         yield f"surviving the loss of any {what} costs {number(more)} USD/h, {percent(more / bare.objective)} more"
-
-
-def _infeasible(problem: NetworkProblem) -> str:
-    demand = f"{number(problem.mean_req_per_s)} req/s on average"
-    return f"{problem.scenario.name}: infeasible: no fleet within the limits serves {demand} as promised"

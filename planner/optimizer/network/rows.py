@@ -36,8 +36,6 @@ class Found:
     """Nothing is below this."""
     values: NDArray[np.float64]
     """Every column."""
-    reduced_costs: NDArray[np.float64]
-    """What a unit more of every column adds to the objective at least, in a program without whole columns; else 0."""
 
 
 @dataclass
@@ -111,9 +109,8 @@ class Rows:
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             raise UndecidedError("no plan was found within the time limit; allow more time or shrink the scenario")
         value = float(info.objective_function_value)
-        bound, solution = float(info.mip_dual_bound) if any(integers) else value, solver.getSolution()
-        reduced = np.zeros(len(integers)) if any(integers) else np.array(solution.col_dual)
-        return Found(value, min(bound, value), np.array(solution.col_value), reduced)
+        bound = float(info.mip_dual_bound) if any(integers) else value
+        return Found(value, min(bound, value), np.array(solver.getSolution().col_value))
 
     def written(self) -> str:
         """The program in the LP format, for people and for tests."""

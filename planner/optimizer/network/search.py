@@ -216,7 +216,8 @@ def _improve(state: _State, model: Model, found: Found, gap: float, deadline: fl
     ample = tuple(max(gbps, max(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     tries = [Limits(ample), Limits(ample, QUIET_LINK), Limits(frugal), Limits(ample, QUIET_LINK, OPTIMISTIC_WAITS)]
     for limits in dict.fromkeys(tries):
-        if state.gap > gap:
+        # A situation that joined has no cells chosen yet: the next bound comes first.
+        if state.gap > gap and len(state.active) == len(model.question.situations):
             _try_limits(state, model, found, gap, deadline, limits)
 
 
@@ -266,7 +267,7 @@ def _try_limits(state: _State, model: Model, found: Found, gap: float, deadline:
     for _ in range(MAX_TIGHTENINGS):
         loads = NetworkLoads(state.problem, limits.wait_factor, tuple(patience), limits.gbps, limits.link_busy)
         points = _points(loads, model, found)
-        safe = build(Question(loads, tuple(state.active), points, segments, True, arcs))
+        safe = build(Question(loads, model.question.situations, points, segments, True, arcs))
         try:
             plan = safe.rows.solved(min(deadline - monotonic(), PLAN_LIMIT_S), PLAN_GAP * gap)
         except UndecidedError:

@@ -2,13 +2,12 @@
 
 import csv
 import io
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 
 from planner.errors import InputError, Problem
+from planner.files import write_text
 from planner.profiles.points.point import COLUMNS, NO_DEFAULTS, PointDefaults, ServingPoint
 from planner.profiles.points.reader import is_bench_result, read_points
 from planner.profiles.points.table import BOM, table_rows
@@ -43,7 +42,7 @@ def write_predictions(
     if is_bench_result(text.removeprefix(BOM)):
         text = points_csv(points)
     added = [list(columns), *(list(row) for row in zip(*columns.values(), strict=True))]
-    _write_whole(path_out, _widened(str(path_in), text, added) if columns else text)
+    write_text(path_out, _widened(str(path_in), text, added) if columns else text)
 
 
 def points_csv(points: Iterable[ServingPoint]) -> str:
@@ -103,15 +102,3 @@ def _read(path: Path) -> str:
     """Text with its line ends and byte order mark; `read_points` has shown that it can be read."""
     with path.open(encoding="utf-8", newline="") as file:
         return file.read()
-
-
-def _write_whole(path: Path, text: str) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_text(text, encoding="utf-8", newline="")
-        aside.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            aside.unlink()
-        reason = error.strerror or str(error)
-        raise InputError(Problem(str(path), "", f"cannot be written: {reason}", "a writable folder")) from None

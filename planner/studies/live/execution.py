@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.executor import RunQuestion, simulate, system
+from planner.files import write_text
 from planner.hybrid.live import WorkerSpec
 from planner.hybrid.timing import DecodePoint, Point
-from planner.profiles.importer import write_text
 from planner.profiles.toml_text import toml_assignments, toml_table
 from planner.results import Cost, Fleet, Latency, LinkPlan, PoolPlan
 from planner.scenario import Scenario, load_scenario

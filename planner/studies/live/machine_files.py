@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from planner.files import write_text
 from planner.hybrid.machine import CoreRates, KernelRates, MachineDescription
 from planner.profiles import ModelProfile
-from planner.profiles.importer import write_text
 from planner.profiles.toml_text import toml_assignments, toml_table
 from planner.units import GB, TERA, gbps
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from planner.files import write_text
 from planner.hybrid.core_time import core_times
 from planner.hybrid.live import Fleet
 from planner.hybrid.machine import CoreRates, KernelRates, core_rates, kernel_rates, machine_description
 from planner.hybrid.timing import PrefillPoint, Timed, Trial, time_paced, time_trials
 from planner.profiles import HardwareProfile, ModelProfile, StackProfile, hardware_profile
-from planner.profiles.importer import write_text
 from planner.profiles.stack_writer import stack_toml
 from planner.roofline import Chip, Layout, ServedModel, stack
 from planner.studies.live.machine_files import hardware_toml, model_toml, write_profile

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from planner.errors import UndecidedError
+from planner.files import write_text
 from planner.hybrid.core_time import CoreTimes, core_times
 from planner.hybrid.live import Fleet, LiveRun, LiveSystem, WorkerSpec, cores, serve_with
 from planner.hybrid.machine import machine_description
 from planner.hybrid.timing import Timed
 from planner.profiles import ModelProfile
-from planner.profiles.importer import write_text
 from planner.results import Live, LiveMachine
 from planner.studies.live.checks import Served, lines, pass_checks, passes, repeat, run_checks, ttft_of
 from planner.studies.live.execution import Executed, LivePlan, execute

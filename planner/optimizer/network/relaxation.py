@@ -1,0 +1,110 @@
+"""No plan of a network exists: the smallest change of demand, promises, budget or spare that would do."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import ceil, floor, log10
+from time import monotonic
+
+from planner.errors import InfeasibleError, UndecidedError
+from planner.optimizer.network.problem import NetworkClass, NetworkProblem
+from planner.optimizer.network.quickest import ANY_PLAN
+from planner.optimizer.network.search import NetworkSolution, network_search
+from planner.scenario import Spare
+from planner.units import number
+
+LIMIT_S = 40.0
+"""For all relaxations together; what does not fit in is left out."""
+LONGEST = 64.0
+"""Multiple of the promised TTFT beyond which no longer promise is looked for."""
+NEAR = 0.02
+"""How closely that multiple is found."""
+DIGITS = 3
+
+
+def infeasible_network(problem: NetworkProblem) -> InfeasibleError:
+    """The error for a network without a plan: what was asked, and every single relaxation that was found to do."""
+    asked = f"no fleet within the limits serves {number(problem.mean_req_per_s)} req/s on average as promised"
+    ways = [f"  - {way}" for way in _relaxations(problem, monotonic() + LIMIT_S)]
+    options = "\nAny one of these would do:\n" + "\n".join(ways) if ways else ""
+    return InfeasibleError(f"{problem.scenario.name}: infeasible: {asked}.{options}")
+
+
+def _relaxations(problem: NetworkProblem, deadline: float) -> Iterator[str]:
+    yield from _less_demand(problem, deadline)
+    yield from _more_budget(problem, deadline)
+    yield from _no_spare(problem, deadline)
+    yield from _longer_promises(problem, deadline)
+
+
+def _less_demand(problem: NetworkProblem, deadline: float) -> Iterator[str]:
+    """The most that the same fleet limits serve, of the same profile of demand."""
+    demand = problem.scenario.demand_req_per_s
+    if demand is None:
+        return
+    found = _found(_changed(problem, objective="max-throughput"), deadline, None)
+    if found is not None and 0 < found.scale < 1:
+        yield f"demand_req_per_s at most {_rounded(found.scale * demand, floor)} (is {demand:g})"
+
+
+def _more_budget(problem: NetworkProblem, deadline: float) -> Iterator[str]:
+    budget = problem.scenario.budget_usd_per_hour
+    if budget is None or not problem.is_priced:
+        return
+    found = _found(_changed(problem, objective="min-cost", budget_usd_per_hour=None), deadline, None)
+    if found is not None and found.objective > budget:
+        yield f"budget_usd_per_hour at least {_rounded(found.objective, ceil)} (is {budget:g})"
+
+
+def _no_spare(problem: NetworkProblem, deadline: float) -> Iterator[str]:
+    survive = problem.scenario.spare.survive
+    if survive and _found(_changed(problem, objective="min-cost", spare=Spare()), deadline) is not None:
+        yield f"no [spare] (is survive = {list(survive)})"
+
+
+def _longer_promises(problem: NetworkProblem, deadline: float) -> Iterator[str]:
+    """The least multiple of every promised TTFT, by bisection of its logarithm."""
+    promised = [c for c in problem.classes if c.ttft_s is not None]
+    if not promised or _found(_later(problem, LONGEST), deadline) is None:
+        return
+    broken, kept = 1.0, LONGEST
+    while kept > broken * (1 + NEAR) and monotonic() < deadline:
+        middle = (broken * kept) ** 0.5
+        broken, kept = (broken, middle) if _found(_later(problem, middle), deadline) is not None else (middle, kept)
+    yield f"every ttft_s at least {_rounded(kept, ceil)} times as long"
+
+
+def _later(problem: NetworkProblem, factor: float) -> NetworkProblem:
+    return replace(
+        _changed(problem, objective="min-cost"), classes=tuple(_promised(c, factor) for c in problem.classes)
+    )
+
+
+def _promised(spec: NetworkClass, factor: float) -> NetworkClass:
+    if spec.slo is None or spec.ttft_s is None:
+        return spec
+    return replace(spec, slo=spec.slo.model_copy(update={"ttft_s": factor * spec.ttft_s}))
+
+
+def _changed(problem: NetworkProblem, **changes: object) -> NetworkProblem:
+    return replace(problem, scenario=problem.scenario.model_copy(update=changes))
+
+
+def _found(problem: NetworkProblem, deadline: float, gap: float | None = ANY_PLAN) -> NetworkSolution | None:
+    """A plan, or the best one; None where there is none, or none was found in time."""
+    left = deadline - monotonic()
+    if left <= 0:
+        return None
+    try:
+        return network_search(problem, left) if gap is None else network_search(problem, left, gap)
+    except UndecidedError:
+        return None
+
+
+def _rounded(value: float, how: Callable[[float], int]) -> str:
+    """A value of a few digits, down or up.
+
+    >>> _rounded(1234.5, floor), _rounded(0.12345, ceil)
+    ('1230', '0.124')
+    """
+    unit = 10.0 ** (DIGITS - 1 - floor(log10(value)))
+    return f"{how(round(value * unit, 6)) / unit:g}"
