@@ -67,7 +67,7 @@ def namespace(x: FloatArray) -> Any:
 
 def n_values(x: FloatArray) -> int:
     """Values of an array."""
-    return prod(x.shape)
+    return x.size if isinstance(x, np.ndarray) else prod(x.shape)
 
 
 def contiguous(x: FloatArray) -> FloatArray:

@@ -4,6 +4,9 @@ from typing import Any, Literal
 
 from planner.schema import StrictModel
 
+TORCH_ONLY = ("torch", "device", "device_memory_bytes")
+"""Of a machine: stated where torch computed, and left out of the answer where NumPy did."""
+
 
 class LiveMachine(StrictModel):
     """The machine, and how much of it the run had."""
@@ -163,5 +166,8 @@ class Live(StrictModel):
     def answer(self) -> dict[str, Any]:
         """The answer as the contract writes it."""
         content = self.model_dump(mode="json")
+        if self.machine.torch is None:
+            for name in TORCH_ONLY:
+                del content["machine"][name]
         head = {"schema": "planner.live/1", "scenario": content.pop("scenario"), "machine": content.pop("machine")}
         return {**head, "holds": self.holds, **content}
