@@ -43,7 +43,8 @@ def sigmoid(x: FloatArray) -> FloatArray:
     """
     # exp(-88) is the least that fp32 squares into nothing worse than 0.
     xp = namespace(x)
-    out: FloatArray = xp.where(x < -87, 0.0, xp.reciprocal(1 + xp.exp(-xp.maximum(x, -88))))
+    zero = xp.zeros((), dtype=x.dtype, device=x.device)
+    out: FloatArray = xp.where(x < -87, zero, xp.reciprocal(1 + xp.exp(-xp.maximum(x, -88))))
     return out
 
 
