@@ -21,8 +21,9 @@ MAY_IMPORT = {
     "toml_lines": set(),
     "schema": {"errors", "toml_lines"},
     "curves": set(),
+    "files": {"errors"},
     "jobs": {"errors"},
-    "profiles": BASE,
+    "profiles": BASE | {"files"},
     "workload": BASE,
     "scenario": BASE | {"profiles", "workload"},
     "results": BASE - {"curves"},
@@ -32,9 +33,9 @@ MAY_IMPORT = {
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
     "executor": BASE | {"jobs", "scenario", "profiles", "results", "roofline", "workload"},
     "studies": BASE
-    | {"jobs", "scenario", "profiles", "results", "roofline", "queueing", "workload"}
+    | {"files", "jobs", "scenario", "profiles", "results", "roofline", "queueing", "workload"}
     | {"optimizer", "executor", "hybrid"},
-    "report": BASE | {"scenario", "results"},
+    "report": BASE | {"files", "scenario", "results"},
 }
 """The house's table of who may import whom; `cli` may import everything."""
 HEAVY = ("numba", "numpy", "scipy", "pulp", "highspy", "matplotlib", "pydantic", "jinja2", "rich.console")

@@ -1,6 +1,7 @@
 """The question: what is asked of the planner, read, checked and varied."""
 
 from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven
+from planner.scenario.bundled import bundled_scenarios, scenario_path
 from planner.scenario.execution import (
     BurstArrivals,
     DiurnalArrivals,
@@ -35,7 +36,7 @@ from planner.scenario.parts import (
     Spare,
     WorkloadClass,
 )
-from planner.scenario.question import Scenario, bundled_scenarios, load_scenario, read_scenario, scenario_path
+from planner.scenario.question import Scenario, load_scenario, read_scenario
 
 __all__ = [
     "AssumedStack",

@@ -10,8 +10,10 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
-from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven, assumption_faults, completed
+from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven, completed
+from planner.scenario.bundled import scenario_path
 from planner.scenario.execution import Execution, execution_faults
+from planner.scenario.names import name_problems, of_profile
 from planner.scenario.network import network_faults, network_keys
 from planner.scenario.overrides import KEY, assign, merged, parsed_key, parsed_override
 from planner.scenario.parts import (
@@ -35,7 +37,7 @@ from planner.scenario.parts import (
     Spare,
     WorkloadClass,
 )
-from planner.schema import Fault, StrictModel, TomlFile, dotted, is_file, raise_faults, read_text
+from planner.schema import Fault, StrictModel, TomlFile, dotted, raise_faults, read_text
 from planner.toml_lines import KeyPath
 from planner.workload import Workload
 
@@ -263,11 +265,12 @@ class Scenario(StrictModel):
     def hardware_named(self, name: str) -> HardwareProfile:
         """The hardware profile of a name, an alias, or a path from the scenario's folder, with what is assumed."""
         if name not in self._completed:
-            profile = self._published(name)
+            profile = self.published(name)
             self._completed[name] = completed(profile, self._assumed_of.get(profile.name, {}))
         return self._completed[name]
 
-    def _published(self, name: str) -> HardwareProfile:
+    def published(self, name: str) -> HardwareProfile:
+        """The profile of accelerators by name or path, without the scenario's assumptions."""
         return hardware_profile(_located(name, self.directory))
 
     @cached_property
@@ -278,7 +281,12 @@ class Scenario(StrictModel):
     @cached_property
     def _assumed_of(self) -> dict[str, dict[str, Assumption]]:
         """Assumptions by the name of the profile that they complete."""
-        return {self._published(name).name: items for name, items in self.assumed.items()}
+        return {self.published(name).name: items for name, items in self.assumed.items()}
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """The data of the file and its overrides, as written."""
+        return self._stated
 
     def value_at(self, key: str) -> Any:
         """What the file or an override states at a key; None where it states nothing. Raises InputError."""
@@ -388,37 +396,6 @@ class Scenario(StrictModel):
         return self.problem(key, f"{problem.key}: {problem.message}", problem.allowed)
 
 
-PACKAGE = Path(__file__).resolve().parents[1]
-
-
-def bundled_scenarios(package: Path = PACKAGE) -> dict[str, Path]:
-    """Scenarios that ship with the planner, by name: inside an installed package, or in a checkout's reports."""
-    inside = package / "data" / "scenarios"
-    if inside.is_dir():
-        return {path.stem: path for path in sorted(inside.glob("*.toml"))}
-    return {path.parent.name: path for path in sorted((package.parent / "reports").glob("*/scenario.toml"))}
-
-
-def scenario_path(name: str) -> Path:
-    """File of a bundled scenario, or of a path.
-
-    Raises:
-        InputError: neither a bundled name nor a file.
-
-    >>> scenario_path("prfaas-paper").suffix
-    '.toml'
-    """
-    bundled = bundled_scenarios()
-    if name in bundled:
-        return bundled[name]
-    path = Path(name)
-    if is_file(path / "scenario.toml"):
-        return path / "scenario.toml"
-    if not is_file(path) and path.suffix != ".toml":
-        raise InputError(Problem(name, "", "is no bundled scenario and no file", did_you_mean(name, bundled)))
-    return path
-
-
 def read_scenario(name: str, overrides: Iterable[str] = ()) -> Scenario:
     """A bundled scenario, or one from a path, with `KEY=VALUE` overrides; raises as `load_scenario` does."""
     path = scenario_path(name)
@@ -456,14 +433,14 @@ def _checked(file: TomlFile, stated: dict[str, Any], directory: Path) -> Scenari
     try:
         joined = _with_profile_measurements(stated, directory)
     except InputError as error:
-        problems += _of_profile(file, ("model", "profile"), stated["model"]["profile"], error)
+        problems += of_profile(file.problem, ("model", "profile"), stated["model"]["profile"], error)
         joined = {**stated, "measured": {}}  # without the profile's measurements, changes to them mean nothing
     try:
         scenario = file.record(Scenario, joined)
     except InputError as error:
         raise InputError([*problems, *error.problems]) from None
     scenario._directory, scenario._file, scenario._stated = directory, file, stated
-    problems += _name_problems(scenario)
+    problems += name_problems(scenario)
     if problems:
         raise InputError(problems)
     return scenario
@@ -492,11 +469,6 @@ def _new_entry(key: KeyPath, file: TomlFile) -> str:
     if len(key) < 3 or table in file.lines or not others:
         return ""
     return f"'{table[1]}' is new; {did_you_mean(str(table[1]), others)}"
-
-
-def _of_profile(file: TomlFile, key: KeyPath, name: str, error: InputError) -> list[Problem]:
-    """Problems of finding a profile, at the key that names it; those inside the profile's file stay there."""
-    return [p if p.key or p.line else file.problem(key, f"'{name}' {p.message}", p.allowed) for p in error.problems]
 
 
 def _is_within(key: str, other: str) -> bool:
@@ -535,91 +507,3 @@ def _with_experts_per_token(profile: ModelProfile, n: int) -> ModelProfile:
 def _located(profile: str, directory: Path) -> str:
     """A profile path as seen from the scenario's folder; a name stays a name."""
     return str(directory / profile) if profile.endswith(".toml") else profile
-
-
-def _name_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Resolve every profile now, so that a wrong name is an error of the file and not of the run."""
-    names: list[tuple[KeyPath, str]] = [(("pools", n, "hardware"), pool.hardware) for n, pool in scenario.pools.items()]
-    names += [(("prices", n), n) for n in scenario.prices]
-    names += [(("assumed", n), n) for n in scenario.assumed]
-    names += [(("sites", s, "accelerators", n), n) for s, site in scenario.sites.items() for n in site.accelerators]
-    local = set()  # names of profiles that the scenario brings by path
-    for key, name in names:
-        try:
-            local.add(scenario._published(name).name)
-        except InputError as error:
-            yield from _of_profile(scenario._file, key, name, error)
-    yield from _assumption_problems(scenario)
-    yield from _model_problems(scenario)
-    yield from _repeated(scenario, "prices", "priced")
-    yield from _break_even_problems(scenario)
-    own = {n: m.hardware for n, m in scenario.measured.items() if n in scenario._stated.get("measured", {})}
-    for name, hardware in own.items():
-        try:
-            if hardware not in local:
-                hardware_profile(hardware)
-        except InputError as error:
-            yield from _of_profile(scenario._file, ("measured", name, "hardware"), hardware, error)
-
-
-def _model_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Further models without a profile, experts that a model cannot have, and measurements hidden by others."""
-    known: dict[str | None, ModelProfile] = {}
-    for name in (None, *scenario.models):
-        try:
-            known[name] = scenario.profile_of(name)
-        except InputError as error:
-            if name is not None:  # that of the default is reported already
-                key = ("models", name, "profile")
-                yield from _of_profile(scenario._file, key, scenario.models[name].profile, error)
-    for name, profile in known.items():
-        yield from _expert_problems(scenario, name, profile)
-    hidden = known[None].measured if None in known else {}
-    for name in (name for name, instance in scenario.measured.items() if instance.model is not None and name in hidden):
-        what = f"would hide the measurement '{name}' of {scenario.model_profile.name}"
-        yield scenario._file.problem(("measured", name), what, "a name of its own")
-
-
-def _expert_problems(scenario: Scenario, name: str | None, profile: ModelProfile) -> Iterator[Problem]:
-    """Experts per token that a model cannot have."""
-    wanted, moe = scenario.model_choice(name).n_experts_per_token, profile.architecture.moe
-    if wanted is None or (moe and wanted <= moe.n_experts):
-        return
-    key = ("model",) if name is None else ("models", name)
-    allowed = f"at most {moe.n_experts}, its experts" if moe else "a model with experts, or leave it out"
-    yield scenario._file.problem((*key, "n_experts_per_token"), f"is {wanted}", allowed)
-
-
-def _assumption_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Assumptions about figures that are none, or that are known."""
-    for name, items in scenario.assumed.items():
-        try:
-            profile = scenario._published(name)
-        except InputError:
-            continue  # reported as an unknown name already
-        for key, what, allowed in assumption_faults(profile, items):
-            yield scenario._file.problem(("assumed", name, key), what, allowed)
-    yield from _repeated(scenario, "assumed", "completed")
-
-
-def _break_even_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Break-evens of keys at which no number stands: there would be nothing to vary."""
-    for i, item in enumerate(scenario.break_even):
-        value = scenario.value_at(item.key)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            what = f"'{item.key}' is no number that the scenario states"
-            yield scenario._file.problem(("break_even", i, "key"), what, "a key as --set takes it, with a number")
-
-
-def _repeated(scenario: Scenario, table: Literal["prices", "assumed"], done: str) -> Iterator[Problem]:
-    """Two entries of one accelerator under different names: only one of them could count."""
-    first: dict[str, str] = {}
-    for name in getattr(scenario, table):
-        try:
-            hardware = scenario._published(name).name
-        except InputError:
-            continue  # reported as an unknown name already
-        if first.setdefault(hardware, name) != name:
-            message = f"'{name}' is {done} already as {table}.{first[hardware]}"
-            allowed = "one price per accelerator" if table == "prices" else "one table per accelerator"
-            yield scenario._file.problem((table, name), message, allowed)

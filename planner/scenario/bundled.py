@@ -1,0 +1,36 @@
+"""Where scenarios are: bundled ones by name, others by path."""
+
+from pathlib import Path
+
+from planner.errors import InputError, Problem, did_you_mean
+from planner.schema import is_file
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def bundled_scenarios(package: Path = PACKAGE) -> dict[str, Path]:
+    """Scenarios that ship with the planner, by name: inside an installed package, or in a checkout's reports."""
+    inside = package / "data" / "scenarios"
+    if inside.is_dir():
+        return {path.stem: path for path in sorted(inside.glob("*.toml"))}
+    return {path.parent.name: path for path in sorted((package.parent / "reports").glob("*/scenario.toml"))}
+
+
+def scenario_path(name: str) -> Path:
+    """File of a bundled scenario, or of a path.
+
+    Raises:
+        InputError: neither a bundled name nor a file.
+
+    >>> scenario_path("prfaas-paper").suffix
+    '.toml'
+    """
+    bundled = bundled_scenarios()
+    if name in bundled:
+        return bundled[name]
+    path = Path(name)
+    if is_file(path / "scenario.toml"):
+        return path / "scenario.toml"
+    if not is_file(path) and path.suffix != ".toml":
+        raise InputError(Problem(name, "", "is no bundled scenario and no file", did_you_mean(name, bundled)))
+    return path
