@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import product
 from math import ceil
 from pathlib import Path
+from typing import Protocol
 
 from planner.errors import InputError, Problem
 from planner.optimizer.service_times import Decoded, service_times
@@ -90,21 +91,51 @@ class Inventory:
     pools: tuple[int, ...]
 
 
+class PricedPool(Protocol):
+    """What a bill needs to know of a pool."""
+
+    @property
+    def hardware(self) -> str:
+        """Name of its accelerators."""
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Price of an instance; None where it is unknown."""
+
+
 @dataclass(frozen=True)
-class PlanningProblem:
-    """Everything the optimizer needs, with names resolved and service times looked up."""
+class Resolved:
+    """A scenario with its pools and links, whatever else is planned of it."""
 
     scenario: Scenario
-    pools: tuple[PoolSpec, ...]
+    pools: tuple[PricedPool, ...]
     links: tuple[LinkSpec, ...]
-    classes: tuple[ClassSpec, ...]
-    routes: tuple[Route, ...]
-    inventories: tuple[Inventory, ...]
 
     @property
     def is_min_cost(self) -> bool:
         """Whether cost is the objective."""
         return self.scenario.objective == "min-cost"
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether every accelerator and port has a price."""
+        return not self.missing_prices()
+
+    def missing_prices(self) -> tuple[str, ...]:
+        """Scenario keys of the prices that are not stated."""
+        hardware = {pool.hardware for pool in self.pools if pool.usd_per_hour is None}
+        links = {link.name for link in self.links if any(tier.usd_per_hour is None for tier in link.tiers)}
+        return (*(f"prices.{name}" for name in sorted(hardware)), *(f"links.{name}" for name in sorted(links)))
+
+
+@dataclass(frozen=True)
+class PlanningProblem(Resolved):
+    """Everything the optimizer needs, with names resolved and service times looked up."""
+
+    pools: tuple[PoolSpec, ...]
+    classes: tuple[ClassSpec, ...]
+    routes: tuple[Route, ...]
+    inventories: tuple[Inventory, ...]
 
     @property
     def is_min_ttft(self) -> bool:
@@ -139,17 +170,6 @@ class PlanningProblem:
     def charges_use(self) -> bool:
         """Whether a link charges by volume or a site by work, so that the threshold decides about money."""
         return any(link.usd_per_gb > 0 for link in self.links) or any(pool.busy_usd_per_hour > 0 for pool in self.pools)
-
-    @property
-    def is_priced(self) -> bool:
-        """Whether every accelerator and port has a price."""
-        return not self.missing_prices()
-
-    def missing_prices(self) -> tuple[str, ...]:
-        """Scenario keys of the prices that are not stated."""
-        hardware = {pool.hardware for pool in self.pools if pool.usd_per_hour is None}
-        links = {link.name for link in self.links if any(tier.usd_per_hour is None for tier in link.tiers)}
-        return (*(f"prices.{name}" for name in sorted(hardware)), *(f"links.{name}" for name in sorted(links)))
 
 
 def planning_problem(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from planner.errors import InputError
-from planner.optimizer.problem import Inventory, LinkSpec, link_specs
+from planner.optimizer.problem import Inventory, Resolved, link_specs
 from planner.optimizer.service_times import Decoded, service_times
 from planner.roofline import InstanceRates
 from planner.scenario import Pool, Scenario, Slo
@@ -125,22 +125,18 @@ class Situation(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NetworkProblem:
-    """Everything that is to be planned, with names resolved and service times looked up."""
+class NetworkProblem(Resolved):
+    """Everything that is to be planned, with names resolved and service times looked up.
 
-    scenario: Scenario
+    Where cost is not the objective, it is the scale of the demand that is served.
+    """
+
     pools: tuple[NetworkPool, ...]
-    links: tuple[LinkSpec, ...]
     classes: tuple[NetworkClass, ...]
     streams: tuple[Stream, ...]
     demands: tuple[Demand, ...]
     periods: tuple[Span, ...]
     inventories: tuple[Inventory, ...]
-
-    @property
-    def is_min_cost(self) -> bool:
-        """Whether cost is the objective; else it is the scale of the demand that is served."""
-        return self.scenario.objective == "min-cost"
 
     @cached_property
     def weights(self) -> tuple[float, ...]:
@@ -199,17 +195,6 @@ class NetworkProblem:
     def mean_req_per_s(self) -> float:
         """Demand over all classes and the whole time [req/s]."""
         return sum(w * d.req_per_s[p] for d in self.demands for p, w in enumerate(self.weights))
-
-    @property
-    def is_priced(self) -> bool:
-        """Whether every accelerator and port has a price."""
-        return not self.missing_prices()
-
-    def missing_prices(self) -> tuple[str, ...]:
-        """Scenario keys of the prices that are not stated."""
-        hardware = {pool.hardware for pool in self.pools if pool.usd_per_hour is None}
-        links = {link.name for link in self.links if any(tier.usd_per_hour is None for tier in link.tiers)}
-        return (*(f"prices.{name}" for name in sorted(hardware)), *(f"links.{name}" for name in sorted(links)))
 
     def losses(self) -> Iterator[Loss]:
         """Every single loss that the scenario wants survived."""
