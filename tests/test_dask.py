@@ -52,7 +52,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
     finally:
         for one in reversed(started):
-            one.terminate()
+            one.kill()  # how gracefully Dask ends is not what is tested
         for one in started:
             one.wait(20)
 
