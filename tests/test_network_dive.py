@@ -1,16 +1,24 @@
 """Plans of large networks, thresholds first: they keep what they promise, and no bound is above any plan."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from planner.errors import UndecidedError
 from planner.optimizer.network import search as search_room
+from planner.optimizer.network.cells import Cells
+from planner.optimizer.network.dive import Dive
 from planner.optimizer.network.evaluate import broken_classes
+from planner.optimizer.network.formulation import Model
 from planner.optimizer.network.loads import NetworkLoads, Use
-from planner.optimizer.network.problem import NetworkProblem, network_problem
+from planner.optimizer.network.problem import NetworkProblem, Situation, network_problem
+from planner.optimizer.network.rows import Found
 from planner.optimizer.network.search import NetworkSolution, network_search
 from tests.network_scenarios import scale_scenario
 
 LIMIT_S = 20.0
+REAL_COMPLETED = search_room._completed
 
 
 def small_network() -> NetworkProblem:
@@ -33,6 +41,31 @@ def test_a_plan_that_is_dived_for_keeps_its_promises_and_respects_every_bound(mo
     assert broken_classes(problem, dived.settled, dived.ports) == []
     assert min(searched.objective, dived.objective) >= max(searched.bound, dived.bound) * (1 - 1e-6)
     assert dived.objective <= 1.15 * searched.objective
+
+
+def test_a_dive_without_time_for_every_period_ends_without_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thresholds of the first periods are found, those of one that joins later are not."""
+    problem, real, n_calls = small_network(), Dive.thresholds, 0
+
+    def runs_out(dive: Dive, *arguments: Any) -> Cells:
+        nonlocal n_calls
+        n_calls += 1
+        return real(dive, *arguments) if n_calls == 1 else {}
+
+    monkeypatch.setattr(search_room, "LARGE", 0)
+    monkeypatch.setattr(search_room, "MAX_ROUNDS", 1)
+    monkeypatch.setattr(search_room, "_completed", never_complete)
+    monkeypatch.setattr(Dive, "thresholds", runs_out)
+    with pytest.raises(UndecidedError):
+        network_search(problem, LIMIT_S)
+    assert n_calls == 2
+
+
+def never_complete(state: Any, safe: Model, plan: Found) -> tuple[NetworkSolution, list[Situation]]:
+    """A plan that leaves a period out."""
+    periods = {s.period for s in safe.question.situations}
+    solution, _ = REAL_COMPLETED(state, safe, plan)
+    return solution, [Situation(p) for p in range(len(state.problem.periods)) if p not in periods][:1]
 
 
 def test_limits_found_together_are_those_found_alone() -> None:

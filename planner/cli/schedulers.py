@@ -17,6 +17,7 @@ from planner.cli.common import (
 )
 from planner.cli.simulate import (
     LoadOption,
+    PlanOption,
     ReplicationsOption,
     RequestsOption,
     SeedOption,
@@ -28,12 +29,7 @@ from planner.cli.simulate import (
 
 def schedulers(
     scenario: ScenarioArgument = "prfaas-paper",
-    plan: Annotated[
-        Path | None,
-        typer.Option(
-            "--plan", metavar="FILE", help="Run this answer of `optimize --format json`; a new plan if not given."
-        ),
-    ] = None,
+    plan: PlanOption = None,
     requests: RequestsOption = 400_000,
     seed: SeedOption = 0,
     load: LoadOption = None,

@@ -34,6 +34,12 @@ DaskOption = Annotated[
 PeriodOption = Annotated[
     str | None, typer.Option("--period", metavar="NAME", help="Run this period of a plan for several.")
 ]
+PlanOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--plan", metavar="FILE", help="Run this answer of `optimize --format json`; a new plan if not given."
+    ),
+]
 RequestsOption = Annotated[int, typer.Option("--requests", metavar="N", min=1, help="Of all replications together.")]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="S", min=0, help="The same seed gives the same answer.")]
 LoadOption = Annotated[
@@ -47,12 +53,7 @@ ReplicationsOption = Annotated[
 
 def simulate(
     scenario: ScenarioArgument = "prfaas-paper",
-    plan: Annotated[
-        Path | None,
-        typer.Option(
-            "--plan", metavar="FILE", help="Run this answer of `optimize --format json`; a new plan if not given."
-        ),
-    ] = None,
+    plan: PlanOption = None,
     requests: RequestsOption = 200_000,
     seed: SeedOption = 0,
     load: LoadOption = None,

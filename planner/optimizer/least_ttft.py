@@ -19,6 +19,7 @@ from planner.optimizer.promise import (
     PromisedFleet,
     balanced_threshold,
     first_cells,
+    least_promise_s,
     promised_capacity,
     sizes_to_settle,
 )
@@ -109,8 +110,27 @@ def floor_s(problem: PlanningProblem, req_per_s: float, deadline: float) -> floa
     """A TTFT that no sizes within the limits go below: every pool and port at its own limit at once [s]."""
     sizes = tuple(0 if n is None else n for n in problem.size_limits)
     ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
-    settled = sizes_to_settle(problem, Sizing(sizes, ports))
-    return min(least_ttft(problem, sizing, req_per_s, deadline).bound_s for sizing in settled)
+    return settled_ttft(problem, Sizing(sizes, ports), req_per_s, deadline)[1].bound_s
+
+
+def settled_ttft(
+    problem: PlanningProblem, sizing: Sizing, req_per_s: float, deadline: float, most_s: float = inf
+) -> tuple[Sizing, QuickestFleet]:
+    """The least TTFT of some sizes and of all smaller ones, with a bound for all of them; arguments as `least_ttft`.
+
+    Returns:
+        The sizes that reach it, and the TTFT; where time is up, the bound is that of an idle fleet.
+    """
+    at, best = sizing, QuickestFleet(inf, 0.0, inf)
+    for i, smaller in enumerate(sizes_to_settle(problem, sizing)):
+        if i > 0 and monotonic() > deadline:
+            return at, replace(best, bound_s=min(best.bound_s, least_promise_s(problem, sizing)))
+        found = least_ttft(problem, smaller, req_per_s, deadline, min(most_s, best.ttft_s))
+        bound_s = min(best.bound_s, found.bound_s)
+        if found.ttft_s < best.ttft_s:
+            at, best = smaller, found
+        best = replace(best, bound_s=bound_s)
+    return at, best
 
 
 def filled_with_budget(problem: PlanningProblem, sizing: Sizing) -> Sizing:

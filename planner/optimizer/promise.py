@@ -477,6 +477,8 @@ def best_settled(
     """
     at, best, bound = sizing, Goodput(0.0, 0.0, 0.0), 0.0
     for smaller in sizes_to_settle(problem, sizing):
+        if bound > 0 and monotonic() > deadline:  # capacity bounds what is left: it never falls with the sizes
+            return at, replace(best, bound=max(promised_capacity(problem, sizing, *first_cells(problem))))
         found = best_goodput(problem, smaller, deadline, max(least, best.rate))
         bound = max(bound, found.bound)
         if found.rate > best.rate:

@@ -15,7 +15,7 @@ from planner.errors import InputError, UndecidedError
 from planner.optimizer.capacity import exact_loads, first_intervals, interval_loads
 from planner.optimizer.evaluate import Operating, highest_rate, link_gbps, rent_usd_per_hour, spend_of
 from planner.optimizer.formulation import Request, Sizing
-from planner.optimizer.least_ttft import QuickestFleet, filled_with_budget, floor_s, least_ttft, trimmed
+from planner.optimizer.least_ttft import QuickestFleet, filled_with_budget, floor_s, settled_ttft, trimmed
 from planner.optimizer.problem import PlanningProblem
 from planner.optimizer.promise import (
     GAP,
@@ -24,7 +24,6 @@ from planner.optimizer.promise import (
     PromisedFleet,
     best_settled,
     least_decode_instances,
-    sizes_to_settle,
 )
 from planner.optimizer.search import Solution, capacity_search
 from planner.optimizer.solver import Answer, solve
@@ -175,11 +174,10 @@ def _quickest(problem: PlanningProblem, deadline: float) -> Solution | None:
             bound = floor_s(problem, demand, monotonic() + FLOOR_LIMIT_S)
             break
         sizing = filled_with_budget(problem, _filled(problem, answer))
-        for smaller in sizes_to_settle(problem, sizing):
-            found = least_ttft(problem, smaller, demand, deadline, most)
-            bound = min(bound, found.bound_s)
-            if found.ttft_s < most:
-                best, most = (smaller, found), found.ttft_s
+        at, found = settled_ttft(problem, sizing, demand, deadline, most)
+        bound = min(bound, found.bound_s)
+        if found.ttft_s < most:
+            best, most = (at, found), found.ttft_s
         settled.append(sizing)
     return None if best is None else _quickest_solution(problem, *best, min(bound, most))
 

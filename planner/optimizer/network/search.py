@@ -230,35 +230,35 @@ def _dive(state: _State, step_s: float, deadline: float) -> None:
         dive = Dive(loads, state.ways, state.segments, step_s, deadline)
         new = [s for s in situations if (0, s.period) not in cells]
         for some in [new] if sizes is None else [[s] for s in new]:
-            cells |= dive.thresholds(some, sizes)
-        found = dive.sizes(situations, cells) if len(cells) else None
+            chosen = dive.thresholds(some, sizes)
+            if not chosen:  # time is up: sizes need a threshold in every period
+                return
+            cells |= chosen
+        found = dive.sizes(situations, cells)
         if found is None:
             return
-        solution, missing = _completed(state, *found)
-        broken = [] if missing else broken_classes(state.problem, solution.settled, solution.ports)
+        solution, missing, broken = _judged(state, *found, state.patience)
         if not missing and not broken:
-            state.best = solution if _is_better(state, solution) else state.best
             return
         busiest = sorted(missing, key=lambda s: -sum(d.req_per_s[s.period] for d in state.problem.demands))
         situations += busiest[:MOST_NEW]
         sizes = solution.settled[0].n_instances, solution.ports
-        for c in broken:
-            state.patience[c] *= PATIENCE
 
 
-def _kept(state: _State, safe: Model, plan: Found, patience: list[float]) -> bool:
-    """Whether to try once more: a plan is noted if it is the best so far, else what it does not cover or keep yet."""
+def _judged(
+    state: _State, safe: Model, plan: Found, patience: list[float]
+) -> tuple[NetworkSolution, list[Situation], list[int]]:
+    """A plan with what it does not cover and whose promise it breaks; noted if it is the best that does neither."""
     solution, missing = _completed(state, safe, plan)
-    state.active += missing
     broken = [] if missing else broken_classes(state.problem, solution.settled, solution.ports)
     if not missing and not broken and _is_better(state, solution):
         state.best = solution
     for c in broken:
         patience[c] *= PATIENCE
-    return bool(missing or broken)
+    return solution, missing, broken
 
 
-def _try_limits(state: _State, model: Model, found: Found, gap: float, deadline: float, limits: "Limits") -> None:
+def _try_limits(state: _State, model: Model, found: Found, gap: float, deadline: float, limits: Limits) -> None:
     """A plan from the points of the chosen cells, if it is the best so far; or what it does not cover yet."""
     arcs: frozenset[tuple[int, int, Arc]] | None = used_arcs(model, found)
     segments = {i: around(state.segments[i], n) for i, n in enumerate(largest_sizes(model, found))}
@@ -277,8 +277,9 @@ def _try_limits(state: _State, model: Model, found: Found, gap: float, deadline:
         if plan is None:
             arcs = None  # the strictest user of a pool leaves too little room: other ways may have more
             continue
-        n_active = len(state.active)
-        if not _kept(state, safe, plan, patience) or len(state.active) > n_active:
+        _, missing, broken = _judged(state, safe, plan, patience)
+        state.active += missing
+        if missing or not broken:
             return
 
 
