@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from planner.hybrid.live import WorkerSpec
-from planner.hybrid.machine import CoreRates, KernelRates, MachineDescription
 from planner.hybrid.timing import Timed
 from planner.profiles import HardwareProfile, ModelProfile, check_profiles, hardware_profile, model_profile
 from planner.profiles.stack_writer import as_written, stack_toml
@@ -26,16 +25,8 @@ from planner.studies.live.stack_fit import (
     points_csv,
     probe_models,
 )
+from tests.live_machine import CORE, KERNELS, MACHINE
 
-MACHINE = MachineDescription("Some Processor", "Linux 6", "3.11.7", "2.4.6", 2, 16 * 10**9)
-CORE = CoreRates(
-    {1: 6.6e9, 2: 7e9, 4: 1.1e10, 16: 3.9e10, 64: 8.8e10, 256: 1.3e11, 1536: 1.35e11, 4096: 1.4e11},
-    1.5e11,
-    1.37e10,
-    1e-6,
-    8e8,
-)
-KERNELS = KernelRates(5.3e10, 1.1e9, 9.2e10, 2.0e10, 6.1e9)
 DAY = datetime.date(2026, 11, 21)
 
 

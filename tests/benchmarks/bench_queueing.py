@@ -11,11 +11,10 @@ from time import perf_counter
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from planner.queueing import Service, gigc_wait, gigc_waits  # noqa: E402
-from tests.queue_simulation import (  # noqa: E402
+from planner.queueing import Service, gigc_wait, gigc_waits
+from tests.queue_simulation import (
     METRICS,
     RARE_WAITS,
     QueueCase,
