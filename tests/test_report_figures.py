@@ -54,8 +54,12 @@ def test_a_full_case_has_every_figure() -> None:
     [
         ("no prices", {"cost", "price_ratio"}),
         ("no threshold", {"threshold"}),
-        ("one pool", {"threshold", "theta", "price_ratio", "break_even", "lengths", "prefill"}),
-        ("bare", {"price_ratio", "break_even", "prefill"}),
+        (
+            "one pool",
+            {"threshold", "theta", "executed", "schedulers", "price_ratio", "break_even", "lengths", "prefill"},
+        ),
+        ("not scheduled", {"schedulers"}),
+        ("bare", {"executed", "schedulers", "price_ratio", "break_even", "prefill"}),
     ],
 )
 def test_figures_that_make_no_sense_are_left_out(name: str, absent: set[str]) -> None:

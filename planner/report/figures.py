@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from planner.report import canvas
 from planner.report.chart_break_even import break_even_chart
 from planner.report.chart_capacity import theta_chart, threshold_chart, utilisation_chart
+from planner.report.chart_executed import executed_chart, scheduling_chart
 from planner.report.chart_money import cost_chart, price_ratio_chart
 from planner.report.chart_periods import periods_chart
 from planner.report.chart_requests import lengths_chart, prefill_chart
@@ -43,6 +44,8 @@ CHARTS: dict[str, Callable[[Case], Chart | None]] = {
     "threshold": threshold_chart,
     "theta": theta_chart,
     "utilisation": utilisation_chart,
+    "executed": executed_chart,
+    "schedulers": scheduling_chart,
     "cost": cost_chart,
     "price_ratio": price_ratio_chart,
     "break_even": break_even_chart,

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from importlib.resources import files
 from typing import Any
 
-from planner.report import markdown_tables, words
+from planner.report import executed_markdown, markdown_tables, words
 from planner.report.figures import charts
 from planner.results import Case, ClaimResult, PriceRatios
 from planner.units import number, percent
@@ -36,9 +36,11 @@ def _context(case: Case, figures: Collection[str]) -> dict[str, Any]:
         "case": case,
         "plan": plan,
         "tables": markdown_tables,
+        "executed": executed_markdown,
         "words": words,
         "figures": figures,
         "one_line": one_line,
+        "percent": percent,
         "verdict": words.verdict(plan),
         "several_classes": len(plan.classes) > 1,
         "saturation": saturation_words(case),

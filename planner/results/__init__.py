@@ -12,6 +12,7 @@ from planner.results.case import (
     Turn,
 )
 from planner.results.certified import Certified, Promise, Round
+from planner.results.executed import Executed, ExecutedFigure, ExecutedLoad, TtftByLoad
 from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
 from planner.results.fidelity_survey import (
     CurvePoint,
@@ -86,6 +87,9 @@ __all__ = [
     "CurvePoint",
     "DecodePrediction",
     "Doubt",
+    "Executed",
+    "ExecutedFigure",
+    "ExecutedLoad",
     "Fidelity",
     "FidelityGroup",
     "FidelitySurvey",
@@ -143,6 +147,7 @@ __all__ = [
     "StackScore",
     "Sweep",
     "SweepPoint",
+    "TtftByLoad",
     "TtftCurve",
     "Turn",
     "Validation",

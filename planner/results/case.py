@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from planner.results.executed import Executed
 from planner.results.plan import Plan
 from planner.schema import StrictModel
 
@@ -147,5 +148,7 @@ class Case(StrictModel):
     not_varied: tuple[str, ...] = ()
     """Assumed inputs that no break-even was looked for."""
     price_ratios: PriceRatios | None
+    executed: Executed | None = None
+    """The plan run request by request; None where the scenario does not ask for it."""
     inputs: tuple[SourceNote, ...]
     sources: tuple[str, ...]
