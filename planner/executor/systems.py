@@ -1,7 +1,7 @@
 """From a scenario and its plan to the records that the event loop runs on."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,9 @@ class System:
     """Whether instances may change between the prefill pool for short prompts and the decode pool."""
     guests: tuple[tuple[PoolPlan, int], ...] = ()
     """Prefill pools on the instances of others, each with its host's index."""
+    pool_shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By class, what each pool takes of its long prompts, its short ones and its decoding; absent classes: in
+    proportion to the pools' rates [-]."""
 
     @property
     def prefill_slots(self) -> list[int]:
@@ -131,6 +134,7 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> 
         scenario=scenario,
         converts=convertible(scenario, prefill, decode),
         guests=guests,
+        pool_shares={c.name: c.pool_shares for c in getattr(fleet, "classes", ()) if c.pool_shares},
     )
 
 
@@ -385,7 +389,7 @@ def _routes(plan: System) -> Records:
             (spec.prompts, (p, d, *way))
             for spec, p in prefill
             for d in range(len(plan.decode))
-            if _serves(plan, name, spec, d) and (way := _way(plan, spec, d))
+            if _serves(plan, name, spec, d) and (way := _way(plan, name, spec, d))
         ]
         if not ways:
             what = "the plan has no way for it from prefill to decode"
@@ -405,13 +409,19 @@ def _serves(plan: System, request_class: str, prefill: PoolPlan, d: int) -> bool
     return takes and (stated is None or not stated.sites or decode.site in stated.sites)
 
 
-def _way(plan: System, spec: PoolPlan, d: int) -> tuple[int, float] | None:
+def _way(plan: System, request_class: str, spec: PoolPlan, d: int) -> tuple[int, float] | None:
     """Link from a prefill pool to a decode pool and what speaks for this way; None where there is none."""
-    ends = spec.site, plan.decode[d].site
+    decode, shares = plan.decode[d], plan.pool_shares.get(request_class)
+    weight = spec.offered_req_per_s * decode.offered_req_per_s
+    if shares is not None:
+        weight = shares.get(spec.name, 0.0) * shares.get(decode.name, 0.0)
+        if weight <= 0:
+            return None
+    ends = spec.site, decode.site
     link = next((k for k, x in enumerate(plan.links) if (x.from_site, x.to_site) == ends and x.capacity_gbps > 0), NONE)
     if ends[0] != ends[1] and link == NONE:
         return None
-    return link, spec.offered_req_per_s * plan.decode[d].offered_req_per_s
+    return link, weight
 
 
 def _shared_out(

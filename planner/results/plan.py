@@ -100,6 +100,9 @@ class ClassPlan(StrictModel):
     mean_output_tokens: float
     cached_fraction: float
     """Share of prompt tokens found in the prefix cache [-]."""
+    pool_shares: dict[str, float] = Field(default={}, exclude=True)
+    """Of its long prompts, its short ones, and its decoding, the part that each pool takes, where the plan says; else
+    they are in proportion to the pools' rates [-]."""
 
 
 class PeriodPool(StrictModel):
@@ -128,6 +131,8 @@ class PeriodPlan(StrictModel):
     demand_req_per_s: float
     thresholds: dict[str, dict[str, float | None]]
     """By class and by the site that decodes: requests with more uncached tokens leave it; None: none do [tokens]."""
+    pool_shares: dict[str, dict[str, dict[str, float]]] = {}
+    """By class and by the site that decodes: what each pool takes of long prompts, of short ones, of decoding [-]."""
     pools: tuple[PeriodPool, ...]
     links: tuple[PeriodLink, ...]
     latency: Latency

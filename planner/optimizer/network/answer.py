@@ -29,6 +29,7 @@ from planner.queueing import Path as QueuePath
 from planner.queueing import Ttft
 from planner.results import (
     Baseline,
+    Bottleneck,
     ClassPlan,
     Cost,
     Fleet,
@@ -68,44 +69,69 @@ def network_plan(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_
 def network_planned(problem: NetworkProblem, time_limit_s: float = 60.0) -> Plan:
     """The plan of a resolved scenario; raises as `network_plan` does."""
     if problem.scenario.objective == "min-ttft":
-        return _quickest_planned(problem, time_limit_s)
+        return quickest_explained(network_quickest(problem, time_limit_s), time_limit_s)
+    return network_explained(problem, network_solved(problem, time_limit_s), time_limit_s)
+
+
+def network_solved(problem: NetworkProblem, time_limit_s: float = 60.0) -> NetworkSolution:
+    """Sizes, ways and thresholds of a resolved scenario, of any objective but min-ttft; raises as `network_plan`."""
     solution = network_search(problem, time_limit_s)
     if solution is None:
         raise infeasible_network(problem)
+    return solution
+
+
+def network_at(solution: NetworkSolution, ratio: float) -> NetworkSolution:
+    """The same sizes, ways and thresholds at a part of the demand, in every stream and period alike."""
+    n_streams = 1 + max(d.stream for one in solution.settled for d in one.decodings)
+    settled = tuple(one.scaled_to(one.period, [ratio] * n_streams) for one in solution.settled)
+    return replace(solution, settled=settled, scale=solution.scale * ratio)
+
+
+def network_sketch(problem: NetworkProblem, solution: NetworkSolution) -> Plan:
+    """A solution as a plan that can be run: with its periods, and without what it is compared with or what binds."""
+    verdict = Verdict(worth_it=False, because="Not compared with other fleets.")
+    proof = solution.gap, GAP_TARGET, solution.bound
+    plan = _plan(problem, solution, proof, verdict, (), (), ())
+    return plan.model_copy(update={"periods": tuple(_Answer(problem, solution).periods())})
+
+
+def network_explained(problem: NetworkProblem, solution: NetworkSolution, time_limit_s: float = 60.0) -> Plan:
+    """The plan that a solution is, with baselines, shadow prices and verdict; raises as `network_plan` does."""
     fleet = Fleet(**_Answer(problem, solution).fleet())
     others, missing = _baselines(problem, fleet, time_limit_s)
     bound = solution.bound * (1.0 if problem.is_min_cost else problem.mean_req_per_s)
     verdict = _verdict(problem, fleet, others)
     told = [*_spare_notes(problem, solution, time_limit_s), *missing]
-    return _plan(problem, solution, (solution.gap, GAP_TARGET, bound), verdict, others, told)
+    proof = solution.gap, GAP_TARGET, bound
+    return _plan(problem, solution, proof, verdict, others, told, network_bottlenecks(problem, solution))
 
 
 def network_outcome(problem: NetworkProblem, time_limit_s: float = 60.0) -> tuple[Fleet, float, NetworkSolution]:
     """The fleet, its objective [req/s, USD/h or s] and solution; raises as `network_plan` does."""
     if problem.scenario.objective == "min-ttft":
-        found = _quickest(problem, time_limit_s)
+        found = network_quickest(problem, time_limit_s)
         return Fleet(**_Answer(found.problem, found.solution).fleet()), found.ttft_s, found.solution
-    solution = network_search(problem, time_limit_s)
-    if solution is None:
-        raise infeasible_network(problem)
+    solution = network_solved(problem, time_limit_s)
     unit = 1.0 if problem.is_min_cost else problem.mean_req_per_s
     return Fleet(**_Answer(problem, solution).fleet()), solution.objective * unit, solution
 
 
-def _quickest(problem: NetworkProblem, time_limit_s: float) -> QuickestNetwork:
+def network_quickest(problem: NetworkProblem, time_limit_s: float = 60.0) -> QuickestNetwork:
+    """The least TTFT of a resolved scenario with that objective, and its plan; raises as `network_plan` does."""
     found = quickest_network(problem, time_limit_s)
     if found is None:
         raise infeasible_network(problem)
     return found
 
 
-def _quickest_planned(problem: NetworkProblem, time_limit_s: float) -> Plan:
+def quickest_explained(found: QuickestNetwork, time_limit_s: float = 60.0) -> Plan:
     """The plan with the least TTFT, and whether sites on their own could promise that."""
-    found = _quickest(problem, time_limit_s)
     alone, missing = _alone(found.problem, time_limit_s)
     fleet = Fleet(**_Answer(found.problem, found.solution).fleet())
     verdict = _verdict_by_ttft(found, fleet, alone)
-    plan = _plan(found.problem, found.solution, (found.gap, QUICKEST_GAP, found.bound_s), verdict, (), missing)
+    proof, binding = (found.gap, QUICKEST_GAP, found.bound_s), network_bottlenecks(found.problem, found.solution)
+    plan = _plan(found.problem, found.solution, proof, verdict, (), missing, binding)
     kept = f"the TTFT that is kept is {number(found.ttft_s)} s, and {number(found.bound_s)} s is proven not to be"
     return plan.model_copy(update={"objective": "min-ttft", "notes": (kept, *plan.notes)})
 
@@ -139,6 +165,7 @@ def _plan(
     verdict: Verdict,
     others: tuple[Baseline, ...],
     missing: Sequence[str],
+    binding: tuple[Bottleneck, ...],
 ) -> Plan:
     """A plan in full; the proof is its gap, the gap that counts as none, and the bound in the objective's unit."""
     answer, scenario = _Answer(problem, solution), problem.scenario
@@ -153,7 +180,7 @@ def _plan(
         bound=bound,
         capacity_rule="expected-work",
         prefill_to_decode=_ratio(Fleet(**fields)),
-        bottlenecks=network_bottlenecks(problem, solution),
+        bottlenecks=binding,
         verdict=verdict,
         classes=tuple(answer.classes()),
         periods=tuple(answer.periods()) if scenario.periods else (),
@@ -385,6 +412,7 @@ class _Answer:
                 hours=span.hours,
                 demand_req_per_s=sum(d.req_per_s for d in one.decodings),
                 thresholds=self._thresholds(one),
+                pool_shares=self._pool_shares(one),
                 pools=tuple(
                     PeriodPool(
                         name=self.problem.pools[i].name,
@@ -410,6 +438,23 @@ class _Answer:
             beyond = flow.threshold_tokens >= spec.mix.support[1]
             at = found.setdefault(spec.name, {})
             at[stream.site] = None if beyond else max(flow.threshold_tokens, 0.0)
+        return found
+
+    def _pool_shares(self, one: Settled) -> dict[str, dict[str, dict[str, float]]]:
+        """What every pool takes of each stream's long prompts, short ones and decoding."""
+        taken: dict[tuple[int, str | None], dict[str, float]] = {}
+        for flow in one.flows:
+            mine = taken.setdefault((flow.stream, flow.part), {})
+            name = self.problem.pools[flow.arc.pool].name
+            mine[name] = mine.get(name, 0.0) + flow.req_per_s
+        for decoding in one.decodings:
+            mine = taken.setdefault((decoding.stream, None), {})
+            mine[self.problem.pools[decoding.pool].name] = decoding.req_per_s
+        found: dict[str, dict[str, dict[str, float]]] = {}
+        for (q, _), rates in taken.items():
+            stream, total = self.problem.streams[q], sum(rates.values())
+            at = found.setdefault(self.problem.classes[stream.request_class].name, {}).setdefault(stream.site, {})
+            at |= {name: rate / total for name, rate in rates.items()}
         return found
 
 
