@@ -286,13 +286,8 @@ def test_promises_of_runs_of_one_period_name_none() -> None:
 
 
 def test_what_cannot_be_run_is_said_in_one_message() -> None:
-    model = {"models.other.profile": "kimi-linear-48b", "classes.docs.model": "other"}
-    pools = {
-        "pools.other-prefill": {"site": "local", "hardware": HOME, "role": "prefill", "model": "other"},
-        "pools.other-decode": {"site": "local", "hardware": HOME, "role": "decode", "model": "other"},
-    }
-    with pytest.raises(InputError, match="cannot be run") as caught:
-        certified_plan(question({**TWO, **model, **pools}), QUESTION, time_limit_s=LIMIT_S)
+    with pytest.raises(InputError, match="not all requests come from one trace") as caught:
+        certified_plan(question(ONE, execution__arrivals={"kind": "recorded"}), QUESTION, time_limit_s=LIMIT_S)
     assert len(caught.value.problems) == 1
 
 

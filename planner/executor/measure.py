@@ -145,8 +145,8 @@ def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
     for pool in plan.prefill:
         found[f"utilization.{pool.name}"] = rate(f"{pool.name} busy_s") / n_in_role[pool.name]
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
-    asked = w.requests[:N_TO_FILL]
-    for pool, times in zip(plan.decode, plan.decode_times, strict=True):
+    for d, (pool, times) in enumerate(zip(plan.decode, plan.decode_times, strict=True)):
+        asked = _decoded_by(w, d)
         full = times.full_tokens_per_s(asked["total_tokens"], asked["output_tokens"]) * n_in_role[pool.name]
         found[f"utilization.{pool.name}"] = rate(f"{pool.name} tokens") / full
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
@@ -158,6 +158,14 @@ def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
     for name, n in n_in_role.items():
         found[f"{name} instances"] = n
     return found
+
+
+def _decoded_by(w: World, d: int) -> Any:
+    """Requests that a decode pool may have, some of the first."""
+    asked = w.requests[:N_TO_FILL]
+    mine = np.unique(w.routes["request_class"][w.routes["decode_pool"] == d])
+    kept = asked[np.isin(asked["request_class"], mine)] if len(mine) < len(w.thresholds) else asked
+    return kept if len(kept) else asked
 
 
 def sample_names(plan: System) -> list[str]:

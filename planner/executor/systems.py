@@ -68,8 +68,6 @@ class System:
     """Of every class; infinite where all go to the pools for short prompts, -1 where none do."""
     prefill_times: tuple[PrefillTimes, ...]
     decode_times: tuple[DecodeTimes, ...]
-    context_tokens: float
-    """Mean context that decode attends to [tokens]."""
     scenario: Scenario
     converts: bool = False
     """Whether instances may change between the prefill pool for short prompts and the decode pool."""
@@ -117,11 +115,7 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> 
     every = tuple(pool for pool in used if pool.role == "prefill")
     prefill, guests = _hosted(scenario, every)
     decode = tuple(pool for pool in used if pool.role == "decode")
-    context = sum(
-        share * (mix.mean_total_tokens + mix.mean_output_tokens / 2)
-        for share, workload in scenario.workloads.values()
-        for mix in [request_mix(workload, Path(scenario.directory), data_dirs)]
-    )
+    contexts = _contexts(scenario, data_dirs)
     return System(
         prefill=prefill,
         decode=decode,
@@ -129,13 +123,29 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> 
         classes=tuple(scenario.workloads),
         thresholds_tokens=_thresholds(scenario, fleet, every, data_dirs),
         prefill_times=tuple(prefill_times(scenario, pool.name) for pool in prefill),
-        decode_times=tuple(decode_times(scenario, pool.name, context) for pool in decode),
-        context_tokens=context,
+        decode_times=tuple(
+            decode_times(scenario, pool.name, _context_tokens(scenario, pool.name, contexts)) for pool in decode
+        ),
         scenario=scenario,
         converts=convertible(scenario, prefill, decode),
         guests=guests,
         pool_shares={c.name: c.pool_shares for c in getattr(fleet, "classes", ()) if c.pool_shares},
     )
+
+
+def _contexts(scenario: Scenario, data_dirs: Sequence[Path]) -> dict[str, float]:
+    """Mean context of every class while it is decoded: prompt and half the output [tokens]."""
+    found = {}
+    for name, (_, workload) in scenario.workloads.items():
+        mix = request_mix(workload, Path(scenario.directory), data_dirs)
+        found[name] = mix.mean_total_tokens + mix.mean_output_tokens / 2
+    return found
+
+
+def _context_tokens(scenario: Scenario, pool: str, contexts: Mapping[str, float]) -> float:
+    """Mean context of the classes that a pool serves [tokens]."""
+    shares = {name: scenario.workloads[name][0] for name in scenario.classes_of(scenario.pools[pool])}
+    return sum(share * contexts[name] for name, share in shares.items()) / sum(shares.values())
 
 
 def _hosted(
@@ -155,8 +165,11 @@ def _hosted(
 
 def _check(scenario: Scenario, fleet: Fleet) -> None:
     if keys := [key for key in scenario.network_keys if not _runs(scenario, key)]:
-        what = "cannot be run: the executor runs one model at one demand, each class of requests at one site or at any"
+        what = "cannot be run: the executor runs one demand, each class of requests at one site or at any"
         raise InputError(scenario.problem(keys[0], what, f"a scenario without {', '.join(map(dotted, keys))}"))
+    if scenario.execution.cache is not None and len({scenario.model_of(name) for name in scenario.workloads}) > 1:
+        what = "is a pool of blocks of one size, and the classes are for several models"
+        raise InputError(scenario.problem(("execution", "cache"), what, "one model, or no cache"))
     found = [
         scenario.problem(
             ("pools",), f"the plan's pool '{pool.name}' is not the scenario's", "the plan of this scenario"
@@ -179,12 +192,12 @@ def _check(scenario: Scenario, fleet: Fleet) -> None:
 
 
 def _runs(scenario: Scenario, key: KeyPath) -> bool:
-    """Whether the executor knows what a key of a network says: who is served where, what is promised, what is spare."""
+    """Whether the executor knows what a key of a network says: who is served where and with what, what is promised."""
     if key[0] == "classes":
         return key[-1] == "slo" or len(scenario.classes[str(key[1])].sites) == 1
     if key[0] == "pools":
         return key[-1] == "classes"
-    return key[0] in ("slo", "spare", "objective") or key == ("routing", "thresholds")
+    return key[0] in ("models", "slo", "spare", "objective") or key == ("routing", "thresholds")
 
 
 def _thresholds(scenario: Scenario, fleet: Fleet, prefill: Sequence[PoolPlan], data_dirs: Sequence[Path]) -> Floats:

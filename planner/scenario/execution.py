@@ -327,5 +327,5 @@ def _host_faults(execution: Execution, pools: Mapping[str, Any]) -> Iterator[Sta
 def _are_alike(one: Any, other: Any) -> bool:
     return all(
         getattr(one, key) == getattr(other, key)
-        for key in ("hardware", "accelerators_per_instance", "service_times", "stack", "layout", "time_factor")
+        for key in ("model", "hardware", "accelerators_per_instance", "service_times", "stack", "layout", "time_factor")
     )
