@@ -23,7 +23,7 @@ from planner.report.certified_tables import certified_tables
 from planner.results import Plan, Promise, plan_from
 from planner.scenario import Scenario
 from planner.studies.certify import certified_plan
-from planner.studies.certify_network import binding_periods
+from planner.studies.period_runs import binding_periods
 from planner.studies.periods import class_of_part, one_period
 from tests.builders import FAST, GPUS, HOME, small_with
 

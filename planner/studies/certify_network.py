@@ -20,14 +20,13 @@ from planner.optimizer import (
     network_solved,
     quickest_explained,
 )
-from planner.results import Certified, Check, Fleet, Plan, Promise, Round
-from planner.scenario import Scenario, Slo
-from planner.studies.periods import class_of_part, one_period
-from planner.studies.promises import CLOSE, MOST_ROUNDS, SAFETY, SUPPOSED, Say, promise, supposed
-from planner.studies.validation import TOLERANCES, Executed, execute, judged, pairs
-from planner.units import MILLI, number, percent
+from planner.results import Certified, Fleet, Plan, Promise, Round
+from planner.scenario import Scenario
+from planner.studies.period_runs import RATE, STEP, Seen, seen_periods
+from planner.studies.periods import class_of_part
+from planner.studies.promises import CLOSE, MOST_ROUNDS, SAFETY, SUPPOSED, Say, supposed
+from planner.units import number
 
-RATE, STEP = "throughput_req_per_s", "tpot_mean_s"
 AS_GOOD = 1e-3
 """Relative difference to the plan as asked up to which a plan that holds is not improved upon."""
 MOST_TOLD = 8
@@ -45,16 +44,6 @@ class Handed:
     """Demand over the demand that is asked for."""
     claimed_fraction: float = 1.0
     """Where the rate is sought, what is claimed of that which was found."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A period that was run."""
-
-    name: str
-    promises: tuple[Promise, ...]
-    checks: tuple[Check, ...]
-    unpredicted: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -178,7 +167,12 @@ def _tried(search: Search, handed: Handed) -> Tried:
     plan = network_sketch(problem, _served(handed, found))
     if _modelled(stated) != stated:
         plan = _without_ttft(plan)
-    return Tried(handed, searched, found, plan, tuple(_seen(search, stated, plan, n)))
+
+    def tell(what: str) -> None:
+        search.say(f"{search.scenario.name}: {what}, round {n}")
+
+    seen = seen_periods(stated, plan, search.question, search.data_dirs, tell)
+    return Tried(handed, searched, found, plan, tuple(seen))
 
 
 def _found(search: Search, handed: Handed) -> tuple[Scenario, NetworkSolution | QuickestNetwork]:
@@ -240,68 +234,6 @@ def _served(handed: Handed, found: NetworkSolution | QuickestNetwork) -> Network
     solution = found.solution if isinstance(found, QuickestNetwork) else found
     ratio = handed.claimed_fraction / handed.demand_factor
     return solution if ratio == 1 else network_at(solution, ratio)
-
-
-def binding_periods(plan: Plan) -> list[str]:
-    """Periods with demand in which a pool or link is busiest, demand is highest or TTFT longest; busiest first."""
-    served = [period for period in plan.periods if period.demand_req_per_s > 0]
-    rows = [[period.demand_req_per_s for period in served]]
-    rows += [list(row) for row in zip(*([pool.utilization for pool in p.pools] for p in served), strict=True)]
-    rows += [list(row) for row in zip(*([link.utilization for link in p.links] for p in served), strict=True)]
-    rows.append([p.latency.ttft_p90_s or 0.0 for p in served])
-    chosen = {row.index(max(row)) for row in rows if max(row, default=0.0) > 0}
-    return [served[i].name for i in sorted(chosen, key=lambda i: -served[i].demand_req_per_s)]
-
-
-def _seen(search: Search, stated: Scenario, plan: Plan, n_round: int) -> Iterator[Seen]:
-    """The periods that bind, and the others where all of these hold."""
-    binding = binding_periods(plan)
-    others = [p.name for p in plan.periods if p.name not in binding and p.demand_req_per_s > 0]
-    for names in (binding, others):
-        holds = True
-        for name in names:
-            search.say(f"{search.scenario.name}: running {name}, round {n_round}")
-            one = _of_period(search, stated, plan, name)
-            holds &= all(p.holds for p in one.promises)
-            yield one
-        if not holds:
-            return
-
-
-def _of_period(search: Search, stated: Scenario, plan: Plan, name: str) -> Seen:
-    """A period at its own demand, and kept full."""
-    asked, alone = one_period(stated, plan, name)
-    executed = execute(asked, alone, search.question, 1.0, search.data_dirs)
-    _check_dropped(search, name, executed)
-    found = judged(list(pairs(alone, alone, 1.0, Executed(executed.run))))  # no period's highest rate is predicted
-    promises = (p.model_copy(update={"period": name}) for p in _promises(asked, alone, executed))
-    checks = (check.model_copy(update={"period": name}) for check in found["checks"])
-    return Seen(name, tuple(promises), tuple(checks), found["unpredicted"])
-
-
-def _check_dropped(search: Search, name: str, executed: Executed) -> None:
-    """Raises CheckFailedError where faults drop more requests than may be missed of the rate."""
-    run, most = executed.run, TOLERANCES[RATE]
-    if run.n_dropped > most * run.n_requests:
-        dropped = f"{run.n_dropped:,} of {run.n_requests:,} requests were dropped in {name}"
-        raise CheckFailedError(f"{search.scenario.name}: no plan holds: {dropped}, more than {percent(most)}")
-
-
-def _promises(asked: Scenario, alone: Fleet, executed: Executed) -> Iterator[Promise]:
-    """What is promised in a period to all requests, and to each class at each site."""
-    most = executed.most or executed.run
-    demand = alone.throughput_req_per_s
-    yield promise(RATE, demand, most.throughput_req_per_s, most.intervals.get(RATE), 1, TOLERANCES[RATE])
-    for part in executed.run.classes:
-        slo = asked.slo_of(part.name) or Slo()
-        to: dict[str, Any] = {"request_class": part.name}
-        if slo.ttft_s is not None and part.ttft_promised_s is not None:
-            sure = part.intervals.get("ttft_promised_s")
-            name = f"ttft_p{slo.ttft_percentile:g}_s"
-            yield promise(name, slo.ttft_s, part.ttft_promised_s, sure, -1, 0.0).model_copy(update=to)
-        if slo.tpot_ms is not None and part.tpot_mean_s is not None:
-            sure, limit_s = part.intervals.get(STEP), slo.tpot_ms * MILLI
-            yield promise(STEP, limit_s, part.tpot_mean_s, sure, -1, TOLERANCES[STEP]).model_copy(update=to)
 
 
 def _next(search: Search) -> Handed | None:
