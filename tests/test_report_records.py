@@ -391,6 +391,19 @@ CASES = {
             ),
         ),
     ),
+    "no waits known": make_case(
+        executed=make_executed(
+            loads=(
+                make_load(0.6, 2.5, 4.2).model_copy(
+                    update={
+                        name: make_figure(seconds, 2.2).model_copy(update={"predicted": None})
+                        for name, seconds in (("ttft_mean_s", 2.5), ("ttft_p90_s", 4.2))
+                    }
+                ),
+            ),
+            predicted_ttft=TtftByLoad(loads=(), mean_s=(), p90_s=()),
+        )
+    ),
     "not scheduled": make_case(executed=make_executed(schedulers=None, scheduler_series=())),
     "least prices": make_case(
         price_ratios=PRICES.model_copy(
