@@ -19,6 +19,7 @@ from planner.optimizer.network.evaluate import (
 )
 from planner.optimizer.network.loads import DECODE_LATE, DECODE_TIME, LINK_BUSY
 from planner.optimizer.network.problem import NetworkPool, NetworkProblem, network_problem, whole_work_s
+from planner.optimizer.network.quickening import quickest_bottlenecks
 from planner.optimizer.network.quickest import ANY_PLAN, QuickestNetwork, quickest_network
 from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
 from planner.optimizer.network.relaxation import infeasible_network
@@ -29,6 +30,7 @@ from planner.queueing import Path as QueuePath
 from planner.queueing import Ttft
 from planner.results import (
     Baseline,
+    Bottleneck,
     ClassPlan,
     Cost,
     Fleet,
@@ -45,6 +47,8 @@ from planner.scenario import Scenario, Spare
 from planner.units import SECONDS_PER_HOUR, number, percent
 
 PER_MILLION = 1e6
+WORTH_TIME = 1 / 3
+"""Of the time for a search, what the linear programs of shadow prices may take, and again what confirms them."""
 STEPS = 12
 """Halvings of the range of multiples of the demand in which the promise breaks."""
 
@@ -77,7 +81,8 @@ def network_planned(problem: NetworkProblem, time_limit_s: float = 60.0) -> Plan
     bound = solution.bound * (1.0 if problem.is_min_cost else problem.mean_req_per_s)
     verdict = _verdict(problem, fleet, others)
     told = [*_spare_notes(problem, solution, time_limit_s), *missing]
-    return _plan(problem, solution, (solution.gap, GAP_TARGET, bound), verdict, others, told)
+    worth = network_bottlenecks(problem, solution, WORTH_TIME * time_limit_s)
+    return _plan(problem, solution, (solution.gap, GAP_TARGET, bound), verdict, others, worth, told)
 
 
 def network_outcome(problem: NetworkProblem, time_limit_s: float = 60.0) -> tuple[Fleet, float, NetworkSolution]:
@@ -105,7 +110,9 @@ def _quickest_planned(problem: NetworkProblem, time_limit_s: float) -> Plan:
     alone, missing = _alone(found.problem, time_limit_s)
     fleet = Fleet(**_Answer(found.problem, found.solution).fleet())
     verdict = _verdict_by_ttft(found, fleet, alone)
-    plan = _plan(found.problem, found.solution, (found.gap, QUICKEST_GAP, found.bound_s), verdict, (), missing)
+    worth = quickest_bottlenecks(problem, found, WORTH_TIME * time_limit_s)
+    proof = (found.gap, QUICKEST_GAP, found.bound_s)
+    plan = _plan(found.problem, found.solution, proof, verdict, (), worth, missing)
     kept = f"the TTFT that is kept is {number(found.ttft_s)} s, and {number(found.bound_s)} s is proven not to be"
     return plan.model_copy(update={"objective": "min-ttft", "notes": (kept, *plan.notes)})
 
@@ -138,6 +145,7 @@ def _plan(
     proof: tuple[float, float, float],
     verdict: Verdict,
     others: tuple[Baseline, ...],
+    bottlenecks: tuple[Bottleneck, ...],
     missing: Sequence[str],
 ) -> Plan:
     """A plan in full; the proof is its gap, the gap that counts as none, and the bound in the objective's unit."""
@@ -153,7 +161,7 @@ def _plan(
         bound=bound,
         capacity_rule="expected-work",
         prefill_to_decode=_ratio(Fleet(**fields)),
-        bottlenecks=network_bottlenecks(problem, solution),
+        bottlenecks=bottlenecks,
         verdict=verdict,
         classes=tuple(answer.classes()),
         periods=tuple(answer.periods()) if scenario.periods else (),
