@@ -3,7 +3,7 @@
 from planner.optimizer.exhaustive import exhaustive_search
 from planner.optimizer.fleet import class_plans
 from planner.optimizer.latency import has_queueing_model, loaded_ttft
-from planner.optimizer.network.answer import network_plan, network_planned
+from planner.optimizer.network.answer import network_decided, network_outcome, network_plan, network_planned
 from planner.optimizer.network.problem import NetworkProblem, network_problem
 from planner.optimizer.plan import (
     Outcome,
@@ -33,6 +33,8 @@ __all__ = [
     "explained",
     "has_queueing_model",
     "loaded_ttft",
+    "network_decided",
+    "network_outcome",
     "network_plan",
     "network_planned",
     "network_problem",

@@ -179,7 +179,7 @@ def break_even(results: Sequence[BreakEvenResult]) -> str:
                 item.title,
                 number(item.stated),
                 f"{number(item.low)} to {number(item.high)}",
-                words.decision(item.decides, item.decision),
+                words.decision(item.decides, item.decision) if item.is_found else DASH,
                 words.turns(item),
             )
             for item in results

@@ -121,13 +121,16 @@ def decision(decides: str, answer: bool | None) -> str:
 
 def turns(item: BreakEvenResult) -> str:
     """Where a decision turns to its opposite, or to no plan at all."""
+    if not item.is_found:
+        return "not found in the time"
     ends = (("below", item.below), ("above", item.above))
     found = [
         f"{side} {figure(turn.value)}" + (" (no plan)" if turn.decision is None else "")
         for side, turn in ends
         if turn is not None
     ]
-    return listed(found) or "nowhere in that span"
+    about = f"; plans are within {small_percent(item.gap)} of the best" if item.gap >= SMALL else ""
+    return (listed(found) or "nowhere in that span") + about
 
 
 def listed(names: list[str]) -> str:

@@ -117,6 +117,10 @@ class BreakEvenResult(StrictModel):
     """Nearest turn below the stated value; None: none down to `low`."""
     above: Turn | None
     """Nearest turn above it; None: none up to `high`."""
+    gap: float = 0.0
+    """Largest distance to their bounds of the plans compared [-]; where it counts, a turn is no better known."""
+    is_found: bool = True
+    """Whether every plan that was needed was found in the time; otherwise nothing else is known."""
 
 
 class SourceNote(StrictModel):

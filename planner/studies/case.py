@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import (
     PlanningProblem,
     network_planned,
@@ -87,9 +87,6 @@ def _network_case(
     scenario: Scenario, variants: Mapping[str, Scenario], data_dirs: Sequence[Path], time_limit_s: float
 ) -> Case:
     """The case of many sites, models or periods: one capacity rule, and prices by site instead of one ratio."""
-    if scenario.break_even:
-        what = "asks for break-evens, which are planned for one demand and one model only"
-        raise InputError(scenario.problem(("break_even",), what, "comparisons at other values"))
     problem = network_problem(scenario, data_dirs)
     time_limit_s = max(time_limit_s, NETWORK_LIMIT_S)
     plan = network_planned(problem, time_limit_s)
@@ -115,8 +112,8 @@ def _network_case(
         ),
         comparisons=compared,
         claims=claim_results(scenario.claims, plans, scenario.name),
-        break_even=(),
-        not_varied=(),
+        break_even=break_evens(scenario, data_dirs, time_limit_s),
+        not_varied=not_varied(scenario),
         price_ratios=None,
         inputs=input_notes(scenario, {pool.key: pool.rates for pool in problem.pools}),
         sources=scenario.sources,
