@@ -1,6 +1,6 @@
 """What a plan says, in words that tables and Markdown share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from planner.results import (
     Bottleneck,
@@ -288,6 +288,16 @@ def thresholds(name: str, sites: dict[str, float | None]) -> str:
     'chat east 19,677, west –'
     """
     return f"{name} " + ", ".join(f"{site} {number(tokens)}" for site, tokens in sites.items())
+
+
+def busiest(use: Mapping[str, float]) -> str:
+    """The busiest of pools and links.
+
+    >>> busiest({"near": 0.5, "wan": 0.75}), busiest({})
+    ('wan 75 %', '–')
+    """
+    name = max(use, key=lambda key: use[key], default="")
+    return f"{name} {percent(use[name], 0)}" if name else DASH
 
 
 def _busiest(items: Sequence[PeriodPool] | Sequence[PeriodLink]) -> str:

@@ -3,6 +3,7 @@
 from planner.results.case import (
     BreakEvenResult,
     Case,
+    CaseFront,
     ClaimResult,
     ComparedPlan,
     LengthProfile,
@@ -67,7 +68,7 @@ from planner.results.run import (
     WaitRun,
 )
 from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
-from planner.results.studies import Against, Front, FrontPoint, InputSensitivity, Sensitivity, Variation
+from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
 from planner.results.validation import Check, Validation
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "Bottleneck",
     "BreakEvenResult",
     "Case",
+    "CaseFront",
     "Certified",
     "Check",
     "ClaimResult",
@@ -94,6 +96,7 @@ __all__ = [
     "FreeRouting",
     "Front",
     "FrontPoint",
+    "Hour",
     "HardwareScore",
     "InputSensitivity",
     "Interval",

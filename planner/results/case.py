@@ -3,6 +3,7 @@
 from typing import Literal
 
 from planner.results.plan import Plan
+from planner.results.studies import Front, Hour, Sensitivity
 from planner.schema import StrictModel
 
 
@@ -123,6 +124,15 @@ class BreakEvenResult(StrictModel):
     """Whether every plan that was needed was found in the time; otherwise nothing else is known."""
 
 
+class CaseFront(StrictModel):
+    """A front that the scenario asks for."""
+
+    title: str
+    set: dict[str, str]
+    """Keys of the scenario that are changed for it, and their values as text."""
+    front: Front
+
+
 class SourceNote(StrictModel):
     """A figure that went in, and where it comes from."""
 
@@ -151,5 +161,13 @@ class Case(StrictModel):
     not_varied: tuple[str, ...] = ()
     """Assumed inputs that no break-even was looked for."""
     price_ratios: PriceRatios | None
+    fronts: tuple[CaseFront, ...] = ()
+    """Cost against what it buys."""
+    sensitivity: Sensitivity | None = None
+    """The plan with every input off; None where it was not asked for."""
+    hours: tuple[Hour, ...] = ()
+    """The plan hour by hour, where its scenario has one demand and a day is asked for."""
+    hours_source: str = ""
+    """Where the shape of that day comes from."""
     inputs: tuple[SourceNote, ...]
     sources: tuple[str, ...]

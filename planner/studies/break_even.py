@@ -39,7 +39,7 @@ Decision = Callable[[float], bool | None]
 
 RESOLVED = {"prices", "assumed", "stacks", "measured", "model"}
 """Parts of a scenario that the pools of its problem hold in full: rents and service times."""
-TOLD = {"name", "title", "notes", "sources", "comparisons", "claims", "break_even"}
+TOLD = {"name", "title", "notes", "sources", "comparisons", "claims", "break_even", "report"}
 """Parts that no fleet depends on."""
 
 

@@ -100,6 +100,7 @@ def _changes(scenario: Scenario, period: PeriodPlan, parts: list[Part]) -> dict[
         "comparisons": {},
         "claims": [],
         "break_even": [],
+        "report": {},
         "routing.role_conversion": False,
         **({"classes": classes} if classes else {}),
         **pools,
