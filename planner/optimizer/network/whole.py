@@ -14,6 +14,8 @@ from planner.optimizer.network.search import NetworkSolution, peak_situations
 
 GAP = 1e-4
 """Relative distance of answer and bound at which the solver may stop."""
+MOST = 1_000
+"""Pools times situations beyond which such a program would not even be built in the time."""
 MANY = (0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.25), 8
 """Multiples of a plan's thresholds that may be chosen instead, as an instance more may move them; and how many more
 thresholds over all lengths there are,"""
@@ -40,10 +42,10 @@ class Whole:
         Valid:
             The busiest periods are in the program; what use costs in the others is that of the plan's ways.
         """
-        if monotonic() > deadline:
+        situations = self._situations(problem)
+        if monotonic() > deadline or len(problem.pools) * len(situations) > MOST:
             return None
         loads = NetworkLoads(problem, 1.0, (), tuple(self._gbps(problem)))
-        situations = self._situations(problem)
         question = Question(loads, situations, self._points(loads, situations), self._segments(problem), True)
         try:
             found = build(question).rows.solved(deadline - monotonic(), GAP)
