@@ -110,6 +110,7 @@ def test_an_instance_beside_the_fleet_adds_what_counting_every_threshold_says(ad
         assert holds(price.planned_again, after - before, 1e-4 * before)
 
 
+@pytest.mark.slow
 def test_a_later_promise_saves_no_more_than_what_a_search_with_it_proves() -> None:
     problem, solution = solved((("slo.ttft_s", 6.0),))
     price = prices_of(problem, solution)["classes.all.slo.ttft_s"]
@@ -120,6 +121,7 @@ def test_a_later_promise_saves_no_more_than_what_a_search_with_it_proves() -> No
     assert price.planned_again.most >= 0
 
 
+@pytest.mark.slow
 def test_a_full_inventory_of_one_pool_has_a_price_where_its_accelerators_are_lacking() -> None:
     lengths = {"kind": "lognormal", "mu": 9.0, "sigma": 1.0, "low_tokens": 128, "high_tokens": 65536}
     changes: dict[str, Any] = {"objective": "max-throughput", "workload.lengths": lengths}
@@ -150,6 +152,7 @@ def test_what_is_not_planned_again_in_time_is_said_and_not_guessed(monkeypatch: 
 FEW = {"pools.near.n_instances": 33, "pools.fast.n_instances": 0, "pools.decode.n_instances": 8}
 
 
+@pytest.mark.slow
 def test_an_instance_takes_off_the_least_ttft_what_a_search_from_the_start_finds() -> None:
     problem = problem_of({**FEW, "objective": "min-ttft"})
     found = quickest_network(problem, 600.0)

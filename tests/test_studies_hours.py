@@ -29,10 +29,13 @@ def case() -> Case:
     report = {
         "hours": {"factors": list(FACTORS), "source": SOURCE},
         "fronts": [
-            {"against": "throughput", "points": 3, "title": "most of all"},
-            {"against": "goodput", "points": 2, "title": "in time", "set": {"slo.ttft_s": 12.0}},
+            {
+                "against": "throughput",
+                "points": 3,
+                "title": "long answers",
+                "set": {"workload.output_lengths.tokens": 900.0},
+            },
         ],
-        "sensitivity": True,
     }
     return build_case(small_with({**CHEAP, "report": report}))
 
@@ -68,14 +71,14 @@ def test_power_by_use_is_paid_for_the_hours_that_are_busy() -> None:
     assert bills[1] == pytest.approx(at_rate(problem, solution, 1.5).cost.usd_per_hour)
 
 
-def test_a_report_shows_the_day_the_fronts_and_the_sensitivity_that_its_scenario_asks_for() -> None:
+def test_a_report_shows_the_day_and_the_fronts_that_its_scenario_asks_for() -> None:
     text, shown = report_markdown(case()), charts(case())
-    for heading in ("## Through the day", "## What every budget buys", "## How much the plan rests on its inputs"):
+    for heading in ("## Through the day", "## What every budget buys"):
         assert heading in text
     assert SOURCE in text
     assert "58.3 % of that" in text
-    assert "in time (`slo.ttft_s = 12.0`):" in text
-    wanted = {"hours", "front_throughput", "front_goodput", "sensitivity"}
+    assert "long answers (`workload.output_lengths.tokens = 900.0`):" in text
+    wanted = {"hours", "front_throughput"}
     assert wanted <= set(shown)
     for name in wanted:
         assert f"figures/{name}.png" in text
@@ -83,6 +86,19 @@ def test_a_report_shows_the_day_the_fronts_and_the_sensitivity_that_its_scenario
     sections = text.split("## Through the day")[1].split("## What it costs")[0]
     sections += text.split("## What every budget buys")[1].split("## What binds")[0]
     assert max(len(line) for line in sections.splitlines() if line.startswith("|")) < 100
+
+
+@pytest.mark.slow
+def test_a_report_shows_the_sensitivity_that_its_scenario_asks_for() -> None:
+    sizes = {"pools.fast.n_instances": 2, "pools.near.n_instances": 1, "pools.decode.n_instances": 9}
+    found = build_case(small_with({**sizes, f"sites.local.accelerators.{HOME}": 80, "report": {"sensitivity": True}}))
+    assert found.sensitivity is not None
+    assert found.sensitivity.stated == pytest.approx(found.plan.max_throughput_req_per_s)
+    text = report_markdown(found)
+    rows = text.split("## How much the plan rests on its inputs")[1].split("## What binds")[0]
+    assert "figures/sensitivity.png" in rows
+    assert max(len(line) for line in rows.splitlines() if line.startswith("|")) < 100
+    assert "sensitivity" in charts(found)
 
 
 def test_what_nobody_asks_for_is_not_shown() -> None:
