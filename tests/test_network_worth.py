@@ -110,6 +110,23 @@ def test_an_instance_beside_the_fleet_adds_what_counting_every_threshold_says(ad
         assert holds(price.planned_again, after - before, 1e-4 * before)
 
 
+def test_ten_gbps_more_on_a_full_link_add_what_a_search_with_them_finds() -> None:
+    sizes = {"pools.fast.n_instances": 8, "pools.near.n_instances": 8, "pools.decode.n_instances": 16}
+    changes = {**sizes, "objective": "max-throughput", "links.wan.capacity_gbps": 30}
+    problem = problem_of(changes)
+    before, after = (
+        network_search(p, 600.0, 0.0) for p in (problem, problem_of({**changes, "links.wan.capacity_gbps": 40}))
+    )
+    assert before is not None
+    assert after is not None
+    price = prices_of(problem, before)["links.wan.capacity_gbps"]
+    assert price.planned_again is not None
+    assert price.planned_again.n_more == 10
+    assert after.scale > before.scale
+    assert holds(price.planned_again, (after.scale - before.scale) * MEAN, 1e-4 * MEAN)
+    assert price.unit == "req/s per Gbps"
+
+
 @pytest.mark.slow
 def test_a_later_promise_saves_no_more_than_what_a_search_with_it_proves() -> None:
     problem, solution = solved((("slo.ttft_s", 6.0),))
@@ -164,6 +181,9 @@ def test_an_instance_takes_off_the_least_ttft_what_a_search_from_the_start_finds
     assert again is not None
     assert price.shadow_price == pytest.approx(found.ttft_s - again.ttft_s, abs=2 * QUICKEST_GAP * found.ttft_s)
     assert price.shadow_price > 2 * QUICKEST_GAP * found.ttft_s
+    assert price.planned_again is not None
+    assert price.planned_again.least <= price.shadow_price <= price.planned_again.most
+    assert again.bound_s <= found.ttft_s - price.planned_again.least
     # Long prompts cannot leave, and decode is not what they wait for.
     assert "links.wan.capacity_gbps" not in prices
 

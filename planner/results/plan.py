@@ -78,7 +78,7 @@ class PlannedAgain(StrictModel):
     least: float
     """Gain of all of them together that is proven, in the objective's unit."""
     most: float
-    """Gain that is not excluded; the solver leaves a little open."""
+    """Gain beyond which there is none, or beyond which none was found; the solver leaves a little open."""
 
 
 class Bottleneck(StrictModel):

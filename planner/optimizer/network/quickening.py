@@ -48,8 +48,8 @@ def quickest_bottlenecks(problem: NetworkProblem, found: QuickestNetwork, limit_
 
     Returns:
         Seconds at the percentile asked for per unit, found by planning again; those that are more than doubtful.
-        `planned_again` says how much the whole step takes off: at least that to the shortest promise found to be kept,
-        from the longest that was not.
+        `planned_again` says how much the whole step takes off: at least from the bound, below which nothing was kept
+        without it, to the promise that is kept with it; at most to the next one, of which no plan was found.
     """
     deadline, prices = monotonic() + limit_s, []
     if found.gap > FIRST_STEP and (own := _quickened(problem, found, deadline)) is not None:
@@ -57,16 +57,16 @@ def quickest_bottlenecks(problem: NetworkProblem, found: QuickestNetwork, limit_
     for step in _steps(problem, found):
         again = _quickened(step.problem, found, deadline)
         if again is not None:
-            gain_s = found.ttft_s - again[0]
+            least_s, most_s = max(found.bound_s - again[0], 0.0), found.ttft_s - again[1]
             prices.append(
                 Bottleneck(
                     constraint=step.constraint,
-                    shadow_price=gain_s / step.n_more,
+                    shadow_price=(found.ttft_s - again[0]) / step.n_more,
                     unit=step.unit,
-                    planned_again=PlannedAgain(n_more=step.n_more, least=gain_s, most=found.ttft_s - again[1]),
+                    planned_again=PlannedAgain(n_more=step.n_more, least=least_s, most=most_s),
                 )
             )
-    return tuple(sorted(prices, key=lambda b: -(b.planned_again.least if b.planned_again else 0.0)))
+    return tuple(sorted(prices, key=lambda b: -(b.planned_again.most if b.planned_again else 0.0)))
 
 
 def _steps(problem: NetworkProblem, found: QuickestNetwork) -> Iterator[_Step]:
