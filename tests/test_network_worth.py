@@ -112,10 +112,10 @@ def test_an_instance_beside_the_fleet_adds_what_counting_every_threshold_says(ad
 
 def test_ten_gbps_more_on_a_full_link_add_what_a_search_with_them_finds() -> None:
     sizes = {"pools.fast.n_instances": 8, "pools.near.n_instances": 8, "pools.decode.n_instances": 16}
-    changes = {**sizes, "objective": "max-throughput", "links.wan.capacity_gbps": 30}
+    changes = {**sizes, "objective": "max-throughput", "links.wan.capacity_gbps": 60}
     problem = problem_of(changes)
     before, after = (
-        network_search(p, 600.0, 0.0) for p in (problem, problem_of({**changes, "links.wan.capacity_gbps": 40}))
+        network_search(p, 600.0, 0.0) for p in (problem, problem_of({**changes, "links.wan.capacity_gbps": 70}))
     )
     assert before is not None
     assert after is not None
