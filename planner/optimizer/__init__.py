@@ -5,7 +5,9 @@ from planner.optimizer.fleet import class_plans
 from planner.optimizer.latency import has_queueing_model, loaded_ttft
 from planner.optimizer.network.answer import (
     network_at,
+    network_decided,
     network_explained,
+    network_outcome,
     network_plan,
     network_planned,
     network_quickest,
@@ -47,7 +49,9 @@ __all__ = [
     "has_queueing_model",
     "loaded_ttft",
     "network_at",
+    "network_decided",
     "network_explained",
+    "network_outcome",
     "network_plan",
     "network_planned",
     "network_problem",

@@ -3,6 +3,7 @@
 from planner.results.case import (
     BreakEvenResult,
     Case,
+    CaseFront,
     ClaimResult,
     ComparedPlan,
     LengthProfile,
@@ -41,6 +42,7 @@ from planner.results.plan import (
     PeriodPlan,
     PeriodPool,
     Plan,
+    PlannedAgain,
     PoolPlan,
     Sweep,
     Verdict,
@@ -67,7 +69,7 @@ from planner.results.run import (
     WaitRun,
 )
 from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
-from planner.results.studies import Against, Front, FrontPoint, InputSensitivity, Sensitivity, Variation
+from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
 from planner.results.validation import Check, Validation
 
 __all__ = [
@@ -77,6 +79,7 @@ __all__ = [
     "Bottleneck",
     "BreakEvenResult",
     "Case",
+    "CaseFront",
     "Certified",
     "Check",
     "ClaimResult",
@@ -97,6 +100,7 @@ __all__ = [
     "FreeRouting",
     "Front",
     "FrontPoint",
+    "Hour",
     "HardwareScore",
     "InputSensitivity",
     "Interval",
@@ -121,6 +125,7 @@ __all__ = [
     "PeriodPlan",
     "PeriodPool",
     "Plan",
+    "PlannedAgain",
     "PlanSweep",
     "PoolPlan",
     "PoolRun",

@@ -312,9 +312,9 @@ def _plan(search: Search, chosen: Tried) -> Plan:
 
 
 def _explained(search: Search, chosen: Tried) -> Plan:
-    if isinstance(chosen.found, QuickestNetwork):
-        return quickest_explained(chosen.found, search.time_limit_s)
     problem: NetworkProblem = network_problem(chosen.searched, search.data_dirs)
+    if isinstance(chosen.found, QuickestNetwork):
+        return quickest_explained(problem, chosen.found, search.time_limit_s)
     return network_explained(problem, chosen.found, search.time_limit_s)
 
 

@@ -102,6 +102,7 @@ def _changes(scenario: Scenario, plan: Plan, period: PeriodPlan, parts: list[Par
         "comparisons": {},
         "claims": [],
         "break_even": [],
+        "report": {},
         "routing.role_conversion": False,
         **({"classes": classes} if classes else {}),
         "pools": dict(_stated_pools(scenario, plan, parts)),
