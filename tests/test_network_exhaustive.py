@@ -20,9 +20,17 @@ from planner.optimizer.network.evaluate import (
     link_gbps,
     period_of,
 )
-from planner.optimizer.network.loads import DECODE_LATE, DECODE_TIME, LINK_BUSY, NetworkLoads, point
+from planner.optimizer.network.large import close_look, whole_bound
+from planner.optimizer.network.loads import (
+    DECODE_LATE,
+    DECODE_TIME,
+    LINK_BUSY,
+    OPTIMISTIC_WAITS,
+    NetworkLoads,
+    point,
+)
 from planner.optimizer.network.problem import NetworkProblem
-from planner.optimizer.network.search import network_search
+from planner.optimizer.network.search import network_search, peak_situations
 from tests.builders import FAST, GPUS, HOME, small_with
 
 Changes = dict[str, Any]
@@ -113,3 +121,18 @@ def test_no_plan_of_a_small_network_is_cheaper_than_the_bound(changes: Changes) 
     assert broken_classes(problem, found.settled, found.ports) == []
     if cheapest is not None:
         assert found.bound <= cheapest * (1 + 1e-6)
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(promised_network())
+def test_no_plan_of_a_small_network_is_cheaper_than_the_bound_of_its_blocks(changes: Changes) -> None:
+    problem = network_problem(small_with(changes))
+    cheapest = next((rent for n, ports, rent in sizings(problem) if serves(problem, n, ports)), None)
+    loads = NetworkLoads(problem, OPTIMISTIC_WAITS)
+    segments = {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
+    look = close_look(loads, peak_situations(problem), segments, 30.0)
+    if cheapest is not None:
+        assert look is not None
+        model, relaxed = look
+        assert relaxed.bound * (1 - 1e-6) <= whole_bound(model, relaxed) <= cheapest * (1 + 1e-6)

@@ -121,7 +121,7 @@ class Blocks:
         n_rows, n_columns = self._matrix.shape
         places = entries.col[used], n_columns + entries.row[used]
         graph = csr_matrix((np.ones(used.sum()), places), shape=(n_columns + n_rows,) * 2)
-        labels = connected_components(graph, directed=False)[1]
+        labels = connected_components(graph, directed=False)[1].astype(np.intp)
         return labels[:n_columns], np.where(kept, labels[n_columns:], -1)
 
     @cached_property

@@ -315,7 +315,7 @@ def link_rate_to_choice(model: Model) -> None:
 
 @family
 def route_prompts(model: Model) -> None:
-    """sum of x_qska over the arcs of a part = r_qsk, and likewise b_qska of those between: every prompt goes somewhere."""
+    """sum of x_qska over the arcs of a part = r_qsk, likewise b_qska of those between: every prompt goes somewhere."""
     known: dict[tuple[int, int, int, Share], list[tuple[int, float]]] = {}
     for (q, s, k, part, _), column in model.x.items():
         known.setdefault((q, s, k, part), []).append((column, 1.0))

@@ -1,0 +1,109 @@
+"""Bounds from blocks: never above the program they are of, and above its relaxation where blocks are whole."""
+
+from itertools import product
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.optimizer.network.blocks import Blocks
+from planner.optimizer.network.cells import finest_cells
+from planner.optimizer.network.large import close_look, thresholds, whole_bound
+from planner.optimizer.network.loads import OPTIMISTIC_WAITS, NetworkLoads
+from planner.optimizer.network.problem import NetworkProblem, network_problem
+from planner.optimizer.network.rows import Rows
+from planner.optimizer.network.search import peak_situations
+from tests.builders import small_with
+from tests.network_scenarios import scale_scenario
+
+MOST = 4
+
+
+def fleet(costs: tuple[int, ...], rates: tuple[int, ...], needs: tuple[int, int], stock: int) -> Rows:
+    """Two models, each with two kinds of instances that serve its demand; all instances draw on one stock."""
+    rows = Rows()
+    n = [rows.column(f"n_{i}", 0, MOST, cost, True) for i, cost in enumerate(costs)]
+    for m, need in enumerate(needs):
+        rows.row(f"serve_{m}", [(n[i], rates[i]) for i in (2 * m, 2 * m + 1)], low=need)
+    rows.row("stock", [(c, 1.0) for c in n], high=stock)
+    return rows
+
+
+def blocks_of(rows: Rows) -> Blocks | None:
+    relaxed = rows.solved(10.0, 0.0, whole=())
+    if relaxed is None:
+        return None
+    assert relaxed.duals is not None
+    return Blocks(rows, [2], relaxed.duals, relaxed.values)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.tuples(*[st.integers(1, 9)] * 4),
+    st.tuples(*[st.integers(1, 5)] * 4),
+    st.tuples(*[st.integers(1, 12)] * 2),
+    st.integers(2, 8),
+)
+def test_the_bound_of_the_blocks_lies_between_the_relaxed_program_and_the_cheapest_fleet(
+    costs: tuple[int, ...], rates: tuple[int, ...], needs: tuple[int, int], stock: int
+) -> None:
+    rows = fleet(costs, rates, needs, stock)
+    blocks = blocks_of(rows)
+    fleets = [
+        float(np.dot(costs, n))
+        for n in product(range(MOST + 1), repeat=4)
+        if sum(n) <= stock
+        and all(n[2 * m] * rates[2 * m] + n[2 * m + 1] * rates[2 * m + 1] >= needs[m] for m in (0, 1))
+    ]
+    if blocks is None:
+        assert not fleets
+        return
+    relaxed = rows.solved(10.0, 0.0, whole=())
+    assert relaxed is not None
+    assert relaxed.bound - 1e-6 <= blocks.bound(10.0, 0.0) <= min(fleets, default=inf) + 1e-6
+
+
+def test_without_a_price_blocks_are_the_program() -> None:
+    """Stock for all: each model has its own cheapest fleet, 2 x 3 and 3 x 2."""
+    blocks = blocks_of(fleet((3, 9, 2, 9), (4, 1, 2, 1), (7, 5), 16))
+    assert blocks is not None
+    assert blocks.bound(10.0, 0.0) == pytest.approx(2 * 3 + 3 * 2)
+
+
+def two_models() -> NetworkProblem:
+    return network_problem(scale_scenario(2, n_hours=4, n_sites=2, n_kinds=2, n_models=2))
+
+
+def test_decode_in_whole_instances_lifts_the_bound_of_a_network_and_stays_below_its_optimum() -> None:
+    problem = two_models()
+    loads = NetworkLoads(problem, OPTIMISTIC_WAITS)
+    situations = peak_situations(problem)[:1]
+    look = close_look(loads, situations, {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}, 60.0)
+    assert look is not None
+    model, relaxed = look
+    bound = whole_bound(model, relaxed)
+    assert bound > relaxed.bound * (1 + 1e-4)
+    whole = model.rows.solved(60.0, 0.01)
+    assert whole is not None
+    assert bound <= whole.objective
+    chosen = thresholds(model, relaxed, 20.0)
+    assert set(chosen) == {(g, s.period) for g in range(2) for s in situations}
+
+
+def test_the_finest_cells_hold_every_threshold_of_stated_lengths() -> None:
+    problem = network_problem(small_with({"workload.lengths": {"kind": "empirical", "tokens": [700, 2000, 9000]}}))
+    cells = finest_cells(problem, problem.groups[0])
+    mix = problem.classes[0].mix
+    offered = {round(float(mix.long_fraction(cell.low_tokens)), 9) for cell in cells}
+    assert offered == {round(float(mix.long_fraction(t)), 9) for t in np.linspace(-1, 9000, 4001)}
+    assert all(cell.low_tokens == cell.high_tokens for cell in cells)
+
+
+def test_the_finest_cells_of_continuous_lengths_leave_no_threshold_out() -> None:
+    problem = network_problem(small_with({}))
+    cells = finest_cells(problem, problem.groups[0])
+    low, high = problem.classes[0].mix.support
+    for t in np.linspace(low, high, 997):
+        assert any(cell.low_tokens <= t <= cell.high_tokens for cell in cells)
