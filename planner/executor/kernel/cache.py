@@ -8,13 +8,19 @@ from math import ceil
 
 from planner.executor.compiled import compiled, compiled_apart
 from planner.executor.kernel.curves import value
+from planner.executor.kernel.prefix_uses import saw_hit
 from planner.executor.kernel.records import NONE, World
 
 
 @compiled
 def n_prefix_blocks(w: World, site: int, r: int) -> int:
     """Leading full blocks of a prompt that a site holds."""
-    first, end = w.block_offsets[r], w.block_offsets[r + 1]
+    return n_held_blocks(w, site, w.block_offsets[r], w.block_offsets[r + 1])
+
+
+@compiled
+def n_held_blocks(w: World, site: int, first: int, end: int) -> int:
+    """Leading blocks of blocks[first:end] that a site holds."""
     at = first
     while at < end and w.entries[site, w.blocks[at]].is_in == 1:
         at += 1
@@ -52,6 +58,8 @@ def use(w: World, site: int, r: int) -> None:
         renew(w, site, rule.n_blocks + w.blocks[first + n - 1])
     for k in range(n - 1, -1, -1):  # what a prefix begins with is newer than what follows
         renew(w, site, w.blocks[first + k])
+    if w.rebalancer[0].is_on == 1:
+        saw_hit(w, site, first, n, cached)
     pool = w.pools[w.routes[request.route].prefill_pool]
     request.transfer_blocks = ceil(value(w.curves, pool.wire_curve, request.prompt_tokens) / rule.block_bytes)
     w.caches[site].transfer_blocks += request.transfer_blocks
@@ -89,7 +97,7 @@ def put(w: World, site: int, entry: int) -> None:
     if w.entries[site, entry].is_in == 1:
         renew(w, site, entry)
         return
-    w.entries[site, entry].is_in = 1
+    w.entries[site, entry].is_in, w.entries[site, entry].is_moved = 1, 0
     link_newest(w, site, entry)
     w.caches[site].used_blocks += entry_blocks(w, entry)
     make_room(w, site)

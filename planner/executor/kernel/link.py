@@ -31,9 +31,23 @@ def settle(w: World, k: int) -> None:
         if flow.backlog_bytes <= 1.0 + flow.rate_bytes_per_s * now_s * ROUNDING:
             flow.backlog_bytes = 0.0
         sent += flow.rate_bytes_per_s * passed_s
+    if link.is_moving == 1:
+        sent += _settle_move(w, k, passed_s)
     link.sent_bytes += sent
     _watch_peak(w, k, now_s, sent / passed_s)
     link.settled_s = now_s
+
+
+@compiled_apart
+def _settle_move(w: World, k: int, passed_s: float) -> float:
+    """Bytes that the move of a prefix has sent in so long a time."""
+    link = w.links[k]
+    sent = min(link.move_bytes_per_s * passed_s, link.move_bytes)
+    link.move_bytes -= sent
+    if link.move_bytes <= 1.0 + link.move_bytes_per_s * w.clock[0].now_s * ROUNDING:
+        sent, link.move_bytes = sent + link.move_bytes, 0.0
+    link.moved_bytes += sent
+    return float(sent)
 
 
 @compiled
@@ -87,6 +101,8 @@ def share(w: World, k: int) -> None:
     background = link.background_bytes_per_s
     if background > 0:
         weights += link.background_connections
+    if link.is_moving == 1 and link.move_bytes > 0:
+        weights += 1.0  # a move has one connection
     _fill(w, k, left, weights, background)
     _plan_change(w, k)
 
@@ -96,12 +112,18 @@ def _fill(w: World, k: int, left: float, weights: float, background: float) -> N
     """Water-filling: whoever wants no more than the common level gets what it wants, until all others get the level."""
     link = w.links[k]
     weight, is_background_open, changed = link.n_connections, background > 0, True
+    is_move_open = link.is_moving == 1 and link.move_bytes > 0
     while changed and weights > 0:
         changed = False
         level = left / weights
         if is_background_open and background <= level * link.background_connections:
             left, weights = left - background, weights - link.background_connections
             is_background_open, changed = False, True
+            continue
+        if is_move_open and link.move_limit_bytes_per_s <= level:
+            link.move_bytes_per_s = link.move_limit_bytes_per_s
+            left, weights = left - link.move_limit_bytes_per_s, weights - 1.0
+            is_move_open, changed = False, True
             continue
         for f in range(link.n_flows):
             flow = w.flows[k, f]
@@ -113,11 +135,13 @@ def _fill(w: World, k: int, left: float, weights: float, background: float) -> N
         flow = w.flows[k, f]
         if flow.limit_bytes_per_s >= 0:
             flow.rate_bytes_per_s = max(left, 0.0) / weights * weight
+    if is_move_open:
+        link.move_bytes_per_s = max(left, 0.0) / weights
 
 
 @compiled
 def _plan_change(w: World, k: int) -> None:
-    """The next change by itself: a backlog that runs out."""
+    """The next change by itself: a backlog, or a move, that runs out."""
     link, first_s = w.links[k], inf
     for f in range(link.n_flows):
         flow = w.flows[k, f]
@@ -126,6 +150,8 @@ def _plan_change(w: World, k: int) -> None:
             first_s = min(first_s, flow.backlog_bytes / drain)
         elif flow.backlog_bytes == 0 and flow.is_open == 0:
             first_s = 0.0
+    if link.is_moving == 1 and (link.move_bytes == 0 or link.move_bytes_per_s > 0):
+        first_s = min(first_s, link.move_bytes / link.move_bytes_per_s if link.move_bytes > 0 else 0.0)
     actor = w.clock[0].first_link + k
     if first_s < inf:
         plan(w, actor, LINK_CHANGE, w.clock[0].now_s + first_s)

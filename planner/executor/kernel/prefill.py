@@ -10,6 +10,8 @@ from planner.executor.kernel.decode import arrive_at_decode
 from planner.executor.kernel.link import open_flow, sent, settle, share
 from planner.executor.kernel.lists import pop, push
 from planner.executor.kernel.observe import saw
+from planner.executor.kernel.prefix_uses import saw_prompt
+from planner.executor.kernel.rebalance import sent_move
 from planner.executor.kernel.records import (
     DOWN,
     DRAINS,
@@ -269,6 +271,8 @@ def pass_ends(w: World, i: int) -> None:
             request.prefill_end_s = clock.now_s
         if is_whole and w.cache_rule[0].is_on == 1:
             keep(w, pool.site, r, request.prompt_tokens, True)
+            if w.rebalancer[0].is_on == 1:
+                saw_prompt(w, pool.site, r)
         hand_over(w, i, r, end, is_whole)
         request.done_tokens = int(end)
         if not is_whole:
@@ -322,7 +326,7 @@ def hand_over(w: World, i: int, r: int, end: float, is_whole: bool) -> None:
 
 @compiled
 def link_changes(w: World, k: int) -> None:
-    """A backlog has run out: whoever is done leaves, the others share anew."""
+    """A backlog, or a move, has run out: whoever is done leaves, the others share anew."""
     settle(w, k)
     while True:
         r = sent(w, k)
@@ -337,4 +341,6 @@ def link_changes(w: World, k: int) -> None:
             wake(w, i)
         if w.instances[i].is_up == DRAINS:
             may_be_drained(w, w.instances[i].unit)
+    if w.links[k].is_moving == 1 and w.links[k].move_bytes == 0:
+        sent_move(w, k)
     share(w, k)
