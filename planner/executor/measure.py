@@ -90,9 +90,7 @@ def check_pools(w: World) -> None:
     sizes = np.where(np.arange(w.entries.shape[1]) < rule["n_blocks"], 1, rule["state_blocks"])
     held = np.array([int(entries["is_in"].astype(np.int64) @ sizes) for entries in w.entries])
     assert (w.caches["used_blocks"] == held + w.caches["transfer_blocks"]).all(), "cache pools hold not what they count"
-    # A move takes blocks at its destination, and until it is sent at its source.
-    n_ends = np.where(is_moving, 1 + w.links["is_moving"][: len(is_moving)], 0)
-    taken = int(w.requests["transfer_blocks"].sum() + (n_ends * w.movers["reserved_blocks"]).sum())
+    taken = int(w.requests["transfer_blocks"].sum() + w.movers["reserved_blocks"][is_moving].sum())
     assert w.caches["transfer_blocks"].sum() == taken, "cache pools keep blocks for transfers that are over"
 
 

@@ -1,7 +1,6 @@
 """The rebalancing of a system's cache pools, before anything has moved."""
 
 from collections.abc import Sequence
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ from planner.errors import InputError
 from planner.executor.kernel.records import MOVER, NONE, OFFER, PREFIX, REBALANCER, USED, USES, Records
 from planner.results import LinkPlan, PoolPlan
 from planner.scenario import CacheRebalance, Scenario
-from planner.units import bytes_per_s
 from planner.workload.traces import Blocks
 
 N_OFFERS = 256
@@ -65,13 +63,6 @@ def rebalance_fields(
         "used": np.zeros((len(sites), len(prefixes)), dtype=USED),
         "uses": uses,
     }
-
-
-def move_limit_bytes_per_s(scenario: Scenario, connection_bytes_per_s: float) -> float:
-    """Most that a move may use of a link: what one connection may, and what the scenario allows [B/s]."""
-    stated = stated_rebalance(scenario)
-    most = inf if stated is None or stated.max_gbps is None else bytes_per_s(stated.max_gbps)
-    return min(most, connection_bytes_per_s)
 
 
 def _joins(prefill: Sequence[PoolPlan], link: LinkPlan) -> bool:

@@ -38,7 +38,7 @@ from planner.executor.kernel.records import (
     Records,
     World,
 )
-from planner.executor.rebalancing import check_rebalance, move_limit_bytes_per_s, rebalance_fields
+from planner.executor.rebalancing import check_rebalance, rebalance_fields, stated_rebalance
 from planner.executor.service import DecodeTimes, PrefillTimes, decode_times, prefill_times
 from planner.results import Fleet, LinkPlan, PoolPlan
 from planner.scenario import LinkExecution, Scenario
@@ -367,12 +367,12 @@ def _links(plan: System) -> tuple[Records, list[int]]:
             fabrics.append(NONE if fabric is None else len(rows))
             if fabric is not None:
                 rows.append((bytes_per_s(fabric), inf, 1.0, 0.0, 0.0, 1.0, 1.0, 0))
-    links = np.zeros(len(rows), dtype=LINK)
+    links, moves = np.zeros(len(rows), dtype=LINK), stated_rebalance(plan.scenario)
+    links["move_fraction"] = 0.0 if moves is None else moves.link_fraction
     names = LINK.names or ()
     for k, row in enumerate(rows):
         for name, value in zip(names, row, strict=False):
             links[k][name] = value
-        links[k]["move_limit_bytes_per_s"] = move_limit_bytes_per_s(plan.scenario, links[k]["connection_bytes_per_s"])
     return links, fabrics
 
 

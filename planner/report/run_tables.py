@@ -61,7 +61,7 @@ def _rebalance(run: Run) -> "RenderableType | None":
     if seen is None:
         return None
     table = empty_table(
-        "prefixes moved between sites", ">offered", ">moved", ">cut off", ">entries", ">GB", ">hits", ">tokens"
+        "prefixes moved between sites", ">offered", ">moved", ">dropped", ">entries", ">GB", ">hits", ">tokens"
     )
     caption(table, "hits: prefills that began from a moved prefix; tokens: of prompts, found by the move alone")
     counts = (seen.n_offered, seen.n_moved, seen.n_dropped, seen.n_entries)

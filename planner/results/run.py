@@ -81,7 +81,7 @@ class RebalanceRun(StrictModel):
     n_moved: int
     """Copies that arrived."""
     n_dropped: int
-    """Copies that the loss of their link cut off."""
+    """Copies that were begun in vain: their link was lost, or what they copied was dropped before it was sent."""
     n_entries: int
     """Blocks and states that arrived and were not there."""
     moved_bytes: float

@@ -149,13 +149,13 @@ class Sessions(StrictModel):
 
 
 class CacheRebalance(StrictModel):
-    """Copies prefixes between the pools of sites that prefill, before anybody asks for them there: those in use first,
-    by the tokens of prefill that they would save over their bytes, then those about to be dropped."""
+    """Copies prefixes between the pools of sites that prefill, before anybody asks for them there: under scarce bandwidth
+    those in use, by the tokens of prefill that they would save over their bytes; then those about to be dropped."""
 
     interval_s: Annotated[float, Field(gt=0, le=1e6)] = 30.0
     """Time between two looks at what was used; what was not begun by the next one is weighed anew."""
-    max_gbps: Gbps | None = None
-    """Most that it uses of each link; absent: the fair share of one connection among those of the transfers."""
+    link_fraction: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Most that it uses of each link; less where the fair share of one connection is less."""
     min_uses: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Prompts that must have made or hit a prefix at its site since the last look for it to be copied."""
     spill: bool = True

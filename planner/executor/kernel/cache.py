@@ -97,7 +97,7 @@ def put(w: World, site: int, entry: int) -> None:
     if w.entries[site, entry].is_in == 1:
         renew(w, site, entry)
         return
-    w.entries[site, entry].is_in, w.entries[site, entry].is_moved = 1, 0
+    w.entries[site, entry].is_in = 1
     link_newest(w, site, entry)
     w.caches[site].used_blocks += entry_blocks(w, entry)
     make_room(w, site)
@@ -117,7 +117,7 @@ def make_room(w: World, site: int) -> None:
     while cache.used_blocks > cache.capacity_blocks and cache.oldest != NONE:
         entry = cache.oldest
         unlink(w, site, entry)
-        w.entries[site, entry].is_in = 0
+        w.entries[site, entry].is_in, w.entries[site, entry].is_moved = 0, 0
         cache.used_blocks -= entry_blocks(w, entry)
         cache.n_evicted += 1
 

@@ -113,6 +113,7 @@ def _fill(w: World, k: int, left: float, weights: float, background: float) -> N
     link = w.links[k]
     weight, is_background_open, changed = link.n_connections, background > 0, True
     is_move_open = link.is_moving == 1 and link.move_bytes > 0
+    most_moved = min(link.connection_bytes_per_s, left * link.move_fraction)
     while changed and weights > 0:
         changed = False
         level = left / weights
@@ -120,9 +121,9 @@ def _fill(w: World, k: int, left: float, weights: float, background: float) -> N
             left, weights = left - background, weights - link.background_connections
             is_background_open, changed = False, True
             continue
-        if is_move_open and link.move_limit_bytes_per_s <= level:
-            link.move_bytes_per_s = link.move_limit_bytes_per_s
-            left, weights = left - link.move_limit_bytes_per_s, weights - 1.0
+        if is_move_open and most_moved <= level:
+            link.move_bytes_per_s = most_moved
+            left, weights = left - most_moved, weights - 1.0
             is_move_open, changed = False, True
             continue
         for f in range(link.n_flows):

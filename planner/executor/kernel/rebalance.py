@@ -2,9 +2,11 @@
 
 At every look, each link between two sites that prefill is offered what it might copy. First come prefixes that prompts
 used at its source since the last look (made them, or began from them) and that its destination lacks, by the tokens of
-prefill that the same uses would save there over the bytes that must be sent. Behind them come the entries that a full
-source is about to drop, as many as it dropped since the last look, where the destination has room to spare. One moves
-after the other, over one connection.
+prefill that the same uses would save there over the bytes that must be sent; not under ample bandwidth, where whoever
+asks for one fetches it, so that a second copy is worth little. Behind them come the entries that a full source is about
+to drop, as many as it dropped since the last look, where the destination has room to spare. One moves after the other,
+over one connection. What it takes of the destination's pool is reserved while it travels; the source keeps nothing back
+for it, and a copy of what was dropped there meanwhile is given up.
 
 Source:
     Greedy by value over cost: Dantzig, Operations Research 5 (1957). Copies of what is in demand to where it is not:
@@ -26,8 +28,10 @@ def rebalance(w: World) -> None:
     """Look at what was used since the last time, offer it to the links, and set those to work that are idle."""
     own = w.rebalancer[0]
     for k in range(w.movers.shape[0]):
+        w.movers[k].n_offers, w.movers[k].next_offer = 0, 0
         if w.movers[k].is_used == 1:
-            offer_used(w, k)
+            if w.cache_rule[0].is_ample == 0:
+                offer_used(w, k)
             if own.spills == 1:
                 offer_spills(w, k)
             own.n_offered += w.movers[k].n_offers
@@ -41,9 +45,8 @@ def rebalance(w: World) -> None:
 
 @compiled_apart
 def offer_used(w: World, k: int) -> None:
-    """Offer a link, anew, the prefixes that were used at its source."""
+    """Offer a link the prefixes that were used at its source."""
     mover, least = w.movers[k], w.rebalancer[0].min_uses
-    mover.n_offers, mover.next_offer = 0, 0
     end = w.uses[mover.from_site].newest
     while end != NONE:
         used = w.used[mover.from_site, end]
@@ -160,7 +163,7 @@ def makes_sense(w: World, k: int, end: int, is_spill: int) -> bool:
 
 @compiled_apart
 def begin_move(w: World, k: int, end: int) -> None:
-    """Take transfer blocks at both ends, as a hand-off does, and send."""
+    """Take transfer blocks at the destination, as what is to come needs them, and send."""
     mover, prefix = w.movers[k], w.prefixes[end]
     size = move_bytes(w, k, end)
     mover.end, mover.reserved_blocks = end, move_blocks(w, k, end)
@@ -168,7 +171,6 @@ def begin_move(w: World, k: int, end: int) -> None:
     mover.has_state = 1 if mover.reserved_blocks > prefix.n - mover.n_held else 0
     for at in range(prefix.first + mover.n_held - 1, prefix.first - 1, -1):  # what it joins must be there when it comes
         renew(w, mover.to_site, w.blocks[at])
-    reserve(w, mover.from_site, mover.reserved_blocks)
     reserve(w, mover.to_site, mover.reserved_blocks)
     settle(w, k)
     w.links[k].is_moving, w.links[k].move_bytes, w.links[k].move_bytes_per_s = 1, size, 0.0
@@ -186,8 +188,11 @@ def reserve(w: World, site: int, n_blocks: int) -> None:
 @compiled_apart
 def sent_move(w: World, k: int) -> None:
     """The last byte of a move is on its way; the link is settled, and shared anew by who calls."""
+    if not is_whole(w, w.movers[k].from_site, w.movers[k].end):
+        give_up(w, k)
+        move_next(w, k)
+        return
     w.links[k].is_moving, w.links[k].move_bytes_per_s = 0, 0.0
-    reserve(w, w.movers[k].from_site, -w.movers[k].reserved_blocks)
     plan(w, w.rebalancer[0].first_mover + k, MOVED, w.clock[0].now_s + w.links[k].half_round_trip_s)
 
 
@@ -219,11 +224,10 @@ def put_moved(w: World, site: int, entry: int) -> None:
 
 
 @compiled_apart
-def cut_off(w: World, k: int) -> None:
-    """A link is lost, and with it the move that it had not sent whole; the link is settled, and shared by who calls."""
+def give_up(w: World, k: int) -> None:
+    """A move that is not sent whole was in vain; the link is settled, and shared anew by who calls."""
     mover = w.movers[k]
     w.links[k].is_moving, w.links[k].move_bytes, w.links[k].move_bytes_per_s = 0, 0.0, 0.0
-    reserve(w, mover.from_site, -mover.reserved_blocks)
     reserve(w, mover.to_site, -mover.reserved_blocks)
     mover.end = NONE
     w.rebalancer[0].n_dropped += 1

@@ -200,7 +200,7 @@ LINK = np.dtype(
         ("looked_could_bytes", "f8"),
         ("decided_could_bytes", "f8"),  # at the last decision
         ("is_moving", "i4"),  # prefixes between cache pools
-        ("move_limit_bytes_per_s", "f8"),  # most that a move may use
+        ("move_fraction", "f8"),  # of the bandwidth that a move may use at the most
         ("move_bytes", "f8"),  # of the move that are left
         ("move_bytes_per_s", "f8"),  # its share of the link
         ("moved_bytes", "f8"),  # by all moves, within `sent_bytes`
@@ -263,7 +263,7 @@ REBALANCER = np.dtype(
         ("first_mover", "i4"),  # actors
         ("n_offered", "i8"),  # moves
         ("n_moved", "i8"),  # moves that arrived
-        ("n_dropped", "i8"),  # moves that were cut off
+        ("n_dropped", "i8"),  # moves that were begun in vain
         ("n_entries", "i8"),  # that arrived
         ("n_hits", "i8"),  # prefills that began from what had been moved
         ("hit_tokens", "f8"),  # of these that only moved entries gave
@@ -283,7 +283,7 @@ MOVER = np.dtype(
         ("end", "i4"),  # last block of the prefix on its way; NONE: nothing is
         ("n_held", "i4"),  # of its blocks, those that are not sent because the destination has them
         ("has_state", "i4"),  # whether the state at its end is
-        ("reserved_blocks", "i8"),  # of the pool at either end
+        ("reserved_blocks", "i8"),  # of the destination's pool
     ],
     align=True,
 )
