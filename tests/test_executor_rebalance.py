@@ -1,19 +1,26 @@
 """Rebalancing of cache pools: which prefixes move, when they arrive, what that takes, and what it is worth."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from planner.errors import InputError
-from planner.executor import system
+from planner.executor import RunQuestion, simulate, system
 from planner.executor.cache_pools import block_bytes
 from planner.executor.kernel import World
 from planner.executor.measure import check_pools
-from planner.results import Fleet
+from planner.optimizer import optimize
+from planner.report import PRINT_WIDTH, run_tables
+from planner.results import Fleet, Plan, Run
+from planner.scenario import Scenario, read_scenario
 from planner.workload.traces import BLOCK_TOKENS, Blocks
 from tests.executor_cases import TOKEN_BYTES, asked, ended, fleet, scenario
 
@@ -281,6 +288,7 @@ def test_no_block_is_lost_or_made_and_every_byte_is_somebodys(
     assert w.entries["is_moved"].sum() <= own["n_entries"]
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 10_000), MODELS, st.integers(20, 60))
 def test_looking_alone_changes_nothing(seed: int, model: dict[str, Any], n_blocks: int) -> None:
     idle = {"interval_s": 0.05, "min_uses": 1_000_000, "spill": False}
@@ -289,6 +297,7 @@ def test_looking_alone_changes_nothing(seed: int, model: dict[str, Any], n_block
     assert watched.caches.tobytes() == without.caches.tobytes()
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 10_000), MODELS, st.integers(20, 60), RULES)
 def test_the_same_prompts_move_the_same_bytes(
     seed: int, model: dict[str, Any], n_blocks: int, rebalance: dict[str, Any]
@@ -326,3 +335,96 @@ def test_rebalancing_needs_a_link_between_sites_that_prefill() -> None:
     system(asked_for, fleet())
     with pytest.raises(InputError, match="no link of the plan leads from one site that prefills to another"):
         system(asked_for, fleet(n_fast=0))
+
+
+@cache
+def conversations(folder: Path) -> tuple[Scenario, Plan]:
+    """The recorded hour on the paper's fleet, whose link leads one way."""
+    asked_for = read_scenario("mooncake-conversation").varied({"links.wan.capacity_gbps": 100.0})
+    return asked_for, optimize(asked_for, [folder])
+
+
+def in_halves(folder: Path) -> tuple[Scenario, Plan]:
+    """The same with the prefill-only cluster at two sites, so that turns of a conversation fall on either at random."""
+    asked_for, plan = conversations(folder)
+    ends = {"wan-2": ("second", "local"), "there": ("remote", "second"), "here": ("second", "remote")}
+    wan, link = plan.links[0], {"capacity_gbps": 100.0, "round_trip_ms": 5}
+    changes: dict[str, Any] = {
+        "sites.second": {"accelerators": {"h200-sxm": 32}},
+        "pools.prfaas-2": {"site": "second", "hardware": "h200-sxm", "role": "prefill"},
+        **{f"links.{name}": {"from": a, "to": b, **link} for name, (a, b) in ends.items()},
+    }
+    pools = {pool.name: pool for pool in plan.pools}
+    half = pools.pop("prfaas").model_copy(update={"n_instances": 2})
+    other = half.model_copy(update={"name": "prfaas-2", "site": "second"})
+    links = [wan.model_copy(update={"name": n, "from_site": a, "to_site": b}) for n, (a, b) in ends.items()]
+    fleet_of_halves = plan.model_copy(update={"pools": (half, other, *pools.values()), "links": (wan, *links)})
+    return asked_for.varied(changes), fleet_of_halves
+
+
+def hour(folder: Path, planned: tuple[Scenario, Plan], rebalance: Mapping[str, Any] | None, **cache: Any) -> Run:
+    moves = {} if rebalance is None else {"rebalance": dict(rebalance)}
+    asked_for = planned[0].varied({"execution.cache": {"state_interval_tokens": 2048, **cache, **moves}})
+    return simulate(asked_for, planned[1], RunQuestion(12_031, load=1.5, n_replications=1), [folder])[0]
+
+
+@pytest.mark.slow
+def test_where_turns_of_a_conversation_fall_on_two_clusters_more_hits_and_less_waiting(
+    data_file: Callable[[str], Path],
+) -> None:
+    folder = data_file("traces/mooncake_conversation.jsonl").parent
+    planned = in_halves(folder)
+    without, moving = hour(folder, planned, None), hour(folder, planned, {})
+    assert moving.prefix_hit_fraction > without.prefix_hit_fraction + 0.05
+    assert moving.ttft_mean_s < 0.95 * without.ttft_mean_s
+    assert moving.rebalance is not None
+    assert moving.rebalance.n_hits > 300
+
+
+@pytest.mark.slow
+def test_a_small_pool_spills_into_a_large_one(data_file: Callable[[str], Path]) -> None:
+    folder = data_file("traces/mooncake_conversation.jsonl").parent
+    planned, unequal = conversations(folder), {"remote": 200.0, "local": 4000.0}
+    for bandwidth, gain in (("scarce", 0.1), ("ample", 0.03)):
+        runs = [hour(folder, planned, moves, bandwidth=bandwidth, capacity_gb=unequal) for moves in (None, {})]
+        assert runs[1].prefix_hit_fraction > runs[0].prefix_hit_fraction + gain
+
+
+@pytest.mark.slow
+def test_with_room_for_all_and_a_link_that_leads_one_way_it_is_worth_nothing(data_file: Callable[[str], Path]) -> None:
+    """As the executor's page says: what long prompts left far away would have been found there as well."""
+    folder = data_file("traces/mooncake_conversation.jsonl").parent
+    without, moving = (hour(folder, conversations(folder), moves) for moves in (None, {}))
+    assert moving.prefix_hit_fraction == pytest.approx(without.prefix_hit_fraction, abs=0.003)
+    assert moving.ttft_mean_s == pytest.approx(without.ttft_mean_s, rel=0.02)
+    assert moving.offload_fraction < without.offload_fraction
+    ample = hour(folder, conversations(folder), {}, bandwidth="ample")
+    assert ample.rebalance is not None
+    assert ample.rebalance.n_offered == 0
+
+
+def test_a_run_says_what_moved_and_only_where_something_may() -> None:
+    turns = {"mean_turns": 4.0, "new_tokens": {"kind": "constant", "tokens": 800}, "mean_gap_s": 60.0}
+    asked_for = {"execution.sessions": turns, "workload.lengths": {"kind": "constant", "tokens": 3000}}
+    question = RunQuestion(2000, load=0.5, n_replications=2)
+    runs = [
+        simulate(scenario({**with_states(rebalance), **asked_for}), both_ways(threshold_tokens=2000.0), question)[0]
+        for rebalance in (None, {"interval_s": 5.0})
+    ]
+    assert runs[0].rebalance is None
+    assert "rebalance" not in runs[0].answer()
+    seen = runs[1].answer()["rebalance"]
+    assert seen["n_moved"] > 0
+    assert seen["n_offered"] >= seen["n_moved"] + seen["n_dropped"]
+    assert 0 < seen["moved_bytes"] < runs[1].cross_site_bytes
+    texts = [printed(run) for run in runs]
+    assert ["prefixes moved between sites" in text for text in texts] == [False, True]
+    assert f"{seen['n_moved']:,}" in texts[1]
+    assert max(map(len, texts[1].splitlines())) <= PRINT_WIDTH
+    assert "…" not in texts[1]
+
+
+def printed(run: Run) -> str:
+    text = StringIO()
+    Console(file=text, width=PRINT_WIDTH, highlight=False, emoji=False).print(*run_tables(run))
+    return text.getvalue()

@@ -149,8 +149,8 @@ class Sessions(StrictModel):
 
 
 class CacheRebalance(StrictModel):
-    """Copies prefixes between the pools of sites that prefill, before anybody asks for them there: under scarce bandwidth
-    those in use, by the tokens of prefill that they would save over their bytes; then those about to be dropped."""
+    """Copies prefixes between the pools of sites that prefill before anybody asks for them there: those in use (under
+    scarce bandwidth) by the tokens of prefill that they would save over their bytes, then those about to be dropped."""
 
     interval_s: Annotated[float, Field(gt=0, le=1e6)] = 30.0
     """Time between two looks at what was used; what was not begun by the next one is weighed anew."""
