@@ -188,6 +188,7 @@ LINK = np.dtype(
         ("health", "f8"),  # fraction of the bandwidth that is there
         ("holds_prefix", "i4"),  # whether the destination has the cached blocks
         ("n_flows", "i4"),
+        ("is_moving", "i4"),  # a prefix between cache pools
         ("settled_s", "f8"),
         ("sent_bytes", "f8"),
         ("window_s", "f8"),  # start of the window that the peak is taken over
@@ -199,7 +200,6 @@ LINK = np.dtype(
         ("looked_sent_bytes", "f8"),  # at the last look
         ("looked_could_bytes", "f8"),
         ("decided_could_bytes", "f8"),  # at the last decision
-        ("is_moving", "i4"),  # prefixes between cache pools
         ("move_fraction", "f8"),  # of the bandwidth that a move may use at the most
         ("move_bytes", "f8"),  # of the move that are left
         ("move_bytes_per_s", "f8"),  # its share of the link
