@@ -8,7 +8,7 @@ from math import ceil
 
 from planner.executor.compiled import compiled, compiled_apart
 from planner.executor.kernel.curves import value
-from planner.executor.kernel.prefix_uses import saw_hit
+from planner.executor.kernel.prefix_uses import moved_tokens
 from planner.executor.kernel.records import NONE, World
 
 
@@ -59,7 +59,9 @@ def use(w: World, site: int, r: int) -> None:
     for k in range(n - 1, -1, -1):  # what a prefix begins with is newer than what follows
         renew(w, site, w.blocks[first + k])
     if w.rebalancer[0].is_on == 1:
-        saw_hit(w, site, first, n, cached)
+        tokens = moved_tokens(w.entries, w.cache_rule, w.blocks, site, first, n)
+        w.rebalancer[0].n_hits += 1 if tokens > 0 else 0
+        w.rebalancer[0].hit_tokens += min(tokens, cached)
     pool = w.pools[w.routes[request.route].prefill_pool]
     request.transfer_blocks = ceil(value(w.curves, pool.wire_curve, request.prompt_tokens) / rule.block_bytes)
     w.caches[site].transfer_blocks += request.transfer_blocks

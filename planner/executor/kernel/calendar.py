@@ -44,11 +44,11 @@ def unplan(w: World, actor: int) -> None:
 
 
 @compiled_apart
-def n_own_events(w: World) -> int:
+def n_own_events(scheduler: Records, rebalancer: Records, actors: Records) -> int:
     """Looks and decisions that are planned: with nothing else planned, nothing will ever happen."""
     n = 0
-    for actor in (w.scheduler[0].look, w.scheduler[0].decision, w.rebalancer[0].actor):
-        if w.actors[actor].place != NONE:
+    for actor in (scheduler[0].look, scheduler[0].decision, rebalancer[0].actor):
+        if actors[actor].place != NONE:
             n += 1
     return n
 

@@ -10,7 +10,7 @@ from planner.executor.kernel.decode import arrive_at_decode
 from planner.executor.kernel.link import open_flow, sent, settle, share
 from planner.executor.kernel.lists import pop, push
 from planner.executor.kernel.observe import saw
-from planner.executor.kernel.prefix_uses import saw_prompt
+from planner.executor.kernel.prefix_uses import saw_use
 from planner.executor.kernel.rebalance import sent_move
 from planner.executor.kernel.records import (
     DOWN,
@@ -281,6 +281,18 @@ def pass_ends(w: World, i: int) -> None:
     wake(w, i)
     if instance.is_up == DRAINS:
         may_be_drained(w, instance.unit)
+
+
+@compiled_within
+def saw_prompt(w: World, site: int, r: int) -> None:
+    """A prompt was prefilled at a site: it used the prefix that it hit, and its own full blocks are one now."""
+    request, rule, first = w.requests[r], w.cache_rule[0], w.block_offsets[r]
+    n_hit = -(-request.cached_tokens // rule.block_tokens)
+    n = min(request.prompt_tokens // rule.block_tokens, w.block_offsets[r + 1] - first)
+    if n_hit > 0:
+        saw_use(w.used, w.uses, site, w.blocks[first + n_hit - 1])
+    if n > n_hit:
+        saw_use(w.used, w.uses, site, w.blocks[first + n - 1])
 
 
 @compiled_within

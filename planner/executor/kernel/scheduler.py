@@ -38,7 +38,7 @@ def look(w: World) -> None:
     factor = min(max(wanted, control.factor / control.step), control.factor * control.step)
     factor = min(max(factor, control.base / control.range), control.base * control.range)
     set_factor(w.scheduler, w.thresholds, w.base_thresholds, factor, w.clock[0].now_s)
-    if w.clock[0].n_planned > n_own_events(w):
+    if w.clock[0].n_planned > n_own_events(w.scheduler, w.rebalancer, w.actors):
         plan(w, control.look, LOOK, w.clock[0].now_s + control.interval_s)
 
 
@@ -107,7 +107,7 @@ def decide(w: World) -> None:
         if n_on_the_way(w) == 0:
             rebalance(w, bytes_per_s)
         fade(w)
-    if w.clock[0].n_planned > n_own_events(w):
+    if w.clock[0].n_planned > n_own_events(w.scheduler, w.rebalancer, w.actors):
         plan(w, control.decision, DECISION, now_s + control.decision_interval_s)
 
 
