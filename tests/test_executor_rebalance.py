@@ -148,6 +148,21 @@ def test_a_move_has_the_claim_of_one_connection() -> None:
     assert w.requests["kv_end_s"][1] == pytest.approx(30.0 + size / 0.75e9, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("background_gbps", "fraction", "left_bytes_per_s"),
+    [(100.0, 1.0, 1e9 / 3), (100.0, 0.2, 0.4e9), (1.0, 1.0, 0.4375e9), (1.0, 0.25, 0.625e9)],
+)
+def test_moves_hand_offs_and_the_traffic_of_others_share_max_min_fairly(
+    background_gbps: float, fraction: float, left_bytes_per_s: float
+) -> None:
+    """A hand-off of a state beside a move of one, and others, on 1 GB/s: who wants less leaves it to the rest."""
+    changes = with_states({"interval_s": 30.0, "link_fraction": fraction})
+    changes["execution.links"] = {**changes["execution.links"], "wan": {"background_gbps": background_gbps}}
+    w = run(changes, [A, B], [0.0, 30.0], threshold_tokens=THRESHOLD, link_gbps=WAN_GBPS)
+    size = w.requests["wire_bytes"][1]
+    assert w.requests["kv_end_s"][1] == pytest.approx(30.0 + size / left_bytes_per_s, rel=1e-4)
+
+
 def test_blocks_go_to_a_site_that_has_none_and_only_those_that_lack() -> None:
     """Short prompts of attention are prefilled at home; far away nothing is known of them before they are moved."""
     seconds = 40 * BLOCK_TOKENS * TOKEN_BYTES / (0.5 * UNPLANNED * 1e9 / 8)
