@@ -87,9 +87,10 @@ def check_pools(w: World) -> None:
     rule, is_moving = w.cache_rule[0], w.movers["end"] != NONE
     if rule["is_on"] == 0:
         return
-    sizes = np.where(np.arange(w.entries.shape[1]) < rule["n_blocks"], 1, rule["state_blocks"])
-    held = np.array([int(entries["is_in"].astype(np.int64) @ sizes) for entries in w.entries])
-    assert (w.caches["used_blocks"] == held + w.caches["transfer_blocks"]).all(), "cache pools hold not what they count"
+    n = rule["n_blocks"]
+    n_in, n_states = (np.count_nonzero(part, axis=1) for part in np.hsplit(w.entries["is_in"], [n]))
+    held = n_in + n_states * rule["state_blocks"] + w.caches["transfer_blocks"]
+    assert (w.caches["used_blocks"] == held).all(), "cache pools hold not what they count"
     taken = int(w.requests["transfer_blocks"].sum() + w.movers["reserved_blocks"][is_moving].sum())
     assert w.caches["transfer_blocks"].sum() == taken, "cache pools keep blocks for transfers that are over"
 
