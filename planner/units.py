@@ -47,6 +47,15 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{digits}g}"
 
 
+def rounded(value: float, digits: int) -> float:
+    """A value with `digits` significant digits.
+
+    >>> rounded(3.18942, 3), rounded(19658.7, 2), rounded(0.0, 3)
+    (3.19, 20000.0, 0.0)
+    """
+    return float(f"{value:.{digits - 1}e}")
+
+
 def percent(fraction: float | None, digits: int = 1) -> str:
     """A fraction as a percentage; a dash for unknown.
 

@@ -187,7 +187,7 @@ def test_what_has_no_plan_at_all_is_infeasible_and_not_a_failed_check(tmp_path: 
     ("arguments", "error", "said"),
     [
         (("--pareto", "throughput"), UsageError, "--certify: is about one plan"),
-        (("--set", "spare.survive=['link']"), InputError, "cannot be certified"),
+        (("--set", 'execution.arrivals={kind="recorded"}'), InputError, "not all requests come from one trace"),
     ],
 )
 def test_what_cannot_be_certified_is_said_in_one_message(

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from planner.errors import InfeasibleError, InputError
-from planner.optimizer import network_planned, network_problem, optimize
+from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.optimizer import network_decided, network_planned, network_problem, optimize
+from planner.optimizer.network import answer
 from planner.optimizer.network.evaluate import broken_classes
 from planner.optimizer.network.problem import NetworkProblem
 from planner.optimizer.network.search import NetworkSolution, network_search
@@ -173,6 +174,26 @@ def test_the_answer_states_every_period_with_thresholds_by_class_and_site() -> N
     answer = plan.answer()
     assert answer["schema"] == "planner.plan/1"
     assert {pool["name"] for pool in answer["periods"][0]["pools"]} == {pool["name"] for pool in answer["pools"]}
+
+
+@pytest.mark.parametrize("rent", [3.0, 4.0])
+def test_the_verdict_alone_is_that_of_the_plan(rent: float) -> None:
+    problem = problem_of({f"prices.{FAST}.usd_per_accelerator_hour": rent})
+    plan = network_planned(problem)
+    assert network_decided(problem) == (plan.verdict.worth_it, plan.gap)
+    assert plan.verdict.worth_it is (rent == 3.0)
+
+
+def test_a_verdict_whose_alternative_is_not_found_in_time_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: object) -> None:
+        raise UndecidedError("late")
+
+    monkeypatch.setattr(answer, "_without_links", late)
+    problem = problem_of({f"prices.{FAST}.usd_per_accelerator_hour": 3.0})
+    verdict = network_planned(problem).verdict
+    assert (verdict.worth_it, verdict.because.split(":")[0]) == (False, "Not shown")
+    with pytest.raises(UndecidedError, match="sites on their own"):
+        network_decided(problem)
 
 
 def test_a_demand_beyond_every_accelerator_is_infeasible() -> None:

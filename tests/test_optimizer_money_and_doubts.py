@@ -57,7 +57,9 @@ def test_a_verdict_without_a_price_says_what_it_leaves_out() -> None:
 
 def test_ports_of_several_sizes_keep_their_capacity_in_a_case() -> None:
     tiers = "[{capacity_gbps = 10, usd_per_hour = 2.0}, {capacity_gbps = 3, usd_per_hour = 1.0}]"
-    case = build_case(read_scenario("prfaas-paper", ["links.wan.capacity_gbps=free", f"links.wan.tiers={tiers}"]))
+    case = build_case(
+        read_scenario("prfaas-paper", ["links.wan.capacity_gbps=free", f"links.wan.tiers={tiers}", "report={}"])
+    )
     assert case.plan.links[0].capacity_gbps == 13
     assert case.rule_shortfall == pytest.approx(0.0148, abs=0.001)
 

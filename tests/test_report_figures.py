@@ -41,12 +41,12 @@ def test_every_figure_builds_and_shows_its_texts_whole(name: str) -> None:
                 assert box.y1 <= figure.bbox.y1 + PIXEL, place
 
 
-OF_A_DAY = "periods"
-"""The figure of demand that changes, which the usual case has none of."""
+OF_A_DAY = {"periods", "hours"}
+"""Figures of demand that changes, which the usual case has none of."""
 
 
 def test_a_full_case_has_every_figure() -> None:
-    assert list(figures(make_case())) == [name for name in CHARTS if name != OF_A_DAY]
+    assert list(figures(make_case())) == [name for name in CHARTS if name not in OF_A_DAY]
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,16 @@ def test_a_full_case_has_every_figure() -> None:
     [
         ("no prices", {"cost", "price_ratio"}),
         ("no threshold", {"threshold"}),
-        ("one pool", {"threshold", "theta", "price_ratio", "break_even", "lengths", "prefill"}),
-        ("bare", {"price_ratio", "break_even", "prefill"}),
+        (
+            "one pool",
+            {"threshold", "theta", "executed", "schedulers", "price_ratio", "break_even", "lengths", "prefill"},
+        ),
+        ("not scheduled", {"schedulers"}),
+        ("bare", {"executed", "schedulers", "price_ratio", "break_even", "prefill"}),
     ],
 )
 def test_figures_that_make_no_sense_are_left_out(name: str, absent: set[str]) -> None:
-    assert set(CHARTS) - set(charts(CASES[name])) - {OF_A_DAY} == absent
+    assert set(CHARTS) - set(charts(CASES[name])) - OF_A_DAY == absent
 
 
 def test_a_day_has_a_figure_of_its_own_and_one_period_has_none() -> None:

@@ -15,6 +15,7 @@ SECTIONS = [
     "What to run",
     "What it costs",
     "Latency",
+    "Run request by request",
     "Against other fleets",
     "At which price it pays",
     "What would turn the decision",

@@ -1,7 +1,8 @@
 """Hand-made plans and cases that the tests of the report room render: the usual one and every kind of gap in it."""
 
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from planner.results import (
@@ -13,16 +14,25 @@ from planner.results import (
     ClassPlan,
     ComparedPlan,
     Cost,
+    Executed,
+    ExecutedFigure,
+    ExecutedLoad,
     FreeRouting,
+    Interval,
     Latency,
     LengthProfile,
     LinkPlan,
+    LoadPattern,
     Plan,
     PoolPlan,
     PriceRatios,
+    ScheduledRun,
+    ScheduledSeries,
+    SchedulerComparison,
     ServiceCurve,
     SourceNote,
     Sweep,
+    TtftByLoad,
     Turn,
     Verdict,
 )
@@ -220,6 +230,73 @@ def make_break_even(**changes: Any) -> BreakEvenResult:
     return BreakEvenResult(**(usual | changes))
 
 
+def make_figure(executed: float, by_paper: float | None = None, predicted: float | None = None) -> ExecutedFigure:
+    return ExecutedFigure(
+        by_paper=by_paper,
+        predicted=executed if predicted is None else predicted,
+        executed=executed,
+        ci_low=0.98 * executed,
+        ci_high=1.02 * executed,
+        allowed=0.05,
+    )
+
+
+def make_load(load: float, mean_s: float, p90_s: float) -> ExecutedLoad:
+    return ExecutedLoad(
+        load=load,
+        offered_req_per_s=3.19 * load,
+        ttft_mean_s=make_figure(mean_s, 2.2),
+        ttft_p90_s=make_figure(p90_s, 3.43, 0.9 * p90_s),
+        links_gbps={"wan": make_figure(12.1 * load)},
+    )
+
+
+def make_scheduled(scheduler: Literal["static", "both"], factor: float) -> ScheduledRun:
+    return ScheduledRun(
+        pattern="bursts",
+        scheduler=scheduler,
+        throughput_req_per_s=2.55,
+        ttft_mean_s=3.4,
+        ttft_p50_s=2.0,
+        ttft_p90_s=6.2,
+        ttft_p99_s=10.4,
+        n_dropped=0,
+        n_conversions=4 if scheduler == "both" else 0,
+        threshold_low_tokens=19677.0 / factor,
+        threshold_mean_tokens=19677.0,
+        threshold_high_tokens=19677.0 * factor,
+        mean_instances={"pd-p": 3.0},
+        intervals={"ttft_mean_s": Interval(low=3.3, high=3.5)},
+    )
+
+
+def make_series(scheduler: Literal["static", "both"], tokens: float) -> ScheduledSeries:
+    time_s = np.linspace(0.0, 7200.0, 9)
+    return ScheduledSeries("bursts", scheduler, time_s, np.full(9, tokens), {"pd-p": np.arange(9.0)})
+
+
+def make_executed(**changes: Any) -> Executed:
+    usual: dict[str, Any] = {
+        "seed": 0,
+        "n_requests": 400_000,
+        "n_replications": 4,
+        "loads": (make_load(0.6, 2.5, 4.2), make_load(0.9, 5.3, 10.4)),
+        "max_throughput_req_per_s": make_figure(3.19, 3.226),
+        "predicted_ttft": TtftByLoad(loads=(0.1, 0.6, 0.9), mean_s=(2.2, 2.5, 5.3), p90_s=(3.4, 4.2, 10.2)),
+        "schedulers": SchedulerComparison(
+            scenario="example",
+            seed=0,
+            load=0.8,
+            n_requests=400_000,
+            n_replications=4,
+            patterns=(LoadPattern(name="bursts", text="more at times"),),
+            runs=(make_scheduled("static", 1.0), make_scheduled("both", 2.0)),
+        ),
+        "scheduler_series": (make_series("static", 19677.0), make_series("both", 24000.0)),
+    }
+    return Executed(**(usual | changes))
+
+
 def make_case(**changes: Any) -> Case:
     plan = changes.get("plan", make_plan())
     usual: dict[str, Any] = {
@@ -251,6 +328,7 @@ def make_case(**changes: Any) -> Case:
         "price_ratios": PRICES,
         "break_even": (make_break_even(), make_break_even(decides="loaded", decision=False, below=None)),
         "not_varied": ("prices.h20-141gb",),
+        "executed": make_executed(),
         "inputs": (SourceNote(what="price of h200-sxm", basis="quoted", source="a price list"),),
         "sources": ("A paper",),
     }
@@ -258,7 +336,7 @@ def make_case(**changes: Any) -> Case:
 
 
 NOTHING = dict.fromkeys(("curves", "comparisons", "claims", "break_even", "not_varied"), ())
-BARE = {"other_rule": None, "rule_shortfall": None, "price_ratios": None, **NOTHING}
+BARE = {"other_rule": None, "rule_shortfall": None, "price_ratios": None, "executed": None, **NOTHING}
 ONE_LENGTH = LengthProfile(
     mean_total_tokens=32768.0,
     mean_uncached_tokens=32768.0,
@@ -313,6 +391,20 @@ CASES = {
             ),
         ),
     ),
+    "no waits known": make_case(
+        executed=make_executed(
+            loads=(
+                make_load(0.6, 2.5, 4.2).model_copy(
+                    update={
+                        name: make_figure(seconds, 2.2).model_copy(update={"predicted": None})
+                        for name, seconds in (("ttft_mean_s", 2.5), ("ttft_p90_s", 4.2))
+                    }
+                ),
+            ),
+            predicted_ttft=TtftByLoad(loads=(), mean_s=(), p90_s=()),
+        )
+    ),
+    "not scheduled": make_case(executed=make_executed(schedulers=None, scheduler_series=())),
     "least prices": make_case(
         price_ratios=PRICES.model_copy(
             update={"equal_bill_gain": None, "break_even_bill": None, "break_even_cost": None, "stated_ratio": 4.0}

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
+from planner.report import words
 from planner.results import BreakEvenResult
 from planner.scenario import Scenario, read_scenario
-from planner.studies.break_even import PRECISION, Planner, break_even, break_evens, not_varied, steps
+from planner.studies.break_even import NETWORK_PRECISION, PRECISION, Planner, break_even, break_evens, not_varied, steps
 from tests.builders import FAST, HOME, small_with
 
 RENT = f"prices.{FAST}.usd_per_accelerator_hour"
@@ -102,6 +103,65 @@ def test_a_fleet_is_planned_once() -> None:
     dearer = scenario.varied({"links.wan.usd_per_hour": 70.0})
     assert planner.fleet(dearer.compared("near")) is planner.fleet(scenario.compared("near"))
     assert planner.fleet(dearer) is not planner.fleet(scenario)
+
+
+DAY: dict[str, Any] = {
+    "objective": "min-cost",
+    "demand_req_per_s": 10.0,
+    "workload.lengths": {"kind": "constant", "tokens": 8192},
+    f"sites.remote.accelerators.{FAST}": 320,
+    f"sites.local.accelerators.{HOME}": 480,
+    "links.wan.capacity_gbps": 2000,
+    "periods": {"day": {"hours": 16.0}, "night": {"hours": 8.0, "demand": 0.25}},
+    "comparisons.near": {"title": "prefill at home", "set": {"pools.fast.n_instances": 0}},
+}
+"""8 fast instances, 7 that decode and a line, or 16 that prefill at home and the same 7."""
+
+
+@pytest.mark.parametrize(
+    ("decides", "even"),
+    [
+        ("near", (16 * 16 - 20) / 64),
+        ("verdict", (0.99 * 23 * 16 - 20 - 7 * 16) / 64),  # a saving of one per cent does not count
+    ],
+)
+def test_a_network_turns_where_its_bills_are_equal_and_planning_on_both_sides_says_so(
+    decides: str, even: float
+) -> None:
+    scenario = small_with(
+        {**DAY, "break_even": [{"key": RENT, "title": "rent", "low": 1.0, "high": 9.0, "decides": decides}]}
+    )
+    found = only(scenario)
+    assert (found.stated, found.decision, found.above, found.is_found) == (4.0, False, None, True)
+    assert found.below is not None
+    assert found.below.value == pytest.approx(even, rel=NETWORK_PRECISION)
+    assert found.below.decision is True
+    planner = Planner((), 60.0)
+    for value, wanted in ((even * 1.01, False), (even * 0.99, True)):
+        there = scenario.varied({RENT: value})
+        if decides == "verdict":
+            assert planner.is_worth_it(there) is wanted
+        else:
+            ours, theirs = (planner.fleet(s) for s in (there, there.compared("near")))
+            assert ours is not None
+            assert theirs is not None
+            assert (ours.cost.usd_per_hour < theirs.cost.usd_per_hour) is wanted  # type: ignore[operator]
+
+
+def test_a_network_that_is_not_planned_in_time_has_no_break_even_and_says_so() -> None:
+    scenario = small_with({**DAY, "break_even": [{"key": RENT, "title": "rent", "low": 1.0, "high": 9.0}]})
+    (found,) = break_evens(scenario, (), -1.0)
+    assert (found.is_found, found.decision, found.below, found.above) == (False, None, None, None)
+    assert words.turns(found) == "not found in the time"
+    assert found.stated == 4.0
+
+
+def test_a_value_at_which_a_network_has_no_plan_is_a_turn() -> None:
+    entry = {"key": "demand_req_per_s", "title": "demand", "low": 5.0, "high": 1000.0, "decides": "near"}
+    found = only(small_with({**DAY, "pools.near.max_instances": 20, "break_even": [entry]}))
+    assert found.above is not None
+    assert found.above.value > found.stated
+    assert found.gap <= 0.01
 
 
 def test_a_bound_that_the_key_cannot_have_is_told() -> None:

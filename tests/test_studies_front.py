@@ -30,6 +30,14 @@ def throughput() -> Front:
     return front_of(small_with(DEMAND), "throughput", 6)
 
 
+def test_what_a_report_asks_of_the_demand_is_no_part_of_a_front_without_one() -> None:
+    asked = {
+        "break_even": [{"key": "demand_req_per_s", "title": "demand", "low": 0.5, "high": 2.0}],
+        "report": {"hours": {"factors": [0.5, 1.0], "source": "a test's day"}},
+    }
+    assert front_of(small_with({**DEMAND, **asked}), "throughput", 2).points[-1].value > 1.0
+
+
 def test_each_dearer_plan_of_the_front_serves_more() -> None:
     points = throughput().points
     assert len(points) >= 3

@@ -23,8 +23,8 @@ def report(
 
     text = read_text(scenario_path(scenario))
     question = read_scenario(scenario)
-    with progress(f"planning {question.name} and its variants"):
-        case = build_case(question, data_dirs(), time_limit_s)
+    with progress(f"planning {question.name} and its variants") as tell:
+        case = build_case(question, data_dirs(), time_limit_s, lambda text: tell(f"{question.name}: {text}"))
     if not check:
         with progress(f"drawing {question.name}"):
             write_report(case, out, text)

@@ -23,12 +23,12 @@ def convertible(scenario: Scenario, prefill: Sequence[PoolPlan], decode: Sequenc
         return False
     local = [pool for pool in prefill if pool.prompts != "long"]
     kinds = {
-        (stated.site, scenario.hardware_of(stated).name, stated.accelerators_per_instance)
+        (stated.site, stated.model, scenario.hardware_of(stated).name, stated.accelerators_per_instance)
         for stated in (scenario.pools[pool.name] for pool in (*local, *decode))
     }
     if len(local) != 1 or len(decode) != 1 or len(kinds) != 1:
         what = "has nothing to convert: instances change between one prefill pool for short prompts and one decode pool"
-        allowed = "a plan with both, of the same hardware and size at one site; or no long_term"
+        allowed = "a plan with both, of the same model, hardware and size at one site; or no long_term"
         raise InputError(scenario.problem(("execution", "scheduler", "long_term"), what, allowed))
     return True
 

@@ -124,7 +124,7 @@ def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
         "ttft_p50_s": _quantile(ttft, 0.5),
         "ttft_p90_s": _quantile(ttft, 0.9),
         "ttft_p99_s": _quantile(ttft, 0.99),
-        "ttft_promised_s": _quantile(ttft, _promised_share(plan, len(counted), len(done))),
+        "ttft_promised_s": _quantile(ttft, _promised_share(plan.scenario.slo, len(counted), len(done))),
         "tpot_mean_s": _mean(tpot),
         "tpot_p90_s": _quantile(tpot, 0.9),
         "offload_fraction": _mean(is_long),
@@ -137,6 +137,9 @@ def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
     }
     for index, name in enumerate(plan.classes):
         own = ttft[done["request_class"] == index]
+        share = _promised_share(plan.scenario.slo_of(name), int((counted["request_class"] == index).sum()), own.size)
+        found[f"ttft_promised_s of {name}"] = _quantile(own, share)
+        found[f"tpot_mean_s of {name}"] = _mean(tpot[many["request_class"] == index])
         found[f"n_counted of {name}"] = float(own.size)
         found[f"ttft_mean_s of {name}"] = _mean(own)
         found[f"ttft_p90_s of {name}"] = _quantile(own, 0.9)
@@ -144,9 +147,9 @@ def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
     return found
 
 
-def _promised_share(plan: System, n_counted: int, n_done: int) -> float:
+def _promised_share(slo: Slo | None, n_counted: int, n_done: int) -> float:
     """Share of the finished requests that is the promised percentage of all: those that were dropped are late."""
-    percentile = (plan.scenario.slo or Slo()).ttft_percentile
+    percentile = (slo or Slo()).ttft_percentile
     return min(percentile / 100 * n_counted / max(n_done, 1), 1.0)
 
 
@@ -169,8 +172,8 @@ def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
     for pool in plan.prefill:
         found[f"utilization.{pool.name}"] = rate(f"{pool.name} busy_s") / n_in_role[pool.name]
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
-    asked = w.requests[:N_TO_FILL]
-    for pool, times in zip(plan.decode, plan.decode_times, strict=True):
+    for d, (pool, times) in enumerate(zip(plan.decode, plan.decode_times, strict=True)):
+        asked = _decoded_by(w, d)
         full = times.full_tokens_per_s(asked["total_tokens"], asked["output_tokens"]) * n_in_role[pool.name]
         found[f"utilization.{pool.name}"] = rate(f"{pool.name} tokens") / full
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
@@ -182,6 +185,14 @@ def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
     for name, n in n_in_role.items():
         found[f"{name} instances"] = n
     return found
+
+
+def _decoded_by(w: World, d: int) -> Any:
+    """Requests that a decode pool may have, some of the first."""
+    asked = w.requests[:N_TO_FILL]
+    mine = np.unique(w.routes["request_class"][w.routes["decode_pool"] == d])
+    kept = asked[np.isin(asked["request_class"], mine)] if len(mine) < len(w.thresholds) else asked
+    return kept if len(kept) else asked
 
 
 def sample_names(plan: System) -> list[str]:

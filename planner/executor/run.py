@@ -17,7 +17,18 @@ from planner.executor.streams import Streams, drawn_requests, prompt_blocks
 from planner.executor.systems import System, system, world
 from planner.executor.troubles import troubles
 from planner.jobs import HERE, Workers, answers
-from planner.results import ClassRun, Fleet, LinkRun, PoolRun, RebalanceRun, Run, RunRecords, SchedulerRun, WaitRun
+from planner.results import (
+    ClassRun,
+    Fleet,
+    Interval,
+    LinkRun,
+    PoolRun,
+    RebalanceRun,
+    Run,
+    RunRecords,
+    SchedulerRun,
+    WaitRun,
+)
 from planner.scenario import DiurnalArrivals, Scenario
 from planner.units import number
 from planner.workload.traces import Blocks
@@ -48,6 +59,7 @@ MEANS = (
     "ttft_p90_s",
     "ttft_p99_s",
 )
+CLASS_MEANS = ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "ttft_promised_s", "tpot_mean_s")
 
 Progress = Callable[[float], None]
 
@@ -240,7 +252,7 @@ def answer(
         prefix_hit_fraction=known(mean["prefix_hit_fraction"]) if _caches(plan) else None,
         waits=WaitRun(**{name: mean[name] for name in WaitRun.model_fields}),
         pools=_pools(plan, mean),
-        classes=tuple(_class(mean, name, outcomes) for name in plan.classes),
+        classes=tuple(_class(plan, mean, intervals, name, outcomes) for name in plan.classes),
         intervals=shown,
         notes=tuple(_notes(plan, load, req_per_s, mean, outcomes)),
         scheduler=_scheduler(plan, mean, outcomes) if plan.scenario.execution.scheduler.is_on else None,
@@ -309,13 +321,17 @@ def _pools(plan: System, mean: dict[str, float]) -> dict[str, PoolRun]:
     }
 
 
-def _class(mean: dict[str, float], name: str, outcomes: Sequence[Outcome]) -> ClassRun:
+def _class(
+    plan: System, mean: dict[str, float], intervals: dict[str, Interval], name: str, outcomes: Sequence[Outcome]
+) -> ClassRun:
+    slo = plan.scenario.slo_of(name)
+    is_promised = plan.scenario.objective == "min-ttft" or (slo is not None and slo.ttft_s is not None)
+    metrics = [metric for metric in CLASS_MEANS if is_promised or metric != "ttft_promised_s"]
     return ClassRun(
         name=name,
         n_counted=int(sum(o.metrics[f"n_counted of {name}"] for o in outcomes)),
-        ttft_mean_s=known(mean[f"ttft_mean_s of {name}"]),
-        ttft_p90_s=known(mean[f"ttft_p90_s of {name}"]),
-        ttft_p99_s=known(mean[f"ttft_p99_s of {name}"]),
+        **{metric: known(mean[f"{metric} of {name}"]) for metric in metrics},
+        intervals={metric: intervals[key] for metric in metrics if (key := f"{metric} of {name}") in intervals},
     )
 
 

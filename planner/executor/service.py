@@ -91,7 +91,8 @@ def prefill_times(scenario: Scenario, name: str) -> PrefillTimes:
     Raises:
         InputError: nobody measured the instance and the roofline cannot time it.
     """
-    model, precision = scenario.model_profile, scenario.model.kv_precision
+    pool = scenario.pools[name]
+    model, precision = scenario.profile_of(pool.model), scenario.model_choice(pool.model).kv_precision
     measured, served = source(scenario, name, "prefill")
     if measured is not None:
         rates = instance_rates(model, measured, precision)
@@ -100,7 +101,7 @@ def prefill_times(scenario: Scenario, name: str) -> PrefillTimes:
         assert served is not None, "a source is measured or served"
         service, bytes_ = roofline_prefill(served, (0.0, float("inf"))), kv_bytes_curve(model, precision)
     assert service is not None, "a source of prefill has prefill"
-    service = service.scaled(scenario.pools[name].time_factor)
+    service = service.scaled(pool.time_factor)
     wire = with_slope(bytes_, index_key_bytes_per_token(model))
     handoff = wire if served is None else _physical(served)
     return PrefillTimes(service, wire, handoff, model.architecture.n_layers or 1)
@@ -112,7 +113,7 @@ def decode_times(scenario: Scenario, name: str, context_tokens: float) -> Decode
     Args:
         scenario: the question.
         name: name of the pool.
-        context_tokens: mean context that decode attends to [tokens].
+        context_tokens: mean context of the requests that it decodes [tokens].
 
     Raises:
         InputError: nobody measured the instance and the roofline cannot time it, or no sequence fits.
@@ -139,7 +140,8 @@ def _decode(
         assert measured.decode is not None, "a source of decode has a decode point"
         limit = measured.decode.batch
         step = np.column_stack([np.full(limit + 1, measured.decode.step_s), np.zeros(limit + 1)])
-        kv = instance_rates(scenario.model_profile, measured, scenario.model.kv_precision).kv_bytes
+        of = scenario.pools[name].model
+        kv = instance_rates(scenario.profile_of(of), measured, scenario.model_choice(of).kv_precision).kv_bytes
         state, per_token = _line(kv(LONG_TOKENS))
         return DecodeTimes(limit, step, np.inf if memory is None else memory, state, per_token)
     assert served is not None, "a source is measured or served"
@@ -176,8 +178,8 @@ def source(
         InputError: there is neither.
     """
     pool = scenario.pools[name]
-    hardware, model = scenario.hardware_of(pool), scenario.model_profile
-    measured = scenario.measured_instance(hardware, pool.accelerators_per_instance, role)
+    hardware, model = scenario.hardware_of(pool), scenario.profile_of(pool.model)
+    measured = scenario.measured_instance(hardware, pool.accelerators_per_instance, role, pool.model)
     has_shapes = not missing_shapes(model.architecture)
     if measured is not None and pool.service_times != "roofline":
         return measured, None
@@ -188,7 +190,7 @@ def source(
 
 
 def _served(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile) -> ServedModel:
-    model, choice = scenario.model_profile, scenario.model
+    model, choice = scenario.profile_of(pool.model), scenario.model_choice(pool.model)
     try:
         used = _stack(scenario, pool, hardware)
         layout = Layout.parse(pool.layout) if pool.layout else Layout(tp_size=pool.accelerators_per_instance)
@@ -210,7 +212,7 @@ def _served(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile
 def _stack(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> Stack:
     """The stack that a pool names, which may be the scenario's own, else the one calibrated best."""
     if pool.stack is None:
-        return best_stack(scenario.model_profile.name, hardware.name)
+        return best_stack(scenario.profile_of(pool.model).name, hardware.name)
     own = scenario.stacks.get(pool.stack)
     if own is None:
         return stack(pool.stack)

@@ -1,7 +1,7 @@
 """From a scenario and its plan to the records that the event loop runs on."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -69,13 +69,14 @@ class System:
     """Of every class; infinite where all go to the pools for short prompts, -1 where none do."""
     prefill_times: tuple[PrefillTimes, ...]
     decode_times: tuple[DecodeTimes, ...]
-    context_tokens: float
-    """Mean context that decode attends to [tokens]."""
     scenario: Scenario
     converts: bool = False
     """Whether instances may change between the prefill pool for short prompts and the decode pool."""
     guests: tuple[tuple[PoolPlan, int], ...] = ()
     """Prefill pools on the instances of others, each with its host's index."""
+    pool_shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By class, what each pool takes of its long prompts, its short ones and its decoding; absent classes: in
+    proportion to the pools' rates [-]."""
 
     @property
     def prefill_slots(self) -> list[int]:
@@ -117,11 +118,7 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> 
     decode = tuple(pool for pool in used if pool.role == "decode")
     links = tuple(_link_of_run(scenario, link) for link in fleet.links)
     check_rebalance(scenario, prefill, links)
-    context = sum(
-        share * (mix.mean_total_tokens + mix.mean_output_tokens / 2)
-        for share, workload in scenario.workloads.values()
-        for mix in [request_mix(workload, Path(scenario.directory), data_dirs)]
-    )
+    contexts = _contexts(scenario, data_dirs)
     return System(
         prefill=prefill,
         decode=decode,
@@ -129,11 +126,13 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> 
         classes=tuple(scenario.workloads),
         thresholds_tokens=_thresholds(scenario, fleet, every, data_dirs),
         prefill_times=tuple(prefill_times(scenario, pool.name) for pool in prefill),
-        decode_times=tuple(decode_times(scenario, pool.name, context) for pool in decode),
-        context_tokens=context,
+        decode_times=tuple(
+            decode_times(scenario, pool.name, _context_tokens(scenario, pool.name, contexts)) for pool in decode
+        ),
         scenario=scenario,
         converts=convertible(scenario, prefill, decode),
         guests=guests,
+        pool_shares={c.name: c.pool_shares for c in getattr(fleet, "classes", ()) if c.pool_shares},
     )
 
 
@@ -143,6 +142,21 @@ def _link_of_run(scenario: Scenario, link: LinkPlan) -> LinkPlan:
     if link.capacity_gbps > 0 or stated is None or stated.spare_gbps is None:
         return link
     return link.model_copy(update={"capacity_gbps": stated.spare_gbps})
+
+
+def _contexts(scenario: Scenario, data_dirs: Sequence[Path]) -> dict[str, float]:
+    """Mean context of every class while it is decoded: prompt and half the output [tokens]."""
+    found = {}
+    for name, (_, workload) in scenario.workloads.items():
+        mix = request_mix(workload, Path(scenario.directory), data_dirs)
+        found[name] = mix.mean_total_tokens + mix.mean_output_tokens / 2
+    return found
+
+
+def _context_tokens(scenario: Scenario, pool: str, contexts: Mapping[str, float]) -> float:
+    """Mean context of the classes that a pool serves [tokens]."""
+    shares = {name: scenario.workloads[name][0] for name in scenario.classes_of(scenario.pools[pool])}
+    return sum(share * contexts[name] for name, share in shares.items()) / sum(shares.values())
 
 
 def _hosted(
@@ -162,8 +176,11 @@ def _hosted(
 
 def _check(scenario: Scenario, fleet: Fleet) -> None:
     if keys := [key for key in scenario.network_keys if not _runs(scenario, key)]:
-        what = "cannot be run: the executor runs one model at one demand, each class of requests at one site or at any"
+        what = "cannot be run: the executor runs one demand, each class of requests at one site or at any"
         raise InputError(scenario.problem(keys[0], what, f"a scenario without {', '.join(map(dotted, keys))}"))
+    if scenario.execution.cache is not None and len({scenario.model_of(name) for name in scenario.workloads}) > 1:
+        what = "is a pool of blocks of one size, and the classes are for several models"
+        raise InputError(scenario.problem(("execution", "cache"), what, "one model, or no cache"))
     found = [
         scenario.problem(
             ("pools",), f"the plan's pool '{pool.name}' is not the scenario's", "the plan of this scenario"
@@ -186,12 +203,12 @@ def _check(scenario: Scenario, fleet: Fleet) -> None:
 
 
 def _runs(scenario: Scenario, key: KeyPath) -> bool:
-    """Whether the executor knows what a key of a network says: who is served where, what is promised, what is spare."""
+    """Whether the executor knows what a key of a network says: who is served where and with what, what is promised."""
     if key[0] == "classes":
         return key[-1] == "slo" or len(scenario.classes[str(key[1])].sites) == 1
     if key[0] == "pools":
         return key[-1] == "classes"
-    return key[0] in ("slo", "spare", "objective") or key == ("routing", "thresholds")
+    return key[0] in ("models", "slo", "spare", "objective") or key == ("routing", "thresholds")
 
 
 def _thresholds(scenario: Scenario, fleet: Fleet, prefill: Sequence[PoolPlan], data_dirs: Sequence[Path]) -> Floats:
@@ -401,7 +418,7 @@ def _routes(plan: System) -> Records:
             (spec.prompts, (p, d, *way))
             for spec, p in prefill
             for d in range(len(plan.decode))
-            if _serves(plan, name, spec, d) and (way := _way(plan, spec, d))
+            if _serves(plan, name, spec, d) and (way := _way(plan, name, spec, d))
         ]
         if not ways:
             what = "the plan has no way for it from prefill to decode"
@@ -421,13 +438,19 @@ def _serves(plan: System, request_class: str, prefill: PoolPlan, d: int) -> bool
     return takes and (stated is None or not stated.sites or decode.site in stated.sites)
 
 
-def _way(plan: System, spec: PoolPlan, d: int) -> tuple[int, float] | None:
+def _way(plan: System, request_class: str, spec: PoolPlan, d: int) -> tuple[int, float] | None:
     """Link from a prefill pool to a decode pool and what speaks for this way; None where there is none."""
-    ends = spec.site, plan.decode[d].site
+    decode, shares = plan.decode[d], plan.pool_shares.get(request_class)
+    weight = spec.offered_req_per_s * decode.offered_req_per_s
+    if shares is not None:
+        weight = shares.get(spec.name, 0.0) * shares.get(decode.name, 0.0)
+        if weight <= 0:
+            return None
+    ends = spec.site, decode.site
     link = next((k for k, x in enumerate(plan.links) if (x.from_site, x.to_site) == ends and x.capacity_gbps > 0), NONE)
     if ends[0] != ends[1] and link == NONE:
         return None
-    return link, spec.offered_req_per_s * plan.decode[d].offered_req_per_s
+    return link, weight
 
 
 def _shared_out(

@@ -3,8 +3,21 @@
 from planner.optimizer.exhaustive import exhaustive_search
 from planner.optimizer.fleet import class_plans
 from planner.optimizer.latency import has_queueing_model, loaded_ttft
-from planner.optimizer.network.answer import network_plan, network_planned
+from planner.optimizer.network.answer import (
+    network_at,
+    network_decided,
+    network_explained,
+    network_outcome,
+    network_plan,
+    network_planned,
+    network_quickest,
+    network_sketch,
+    network_solved,
+    quickest_explained,
+)
 from planner.optimizer.network.problem import NetworkProblem, network_problem
+from planner.optimizer.network.quickest import QuickestNetwork
+from planner.optimizer.network.search import NetworkSolution
 from planner.optimizer.plan import (
     Outcome,
     at_rate,
@@ -23,8 +36,10 @@ from planner.optimizer.search import Solution
 
 __all__ = [
     "NetworkProblem",
+    "NetworkSolution",
     "Outcome",
     "PlanningProblem",
+    "QuickestNetwork",
     "Solution",
     "at_rate",
     "class_plans",
@@ -33,15 +48,23 @@ __all__ = [
     "explained",
     "has_queueing_model",
     "loaded_ttft",
+    "network_at",
+    "network_decided",
+    "network_explained",
+    "network_outcome",
     "network_plan",
     "network_planned",
     "network_problem",
+    "network_quickest",
+    "network_sketch",
+    "network_solved",
     "optimize",
     "optimized",
     "outcome",
     "planned_at",
     "planned_fleet",
     "planning_problem",
+    "quickest_explained",
     "search",
     "solved",
 ]

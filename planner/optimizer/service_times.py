@@ -167,7 +167,7 @@ def _roofline_times(
 def pool_stack(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> Stack:
     """The stack that a pool names, the scenario's own first, else the one calibrated best. Raises InputError."""
     if pool.stack is None:
-        return best_stack(scenario.model_profile.name, hardware.name)
+        return best_stack(scenario.profile_of(pool.model).name, hardware.name)
     own = scenario.stacks.get(pool.stack)
     if own is None:
         return stack(pool.stack)

@@ -1,16 +1,21 @@
 """What was certified of a plan, as tables for a terminal of a hundred columns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from planner.report import words
 from planner.report.terminal import caption, empty_table, filled, remarks
 from planner.report.validation_tables import check_row
-from planner.results import Certified, Plan, Promise, Round
+from planner.results import Certified, Check, Plan, Promise, Round
 from planner.units import DASH, number, percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+RATE = "throughput_req_per_s"
+NOTHING = 1e-12
+MOST_BROKEN = 4
+"""Broken promises that are named."""
 
 
 def certified_tables(plan: Plan) -> "list[RenderableType | None]":
@@ -18,27 +23,69 @@ def certified_tables(plan: Plan) -> "list[RenderableType | None]":
     found = plan.certified
     if found is None:
         return []
-    promises = empty_table("certified by running it", "promise", ">promised", ">executed", ">95 % interval")
-    checks = empty_table("predictions beside the run", "metric", ">predicted", ">executed", ">95 % interval", ">error")
-    caption(checks, f"at {number(found.load)} of the plan's rate; error: predicted over executed, less one")
+    when = ("period",) if found.periods else ()
+    promises = empty_table("certified by running it", *when, "promise", ">promised", ">executed", ">95 % interval")
+    checks = empty_table(
+        "predictions beside the run", *when, "metric", ">predicted", ">executed", ">95 % interval", ">error"
+    )
+    said = f"at {number(found.load)} of the plan's rate; error: predicted over executed, less one"
+    if found.periods:
+        caption(promises, "of every promise, the period that came nearest to breaking it")
+        said = "of every prediction, the period that it was farthest off in; error: predicted over executed, less one"
+    caption(checks, said)
     return [
-        filled(promises, map(_promise, found.promises)),
+        filled(promises, map(_promise, _nearest(found))),
         remarks("how it was certified", map(words.sentence, _told(found))),
-        filled(checks, (check_row(check)[:5] for check in found.checks)),
+        filled(checks, (_when(check) + check_row(check)[:5] for check in _farthest(found))),
     ]
+
+
+def _when(row: Promise | Check) -> tuple[str, ...]:
+    return () if row.period is None else (row.period,)
+
+
+def _nearest(found: Certified) -> list[Promise]:
+    """Promises, each in the period that used most of what is allowed."""
+    worst: dict[tuple[str | None, str], Promise] = {}
+    for promise in found.promises:
+        key = promise.request_class, promise.metric
+        if key not in worst or _used(promise) > _used(worst[key]):
+            worst[key] = promise
+    return list(worst.values())
+
+
+def _used(promise: Promise) -> float:
+    """How much of a limit is used up: below 1 where there is room, whichever side of it is the good one."""
+    if promise.metric == RATE:
+        return promise.limit / max(promise.executed, NOTHING)
+    return promise.executed / promise.limit
+
+
+def _farthest(found: Certified) -> list[Check]:
+    """Predictions, each in the period in which it was farthest off."""
+    worst: dict[str, Check] = {}
+    for check in found.checks:
+        if check.metric not in worst or abs(check.relative_error) > abs(worst[check.metric].relative_error):
+            worst[check.metric] = check
+    return list(worst.values())
 
 
 def _promise(promise: Promise) -> tuple[str, ...]:
     interval = DASH
     if promise.ci_low is not None and promise.ci_high is not None:
         interval = f"{number(promise.ci_low, 4)} to {number(promise.ci_high, 4)}"
-    return promise.metric, number(promise.limit, 4), number(promise.executed, 4), interval
+    what = promise.metric if promise.request_class is None else f"{promise.metric}, {promise.request_class}"
+    return (*_when(promise), what, number(promise.limit, 4), number(promise.executed, 4), interval)
 
 
 def _told(found: Certified) -> Iterator[str]:
+    at = f"{number(found.load)} of {number(found.req_per_s, 4)} req/s"
+    if found.periods:
+        n = len(found.periods)
+        at = "its demand" if n == 1 else f"its own demand in each of {n} periods"
     yield (
-        f"{found.n_requests:,} requests in {found.n_replications} replications at {number(found.load)} of "
-        f"{number(found.req_per_s, 4)} req/s, and as many with the system kept full; seed {found.seed}; "
+        f"{found.n_requests:,} requests in {found.n_replications} replications at {at}, "
+        f"and as many with the system kept full; seed {found.seed}; "
         f"{percent(found.confidence, 0)} intervals, whose worse end must keep the promise"
     )
     allowed = {promise.metric: promise.allowed for promise in found.promises if promise.allowed > 0}
@@ -47,22 +94,34 @@ def _told(found: Certified) -> Iterator[str]:
     if found.is_as_asked:
         yield "the plan held as it was asked for"
         return
-    broken = ", ".join(dict.fromkeys(name for one in found.rounds for name in one.broken))
-    yield f"{len(found.rounds)} plans were run; not kept at first: {broken}"
+    broken = list(dict.fromkeys(name for one in found.rounds for name in one.broken))
+    more = f" and {len(broken) - MOST_BROKEN} more" if len(broken) > MOST_BROKEN else ""
+    yield f"{len(found.rounds)} plans were run; not kept at first: {', '.join(broken[:MOST_BROKEN])}{more}"
     yield from _tightening(found.rounds[0], found.rounds[found.chosen])
 
 
 def _tightening(first: Round, last: Round) -> Iterator[str]:
     """What the optimizer was handed instead of what was asked for, and what it cost."""
-    handed = (
+    handed: tuple[tuple[str, float | None, float | None, str], ...] = (
         ("TTFT", first.ttft_s, last.ttft_s, "s"),
+        *_by_class("TTFT", first.ttft_by_class_s, last.ttft_by_class_s, "s"),
+        *_by_class("decode step", first.tpot_by_class_ms, last.tpot_by_class_ms, "ms"),
         ("decode step", first.tpot_ms, last.tpot_ms, "ms"),
         ("demand", first.demand_req_per_s, last.demand_req_per_s, "req/s"),
     )
     for what, asked, given, unit in handed:
-        if asked != given and asked is not None:
+        if asked is not None and given is not None and given > asked and what.startswith("TTFT"):
+            yield f"{what} that the run bears out: {number(given, 4)} {unit} instead of {number(asked, 4)} {unit}"
+        elif asked != given and asked is not None:
             yield f"handed to the optimizer: {what} of {number(given, 4)} {unit} instead of {number(asked, 4)} {unit}"
         elif asked != given:
             yield f"{what} that the run bears out: {number(given, 4)} {unit}"
     if first.req_per_s != last.req_per_s:
         yield f"claimed: {number(last.req_per_s, 4)} req/s instead of {number(first.req_per_s, 4)} req/s"
+
+
+def _by_class(
+    what: str, first: Mapping[str, float], last: Mapping[str, float], unit: str
+) -> Iterator[tuple[str, float, float, str]]:
+    for name in first:
+        yield f"{what} of {name}", first[name], last.get(name, first[name]), unit

@@ -70,9 +70,9 @@ def _legend(figure: "Figure", answers: tuple[tuple[int, str], ...]) -> None:
 
 def break_even_chart(case: Case) -> BreakEvenChart | None:
     """The spans of all inputs; None where no break-even was looked for."""
-    if not case.break_even:
+    if not any(item.is_found for item in case.break_even):
         return None
-    spans = tuple(_span(item) for item in case.break_even)
+    spans = tuple(_span(item) for item in case.break_even if item.is_found)
     used = {color for span in spans for *_, color in span.pieces}
     meanings = {YES: "the plan is worth it, or ahead", NO: "it is not, or behind", NONE: "no plan"}
     return BreakEvenChart(spans, tuple((color, text) for color, text in meanings.items() if color in used))

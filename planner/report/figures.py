@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from planner.report import canvas
 from planner.report.chart_break_even import break_even_chart
 from planner.report.chart_capacity import theta_chart, threshold_chart, utilisation_chart
+from planner.report.chart_executed import executed_chart, scheduling_chart
+from planner.report.chart_hours import hours_chart
 from planner.report.chart_money import cost_chart, price_ratio_chart
 from planner.report.chart_periods import periods_chart
 from planner.report.chart_requests import lengths_chart, prefill_chart
+from planner.report.chart_studies import front_chart, tornado_chart
 from planner.results import Case
 
 if TYPE_CHECKING:
@@ -40,9 +43,12 @@ class Chart(Protocol):
 
 CHARTS: dict[str, Callable[[Case], Chart | None]] = {
     "periods": periods_chart,
+    "hours": hours_chart,
     "threshold": threshold_chart,
     "theta": theta_chart,
     "utilisation": utilisation_chart,
+    "executed": executed_chart,
+    "schedulers": scheduling_chart,
     "cost": cost_chart,
     "price_ratio": price_ratio_chart,
     "break_even": break_even_chart,
@@ -53,8 +59,10 @@ CHARTS: dict[str, Callable[[Case], Chart | None]] = {
 
 def charts(case: Case) -> dict[str, Chart]:
     """What the figures of a case show, by file name without suffix; only those that make sense for it."""
-    found = ((name, chart(case)) for name, chart in CHARTS.items())
-    return {name: chart for name, chart in found if chart is not None}
+    found = {name: chart(case) for name, chart in CHARTS.items()}
+    found |= {f"front_{item.front.against}": front_chart(item.front) for item in case.fronts}
+    found |= {"sensitivity": tornado_chart(case.sensitivity)} if case.sensitivity else {}
+    return {name: chart for name, chart in found.items() if chart is not None}
 
 
 def figures(case: Case) -> "dict[str, Figure]":

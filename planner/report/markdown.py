@@ -5,12 +5,13 @@ from collections.abc import Collection
 from importlib.resources import files
 from typing import Any
 
-from planner.report import markdown_tables, words
+from planner.report import executed_markdown, markdown_tables, words
 from planner.report.figures import charts
-from planner.results import Case, ClaimResult, PriceRatios
-from planner.units import number, percent
+from planner.results import Case, ClaimResult, PriceRatios, Sensitivity
+from planner.units import SECONDS_PER_HOUR, number, percent
 
 TEMPLATE = "report.md.jinja"
+PER_MILLION = 1e6
 
 
 def report_markdown(case: Case) -> str:
@@ -36,9 +37,11 @@ def _context(case: Case, figures: Collection[str]) -> dict[str, Any]:
         "case": case,
         "plan": plan,
         "tables": markdown_tables,
+        "executed": executed_markdown,
         "words": words,
         "figures": figures,
         "one_line": one_line,
+        "percent": percent,
         "verdict": words.verdict(plan),
         "several_classes": len(plan.classes) > 1,
         "saturation": saturation_words(case),
@@ -47,6 +50,8 @@ def _context(case: Case, figures: Collection[str]) -> dict[str, Any]:
         or [words.sentence(words.nothing_binds(plan))],
         "rule_words": rule_words(case),
         "break_even_words": break_even_words(case),
+        "hours_words": hours_words(case),
+        "unmoved": unmoved_words(case.sensitivity) if case.sensitivity else "",
         "claims": by_source(case.claims),
         "claims_words": claims_words(case.claims),
         "missed": [claim for claim in case.claims if claim.holds is False],
@@ -97,6 +102,34 @@ def break_even_words(case: Case) -> str:
     if case.not_varied:
         text += f" Assumed, and not varied: {words.listed([f'`{key}`' for key in case.not_varied])}."
     return f"Where it turns more than once, the value nearest to the stated one is given.{text}"
+
+
+def unmoved_words(found: Sensitivity) -> str:
+    """Inputs of which no change makes a difference; nothing without any."""
+    titles = [item.title for item in found.inputs if not item.matters]
+    what = {"max-throughput": "the rate", "min-cost": "the bill", "min-ttft": "the TTFT"}[found.objective]
+    return f"Neither {what} nor the best sizes change with: {', '.join(titles)}." if titles else ""
+
+
+def hours_words(case: Case) -> str:
+    """What a day costs with a fleet for its busiest hour."""
+    hours = case.hours
+    if not hours:
+        return ""
+    mean = sum(hour.demand_req_per_s for hour in hours) / len(hours)
+    share = mean / max(hour.demand_req_per_s for hour in hours)
+    text = (
+        f"The fleet is that of the busiest hour, its thresholds are kept; over the day it serves {words.figure(mean)} "
+        f"req/s, {percent(share)} of that. Shape of the day: {one_line(case.hours_source)}."
+    )
+    bills = [hour.usd_per_hour for hour in hours]
+    if any(usd is None for usd in bills):
+        return text
+    usd_per_s = sum(usd or 0.0 for usd in bills) / len(bills) / SECONDS_PER_HOUR
+    requests = case.requests
+    tokens = {"input": requests.mean_total_tokens, "output": requests.mean_output_tokens}
+    each = [f"{words.figure(PER_MILLION * usd_per_s / mean / n)} USD per million {k} tokens" for k, n in tokens.items()]
+    return f"{text} Over the day that is {words.listed(each)}."
 
 
 def rule_words(case: Case) -> str:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from planner.report import words
+from planner.report.study_tables import sizes, value_heading, variation_rows
 from planner.report.tables import cost_rows, headline, latency_cells
 from planner.report.terminal import MARK
-from planner.results import BreakEvenResult, Case, ClaimResult, Fleet, Plan, PriceRatios
+from planner.results import BreakEvenResult, Case, ClaimResult, Fleet, Front, Plan, PriceRatios, Sensitivity
 from planner.units import DASH, number, percent
 
 N_RATIOS = 7
@@ -74,6 +75,52 @@ def pools(plan: Plan) -> str:
 def periods(plan: Plan) -> str:
     """Every period of the day."""
     return table(list(words.PERIOD_HEADINGS), words.period_rows(plan))
+
+
+def hours(case: Case) -> str:
+    """The planned fleet hour by hour."""
+    headings = [
+        "hour",
+        ">req/s",
+        "busiest",
+        ">TTFT mean",
+        ">P90",
+        ">USD/h",
+        ">USD per M input",
+        ">per M output",
+    ]
+    return table(
+        headings,
+        (
+            (
+                f"{i:02}",
+                words.figure(hour.demand_req_per_s),
+                words.busiest(hour.utilization),
+                words.seconds(hour.ttft_mean_s),
+                words.seconds(hour.ttft_p90_s),
+                words.usd(hour.usd_per_hour),
+                words.figure(hour.usd_per_million_input_tokens),
+                words.figure(hour.usd_per_million_output_tokens),
+            )
+            for i, hour in enumerate(case.hours)
+        ),
+    )
+
+
+def front(found: Front) -> str:
+    """Cost against what it buys, cheapest first."""
+    headings = [">USD/h", f">{value_heading(found)}", "instances", ">threshold"]
+    rows = (
+        (words.usd(p.usd_per_hour), words.figure(p.value, 4), sizes(p.n_instances), number(p.threshold_tokens))
+        for p in found.points
+    )
+    return table(headings, rows)
+
+
+def sensitivity(found: Sensitivity) -> str:
+    """The plan with every input off that makes a difference, what matters most first."""
+    headings = ["input", ">change", "best sizes", f">{found.unit}", ">differs", ">kept", ">retuned"]
+    return table(headings, (row for item in found.inputs if item.matters for row in variation_rows(item)))
 
 
 def links(plan: Plan) -> str:
@@ -179,7 +226,7 @@ def break_even(results: Sequence[BreakEvenResult]) -> str:
                 item.title,
                 number(item.stated),
                 f"{number(item.low)} to {number(item.high)}",
-                words.decision(item.decides, item.decision),
+                words.decision(item.decides, item.decision) if item.is_found else DASH,
                 words.turns(item),
             )
             for item in results

@@ -47,12 +47,13 @@ def sensitivity_tables(found: Sensitivity) -> list["RenderableType"]:
     pools = " / ".join(found.n_instances)
     text = "share of the demand that the stated plan serves then, as it is (kept) or with new thresholds (retuned)"
     caption(table, f"sizes: {pools}, = as stated; {text}")
-    rows = (row for item in found.inputs for row in _rows(item))
+    rows = (row for item in found.inputs for row in variation_rows(item))
     parts = (filled(table, rows), remarks("notes on the sensitivity", map(words.sentence, found.notes)))
     return [part for part in parts if part is not None]
 
 
-def _rows(item: InputSensitivity) -> Iterator[tuple[str, ...]]:
+def variation_rows(item: InputSensitivity) -> Iterator[tuple[str, ...]]:
+    """One input, a row for each change."""
     for i, variation in enumerate(item.variations):
         yield (
             item.title if i == 0 else "",

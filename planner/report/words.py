@@ -1,6 +1,6 @@
 """What a plan says, in words that tables and Markdown share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from planner.results import (
     Bottleneck,
@@ -13,6 +13,7 @@ from planner.results import (
     PeriodLink,
     PeriodPool,
     Plan,
+    PlannedAgain,
     PoolPlan,
 )
 from planner.units import DASH, number, percent
@@ -23,6 +24,10 @@ SMALL = 1e-4
 """Below this fraction a figure says no more than that it is small."""
 EXACT = 1e-6
 """A tolerance below this asks for equality."""
+SAME = 0.02
+"""Relative distance of two figures that are told as one."""
+NOTHING_GAINED = 1e-3
+"""USD per hour, requests per second or seconds that nobody would notice."""
 EPSILON = 1e-9
 """Fractions and rents nearer to zero than this are rounding of sums."""
 
@@ -116,13 +121,16 @@ def decision(decides: str, answer: bool | None) -> str:
 
 def turns(item: BreakEvenResult) -> str:
     """Where a decision turns to its opposite, or to no plan at all."""
+    if not item.is_found:
+        return "not found in the time"
     ends = (("below", item.below), ("above", item.above))
     found = [
         f"{side} {figure(turn.value)}" + (" (no plan)" if turn.decision is None else "")
         for side, turn in ends
         if turn is not None
     ]
-    return listed(found) or "nowhere in that span"
+    about = f"; plans are within {small_percent(item.gap)} of the best" if item.gap >= SMALL else ""
+    return (listed(found) or "nowhere in that span") + about
 
 
 def listed(names: list[str]) -> str:
@@ -282,6 +290,16 @@ def thresholds(name: str, sites: dict[str, float | None]) -> str:
     return f"{name} " + ", ".join(f"{site} {number(tokens)}" for site, tokens in sites.items())
 
 
+def busiest(use: Mapping[str, float]) -> str:
+    """The busiest of pools and links.
+
+    >>> busiest({"near": 0.5, "wan": 0.75}), busiest({})
+    ('wan 75 %', '–')
+    """
+    name = max(use, key=lambda key: use[key], default="")
+    return f"{name} {percent(use[name], 0)}" if name else DASH
+
+
 def _busiest(items: Sequence[PeriodPool] | Sequence[PeriodLink]) -> str:
     most = max(items, key=lambda item: item.utilization, default=None)
     return DASH if most is None or most.utilization <= 0 else f"{most.name} {percent(most.utilization, 0)}"
@@ -351,21 +369,60 @@ def no_wait_reason(fleet: Fleet) -> str:
 
 
 def bottleneck(item: Bottleneck) -> str:
-    """What one more unit of a constraint would add, save or cost."""
-    if item.unit.startswith("USD/h per "):
-        does = "save" if item.shadow_price > 0 else "cost"
-        what = item.unit.removeprefix("USD/h per ")
-        whose = "" if item.constraint == "demand_req_per_s" else f" of {item.constraint}"
-        return f"one more {what}{whose} would {does} {figure(abs(item.shadow_price))} USD/h"
-    _, name, what = (*item.constraint.split("."), "", "")[:3]
-    gain = f"add {figure(item.shadow_price)} req/s"
-    if item.unit.startswith("s per"):
-        gain = f"take {seconds(item.shadow_price)} off the TTFT"
-    if what == "n_instances":
-        return f"one more instance of {name} would {gain}"
-    if what == "capacity_gbps":
-        return f"one more Gbps on {name} would {gain}"
-    return f"one more unit of {item.constraint} would add {number(item.shadow_price)} {item.unit}"
+    """What one more unit of a constraint would add, save, cost or shorten, and what planning again says of it."""
+    gained, _, what = item.unit.partition(" per ")
+    text = f"one more {what}{_whose(item.constraint)} would {gain(gained, item.shadow_price)}"
+    if item.shadow_price == 0:
+        text = (
+            f"one more {what}{_whose(item.constraint)} would {gain(gained, 1.0).split()[0]} nothing at these thresholds"
+        )
+    again = item.planned_again
+    if again is None:
+        return text + ("; planning again was not done in the time" if item.basis == "linear-program" else "")
+    if again.n_more == 1 and item.basis != "linear-program":
+        return text
+    how = "planned again in whole instances, " if item.basis == "linear-program" else ""
+    more = "it" if again.n_more == 1 else f"{number(again.n_more)} more"
+    return f"{text}; {how}{more} would {_gains(gained, again)}"
+
+
+def _whose(constraint: str) -> str:
+    """What there is one more of.
+
+    >>> _whose("pools.near.n_instances"), _whose("links.wan.capacity_gbps"), _whose("sites.east.accelerators.h20-96gb")
+    (' of near', ' on wan', ' of h20-96gb at east')
+    """
+    table, name, *rest = constraint.split(".") if "." in constraint else (constraint, "")
+    if table in ("pools", "links"):
+        return f" {'of' if table == 'pools' else 'on'} {name}"
+    if table == "sites":
+        return f" of {'.'.join(rest[1:])} at {name}"
+    return {"demand_req_per_s": "", "budget_usd_per_hour": " of budget"}.get(constraint, f" of {constraint}")
+
+
+def gain(unit: str, value: float) -> str:
+    """A gain as a verb with its figure.
+
+    >>> gain("USD/h", -3.0), gain("req/s", 0.25), gain("s", 0.32)
+    ('cost 3.00 USD/h', 'add 0.250 req/s', 'take 0.320 s off the TTFT')
+    """
+    if unit == "s":
+        return f"take {seconds(value)} off the TTFT"
+    if unit == "USD/h":
+        return f"{'save' if value > 0 else 'cost'} {figure(abs(value))} USD/h"
+    return f"add {figure(value)} {unit}"
+
+
+def _gains(unit: str, again: PlannedAgain) -> str:
+    """A gain that is known between two figures."""
+    low, high = sorted((again.least, again.most), key=abs)
+    if abs(high) < NOTHING_GAINED:
+        return f"{gain(unit, 1.0).split()[0]} nothing"
+    if abs(high - low) <= SAME * abs(high):
+        return gain(unit, high)
+    least = gain(unit, low).split(" ", 1)[1] if abs(low) >= NOTHING_GAINED else "0"
+    verb, most = gain(unit, high).split(" ", 1)
+    return f"{verb} {least.removesuffix(f' {unit}').removesuffix(' off the TTFT')} to {most}"
 
 
 def nothing_binds(plan: Plan) -> str:

@@ -3,6 +3,7 @@
 from planner.results.case import (
     BreakEvenResult,
     Case,
+    CaseFront,
     ClaimResult,
     ComparedPlan,
     LengthProfile,
@@ -12,6 +13,7 @@ from planner.results.case import (
     Turn,
 )
 from planner.results.certified import Certified, Promise, Round
+from planner.results.executed import Executed, ExecutedFigure, ExecutedLoad, TtftByLoad
 from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
 from planner.results.fidelity_survey import (
     CurvePoint,
@@ -40,6 +42,7 @@ from planner.results.plan import (
     PeriodPlan,
     PeriodPool,
     Plan,
+    PlannedAgain,
     PoolPlan,
     Sweep,
     Verdict,
@@ -67,7 +70,7 @@ from planner.results.run import (
     WaitRun,
 )
 from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
-from planner.results.studies import Against, Front, FrontPoint, InputSensitivity, Sensitivity, Variation
+from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
 from planner.results.validation import Check, Validation
 
 __all__ = [
@@ -77,6 +80,7 @@ __all__ = [
     "Bottleneck",
     "BreakEvenResult",
     "Case",
+    "CaseFront",
     "Certified",
     "Check",
     "ClaimResult",
@@ -87,6 +91,9 @@ __all__ = [
     "CurvePoint",
     "DecodePrediction",
     "Doubt",
+    "Executed",
+    "ExecutedFigure",
+    "ExecutedLoad",
     "Fidelity",
     "FidelityGroup",
     "FidelitySurvey",
@@ -94,6 +101,7 @@ __all__ = [
     "FreeRouting",
     "Front",
     "FrontPoint",
+    "Hour",
     "HardwareScore",
     "InputSensitivity",
     "Interval",
@@ -118,6 +126,7 @@ __all__ = [
     "PeriodPlan",
     "PeriodPool",
     "Plan",
+    "PlannedAgain",
     "PlanSweep",
     "PoolPlan",
     "PoolRun",
@@ -145,6 +154,7 @@ __all__ = [
     "StackScore",
     "Sweep",
     "SweepPoint",
+    "TtftByLoad",
     "TtftCurve",
     "Turn",
     "Validation",

@@ -2,7 +2,9 @@
 
 from typing import Literal
 
+from planner.results.executed import Executed
 from planner.results.plan import Plan
+from planner.results.studies import Front, Hour, Sensitivity
 from planner.schema import StrictModel
 
 
@@ -117,6 +119,19 @@ class BreakEvenResult(StrictModel):
     """Nearest turn below the stated value; None: none down to `low`."""
     above: Turn | None
     """Nearest turn above it; None: none up to `high`."""
+    gap: float = 0.0
+    """Largest distance to their bounds of the plans compared [-]; where it counts, a turn is no better known."""
+    is_found: bool = True
+    """Whether every plan that was needed was found in the time; otherwise nothing else is known."""
+
+
+class CaseFront(StrictModel):
+    """A front that the scenario asks for."""
+
+    title: str
+    set: dict[str, str]
+    """Keys of the scenario that are changed for it, and their values as text."""
+    front: Front
 
 
 class SourceNote(StrictModel):
@@ -147,5 +162,15 @@ class Case(StrictModel):
     not_varied: tuple[str, ...] = ()
     """Assumed inputs that no break-even was looked for."""
     price_ratios: PriceRatios | None
+    executed: Executed | None = None
+    """The plan run request by request; None where the scenario does not ask for it."""
+    fronts: tuple[CaseFront, ...] = ()
+    """Cost against what it buys."""
+    sensitivity: Sensitivity | None = None
+    """The plan with every input off; None where it was not asked for."""
+    hours: tuple[Hour, ...] = ()
+    """The plan hour by hour, where its scenario has one demand and a day is asked for."""
+    hours_source: str = ""
+    """Where the shape of that day comes from."""
     inputs: tuple[SourceNote, ...]
     sources: tuple[str, ...]

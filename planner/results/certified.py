@@ -20,6 +20,10 @@ class Promise(StrictModel):
     """Part of the limit by which it may be missed [-]."""
     holds: bool
     """Whether the worse end of the interval keeps it."""
+    period: str | None = None
+    """Period that was run, of a plan for several."""
+    request_class: str | None = None
+    """Class of requests that it is made to, and the site that decodes them; None: to all."""
 
 
 class Round(StrictModel):
@@ -35,6 +39,10 @@ class Round(StrictModel):
     """Rate that is claimed [1/s]."""
     broken: tuple[str, ...]
     """Promises that did not hold."""
+    ttft_by_class_s: dict[str, float] = {}
+    """Promises on TTFT handed to the optimizer of a network, by class [s]."""
+    tpot_by_class_ms: dict[str, float] = {}
+    """Limits on the decode step handed to it, by class [ms]."""
 
 
 class Certified(StrictModel):
@@ -58,6 +66,8 @@ class Certified(StrictModel):
     """Searches and runs in order; the first is the question as it was asked."""
     chosen: int
     """Which of them is the plan, from 0."""
+    periods: tuple[str, ...] = ()
+    """Periods that were run, of a plan for several, each with as many requests; those that bind come first."""
 
     @property
     def is_as_asked(self) -> bool:

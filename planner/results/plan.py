@@ -70,12 +70,27 @@ class Cost(StrictModel):
     """What has no price in the scenario."""
 
 
+class PlannedAgain(StrictModel):
+    """What more of a constraint brought when the fleet was planned again with it, in whole instances."""
+
+    n_more: float
+    """Units of the constraint that were added."""
+    least: float
+    """Gain of all of them together that is proven, in the objective's unit."""
+    most: float
+    """Gain beyond which there is none, or beyond which none was found; the solver leaves a little open."""
+
+
 class Bottleneck(StrictModel):
     """A constraint that holds the rate down, and what one more unit of it would add."""
 
     constraint: str
     shadow_price: float
     unit: str
+    basis: Literal["planned-again", "linear-program"] = "planned-again"
+    """Whether the price was found by planning again, or is that of a linear program at the plan's thresholds."""
+    planned_again: PlannedAgain | None = None
+    """What confirms the price of a linear program; None: nothing was found in the time."""
 
 
 class Verdict(StrictModel):
@@ -100,6 +115,9 @@ class ClassPlan(StrictModel):
     mean_output_tokens: float
     cached_fraction: float
     """Share of prompt tokens found in the prefix cache [-]."""
+    pool_shares: dict[str, float] = Field(default={}, exclude=True)
+    """Of its long prompts, its short ones, and its decoding, the part that each pool takes, where the plan says; else
+    they are in proportion to the pools' rates [-]."""
 
 
 class PeriodPool(StrictModel):
@@ -128,6 +146,8 @@ class PeriodPlan(StrictModel):
     demand_req_per_s: float
     thresholds: dict[str, dict[str, float | None]]
     """By class and by the site that decodes: requests with more uncached tokens leave it; None: none do [tokens]."""
+    pool_shares: dict[str, dict[str, dict[str, float]]] = {}
+    """By class and by the site that decodes: what each pool takes of long prompts, of short ones, of decoding [-]."""
     pools: tuple[PeriodPool, ...]
     links: tuple[PeriodLink, ...]
     latency: Latency

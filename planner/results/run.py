@@ -57,6 +57,11 @@ class ClassRun(StrictModel):
     ttft_mean_s: float | None
     ttft_p90_s: float | None
     ttft_p99_s: float | None
+    ttft_promised_s: float | None = None
+    """That of the percentage of its requests that its promise is about; None without a promise on TTFT."""
+    tpot_mean_s: float | None = None
+    intervals: dict[str, Interval] = {}
+    """By metric; empty with a single replication."""
 
 
 class SchedulerRun(StrictModel):

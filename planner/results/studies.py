@@ -7,6 +7,19 @@ from planner.schema import StrictModel
 Against = Literal["throughput", "goodput", "ttft"]
 
 
+class Hour(StrictModel):
+    """A planned fleet in an hour of the day; None where unknown."""
+
+    demand_req_per_s: float
+    utilization: dict[str, float]
+    """By pool and link in use [-]."""
+    ttft_mean_s: float | None
+    ttft_p90_s: float | None
+    usd_per_hour: float | None
+    usd_per_million_input_tokens: float | None
+    usd_per_million_output_tokens: float | None
+
+
 class FrontPoint(StrictModel):
     """A plan that nothing cheaper matches."""
 
@@ -67,6 +80,8 @@ class Variation(StrictModel):
 
 SERVED = 1 - 3e-3
 """A share from which on all of the demand counts as served: a goodput is known no better."""
+NOTICED = 1e-6
+"""Relative change of an objective that is more than rounding."""
 
 
 class InputSensitivity(StrictModel):
@@ -82,6 +97,13 @@ class InputSensitivity(StrictModel):
         """Largest change of the objective either way [-]; inf where a plan is lost."""
         changes = [v.objective_change for v in self.variations]
         return max((float("inf") if c is None else abs(c) for c in changes), default=0.0)
+
+    @property
+    def matters(self) -> bool:
+        """Whether any change moves the objective or the best sizes, or leaves a part of the demand unserved."""
+        return self.swing > NOTICED or any(
+            v.changes_fleet or v.kept_fraction is None or v.kept_fraction < SERVED for v in self.variations
+        )
 
 
 class Sensitivity(StrictModel):

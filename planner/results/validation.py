@@ -23,6 +23,8 @@ class Check(StrictModel):
     """Relative error that is allowed [-]."""
     holds: bool
     """Whether the error, or the confidence interval's nearest end, is within the tolerance."""
+    period: str | None = None
+    """Period that was run, where a plan for several is certified."""
 
 
 class Validation(StrictModel):

@@ -1,6 +1,7 @@
 """How a plan is run by `planner simulate`: what the plan itself does not say of the system and its surroundings."""
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -229,6 +230,31 @@ class Scheduler(StrictModel):
         return self.short_term is not None or self.long_term is not None
 
 
+Part = Annotated[float, Field(gt=0, lt=1)]
+
+
+class ReportedRuns(StrictModel):
+    """What `planner report` runs of the plan, to show what comes of it beside what was promised."""
+
+    loads: Annotated[tuple[Part, ...], Field(min_length=1, max_length=20)]
+    """Parts of the highest rate, ascending: at each the plan is run, and once more with the system kept full."""
+    n_requests: Annotated[int, Field(ge=100, le=100_000_000)] = 400_000
+    """Requests of every run, all replications together."""
+    n_replications: Annotated[int, Field(ge=2, le=1000)] = 4
+    """Independent runs, for confidence intervals."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """The same seed gives the same report."""
+    scheduler_load: Part | None = None
+    """Part of the highest rate at which kinds of scheduling are compared under bursts, a day and a brownout; absent:
+    they are not."""
+
+    @model_validator(mode="after")
+    def _has_ascending_loads(self) -> Self:
+        if any(low >= high for low, high in pairwise(self.loads)):
+            raise_faults([StatedFault(("loads",), "do not ascend (each above the one before)")])
+        return self
+
+
 class Execution(StrictModel):
     """How the plan is run."""
 
@@ -261,6 +287,8 @@ class Execution(StrictModel):
     """Transfers and other traffic, by link."""
     pools: dict[str, PoolExecution] = {}
     """Further limits, by pool."""
+    report: ReportedRuns | None = None
+    """Runs that the report of the scenario shows; absent: none, and a report needs no executor."""
 
     @model_validator(mode="after")
     def _arrives_in_one_way(self) -> Self:
@@ -318,5 +346,5 @@ def _host_faults(execution: Execution, pools: Mapping[str, Any]) -> Iterator[Sta
 def _are_alike(one: Any, other: Any) -> bool:
     return all(
         getattr(one, key) == getattr(other, key)
-        for key in ("hardware", "accelerators_per_instance", "service_times", "stack", "layout", "time_factor")
+        for key in ("model", "hardware", "accelerators_per_instance", "service_times", "stack", "layout", "time_factor")
     )

@@ -37,6 +37,7 @@ from planner.scenario.parts import (
     Spare,
     WorkloadClass,
 )
+from planner.scenario.shown import Shown, shown_faults
 from planner.schema import Fault, StrictModel, TomlFile, dotted, raise_faults, read_text
 from planner.toml_lines import KeyPath
 from planner.workload import Workload
@@ -109,6 +110,8 @@ class Scenario(StrictModel):
     """Published figures the report holds against the answer."""
     break_even: tuple[BreakEven, ...] = ()
     """Inputs for which the report looks for the value that turns the decision."""
+    report: Shown = Shown()
+    """What the report shows beside the plan."""
     _directory: Path = PrivateAttr(default=Path())
     _file: TomlFile = PrivateAttr(default_factory=lambda: TomlFile("", ""))
     _stated: dict[str, Any] = PrivateAttr(default_factory=dict)
@@ -138,6 +141,7 @@ class Scenario(StrictModel):
                 *self._objective_faults(),
                 *network_faults(self),
                 *self._break_even_faults(),
+                *shown_faults(self),
                 *execution_faults(self.execution, self.pools, self.links, self.sites),
             ]
         )
@@ -387,7 +391,7 @@ class Scenario(StrictModel):
             variant = self.varied(changes)
         except InputError as error:
             raise InputError([self._of_comparison(name, problem) for problem in error.problems]) from None
-        return variant.model_copy(update={"comparisons": {}, "claims": (), "break_even": ()})
+        return variant.model_copy(update={"comparisons": {}, "claims": (), "break_even": (), "report": Shown()})
 
     def _of_comparison(self, name: str, problem: Problem) -> Problem:
         """A variant's problem at the line of the change that brought it about, as far as that can be told."""

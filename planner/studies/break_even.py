@@ -7,9 +7,19 @@ from hashlib import sha256
 from itertools import pairwise
 from math import sqrt
 from pathlib import Path
+from time import monotonic
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import PlanningProblem, decided, planned_fleet, planning_problem
+from planner.optimizer import (
+    NetworkProblem,
+    PlanningProblem,
+    decided,
+    network_decided,
+    network_outcome,
+    network_problem,
+    planned_fleet,
+    planning_problem,
+)
 from planner.results import BreakEvenResult, Fleet, Turn
 from planner.scenario import VERDICT, BreakEven, Scenario, parsed_key
 from planner.schema import dotted
@@ -19,17 +29,21 @@ N_STEPS = 4
 """Values looked at on each side of the stated one, before the bracket of the first turn is halved."""
 PRECISION = 0.005
 """Relative width of a bracket that is narrow enough: prices are not known to half a per cent."""
+NETWORK_PRECISION = 0.02
+"""The same where plans themselves are known to about a per cent."""
+NETWORK_PLANS = 40
+"""Time limits of one plan that all break-evens of a network may take together; then the rest is left unknown."""
 Decision = Callable[[float], bool | None]
 """Whether the decision is yes at a value of the input; None where there is no plan."""
 
 
 RESOLVED = {"prices", "assumed", "stacks", "measured", "model"}
 """Parts of a scenario that the pools of its problem hold in full: rents and service times."""
-TOLD = {"name", "title", "notes", "sources", "comparisons", "claims", "break_even"}
+TOLD = {"name", "title", "notes", "sources", "comparisons", "claims", "break_even", "report"}
 """Parts that no fleet depends on."""
 
 
-def _fingerprint(problem: PlanningProblem) -> bytes:
+def _fingerprint(problem: PlanningProblem | NetworkProblem) -> bytes:
     """The same for problems that have the same fleet."""
     stated = problem.scenario.model_dump(exclude=RESOLVED | TOLD)
     return sha256(pickle.dumps((stated, problem.pools, problem.links))).digest()
@@ -42,11 +56,18 @@ class Planner:
     data_dirs: Sequence[Path]
     time_limit_s: float
     known: dict[bytes, Fleet | None] = field(default_factory=dict)
+    gaps: list[float] = field(default_factory=list)
+    """Of the networks planned so far: distance of plan and bound [-]."""
+    started_s: float = field(default_factory=monotonic)
 
     def fleet(self, scenario: Scenario) -> Fleet | None:
-        """The fleet; None where a value leaves none, or nothing that the roofline can time."""
+        """The fleet; None where a value leaves none, or nothing that the roofline can time.
+
+        Raises:
+            UndecidedError: a network of which nothing was found in the time.
+        """
         try:
-            problem = planning_problem(scenario, self.data_dirs)
+            problem = self._problem(scenario)
         except (InputError, InfeasibleError):
             return None
         same = _fingerprint(problem)
@@ -54,18 +75,51 @@ class Planner:
             self.known[same] = self._fleet_of(problem)
         return self.known[same]
 
-    def _fleet_of(self, problem: PlanningProblem) -> Fleet | None:
+    def _problem(self, scenario: Scenario) -> PlanningProblem | NetworkProblem:
+        if scenario.is_network:
+            return network_problem(scenario, self.data_dirs)
+        return planning_problem(scenario, self.data_dirs)
+
+    def _fleet_of(self, problem: PlanningProblem | NetworkProblem) -> Fleet | None:
+        if isinstance(problem, NetworkProblem):
+            return self._network_fleet(problem)
         try:
             return planned_fleet(problem, self.time_limit_s)
         except (InfeasibleError, UndecidedError):
             return None
 
-    def is_worth_it(self, scenario: Scenario) -> bool | None:
-        """The verdict; None where there is no fleet."""
+    def _network_fleet(self, problem: NetworkProblem) -> Fleet | None:
+        self._check_time()
         try:
-            return decided(planning_problem(scenario, self.data_dirs), self.time_limit_s).worth_it
-        except (InputError, InfeasibleError, UndecidedError):
+            fleet, _, solution = network_outcome(problem, self.time_limit_s, is_explained=False)
+        except InfeasibleError:
             return None
+        self.gaps.append(solution.gap)
+        return fleet
+
+    def is_worth_it(self, scenario: Scenario) -> bool | None:
+        """The verdict; None where there is no fleet. Raises UndecidedError as `fleet` does."""
+        try:
+            problem = self._problem(scenario)
+            if isinstance(problem, NetworkProblem):
+                return self._network_is_worth_it(problem)
+            return decided(problem, self.time_limit_s).worth_it
+        except (InputError, InfeasibleError):
+            return None
+        except UndecidedError:
+            if scenario.is_network:
+                raise
+            return None
+
+    def _network_is_worth_it(self, problem: NetworkProblem) -> bool:
+        self._check_time()
+        worth_it, gap = network_decided(problem, self.time_limit_s)
+        self.gaps.append(gap)
+        return worth_it
+
+    def _check_time(self) -> None:
+        if monotonic() - self.started_s > NETWORK_PLANS * self.time_limit_s:
+            raise UndecidedError("the time for break-evens is up")
 
 
 def break_evens(
@@ -79,10 +133,29 @@ def break_evens(
         time_limit_s: limit of each single plan.
 
     Returns:
-        Results in the order of the entries; empty without any.
+        Results in the order of the entries; empty without any. Of a network, those that take too long say so.
     """
     planner = Planner(data_dirs, time_limit_s)
-    return tuple(break_even(scenario, item, planner) for item in scenario.break_even)
+    return tuple(_found(scenario, item, planner) for item in scenario.break_even)
+
+
+def _found(scenario: Scenario, item: BreakEven, planner: Planner) -> BreakEvenResult:
+    """A break-even, or that it was not found in the time."""
+    try:
+        return break_even(scenario, item, planner)
+    except UndecidedError:
+        return BreakEvenResult(
+            key=item.key,
+            title=item.title,
+            decides=item.decides,
+            stated=float(scenario.value_at(item.key)),
+            low=item.low,
+            high=item.high,
+            decision=None,
+            below=None,
+            above=None,
+            is_found=False,
+        )
 
 
 def break_even(scenario: Scenario, item: BreakEven, planner: Planner) -> BreakEvenResult:
@@ -103,14 +176,18 @@ def break_even(scenario: Scenario, item: BreakEven, planner: Planner) -> BreakEv
 
     Raises:
         InputError: a bound of the span is no value that the key may have.
+        UndecidedError: a network of which some plan was not found in the time.
 
     Valid:
-        A decision that turns and turns back within one step is not seen: fleets grow by whole instances.
+        A decision that turns and turns back within one step is not seen: fleets grow by whole instances. Networks are
+        compared by their plans, which may cost more than the best ones by their gaps.
     """
     stated = float(scenario.value_at(item.key))
     _check_span(scenario, item)
-    decision = _remembered(_decision(scenario, item, planner))
-    here = decision(stated)
+    decision, first = _remembered(_decision(scenario, item, planner)), len(planner.gaps)
+    here, width = decision(stated), NETWORK_PRECISION if scenario.is_network else PRECISION
+    below = _turn(decision, here, steps(stated, item.low), width) if item.low < stated else None
+    above = _turn(decision, here, steps(stated, item.high), width) if item.high > stated else None
     return BreakEvenResult(
         key=item.key,
         title=item.title,
@@ -119,8 +196,9 @@ def break_even(scenario: Scenario, item: BreakEven, planner: Planner) -> BreakEv
         low=item.low,
         high=item.high,
         decision=here,
-        below=_turn(decision, here, steps(stated, item.low)) if item.low < stated else None,
-        above=_turn(decision, here, steps(stated, item.high)) if item.high > stated else None,
+        below=below,
+        above=above,
+        gap=max(planner.gaps[first:], default=0.0),
     )
 
 
@@ -149,17 +227,18 @@ def steps(start: float, end: float, n: int = N_STEPS) -> tuple[float, ...]:
     return (start, *(round(value, 12) for value in inner), end)
 
 
-def _turn(decision: Decision, here: bool | None, values: Sequence[float]) -> Turn | None:
-    """Where the decision first differs along the values, to PRECISION; None where it never does."""
+def _turn(decision: Decision, here: bool | None, values: Sequence[float], width: float) -> Turn | None:
+    """Where the decision first differs along the values, to a relative width; None where it never does."""
     for before, after in pairwise(values):
         if decision(after) != here:
-            return _bisected(decision, here, before, after)
+            return _bisected(decision, here, (before, after), width)
     return None
 
 
-def _bisected(decision: Decision, here: bool | None, same: float, other: float) -> Turn:
+def _bisected(decision: Decision, here: bool | None, between: tuple[float, float], width: float) -> Turn:
     """Where it turns between a value with the stated decision and one with another."""
-    smallest = PRECISION * max(abs(same), abs(other))
+    same, other = between
+    smallest = width * max(abs(same), abs(other))
     while abs(other - same) > smallest:
         middle = sqrt(same * other) if same > 0 and other > 0 else (same + other) / 2
         if decision(middle) == here:

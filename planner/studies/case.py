@@ -1,6 +1,6 @@
 """A case: the plan of a scenario, its variants and everything they are held against."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,22 +9,28 @@ import numpy as np
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import (
     PlanningProblem,
+    Solution,
+    explained,
     network_planned,
     network_problem,
     optimize,
     optimized,
     planning_problem,
+    solved,
 )
 from planner.optimizer.capacity import threshold_loads
 from planner.optimizer.evaluate import highest_rate
 from planner.optimizer.formulation import Sizing
-from planner.results import Case, ComparedPlan, LengthProfile, Plan, ServiceCurve
+from planner.results import Case, CaseFront, ComparedPlan, Executed, LengthProfile, Plan, ServiceCurve
 from planner.roofline import InstanceRates
 from planner.scenario import CapacityRule, Scenario
 from planner.studies.break_even import break_evens, not_varied
 from planner.studies.claims import claim_results
+from planner.studies.front import pareto_front
+from planner.studies.hours import hours_of
 from planner.studies.inputs import citation, input_notes, measured_times, roofline_source
 from planner.studies.price_ratios import price_ratios
+from planner.studies.sensitivity import sensitivity
 from planner.units import gbps
 from planner.workload import RequestMix, weighted_quantile
 
@@ -32,27 +38,34 @@ N_CURVE = 81
 N_ATOMS = 2048
 NETWORK_LIMIT_S = 1200.0
 """Beyond what a network of a report takes: its plan must not depend on how busy the machine is."""
+Say = Callable[[str], None]
 Mixes = Sequence[tuple[float, RequestMix]]
 """Share and requests of every class."""
 OTHER_RULE: dict[CapacityRule, CapacityRule] = {"mean-length": "expected-work", "expected-work": "mean-length"}
 
 
-def build_case(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0) -> Case:
-    """Plan a scenario, its variant under the other capacity rule and its comparisons.
+def build_case(
+    scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0, say: Say = lambda _: None
+) -> Case:
+    """Plan a scenario, its variant under the other capacity rule and its comparisons; run it where it asks for that.
 
     Args:
         scenario: the question.
         data_dirs: folders in which traces are looked for.
         time_limit_s: limit of each single plan.
+        say: is told what is going on.
 
     Raises:
         InputError, InfeasibleError, UndecidedError: as `optimize` does, for the scenario itself.
     """
     variants = {name: scenario.compared(name) for name in scenario.comparisons}  # first: a slip is told at once
+    fronts = tuple(scenario.varied(front.set) for front in scenario.report.fronts)
     if scenario.is_network:
-        return _network_case(scenario, variants, data_dirs, time_limit_s)
+        case = _network_case(scenario, variants, data_dirs, time_limit_s)
+        return _shown(case, scenario, fronts, data_dirs, time_limit_s)
     problem = planning_problem(scenario, data_dirs)
-    plan = optimized(problem, time_limit_s)
+    solution = solved(problem, time_limit_s)
+    plan = explained(problem, solution, time_limit_s)
     other = _planned(_with_rule(problem, OTHER_RULE[scenario.capacity_rule]), time_limit_s)
     compared = tuple(
         _comparison(name, scenario.comparisons[name].title, variant, data_dirs, time_limit_s)
@@ -60,7 +73,8 @@ def build_case(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s:
     )
     plans = {"plan": plan, scenario.capacity_rule: plan, OTHER_RULE[scenario.capacity_rule]: other}
     plans |= {variant.name: variant.plan for variant in compared}
-    return Case(
+    hours = scenario.report.hours
+    case = Case(
         name=scenario.name,
         title=scenario.title or scenario.name,
         notes=scenario.notes,
@@ -78,18 +92,57 @@ def build_case(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s:
         break_even=break_evens(scenario, data_dirs, time_limit_s),
         not_varied=not_varied(scenario),
         price_ratios=price_ratios(problem, plan),
+        executed=_executed(problem, solution, plan, plans["mean-length"], data_dirs, say),
+        hours=hours_of(problem, solution, hours.factors) if hours else (),
+        hours_source=hours.source if hours else "",
         inputs=input_notes(scenario, {pool.name: pool.rates for pool in problem.pools}),
         sources=scenario.sources,
     )
+    return _shown(case, scenario, fronts, data_dirs, time_limit_s)
+
+
+def _shown(
+    case: Case, scenario: Scenario, fronts: Sequence[Scenario], data_dirs: Sequence[Path], time_limit_s: float
+) -> Case:
+    """The case with the fronts and the sensitivity that its scenario asks for."""
+    found = tuple(
+        CaseFront(
+            title=asked.title,
+            set={key: str(value) for key, value in asked.set.items()},
+            front=pareto_front(question, case.plan, asked.against, asked.points, data_dirs, time_limit_s),
+        )
+        for asked, question in zip(scenario.report.fronts, fronts, strict=True)
+    )
+    study = sensitivity(scenario, data_dirs, time_limit_s) if scenario.report.sensitivity else None
+    return case.model_copy(update={"fronts": found, "sensitivity": study})
+
+
+def _executed(
+    problem: PlanningProblem,
+    solution: Solution,
+    plan: Plan,
+    mean_length: Plan | None,
+    data_dirs: Sequence[Path],
+    say: Say,
+) -> Executed | None:
+    """The plan run, where the scenario asks for it."""
+    asked = problem.scenario.execution.report
+    if asked is None:
+        return None
+    from planner.studies.executed import executed_plan  # the executor takes its time to load
+
+    by_paper = None if mean_length is None else mean_length.max_throughput_req_per_s
+    rates = plan.max_throughput_req_per_s, by_paper
+    return executed_plan(problem, solution, plan, rates, asked, data_dirs, say)
 
 
 def _network_case(
     scenario: Scenario, variants: Mapping[str, Scenario], data_dirs: Sequence[Path], time_limit_s: float
 ) -> Case:
     """The case of many sites, models or periods: one capacity rule, and prices by site instead of one ratio."""
-    if scenario.break_even:
-        what = "asks for break-evens, which are planned for one demand and one model only"
-        raise InputError(scenario.problem(("break_even",), what, "comparisons at other values"))
+    if scenario.execution.report is not None:
+        what = "asks for runs, which are reported of plans for one demand and one model only"
+        raise InputError(scenario.problem(("execution", "report"), what, "`planner validate --period NAME`"))
     problem = network_problem(scenario, data_dirs)
     time_limit_s = max(time_limit_s, NETWORK_LIMIT_S)
     plan = network_planned(problem, time_limit_s)
@@ -115,8 +168,8 @@ def _network_case(
         ),
         comparisons=compared,
         claims=claim_results(scenario.claims, plans, scenario.name),
-        break_even=(),
-        not_varied=(),
+        break_even=break_evens(scenario, data_dirs, time_limit_s),
+        not_varied=not_varied(scenario),
         price_ratios=None,
         inputs=input_notes(scenario, {pool.key: pool.rates for pool in problem.pools}),
         sources=scenario.sources,

@@ -1,12 +1,12 @@
 """A plan that was run before anybody relies on it: tightened until its promise holds in the run, or refused."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from planner.errors import CheckFailedError, InfeasibleError, InputError
+from planner.errors import CheckFailedError, InfeasibleError
 from planner.executor import RunQuestion, default_load
 from planner.optimizer import (
     PlanningProblem,
@@ -19,20 +19,12 @@ from planner.optimizer import (
     planning_problem,
     solved,
 )
-from planner.results import Certified, Fleet, Interval, Plan, Promise, Round, Run
+from planner.results import Certified, Fleet, Plan, Promise, Round, Run
 from planner.scenario import Scenario, Slo
-from planner.schema import dotted
+from planner.studies.certify_network import certified_network
+from planner.studies.promises import CLOSE, MOST_ROUNDS, SAFETY, SUPPOSED, Say, promise, supposed
 from planner.studies.validation import TOLERANCES, Executed, execute, judged, pairs
 from planner.units import MILLI, number, percent
-
-MOST_ROUNDS = 8
-CLOSE = 0.97
-"""Of two promises on TTFT this close to one another the stricter will do."""
-SAFETY = 0.995
-"""What a promise is tightened by beyond what the run showed."""
-MODELLED = {"dispatch": "shared-queue", "prefill_batching": "one-at-a-time"}
-"""The disciplines that waits are known for; where others are asked for, the search supposes these."""
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -98,7 +90,7 @@ def certified_plan(
     promise that was too lax and one that is far stricter, a middle one is tried.
 
     Args:
-        scenario: the question, of one model, demand and promise.
+        scenario: the question; of many sites, models or periods, it is run period by period.
         question: how long and how often each plan is run; the load is the plan's own.
         data_dirs: folders in which traces are looked for.
         time_limit_s: seconds that the search for one plan may take.
@@ -108,11 +100,12 @@ def certified_plan(
         The plan, with `certified`.
 
     Raises:
-        InputError: the scenario is that of a network, or cannot be run.
+        InputError: the scenario cannot be run.
         InfeasibleError, UndecidedError: there is no plan as asked, run or not.
         CheckFailedError: no plan held.
     """
-    _check(scenario)
+    if scenario.is_network:
+        return certified_network(scenario, question, data_dirs, time_limit_s, say)
     search = Search(scenario, question, data_dirs, time_limit_s, say)
     handed = _as_asked(scenario)
     for _ in range(MOST_ROUNDS):
@@ -130,12 +123,6 @@ def certified_plan(
     if chosen is None:
         raise CheckFailedError(_no_plan(search))
     return _plan(search, chosen)
-
-
-def _check(scenario: Scenario) -> None:
-    if keys := scenario.network_keys:
-        what = "cannot be certified: only plans of one model, one demand and one promise are run"
-        raise InputError(scenario.problem(keys[0], what, f"a scenario without {', '.join(map(dotted, keys))}"))
 
 
 def _as_asked(scenario: Scenario) -> Handed:
@@ -188,7 +175,7 @@ def _handed_over(scenario: Scenario, handed: Handed) -> Scenario:
     """The question that the optimizer is asked."""
     changes: dict[str, Any] = {}
     if _promises_time(scenario):
-        changes |= {key: value for key, value in MODELLED.items() if getattr(scenario, key) != value}
+        changes |= supposed(scenario)
     seeks_least = scenario.objective == "min-ttft"
     if not seeks_least and scenario.slo is not None and handed.ttft_s not in (None, scenario.slo.ttft_s):
         changes["slo.ttft_s"] = handed.ttft_s
@@ -218,33 +205,16 @@ def _promises(
     most = executed.most or run
     name = "throughput_req_per_s"
     allowed = TOLERANCES[name]
-    yield _promise(name, fleet.throughput_req_per_s, most.throughput_req_per_s, most.intervals.get(name), 1, allowed)
+    yield promise(name, fleet.throughput_req_per_s, most.throughput_req_per_s, most.intervals.get(name), 1, allowed)
     if _promises_time(scenario) and run.ttft_promised_s is not None:
         least_s = handed.ttft_s if handed.ttft_s is not None else solution.objective
         limit_s = least_s if scenario.objective == "min-ttft" or slo is None or slo.ttft_s is None else slo.ttft_s
         percentile = (slo or Slo()).ttft_percentile
         sure = run.intervals.get("ttft_promised_s")
-        yield _promise(f"ttft_p{percentile:g}_s", limit_s, run.ttft_promised_s, sure, -1, 0.0)
+        yield promise(f"ttft_p{percentile:g}_s", limit_s, run.ttft_promised_s, sure, -1, 0.0)
     if slo is not None and slo.tpot_ms is not None and run.tpot_mean_s is not None:
         sure, allowed = run.intervals.get("tpot_mean_s"), TOLERANCES["tpot_mean_s"]
-        yield _promise("tpot_mean_s", slo.tpot_ms * MILLI, run.tpot_mean_s, sure, -1, allowed)
-
-
-def _promise(
-    metric: str, limit: float, executed: float, sure: Interval | None, sign: Literal[1, -1], allowed: float
-) -> Promise:
-    """A promise of at least the limit, or with sign -1 of at most."""
-    low, high = (executed, executed) if sure is None else (sure.low, sure.high)
-    worse = low if sign > 0 else high
-    return Promise(
-        metric=metric,
-        limit=limit,
-        executed=executed,
-        ci_low=None if sure is None else low,
-        ci_high=None if sure is None else high,
-        allowed=allowed,
-        holds=sign * worse >= sign * limit - allowed * limit,
-    )
+        yield promise("tpot_mean_s", slo.tpot_ms * MILLI, run.tpot_mean_s, sure, -1, allowed)
 
 
 def _next(search: Search) -> Handed | None:
@@ -273,19 +243,19 @@ def _too_lax(tried: Sequence[Tried]) -> float | None:
 def _tightened(last: Tried) -> Handed:
     """What a broken promise asks for: each by the part that the run missed it by, and a little more."""
     handed = last.handed
-    for promise in last.broken:
-        low, high = promise.ci_low or promise.executed, promise.ci_high or promise.executed
-        if promise.metric == "throughput_req_per_s" and handed.demand_req_per_s is not None:
-            factor = promise.limit / low / SAFETY
+    for broken in last.broken:
+        low, high = broken.ci_low or broken.executed, broken.ci_high or broken.executed
+        if broken.metric == "throughput_req_per_s" and handed.demand_req_per_s is not None:
+            factor = broken.limit / low / SAFETY
             handed = replace(handed, demand_req_per_s=handed.demand_req_per_s * factor)
-        elif promise.metric == "throughput_req_per_s":
+        elif broken.metric == "throughput_req_per_s":
             handed = replace(handed, claimed_req_per_s=low * SAFETY)
-        elif promise.metric == "tpot_mean_s" and handed.tpot_ms is not None:
-            handed = replace(handed, tpot_ms=handed.tpot_ms * promise.limit / high * SAFETY)
+        elif broken.metric == "tpot_mean_s" and handed.tpot_ms is not None:
+            handed = replace(handed, tpot_ms=handed.tpot_ms * broken.limit / high * SAFETY)
         elif handed.ttft_s is None:  # the least was sought, and is longer than predicted
             handed = replace(handed, ttft_s=high / SAFETY)
         else:
-            handed = replace(handed, ttft_s=handed.ttft_s * promise.limit / high * SAFETY)
+            handed = replace(handed, ttft_s=handed.ttft_s * broken.limit / high * SAFETY)
     return handed
 
 
@@ -353,9 +323,6 @@ def _round(tried: Tried) -> Round:
 def _notes(scenario: Scenario, chosen: Tried) -> Iterator[str]:
     """What the reader must know of a plan that was searched for under another promise than its own."""
     if not has_queueing_model(chosen.stated) and _promises_time(scenario):
-        yield (
-            "the search supposed dispatch = shared-queue with prefill_batching = one-at-a-time, which waits are known "
-            "for; the plan was run with the disciplines as stated, the other fleets were not run"
-        )
+        yield SUPPOSED
     if chosen.searched.scenario.slo != scenario.slo:
         yield "gap, bound and the other fleets are those of the promise that the optimizer was handed"

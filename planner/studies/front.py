@@ -101,6 +101,8 @@ def undominated(points: Sequence[FrontPoint], against: Against) -> Iterator[Fron
 def _question(scenario: Scenario, against: Against) -> Scenario:
     """The scenario whose best plan within a budget is a point of the front."""
     changes: dict[str, Any] = {"objective": "min-ttft" if against == "ttft" else "max-throughput"}
+    # What a report shows beside the plan may be of a demand, which the question of a front need not have.
+    changes |= {"report": {}, "break_even": []}
     if against == "ttft" and scenario.demand_req_per_s is None:
         what = "is not stated; a front of TTFT needs it"
         raise InputError(scenario.problem(("demand_req_per_s",), what, "a rate above 0"))

@@ -25,7 +25,8 @@ def one_period(scenario: Scenario, plan: Plan, name: str) -> tuple[Scenario, Pla
     """A period as a question and a plan of its own.
 
     Every class is split by the sites where it arrives, which decode it: `east` at `virginia` becomes the class
-    `east-virginia`, with the threshold that the plan has for both.
+    `east-virginia`, with the threshold and the pools that the plan has for both. A pool that the plan has made several
+    of, one for each part of the prompts or each layout, becomes as many of the scenario.
 
     Args:
         scenario: the question, whose classes state their sites, or are decoded at one.
@@ -45,7 +46,7 @@ def one_period(scenario: Scenario, plan: Plan, name: str) -> tuple[Scenario, Pla
     if found.demand_req_per_s <= 0:
         raise InputError(scenario.problem(("periods", name), "has no demand to run", "a period with demand"))
     parts = list(_parts(scenario, found))
-    asked = scenario.varied(_changes(scenario, found, parts))
+    asked = scenario.varied(_changes(scenario, plan, found, parts))
     return asked, _plan(plan, found, parts)
 
 
@@ -61,7 +62,8 @@ def _parts(scenario: Scenario, period: PeriodPlan) -> Iterator[Part]:
             what = f"arrives anywhere and is decoded at {' and '.join(decoded)}, so that no period of it can be run"
             raise InputError(scenario.problem(("classes", name), what, "sites of every class"))
         for site in stated or decoded:
-            rate = scenario.demand_of(name, site if stated else None, period.name)
+            when = period.name if period.name in scenario.periods else None  # one that is always is not stated
+            rate = scenario.demand_of(name, site if stated else None, when)
             if rate > 0 and site not in decoded:
                 what = f"is decoded elsewhere than at '{site}', where it arrives, in '{period.name}'"
                 allowed = "a plan that decodes it there"
@@ -74,7 +76,12 @@ def _part_name(name: str, site: str) -> str:
     return name if name == DEFAULT_CLASS else f"{name}-{site}"
 
 
-def _changes(scenario: Scenario, period: PeriodPlan, parts: list[Part]) -> dict[str, Any]:
+def _pool_name(name: str) -> str:
+    """A pool of a plan as a scenario may call it: marks that set it apart come after spaces."""
+    return "-".join(name.replace("=", "").replace(",", " ").split())
+
+
+def _changes(scenario: Scenario, plan: Plan, period: PeriodPlan, parts: list[Part]) -> dict[str, Any]:
     """What turns the scenario into that of one period."""
     total = sum(rate for *_, rate in parts)
     classes = {
@@ -86,11 +93,6 @@ def _changes(scenario: Scenario, period: PeriodPlan, parts: list[Part]) -> dict[
         for name, site, rate in parts
         if name in scenario.classes
     }
-    pools = {
-        f"pools.{name}.classes": [_part_name(c, site) for c, site, _ in parts if c in pool.classes]
-        for name, pool in scenario.pools.items()
-        if pool.classes
-    }
     return {
         "objective": "max-throughput",
         "demand_req_per_s": period.demand_req_per_s,
@@ -100,10 +102,36 @@ def _changes(scenario: Scenario, period: PeriodPlan, parts: list[Part]) -> dict[
         "comparisons": {},
         "claims": [],
         "break_even": [],
+        "report": {},
         "routing.role_conversion": False,
         **({"classes": classes} if classes else {}),
-        **pools,
+        "pools": dict(_stated_pools(scenario, plan, parts)),
+        **_stated_limits(scenario, plan),
     }
+
+
+def _stated_pools(scenario: Scenario, plan: Plan, parts: list[Part]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Pools of the plan as the scenario states them, one for each that the plan has made of one; and those unused."""
+    made = [(pool.name, pool.prompts) for pool in plan.pools]
+    used = {name.split(" ")[0] for name, _ in made}
+    for name, prompts in [*made, *((key, scenario.pools[key].prompts) for key in scenario.pools if key not in used)]:
+        key, *marks = name.split(" ")
+        own, stated = scenario.pools[key], {**scenario.value_at(f"pools.{key}")}
+        if own.layouts:
+            stated["layout"] = next((mark for mark in marks if mark in own.layouts), own.layouts[0])
+            del stated["layouts"]
+        if prompts is not None:
+            stated["prompts"] = prompts
+        if own.classes:
+            stated["classes"] = [_part_name(c, site) for c, site, _ in parts if c in own.classes]
+        yield _pool_name(name), stated
+
+
+def _stated_limits(scenario: Scenario, plan: Plan) -> dict[str, Any]:
+    """What the execution states of pools that the plan has under other names."""
+    limits = scenario.value_at("execution.pools") or {}
+    keys = {_pool_name(pool.name): pool.name.split(" ")[0] for pool in plan.pools}
+    return {"execution.pools": {name: limits[key] for name, key in keys.items() if key in limits}} if limits else {}
 
 
 def _plan(plan: Plan, period: PeriodPlan, parts: list[Part]) -> Plan:
@@ -133,6 +161,7 @@ def _pools(plan: Plan, period: PeriodPlan) -> Iterator[PoolPlan]:
         each = pool.n_accelerators // pool.n_instances if pool.n_instances else 0
         yield pool.model_copy(
             update={
+                "name": _pool_name(pool.name),
                 "n_instances": now.n_instances,
                 "n_accelerators": now.n_instances * each,
                 "offered_req_per_s": now.offered_req_per_s,
@@ -147,12 +176,20 @@ def _links(plan: Plan, period: PeriodPlan) -> Iterator[LinkPlan]:
 
 
 def _class(stated: ClassPlan, site: str, share: float, period: PeriodPlan) -> ClassPlan:
-    threshold = period.thresholds[stated.name][site]
+    threshold, shares = period.thresholds[stated.name][site], period.pool_shares.get(stated.name, {}).get(site, {})
     return stated.model_copy(
         update={
             "name": _part_name(stated.name, site),
             "share": share,
             "threshold_tokens": EVERYTHING_STAYS if threshold is None else threshold,
+            "pool_shares": {_pool_name(name): part for name, part in shares.items()},
             "latency": UNSTATED,
         }
+    )
+
+
+def class_of_part(scenario: Scenario, part: str) -> str:
+    """The class that a part of `one_period` is of."""
+    return next(
+        (name for name in scenario.workloads for site in scenario.sites if _part_name(name, site) == part), part
     )

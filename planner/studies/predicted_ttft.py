@@ -65,6 +65,7 @@ def _fixed(scenario: Scenario, fleet: Fleet) -> Scenario:
         "budget_usd_per_hour": None,
         "comparisons": {},
         "break_even": [],
+        "report": {},
         "slo": None if slo is None or slo.tpot_ms is None else {"tpot_ms": slo.tpot_ms},
     }
     if fleet.threshold_tokens is not None:

@@ -13,6 +13,7 @@ from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import NetworkProblem, Outcome, PlanningProblem, Solution, outcome, planning_problem
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.evaluate import highest_rate
+from planner.optimizer.network.kept import kept_network
 from planner.optimizer.network.problem import network_problem
 from planner.optimizer.network.search import NetworkSolution, network_search
 from planner.optimizer.promise import PromisedFleet, best_goodput, promised_capacity
@@ -172,14 +173,7 @@ def _kept_of_network(problem: NetworkProblem, solution: NetworkSolution, time_li
     """Share of its demand that a network serves with the sizes and ports of a solution; None where roles change."""
     if problem.scenario.routing.role_conversion:
         return None
-    sizes = [max(one.n_instances[i] for one in solution.settled) for i in range(len(problem.pools))]
-    fixed = [replace(pool, min_instances=n, max_instances=n) for pool, n in zip(problem.pools, sizes, strict=True) if n]
-    links = []
-    for link, ports in zip(problem.links, solution.ports, strict=True):
-        tiers = [t.model_copy(update={"max_ports": m}) for t, m in zip(link.tiers, ports, strict=True) if m]
-        links += [replace(link, tiers=tuple(tiers))] if tiers else []
-    scenario = problem.scenario.model_copy(update={"objective": "max-throughput", "budget_usd_per_hour": None})
-    kept = replace(problem, scenario=scenario, pools=tuple(fixed), links=tuple(links), inventories=())
+    kept = kept_network(problem, solution)
     if not all(any(arcs.values()) for arcs in kept.arcs):
         return 0.0
     found = network_search(kept, time_limit_s)

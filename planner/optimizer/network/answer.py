@@ -6,7 +6,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from planner.errors import UndecidedError
+from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer.delays import loaded_step_s
 from planner.optimizer.fleet import link_plan
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
@@ -19,6 +19,7 @@ from planner.optimizer.network.evaluate import (
 )
 from planner.optimizer.network.loads import DECODE_LATE, DECODE_TIME, LINK_BUSY
 from planner.optimizer.network.problem import NetworkPool, NetworkProblem, network_problem, whole_work_s
+from planner.optimizer.network.quickening import quickest_bottlenecks
 from planner.optimizer.network.quickest import ANY_PLAN, QuickestNetwork, quickest_network
 from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
 from planner.optimizer.network.relaxation import infeasible_network
@@ -29,6 +30,7 @@ from planner.queueing import Path as QueuePath
 from planner.queueing import Ttft
 from planner.results import (
     Baseline,
+    Bottleneck,
     ClassPlan,
     Cost,
     Fleet,
@@ -45,6 +47,8 @@ from planner.scenario import Scenario, Spare
 from planner.units import SECONDS_PER_HOUR, number, percent
 
 PER_MILLION = 1e6
+WORTH_TIME = 1 / 3
+"""Of the time for a search, what the linear programs of shadow prices may take, and again what confirms them."""
 STEPS = 12
 """Halvings of the range of multiples of the demand in which the promise breaks."""
 
@@ -68,44 +72,104 @@ def network_plan(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_
 def network_planned(problem: NetworkProblem, time_limit_s: float = 60.0) -> Plan:
     """The plan of a resolved scenario; raises as `network_plan` does."""
     if problem.scenario.objective == "min-ttft":
-        return _quickest_planned(problem, time_limit_s)
+        return quickest_explained(problem, network_quickest(problem, time_limit_s), time_limit_s)
+    return network_explained(problem, network_solved(problem, time_limit_s), time_limit_s)
+
+
+def network_solved(problem: NetworkProblem, time_limit_s: float = 60.0) -> NetworkSolution:
+    """Sizes, ways and thresholds of a resolved scenario, of any objective but min-ttft; raises as `network_plan`."""
     solution = network_search(problem, time_limit_s)
     if solution is None:
         raise infeasible_network(problem)
+    return solution
+
+
+def network_at(solution: NetworkSolution, ratio: float) -> NetworkSolution:
+    """The same sizes, ways and thresholds at a part of the demand, in every stream and period alike."""
+    n_streams = 1 + max(d.stream for one in solution.settled for d in one.decodings)
+    settled = tuple(one.scaled_to(one.period, [ratio] * n_streams) for one in solution.settled)
+    return replace(solution, settled=settled, scale=solution.scale * ratio)
+
+
+def network_sketch(problem: NetworkProblem, solution: NetworkSolution) -> Plan:
+    """A solution as a plan that can be run: with its periods, and without what it is compared with or what binds."""
+    verdict = Verdict(worth_it=False, because="Not compared with other fleets.")
+    proof = solution.gap, GAP_TARGET, solution.bound
+    plan = _plan(problem, solution, proof, verdict, (), (), ())
+    return plan.model_copy(update={"periods": tuple(_Answer(problem, solution).periods())})
+
+
+def network_explained(problem: NetworkProblem, solution: NetworkSolution, time_limit_s: float = 60.0) -> Plan:
+    """The plan that a solution is, with baselines, shadow prices and verdict; raises as `network_plan` does."""
     fleet = Fleet(**_Answer(problem, solution).fleet())
-    others, missing = _baselines(problem, fleet, time_limit_s)
+    others, missing, is_known = _baselines(problem, fleet, time_limit_s)
     bound = solution.bound * (1.0 if problem.is_min_cost else problem.mean_req_per_s)
-    verdict = _verdict(problem, fleet, others)
+    verdict = _verdict(problem, fleet, others, is_known)
     told = [*_spare_notes(problem, solution, time_limit_s), *missing]
-    return _plan(problem, solution, (solution.gap, GAP_TARGET, bound), verdict, others, told)
+    proof, worth = (solution.gap, GAP_TARGET, bound), network_bottlenecks(problem, solution, WORTH_TIME * time_limit_s)
+    return _plan(problem, solution, proof, verdict, others, worth, told)
 
 
-def network_outcome(problem: NetworkProblem, time_limit_s: float = 60.0) -> tuple[Fleet, float, NetworkSolution]:
-    """The fleet, its objective [req/s, USD/h or s] and solution; raises as `network_plan` does."""
+def network_outcome(
+    problem: NetworkProblem, time_limit_s: float = 60.0, is_explained: bool = True
+) -> tuple[Fleet, float, NetworkSolution]:
+    """The fleet, its objective [req/s, USD/h or s] and solution; raises as `network_plan` does.
+
+    Args:
+        problem: the resolved scenario.
+        time_limit_s: seconds the search may take.
+        is_explained: whether, where no plan exists, what would do is looked for: that may take as long again.
+    """
     if problem.scenario.objective == "min-ttft":
-        found = _quickest(problem, time_limit_s)
+        found = network_quickest(problem, time_limit_s, is_explained)
         return Fleet(**_Answer(found.problem, found.solution).fleet()), found.ttft_s, found.solution
     solution = network_search(problem, time_limit_s)
     if solution is None:
-        raise infeasible_network(problem)
+        raise infeasible_network(problem) if is_explained else _infeasible(problem)
     unit = 1.0 if problem.is_min_cost else problem.mean_req_per_s
     return Fleet(**_Answer(problem, solution).fleet()), solution.objective * unit, solution
 
 
-def _quickest(problem: NetworkProblem, time_limit_s: float) -> QuickestNetwork:
+def network_decided(problem: NetworkProblem, time_limit_s: float = 60.0) -> tuple[bool, float]:
+    """Whether prefill elsewhere is worth it, and the gap of the plan that says so; raises as `network_plan` does.
+
+    Raises:
+        UndecidedError: also where the fleet that it is held against was not found in the time.
+    """
+    if problem.scenario.objective == "min-ttft":
+        found = network_quickest(problem, time_limit_s, is_explained=False)
+        alone, _ = _alone(found.problem, time_limit_s)
+        plan, known = Fleet(**_Answer(found.problem, found.solution).fleet()), alone is not None
+        worth, gap = _verdict_by_ttft(found, plan, alone).worth_it, found.gap
+    else:
+        plan, _, solution = network_outcome(problem, time_limit_s, is_explained=False)
+        others, _, known = _baselines(problem, plan, time_limit_s)
+        worth, gap = _verdict(problem, plan, others, known).worth_it, solution.gap
+    if not known:
+        raise UndecidedError(f"{problem.scenario.name}: what sites on their own serve was not found out in the time")
+    return worth, gap
+
+
+def _infeasible(problem: NetworkProblem) -> InfeasibleError:
+    return InfeasibleError(f"{problem.scenario.name}: infeasible: no fleet serves this demand as promised")
+
+
+def network_quickest(problem: NetworkProblem, time_limit_s: float = 60.0, is_explained: bool = True) -> QuickestNetwork:
+    """The least TTFT of a resolved scenario with that objective, and its plan; raises as `network_plan` does."""
     found = quickest_network(problem, time_limit_s)
     if found is None:
-        raise infeasible_network(problem)
+        raise infeasible_network(problem) if is_explained else _infeasible(problem)
     return found
 
 
-def _quickest_planned(problem: NetworkProblem, time_limit_s: float) -> Plan:
+def quickest_explained(problem: NetworkProblem, found: QuickestNetwork, time_limit_s: float = 60.0) -> Plan:
     """The plan with the least TTFT, and whether sites on their own could promise that."""
-    found = _quickest(problem, time_limit_s)
     alone, missing = _alone(found.problem, time_limit_s)
     fleet = Fleet(**_Answer(found.problem, found.solution).fleet())
     verdict = _verdict_by_ttft(found, fleet, alone)
-    plan = _plan(found.problem, found.solution, (found.gap, QUICKEST_GAP, found.bound_s), verdict, (), missing)
+    worth = quickest_bottlenecks(problem, found, WORTH_TIME * time_limit_s)
+    proof = (found.gap, QUICKEST_GAP, found.bound_s)
+    plan = _plan(found.problem, found.solution, proof, verdict, (), worth, missing)
     kept = f"the TTFT that is kept is {number(found.ttft_s)} s, and {number(found.bound_s)} s is proven not to be"
     return plan.model_copy(update={"objective": "min-ttft", "notes": (kept, *plan.notes)})
 
@@ -138,6 +202,7 @@ def _plan(
     proof: tuple[float, float, float],
     verdict: Verdict,
     others: tuple[Baseline, ...],
+    bottlenecks: tuple[Bottleneck, ...],
     missing: Sequence[str],
 ) -> Plan:
     """A plan in full; the proof is its gap, the gap that counts as none, and the bound in the objective's unit."""
@@ -153,7 +218,7 @@ def _plan(
         bound=bound,
         capacity_rule="expected-work",
         prefill_to_decode=_ratio(Fleet(**fields)),
-        bottlenecks=network_bottlenecks(problem, solution),
+        bottlenecks=bottlenecks,
         verdict=verdict,
         classes=tuple(answer.classes()),
         periods=tuple(answer.periods()) if scenario.periods else (),
@@ -385,6 +450,7 @@ class _Answer:
                 hours=span.hours,
                 demand_req_per_s=sum(d.req_per_s for d in one.decodings),
                 thresholds=self._thresholds(one),
+                pool_shares=self._pool_shares(one),
                 pools=tuple(
                     PeriodPool(
                         name=self.problem.pools[i].name,
@@ -412,6 +478,23 @@ class _Answer:
             at[stream.site] = None if beyond else max(flow.threshold_tokens, 0.0)
         return found
 
+    def _pool_shares(self, one: Settled) -> dict[str, dict[str, dict[str, float]]]:
+        """What every pool takes of each stream's long prompts, short ones and decoding."""
+        taken: dict[tuple[int, str | None], dict[str, float]] = {}
+        for flow in one.flows:
+            mine = taken.setdefault((flow.stream, flow.part), {})
+            name = self.problem.pools[flow.arc.pool].name
+            mine[name] = mine.get(name, 0.0) + flow.req_per_s
+        for decoding in one.decodings:
+            mine = taken.setdefault((decoding.stream, None), {})
+            mine[self.problem.pools[decoding.pool].name] = decoding.req_per_s
+        found: dict[str, dict[str, dict[str, float]]] = {}
+        for (q, _), rates in taken.items():
+            stream, total = self.problem.streams[q], sum(rates.values())
+            at = found.setdefault(self.problem.classes[stream.request_class].name, {}).setdefault(stream.site, {})
+            at |= {name: rate / total for name, rate in rates.items()}
+        return found
+
 
 def _shared(path: QueuePath, share: float) -> QueuePath:
     return QueuePath(min(share, 1.0), path.unloaded_s, path.weights, path.wait)
@@ -426,10 +509,12 @@ def _ratio(fleet: Fleet) -> str | None:
     return f"{prefill}:{sum(p.n_instances for p in fleet.pools if p.role == 'decode')}"
 
 
-def _baselines(problem: NetworkProblem, plan: Fleet, time_limit_s: float) -> tuple[tuple[Baseline, ...], list[str]]:
-    """The fleet without links between sites, where there are any, and why there is none."""
+def _baselines(
+    problem: NetworkProblem, plan: Fleet, time_limit_s: float
+) -> tuple[tuple[Baseline, ...], list[str], bool]:
+    """The fleet without links between sites, where there are any; why there is none, and whether that is known."""
     if not problem.links:
-        return (), []
+        return (), [], True
     name, title = "local-prefill", "every prompt prefilled at the site that decodes it; what that costs"
     deadline = monotonic() + time_limit_s
     scenario = problem.scenario.model_copy(update={"links": {}})
@@ -437,12 +522,12 @@ def _baselines(problem: NetworkProblem, plan: Fleet, time_limit_s: float) -> tup
         other = _without_links(problem, scenario)
         solution = network_search(other, deadline - monotonic()) if other else None
     except UndecidedError:
-        return (), [f"{name} was not found in the time"]
+        return (), [f"{name} was not found in the time"], False
     if other is None or solution is None:
-        return (), [f"{name}: no fleet without links between sites serves this demand as promised"]
+        return (), [f"{name}: no fleet without links between sites serves this demand as promised"], True
     fields = _Answer(other, solution).fleet()
     fleet = Fleet(**fields)
-    return (Baseline(**fields, name=name, title=title, ratio=plan.most_req_per_s / fleet.most_req_per_s),), []
+    return (Baseline(**fields, name=name, title=title, ratio=plan.most_req_per_s / fleet.most_req_per_s),), [], True
 
 
 def _without_links(problem: NetworkProblem, scenario: Scenario) -> NetworkProblem | None:
@@ -451,13 +536,15 @@ def _without_links(problem: NetworkProblem, scenario: Scenario) -> NetworkProble
     return other if all(any(arcs.values()) for arcs in other.arcs) else None
 
 
-def _verdict(problem: NetworkProblem, plan: Fleet, others: Sequence[Baseline]) -> Verdict:
+def _verdict(problem: NetworkProblem, plan: Fleet, others: Sequence[Baseline], is_known: bool = True) -> Verdict:
     if not problem.links:
         return Verdict(
             worth_it=False, because="There is no link between sites, so every prompt stays where it arrives."
         )
     if not any(link.mean_gbps > 0 for link in plan.links):
         return Verdict(worth_it=False, because="Not worth it: the best plan sends nothing to another site.")
+    if not is_known:
+        return Verdict(worth_it=False, because="Not shown: what sites on their own serve was not found in the time.")
     if not others:
         return Verdict(
             worth_it=True,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.optimizer.capacity import ALL_LONG, split_interval
 from planner.optimizer.network.formulation import Model
@@ -18,6 +19,8 @@ WIDE = 0.01
 """Fraction of the requests between the ends of an interval of thresholds that is worth cutting."""
 OFFERED_SHARES = (0.1, 0.35, 0.6, 0.85)
 """Allowances that a plan may choose from, between the least and the most that leave both parts something."""
+MOST_POINTS = 64
+"""Lengths up to which every one of them is a threshold of its own."""
 NARROW = 0.05
 """Width of an allowance that is not worth cutting."""
 TINY = 1e-7
@@ -107,6 +110,34 @@ def first_cells_of(problem: NetworkProblem, members: Sequence[int]) -> list[Cell
     grid = np.unique([min(low for low, _ in ends) - 1.0, *mix.threshold_grid(FIRST_CELLS + 1)[1:-1], highest])
     inner = [Cell(float(a), float(np.nextafter(b, -np.inf)), *shares) for a, b in pairwise(grid)]
     return [*inner, Cell(highest, highest, 0.0, 0.0), Cell(ALL_LONG, ALL_LONG, 1.0, 1.0)]
+
+
+def chosen_cells(model: Model, values: NDArray[np.float64]) -> Cells:
+    """The cell of every group in every period that is chosen, or chosen most."""
+    chosen: dict[tuple[int, int], tuple[float, Cell]] = {}
+    for (g, s, k), y in model.y.items():
+        at = g, model.question.situations[s].period
+        cell = model.question.cells[at][k]
+        chosen[at] = max(chosen.get(at, (-1.0, cell)), (float(values[y]), cell))
+    return {at: [cell] for at, (_, cell) in chosen.items()}
+
+
+def finest_cells(problem: NetworkProblem, members: Sequence[int]) -> list[Cell]:
+    """Every threshold that makes a difference, in order; narrow intervals where lengths are continuous."""
+    offers = first_cells_of(problem, members)
+    if len(offers) == 1:
+        return offers
+    mixes = [problem.classes[problem.streams[q].request_class].mix for q in members]
+    *_, (highest, *_), _ = offers
+    shares = offers[0][2:]
+    lengths = np.unique(np.concatenate([total - cached for total, cached, _ in (mix.atoms(1) for mix in mixes)]))
+    if all(mix.is_discrete for mix in mixes) and lengths.size <= MOST_POINTS:
+        inner = [Cell(float(t), float(t), *shares) for t in lengths[:-1]]
+    else:
+        edges = mix_of(problem, members).threshold_grid(MOST_POINTS // 2)
+        edges = np.unique([offers[0].low_tokens, *edges[1:-1], highest])
+        inner = [Cell(float(a), float(np.nextafter(b, -np.inf)), *shares) for a, b in pairwise(edges)]
+    return [Cell(ALL_LONG, ALL_LONG, 1.0, 1.0), *inner, Cell(highest, highest, 0.0, 0.0)]
 
 
 def has_promise(problem: NetworkProblem, q: int) -> bool:

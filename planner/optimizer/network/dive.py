@@ -12,7 +12,7 @@ from time import monotonic
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.cells import Cells, around, largest_sizes
+from planner.optimizer.network.cells import Cells, around, chosen_cells, largest_sizes
 from planner.optimizer.network.formulation import Model, Question, Segments, build
 from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of, point
 from planner.optimizer.network.problem import Arc, Situation
@@ -56,8 +56,14 @@ class Dive:
         coarse = self._solved(situations, self._grid(situations), settled)
         if coarse is None:
             return {}
-        near = self._neighbours(chosen_points(*coarse))
-        return chosen_points(*(self._solved(situations, near, settled) or coarse))
+        near = self._neighbours(_chosen(*coarse))
+        return _chosen(*(self._solved(situations, near, settled) or coarse))
+
+    def allowances(self, situations: Sequence[Situation], cells: Cells) -> Cells:
+        """The thresholds of cells, each with the best of a few allowances; none where time is up."""
+        offers = {at: self._points(at[0], [cell.high_tokens], NEAR_SHARES) for at, (cell,) in cells.items()}
+        found = self._solved(situations, offers) if all(offers.values()) else None
+        return {} if found is None else _chosen(*found)
 
     def sizes(self, situations: Sequence[Situation], cells: Cells) -> tuple[Model, Found] | None:
         """Whole sizes for some periods at settled thresholds, and the model; None where none was found in time."""
@@ -113,11 +119,5 @@ class Dive:
         return points
 
 
-def chosen_points(model: Model, found: Found) -> Cells:
-    """The one cell of every group in every period that an answer with whole choices uses."""
-    chosen: Cells = {}
-    for (g, s, k), y in model.y.items():
-        period = model.question.situations[s].period
-        if found.values[y] > 0.5:
-            chosen[g, period] = [model.question.cells[g, period][k]]
-    return chosen
+def _chosen(model: Model, found: Found) -> Cells:
+    return chosen_cells(model, found.values)

@@ -13,16 +13,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
+from typing import Literal
 
 import numpy as np
 
-from planner.optimizer.network.loads import GRID, Array, Cell, NetworkLoads, Use
+from planner.optimizer.network.loads import GRID, PARTS, Array, Cell, NetworkLoads, Use
 from planner.optimizer.network.problem import Arc, NetworkProblem, Part, Situation
 from planner.optimizer.network.rows import Rows
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, GB, SECONDS_PER_HOUR
 
 GBIT_PER_BYTE = BITS_PER_BYTE / BITS_PER_GBIT
 SLOPE_DIGITS = 6
+Share = Literal["long", "short", "between"]
+"""Of a stream's prompts in a cell: long or short whatever the threshold, or between its ends."""
 Segments = Mapping[int, Sequence[tuple[int, int]]]
 """Sizes of every pool in pieces, from 1 to its most."""
 
@@ -61,16 +64,23 @@ class Model:
     ports: list[list[int]] = field(default_factory=list)
     y: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """Choice by group, situation and cell."""
-    r: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    """Rate by stream, situation and cell."""
+    r: dict[tuple[int, int, int], tuple[int, float]] = field(default_factory=dict)
+    """Rate by stream, situation and cell: a column and its factor. Where all the rate is known, it is that of the
+    choice: no column of its own, and what a choice costs is seen from the choice."""
     x: dict[tuple[int, int, int, Part, Arc], int] = field(default_factory=dict)
     """Rate by stream, situation, cell, part and arc."""
     between: dict[tuple[int, int, int, Part, Arc], int] = field(default_factory=dict)
     """Rate at which an arc takes the prompts between a cell's ends, keyed as `x`; the part is the pool's."""
     d: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """Rate by stream, situation and decode pool."""
+    taken: dict[tuple[int, int], list[tuple[int, float]]] = field(default_factory=dict)
+    """What a stream has of the demand in a situation, with a minus [req/s]."""
     cost: dict[int, float] = field(default_factory=dict)
     """USD per hour of a unit of every column."""
+    shared: list[int] = field(default_factory=list)
+    """Rows about what several models use: accelerators, links, the budget."""
+    of_pool: dict[int, list[int]] = field(default_factory=dict)
+    """Rows about the work of a prefill pool."""
 
     @property
     def problem(self) -> NetworkProblem:
@@ -92,15 +102,12 @@ class Model:
     @cached_property
     def uses(self) -> list[tuple[tuple[int, int, int, Part, Arc], int, float, float]]:
         """Every rate into a prefill pool: its key, its column, and the seconds and bytes of a unit of it."""
-        loads, found = self.question.loads, []
-        for key, column in self.x.items():
-            q, s, k, part, arc = key
-            cell = _cell(self, q, s, k)
-            found.append((key, column, loads.work_s(q, arc, part, cell), loads.sent_bytes(q, arc, part, cell)))
-        for key, column in self.between.items():
-            q, s, k, _, arc = key
-            cell = _cell(self, q, s, k)
-            found.append((key, column, loads.between_s(q, arc, cell), loads.between_bytes(q, arc, cell)))
+        found = []
+        for columns, is_between in ((self.x, False), (self.between, True)):
+            for key, column in columns.items():
+                q, s, k, part, arc = key
+                of: tuple[Part, Share] = (part, "between" if is_between else part)
+                found.append((key, column, *_use(self, q, of, arc, _cell(self, q, s, k))))
         return found
 
 
@@ -208,20 +215,43 @@ def _rate_columns(model: Model, s: int) -> None:
 
 def _prefill_columns(model: Model, q: int, s: int, k: int) -> None:
     """Rates of a stream in a cell; none where a part of its prompts has nowhere to go."""
-    arcs = {part: _usable(model, q, s, part) for part in model.problem.arcs[q]}
-    needed = [part for part in arcs if model.question.loads.fraction(q, part, _cell(model, q, s, k)) > 0]
-    if not all(arcs[part] for part in needed):
+    cell = _cell(model, q, s, k)
+    if not all(_usable(model, q, s, part) for part in PARTS if model.question.loads.fraction(q, part, cell) > 0):
+        if _known_rate(model, q, s):
+            model.rows.highs[model.y[model.problem.group_of[q], s, k]] = 0.0
         return
-    model.r[q, s, k] = model.rows.column(f"r_{q}_{s}_{k}")
-    for part in needed:
-        for arc in arcs[part]:
-            name = f"x_{q}_{s}_{k}_{part}_{arc.pool}_{'' if arc.link is None else arc.link}"
-            model.x[q, s, k, part, arc] = model.rows.column(name)
-    if model.question.loads.holds_between(q, _cell(model, q, s, k)):
-        for part, usable in arcs.items():
-            for arc in usable:
-                name = f"b_{q}_{s}_{k}_{arc.pool}_{'' if arc.link is None else arc.link}"
+    rate = _known_rate(model, q, s)
+    y = model.y[model.problem.group_of[q], s, k]
+    model.r[q, s, k] = (model.rows.column(f"r_{q}_{s}_{k}"), 1.0) if rate is None else (y, rate)
+    for share in _shares(model, q, cell):
+        for part, arc in _ways(model, q, s, share):
+            link = "" if arc.link is None else arc.link
+            if share == "between":
+                name = f"b_{q}_{s}_{k}_{arc.pool}_{link}"
                 model.between[q, s, k, part, arc] = model.rows.column(name)
+            else:
+                model.x[q, s, k, part, arc] = model.rows.column(f"x_{q}_{s}_{k}_{part}_{arc.pool}_{link}")
+
+
+def _use(model: Model, q: int, of: tuple[Part, Share], arc: Arc, cell: Cell) -> tuple[float, float]:
+    """Seconds of a pool and bytes on a link, at the least, per request of a stream whose share takes an arc."""
+    loads, (part, share) = model.question.loads, of
+    if share == "between":
+        return loads.between_s(q, arc, cell), loads.between_bytes(q, arc, cell)
+    return loads.work_s(q, arc, part, cell), loads.sent_bytes(q, arc, part, cell)
+
+
+def _shares(model: Model, q: int, cell: Cell) -> list[Share]:
+    """Shares of a stream's prompts that are there in a cell."""
+    loads = model.question.loads
+    shares: list[Share] = [part for part in PARTS if loads.fraction(q, part, cell) > 0]
+    return [*shares, "between"] if loads.holds_between(q, cell) else shares
+
+
+def _ways(model: Model, q: int, s: int, share: Share) -> list[tuple[Part, Arc]]:
+    """Arcs that a share of a stream's prompts may take, and the part of their pools."""
+    parts = PARTS if share == "between" else (share,)
+    return [(part, arc) for part in parts for arc in _usable(model, q, s, part)]
 
 
 def _usable(model: Model, q: int, s: int, part: Part) -> list[Arc]:
@@ -256,8 +286,9 @@ def serve_demand(model: Model) -> None:
             for q, part in zip(streams, parts, strict=True):
                 taken[q].append((part, -1.0))
         for q, terms in taken.items():
-            rates = [(model.r[q, s, k], 1.0) for k in _cells(model, q, s)]
-            if rates or terms:
+            model.taken[q, s] = terms
+            rates = [model.r[q, s, k] for k in _cells(model, q, s)]
+            if (rates or terms) and _known_rate(model, q, s) is None:
                 model.rows.row(f"serve_stream_{q}_{s}", [*rates, *terms], 0, 0)
 
 
@@ -274,7 +305,9 @@ def choose_one_cell(model: Model) -> None:
 def link_rate_to_choice(model: Model) -> None:
     """r_qsk <= U_q y_gsk: no rate in a cell that was not chosen; U_q is the most the stream ever takes."""
     problem, top = model.problem, model.rows.highs[model.scale]
-    for (q, s, k), r in model.r.items():
+    for (q, s, k), (r, _) in model.r.items():
+        if _known_rate(model, q, s) is not None:
+            continue
         most = top * problem.peak_req_per_s[q] if model.question.situations[s].loss else top * _rate(model, q, s)
         terms = [(r, 1.0), (model.y[problem.group_of[q], s, k], -most)]
         model.rows.row(f"link_rate_to_choice_{q}_{s}_{k}", terms, high=0)
@@ -282,33 +315,26 @@ def link_rate_to_choice(model: Model) -> None:
 
 @family
 def route_prompts(model: Model) -> None:
-    """sum of x_qska over the arcs of a part = r_qsk: long and short prompts each go somewhere."""
-    arcs: dict[tuple[int, int, int, Part], list[tuple[int, float]]] = {}
+    """sum of x_qska over the arcs of a part = r_qsk, and likewise b_qska of those between: every prompt goes somewhere."""
+    known: dict[tuple[int, int, int, Share], list[tuple[int, float]]] = {}
     for (q, s, k, part, _), column in model.x.items():
-        arcs.setdefault((q, s, k, part), []).append((column, 1.0))
-    for (q, s, k, part), terms in arcs.items():
-        model.rows.row(f"route_prompts_{q}_{s}_{k}_{part}", [*terms, (model.r[q, s, k], -1.0)], 0, 0)
-
-
-@family
-def route_between(model: Model) -> None:
-    """sum of b_qska over all arcs = r_qsk: prompts between the ends of a cell go somewhere too, long or short."""
-    arcs: dict[tuple[int, int, int], list[tuple[int, float]]] = {}
+        known.setdefault((q, s, k, part), []).append((column, 1.0))
     for (q, s, k, _, _), column in model.between.items():
-        arcs.setdefault((q, s, k), []).append((column, 1.0))
-    for (q, s, k), terms in arcs.items():
-        model.rows.row(f"route_between_{q}_{s}_{k}", [*terms, (model.r[q, s, k], -1.0)], 0, 0)
+        known.setdefault((q, s, k, "between"), []).append((column, 1.0))
+    for (q, s, k), (r, rate) in model.r.items():
+        for share in _shares(model, q, _cell(model, q, s, k)):
+            terms = [*known.get((q, s, k, share), ()), (r, -rate)]
+            model.rows.row(f"route_prompts_{q}_{s}_{k}_{share}", terms, 0, 0)
 
 
 @family
 def route_decode(model: Model) -> None:
-    """sum of d_qsi over i = sum of r_qsk over k: every request is decoded at its stream's site."""
+    """sum of d_qsi over i = what the stream has of the demand: every request is decoded at its stream's site."""
     pools: dict[tuple[int, int], list[tuple[int, float]]] = {}
     for (q, s, _), column in model.d.items():
         pools.setdefault((q, s), []).append((column, 1.0))
     for (q, s), terms in pools.items():
-        rates = [(model.r[q, s, k], -1.0) for k in _cells(model, q, s)]
-        model.rows.row(f"route_decode_{q}_{s}", [*terms, *rates], 0, 0)
+        model.rows.row(f"route_decode_{q}_{s}", [*terms, *model.taken[q, s]], 0, 0)
 
 
 @family
@@ -324,6 +350,7 @@ def bound_prefill_work(model: Model) -> None:
         period = model.question.situations[s].period
         curves: dict[tuple[int, int], Array] = {}
         work: dict[tuple[int, int], list[tuple[int, float, Array]]] = {}
+        first = len(model.rows.row_names)
         for q, k, part, arc, column, seconds in users:
             g = model.problem.group_of[q]
             limit = loads.most_busy(q, arc, part, model.question.cells[g, period][k])
@@ -334,6 +361,7 @@ def bound_prefill_work(model: Model) -> None:
             _within_size(model, f"bound_prefill_cell_{i}_{s}_{key[0]}_{key[1]}", (i, s), terms, curves[key])
         if len(work) > 1:
             _bound_together(model, (i, s), work, curves)
+        model.of_pool.setdefault(i, []).extend(range(first, len(model.rows.row_names)))
 
 
 def _bound_together(
@@ -433,7 +461,7 @@ def bound_link_bytes(model: Model) -> None:
     for (index, s), terms in sent.items():
         tiers = zip(model.ports[index], model.problem.links[index].tiers, strict=True)
         ports = [(m, -busy * tier.capacity_gbps) for m, tier in tiers]
-        model.rows.row(f"bound_link_bytes_{index}_{s}", [*terms, *ports], high=0)
+        model.shared.append(model.rows.row(f"bound_link_bytes_{index}_{s}", [*terms, *ports], high=0))
 
 
 @family
@@ -457,7 +485,8 @@ def bound_accelerators(model: Model) -> None:
         for h in sorted({h for _, h in model.n}):
             terms = [(n, model.problem.pools[i].n_accelerators) for i in inventory.pools for n in _sizes(model, i, h)]
             if terms:
-                model.rows.row(f"bound_accelerators_{v}_{h}", terms, high=inventory.n_accelerators)
+                row = model.rows.row(f"bound_accelerators_{v}_{h}", terms, high=inventory.n_accelerators)
+                model.shared.append(row)
 
 
 @family
@@ -534,7 +563,7 @@ def bound_budget(model: Model) -> None:
     """Cost <= budget."""
     budget = model.problem.scenario.budget_usd_per_hour
     if budget is not None:
-        model.rows.row("bound_budget", model.cost.items(), high=budget)
+        model.shared.append(model.rows.row("bound_budget", model.cost.items(), high=budget))
 
 
 def _objective(model: Model) -> None:
@@ -572,6 +601,17 @@ def _is_open(model: Model, q: int, s: int) -> bool:
     return any(
         q in (d.refuges if loss is not None and loss == ("site", d.home) else d.streams) for d in model.problem.demands
     )
+
+
+def _known_rate(model: Model, q: int, s: int) -> float | None:
+    """What a stream takes in a situation where nothing else can take it and the scale is settled [req/s]."""
+    rows, situation = model.rows, model.question.situations[s]
+    if rows.lows[model.scale] != rows.highs[model.scale] or situation.loss is not None:
+        return None
+    mine = [demand for demand in model.problem.demands if q in demand.streams]
+    if any(len(demand.streams) > 1 for demand in mine):
+        return None
+    return rows.lows[model.scale] * sum(demand.req_per_s[situation.period] for demand in mine)
 
 
 def _rate(model: Model, q: int, s: int) -> float:

@@ -39,6 +39,8 @@ N_BETWEEN = 31
 """Lengths of a continuous mix at which the ratio of two pools' times is looked at inside a cell."""
 ROUNDING = 1e-3
 """What the least ratio between those lengths may miss: the curves are smooth."""
+ROUNDING_OF_SUMS = 1e-12
+"""Fractions below are nothing but the rounding of weights that add up to 1."""
 N_AT_ONCE = 64
 """Limits that are found together: some megabytes of tables."""
 DECODE_TIME = 0.1
@@ -93,7 +95,8 @@ class NetworkLoads:
         key = ("fraction", self.problem.streams[q].request_class, part, _end(part, cell))
         if key not in self._known:
             long = float(self._class(q).mix.long_fraction(_end(part, cell)))
-            self._known[key] = long if part == "long" else 1.0 - long
+            of_part = long if part == "long" else 1.0 - long
+            self._known[key] = of_part if of_part > ROUNDING_OF_SUMS else 0.0
         return float(self._known[key])
 
     def work_s(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
@@ -136,7 +139,7 @@ class NetworkLoads:
     def holds_between(self, q: int, cell: Cell) -> bool:
         """Whether a stream has prompts between a cell's ends."""
         mix = self._class(q).mix
-        return float(mix.long_fraction(cell.low_tokens) - mix.long_fraction(cell.high_tokens)) > 0
+        return float(mix.long_fraction(cell.low_tokens) - mix.long_fraction(cell.high_tokens)) > ROUNDING_OF_SUMS
 
     def _between(self, q: int, arc: Arc, cell: Cell) -> tuple[float, float]:
         pool, c = self.problem.pools[arc.pool], self.problem.streams[q].request_class

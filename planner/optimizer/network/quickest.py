@@ -44,17 +44,39 @@ class _Bracket:
 
     kept_s: float
     broken_s: float
-    unclear_s: float | None = None
-    """Shortest promise that neither was found to be kept nor is proven not to be."""
+    unclear_s: tuple[float, float] | None = None
+    """Shortest and longest promise that neither was found to be kept nor is proven not to be."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether what is kept and what is not, or what is unclear and what is not, are next to each other."""
-        return min(self.kept_s, self.unclear_s or self.kept_s) <= self.broken_s * (1 + GAP)
+        """Whether what is kept, what is unclear and what is not kept are next to each other."""
+        low, high = self._open
+        return low >= high
 
     def next_s(self) -> float:
-        """Half way, on a logarithmic scale, to what is not known; below an unclear promise, there it may be proven."""
-        return sqrt(self.broken_s * (self.unclear_s or self.kept_s))
+        """Half way, on a logarithmic scale, through what is not known."""
+        low, high = self._open
+        return sqrt(low * high)
+
+    @property
+    def _open(self) -> tuple[float, float]:
+        """Below an unclear promise, where it may be proven; then above it, where it may be kept; low = high: none."""
+        low, high = self.broken_s, self.kept_s if self.unclear_s is None else self.unclear_s[0]
+        if low * (1 + GAP) < high or self.unclear_s is None:
+            return (low, high) if low * (1 + GAP) < high else (high, high)
+        low, high = self.unclear_s[1], self.kept_s
+        return (low, high) if low * (1 + GAP) < high else (high, high)
+
+    def note_unclear(self, ttft_s: float) -> None:
+        """A promise of which nothing was found out."""
+        low, high = self.unclear_s or (ttft_s, ttft_s)
+        self.unclear_s = min(low, ttft_s), max(high, ttft_s)
+
+    def note_kept(self, ttft_s: float) -> None:
+        """A promise that is kept, and with it every longer one."""
+        self.kept_s = ttft_s
+        if self.unclear_s is not None and self.unclear_s[0] >= ttft_s:
+            self.unclear_s = None
 
 
 def quickest_network(problem: NetworkProblem, time_limit_s: float) -> QuickestNetwork | None:
@@ -99,12 +121,13 @@ def _bisected(
         try:
             found = solved(ttft_s)
         except UndecidedError:
-            bracket.unclear_s = ttft_s
+            bracket.note_unclear(ttft_s)
             continue
         if found is None:
             bracket.broken_s = ttft_s
         else:
-            best, bracket.kept_s, bracket.unclear_s = found, ttft_s, None
+            best = found
+            bracket.note_kept(ttft_s)
     return best, bracket
 
 

@@ -36,6 +36,8 @@ class Found:
     """Nothing is below this."""
     values: NDArray[np.float64]
     """Every column."""
+    duals: NDArray[np.float64] | None = None
+    """What one more of every row's limit adds to the objective, where nothing is whole."""
 
 
 @dataclass
@@ -65,8 +67,8 @@ class Rows:
         self.names.append(name)
         return len(self.costs) - 1
 
-    def row(self, name: str, terms: Terms, low: float = -inf, high: float = inf) -> None:
-        """A new row: low <= sum of factor times column <= high."""
+    def row(self, name: str, terms: Terms, low: float = -inf, high: float = inf) -> int:
+        """A new row, by its index: low <= sum of factor times column <= high."""
         merged: dict[int, float] = {}
         for column, factor in terms:
             merged[column] = merged.get(column, 0.0) + factor
@@ -76,6 +78,7 @@ class Rows:
         self.row_lows.append(low)
         self.row_highs.append(high)
         self.row_names.append(name)
+        return len(self.row_names) - 1
 
     def solved(
         self,
@@ -108,9 +111,27 @@ class Rows:
             return None
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             raise UndecidedError("no plan was found within the time limit; allow more time or shrink the scenario")
-        value = float(info.objective_function_value)
-        bound = float(info.mip_dual_bound) if any(integers) else value
-        return Found(value, min(bound, value), np.array(solver.getSolution().col_value))
+        value, solution = float(info.objective_function_value), solver.getSolution()
+        if not any(integers):
+            return Found(value, value, np.array(solution.col_value), np.array(solution.row_dual))
+        return Found(value, min(float(info.mip_dual_bound), value), np.array(solution.col_value))
+
+    def bounded(self, time_limit_s: float, gap: float) -> tuple[float, NDArray[np.float64] | None]:
+        """What nothing is below, however short the time, and the best point found if there is one.
+
+        Args:
+            time_limit_s: seconds HiGHS may take.
+            gap: relative distance of point and bound at which it may stop.
+        """
+        import highspy
+
+        solver = self._highs(time_limit_s, gap, self.integers)
+        solver.run()
+        info = solver.getInfo()
+        if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
+            return inf, None
+        is_found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        return float(info.mip_dual_bound), np.array(solver.getSolution().col_value) if is_found else None
 
     def written(self) -> str:
         """The program in the LP format, for people and for tests."""

@@ -28,6 +28,7 @@ from planner.optimizer.network.cost import least_use_usd_per_hour, use_usd_per_h
 from planner.optimizer.network.dive import Dive
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled, broken_classes
 from planner.optimizer.network.formulation import Model, Question, build, segments_of
+from planner.optimizer.network.large import close_look, thresholds, whole_bound
 from planner.optimizer.network.loads import LINK_BUSY, OPTIMISTIC_WAITS, Cell, NetworkLoads, mix_of
 from planner.optimizer.network.problem import Arc, NetworkProblem, Situation
 from planner.optimizer.network.rows import Found
@@ -46,8 +47,10 @@ PATIENCE = 0.97
 QUIET_LINK = 0.2
 """Mean use of links at which transfers are hardly slowed down."""
 MAX_TIGHTENINGS = 8
-LARGE = 20_000
-"""Columns from which on a model is not solved with whole numbers: bounds stay relaxed, and plans are dived for."""
+LARGE = 8_000
+"""Columns from which on a model is not solved with whole numbers at once."""
+BLOCK_STEP = 0.25
+"""Of the time limit: the longest that the thresholds of a model may take."""
 DIVE_STEP = 0.12
 """Of the time limit: the longest that each step of a dive may take."""
 RESOLVE_LIMIT_S = 120.0
@@ -158,10 +161,11 @@ def network_search(
         risen = found.bound + _idle_use(state) - state.bound
         state.bound = max(state.bound, found.bound + _idle_use(state))
         state.is_large |= len(model.rows.costs) > LARGE
-        was_relaxed, relaxed = relaxed, relaxed and (state.is_large or risen > BOUND_GAP * gap * abs(state.bound))
-        if state.is_large and state.best is None:
-            _dive(state, DIVE_STEP * time_limit_s, deadline)
-        elif not relaxed and state.gap > gap:
+        if state.is_large:
+            _large(state, time_limit_s, deadline)
+            break
+        was_relaxed, relaxed = relaxed, relaxed and risen > BOUND_GAP * gap * abs(state.bound)
+        if not relaxed and state.gap > gap:
             _improve(state, model, found, gap, deadline)
         if state.gap <= gap or monotonic() > deadline:
             break
@@ -221,15 +225,29 @@ def _improve(state: _State, model: Model, found: Found, gap: float, deadline: fl
             _try_limits(state, model, found, gap, deadline, limits)
 
 
-def _dive(state: _State, step_s: float, deadline: float) -> None:
-    """A plan of a large network, with transfers at the bandwidth of a large port."""
+def _large(state: _State, time_limit_s: float, deadline: float) -> None:
+    """Bound and plan of a large network."""
+    try:
+        look = close_look(state.optimistic, state.active, state.segments, deadline - monotonic())
+    except UndecidedError:
+        return
+    if look is not None:
+        state.bound = max(state.bound, whole_bound(*look) + _idle_use(state))
+        state.ways |= {(q, arc) for q, _, arc in used_arcs(*look)}
+        cells = thresholds(*look, min(BLOCK_STEP * time_limit_s, deadline - monotonic()))
+        _dive(state, cells, DIVE_STEP * time_limit_s, deadline)
+
+
+def _dive(state: _State, first: Cells, step_s: float, deadline: float) -> None:
+    """A plan of a large network from thresholds for some periods, with transfers at the bandwidth of a large port."""
     gbps = tuple(max(tier.capacity_gbps for tier in link.tiers) for link in state.problem.links)
     situations, cells, sizes = list(state.active), Cells(), None
     for _ in range(MAX_TIGHTENINGS):
         loads = NetworkLoads(state.problem, 1.0, tuple(state.patience), gbps)
         dive = Dive(loads, state.ways, state.segments, step_s, deadline)
+        cells = cells or dive.allowances(situations, first)
         new = [s for s in situations if (0, s.period) not in cells]
-        for some in [new] if sizes is None else [[s] for s in new]:
+        for some in [[s] for s in new] if cells else [new]:
             chosen = dive.thresholds(some, sizes)
             if not chosen:  # time is up: sizes need a threshold in every period
                 return
@@ -423,7 +441,7 @@ def _refine(state: _State, model: Model, found: Found) -> bool:
     """Cut the chosen cells and the sizes around the chosen ones finer; False where nothing is left to cut."""
     changed = len(state.active) > len(model.question.situations)
     for (g, s, k), y in model.y.items():
-        carries = any(found.values[model.r[q, s, k]] > TINY for q in state.problem.groups[g] if (q, s, k) in model.r)
+        carries = any(found.values[model.r[q, s, k][0]] > TINY for q in state.problem.groups[g] if (q, s, k) in model.r)
         if found.values[y] > SOME and carries:
             period = model.question.situations[s].period
             cell = model.question.cells[g, period][k]

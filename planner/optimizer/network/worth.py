@@ -1,81 +1,119 @@
-"""What one more unit of a limit is worth to a network: by the linear program at the plan's own thresholds."""
+"""What one more unit of a limit is worth to a network: by linear programs, and by planning again in whole instances."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 
 from planner.errors import UndecidedError
 from planner.optimizer.network.formulation import Question, build
+from planner.optimizer.network.kept import kept_network
+from planner.optimizer.network.limits import More, largest_sizes, more_allowed, more_capacity
 from planner.optimizer.network.loads import Cell, NetworkLoads
-from planner.optimizer.network.problem import NetworkProblem, Situation
+from planner.optimizer.network.problem import NetworkPool, NetworkProblem, Situation
 from planner.optimizer.network.search import NetworkSolution, peak_situations
-from planner.results import Bottleneck
-from planner.units import MILLI
+from planner.optimizer.network.whole import GAP, Whole
+from planner.results import Bottleneck, PlannedAgain
 
 LIMIT_S = 20.0
-"""Longest time for all of them; what does not fit in is left out."""
-LATER_MS = 100.0
-"""A promise is made this much longer to see what a millisecond of it is worth."""
-NO_WORTH = 1e-7
+"""Longest time for the linear programs, and again for planning in whole instances; what does not fit in is left out."""
+NO_WORTH = 1e-6
 """Of the objective: below it a limit does not bind."""
+FEW = 500
+"""Pools times periods up to which a linear program has all periods in it, with what use costs in each."""
 
 
-def network_bottlenecks(problem: NetworkProblem, solution: NetworkSolution) -> tuple[Bottleneck, ...]:
-    """Worth of one more accelerator, a millisecond of a promise and a request per second, most valuable first.
+def network_bottlenecks(
+    problem: NetworkProblem, solution: NetworkSolution, limit_s: float = LIMIT_S
+) -> tuple[Bottleneck, ...]:
+    """Worth of one more of every limit, and what planning again with more of it brings, most valuable first.
 
     Equation:
-        C(limits) - C(limits + 1), C the least cost (or, negative, the most scale) of the linear program whose sizes may
-        be fractions, at the thresholds of the plan in its busiest periods
+        C(limits + d) - C(limits) over d, C the most scale (or, negative, the least cost) of the linear program at the
+        thresholds of the plan; with its sizes and ports where the limit is one of them, else with sizes that may be
+        fractions; over all periods, where there are many pools over the busiest. Confirmed by the same difference of
+        programs in whole instances, whose thresholds are chosen anew
 
     Args:
         problem: the resolved scenario.
         solution: its plan.
+        limit_s: longest time for the linear programs together, and for the whole ones together [s].
 
     Returns:
-        USD per hour saved for min-cost, else requests per second gained; the demand's is what one more costs.
+        Requests per second gained by an instance or a Gbps beside the fleet of the plan, and by what max-throughput is
+        limited by; for min-cost, USD per hour saved by what is allowed beyond the question, and what the demand costs.
 
     Valid:
-        For small changes of large fleets: whole instances make the true answer a staircase around it.
+        For small changes of large fleets: whole instances make the true answer a staircase around it. Waits are those
+        of the closed form.
 
     Source:
         Sensitivity of linear programs by re-solving (Bertsimas and Tsitsiklis 1997, chapter 5).
     """
-    deadline, cells = monotonic() + LIMIT_S, _cells(problem, solution)
-    base = _least(problem, cells)
-    found = []
-    for name, unit, changed, per in _changes(problem):
-        if base is None or monotonic() > deadline:
-            break
-        other = _least(changed, cells)
-        if other is not None and abs(base - other) > NO_WORTH * abs(base):
-            found.append(Bottleneck(constraint=name, shadow_price=_worth(problem, base, other) / per, unit=unit))
-    return tuple(sorted(found, key=lambda b: -abs(b.shadow_price)))
+    deadline = monotonic() + limit_s
+    found: list[tuple[Bottleneck, More, NetworkProblem]] = []
+    for base, changes in _questions(problem, solution):
+        found += _prices(base, solution, changes, deadline)
+    confirmed = _confirmed(found, solution, limit_s)
+    return tuple(sorted(confirmed, key=lambda b: (b.unit.split(" per ")[0] != "USD/h", -abs(b.shadow_price))))
 
 
-def _worth(problem: NetworkProblem, base: float, other: float) -> float:
-    """What a change is worth: money, or for a scale of the demand its requests per second."""
-    return (base - other) * (1.0 if problem.is_min_cost else problem.mean_req_per_s)
+def _questions(problem: NetworkProblem, solution: NetworkSolution) -> Iterator[tuple[NetworkProblem, Iterable[More]]]:
+    """What is changed: the question as it was asked, and the fleet as it was planned."""
+    yield problem, more_allowed(problem, solution)
+    if not problem.scenario.routing.role_conversion:
+        kept = kept_network(problem, solution)
+        if all(any(arcs.values()) for arcs in kept.arcs):
+            yield kept, more_capacity(kept, solution)
 
 
-def _changes(problem: NetworkProblem) -> Iterator[tuple[str, str, NetworkProblem, float]]:
-    """Every limit with one more of it: name, unit, changed problem, and by how many units it was changed."""
-    unit = "USD/h" if problem.is_min_cost else "req/s"
-    if problem.is_min_cost:
-        demands = tuple(
-            d._replace(req_per_s=tuple(r * (1 + 1 / problem.mean_req_per_s) for r in d.req_per_s))
-            for d in problem.demands
-        )
-        yield "demand_req_per_s", "USD/h per req/s", replace(problem, demands=demands), 1.0
-    for v, inventory in enumerate(problem.inventories):
-        more = replace(inventory, n_accelerators=inventory.n_accelerators + 1)
-        others = (*problem.inventories[:v], more, *problem.inventories[v + 1 :])
-        name = f"sites.{inventory.site}.accelerators.{inventory.hardware}"
-        yield name, f"{unit} per accelerator", replace(problem, inventories=others), 1.0
-    for c, spec in enumerate(problem.classes):
-        if spec.slo is not None and spec.slo.ttft_s is not None:
-            slo = spec.slo.model_copy(update={"ttft_s": spec.slo.ttft_s + LATER_MS * MILLI})
-            classes = (*problem.classes[:c], replace(spec, slo=slo), *problem.classes[c + 1 :])
-            yield f"classes.{spec.name}.slo.ttft_s", f"{unit} per ms", replace(problem, classes=classes), LATER_MS
+def _prices(
+    base: NetworkProblem, solution: NetworkSolution, changes: Iterable[More], deadline: float
+) -> Iterator[tuple[Bottleneck, More, NetworkProblem]]:
+    """What more of every limit is worth by the linear program, with what it is a change of."""
+    sizes, cells = largest_sizes(base, solution), _cells(base, solution)
+    least = _least(base, sizes, cells, deadline)
+    for more in changes if least is not None else ():
+        other = _least(more.little, sizes, cells, deadline)
+        if least is not None and other is not None:
+            gained = least - other if abs(least - other) > NO_WORTH * abs(least) else 0.0
+            price = gained * unit_of(base) / more.n_little
+            yield (
+                Bottleneck(constraint=more.constraint, shadow_price=price, unit=more.unit, basis="linear-program"),
+                more,
+                base,
+            )
+
+
+def unit_of(problem: NetworkProblem) -> float:
+    """What a unit of the objective is in the answer: money, or for a scale of the demand its requests per second."""
+    return 1.0 if problem.is_min_cost else problem.mean_req_per_s
+
+
+def _confirmed(
+    found: Iterable[tuple[Bottleneck, More, NetworkProblem]], solution: NetworkSolution, limit_s: float
+) -> Iterator[Bottleneck]:
+    """The prices with what planning in whole instances says of them, as far as the time allows.
+
+    At settled thresholds a limit may be worth nothing that is worth something at others.
+    """
+    deadline = monotonic() + limit_s
+    bases: dict[int, tuple[float, float] | None] = {}
+    for bottleneck, more, base in sorted(found, key=lambda item: item[0].shadow_price == 0):
+        if id(base) not in bases:
+            bases[id(base)] = Whole(base, solution).objective(base, deadline)
+        before = bases[id(base)]
+        after = None if before is None else Whole(base, solution).objective(more.whole, deadline)
+        if before is None or after is None:
+            if bottleneck.shadow_price:
+                yield bottleneck
+            continue
+        unit = unit_of(base)
+        # A bound is below what a program truly comes to, a point above it: so the true difference lies between these.
+        low, high = (before[0] - after[1]) * unit, (before[1] - after[0]) * unit
+        if more.constraint != "demand_req_per_s":
+            low = max(low, 0.0)  # more of a limit leaves every fleet possible
+        again = PlannedAgain(n_more=more.n_whole, least=low, most=max(high, low))
+        if bottleneck.shadow_price or abs(low) > 2 * GAP * abs(before[1]) * unit:
+            yield bottleneck.model_copy(update={"planned_again": again})
 
 
 def _cells(problem: NetworkProblem, solution: NetworkSolution) -> Mapping[tuple[int, int], list[Cell]]:
@@ -88,13 +126,27 @@ def _cells(problem: NetworkProblem, solution: NetworkSolution) -> Mapping[tuple[
     return cells
 
 
-def _least(problem: NetworkProblem, cells: Mapping[tuple[int, int], list[Cell]]) -> float | None:
-    """The least objective with sizes that may be fractions; None where there is none."""
-    situations: tuple[Situation, ...] = tuple(peak_situations(problem))
-    pieces = {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
+def _near(pool: NetworkPool, n_instances: int) -> tuple[int, int]:
+    """Sizes between which what a pool may be asked for is taken as a line: a quarter around the plan's, or all."""
+    if n_instances == 0:
+        return 1, max(pool.max_instances, 1)
+    width = n_instances // 4 + 1
+    return max(n_instances - width, 1), max(min(n_instances + width, pool.max_instances), 1)
+
+
+def _least(
+    problem: NetworkProblem, sizes: Sequence[int], cells: Mapping[tuple[int, int], list[Cell]], deadline: float
+) -> float | None:
+    """The least objective with sizes that may be fractions; None where there is none, or time is up."""
+    if monotonic() > deadline:
+        return None
+    is_small = len(problem.pools) * len(problem.periods) <= FEW
+    everything = [Situation(p) for p in range(len(problem.periods))]
+    situations = tuple(everything if is_small else peak_situations(problem))
+    pieces = {i: [_near(pool, n)] for i, (pool, n) in enumerate(zip(problem.pools, sizes, strict=True))}
     model = build(Question(NetworkLoads(problem), situations, cells, pieces))
     try:
-        found = model.rows.solved(LIMIT_S, 0.0, whole=())
+        found = model.rows.solved(deadline - monotonic(), 0.0, whole=())
     except UndecidedError:
         return None
     return None if found is None else found.objective

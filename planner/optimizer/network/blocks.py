@@ -1,0 +1,162 @@
+"""A bound of a large program from its blocks: what models share has a price, and each is then planned for itself.
+
+Rows about what several models use (accelerators of a site, links, the budget) leave the program and enter the costs, at
+their shadow prices in the relaxed program. What is left falls into blocks without a column in common: prefill of every
+model, and decode of every stream. These are small enough to be solved with whole numbers, one beside the other.
+
+Equation:
+    min {c x : A x <= a, S x <= b}  >=  pi b + sum over blocks of min {(c - S' pi) x : A x <= a},  pi <= 0
+
+Source:
+    Lagrangian relaxation (Geoffrion 1974, "Lagrangean relaxation for integer programming").
+"""
+
+import os
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+
+from planner.optimizer.network.rows import Rows
+
+NOTHING = 1e-9
+"""Of a cost that is left when all prices are taken off: rounding."""
+FEW_COLUMNS = 1_000
+"""Of a block that is solved with whole numbers in a moment."""
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A program whose shared rows are priced.
+
+    Args:
+        rows: the program.
+        shared: rows that are priced.
+        duals: price of every row: those of the relaxed program.
+        values: columns of the relaxed program, where a block finds none.
+    """
+
+    rows: Rows
+    shared: Sequence[int]
+    duals: Floats
+    values: Floats
+
+    def bound(self, time_limit_s: float, gap: float) -> float:
+        """Nothing is below this: blocks of few columns with whole numbers, the others as they are relaxed.
+
+        Args:
+            time_limit_s: seconds each block may take.
+            gap: relative distance of plan and bound at which a block may stop.
+        """
+        total = self._constant + self._loose
+        for columns, kept in self._parts:
+            if columns.size > FEW_COLUMNS:
+                total += float(self._costs[columns] @ self.values[columns])
+            else:
+                total += self._program(columns, kept).bounded(time_limit_s, gap)[0]
+        return total
+
+    def chosen(self, closed: Collection[int], time_limit_s: float, gap: float) -> Floats:
+        """Columns as every block of many has them by itself, with whole numbers: several at once.
+
+        Args:
+            closed: columns that are to be nothing.
+            time_limit_s: seconds each block may take.
+            gap: relative distance of plan and bound at which a block may stop.
+        """
+        values = self.values.copy()
+        # The largest first: what comes last should not take long.
+        parts = sorted((part for part in self._parts if part[0].size > FEW_COLUMNS), key=lambda part: -part[0].size)
+        programs = [self._program(*part, closed) for part in parts]
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            answers = list(threads.map(lambda program: program.bounded(time_limit_s, gap)[1], programs))
+        for (columns, _), answer in zip(parts, answers, strict=True):
+            if answer is not None:
+                values[columns] = answer[: columns.size]
+        return values
+
+    @cached_property
+    def _matrix(self) -> csr_matrix:
+        shape = (len(self.rows.row_names), len(self.rows.names))
+        return csr_matrix((self.rows.factors, self.rows.columns, self.rows.starts), shape=shape)
+
+    @cached_property
+    def _prices(self) -> Floats:
+        """Prices of the shared rows, each of the sign of a limit it has."""
+        prices = np.zeros(len(self.rows.row_names))
+        for r in self.shared:
+            low, high = np.isfinite(self.rows.row_lows[r]), np.isfinite(self.rows.row_highs[r])
+            prices[r] = np.clip(self.duals[r], -np.inf if high else 0.0, np.inf if low else 0.0)
+        return prices
+
+    @cached_property
+    def _costs(self) -> Floats:
+        return np.asarray(self.rows.costs - self._matrix.T @ self._prices)
+
+    @cached_property
+    def _constant(self) -> float:
+        """What the limits of shared rows are worth."""
+        limits = np.where(self._prices > 0, self.rows.row_lows, self.rows.row_highs)
+        is_priced = self._prices != 0
+        return float(self._prices[is_priced] @ limits[is_priced])
+
+    @cached_property
+    def _is_settled(self) -> NDArray[np.bool_]:
+        return np.equal(self.rows.lows, self.rows.highs)
+
+    @cached_property
+    def _labels(self) -> tuple[Indices, Indices]:
+        """Block of every column, and of every row that is kept (-1: priced); settled columns join nothing."""
+        kept = np.ones(len(self.rows.row_names), dtype=bool)
+        kept[list(self.shared)] = False
+        entries = self._matrix.tocoo()
+        used = kept[entries.row] & ~self._is_settled[entries.col]
+        n_rows, n_columns = self._matrix.shape
+        places = entries.col[used], n_columns + entries.row[used]
+        graph = csr_matrix((np.ones(used.sum()), places), shape=(n_columns + n_rows,) * 2)
+        labels = connected_components(graph, directed=False)[1]
+        return labels[:n_columns], np.where(kept, labels[n_columns:], -1)
+
+    @cached_property
+    def _parts(self) -> list[tuple[Indices, Indices]]:
+        """Columns and rows of every block."""
+        of_columns, of_rows = self._labels
+        counts = np.bincount(of_rows[of_rows >= 0], minlength=of_columns.max() + 1)
+        parts = []
+        for label in np.unique(of_columns[~self._is_settled]):
+            if counts[label]:
+                parts.append((np.flatnonzero(of_columns == label), np.flatnonzero(of_rows == label)))
+        return parts
+
+    @cached_property
+    def _loose(self) -> float:
+        """The least that columns in no row, and settled ones, cost."""
+        of_columns, of_rows = self._labels
+        counts = np.bincount(of_rows[of_rows >= 0], minlength=of_columns.max() + 1)
+        loose = self._is_settled | (counts[of_columns] == 0)
+        lows, highs = np.array(self.rows.lows)[loose], np.array(self.rows.highs)[loose]
+        costs = self._costs[loose]
+        return float(np.where(costs > 0, costs * lows, np.where(costs < -NOTHING, costs * highs, 0.0)).sum())
+
+    def _program(self, columns: Indices, kept: Indices, closed: Collection[int] = ()) -> Rows:
+        """A block as a program of its own, settled columns of its rows behind the others."""
+        rows, matrix, program = self.rows, self._matrix, Rows()
+        place: dict[int, int] = {}
+        for c in columns:
+            high = 0.0 if c in closed else rows.highs[c]
+            place[c] = program.column(rows.names[c], rows.lows[c], high, self._costs[c], rows.integers[c])
+        for r in kept:
+            inside = slice(matrix.indptr[r], matrix.indptr[r + 1])
+            terms = list(zip(matrix.indices[inside], matrix.data[inside], strict=True))
+            for c, _ in terms:
+                if c not in place:
+                    place[c] = program.column(rows.names[c], rows.lows[c], rows.highs[c])
+            program.row(rows.row_names[r], [(place[c], a) for c, a in terms], rows.row_lows[r], rows.row_highs[r])
+        return program

@@ -1,0 +1,172 @@
+"""The limits of a network, each with more of it: what shadow prices are asked of."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from planner.optimizer.network.kept import one_more_instance, with_link, with_pool
+from planner.optimizer.network.problem import NetworkClass, NetworkProblem
+from planner.optimizer.network.search import NetworkSolution
+from planner.optimizer.problem import Inventory
+from planner.scenario import LinkTier
+from planner.units import MILLI
+
+LATER_MS = 100.0
+"""A promise is made this much longer to see what a millisecond of it is worth,"""
+LATER_FRACTION = 0.1
+"""and by this much of itself to see what whole instances make of it."""
+PORT_GBPS = 10.0
+"""The least port that is rented out: what is added to a link, beside the 1 Gbps that a price is of."""
+
+
+class More(NamedTuple):
+    """A limit with more of it: a little for a linear program, and as much as whole instances take notice of."""
+
+    constraint: str
+    unit: str
+    """Of what is gained, per unit of the limit."""
+    n_little: float
+    little: NetworkProblem
+    n_whole: float
+    whole: NetworkProblem
+
+
+def more_capacity(kept: NetworkProblem, solution: NetworkSolution) -> Iterator[More]:
+    """Every pool in use with an instance more and every link in use with 1 and with 10 Gbps more, all else kept.
+
+    Args:
+        kept: the network at the sizes and ports of the plan.
+        solution: the plan.
+    """
+    for i, (pool, n) in enumerate(zip(kept.pools, solution.settled[0].n_instances, strict=True)):
+        if n:
+            more = one_more_instance(kept, i)
+            yield More(f"pools.{pool.name}.n_instances", "req/s per instance", 1.0, more, 1.0, more)
+    for j, link in enumerate(kept.links):
+        one, ten = (
+            with_link(kept, j, replace(link, tiers=(*link.tiers, LinkTier(capacity_gbps=gbps, usd_per_hour=0.0))))
+            for gbps in (1.0, PORT_GBPS)
+        )
+        yield More(f"links.{link.name}.capacity_gbps", "req/s per Gbps", 1.0, one, PORT_GBPS, ten)
+
+
+def more_allowed(problem: NetworkProblem, solution: NetworkSolution) -> Iterator[More]:
+    """Every limit that the question states with more of it: demand, inventories, ports, sizes, budget, promises."""
+    unit = "USD/h" if problem.is_min_cost else "req/s"
+    if problem.is_min_cost:
+        more = _more_demand(problem)
+        yield More("demand_req_per_s", "USD/h per req/s", 1.0, more, 1.0, more)
+        yield from _more_ports(problem)
+        yield from _more_of_pools(problem, solution)
+    yield from _more_accelerators(problem, solution, unit)
+    yield from _more_budget(problem, solution)
+    yield from _longer_promises(problem, unit)
+
+
+def _more_demand(problem: NetworkProblem) -> NetworkProblem:
+    """The whole profile, scaled so that its mean is one request per second higher."""
+    factor = 1 + 1 / problem.mean_req_per_s
+    demands = tuple(d._replace(req_per_s=tuple(r * factor for r in d.req_per_s)) for d in problem.demands)
+    return replace(problem, demands=demands)
+
+
+def _more_accelerators(problem: NetworkProblem, solution: NetworkSolution, unit: str) -> Iterator[More]:
+    """An accelerator more in every inventory, and as many more as make an instance."""
+    for v, inventory in enumerate(problem.inventories):
+        if not inventory.pools:
+            continue
+        n_whole = min(problem.pools[i].n_accelerators for i in inventory.pools)
+        little, whole = (more_inventory(problem, solution, v, n) for n in (1, n_whole))
+        name = f"sites.{inventory.site}.accelerators.{inventory.hardware}"
+        yield More(name, f"{unit} per accelerator", 1.0, little, n_whole, whole)
+
+
+def more_inventory(
+    problem: NetworkProblem, solution: NetworkSolution, index: int, n_accelerators: int
+) -> NetworkProblem:
+    """The problem with more accelerators in an inventory, and room for them in the pools that it limits."""
+    inventory = problem.inventories[index]
+    more: Inventory = replace(inventory, n_accelerators=inventory.n_accelerators + n_accelerators)
+    others = (*problem.inventories[:index], more, *problem.inventories[index + 1 :])
+    return _roomier(replace(problem, inventories=others), solution, inventory.pools)
+
+
+def largest_sizes(problem: NetworkProblem, solution: NetworkSolution) -> list[int]:
+    """Most instances of every pool in any period of a plan."""
+    return [max(one.n_instances[i] for one in solution.settled) for i in range(len(problem.pools))]
+
+
+def _roomier(problem: NetworkProblem, solution: NetworkSolution, pools: Sequence[int]) -> NetworkProblem:
+    """An instance more in pools that are as large as may be, unless the scenario itself states how large that is.
+
+    Others keep their limit, so that a program relaxed between sizes stays the same one.
+    """
+    sizes = largest_sizes(problem, solution)
+    for i in pools:
+        pool = problem.pools[i]
+        stated = problem.scenario.pools[pool.key]
+        if sizes[i] == pool.max_instances and stated.n_instances == "free" and stated.max_instances is None:
+            problem = with_pool(problem, i, replace(pool, max_instances=pool.max_instances + 1))
+    return problem
+
+
+def _more_ports(problem: NetworkProblem) -> Iterator[More]:
+    for j in range(len(problem.links)):
+        for k, tier in enumerate(problem.links[j].tiers):
+            more = one_more_port(problem, j, k)
+            name = f"links.{problem.links[j].name}.tiers[{k}].max_ports"
+            yield More(name, f"USD/h per port of {tier.capacity_gbps:g} Gbps", 1.0, more, 1.0, more)
+
+
+def one_more_port(problem: NetworkProblem, index: int, tier: int) -> NetworkProblem:
+    """The problem with one more port of a size on offer for a link."""
+    link = problem.links[index]
+    more = link.tiers[tier].model_copy(update={"max_ports": link.tiers[tier].max_ports + 1})
+    return with_link(problem, index, replace(link, tiers=(*link.tiers[:tier], more, *link.tiers[tier + 1 :])))
+
+
+def _more_of_pools(problem: NetworkProblem, solution: NetworkSolution) -> Iterator[More]:
+    """Pools that are as large as the scenario itself lets them be, with an instance more."""
+    for i, (pool, n) in enumerate(zip(problem.pools, largest_sizes(problem, solution), strict=True)):
+        stated = problem.scenario.pools[pool.key]
+        if pool.key != pool.name or n < pool.max_instances or stated.max_instances != n:
+            continue
+        more = with_pool(problem, i, replace(pool, max_instances=pool.max_instances + 1))
+        yield More(f"pools.{pool.name}.max_instances", "USD/h per instance", 1.0, more, 1.0, more)
+
+
+def _more_budget(problem: NetworkProblem, solution: NetworkSolution) -> Iterator[More]:
+    """A dollar an hour more to spend, and what the cheapest instance in use costs."""
+    budget, usd = problem.scenario.budget_usd_per_hour, cheapest_instance_usd_per_hour(problem, solution)
+    if budget is None or problem.is_min_cost or not usd:
+        return
+    little, whole = (more_budget(problem, solution, budget + more) for more in (1.0, usd))
+    yield More("budget_usd_per_hour", "req/s per USD/h", 1.0, little, usd, whole)
+
+
+def cheapest_instance_usd_per_hour(problem: NetworkProblem, solution: NetworkSolution) -> float:
+    """What an instance of the cheapest pool in use costs when busy [USD/h]; 0 where prices are missing."""
+    used = [p for p, n in zip(problem.pools, largest_sizes(problem, solution), strict=True) if n]
+    return min(((p.usd_per_hour or 0.0) + p.busy_usd_per_hour for p in used), default=0.0)
+
+
+def more_budget(problem: NetworkProblem, solution: NetworkSolution, usd_per_hour: float) -> NetworkProblem:
+    """The problem with a budget, and room for an instance more in the pools that it limits."""
+    scenario = problem.scenario.model_copy(update={"budget_usd_per_hour": usd_per_hour})
+    return _roomier(replace(problem, scenario=scenario), solution, range(len(problem.pools)))
+
+
+def _longer_promises(problem: NetworkProblem, unit: str) -> Iterator[More]:
+    for c, spec in enumerate(problem.classes):
+        if spec.ttft_s is not None:
+            n_whole = LATER_FRACTION * spec.ttft_s / MILLI
+            little, whole = (_later(problem, c, spec, ms) for ms in (LATER_MS, n_whole))
+            yield More(f"classes.{spec.name}.slo.ttft_s", f"{unit} per ms", LATER_MS, little, n_whole, whole)
+
+
+def _later(problem: NetworkProblem, index: int, spec: NetworkClass, ms: float) -> NetworkProblem:
+    """The problem with a later promise to one class."""
+    if spec.slo is None or spec.slo.ttft_s is None:
+        raise ValueError("no promise on TTFT")
+    slo = spec.slo.model_copy(update={"ttft_s": spec.slo.ttft_s + ms * MILLI})
+    return replace(problem, classes=(*problem.classes[:index], replace(spec, slo=slo), *problem.classes[index + 1 :]))

@@ -1,0 +1,134 @@
+"""What one more of a limit takes off the least TTFT of a network: its search again, from the TTFT that is kept on."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import sqrt
+from time import monotonic
+from typing import NamedTuple
+
+from planner.errors import UndecidedError
+from planner.optimizer.network.kept import with_pool
+from planner.optimizer.network.limits import (
+    cheapest_instance_usd_per_hour,
+    more_budget,
+    more_inventory,
+    one_more_port,
+)
+from planner.optimizer.network.problem import NetworkProblem
+from planner.optimizer.network.quickest import ANY_PLAN, GAP, SHORTEST_S, QuickestNetwork, promising
+from planner.optimizer.network.search import network_search
+from planner.results import Bottleneck, PlannedAgain
+
+FIRST_STEP = 2 * GAP
+"""Of the TTFT that is kept, what is tried to be taken off it first: a gain below is within the doubt of both."""
+STEP_TIME = 0.5
+"""Of what is left of the time, the most that one promise may take."""
+
+
+class _Step(NamedTuple):
+    """A limit with a step more of it."""
+
+    constraint: str
+    unit: str
+    n_more: float
+    problem: NetworkProblem
+
+
+def quickest_bottlenecks(problem: NetworkProblem, found: QuickestNetwork, limit_s: float) -> tuple[Bottleneck, ...]:
+    """What a step more of every limit takes off the least TTFT, most first.
+
+    Equation:
+        (x(limits) - x(limits + d)) / d, x the least TTFT that is kept: d an instance, a port, or the price of an
+        instance
+
+    Args:
+        problem: the resolved scenario with the objective min-ttft.
+        found: its plan.
+        limit_s: time for all of them together [s]; what does not fit in is left out.
+
+    Returns:
+        Seconds at the percentile asked for per unit, found by planning again; those that are more than doubtful.
+        `planned_again` says how much the whole step takes off: at least from the bound, below which nothing was kept
+        without it, to the promise that is kept with it; at most to the next one, of which no plan was found.
+    """
+    deadline, prices = monotonic() + limit_s, []
+    if found.gap > FIRST_STEP and (own := _quickened(problem, found, deadline)) is not None:
+        found = replace(found, ttft_s=own[0], bound_s=own[1])  # what is found at a second look is no gain of a limit
+    for step in _steps(problem, found):
+        again = _quickened(step.problem, found, deadline)
+        if again is not None:
+            least_s, most_s = max(found.bound_s - again[0], 0.0), found.ttft_s - again[1]
+            prices.append(
+                Bottleneck(
+                    constraint=step.constraint,
+                    shadow_price=(found.ttft_s - again[0]) / step.n_more,
+                    unit=step.unit,
+                    planned_again=PlannedAgain(n_more=step.n_more, least=least_s, most=most_s),
+                )
+            )
+    return tuple(sorted(prices, key=lambda b: -(b.planned_again.most if b.planned_again else 0.0)))
+
+
+def _steps(problem: NetworkProblem, found: QuickestNetwork) -> Iterator[_Step]:
+    """Every limit with a step more: stated sizes, inventories, ports and the budget."""
+    for i, pool in enumerate(problem.pools):
+        stated = problem.scenario.pools[pool.key]
+        if (
+            pool.key == pool.name
+            and pool.max_instances > 0
+            and (stated.n_instances, stated.max_instances) != ("free", None)
+        ):
+            yield _Step(f"pools.{pool.name}.n_instances", "s per instance", 1.0, _larger(problem, i))
+    for v, inventory in enumerate(problem.inventories):
+        if inventory.pools:
+            n = min(problem.pools[i].n_accelerators for i in inventory.pools)
+            name = f"sites.{inventory.site}.accelerators.{inventory.hardware}"
+            yield _Step(name, "s per accelerator", n, more_inventory(problem, found.solution, v, n))
+    for j, link in enumerate(problem.links):
+        least = min(range(len(link.tiers)), key=lambda k: link.tiers[k].capacity_gbps)
+        gbps = link.tiers[least].capacity_gbps
+        yield _Step(f"links.{link.name}.capacity_gbps", "s per Gbps", gbps, one_more_port(problem, j, least))
+    budget, usd = problem.scenario.budget_usd_per_hour, cheapest_instance_usd_per_hour(problem, found.solution)
+    if budget is not None and usd:
+        yield _Step("budget_usd_per_hour", "s per USD/h", usd, more_budget(problem, found.solution, budget + usd))
+
+
+def _larger(problem: NetworkProblem, index: int) -> NetworkProblem:
+    """The problem with one more instance of a pool whose size, or largest size, the scenario states."""
+    pool = problem.pools[index]
+    is_fixed = problem.scenario.pools[pool.key].n_instances != "free"
+    least = pool.min_instances + is_fixed
+    return with_pool(problem, index, replace(pool, min_instances=least, max_instances=pool.max_instances + 1))
+
+
+def _quickened(problem: NetworkProblem, found: QuickestNetwork, deadline: float) -> tuple[float, float] | None:
+    """The least TTFT that is found to be kept, and the greatest below it that is not [s]; None where little is gained.
+
+    Shorter promises are tried in steps that double, and then halved between the last one kept and the first one not.
+    """
+    kept_s, step = found.ttft_s, FIRST_STEP
+    while _keeps(problem, kept_s / (1 + step), deadline):
+        kept_s, step = kept_s / (1 + step), 2 * step
+        if kept_s <= SHORTEST_S:
+            return kept_s, 0.0
+    if kept_s == found.ttft_s:
+        return None
+    broken_s = kept_s / (1 + step)
+    while kept_s > broken_s * (1 + GAP) and monotonic() < deadline:
+        middle_s = sqrt(kept_s * broken_s)
+        if _keeps(problem, middle_s, deadline):
+            kept_s = middle_s
+        else:
+            broken_s = middle_s
+    return kept_s, broken_s
+
+
+def _keeps(problem: NetworkProblem, ttft_s: float, deadline: float) -> bool:
+    """Whether a plan that keeps a promise was found in a part of the time that is left."""
+    left_s = deadline - monotonic()
+    if left_s <= 0:
+        return False
+    try:
+        return network_search(promising(problem, ttft_s), STEP_TIME * left_s, ANY_PLAN) is not None
+    except UndecidedError:
+        return False

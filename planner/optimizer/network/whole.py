@@ -1,0 +1,111 @@
+"""Planning again in whole instances around a plan: the program whose answers confirm prices of linear ones."""
+
+from dataclasses import dataclass
+from time import monotonic
+
+from planner.errors import UndecidedError
+from planner.optimizer.network.cells import around, first_cells_of, has_promise, points_of
+from planner.optimizer.network.cost import use_usd_per_hour
+from planner.optimizer.network.formulation import Question, build
+from planner.optimizer.network.limits import largest_sizes
+from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of
+from planner.optimizer.network.problem import NetworkProblem, Situation
+from planner.optimizer.network.search import NetworkSolution, peak_situations
+
+GAP = 1e-4
+"""Relative distance of answer and bound at which the solver may stop."""
+MOST = 1_000
+"""Pools times situations beyond which such a program would not even be built in the time."""
+MANY = (0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.25), 8
+"""Multiples of a plan's thresholds that may be chosen instead, as an instance more may move them; and how many more
+thresholds over all lengths there are,"""
+SOME = (0.9, 1.1), 4
+"""and the same where each comes with several allowances, and sizes are to be chosen as well."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Where an answer is looked for: at thresholds of a plan and a few others, and at sizes around the plan's."""
+
+    base: NetworkProblem
+    """The problem that others are held against."""
+    solution: NetworkSolution
+    """Its plan."""
+
+    def objective(self, problem: NetworkProblem, deadline: float) -> tuple[float, float] | None:
+        """Bound and best answer of a problem in whole instances; None where there is none, or not in the time.
+
+        Args:
+            problem: the base, or one with more of a limit.
+            deadline: `monotonic()` time to stop at.
+
+        Valid:
+            The busiest periods are in the program; what use costs in the others is that of the plan's ways.
+        """
+        situations = self._situations(problem)
+        if monotonic() > deadline or len(problem.pools) * len(situations) > MOST:
+            return None
+        loads = NetworkLoads(problem, 1.0, (), tuple(self._gbps(problem)))
+        question = Question(loads, situations, self._points(loads, situations), self._segments(problem), True)
+        try:
+            found = build(question).rows.solved(deadline - monotonic(), GAP)
+        except UndecidedError:
+            return None
+        if found is None:
+            return None
+        others = self._use_of_others(problem, situations)
+        return found.bound + others, found.objective + others
+
+    def _situations(self, problem: NetworkProblem) -> tuple[Situation, ...]:
+        """The busiest periods, with everything in place and with every loss that is to be survived."""
+        peaks = peak_situations(problem)
+        return (*peaks, *(Situation(s.period, loss) for s in peaks for loss in problem.losses()))
+
+    def _is_settled(self, problem: NetworkProblem) -> bool:
+        """Whether every size is settled."""
+        return all(pool.min_instances == pool.max_instances for pool in problem.pools)
+
+    def _use_of_others(self, problem: NetworkProblem, situations: tuple[Situation, ...]) -> float:
+        """What use costs in periods that the program does not hold, the plan's ways scaled to the demand [USD/h]."""
+        if not problem.is_min_cost or not problem.is_priced:
+            return 0.0
+        held, total = {s.period for s in situations}, 0.0
+        for one in self.solution.settled:
+            before, after = (sum(d.req_per_s[one.period] for d in p.demands) for p in (self.base, problem))
+            if one.period not in held and before > 0:
+                then = one.scaled_to(one.period, [after / before] * len(problem.streams))
+                total += problem.weights[one.period] * use_usd_per_hour(self.base, then)
+        return total
+
+    def _gbps(self, problem: NetworkProblem) -> list[float]:
+        """Bandwidth that transfers count with: a large port's, or what is there where ports are settled."""
+        if not self._is_settled(problem):
+            return [max(tier.capacity_gbps for tier in link.tiers) for link in problem.links]
+        return [link.max_gbps() for link in self.base.links]
+
+    def _points(self, loads: NetworkLoads, situations: tuple[Situation, ...]) -> dict[tuple[int, int], list[Cell]]:
+        """Thresholds of the plan in any period, some near them and some over all lengths, each with some allowances."""
+        points: dict[tuple[int, int], list[Cell]] = {}
+        for g, members in enumerate(loads.problem.groups):
+            flows = [flow for one in self.solution.settled for flow in one.flows if flow.stream in members]
+            first = first_cells_of(loads.problem, members)
+            low, high = first[0].low_tokens, first[0].high_tokens if len(first) == 1 else first[-2].high_tokens
+            own = sorted({flow.threshold_tokens for flow in flows})
+            promised = any(has_promise(loads.problem, q) for q in members)
+            factors, n_wide = SOME if promised and not self._is_settled(loads.problem) else MANY
+            near = [t * factor for t in own for factor in factors if low < t * factor < high]
+            grid = mix_of(loads.problem, members).threshold_grid(n_wide) if len(first) > 1 else ()
+            cells = [Cell(t, t) for t in dict.fromkeys([*own, *near, *map(float, grid)])]
+            cells += [cell for cell in first if cell.low_tokens == cell.high_tokens]
+            offers = list(dict.fromkeys(point for cell in cells for point in points_of(loads, members, cell)))
+            points.update({(g, s.period): offers for s in situations})
+        return points
+
+    def _segments(self, problem: NetworkProblem) -> dict[int, list[tuple[int, int]]]:
+        """Sizes in pieces, finer near the plan's; one piece where a size is settled."""
+        pieces = {}
+        for i, (pool, n) in enumerate(zip(problem.pools, largest_sizes(problem, self.solution), strict=True)):
+            most = max(pool.max_instances, 1)
+            settled = pool.min_instances == pool.max_instances
+            pieces[i] = [(most, most)] if settled else around([(1, most)], min(n, most))
+        return pieces
