@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.executor.control import convertible_pool
-from planner.executor.kernel.records import FINISHED, STRANDED, TOO_OFTEN, World
+from planner.executor.kernel.records import FINISHED, NONE, STRANDED, TOO_OFTEN, World
 from planner.executor.systems import System
 from planner.results import Interval, RunRecords
 from planner.scenario import Slo
@@ -60,6 +60,7 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
     lost = len(w.requests) - int(clock["n_finished"]) - int(clock["n_dropped"])
     assert lost == 0, f"{lost} requests are neither finished nor dropped"
     assert clock["violations"] == 0, "time ran backwards"
+    check_pools(w)
     metrics = {**_latency(plan, w, window), **_watched(plan, w, window), **_factors(w)}
     counts = {
         "n_requests": len(w.requests),
@@ -71,8 +72,34 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
         "n_conversions": int(w.scheduler[0]["n_conversions"]),
         "simulated_s": float(clock["now_s"]),
         "cross_site_bytes": float(w.links["sent_bytes"][: len(plan.links)].sum()),
+        **_moves(w),
     }
     return Outcome(metrics, counts, run_records(plan, w, window) if keep else None)
+
+
+def check_pools(w: World) -> None:
+    """Nothing, where cache pools hold what they count.
+
+    Raises:
+        AssertionError: blocks were lost or made: a pool's used blocks are not those of its entries and of transfers, or
+            transfers have others than requests and moves took for them; a fault of the planner.
+    """
+    rule, is_moving = w.cache_rule[0], w.movers["end"] != NONE
+    if rule["is_on"] == 0:
+        return
+    n = rule["n_blocks"]
+    n_in, n_states = (np.count_nonzero(part, axis=1) for part in np.hsplit(w.entries["is_in"], [n]))
+    held = n_in + n_states * rule["state_blocks"] + w.caches["transfer_blocks"]
+    assert (w.caches["used_blocks"] == held).all(), "cache pools hold not what they count"
+    taken = int(w.requests["transfer_blocks"].sum() + w.movers["reserved_blocks"][is_moving].sum())
+    assert w.caches["transfer_blocks"].sum() == taken, "cache pools keep blocks for transfers that are over"
+
+
+def _moves(w: World) -> dict[str, float]:
+    """What moved between cache pools."""
+    own, seen = w.rebalancer[0], ("n_offered", "n_moved", "n_dropped", "n_entries", "n_hits", "hit_tokens")
+    moved_bytes = float(w.links["moved_bytes"].sum())
+    return {f"rebalance {name}": own[name].item() for name in seen} | {"rebalance moved_bytes": moved_bytes}
 
 
 def _factors(w: World) -> dict[str, float]:

@@ -11,12 +11,24 @@ from planner.errors import CheckFailedError, UsageError
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import Records, World
 from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome
+from planner.executor.rebalancing import stated_rebalance
 from planner.executor.sessions import session_requests
 from planner.executor.streams import Streams, drawn_requests, prompt_blocks
 from planner.executor.systems import System, system, world
 from planner.executor.troubles import troubles
 from planner.jobs import HERE, Workers, answers
-from planner.results import ClassRun, Fleet, Interval, LinkRun, PoolRun, Run, RunRecords, SchedulerRun, WaitRun
+from planner.results import (
+    ClassRun,
+    Fleet,
+    Interval,
+    LinkRun,
+    PoolRun,
+    RebalanceRun,
+    Run,
+    RunRecords,
+    SchedulerRun,
+    WaitRun,
+)
 from planner.scenario import DiurnalArrivals, Scenario
 from planner.units import number
 from planner.workload.traces import Blocks
@@ -244,7 +256,13 @@ def answer(
         intervals=shown,
         notes=tuple(_notes(plan, load, req_per_s, mean, outcomes)),
         scheduler=_scheduler(plan, mean, outcomes) if plan.scenario.execution.scheduler.is_on else None,
+        rebalance=None if stated_rebalance(plan.scenario) is None else _rebalance(total),
     )
+
+
+def _rebalance(total: dict[str, float]) -> RebalanceRun:
+    """What was counted under the names of the fields."""
+    return RebalanceRun.model_validate({name: total[f"rebalance {name}"] for name in RebalanceRun.model_fields})
 
 
 def _scheduler(plan: System, mean: dict[str, float], outcomes: Sequence[Outcome]) -> SchedulerRun:

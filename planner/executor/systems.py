@@ -38,6 +38,7 @@ from planner.executor.kernel.records import (
     Records,
     World,
 )
+from planner.executor.rebalancing import check_rebalance, rebalance_fields, stated_rebalance
 from planner.executor.service import DecodeTimes, PrefillTimes, decode_times, prefill_times
 from planner.results import Fleet, LinkPlan, PoolPlan
 from planner.scenario import LinkExecution, Scenario
@@ -107,19 +108,21 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> 
         data_dirs: folders in which traces are looked for.
 
     Raises:
-        InputError: the plan is not one of this scenario, its pools have no service times, or its scheduler nothing to
-            convert.
+        InputError: the plan is not one of this scenario, its pools have no service times, its scheduler nothing to
+            convert, or the rebalancing of its caches no link.
     """
     _check(scenario, fleet)
     used = [pool for pool in fleet.pools if pool.n_instances > 0]
     every = tuple(pool for pool in used if pool.role == "prefill")
     prefill, guests = _hosted(scenario, every)
     decode = tuple(pool for pool in used if pool.role == "decode")
+    links = tuple(_link_of_run(scenario, link) for link in fleet.links)
+    check_rebalance(scenario, prefill, links)
     contexts = _contexts(scenario, data_dirs)
     return System(
         prefill=prefill,
         decode=decode,
-        links=fleet.links,
+        links=links,
         classes=tuple(scenario.workloads),
         thresholds_tokens=_thresholds(scenario, fleet, every, data_dirs),
         prefill_times=tuple(prefill_times(scenario, pool.name) for pool in prefill),
@@ -131,6 +134,14 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = ()) -> 
         guests=guests,
         pool_shares={c.name: c.pool_shares for c in getattr(fleet, "classes", ()) if c.pool_shares},
     )
+
+
+def _link_of_run(scenario: Scenario, link: LinkPlan) -> LinkPlan:
+    """A link as planned; one that the plan leaves out with the bandwidth that the scenario states for it."""
+    stated = scenario.execution.links.get(link.name)
+    if link.capacity_gbps > 0 or stated is None or stated.spare_gbps is None:
+        return link
+    return link.model_copy(update={"capacity_gbps": stated.spare_gbps})
 
 
 def _contexts(scenario: Scenario, data_dirs: Sequence[Path]) -> dict[str, float]:
@@ -255,6 +266,7 @@ def world(
     sample_at = _sample_at(n, warm_up, n if cool_down is None else cool_down)
     curves = [c for t in plan.prefill_times for c in (t.service.curve, t.wire_bytes, t.handoff_bytes)]
     most_batch = max((t.batch_limit for t in plan.decode_times), default=1)
+    actors = _actors(n_instances, n_decoders, n_links, len(found), len(plan.links))
     n_flows = max(n_instances, 1) * (execution.max_transfers + _prompts_in_a_pass(plan))
     return World(
         requests=requests,
@@ -277,8 +289,11 @@ def world(
         curves=curve_table(curves),
         faults=np.zeros(0, dtype=FAULT_RECORD) if faults is None else faults,
         **cache_fields(plan.scenario, plan.links, blocks),
-        actors=_actors(n_instances, n_decoders, n_links, len(found)),
-        heap=np.zeros(n_instances + n_decoders + 2 * n_links + 4 + len(found), dtype=np.int32),
+        **rebalance_fields(
+            plan.scenario, plan.prefill, plan.links, blocks, n_instances + n_decoders + 2 * n_links + 4 + len(found)
+        ),
+        actors=actors,
+        heap=np.zeros(len(actors), dtype=np.int32),
         clock=_clock(n_instances, n_decoders, n_links, closed, execution.max_retries),
         sample_at=sample_at,
         samples=np.zeros((len(sample_at), sample_columns(plan, n_links))),
@@ -369,7 +384,8 @@ def _links(plan: System) -> tuple[Records, list[int]]:
             fabrics.append(NONE if fabric is None else len(rows))
             if fabric is not None:
                 rows.append((bytes_per_s(fabric), inf, 1.0, 0.0, 0.0, 1.0, 1.0, 0))
-    links = np.zeros(len(rows), dtype=LINK)
+    links, moves = np.zeros(len(rows), dtype=LINK), stated_rebalance(plan.scenario)
+    links["move_fraction"] = 0.0 if moves is None else moves.link_fraction
     names = LINK.names or ()
     for k, row in enumerate(rows):
         for name, value in zip(names, row, strict=False):
@@ -464,8 +480,8 @@ def curve_table(curves: Sequence[Curve]) -> Floats:
     return table
 
 
-def _actors(n_instances: int, n_decoders: int, n_links: int, n_units: int) -> Records:
-    sizes = (n_instances, n_decoders, n_links, n_links, 1, 1, 1, 1, n_units)
+def _actors(n_instances: int, n_decoders: int, n_links: int, n_units: int, n_movers: int) -> Records:
+    sizes = (n_instances, n_decoders, n_links, n_links, 1, 1, 1, 1, n_units, 1, n_movers)
     actors = np.zeros(sum(sizes), dtype=ACTOR)
     actors["place"] = NONE
     actors["index"] = np.concatenate([np.arange(n) for n in sizes])

@@ -7,7 +7,7 @@ from planner.report import words
 from planner.report.scheduler_tables import scheduler_table
 from planner.report.terminal import caption, empty_table, filled, frame, remarks
 from planner.results import Interval, Run
-from planner.units import number, percent
+from planner.units import GB, number, percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,6 +35,7 @@ def run_tables(run: Run) -> list["RenderableType"]:
         _pools(run),
         _links(run),
         scheduler_table(run),
+        _rebalance(run),
         remarks("dropped", (f"{n:,} {WHY[why]}" for why, n in run.dropped.items())),
         remarks("notes", map(words.sentence, run.notes)),
     )
@@ -52,6 +53,20 @@ def _headline(run: Run) -> Iterator[tuple[str, str]]:
     yield "offloaded", percent(run.offload_fraction)
     if run.prefix_hit_fraction is not None:
         yield "prefix hits", f"{percent(run.prefix_hit_fraction)} of prompt tokens"
+
+
+def _rebalance(run: Run) -> "RenderableType | None":
+    """What moved between cache pools; None where nothing does."""
+    seen = run.rebalance
+    if seen is None:
+        return None
+    table = empty_table(
+        "prefixes moved between sites", ">offered", ">moved", ">dropped", ">entries", ">GB", ">hits", ">tokens"
+    )
+    caption(table, "hits: prefills that began from a moved prefix; tokens: of prompts, found by the move alone")
+    counts = (seen.n_offered, seen.n_moved, seen.n_dropped, seen.n_entries)
+    row = (*(f"{n:,}" for n in counts), number(seen.moved_bytes / GB), f"{seen.n_hits:,}", f"{seen.hit_tokens:,.0f}")
+    return filled(table, [row])
 
 
 def _figure(value: float | None, interval: Interval | None, digits: int = 4) -> str:

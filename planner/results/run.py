@@ -78,6 +78,25 @@ class SchedulerRun(StrictModel):
     """Instances in the role of each pool, while it was watched; those that change it count for neither."""
 
 
+class RebalanceRun(StrictModel):
+    """What moved between the cache pools of sites by itself, all replications together."""
+
+    n_offered: int
+    """Copies that seemed worth it; those whose turn did not come are offered again, and counted again."""
+    n_moved: int
+    """Copies that arrived."""
+    n_dropped: int
+    """Copies that were begun in vain: their link was lost, or what they copied was dropped before it was sent."""
+    n_entries: int
+    """Blocks and states that arrived and were not there."""
+    moved_bytes: float
+    """On the links, within `cross_site_bytes`."""
+    n_hits: int
+    """Prefills that began from what had been moved."""
+    hit_tokens: float
+    """Prompt tokens of these that were found by the move alone."""
+
+
 class Run(StrictModel):
     """The executor's answer: means over replications, each without its warm-up and cool-down."""
 
@@ -129,10 +148,12 @@ class Run(StrictModel):
     """What the reader must know to use the figures."""
     scheduler: SchedulerRun | None = None
     """None, and not printed, where the system keeps to its plan."""
+    rebalance: RebalanceRun | None = None
+    """None, and not printed, where prefixes stay in their pools."""
 
     def answer(self) -> dict[str, Any]:
         """The run as JSON prints it, what identifies it first."""
-        without = {"scheduler"} if self.scheduler is None else set()
+        without = {name for name in ("scheduler", "rebalance") if getattr(self, name) is None}
         fields = self.model_dump(mode="json", by_alias=True, exclude=without)
         return {"schema": fields.pop("schema"), **fields}
 

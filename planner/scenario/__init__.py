@@ -4,6 +4,7 @@ from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, Brea
 from planner.scenario.bundled import bundled_scenarios, scenario_path
 from planner.scenario.execution import (
     BurstArrivals,
+    CacheRebalance,
     DiurnalArrivals,
     Execution,
     Fault,
@@ -44,6 +45,7 @@ __all__ = [
     "Assumption",
     "BreakEven",
     "BurstArrivals",
+    "CacheRebalance",
     "CapacityRule",
     "Claim",
     "Comparison",

@@ -29,6 +29,9 @@ class LinkExecution(StrictModel):
     """Traffic of others that wants to be on the link all the time."""
     background_connections: Connections = 1
     """Connections of that traffic, each with the same claim as any other."""
+    spare_gbps: Gbps | None = None
+    """Bandwidth in the run where the plan leaves the link out because no cache is handed on over it: prefixes may take
+    it. Its rent is in no bill. Absent: what the plan leaves out is not there."""
 
 
 class Fault(StrictModel):
@@ -146,6 +149,20 @@ class Sessions(StrictModel):
     """Longest prompt: a session ends before it would be longer."""
 
 
+class CacheRebalance(StrictModel):
+    """Copies prefixes between the pools of sites that prefill before anybody asks for them there: those in use (under
+    scarce bandwidth) by the tokens of prefill that they would save over their bytes, then those about to be dropped."""
+
+    interval_s: Annotated[float, Field(gt=0, le=1e6)] = 30.0
+    """Time between two looks at what was used; what was not begun by the next one is weighed anew."""
+    link_fraction: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Most that it uses of each link; less where the fair share of one connection is less."""
+    min_uses: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """Prompts that must have made or hit a prefix at its site since the last look for it to be copied."""
+    spill: bool = True
+    """Whether what a full pool is about to drop goes to one with free room, after what is in use."""
+
+
 class PrefixCache(StrictModel):
     """A pool of cache blocks per site that the run fills and empties, instead of the hits that the workload states."""
 
@@ -158,6 +175,8 @@ class PrefixCache(StrictModel):
     """Distance at which recurrent or window states are kept beside that of a prompt's last full block; 0: only that."""
     exact_states: bool = True
     """Whether a hit needs the state of exactly its length, as hybrid models do; false looks at the KV blocks alone."""
+    rebalance: CacheRebalance | None = None
+    """Prefixes that move between the pools by themselves; absent: they stay, or are fetched under ample bandwidth."""
 
 
 class ShortTermScheduler(StrictModel):

@@ -8,13 +8,19 @@ from math import ceil
 
 from planner.executor.compiled import compiled, compiled_apart
 from planner.executor.kernel.curves import value
+from planner.executor.kernel.prefix_uses import moved_tokens
 from planner.executor.kernel.records import NONE, World
 
 
 @compiled
 def n_prefix_blocks(w: World, site: int, r: int) -> int:
     """Leading full blocks of a prompt that a site holds."""
-    first, end = w.block_offsets[r], w.block_offsets[r + 1]
+    return n_held_blocks(w, site, w.block_offsets[r], w.block_offsets[r + 1])
+
+
+@compiled
+def n_held_blocks(w: World, site: int, first: int, end: int) -> int:
+    """Leading blocks of blocks[first:end] that a site holds."""
     at = first
     while at < end and w.entries[site, w.blocks[at]].is_in == 1:
         at += 1
@@ -52,6 +58,10 @@ def use(w: World, site: int, r: int) -> None:
         renew(w, site, rule.n_blocks + w.blocks[first + n - 1])
     for k in range(n - 1, -1, -1):  # what a prefix begins with is newer than what follows
         renew(w, site, w.blocks[first + k])
+    if w.rebalancer[0].is_on == 1:
+        tokens = moved_tokens(w.entries, w.cache_rule, w.blocks, site, first, n)
+        w.rebalancer[0].n_hits += 1 if tokens > 0 else 0
+        w.rebalancer[0].hit_tokens += min(tokens, cached)
     pool = w.pools[w.routes[request.route].prefill_pool]
     request.transfer_blocks = ceil(value(w.curves, pool.wire_curve, request.prompt_tokens) / rule.block_bytes)
     w.caches[site].transfer_blocks += request.transfer_blocks
@@ -109,7 +119,7 @@ def make_room(w: World, site: int) -> None:
     while cache.used_blocks > cache.capacity_blocks and cache.oldest != NONE:
         entry = cache.oldest
         unlink(w, site, entry)
-        w.entries[site, entry].is_in = 0
+        w.entries[site, entry].is_in, w.entries[site, entry].is_moved = 0, 0
         cache.used_blocks -= entry_blocks(w, entry)
         cache.n_evicted += 1
 

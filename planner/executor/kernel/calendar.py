@@ -1,6 +1,6 @@
 """The calendar: the next event of every actor in a binary heap by (time, kind, sequence)."""
 
-from planner.executor.compiled import compiled
+from planner.executor.compiled import compiled, compiled_apart
 from planner.executor.kernel.records import NONE, Records, World
 
 
@@ -41,6 +41,16 @@ def unplan(w: World, actor: int) -> None:
         _put(w, place, w.heap[clock.n_planned])
         if not _rises(w, place):
             _sinks(w, place)
+
+
+@compiled_apart
+def n_own_events(scheduler: Records, rebalancer: Records, actors: Records) -> int:
+    """Looks and decisions that are planned: with nothing else planned, nothing will ever happen."""
+    n = 0
+    for actor in (scheduler[0].look, scheduler[0].decision, rebalancer[0].actor):
+        if actors[actor].place != NONE:
+            n += 1
+    return n
 
 
 @compiled

@@ -8,6 +8,7 @@ from planner.executor.kernel.decode import admit, catch_up, count_inside, plan_a
 from planner.executor.kernel.link import count_capacity, remove_flow, settle, share
 from planner.executor.kernel.lists import pop
 from planner.executor.kernel.prefill import arrive_at_prefill, wake
+from planner.executor.kernel.rebalance import give_up
 from planner.executor.kernel.records import (
     BACKGROUND,
     CRASH,
@@ -150,6 +151,8 @@ def change_link(w: World, k: int, is_health: bool, value: float) -> None:
     count_capacity(w.links, k, w.clock[0].now_s)
     if is_health:
         w.links[k].health = value
+        if value <= 0 and w.links[k].is_moving == 1:
+            give_up(w, k)
     else:
         w.links[k].background_bytes_per_s = value
     share(w, k)

@@ -2,7 +2,8 @@
 
 A transfer whose backlog is empty sends what its prefill produces, no more; the others share what is left, each as much
 per connection as any other and none beyond the limit of its connections. Between changes all rates are constant, so the
-next change is known exactly.
+next change is known exactly. The move of a prefix between cache pools, one at a time, is a transfer of one connection
+that uses no more than a fraction of the link.
 """
 
 from math import floor, inf
@@ -31,9 +32,23 @@ def settle(w: World, k: int) -> None:
         if flow.backlog_bytes <= 1.0 + flow.rate_bytes_per_s * now_s * ROUNDING:
             flow.backlog_bytes = 0.0
         sent += flow.rate_bytes_per_s * passed_s
+    if link.is_moving == 1:
+        sent += _settle_move(w.links, k, now_s, passed_s)
     link.sent_bytes += sent
     _watch_peak(w, k, now_s, sent / passed_s)
     link.settled_s = now_s
+
+
+@compiled_apart
+def _settle_move(links: Records, k: int, now_s: float, passed_s: float) -> float:
+    """Bytes that a move has sent in so long a time."""
+    link = links[k]
+    sent = min(link.move_bytes_per_s * passed_s, link.move_bytes)
+    link.move_bytes -= sent
+    if link.move_bytes <= 1.0 + link.move_bytes_per_s * now_s * ROUNDING:
+        sent, link.move_bytes = sent + link.move_bytes, 0.0
+    link.moved_bytes += sent
+    return float(sent)
 
 
 @compiled
@@ -87,8 +102,36 @@ def share(w: World, k: int) -> None:
     background = link.background_bytes_per_s
     if background > 0:
         weights += link.background_connections
+    if link.is_moving == 1:
+        left -= _share_of_move(w.links, w.flows, k, left)
     _fill(w, k, left, weights, background)
     _plan_change(w, k)
+
+
+@compiled_apart
+def _share_of_move(links: Records, flows: Records, k: int, left: float) -> float:
+    """The rate of a move beside all others: what the rest then share evenly is theirs without it."""
+    link, background = links[k], links[k].background_bytes_per_s
+    most = min(link.connection_bytes_per_s, left * link.move_fraction) if link.move_bytes > 0 else 0.0
+    level, before = 0.0, -1.0
+    while level > before:
+        before, rest, weights = level, left, 0.0
+        for f in range(link.n_flows):
+            if flows[k, f].limit_bytes_per_s > level * link.n_connections:
+                weights += link.n_connections
+            else:
+                rest -= flows[k, f].limit_bytes_per_s
+        if background > level * link.background_connections:
+            weights += link.background_connections
+        else:
+            rest -= background
+        if most > level:
+            weights += 1.0
+        else:
+            rest -= most
+        level = rest / weights if weights > 0 else inf
+    link.move_bytes_per_s = min(most, level)
+    return float(link.move_bytes_per_s)
 
 
 @compiled
@@ -117,7 +160,7 @@ def _fill(w: World, k: int, left: float, weights: float, background: float) -> N
 
 @compiled
 def _plan_change(w: World, k: int) -> None:
-    """The next change by itself: a backlog that runs out."""
+    """The next change by itself: a backlog, or a move, that runs out."""
     link, first_s = w.links[k], inf
     for f in range(link.n_flows):
         flow = w.flows[k, f]
@@ -126,11 +169,22 @@ def _plan_change(w: World, k: int) -> None:
             first_s = min(first_s, flow.backlog_bytes / drain)
         elif flow.backlog_bytes == 0 and flow.is_open == 0:
             first_s = 0.0
+    if link.is_moving == 1:
+        first_s = min(first_s, _move_s(w.links, k))
     actor = w.clock[0].first_link + k
     if first_s < inf:
         plan(w, actor, LINK_CHANGE, w.clock[0].now_s + first_s)
     else:
         unplan(w, actor)
+
+
+@compiled_apart
+def _move_s(links: Records, k: int) -> float:
+    """Seconds until a move is sent at its rate."""
+    link = links[k]
+    if link.move_bytes == 0:
+        return 0.0
+    return float(link.move_bytes / link.move_bytes_per_s) if link.move_bytes_per_s > 0 else inf
 
 
 @compiled

@@ -10,6 +10,7 @@ from planner.executor.kernel.faults import happens, strand
 from planner.executor.kernel.lists import pop
 from planner.executor.kernel.observe import saw_arrival
 from planner.executor.kernel.prefill import link_changes, pass_ends, pass_opens
+from planner.executor.kernel.rebalance import moved, rebalance
 from planner.executor.kernel.records import (
     ARRIVAL,
     DECISION,
@@ -17,9 +18,11 @@ from planner.executor.kernel.records import (
     FAULT,
     LINK_CHANGE,
     LOOK,
+    MOVED,
     PASS_END,
     PASS_OPENS,
     READY,
+    REBALANCE,
     STEP_END,
     World,
 )
@@ -38,6 +41,8 @@ def start(w: World) -> None:
         plan(w, w.scheduler[0].look, LOOK, w.scheduler[0].interval_s)
     if w.scheduler[0].is_long_term == 1:
         plan(w, w.scheduler[0].decision, DECISION, w.scheduler[0].decision_interval_s)
+    if w.rebalancer[0].is_on == 1:
+        plan(w, w.rebalancer[0].actor, REBALANCE, w.rebalancer[0].interval_s)
 
 
 @compiled_entry
@@ -86,13 +91,17 @@ def happen(w: World, kind: int, index: int) -> None:
 
 @compiled_apart
 def control(w: World, kind: int, index: int) -> None:
-    """An event of the scheduler."""
+    """An event of the scheduler, or of the rebalancing of caches."""
     if kind == LOOK:
         look(w)
     elif kind == DECISION:
         decide(w)
     elif kind == READY:
         is_ready(w, index)
+    elif kind == REBALANCE:
+        rebalance(w)
+    elif kind == MOVED:
+        moved(w, index)
 
 
 @compiled

@@ -10,6 +10,8 @@ from planner.executor.kernel.decode import arrive_at_decode
 from planner.executor.kernel.link import open_flow, sent, settle, share
 from planner.executor.kernel.lists import pop, push
 from planner.executor.kernel.observe import saw
+from planner.executor.kernel.prefix_uses import saw_use
+from planner.executor.kernel.rebalance import sent_move
 from planner.executor.kernel.records import (
     DOWN,
     DRAINS,
@@ -269,6 +271,8 @@ def pass_ends(w: World, i: int) -> None:
             request.prefill_end_s = clock.now_s
         if is_whole and w.cache_rule[0].is_on == 1:
             keep(w, pool.site, r, request.prompt_tokens, True)
+            if w.rebalancer[0].is_on == 1:
+                saw_prompt(w, pool.site, r)
         hand_over(w, i, r, end, is_whole)
         request.done_tokens = int(end)
         if not is_whole:
@@ -277,6 +281,18 @@ def pass_ends(w: World, i: int) -> None:
     wake(w, i)
     if instance.is_up == DRAINS:
         may_be_drained(w, instance.unit)
+
+
+@compiled_within
+def saw_prompt(w: World, site: int, r: int) -> None:
+    """A prompt was prefilled at a site: it used the prefix that it hit, and its own full blocks are one now."""
+    request, rule, first = w.requests[r], w.cache_rule[0], w.block_offsets[r]
+    n_hit = -(-request.cached_tokens // rule.block_tokens)
+    n = min(request.prompt_tokens // rule.block_tokens, w.block_offsets[r + 1] - first)
+    if n_hit > 0:
+        saw_use(w.used, w.uses, site, w.blocks[first + n_hit - 1])
+    if n > n_hit:
+        saw_use(w.used, w.uses, site, w.blocks[first + n - 1])
 
 
 @compiled_within
@@ -322,7 +338,7 @@ def hand_over(w: World, i: int, r: int, end: float, is_whole: bool) -> None:
 
 @compiled
 def link_changes(w: World, k: int) -> None:
-    """A backlog has run out: whoever is done leaves, the others share anew."""
+    """A backlog, or a move, has run out: whoever is done leaves, the others share anew."""
     settle(w, k)
     while True:
         r = sent(w, k)
@@ -337,4 +353,6 @@ def link_changes(w: World, k: int) -> None:
             wake(w, i)
         if w.instances[i].is_up == DRAINS:
             may_be_drained(w, w.instances[i].unit)
+    if w.links[k].is_moving == 1 and w.links[k].move_bytes == 0:
+        sent_move(w, k)
     share(w, k)

@@ -13,7 +13,8 @@ NONE = -1
 
 # Kinds of event. Of events at the same moment the kind with the lower number happens first: what frees capacity comes
 # before what asks for it.
-FAULT, READY, PASS_END, LINK_CHANGE, DELIVERY, STEP_END, PASS_OPENS, LOOK, DECISION, ARRIVAL = range(10)
+FAULT, READY, PASS_END, LINK_CHANGE, DELIVERY, MOVED, STEP_END, PASS_OPENS = range(8)
+LOOK, DECISION, REBALANCE, ARRIVAL = range(8, 12)
 
 # States of a request.
 WAITS, PREFILLS, TRAVELS, WAITS_TO_DECODE, DECODES, FINISHED, DROPPED = range(7)
@@ -187,6 +188,7 @@ LINK = np.dtype(
         ("health", "f8"),  # fraction of the bandwidth that is there
         ("holds_prefix", "i4"),  # whether the destination has the cached blocks
         ("n_flows", "i4"),
+        ("is_moving", "i4"),  # a prefix between cache pools
         ("settled_s", "f8"),
         ("sent_bytes", "f8"),
         ("window_s", "f8"),  # start of the window that the peak is taken over
@@ -198,6 +200,10 @@ LINK = np.dtype(
         ("looked_sent_bytes", "f8"),  # at the last look
         ("looked_could_bytes", "f8"),
         ("decided_could_bytes", "f8"),  # at the last decision
+        ("move_fraction", "f8"),  # of the bandwidth that a move may use at the most
+        ("move_bytes", "f8"),  # of the move that are left
+        ("move_bytes_per_s", "f8"),  # its share of the link
+        ("moved_bytes", "f8"),  # by all moves, within `sent_bytes`
     ],
     align=True,
 )
@@ -229,8 +235,9 @@ CACHE = np.dtype(
 )
 """The pool of cache blocks of a site: one list of entries, from the newest to the oldest."""
 
-ENTRY = np.dtype([("newer", "i4"), ("older", "i4"), ("is_in", "i4")], align=True)
-"""What a pool may hold: the KV cache of a block, or the state at a block's end, by the number of the block."""
+ENTRY = np.dtype([("newer", "i4"), ("older", "i4"), ("is_in", "i2"), ("is_moved", "i2")], align=True)
+"""What a pool may hold: the KV cache of a block, or the state at a block's end, by the number of the block; and whether
+it came from another pool by rebalancing."""
 
 CACHE_RULE = np.dtype(
     [
@@ -245,6 +252,54 @@ CACHE_RULE = np.dtype(
     align=True,
 )
 """How prefixes are kept; one record."""
+
+REBALANCER = np.dtype(
+    [
+        ("is_on", "i4"),
+        ("spills", "i4"),
+        ("min_uses", "i4"),
+        ("interval_s", "f8"),
+        ("actor", "i4"),
+        ("first_mover", "i4"),  # actors
+        ("n_offered", "i8"),  # moves
+        ("n_moved", "i8"),  # moves that arrived
+        ("n_dropped", "i8"),  # moves that were begun in vain
+        ("n_entries", "i8"),  # that arrived
+        ("n_hits", "i8"),  # prefills that began from what had been moved
+        ("hit_tokens", "f8"),  # of these that only moved entries gave
+    ],
+    align=True,
+)
+"""What moves prefixes between the pools of sites, and what came of it; one record."""
+
+MOVER = np.dtype(
+    [
+        ("is_used", "i4"),  # the link leads from one site that prefills to another
+        ("from_site", "i4"),
+        ("to_site", "i4"),
+        ("wire_curve", "i4"),
+        ("n_offers", "i4"),
+        ("next_offer", "i4"),
+        ("end", "i4"),  # last block of the prefix on its way; NONE: nothing is
+        ("n_held", "i4"),  # of its blocks, those that are not sent because the destination has them
+        ("has_state", "i4"),  # whether the state at its end is
+        ("reserved_blocks", "i8"),  # of the destination's pool
+    ],
+    align=True,
+)
+"""Moves over a link between sites, one at a time."""
+
+OFFER = np.dtype([("worth", "f8"), ("end", "i4"), ("is_spill", "i4")], align=True)
+"""A prefix that a link might move, by its last block; the more it is worth the sooner it goes."""
+
+PREFIX = np.dtype([("first", "i8"), ("n", "i4")], align=True)
+"""The prefix that ends with a block: blocks[first:first + n]."""
+
+USED = np.dtype([("n", "i4"), ("next", "i4")], align=True)
+"""How often a prefix was used at a site since the last look, and the one used there before it; by its last block."""
+
+USES = np.dtype([("newest", "i4"), ("looked_evicted", "i8")], align=True)
+"""The prefixes used at a site since the last look, and the entries dropped there up to it."""
 
 FAULT_RECORD = np.dtype([("time_s", "f8"), ("kind", "i4"), ("index", "i4"), ("value", "f8")], align=True)
 """Something that happens to an instance or a link at a time; its value is a slowdown, a fraction or a rate."""
@@ -397,6 +452,17 @@ class World(NamedTuple):
     """Request r has blocks[block_offsets[r]:block_offsets[r + 1]]."""
     site_links: NDArray[np.int32]
     """Link from one site to another, or NONE."""
+    rebalancer: Records
+    movers: Records
+    """One per link between sites; none where nothing is moved, as of the following."""
+    offers: Records
+    """Shape (links, offers), the best first."""
+    prefixes: Records
+    """By their last block."""
+    used: Records
+    """Shape (sites, blocks)."""
+    uses: Records
+    """One per site."""
     faults: Records
     """In order of time."""
     actors: Records

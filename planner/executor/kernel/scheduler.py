@@ -9,10 +9,10 @@ from planner.executor.kernel.balance import (
     place_of,
     prefill_rate,
 )
-from planner.executor.kernel.calendar import plan
+from planner.executor.kernel.calendar import n_own_events, plan
 from planner.executor.kernel.conversion import convert, serves
 from planner.executor.kernel.link import count_capacity, free_bytes_per_s, settle
-from planner.executor.kernel.records import DECISION, LONG_LINE, LOOK, NONE, SERVES, SHORT_LINE, Numbers, Records, World
+from planner.executor.kernel.records import DECISION, LONG_LINE, LOOK, SERVES, SHORT_LINE, Numbers, Records, World
 
 MOST_DOUBLINGS = 60.0
 FADING = 0.75
@@ -38,15 +38,8 @@ def look(w: World) -> None:
     factor = min(max(wanted, control.factor / control.step), control.factor * control.step)
     factor = min(max(factor, control.base / control.range), control.base * control.range)
     set_factor(w.scheduler, w.thresholds, w.base_thresholds, factor, w.clock[0].now_s)
-    if w.clock[0].n_planned > n_own_events(w.scheduler, w.actors):
+    if w.clock[0].n_planned > n_own_events(w.scheduler, w.rebalancer, w.actors):
         plan(w, control.look, LOOK, w.clock[0].now_s + control.interval_s)
-
-
-@compiled_apart
-def n_own_events(scheduler: Records, actors: Records) -> int:
-    """Looks and decisions that are planned: with nothing else planned, nothing will ever happen."""
-    n = 0 if actors[scheduler[0].look].place == NONE else 1
-    return n if actors[scheduler[0].decision].place == NONE else n + 1
 
 
 @compiled_within
@@ -114,7 +107,7 @@ def decide(w: World) -> None:
         if n_on_the_way(w) == 0:
             rebalance(w, bytes_per_s)
         fade(w)
-    if w.clock[0].n_planned > n_own_events(w.scheduler, w.actors):
+    if w.clock[0].n_planned > n_own_events(w.scheduler, w.rebalancer, w.actors):
         plan(w, control.decision, DECISION, now_s + control.decision_interval_s)
 
 

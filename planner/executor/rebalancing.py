@@ -1,0 +1,95 @@
+"""The rebalancing of a system's cache pools, before anything has moved."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from planner.errors import InputError
+from planner.executor.kernel.records import MOVER, NONE, OFFER, PREFIX, REBALANCER, USED, USES, Records
+from planner.results import LinkPlan, PoolPlan
+from planner.scenario import CacheRebalance, Scenario
+from planner.workload.traces import Blocks
+
+N_OFFERS = 256
+"""Moves at the most that a link is offered at a look; few links carry so many between two looks."""
+
+
+def check_rebalance(scenario: Scenario, prefill: Sequence[PoolPlan], links: Sequence[LinkPlan]) -> None:
+    """Nothing, where there is something to rebalance or nobody asks for it.
+
+    Raises:
+        InputError: it is asked for, and no link leads from one site that prefills to another.
+    """
+    if stated_rebalance(scenario) is None or any(_joins(prefill, link) for link in links):
+        return
+    what = "has nothing to move: no link of the plan leads from one site that prefills to another"
+    allowed = "a plan with such a link, or no rebalance"
+    raise InputError(scenario.problem(("execution", "cache", "rebalance"), what, allowed))
+
+
+def stated_rebalance(scenario: Scenario) -> CacheRebalance | None:
+    """How the scenario's caches are rebalanced, if they are."""
+    return None if scenario.execution.cache is None else scenario.execution.cache.rebalance
+
+
+def rebalance_fields(
+    scenario: Scenario, prefill: Sequence[PoolPlan], plans: Sequence[LinkPlan], blocks: Blocks | None, first_actor: int
+) -> dict[str, Any]:
+    """The fields of a world that are about moves of prefixes between cache pools.
+
+    Args:
+        scenario: the question.
+        prefill: pools with instances of their own.
+        plans: links of the plan.
+        blocks: blocks of every prompt; None where nothing is kept.
+        first_actor: of the rebalancing's own: the look, then one per link.
+    """
+    own, stated, sites = np.zeros(1, dtype=REBALANCER), stated_rebalance(scenario), list(scenario.sites)
+    own["actor"], own["first_mover"] = first_actor, first_actor + 1
+    if stated is None or blocks is None:
+        nothing = {"movers": MOVER, "prefixes": PREFIX, "uses": USES}
+        empty = {name: np.zeros(0, dtype=dtype) for name, dtype in nothing.items()}
+        return {"rebalancer": own, **empty, "offers": np.zeros((0, 0), OFFER), "used": np.zeros((0, 0), USED)}
+    own["is_on"], own["spills"], own["min_uses"] = 1, stated.spill, stated.min_uses
+    own["interval_s"] = stated.interval_s
+    prefixes, uses = _prefixes(blocks), np.zeros(len(sites), dtype=USES)
+    uses["newest"] = NONE
+    return {
+        "rebalancer": own,
+        "movers": _movers(sites, prefill, plans),
+        "offers": np.zeros((len(plans), N_OFFERS), dtype=OFFER),
+        "prefixes": prefixes,
+        "used": np.zeros((len(sites), len(prefixes)), dtype=USED),
+        "uses": uses,
+    }
+
+
+def _joins(prefill: Sequence[PoolPlan], link: LinkPlan) -> bool:
+    """Whether a link leads from one site that prefills to another."""
+    return link.capacity_gbps > 0 and {link.from_site, link.to_site} <= {pool.site for pool in prefill}
+
+
+def _movers(sites: Sequence[str], prefill: Sequence[PoolPlan], plans: Sequence[LinkPlan]) -> Records:
+    """One per link; of two links between the same sites the last moves, which is also the one that prefixes are fetched
+    over. Bytes are those of the first pool at the destination, as for what it fetches."""
+    movers = np.zeros(len(plans), dtype=MOVER)
+    movers["end"] = NONE
+    last = {(link.from_site, link.to_site): k for k, link in enumerate(plans) if _joins(prefill, link)}
+    for (from_site, to_site), k in last.items():
+        movers[k]["is_used"] = 1
+        movers[k]["from_site"], movers[k]["to_site"] = sites.index(from_site), sites.index(to_site)
+        movers[k]["wire_curve"] = 3 * next(p for p, pool in enumerate(prefill) if pool.site == to_site) + 1
+    return movers
+
+
+def _prefixes(blocks: Blocks) -> Records:
+    """Where the prefix that ends with a block stands: in the first prompt that has it; shape (blocks,)."""
+    n_blocks = int(blocks.values.max()) + 1 if blocks.values.size else 0
+    places, found = np.arange(blocks.values.size), np.zeros(n_blocks, dtype=PREFIX)
+    last = np.full(n_blocks, -1, dtype=np.int64)
+    last[blocks.values[::-1]] = places[::-1]  # of several places that are written to one number the last stays
+    known = last >= 0
+    starts = np.asarray(blocks.offsets)[np.searchsorted(blocks.offsets, last[known], side="right") - 1]
+    found["first"][known], found["n"][known] = starts, last[known] - starts + 1
+    return found
