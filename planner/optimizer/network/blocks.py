@@ -12,7 +12,7 @@ Source:
 """
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,18 +63,17 @@ class Blocks:
                 total += self._program(columns, kept).bounded(time_limit_s, gap)[0]
         return total
 
-    def chosen(self, closed: Collection[int], time_limit_s: float, gap: float) -> Floats:
+    def chosen(self, time_limit_s: float, gap: float) -> Floats:
         """Columns as every block of many has them by itself, with whole numbers: several at once.
 
         Args:
-            closed: columns that are to be nothing.
             time_limit_s: seconds each block may take.
             gap: relative distance of plan and bound at which a block may stop.
         """
         values = self.values.copy()
         # The largest first: what comes last should not take long.
         parts = sorted((part for part in self._parts if part[0].size > FEW_COLUMNS), key=lambda part: -part[0].size)
-        programs = [self._program(*part, closed) for part in parts]
+        programs = [self._program(*part) for part in parts]
         with ThreadPoolExecutor(os.cpu_count()) as threads:
             answers = list(threads.map(lambda program: program.bounded(time_limit_s, gap)[1], programs))
         for (columns, _), answer in zip(parts, answers, strict=True):
@@ -145,13 +144,12 @@ class Blocks:
         costs = self._costs[loose]
         return float(np.where(costs > 0, costs * lows, np.where(costs < -NOTHING, costs * highs, 0.0)).sum())
 
-    def _program(self, columns: Indices, kept: Indices, closed: Collection[int] = ()) -> Rows:
+    def _program(self, columns: Indices, kept: Indices) -> Rows:
         """A block as a program of its own, settled columns of its rows behind the others."""
         rows, matrix, program = self.rows, self._matrix, Rows()
         place: dict[int, int] = {}
         for c in columns:
-            high = 0.0 if c in closed else rows.highs[c]
-            place[c] = program.column(rows.names[c], rows.lows[c], high, self._costs[c], rows.integers[c])
+            place[c] = program.column(rows.names[c], rows.lows[c], rows.highs[c], self._costs[c], rows.integers[c])
         for r in kept:
             inside = slice(matrix.indptr[r], matrix.indptr[r + 1])
             terms = list(zip(matrix.indices[inside], matrix.data[inside], strict=True))

@@ -25,11 +25,7 @@ NEAR_SHARES = (0.25, 0.5, 0.75)
 CELLS_GAP = 0.02
 """What choosing thresholds may leave open,"""
 SIZES_GAP = 0.003
-"""what choosing sizes may,"""
-GROWTH_GAP = 2e-4
-"""and what choosing thresholds may where only little is bought beyond what is there."""
-Sizes = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]
-"""Instances of every pool, and ports of every tier of every link."""
+"""and what choosing sizes may."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +42,26 @@ class Dive:
     deadline: float
     """`monotonic()` time to stop at."""
 
-    def thresholds(self, situations: Sequence[Situation], settled: Sizes | None = None) -> Cells:
-        """A threshold and an allowance for every group in some periods, all together; none where time is up.
-
-        Args:
-            situations: the periods.
-            settled: instances and ports that are there anyway; what is bought beyond them counts.
-        """
-        coarse = self._solved(situations, self._grid(situations), settled)
+    def thresholds(self, situations: Sequence[Situation]) -> Cells:
+        """A threshold and an allowance for every group in some periods, all together; none where time is up."""
+        coarse = self._solved(situations, self._grid(situations))
         if coarse is None:
             return {}
         near = self._neighbours(_chosen(*coarse))
-        return _chosen(*(self._solved(situations, near, settled) or coarse))
+        return _chosen(*(self._solved(situations, near) or coarse))
+
+    def joined(self, situations: Sequence[Situation], cells: Cells) -> Cells:
+        """Thresholds for periods that join: of those that other periods have, what suits all together; or none."""
+        known: dict[int, list[Cell]] = {}
+        for (g, _), (cell,) in cells.items():
+            known.setdefault(g, []).append(cell)
+        offers = {
+            (g, s.period): cells.get((g, s.period)) or list(dict.fromkeys(points))
+            for g, points in known.items()
+            for s in situations
+        }
+        found = self._solved(situations, offers)
+        return {} if found is None else _chosen(*found)
 
     def allowances(self, situations: Sequence[Situation], cells: Cells) -> Cells:
         """The thresholds of cells, each with the best of a few allowances; none where time is up."""
@@ -74,14 +78,14 @@ class Dive:
         return replace(self, segments=pieces)._solved(situations, cells, is_whole=True)
 
     def _solved(
-        self, situations: Sequence[Situation], offers: Cells, settled: Sizes | None = None, is_whole: bool = False
+        self, situations: Sequence[Situation], offers: Cells, is_whole: bool = False
     ) -> tuple[Model, Found] | None:
         """The best of the offered points, with whole sizes or only whole choices of points."""
         arcs = frozenset((q, s.period, arc) for q, arc in self.ways for s in situations)
-        question = Question(self.loads, tuple(situations), offers, self.segments, True, arcs, None, settled, True)
+        question = Question(self.loads, tuple(situations), offers, self.segments, True, arcs)
         model = build(question)
         columns: Collection[int] | None = None if is_whole else set(model.y.values())
-        gap = SIZES_GAP if is_whole else (CELLS_GAP if settled is None else GROWTH_GAP)
+        gap = SIZES_GAP if is_whole else CELLS_GAP
         try:
             found = model.rows.solved(min(self.step_s, self.deadline - monotonic()), gap, whole=columns)
         except UndecidedError:

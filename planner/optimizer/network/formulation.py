@@ -46,9 +46,7 @@ class Question:
     least_scale: float | None = None
     """Scale of the demand to be served at least, where cost is the objective; None: what the scenario asks for."""
     fixed: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]] | None = None
-    """Instances and ports that are settled,"""
-    may_grow: bool = False
-    """or that are there at the least."""
+    """Instances and ports that are settled."""
 
 
 @dataclass
@@ -79,8 +77,8 @@ class Model:
     """USD per hour of a unit of every column."""
     shared: list[int] = field(default_factory=list)
     """Rows about what several models use: accelerators, links, the budget."""
-    of_pool: dict[int, list[int]] = field(default_factory=dict)
-    """Rows about the work of a prefill pool."""
+    of_pool: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    """Rows about the work of a prefill pool in a situation."""
 
     @property
     def problem(self) -> NetworkProblem:
@@ -153,26 +151,22 @@ def _size_columns(model: Model) -> None:
                 rows.row(f"cap_segment_{i}_{h}_{j}", [(model.n[i, h][j], 1), (model.z[i, h][j], -high)], high=0)
             if len(model.z[i, h]) > 1:
                 rows.row(f"choose_one_segment_{i}_{h}", [(z, 1) for z in model.z[i, h].values()], high=1)
-            bounds = (pool.min_instances, inf) if fixed is None else _settled(model, fixed[0][i])
+            bounds = (pool.min_instances, inf) if fixed is None else (fixed[0][i], fixed[0][i])
             if bounds != (0, inf):
                 rows.row(f"size_{i}_{h}", [(n, 1) for n in model.n[i, h].values()], *bounds)
     _port_columns(model)
 
 
 def _port_columns(model: Model) -> None:
-    fixed, may_grow = model.question.fixed, model.question.may_grow
+    fixed = model.question.fixed
     for index, link in enumerate(model.problem.links):
         least = [0] * len(link.tiers) if fixed is None else fixed[1][index]
         row = []
         for j, (tier, ports) in enumerate(zip(link.tiers, least, strict=True)):
-            most = tier.max_ports if fixed is None or may_grow else ports
+            most = tier.max_ports if fixed is None else ports
             row.append(model.rows.column(f"ports_{index}_{j}", ports, most, is_integer=True))
             model.cost[row[-1]] = tier.usd_per_hour or 0.0
         model.ports.append(row)
-
-
-def _settled(model: Model, size: int) -> tuple[float, float]:
-    return (size, inf if model.question.may_grow else size)
 
 
 def _scale_bounds(model: Model) -> tuple[float, float]:
@@ -361,7 +355,7 @@ def bound_prefill_work(model: Model) -> None:
             _within_size(model, f"bound_prefill_cell_{i}_{s}_{key[0]}_{key[1]}", (i, s), terms, curves[key])
         if len(work) > 1:
             _bound_together(model, (i, s), work, curves)
-        model.of_pool.setdefault(i, []).extend(range(first, len(model.rows.row_names)))
+        model.of_pool[i, s] = list(range(first, len(model.rows.row_names)))
 
 
 def _bound_together(

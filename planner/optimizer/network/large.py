@@ -1,61 +1,102 @@
-"""A large network: every threshold in one relaxed program, and what its blocks say of the bound and of thresholds."""
+"""A large network, from rough to close looks: ways, periods that bind, a bound, and thresholds that suit whole sizes.
 
-from collections.abc import Sequence
+A look is the relaxed program with thresholds as points, so that nothing is between the ends of a cell. What a rough
+look over the peaks does not use is left out where plans are sought, never where the bound is.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from planner.optimizer.network.blocks import Blocks
 from planner.optimizer.network.cells import Cells, around, chosen_cells, finest_cells, largest_sizes, used_arcs
 from planner.optimizer.network.formulation import Model, Question, Segments, build
 from planner.optimizer.network.loads import NetworkLoads
-from planner.optimizer.network.problem import Situation
+from planner.optimizer.network.problem import Arc, Situation
 from planner.optimizer.network.rows import Found
 
-STEP = 4
-"""Of all thresholds, those of the grid that sizes are first looked for with: every so many-th."""
 BLOCK_GAP = 0.002
 """What a block may leave open."""
 FEW_COLUMNS_S = 10.0
 """Longest time of a block of decode."""
+BINDING = 1e-3
+"""Share of the value of all prefill that a period must hold to be one that binds."""
+Way = tuple[int, Arc]
+"""A stream and the arc that some of it takes."""
 
 
-def close_look(
-    loads: NetworkLoads, situations: Sequence[Situation], segments: Segments, time_limit_s: float
-) -> tuple[Model, Found] | None:
-    """The relaxed program with every threshold for itself, sizes in pieces around those of its answer; None: no plan.
+@dataclass(frozen=True)
+class Look:
+    """A relaxed program of some periods and its answer."""
+
+    model: Model
+    found: Found
+
+    def ways(self) -> frozenset[Way]:
+        """Arcs that streams use."""
+        return frozenset((q, arc) for q, _, arc in used_arcs(self.model, self.found))
+
+    def pieces(self) -> dict[int, list[tuple[int, int]]]:
+        """Sizes of every pool in pieces around those of the answer."""
+        segments = self.model.question.segments
+        return {i: around(segments[i], n) for i, n in enumerate(largest_sizes(self.model, self.found))}
+
+    def binding(self) -> list[Situation]:
+        """Periods in which one more busy instance would be worth something, what is worth most first."""
+        duals, situations = self._duals(), self.model.question.situations
+        worth = np.zeros(len(situations))
+        for (_, s), rows in self.model.of_pool.items():
+            worth[s] -= duals[rows].sum()
+        order = np.argsort(-worth, kind="stable")
+        return [situations[s] for s in order if worth[s] > BINDING * worth.sum()]
+
+    def bound(self) -> float:
+        """A bound above that of the relaxed program: decode of every stream is planned in whole instances."""
+        return self._blocks().bound(FEW_COLUMNS_S, BLOCK_GAP)
+
+    def thresholds(self, time_limit_s: float) -> Cells:
+        """Thresholds with whole instances of every model, at the prices of what models share.
+
+        Args:
+            time_limit_s: seconds a model may take; one without a plan by then keeps its most used thresholds.
+        """
+        return chosen_cells(self.model, self._blocks().chosen(time_limit_s, BLOCK_GAP))
+
+    def _blocks(self) -> Blocks:
+        return Blocks(self.model.rows, self.model.shared, self._duals(), self.found.values)
+
+    def _duals(self) -> NDArray[np.float64]:
+        if self.found.duals is None:
+            raise ValueError("prices are those of a relaxed program")
+        return self.found.duals
+
+
+def look(
+    loads: NetworkLoads,
+    situations: Sequence[Situation],
+    segments: Segments,
+    time_limit_s: float,
+    step: int = 1,
+    ways: Collection[Way] | None = None,
+) -> Look | None:
+    """The relaxed program of some periods, or None where not even that has an answer.
+
+    Args:
+        loads: limits that it counts with.
+        situations: the periods.
+        segments: sizes of every pool in pieces.
+        time_limit_s: seconds it may take.
+        step: of the thresholds that make a difference, which are offered: every so many-th, both ends included.
+        ways: arcs that streams may use; None: all. A bound needs all of them, and every threshold.
 
     Raises:
         UndecidedError: time is up.
     """
     finest = {g: finest_cells(loads.problem, members) for g, members in enumerate(loads.problem.groups)}
-    grid = {(g, s.period): cells[STEP // 2 :: STEP] or cells for g, cells in finest.items() for s in situations}
-    rough = build(Question(loads, tuple(situations), grid, segments))
-    found = rough.rows.solved(time_limit_s, 0.0, whole=())
-    if found is not None:
-        segments = {i: around(segments[i], n) for i, n in enumerate(largest_sizes(rough, found))}
-    everything = {at: finest[at[0]] for at in grid}
-    model = build(Question(loads, tuple(situations), everything, segments))
+    offers = {(g, s.period): cells[::step] for g, cells in finest.items() for s in situations}
+    arcs = None if ways is None else frozenset((q, s.period, arc) for q, arc in ways for s in situations)
+    model = build(Question(loads, tuple(situations), offers, segments, arcs=arcs))
     found = model.rows.solved(time_limit_s, 0.0, whole=())
-    return None if found is None else (model, found)
-
-
-def whole_bound(model: Model, found: Found) -> float:
-    """A bound above that of the relaxed program: decode of every stream is planned in whole instances."""
-    return _blocks(model, found).bound(FEW_COLUMNS_S, BLOCK_GAP)
-
-
-def thresholds(model: Model, found: Found, time_limit_s: float) -> Cells:
-    """Thresholds of every group and period with whole instances of every model, at the prices of what models share.
-
-    Args:
-        model: the program with every threshold.
-        found: its relaxed answer; pools that it does not use stay out.
-        time_limit_s: seconds a model may take; one without a plan by then keeps its most used thresholds.
-    """
-    used = {arc.pool for _, _, arc in used_arcs(model, found)}
-    closed = {column for key, column in (*model.x.items(), *model.between.items()) if key[-1].pool not in used}
-    return chosen_cells(model, _blocks(model, found).chosen(closed, time_limit_s, BLOCK_GAP))
-
-
-def _blocks(model: Model, found: Found) -> Blocks:
-    if found.duals is None:
-        raise ValueError("prices are those of a relaxed program")
-    return Blocks(model.rows, model.shared, found.duals, found.values)
+    return None if found is None else Look(model, found)

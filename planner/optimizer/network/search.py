@@ -28,7 +28,7 @@ from planner.optimizer.network.cost import least_use_usd_per_hour, use_usd_per_h
 from planner.optimizer.network.dive import Dive
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled, broken_classes
 from planner.optimizer.network.formulation import Model, Question, build, segments_of
-from planner.optimizer.network.large import close_look, thresholds, whole_bound
+from planner.optimizer.network.large import Way, look
 from planner.optimizer.network.loads import LINK_BUSY, OPTIMISTIC_WAITS, Cell, NetworkLoads, mix_of
 from planner.optimizer.network.problem import Arc, NetworkProblem, Situation
 from planner.optimizer.network.rows import Found
@@ -49,6 +49,14 @@ QUIET_LINK = 0.2
 MAX_TIGHTENINGS = 8
 LARGE = 8_000
 """Columns from which on a model is not solved with whole numbers at once."""
+ROUGH_STEP = 4
+"""Of all thresholds, those that a first look at a large network offers: every so many-th;"""
+CHOICE_STEP = 2
+"""those that its plan is chosen from."""
+MOST_BINDING = 12
+"""Periods that thresholds are chosen for together;"""
+MOST_IN_BOUND = 6
+"""those that its bound counts with."""
 BLOCK_STEP = 0.25
 """Of the time limit: the longest that the thresholds of a model may take."""
 DIVE_STEP = 0.12
@@ -60,8 +68,6 @@ MOST_NEW = 4
 TINY = 1e-7
 
 Pieces = dict[int, list[tuple[int, int]]]
-Way = tuple[int, Arc]
-"""A stream and the arc that some of it takes."""
 
 
 @dataclass(frozen=True)
@@ -226,41 +232,48 @@ def _improve(state: _State, model: Model, found: Found, gap: float, deadline: fl
 
 
 def _large(state: _State, time_limit_s: float, deadline: float) -> None:
-    """Bound and plan of a large network."""
+    """Bound and plan of a large network: ways by its peaks, periods that bind by a whole day, and closer looks."""
+    problem, loads = state.problem, state.optimistic
+    everything = [Situation(p) for p in range(len(problem.periods))]
     try:
-        look = close_look(state.optimistic, state.active, state.segments, deadline - monotonic())
+        peaks = look(loads, state.active, state.segments, deadline - monotonic(), ROUGH_STEP)
+        day = peaks and look(loads, everything, peaks.pieces(), deadline - monotonic(), ROUGH_STEP, peaks.ways())
+        if peaks is None or day is None:
+            return
+        state.segments, state.ways = day.pieces(), state.ways | day.ways()
+        binding = day.binding()[:MOST_BINDING]
+        state.active += [s for s in binding if s not in state.active][: max(MOST_IN_BOUND - len(state.active), 0)]
+        close = look(loads, state.active, state.segments, deadline - monotonic())
+        if close is not None:
+            state.bound = max(state.bound, close.bound() + _idle_use(state))
+            state.ways |= close.ways()
+        choice = look(loads, sorted(binding), state.segments, deadline - monotonic(), CHOICE_STEP, state.ways)
     except UndecidedError:
         return
-    if look is not None:
-        state.bound = max(state.bound, whole_bound(*look) + _idle_use(state))
-        state.ways |= {(q, arc) for q, _, arc in used_arcs(*look)}
-        cells = thresholds(*look, min(BLOCK_STEP * time_limit_s, deadline - monotonic()))
-        _dive(state, cells, DIVE_STEP * time_limit_s, deadline)
+    if choice is not None:
+        chosen = choice.thresholds(min(BLOCK_STEP * time_limit_s, deadline - monotonic()))
+        _dive(state, sorted(binding), chosen, DIVE_STEP * time_limit_s, deadline)
 
 
-def _dive(state: _State, first: Cells, step_s: float, deadline: float) -> None:
+def _dive(state: _State, begun: list[Situation], first: Cells, step_s: float, deadline: float) -> None:
     """A plan of a large network from thresholds for some periods, with transfers at the bandwidth of a large port."""
     gbps = tuple(max(tier.capacity_gbps for tier in link.tiers) for link in state.problem.links)
-    situations, cells, sizes = list(state.active), Cells(), None
+    situations, cells = list(begun), Cells()
     for _ in range(MAX_TIGHTENINGS):
         loads = NetworkLoads(state.problem, 1.0, tuple(state.patience), gbps)
         dive = Dive(loads, state.ways, state.segments, step_s, deadline)
-        cells = cells or dive.allowances(situations, first)
-        new = [s for s in situations if (0, s.period) not in cells]
-        for some in [[s] for s in new] if cells else [new]:
-            chosen = dive.thresholds(some, sizes)
-            if not chosen:  # time is up: sizes need a threshold in every period
-                return
-            cells |= chosen
+        cells = dive.joined(situations, cells) if cells else dive.allowances(situations, first)
+        cells = cells or dive.thresholds(situations)
+        if not cells:  # time is up
+            return
         found = dive.sizes(situations, cells)
         if found is None:
             return
-        solution, missing, broken = _judged(state, *found, state.patience)
+        _, missing, broken = _judged(state, *found, state.patience)
         if not missing and not broken:
             return
         busiest = sorted(missing, key=lambda s: -sum(d.req_per_s[s.period] for d in state.problem.demands))
         situations += busiest[:MOST_NEW]
-        sizes = solution.settled[0].n_instances, solution.ports
 
 
 def _judged(
