@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.optimizer.network.blocks import Blocks
 from planner.optimizer.network.cells import finest_cells
-from planner.optimizer.network.large import close_look, thresholds, whole_bound
+from planner.optimizer.network.large import every, look
 from planner.optimizer.network.loads import OPTIMISTIC_WAITS, NetworkLoads
 from planner.optimizer.network.problem import NetworkProblem, network_problem
 from planner.optimizer.network.rows import Rows
@@ -80,16 +80,30 @@ def test_decode_in_whole_instances_lifts_the_bound_of_a_network_and_stays_below_
     problem = two_models()
     loads = NetworkLoads(problem, OPTIMISTIC_WAITS)
     situations = peak_situations(problem)[:1]
-    look = close_look(loads, situations, {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}, 60.0)
-    assert look is not None
-    model, relaxed = look
-    bound = whole_bound(model, relaxed)
-    assert bound > relaxed.bound * (1 + 1e-4)
-    whole = model.rows.solved(60.0, 0.01)
+    segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
+    seen = look(loads, situations, segments, 60.0, every(loads, situations))
+    assert seen is not None
+    assert seen.bound() > seen.found.bound * (1 + 1e-4)
+    whole = seen.model.rows.solved(60.0, 0.01)
     assert whole is not None
-    assert bound <= whole.objective
-    chosen = thresholds(model, relaxed, 20.0)
-    assert set(chosen) == {(g, s.period) for g in range(2) for s in situations}
+    assert seen.bound() <= whole.objective
+    assert set(seen.thresholds(20.0)) == {(g, s.period) for g in range(2) for s in situations}
+    assert seen.binding() == situations
+
+
+def test_a_look_through_fewer_ways_and_thresholds_costs_more() -> None:
+    problem = two_models()
+    loads = NetworkLoads(problem, OPTIMISTIC_WAITS)
+    situations = peak_situations(problem)
+    segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
+    close = look(loads, situations, segments, 60.0, every(loads, situations))
+    assert close is not None
+    rough = look(loads, situations, segments, 60.0, every(loads, situations, 8))
+    narrow = look(loads, situations, segments, 60.0, every(loads, situations), close.ways())
+    assert rough is not None
+    assert narrow is not None
+    assert rough.found.bound > close.found.bound * (1 + 1e-6)
+    assert narrow.found.bound == pytest.approx(close.found.bound, rel=1e-6)
 
 
 def test_the_finest_cells_hold_every_threshold_of_stated_lengths() -> None:

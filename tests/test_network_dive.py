@@ -44,7 +44,7 @@ def test_a_plan_that_is_dived_for_keeps_its_promises_and_respects_every_bound(mo
 
 
 def test_a_dive_without_time_for_every_period_ends_without_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thresholds of the first periods are those of their blocks; those of one that joins later are not found."""
+    """Thresholds of the first period are those of its blocks; those of one that joins later are not found."""
     problem, n_calls = small_network(), 0
 
     def runs_out(*_: Any) -> Cells:
@@ -53,12 +53,13 @@ def test_a_dive_without_time_for_every_period_ends_without_a_plan(monkeypatch: p
         return {}
 
     monkeypatch.setattr(search_room, "LARGE", 0)
-    monkeypatch.setattr(search_room, "MAX_ROUNDS", 1)
+    monkeypatch.setattr(search_room, "MOST_BINDING", 1)
     monkeypatch.setattr(search_room, "_completed", never_complete)
+    monkeypatch.setattr(Dive, "joined", runs_out)
     monkeypatch.setattr(Dive, "thresholds", runs_out)
     with pytest.raises(UndecidedError):
         network_search(problem, LIMIT_S)
-    assert n_calls == 1
+    assert n_calls == 2
 
 
 def never_complete(state: Any, safe: Model, plan: Found) -> tuple[NetworkSolution, list[Situation]]:

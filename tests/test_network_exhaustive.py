@@ -20,7 +20,7 @@ from planner.optimizer.network.evaluate import (
     link_gbps,
     period_of,
 )
-from planner.optimizer.network.large import close_look, whole_bound
+from planner.optimizer.network.large import every, look
 from planner.optimizer.network.loads import (
     DECODE_LATE,
     DECODE_TIME,
@@ -131,8 +131,8 @@ def test_no_plan_of_a_small_network_is_cheaper_than_the_bound_of_its_blocks(chan
     cheapest = next((rent for n, ports, rent in sizings(problem) if serves(problem, n, ports)), None)
     loads = NetworkLoads(problem, OPTIMISTIC_WAITS)
     segments = {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
-    look = close_look(loads, peak_situations(problem), segments, 30.0)
+    peaks = peak_situations(problem)
+    seen = look(loads, peaks, segments, 30.0, every(loads, peaks))
     if cheapest is not None:
-        assert look is not None
-        model, relaxed = look
-        assert relaxed.bound * (1 - 1e-6) <= whole_bound(model, relaxed) <= cheapest * (1 + 1e-6)
+        assert seen is not None
+        assert seen.found.bound * (1 - 1e-6) <= seen.bound() <= cheapest * (1 + 1e-6)

@@ -73,12 +73,18 @@ class Look:
         return self.found.duals
 
 
+def every(loads: NetworkLoads, situations: Sequence[Situation], step: int = 1) -> Cells:
+    """Of the thresholds that make a difference, every so many-th in some periods, both ends included."""
+    finest = [finest_cells(loads.problem, members) for members in loads.problem.groups]
+    return {(g, s.period): cells[::step] for g, cells in enumerate(finest) for s in situations}
+
+
 def look(
     loads: NetworkLoads,
     situations: Sequence[Situation],
     segments: Segments,
     time_limit_s: float,
-    step: int = 1,
+    offers: Cells,
     ways: Collection[Way] | None = None,
 ) -> Look | None:
     """The relaxed program of some periods, or None where not even that has an answer.
@@ -88,14 +94,12 @@ def look(
         situations: the periods.
         segments: sizes of every pool in pieces.
         time_limit_s: seconds it may take.
-        step: of the thresholds that make a difference, which are offered: every so many-th, both ends included.
+        offers: thresholds of every group in every period.
         ways: arcs that streams may use; None: all. A bound needs all of them, and every threshold.
 
     Raises:
         UndecidedError: time is up.
     """
-    finest = {g: finest_cells(loads.problem, members) for g, members in enumerate(loads.problem.groups)}
-    offers = {(g, s.period): cells[::step] for g, cells in finest.items() for s in situations}
     arcs = None if ways is None else frozenset((q, s.period, arc) for q, arc in ways for s in situations)
     model = build(Question(loads, tuple(situations), offers, segments, arcs=arcs))
     found = model.rows.solved(time_limit_s, 0.0, whole=())

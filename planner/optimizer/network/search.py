@@ -28,7 +28,7 @@ from planner.optimizer.network.cost import least_use_usd_per_hour, use_usd_per_h
 from planner.optimizer.network.dive import Dive
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled, broken_classes
 from planner.optimizer.network.formulation import Model, Question, build, segments_of
-from planner.optimizer.network.large import Way, look
+from planner.optimizer.network.large import Way, every, look
 from planner.optimizer.network.loads import LINK_BUSY, OPTIMISTIC_WAITS, Cell, NetworkLoads, mix_of
 from planner.optimizer.network.problem import Arc, NetworkProblem, Situation
 from planner.optimizer.network.rows import Found
@@ -234,25 +234,33 @@ def _improve(state: _State, model: Model, found: Found, gap: float, deadline: fl
 def _large(state: _State, time_limit_s: float, deadline: float) -> None:
     """Bound and plan of a large network: ways by its peaks, periods that bind by a whole day, and closer looks."""
     problem, loads = state.problem, state.optimistic
-    everything = [Situation(p) for p in range(len(problem.periods))]
+    whole_day = [Situation(p) for p in range(len(problem.periods))]
     try:
-        peaks = look(loads, state.active, state.segments, deadline - monotonic(), ROUGH_STEP)
-        day = peaks and look(loads, everything, peaks.pieces(), deadline - monotonic(), ROUGH_STEP, peaks.ways())
-        if peaks is None or day is None:
+        peaks = look(loads, state.active, state.segments, _left(deadline), every(loads, state.active, ROUGH_STEP))
+        if peaks is None:
             return
-        state.segments, state.ways = day.pieces(), state.ways | day.ways()
+        state.segments, rough = peaks.pieces(), every(loads, whole_day, ROUGH_STEP)
+        day = look(loads, whole_day, state.segments, _left(deadline), rough, peaks.ways())
+        if day is None:
+            return
         binding = day.binding()[:MOST_BINDING]
         state.active += [s for s in binding if s not in state.active][: max(MOST_IN_BOUND - len(state.active), 0)]
-        close = look(loads, state.active, state.segments, deadline - monotonic())
-        if close is not None:
-            state.bound = max(state.bound, close.bound() + _idle_use(state))
-            state.ways |= close.ways()
-        choice = look(loads, sorted(binding), state.segments, deadline - monotonic(), CHOICE_STEP, state.ways)
+        close = look(loads, state.active, state.segments, _left(deadline), every(loads, state.active))
+        if close is None:
+            return
+        state.bound = max(state.bound, close.bound() + _idle_use(state))
+        state.segments, state.ways = day.pieces(), day.ways() | close.ways()
+        offers = every(loads, binding, CHOICE_STEP)
+        choice = look(loads, sorted(binding), state.segments, _left(deadline), offers, state.ways)
     except UndecidedError:
         return
     if choice is not None:
-        chosen = choice.thresholds(min(BLOCK_STEP * time_limit_s, deadline - monotonic()))
+        chosen = choice.thresholds(min(BLOCK_STEP * time_limit_s, _left(deadline)))
         _dive(state, sorted(binding), chosen, DIVE_STEP * time_limit_s, deadline)
+
+
+def _left(deadline: float) -> float:
+    return deadline - monotonic()
 
 
 def _dive(state: _State, begun: list[Situation], first: Cells, step_s: float, deadline: float) -> None:
