@@ -15,6 +15,7 @@ from planner.optimizer.network.loads import NetworkLoads, Use
 from planner.optimizer.network.problem import NetworkProblem, Situation, network_problem
 from planner.optimizer.network.rows import Found
 from planner.optimizer.network.search import NetworkSolution, network_search
+from planner.scenario import Routing, Spare
 from tests.network_scenarios import scale_scenario
 
 LIMIT_S = 20.0
@@ -41,6 +42,30 @@ def test_a_plan_that_is_dived_for_keeps_its_promises_and_respects_every_bound(mo
     assert broken_classes(problem, dived.settled, dived.ports) == []
     assert min(searched.objective, dived.objective) >= max(searched.bound, dived.bound) * (1 - 1e-6)
     assert dived.objective <= 1.15 * searched.objective
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"objective": "max-throughput", "budget_usd_per_hour": 300.0},
+        {"spare": Spare(survive=("instance",))},
+        {"routing": Routing(thresholds="per-model", role_conversion=True)},
+    ],
+    ids=["throughput", "spare", "roles"],
+)
+def test_what_is_dived_for_and_what_is_searched_respect_each_others_bounds(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    scenario = scale_scenario(1, n_hours=2, n_sites=2, n_kinds=2, n_models=1).model_copy(update=changes)
+    problem = network_problem(scenario)
+    searched = found(problem)
+    monkeypatch.setattr(search_room, "LARGE", 0)
+    dived = found(problem)
+    assert broken_classes(problem, dived.settled, dived.ports) == []
+    sign = 1.0 if problem.is_min_cost else -1.0
+    best = min(sign * searched.objective, sign * dived.objective)
+    assert best >= max(sign * searched.bound, sign * dived.bound) - 1e-6 * abs(best)
 
 
 def test_a_dive_without_time_for_every_period_ends_without_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
