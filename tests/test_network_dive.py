@@ -10,8 +10,8 @@ from planner.optimizer.network import search as search_room
 from planner.optimizer.network.cells import Cells
 from planner.optimizer.network.dive import Dive
 from planner.optimizer.network.evaluate import broken_classes
-from planner.optimizer.network.formulation import Model
 from planner.optimizer.network.loads import NetworkLoads, Use
+from planner.optimizer.network.model import Model
 from planner.optimizer.network.problem import NetworkProblem, Situation, network_problem
 from planner.optimizer.network.rows import Found
 from planner.optimizer.network.search import NetworkSolution, network_search

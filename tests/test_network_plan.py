@@ -7,7 +7,7 @@ import pytest
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import network_decided, network_planned, network_problem, optimize
-from planner.optimizer.network import answer
+from planner.optimizer.network import compared
 from planner.optimizer.network.evaluate import broken_classes
 from planner.optimizer.network.problem import NetworkProblem
 from planner.optimizer.network.search import NetworkSolution, network_search
@@ -188,7 +188,7 @@ def test_a_verdict_whose_alternative_is_not_found_in_time_is_not_shown(monkeypat
     def late(*_: object) -> None:
         raise UndecidedError("late")
 
-    monkeypatch.setattr(answer, "_without_links", late)
+    monkeypatch.setattr(compared, "_without_links", late)
     problem = problem_of({f"prices.{FAST}.usd_per_accelerator_hour": 3.0})
     verdict = network_planned(problem).verdict
     assert (verdict.worth_it, verdict.because.split(":")[0]) == (False, "Not shown")

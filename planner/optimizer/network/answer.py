@@ -1,56 +1,32 @@
-"""A solved network in the words of the answer: pools, links, periods, classes, latency, cost and verdict."""
+"""Networks planned from end to end: solved, compared, priced and told."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
-from typing import Any
 
 from planner.errors import InfeasibleError, UndecidedError
-from planner.optimizer.delays import loaded_step_s
-from planner.optimizer.fleet import link_plan
-from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
-from planner.optimizer.network.evaluate import (
-    Period,
-    Settled,
-    busy_instances,
-    link_gbps,
-    period_of,
-)
+from planner.optimizer.network.compared import baselines_of, sites_alone, spare_notes, verdict_by_ttft, verdict_of
 from planner.optimizer.network.loads import DECODE_LATE, DECODE_TIME, LINK_BUSY
-from planner.optimizer.network.problem import NetworkPool, NetworkProblem, network_problem, whole_work_s
+from planner.optimizer.network.problem import NetworkProblem, network_problem
 from planner.optimizer.network.quickening import quickest_bottlenecks
-from planner.optimizer.network.quickest import ANY_PLAN, QuickestNetwork, quickest_network
 from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
+from planner.optimizer.network.quickest import QuickestNetwork, quickest_network
 from planner.optimizer.network.relaxation import infeasible_network
 from planner.optimizer.network.search import GAP_TARGET, NetworkSolution, network_search
+from planner.optimizer.network.told import Told
 from planner.optimizer.network.worth import network_bottlenecks
-from planner.optimizer.verdict import WORTHWHILE
-from planner.queueing import Path as QueuePath
-from planner.queueing import Ttft
 from planner.results import (
     Baseline,
     Bottleneck,
-    ClassPlan,
-    Cost,
     Fleet,
-    Latency,
-    LinkPlan,
-    PeriodLink,
-    PeriodPlan,
-    PeriodPool,
     Plan,
-    PoolPlan,
     Verdict,
 )
-from planner.scenario import Scenario, Spare
-from planner.units import SECONDS_PER_HOUR, number, percent
+from planner.scenario import Scenario
+from planner.units import number, percent
 
-PER_MILLION = 1e6
 WORTH_TIME = 1 / 3
 """Of the time for a search, what the linear programs of shadow prices may take, and again what confirms them."""
-STEPS = 12
-"""Halvings of the range of multiples of the demand in which the promise breaks."""
 
 
 def network_plan(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0) -> Plan:
@@ -96,16 +72,16 @@ def network_sketch(problem: NetworkProblem, solution: NetworkSolution) -> Plan:
     verdict = Verdict(worth_it=False, because="Not compared with other fleets.")
     proof = solution.gap, GAP_TARGET, solution.bound
     plan = _plan(problem, solution, proof, verdict, (), (), ())
-    return plan.model_copy(update={"periods": tuple(_Answer(problem, solution).periods())})
+    return plan.model_copy(update={"periods": tuple(Told(problem, solution).periods())})
 
 
 def network_explained(problem: NetworkProblem, solution: NetworkSolution, time_limit_s: float = 60.0) -> Plan:
     """The plan that a solution is, with baselines, shadow prices and verdict; raises as `network_plan` does."""
-    fleet = Fleet(**_Answer(problem, solution).fleet())
-    others, missing, is_known = _baselines(problem, fleet, time_limit_s)
+    fleet = Fleet(**Told(problem, solution).fleet())
+    others, missing, is_known = baselines_of(problem, fleet, time_limit_s)
     bound = solution.bound * (1.0 if problem.is_min_cost else problem.mean_req_per_s)
-    verdict = _verdict(problem, fleet, others, is_known)
-    told = [*_spare_notes(problem, solution, time_limit_s), *missing]
+    verdict = verdict_of(problem, fleet, others, is_known)
+    told = [*spare_notes(problem, solution, time_limit_s), *missing]
     proof, worth = (solution.gap, GAP_TARGET, bound), network_bottlenecks(problem, solution, WORTH_TIME * time_limit_s)
     return _plan(problem, solution, proof, verdict, others, worth, told)
 
@@ -122,12 +98,12 @@ def network_outcome(
     """
     if problem.scenario.objective == "min-ttft":
         found = network_quickest(problem, time_limit_s, is_explained)
-        return Fleet(**_Answer(found.problem, found.solution).fleet()), found.ttft_s, found.solution
+        return Fleet(**Told(found.problem, found.solution).fleet()), found.ttft_s, found.solution
     solution = network_search(problem, time_limit_s)
     if solution is None:
         raise infeasible_network(problem) if is_explained else _infeasible(problem)
     unit = 1.0 if problem.is_min_cost else problem.mean_req_per_s
-    return Fleet(**_Answer(problem, solution).fleet()), solution.objective * unit, solution
+    return Fleet(**Told(problem, solution).fleet()), solution.objective * unit, solution
 
 
 def network_decided(problem: NetworkProblem, time_limit_s: float = 60.0) -> tuple[bool, float]:
@@ -138,13 +114,13 @@ def network_decided(problem: NetworkProblem, time_limit_s: float = 60.0) -> tupl
     """
     if problem.scenario.objective == "min-ttft":
         found = network_quickest(problem, time_limit_s, is_explained=False)
-        alone, _ = _alone(found.problem, time_limit_s)
-        plan, known = Fleet(**_Answer(found.problem, found.solution).fleet()), alone is not None
-        worth, gap = _verdict_by_ttft(found, plan, alone).worth_it, found.gap
+        alone, _ = sites_alone(found.problem, time_limit_s)
+        plan, known = Fleet(**Told(found.problem, found.solution).fleet()), alone is not None
+        worth, gap = verdict_by_ttft(found, plan, alone).worth_it, found.gap
     else:
         plan, _, solution = network_outcome(problem, time_limit_s, is_explained=False)
-        others, _, known = _baselines(problem, plan, time_limit_s)
-        worth, gap = _verdict(problem, plan, others, known).worth_it, solution.gap
+        others, _, known = baselines_of(problem, plan, time_limit_s)
+        worth, gap = verdict_of(problem, plan, others, known).worth_it, solution.gap
     if not known:
         raise UndecidedError(f"{problem.scenario.name}: what sites on their own serve was not found out in the time")
     return worth, gap
@@ -164,36 +140,14 @@ def network_quickest(problem: NetworkProblem, time_limit_s: float = 60.0, is_exp
 
 def quickest_explained(problem: NetworkProblem, found: QuickestNetwork, time_limit_s: float = 60.0) -> Plan:
     """The plan with the least TTFT, and whether sites on their own could promise that."""
-    alone, missing = _alone(found.problem, time_limit_s)
-    fleet = Fleet(**_Answer(found.problem, found.solution).fleet())
-    verdict = _verdict_by_ttft(found, fleet, alone)
+    alone, missing = sites_alone(found.problem, time_limit_s)
+    fleet = Fleet(**Told(found.problem, found.solution).fleet())
+    verdict = verdict_by_ttft(found, fleet, alone)
     worth = quickest_bottlenecks(problem, found, WORTH_TIME * time_limit_s)
     proof = (found.gap, QUICKEST_GAP, found.bound_s)
     plan = _plan(found.problem, found.solution, proof, verdict, (), worth, missing)
     kept = f"the TTFT that is kept is {number(found.ttft_s)} s, and {number(found.bound_s)} s is proven not to be"
     return plan.model_copy(update={"objective": "min-ttft", "notes": (kept, *plan.notes)})
-
-
-def _alone(problem: NetworkProblem, time_limit_s: float) -> tuple[bool | None, list[str]]:
-    """Whether sites without links between them keep the promises too; None where time was too short to tell."""
-    other = _without_links(problem, problem.scenario.model_copy(update={"links": {}}))
-    if other is None or not problem.links:
-        return not problem.links, []
-    try:
-        return network_search(other, time_limit_s, ANY_PLAN) is not None, []
-    except UndecidedError:
-        return None, ["whether sites on their own keep that TTFT was not found out in the time"]
-
-
-def _verdict_by_ttft(found: QuickestNetwork, plan: Fleet, alone: bool | None) -> Verdict:
-    if not found.problem.links or not any(link.mean_gbps > 0 for link in plan.links):
-        return _verdict(found.problem, plan, ())
-    kept = f"a TTFT of {number(found.ttft_s)} s"
-    if alone is None:
-        return Verdict(worth_it=False, because=f"Not shown: whether sites on their own keep {kept} is not known.")
-    if alone:
-        return Verdict(worth_it=False, because=f"Not worth it: sites on their own keep {kept} as well.")
-    return Verdict(worth_it=True, because=f"Cross-site prefill keeps {kept}, which sites on their own do not.")
 
 
 def _plan(
@@ -206,7 +160,7 @@ def _plan(
     missing: Sequence[str],
 ) -> Plan:
     """A plan in full; the proof is its gap, the gap that counts as none, and the bound in the objective's unit."""
-    answer, scenario = _Answer(problem, solution), problem.scenario
+    answer, scenario = Told(problem, solution), problem.scenario
     fields = answer.fleet()
     gap, target, bound = proof
     return Plan(
@@ -230,337 +184,9 @@ def _plan(
     )
 
 
-class _Answer:
-    """A solution with its waits, ready to be told."""
-
-    def __init__(self, problem: NetworkProblem, solution: NetworkSolution) -> None:
-        self.problem, self.solution = problem, solution
-        self.evaluated: list[Period] = [period_of(problem, one, solution.ports) for one in solution.settled]
-        self.used = [i for i in range(len(problem.pools)) if any(one.n_instances[i] for one in solution.settled)]
-        self.weights = problem.weights
-
-    @property
-    def rate(self) -> float:
-        """Mean rate over the whole time [req/s]."""
-        return self.problem.mean_req_per_s * self.solution.scale
-
-    def fleet(self) -> dict[str, Any]:
-        """The fields that a plan and a baseline share."""
-        most = self.rate * self._room()
-        return {
-            "threshold_tokens": None,
-            "offload_fraction": self._offloaded() / self.rate if self.rate > 0 else 0.0,
-            "throughput_req_per_s": self.rate,
-            "max_throughput_req_per_s": most,
-            "goodput_req_per_s": self._goodput(most) if self._promised() else None,
-            "pools": tuple(self._pool(i) for i in self.used),
-            "links": tuple(self._links()),
-            "latency": self._latency(range(len(self.problem.streams)), range(len(self.evaluated))),
-            "cost": self._cost(),
-        }
-
-    def _promised(self) -> bool:
-        return any(c.ttft_s is not None for c in self.problem.classes)
-
-    def _room(self) -> float:
-        """Multiple of the demand that the plan's ways carry before a pool or link is full."""
-        room = float("inf")
-        for one in self.solution.settled:
-            for busy, n in zip(busy_instances(self.problem, one), one.n_instances, strict=True):
-                room = min(room, n / busy) if busy > 0 else room
-            for sent, capacity in zip(link_gbps(self.problem, one), self._capacities(), strict=True):
-                room = min(room, capacity / sent) if sent > 0 else room
-        return max(room, 1.0)
-
-    def _goodput(self, most: float) -> float:
-        """Highest multiple of the demand at which the plan's ways still keep every promise, as a rate [req/s]."""
-        low, high = 1.0, most / self.rate * (1 - 1e-6)
-        for _ in range(STEPS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._keeps(middle) else (low, middle)
-        return self.rate * low
-
-    def _keeps(self, multiple: float) -> bool:
-        problem = self.problem
-        for one in sorted(self.solution.settled, key=lambda s: -sum(d.req_per_s for d in s.decodings)):
-            more = period_of(problem, one.scaled_to(one.period, [multiple] * len(problem.streams)), self.solution.ports)
-            for q, stream in enumerate(problem.streams):
-                spec = problem.classes[stream.request_class]
-                if spec.ttft_s is None or one.rate_of(q) <= 0:
-                    continue
-                if more.late_fraction(q, spec.ttft_s) > spec.late_allowed:
-                    return False
-        return True
-
-    def _offloaded(self) -> float:
-        """Mean rate of prompts that are prefilled at another site than they are decoded [req/s]."""
-        return sum(
-            self.weights[p] * flow.req_per_s * kinds.fraction
-            for p, period in enumerate(self.evaluated)
-            for flow, kinds in period.kinds
-            if flow.arc.link is not None
-        )
-
-    def _pool(self, i: int) -> PoolPlan:
-        pool, settled = self.problem.pools[i], self.solution.settled
-        n = max(one.n_instances[i] for one in settled)
-        offered = sum(w * self._offered(p, i) for p, w in enumerate(self.weights))
-        busy = sum(w * busy_instances(self.problem, settled[p])[i] for p, w in enumerate(self.weights))
-        usd = rent_usd_per_hour(self.problem, [n if j == i else 0 for j in range(len(self.problem.pools))])[i]
-        return PoolPlan(
-            name=pool.name,
-            site=pool.site,
-            hardware=pool.hardware,
-            role="prefill" if pool.is_prefill else "decode",
-            prompts=pool.part,
-            n_instances=n,
-            n_accelerators=n * pool.n_accelerators,
-            capacity_req_per_s=offered / busy * n if busy > 0 else n / _work_s(self.problem, pool),
-            offered_req_per_s=offered,
-            utilization=min(busy / n, 1.0),
-            usd_per_hour=None if usd is None else usd + busy * pool.busy_usd_per_hour,
-            basis=pool.rates.basis,
-        )
-
-    def _offered(self, p: int, i: int) -> float:
-        """Requests sent to a pool in a period [req/s]."""
-        period = self.evaluated[p]
-        prefills = sum(f.req_per_s * kinds.fraction for f, kinds in period.kinds if f.arc.pool == i)
-        return prefills + sum(d.req_per_s for d in period.settled.decodings if d.pool == i)
-
-    def _capacities(self) -> list[float]:
-        return [
-            sum(m * tier.capacity_gbps for m, tier in zip(row, link.tiers, strict=True))
-            for row, link in zip(self.solution.ports, self.problem.links, strict=True)
-        ]
-
-    def _links(self) -> Iterator[LinkPlan]:
-        sent = [link_gbps(self.problem, one) for one in self.solution.settled]
-        for j, (link, ports) in enumerate(zip(self.problem.links, self.solution.ports, strict=True)):
-            mean = sum(w * sent[p][j] for p, w in enumerate(self.weights))
-            rented = [(m, tier) for m, tier in zip(ports, link.tiers, strict=True) if m]
-            known = all(tier.usd_per_hour is not None for _, tier in rented)
-            rent = sum(m * (tier.usd_per_hour or 0.0) for m, tier in rented)
-            yield link_plan(link, ports, mean, rent if known else None)
-
-    def _latency(self, streams: Sequence[int], periods: Sequence[int]) -> Latency:
-        """Over some streams and periods, weighted by their requests."""
-        loaded, unloaded = (self._ttft(streams, periods, is_loaded) for is_loaded in (True, False))
-        return Latency(
-            ttft_mean_s=loaded.mean_s if loaded else None,
-            ttft_p50_s=loaded.quantile_s(0.50) if loaded else None,
-            ttft_p90_s=loaded.quantile_s(0.90) if loaded else None,
-            ttft_p99_s=loaded.quantile_s(0.99) if loaded else None,
-            ttft_unloaded_mean_s=unloaded.mean_s if unloaded else None,
-            ttft_unloaded_p90_s=unloaded.quantile_s(0.90) if unloaded else None,
-            tpot_mean_s=self._step_s(streams, periods),
-        )
-
-    def _ttft(self, streams: Sequence[int], periods: Sequence[int], loaded: bool) -> Ttft | None:
-        paths: list[tuple[float, QueuePath]] = []
-        for p in periods:
-            requests = self.weights[p] * sum(self.evaluated[p].settled.rate_of(q) for q in streams)
-            found = self.evaluated[p].paths(streams, loaded) if requests > 0 else []
-            if found is None:
-                return None
-            paths += [(requests * path.share_fraction, path) for path in found]
-        total = sum(share for share, _ in paths)
-        return Ttft.of([_shared(path, share / total) for share, path in paths]) if total > 0 else None
-
-    def _step_s(self, streams: Sequence[int], periods: Sequence[int]) -> float | None:
-        """Decode step at the load of each period, weighted by requests [s]."""
-        steps = [
-            (self.weights[p] * d.req_per_s, step_s)
-            for p in periods
-            for d in self.evaluated[p].settled.decodings
-            if d.stream in streams and (step_s := self._pool_step_s(p, d.pool)) is not None
-        ]
-        total = sum(rate for rate, _ in steps)
-        return sum(rate * step for rate, step in steps) / total if total > 0 else None
-
-    def _pool_step_s(self, p: int, pool: int) -> float | None:
-        """Mean decode step of a pool in a period [s]; None where it decodes nothing."""
-        settled, point = self.evaluated[p].settled, self.problem.pools[pool].rates.decode
-        mine = [d for d in settled.decodings if d.pool == pool]
-        rate = sum(d.req_per_s for d in mine)
-        if point is None or rate <= 0:
-            return None
-        classes, streams = self.problem.classes, self.problem.streams
-        tokens = sum(d.req_per_s * classes[streams[d.stream].request_class].mix.mean_output_tokens for d in mine) / rate
-        return loaded_step_s(point, rate, tokens, settled.n_instances[pool])
-
-    def _cost(self) -> Cost:
-        problem = self.problem
-        pools = [self._pool(i).usd_per_hour for i in self.used]
-        links = [link.usd_per_hour for link in self._links()]
-        known = not any(usd is None for usd in (*pools, *links))
-        traffic = sum(
-            w * traffic_usd_per_hour(problem, one) for w, one in zip(self.weights, self.solution.settled, strict=True)
-        )
-        total = sum(usd or 0.0 for usd in (*pools, *links)) + traffic
-        tokens = {
-            kind: sum(
-                self._rate_of(c) * float(getattr(spec.mix, f"mean_{kind}_tokens"))
-                for c, spec in enumerate(problem.classes)
-            )
-            for kind in ("total", "output")
-        }
-        per_million = {k: PER_MILLION * total / (t * SECONDS_PER_HOUR) if t > 0 else None for k, t in tokens.items()}
-        return Cost(
-            usd_per_hour=total if known else None,
-            usd_per_million_input_tokens=per_million["total"] if known else None,
-            usd_per_million_output_tokens=per_million["output"] if known else None,
-            accelerators_usd_per_hour=None if any(u is None for u in pools) else sum(u or 0.0 for u in pools),
-            missing_prices=() if known else problem.missing_prices(),
-        )
-
-    def _rate_of(self, request_class: int) -> float:
-        """Mean rate of a class [req/s]."""
-        streams = [q for q, stream in enumerate(self.problem.streams) if stream.request_class == request_class]
-        return sum(w * self.solution.settled[p].rate_of(q) for p, w in enumerate(self.weights) for q in streams)
-
-    def classes(self) -> Iterator[ClassPlan]:
-        """Every class with its promise and its latency over all periods."""
-        everywhen = range(len(self.evaluated))
-        for c, spec in enumerate(self.problem.classes):
-            streams = [q for q, stream in enumerate(self.problem.streams) if stream.request_class == c]
-            thresholds = {
-                flow.threshold_tokens for s in self.solution.settled for flow in s.flows if flow.stream in streams
-            }
-            yield ClassPlan(
-                name=spec.name,
-                model=self.problem.scenario.profile_of(spec.model).name,
-                share=spec.share,
-                slo=None if spec.slo is None else spec.slo.model_dump(exclude_none=True),
-                threshold_tokens=max(thresholds.pop(), 0.0) if len(thresholds) == 1 else None,
-                latency=self._latency(streams, everywhen),
-                mean_total_tokens=spec.mix.mean_total_tokens,
-                mean_uncached_tokens=spec.mix.mean_uncached_tokens,
-                mean_output_tokens=spec.mix.mean_output_tokens,
-                cached_fraction=spec.mix.cached_fraction,
-            )
-
-    def periods(self) -> Iterator[PeriodPlan]:
-        """Every period with its thresholds, pools and links."""
-        for p, (span, one) in enumerate(zip(self.problem.periods, self.solution.settled, strict=True)):
-            busy, sent = busy_instances(self.problem, one), link_gbps(self.problem, one)
-            links = zip(self.problem.links, sent, self._capacities(), strict=True)
-            yield PeriodPlan(
-                name=span.name,
-                hours=span.hours,
-                demand_req_per_s=sum(d.req_per_s for d in one.decodings),
-                thresholds=self._thresholds(one),
-                pool_shares=self._pool_shares(one),
-                pools=tuple(
-                    PeriodPool(
-                        name=self.problem.pools[i].name,
-                        n_instances=one.n_instances[i],
-                        offered_req_per_s=self._offered(p, i),
-                        utilization=min(busy[i] / one.n_instances[i], 1.0) if one.n_instances[i] else 0.0,
-                    )
-                    for i in self.used
-                ),
-                links=tuple(
-                    PeriodLink(name=link.name, mean_gbps=gbps, utilization=gbps / capacity if capacity else 0.0)
-                    for link, gbps, capacity in links
-                ),
-                latency=self._latency(range(len(self.problem.streams)), [p]),
-                use_usd_per_hour=use_usd_per_hour(self.problem, one),
-            )
-
-    def _thresholds(self, one: Settled) -> dict[str, dict[str, float | None]]:
-        found: dict[str, dict[str, float | None]] = {}
-        for flow in one.flows:
-            stream = self.problem.streams[flow.stream]
-            spec = self.problem.classes[stream.request_class]
-            beyond = flow.threshold_tokens >= spec.mix.support[1]
-            at = found.setdefault(spec.name, {})
-            at[stream.site] = None if beyond else max(flow.threshold_tokens, 0.0)
-        return found
-
-    def _pool_shares(self, one: Settled) -> dict[str, dict[str, dict[str, float]]]:
-        """What every pool takes of each stream's long prompts, short ones and decoding."""
-        taken: dict[tuple[int, str | None], dict[str, float]] = {}
-        for flow in one.flows:
-            mine = taken.setdefault((flow.stream, flow.part), {})
-            name = self.problem.pools[flow.arc.pool].name
-            mine[name] = mine.get(name, 0.0) + flow.req_per_s
-        for decoding in one.decodings:
-            mine = taken.setdefault((decoding.stream, None), {})
-            mine[self.problem.pools[decoding.pool].name] = decoding.req_per_s
-        found: dict[str, dict[str, dict[str, float]]] = {}
-        for (q, _), rates in taken.items():
-            stream, total = self.problem.streams[q], sum(rates.values())
-            at = found.setdefault(self.problem.classes[stream.request_class].name, {}).setdefault(stream.site, {})
-            at |= {name: rate / total for name, rate in rates.items()}
-        return found
-
-
-def _shared(path: QueuePath, share: float) -> QueuePath:
-    return QueuePath(min(share, 1.0), path.unloaded_s, path.weights, path.wait)
-
-
-def _work_s(problem: NetworkProblem, pool: NetworkPool) -> float:
-    return max(whole_work_s(pool, problem.classes[c].mix) for c in pool.classes)
-
-
 def _ratio(fleet: Fleet) -> str | None:
     prefill = sum(p.n_instances for p in fleet.pools if p.role == "prefill")
     return f"{prefill}:{sum(p.n_instances for p in fleet.pools if p.role == 'decode')}"
-
-
-def _baselines(
-    problem: NetworkProblem, plan: Fleet, time_limit_s: float
-) -> tuple[tuple[Baseline, ...], list[str], bool]:
-    """The fleet without links between sites, where there are any; why there is none, and whether that is known."""
-    if not problem.links:
-        return (), [], True
-    name, title = "local-prefill", "every prompt prefilled at the site that decodes it; what that costs"
-    deadline = monotonic() + time_limit_s
-    scenario = problem.scenario.model_copy(update={"links": {}})
-    try:
-        other = _without_links(problem, scenario)
-        solution = network_search(other, deadline - monotonic()) if other else None
-    except UndecidedError:
-        return (), [f"{name} was not found in the time"], False
-    if other is None or solution is None:
-        return (), [f"{name}: no fleet without links between sites serves this demand as promised"], True
-    fields = _Answer(other, solution).fleet()
-    fleet = Fleet(**fields)
-    return (Baseline(**fields, name=name, title=title, ratio=plan.most_req_per_s / fleet.most_req_per_s),), [], True
-
-
-def _without_links(problem: NetworkProblem, scenario: Scenario) -> NetworkProblem | None:
-    """The problem with every link gone; None where some class then has no prefill."""
-    other = replace(problem, scenario=scenario, links=())
-    return other if all(any(arcs.values()) for arcs in other.arcs) else None
-
-
-def _verdict(problem: NetworkProblem, plan: Fleet, others: Sequence[Baseline], is_known: bool = True) -> Verdict:
-    if not problem.links:
-        return Verdict(
-            worth_it=False, because="There is no link between sites, so every prompt stays where it arrives."
-        )
-    if not any(link.mean_gbps > 0 for link in plan.links):
-        return Verdict(worth_it=False, because="Not worth it: the best plan sends nothing to another site.")
-    if not is_known:
-        return Verdict(worth_it=False, because="Not shown: what sites on their own serve was not found in the time.")
-    if not others:
-        return Verdict(
-            worth_it=True,
-            because="Cross-site prefill serves a demand that sites on their own do not serve as promised.",
-        )
-    ours, theirs = plan.cost.usd_per_hour, others[0].cost.usd_per_hour
-    if problem.is_min_cost and ours is not None and theirs is not None:
-        saved = 1 - ours / theirs
-        what = f"{number(ours)} USD/h instead of {number(theirs)} USD/h with prefill at the decoding sites"
-        worth = saved > WORTHWHILE
-        start = f"Cross-site prefill saves {percent(saved)}: " if worth else "Not worth it: cross-site prefill costs "
-        return Verdict(worth_it=worth, because=f"{start}{what}.")
-    more = plan.throughput_req_per_s / others[0].throughput_req_per_s - 1
-    worth = more > WORTHWHILE
-    start = "Cross-site prefill serves" if worth else "Not worth it: cross-site prefill serves only"
-    return Verdict(worth_it=worth, because=f"{start} {percent(more)} more than sites on their own.")
 
 
 def _notes(problem: NetworkProblem, fleet: Fleet) -> Iterator[str]:
@@ -574,20 +200,3 @@ def _notes(problem: NetworkProblem, fleet: Fleet) -> Iterator[str]:
         yield f"service times of some pools of {hardware} are {basis}"
     if fleet.cost.missing_prices:
         yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)
-
-
-def _spare_notes(problem: NetworkProblem, solution: NetworkSolution, time_limit_s: float) -> Iterator[str]:
-    """What it costs to survive a loss."""
-    kinds = problem.scenario.spare.survive
-    if not kinds or not problem.is_min_cost or not problem.is_priced:
-        return
-    scenario = problem.scenario.model_copy(update={"spare": Spare()})
-    try:
-        bare = network_search(replace(problem, scenario=scenario), time_limit_s)
-    except UndecidedError:
-        yield "what surviving a loss costs was not found in the time"
-        return
-    if bare is not None:
-        more = solution.objective - bare.objective
-        what = " or ".join(f"one {kind}" for kind in kinds)
-        yield f"surviving the loss of any {what} costs {number(more)} USD/h, {percent(more / bare.objective)} more"

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import ALL_LONG, split_interval
-from planner.optimizer.network.formulation import Model
 from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of, point
+from planner.optimizer.network.model import Model
 from planner.optimizer.network.problem import Arc, NetworkProblem
 from planner.optimizer.network.rows import Found
 from planner.workload import RequestMix

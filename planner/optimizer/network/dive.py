@@ -13,8 +13,9 @@ import numpy as np
 
 from planner.errors import UndecidedError
 from planner.optimizer.network.cells import Cells, around, chosen_cells, largest_sizes
-from planner.optimizer.network.formulation import Model, Question, Segments, build
+from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of, point
+from planner.optimizer.network.model import Model, Question, Segments
 from planner.optimizer.network.problem import Arc, Situation
 from planner.optimizer.network.rows import Found
 

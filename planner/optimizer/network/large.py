@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from planner.optimizer.network.blocks import Blocks
 from planner.optimizer.network.cells import Cells, around, chosen_cells, finest_cells, largest_sizes, used_arcs
-from planner.optimizer.network.formulation import Model, Question, Segments, build
+from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.network.model import Model, Question, Segments
 from planner.optimizer.network.problem import Arc, Situation
 from planner.optimizer.network.rows import Found
 

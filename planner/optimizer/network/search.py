@@ -27,9 +27,10 @@ from planner.optimizer.network.cells import (
 from planner.optimizer.network.cost import least_use_usd_per_hour, use_usd_per_hour
 from planner.optimizer.network.dive import Dive
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled, broken_classes
-from planner.optimizer.network.formulation import Model, Question, build, segments_of
+from planner.optimizer.network.formulation import build
 from planner.optimizer.network.large import Way, every, look
 from planner.optimizer.network.loads import LINK_BUSY, OPTIMISTIC_WAITS, Cell, NetworkLoads, mix_of
+from planner.optimizer.network.model import Model, Question, segments_of
 from planner.optimizer.network.problem import Arc, NetworkProblem, Situation
 from planner.optimizer.network.rows import Found
 
@@ -462,7 +463,8 @@ def _refine(state: _State, model: Model, found: Found) -> bool:
     """Cut the chosen cells and the sizes around the chosen ones finer; False where nothing is left to cut."""
     changed = len(state.active) > len(model.question.situations)
     for (g, s, k), y in model.y.items():
-        carries = any(found.values[model.r[q, s, k][0]] > TINY for q in state.problem.groups[g] if (q, s, k) in model.r)
+        rates = (model.r[q, s, k] for q in state.problem.groups[g] if (q, s, k) in model.r)
+        carries = any(factor * found.values[column] > TINY for column, factor in rates)
         if found.values[y] > SOME and carries:
             period = model.question.situations[s].period
             cell = model.question.cells[g, period][k]

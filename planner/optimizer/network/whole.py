@@ -6,9 +6,10 @@ from time import monotonic
 from planner.errors import UndecidedError
 from planner.optimizer.network.cells import around, first_cells_of, has_promise, points_of
 from planner.optimizer.network.cost import use_usd_per_hour
-from planner.optimizer.network.formulation import Question, build
+from planner.optimizer.network.formulation import build
 from planner.optimizer.network.limits import largest_sizes
 from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of
+from planner.optimizer.network.model import Question
 from planner.optimizer.network.problem import NetworkProblem, Situation
 from planner.optimizer.network.search import NetworkSolution, peak_situations
 

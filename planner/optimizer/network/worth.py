@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.formulation import Question, build
+from planner.optimizer.network.formulation import build
 from planner.optimizer.network.kept import kept_network
 from planner.optimizer.network.limits import More, largest_sizes, more_allowed, more_capacity
 from planner.optimizer.network.loads import Cell, NetworkLoads
+from planner.optimizer.network.model import Question
 from planner.optimizer.network.problem import NetworkPool, NetworkProblem, Situation
 from planner.optimizer.network.search import NetworkSolution, peak_situations
 from planner.optimizer.network.whole import GAP, Whole

@@ -1,0 +1,185 @@
+"""What the mixed-integer model of a network is built from, and where its columns are.
+
+Sets: pools i, links l with port tiers j, streams q (a class decoded at a site), groups g of streams with a common
+threshold, situations s (a period, perhaps with something lost), cells k of a group in a period (an interval of
+thresholds and one of allowances), segments j of a pool's size. Columns: instances n_ij in segment j and its choice z_ij
+(integer), ports m_lj (integer), choices y_gsk (binary), rates r_qsk, x_qska (arc a, long and short), b_qska (between a
+cell's ends) and d_qsi (decode) [req/s], and the scale R of the demand. What a cell costs and allows is a constant, so
+everything is linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from planner.optimizer.network.loads import PARTS, Cell, NetworkLoads
+from planner.optimizer.network.problem import Arc, NetworkProblem, Part, Situation
+from planner.optimizer.network.rows import Rows
+
+Share = Literal["long", "short", "between"]
+"""Of a stream's prompts in a cell: long or short whatever the threshold, or between its ends."""
+Segments = Mapping[int, Sequence[tuple[int, int]]]
+"""Sizes of every pool in pieces, from 1 to its most."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a model is built from."""
+
+    loads: NetworkLoads
+    situations: tuple[Situation, ...]
+    cells: Mapping[tuple[int, int], Sequence[Cell]]
+    """Cells of every group in every period."""
+    segments: Segments
+    is_safe: bool = False
+    """Whether an answer is to be kept by the promise: limits of the strictest user, instead of bounds."""
+    arcs: frozenset[tuple[int, int, Arc]] | None = None
+    """Streams, periods and arcs that may be used; None: all."""
+    least_scale: float | None = None
+    """Scale of the demand to be served at least, where cost is the objective; None: what the scenario asks for."""
+    fixed: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]] | None = None
+    """Instances and ports that are settled."""
+
+
+@dataclass
+class Model:
+    """A program and where its columns are."""
+
+    question: Question
+    rows: Rows = field(default_factory=Rows)
+    scale: int = -1
+    n: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
+    """Instances by pool and sizing, then segment."""
+    z: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
+    ports: list[list[int]] = field(default_factory=list)
+    y: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """Choice by group, situation and cell."""
+    r: dict[tuple[int, int, int], tuple[int, float]] = field(default_factory=dict)
+    """Rate by stream, situation and cell: a column and its factor. Where all the rate is known, it is that of the
+    choice: no column of its own, and what a choice costs is seen from the choice."""
+    x: dict[tuple[int, int, int, Part, Arc], int] = field(default_factory=dict)
+    """Rate by stream, situation, cell, part and arc."""
+    between: dict[tuple[int, int, int, Part, Arc], int] = field(default_factory=dict)
+    """Rate at which an arc takes the prompts between a cell's ends, keyed as `x`; the part is the pool's."""
+    d: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """Rate by stream, situation and decode pool."""
+    taken: dict[tuple[int, int], list[tuple[int, float]]] = field(default_factory=dict)
+    """What a stream has of the demand in a situation, with a minus [req/s]."""
+    cost: dict[int, float] = field(default_factory=dict)
+    """USD per hour of a unit of every column."""
+    shared: list[int] = field(default_factory=list)
+    """Rows about what several models use: accelerators, links, the budget."""
+    of_pool: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    """Rows about the work of a prefill pool in a situation."""
+
+    @property
+    def problem(self) -> NetworkProblem:
+        """The problem."""
+        return self.question.loads.problem
+
+    def sizing_of(self, situation: Situation) -> int:
+        """Index of the sizes that hold in a situation: one for all, or one for each period."""
+        return situation.period if self.problem.scenario.routing.role_conversion else 0
+
+    @cached_property
+    def by_pool(self) -> dict[tuple[int, int], list[tuple[int, int, Part, Arc, int, float]]]:
+        """Rates into every pool in every situation: stream, cell, part, arc, column and seconds of a unit."""
+        found: dict[tuple[int, int], list[tuple[int, int, Part, Arc, int, float]]] = {}
+        for (q, s, k, part, arc), column, seconds, _ in self.uses:
+            found.setdefault((arc.pool, s), []).append((q, k, part, arc, column, seconds))
+        return found
+
+    @cached_property
+    def uses(self) -> list[tuple[tuple[int, int, int, Part, Arc], int, float, float]]:
+        """Every rate into a prefill pool: its key, its column, and the seconds and bytes of a unit of it."""
+        found = []
+        for columns, is_between in ((self.x, False), (self.between, True)):
+            for key, column in columns.items():
+                q, s, k, part, arc = key
+                of: tuple[Part, Share] = (part, "between" if is_between else part)
+                found.append((key, column, *use_of(self, q, of, arc, cell_of(self, q, s, k))))
+        return found
+
+
+def segments_of(model: Model, pool: int) -> Sequence[tuple[int, int]]:
+    """Pieces of a pool's sizes; at most what it may have."""
+    most = model.problem.pools[pool].max_instances
+    return [(low, min(high, most)) for low, high in model.question.segments[pool] if low <= most]
+
+
+def sizes_of(model: Model, pool: int, h: int) -> Iterator[int]:
+    yield from model.n[pool, h].values()
+
+
+def cell_of(model: Model, q: int, s: int, k: int) -> Cell:
+    return model.question.cells[model.problem.group_of[q], model.question.situations[s].period][k]
+
+
+def open_cells(model: Model, q: int, s: int) -> list[int]:
+    cells = model.question.cells[model.problem.group_of[q], model.question.situations[s].period]
+    return [k for k in range(len(cells)) if (q, s, k) in model.r]
+
+
+def shares_of(model: Model, q: int, cell: Cell) -> list[Share]:
+    """Shares of a stream's prompts that are there in a cell."""
+    loads = model.question.loads
+    shares: list[Share] = [part for part in PARTS if loads.fraction(q, part, cell) > 0]
+    return [*shares, "between"] if loads.holds_between(q, cell) else shares
+
+
+def ways_of(model: Model, q: int, s: int, share: Share) -> list[tuple[Part, Arc]]:
+    """Arcs that a share of a stream's prompts may take, and the part of their pools."""
+    parts = PARTS if share == "between" else (share,)
+    return [(part, arc) for part in parts for arc in usable_arcs(model, q, s, part)]
+
+
+def usable_arcs(model: Model, q: int, s: int, part: Part) -> list[Arc]:
+    """Arcs of a stream that a situation leaves."""
+    problem, situation, allowed = model.problem, model.question.situations[s], model.question.arcs
+    arcs = list(problem.arcs[q][part])
+    if allowed is not None:
+        arcs = [arc for arc in arcs if (q, situation.period, arc) in allowed]
+    if situation.loss is None or situation.loss.kind == "instance":
+        return arcs
+    kind, name = situation.loss
+    if kind == "link":
+        return [arc for arc in arcs if arc.link is None or problem.links[arc.link].name != name]
+    return [arc for arc in arcs if problem.pools[arc.pool].site != name]
+
+
+def use_of(model: Model, q: int, of: tuple[Part, Share], arc: Arc, cell: Cell) -> tuple[float, float]:
+    """Seconds of a pool and bytes on a link, at the least, per request of a stream whose share takes an arc."""
+    loads, (part, share) = model.question.loads, of
+    if share == "between":
+        return loads.between_s(q, arc, cell), loads.between_bytes(q, arc, cell)
+    return loads.work_s(q, arc, part, cell), loads.sent_bytes(q, arc, part, cell)
+
+
+def is_open(model: Model, q: int, s: int) -> bool:
+    """Whether a stream may carry anything in a situation: its site is there, and some demand may take it."""
+    loss = model.question.situations[s].loss
+    if loss is not None and loss == ("site", model.problem.streams[q].site):
+        return False
+    return any(
+        q in (d.refuges if loss is not None and loss == ("site", d.home) else d.streams) for d in model.problem.demands
+    )
+
+
+def known_rate(model: Model, q: int, s: int) -> float | None:
+    """What a stream takes in a situation where nothing else can take it and the scale is settled [req/s]."""
+    rows, situation = model.rows, model.question.situations[s]
+    if rows.lows[model.scale] != rows.highs[model.scale] or situation.loss is not None:
+        return None
+    mine = [demand for demand in model.problem.demands if q in demand.streams]
+    if any(len(demand.streams) > 1 for demand in mine):
+        return None
+    return rows.lows[model.scale] * sum(demand.req_per_s[situation.period] for demand in mine)
+
+
+def period_rate(model: Model, q: int, s: int) -> float:
+    """Most that a stream takes in a period of everything in place [req/s]."""
+    period = model.question.situations[s].period
+    return sum(d.req_per_s[period] for d in model.problem.demands if q in d.streams)

@@ -1,0 +1,120 @@
+"""Rows of the mixed-integer model of a network about links, stock and money: one function per family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from planner.optimizer.network.model import Model, sizes_of
+from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, GB, SECONDS_PER_HOUR
+
+GBIT_PER_BYTE = BITS_PER_BYTE / BITS_PER_GBIT
+
+
+def bound_link_bytes(model: Model) -> None:
+    """sum of x_qska S_qka <= sum of m_lj B_lj: mean traffic fits the ports."""
+    sent: dict[tuple[int, int], list[tuple[int, float]]] = {}
+    for (_, s, _, _, arc), column, _, sent_bytes in model.uses:
+        if arc.link is not None:
+            sent.setdefault((arc.link, s), []).append((column, GBIT_PER_BYTE * sent_bytes))
+    busy = model.question.loads.most_link_busy()
+    for (index, s), terms in sent.items():
+        tiers = zip(model.ports[index], model.problem.links[index].tiers, strict=True)
+        ports = [(m, -busy * tier.capacity_gbps) for m, tier in tiers]
+        model.shared.append(model.rows.row(f"bound_link_bytes_{index}_{s}", [*terms, *ports], high=0))
+
+
+def open_used_links(model: Model) -> None:
+    """sum of m_lj B_lj >= b_l u_l and sum of x_qska S_qka <= most u_l: a link in use has what transfers count with."""
+    counted = model.question.loads.gbps
+    for index, link in enumerate(model.problem.links if counted else ()):
+        used = model.rows.column(f"use_{index}", 0, 1, is_integer=True)
+        ports = [(m, tier.capacity_gbps) for m, tier in zip(model.ports[index], link.tiers, strict=True)]
+        model.rows.row(f"open_used_links_{index}", [*ports, (used, -counted[index])], low=0)
+        for (q, s, k, part, arc), column in model.x.items():
+            if arc.link == index:
+                most = model.rows.highs[model.scale] * model.problem.peak_req_per_s[q]
+                model.rows.row(f"use_link_{q}_{s}_{k}_{part}_{arc.pool}", [(column, 1.0), (used, -most)], high=0)
+
+
+def bound_accelerators(model: Model) -> None:
+    """sum of a_i n_i over the pools of an inventory <= its accelerators."""
+    for v, inventory in enumerate(model.problem.inventories):
+        for h in sorted({h for _, h in model.n}):
+            terms = [(n, model.problem.pools[i].n_accelerators) for i in inventory.pools for n in sizes_of(model, i, h)]
+            if terms:
+                row = model.rows.row(f"bound_accelerators_{v}_{h}", terms, high=inventory.n_accelerators)
+                model.shared.append(row)
+
+
+def bound_families(model: Model) -> None:
+    """Limits of a scenario's pool that is planned as several: their sum, and one layout of all."""
+    problem = model.problem
+    for f, (key, members) in enumerate(problem.families.items()):
+        pool = problem.scenario.pools[key]
+        low, high = pool.min_instances, inf if pool.max_instances is None else pool.max_instances
+        if pool.n_instances != "free":
+            low, high = pool.n_instances, pool.n_instances
+        for h in sorted({h for _, h in model.n}):
+            if (low, high) != (0, inf):
+                terms = [(n, 1.0) for i in members for n in sizes_of(model, i, h)]
+                model.rows.row(f"bound_families_{f}_{h}", terms, low, high)
+            _choose_one_layout(model, f, members, h)
+
+
+def _choose_one_layout(model: Model, f: int, members: Sequence[int], h: int) -> None:
+    layouts = dict.fromkeys(model.problem.pools[i].layout for i in members)
+    if len(layouts) == 1:
+        return
+    chosen = {layout: model.rows.column(f"layout_{f}_{h}_{j}", 0, 1, 0, True) for j, layout in enumerate(layouts)}
+    model.rows.row(f"choose_one_layout_{f}_{h}", [(c, 1.0) for c in chosen.values()], high=1)
+    for i in members:
+        terms = [*((z, 1.0) for z in model.z[i, h].values()), (chosen[model.problem.pools[i].layout], -1.0)]
+        model.rows.row(f"use_layout_{i}_{h}", terms, high=0)
+
+
+def own_accelerators(model: Model) -> None:
+    """a_i n_ih summed over the roles of a kind and model at a site <= what is bought, in every period."""
+    problem = model.problem
+    if not problem.scenario.routing.role_conversion:
+        return
+    owners: dict[tuple[str, str, str | None], list[int]] = {}
+    for i, pool in enumerate(problem.pools):
+        model_name = problem.classes[pool.classes[0]].model if pool.classes else None
+        owners.setdefault((pool.site, pool.hardware, model_name), []).append(i)
+    for o, members in enumerate(owners.values()):
+        pool = problem.pools[members[0]]
+        bought = model.rows.column(f"bought_{o}")
+        model.cost[bought] = (pool.usd_per_hour or 0.0) / pool.n_accelerators
+        for h in sorted({h for _, h in model.n}):
+            terms = [(n, float(problem.pools[i].n_accelerators)) for i in members for n in sizes_of(model, i, h)]
+            model.rows.row(f"own_accelerators_{o}_{h}", [*terms, (bought, -1.0)], high=0)
+
+
+def price_use(model: Model) -> None:
+    """Traffic by volume and the power of busy instances, weighted by the hours of the period."""
+    problem, loads = model.problem, model.question.loads
+    for (_, s, _, _, arc), column, seconds, sent_bytes in model.uses:
+        situation = model.question.situations[s]
+        if situation.loss is None:
+            usd = problem.pools[arc.pool].busy_usd_per_hour * seconds
+            if arc.link is not None:
+                usd += SECONDS_PER_HOUR / GB * problem.links[arc.link].usd_per_gb * sent_bytes
+            _charge(model, column, problem.weights[situation.period] * usd)
+    for (q, s, i), column in model.d.items():
+        situation = model.question.situations[s]
+        if situation.loss is None:
+            usd = problem.pools[i].busy_usd_per_hour * loads.decode_s(q, i)
+            _charge(model, column, problem.weights[situation.period] * usd)
+
+
+def _charge(model: Model, column: int, usd_per_hour: float) -> None:
+    if usd_per_hour > 0:
+        model.cost[column] = usd_per_hour
+
+
+def bound_budget(model: Model) -> None:
+    """Cost <= budget."""
+    budget = model.problem.scenario.budget_usd_per_hour
+    if budget is not None:
+        model.shared.append(model.rows.row("bound_budget", model.cost.items(), high=budget))
