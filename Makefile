@@ -13,6 +13,9 @@ POINTS := $(foreach name,serving_points h20_prefill,$(firstword $(wildcard $(FOL
 FIDELITY := $(if $(word 2,$(POINTS)),$(BIN)/planner fidelity $(POINTS) --report reports/fidelity)
 REPORTS := $(if $(PLANNER_DATA),$(ALL_REPORTS),$(filter-out $(DATA_REPORTS),$(ALL_REPORTS)))
 
+# Reports that are checked at once.
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
 .PHONY: optimize test lint check-reports reports benchmark clean
 
 optimize: $(VENV)/.installed
@@ -28,7 +31,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports --no-cache
 
 check-reports: $(VENV)/.installed
-	set -e; for case in $(REPORTS); do $(BIN)/planner report $$case --out $$case --check; done
+	printf '%s\n' $(REPORTS) | xargs -P $(JOBS) -I CASE $(BIN)/planner report CASE --out CASE --check
 	$(if $(FIDELITY),$(FIDELITY) --check)
 
 reports: $(VENV)/.installed
