@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.optimizer.network.blocks import Blocks
 from planner.optimizer.network.cells import finest_cells
-from planner.optimizer.network.large import every, look
+from planner.optimizer.network.large import answered, asked, every
 from planner.optimizer.network.loads import OPTIMISTIC_WAITS, NetworkLoads
 from planner.optimizer.network.problem import NetworkProblem, network_problem
 from planner.optimizer.network.rows import Rows
@@ -81,7 +81,7 @@ def test_decode_in_whole_instances_lifts_the_bound_of_a_network_and_stays_below_
     loads = NetworkLoads(problem, OPTIMISTIC_WAITS)
     situations = peak_situations(problem)[:1]
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
-    seen = look(loads, situations, segments, 60.0, every(loads, situations))
+    seen = answered(asked(loads, situations, segments, every(loads, situations)), 60.0)
     assert seen is not None
     assert seen.bound() > seen.found.bound * (1 + 1e-4)
     whole = seen.model.rows.solved(60.0, 0.01)
@@ -96,10 +96,10 @@ def test_a_look_through_fewer_ways_and_thresholds_costs_more() -> None:
     loads = NetworkLoads(problem, OPTIMISTIC_WAITS)
     situations = peak_situations(problem)
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
-    close = look(loads, situations, segments, 60.0, every(loads, situations))
+    close = answered(asked(loads, situations, segments, every(loads, situations)), 60.0)
     assert close is not None
-    rough = look(loads, situations, segments, 60.0, every(loads, situations, 8))
-    narrow = look(loads, situations, segments, 60.0, every(loads, situations), close.ways())
+    rough = answered(asked(loads, situations, segments, every(loads, situations, 8)), 60.0)
+    narrow = answered(asked(loads, situations, segments, every(loads, situations), close.ways()), 60.0)
     assert rough is not None
     assert narrow is not None
     assert rough.found.bound > close.found.bound * (1 + 1e-6)

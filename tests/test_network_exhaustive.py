@@ -20,7 +20,7 @@ from planner.optimizer.network.evaluate import (
     link_gbps,
     period_of,
 )
-from planner.optimizer.network.large import every, look
+from planner.optimizer.network.large import answered, asked, every
 from planner.optimizer.network.loads import (
     DECODE_LATE,
     DECODE_TIME,
@@ -132,7 +132,7 @@ def test_no_plan_of_a_small_network_is_cheaper_than_the_bound_of_its_blocks(chan
     loads = NetworkLoads(problem, OPTIMISTIC_WAITS)
     segments = {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
     peaks = peak_situations(problem)
-    seen = look(loads, peaks, segments, 30.0, every(loads, peaks))
+    seen = answered(asked(loads, peaks, segments, every(loads, peaks)), 30.0)
     if cheapest is not None:
         assert seen is not None
         assert seen.found.bound * (1 - 1e-6) <= seen.bound() <= cheapest * (1 + 1e-6)

@@ -80,28 +80,31 @@ def every(loads: NetworkLoads, situations: Sequence[Situation], step: int = 1) -
     return {(g, s.period): cells[::step] for g, cells in enumerate(finest) for s in situations}
 
 
-def look(
+def asked(
     loads: NetworkLoads,
     situations: Sequence[Situation],
     segments: Segments,
-    time_limit_s: float,
     offers: Cells,
     ways: Collection[Way] | None = None,
-) -> Look | None:
-    """The relaxed program of some periods, or None where not even that has an answer.
+) -> Model:
+    """The program of a look at some periods.
 
     Args:
         loads: limits that it counts with.
         situations: the periods.
         segments: sizes of every pool in pieces.
-        time_limit_s: seconds it may take.
         offers: thresholds of every group in every period.
         ways: arcs that streams may use; None: all. A bound needs all of them, and every threshold.
+    """
+    arcs = None if ways is None else frozenset((q, s.period, arc) for q, arc in ways for s in situations)
+    return build(Question(loads, tuple(situations), offers, segments, arcs=arcs))
+
+
+def answered(model: Model, time_limit_s: float) -> Look | None:
+    """A look, or None where not even the relaxed program has an answer.
 
     Raises:
         UndecidedError: time is up.
     """
-    arcs = None if ways is None else frozenset((q, s.period, arc) for q, arc in ways for s in situations)
-    model = build(Question(loads, tuple(situations), offers, segments, arcs=arcs))
     found = model.rows.solved(time_limit_s, 0.0, whole=())
     return None if found is None else Look(model, found)

@@ -4,9 +4,12 @@
 2. Points of the cells it chose, with the limits of the strictest user, give a plan; queues are then evaluated exactly.
 3. What the plan does not cover yet, a period or a loss, joins the model; the chosen cells, and the sizes around the
    chosen ones, are cut finer; until plan and bound meet.
+
+Large networks take another way, see `large` and `dive`: one close look for the bound, and thresholds before sizes.
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import NamedTuple
@@ -28,7 +31,7 @@ from planner.optimizer.network.cost import least_use_usd_per_hour, use_usd_per_h
 from planner.optimizer.network.dive import Dive
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled, broken_classes
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.large import Way, every, look
+from planner.optimizer.network.large import Way, answered, asked, every
 from planner.optimizer.network.loads import LINK_BUSY, OPTIMISTIC_WAITS, Cell, NetworkLoads, mix_of
 from planner.optimizer.network.model import Model, Question, segments_of
 from planner.optimizer.network.problem import Arc, NetworkProblem, Situation
@@ -234,30 +237,33 @@ def _improve(state: _State, model: Model, found: Found, gap: float, deadline: fl
 
 def _large(state: _State, time_limit_s: float, deadline: float) -> None:
     """Bound and plan of a large network: ways by its peaks, periods that bind by a whole day, and closer looks."""
-    problem, loads = state.problem, state.optimistic
-    whole_day = [Situation(p) for p in range(len(problem.periods))]
+    loads, peaks = state.optimistic, list(state.active)
+    whole_day = [Situation(p) for p in range(len(state.problem.periods))]
     try:
-        peaks = look(loads, state.active, state.segments, _left(deadline), every(loads, state.active, ROUGH_STEP))
-        if peaks is None:
+        rough = answered(asked(loads, peaks, state.segments, every(loads, peaks, ROUGH_STEP)), _left(deadline))
+        if rough is None:
             return
-        state.segments, rough = peaks.pieces(), every(loads, whole_day, ROUGH_STEP)
-        day = look(loads, whole_day, state.segments, _left(deadline), rough, peaks.ways())
+        state.segments, offers = rough.pieces(), every(loads, whole_day, ROUGH_STEP)
+        day = answered(asked(loads, whole_day, state.segments, offers, rough.ways()), _left(deadline))
         if day is None:
             return
-        binding = day.binding()[:MOST_BINDING]
-        state.active += [s for s in binding if s not in state.active][: max(MOST_IN_BOUND - len(state.active), 0)]
-        close = look(loads, state.active, state.segments, _left(deadline), every(loads, state.active))
-        if close is None:
-            return
-        state.bound = max(state.bound, close.bound() + _idle_use(state))
-        state.segments, state.ways = day.pieces(), day.ways() | close.ways()
-        offers = every(loads, binding, CHOICE_STEP)
-        choice = look(loads, sorted(binding), state.segments, _left(deadline), offers, state.ways)
+        binding = [s for s in day.binding()[:MOST_BINDING] if s not in peaks]
+        state.active = peaks + binding[: max(MOST_IN_BOUND - len(peaks), 0)]
+        close = asked(loads, state.active, state.segments, every(loads, state.active))
+        with ThreadPoolExecutor(1) as aside:
+            bounding = aside.submit(answered, close, _left(deadline))
+            state.segments, state.ways, busy = day.pieces(), day.ways(), sorted(peaks + binding)
+            choice = asked(loads, busy, state.segments, every(loads, busy, CHOICE_STEP), state.ways)
+            seen = answered(choice, _left(deadline))
+            chosen = seen.thresholds(min(BLOCK_STEP * time_limit_s, _left(deadline))) if seen else Cells()
+            bounded = bounding.result()
     except UndecidedError:
         return
-    if choice is not None:
-        chosen = choice.thresholds(min(BLOCK_STEP * time_limit_s, _left(deadline)))
-        _dive(state, sorted(binding), chosen, DIVE_STEP * time_limit_s, deadline)
+    if bounded is not None:
+        state.bound = max(state.bound, bounded.bound() + _idle_use(state))
+        state.ways |= bounded.ways()
+    if chosen:
+        _dive(state, busy, chosen, DIVE_STEP * time_limit_s, deadline)
 
 
 def _left(deadline: float) -> float:
