@@ -54,9 +54,7 @@ MAX_TIGHTENINGS = 8
 LARGE = 8_000
 """Columns from which on a model is not solved with whole numbers at once."""
 ROUGH_STEP = 4
-"""Of all thresholds, those that a first look at a large network offers: every so many-th;"""
-CHOICE_STEP = 2
-"""those that its plan is chosen from."""
+"""Of all thresholds, those that looks at a large network offer where its plan is sought: every so many-th."""
 MOST_BINDING = 12
 """Periods that thresholds are chosen for together;"""
 MOST_IN_BOUND = 6
@@ -253,7 +251,7 @@ def _large(state: _State, time_limit_s: float, deadline: float) -> None:
         with ThreadPoolExecutor(1) as aside:
             bounding = aside.submit(answered, close, _left(deadline))
             state.segments, state.ways, busy = day.pieces(), day.ways(), sorted(peaks + binding)
-            choice = asked(loads, busy, state.segments, every(loads, busy, CHOICE_STEP), state.ways)
+            choice = asked(loads, busy, state.segments, every(loads, busy, ROUGH_STEP), state.ways)
             seen = answered(choice, _left(deadline))
             chosen = seen.thresholds(min(BLOCK_STEP * time_limit_s, _left(deadline))) if seen else Cells()
             bounded = bounding.result()
