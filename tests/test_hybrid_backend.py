@@ -9,10 +9,10 @@ from planner.cli import app
 from planner.errors import InputError, UsageError
 from planner.hybrid import hybrid_model, shrunk
 from planner.hybrid.arrays import NUMPY, Backend
-from planner.profiles import model_profile
+from planner.profiles import ModelProfile, model_profile
 
 
-def small() -> object:
+def small() -> ModelProfile:
     sizes = {"n_layers": 4, "hidden_size": 32, "n_heads": 2, "head_dim": 16, "n_experts": 4, "vocab_size": 64}
     return shrunk(model_profile("kimi-linear-48b"), "small", **sizes)
 
@@ -25,7 +25,7 @@ def test_a_missing_library_is_named_with_what_to_install(missing: str, monkeypat
     with pytest.raises(
         InputError, match=r"backend: torch: cannot be imported: .*pip install 'prefill-planner\[torch\]'"
     ):
-        hybrid_model(small(), backend=Backend("torch"))  # type: ignore[arg-type]
+        hybrid_model(small(), backend=Backend("torch"))
 
 
 def test_a_device_that_is_not_there_is_refused_before_anything_is_built() -> None:
@@ -48,4 +48,4 @@ def test_numpy_is_there_without_either_library(monkeypatch: pytest.MonkeyPatch) 
     for name in ("torch", "array_api_compat"):
         monkeypatch.setitem(sys.modules, name, None)
     NUMPY.check()
-    assert hybrid_model(small()).backend == NUMPY  # type: ignore[arg-type]
+    assert hybrid_model(small()).backend == NUMPY

@@ -72,6 +72,12 @@ def test_without_a_price_blocks_are_the_program() -> None:
     assert blocks.bound(10.0, 0.0) == pytest.approx(2 * 3 + 3 * 2)
 
 
+def test_a_program_without_whole_numbers_is_bounded_by_its_optimum() -> None:
+    rows = Rows()
+    rows.row("serve", [(rows.column("n", 0, 9, 2.0), 3.0)], low=4.0)
+    assert rows.bounded(10.0, 0.0)[0] == pytest.approx(2.0 * 4 / 3)
+
+
 def two_models() -> NetworkProblem:
     return network_problem(scale_scenario(2, n_hours=4, n_sites=2, n_kinds=2, n_models=2))
 

@@ -145,7 +145,9 @@ def test_a_network_turns_where_its_bills_are_equal_and_planning_on_both_sides_sa
             ours, theirs = (planner.fleet(s) for s in (there, there.compared("near")))
             assert ours is not None
             assert theirs is not None
-            assert (ours.cost.usd_per_hour < theirs.cost.usd_per_hour) is wanted  # type: ignore[operator]
+            assert ours.cost.usd_per_hour is not None
+            assert theirs.cost.usd_per_hour is not None
+            assert (ours.cost.usd_per_hour < theirs.cost.usd_per_hour) is wanted
 
 
 def test_a_network_that_is_not_planned_in_time_has_no_break_even_and_says_so() -> None:

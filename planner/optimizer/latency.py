@@ -232,8 +232,12 @@ def has_queueing_model(problem: PlanningProblem) -> bool:
 def _latency(
     problem: PlanningProblem, sizing: Sizing, operating: Operating, streams: Sequence[Branch], delays: Delays | None
 ) -> Latency:
-    unloaded = _ttft(streams, NO_DELAYS)
     loaded = None if delays is None else _ttft(streams, delays)
+    return latency_of(loaded, _ttft(streams, NO_DELAYS), _tpot_mean_s(problem, sizing, operating))
+
+
+def latency_of(loaded: Ttft | None, unloaded: Ttft | None, tpot_mean_s: float | None) -> Latency:
+    """Figures of latency as an answer states them [s], from TTFT with waits and without; None where one is unknown."""
     return Latency(
         ttft_mean_s=loaded.mean_s if loaded else None,
         ttft_p50_s=loaded.quantile_s(0.50) if loaded else None,
@@ -241,7 +245,7 @@ def _latency(
         ttft_p99_s=loaded.quantile_s(0.99) if loaded else None,
         ttft_unloaded_mean_s=unloaded.mean_s if unloaded else None,
         ttft_unloaded_p90_s=unloaded.quantile_s(0.90) if unloaded else None,
-        tpot_mean_s=_tpot_mean_s(problem, sizing, operating),
+        tpot_mean_s=tpot_mean_s,
     )
 
 

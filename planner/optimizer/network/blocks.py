@@ -127,21 +127,20 @@ class Blocks:
     def _parts(self) -> list[tuple[Indices, Indices]]:
         """Columns and rows of every block."""
         of_columns, of_rows = self._labels
-        counts = np.bincount(of_rows[of_rows >= 0], minlength=of_columns.max() + 1)
-        parts = []
-        for label in np.unique(of_columns[~self._is_settled]):
-            if counts[label]:
-                parts.append((np.flatnonzero(of_columns == label), np.flatnonzero(of_rows == label)))
-        return parts
+        labels = np.unique(of_columns[~self._is_loose])
+        return [(np.flatnonzero(of_columns == label), np.flatnonzero(of_rows == label)) for label in labels]
+
+    @cached_property
+    def _is_loose(self) -> NDArray[np.bool_]:
+        """Columns that are settled, or in no row that is kept."""
+        of_columns, of_rows = self._labels
+        return self._is_settled | ~np.isin(of_columns, of_rows)
 
     @cached_property
     def _loose(self) -> float:
-        """The least that columns in no row, and settled ones, cost."""
-        of_columns, of_rows = self._labels
-        counts = np.bincount(of_rows[of_rows >= 0], minlength=of_columns.max() + 1)
-        loose = self._is_settled | (counts[of_columns] == 0)
-        lows, highs = np.array(self.rows.lows)[loose], np.array(self.rows.highs)[loose]
-        costs = self._costs[loose]
+        """The least that loose columns cost."""
+        lows, highs = np.array(self.rows.lows)[self._is_loose], np.array(self.rows.highs)[self._is_loose]
+        costs = self._costs[self._is_loose]
         return float(np.where(costs > 0, costs * lows, np.where(costs < -NOTHING, costs * highs, 0.0)).sum())
 
     def _program(self, columns: Indices, kept: Indices) -> Rows:

@@ -1,7 +1,8 @@
 """A large network, from rough to close looks: ways, periods that bind, a bound, and thresholds that suit whole sizes.
 
-A look is the relaxed program with thresholds as points, so that nothing is between the ends of a cell. What a rough
-look over the peaks does not use is left out where plans are sought, never where the bound is.
+A look is the relaxed program with every threshold that makes a difference, or some of them, as a cell of its own;
+where lengths are continuous, narrow intervals. What a rough look over the peaks does not use is left out where plans
+are sought, never where the bound is.
 """
 
 from collections.abc import Collection, Sequence

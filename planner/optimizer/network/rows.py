@@ -131,7 +131,12 @@ class Rows:
         if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
             return inf, None
         is_found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-        return float(info.mip_dual_bound), np.array(solver.getSolution().col_value) if is_found else None
+        if not any(self.integers):  # a linear program has no bound but its optimum
+            is_solved = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+            bound = float(info.objective_function_value) if is_solved else -inf
+        else:
+            bound = float(info.mip_dual_bound)
+        return bound, np.array(solver.getSolution().col_value) if is_found else None
 
     def written(self) -> str:
         """The program in the LP format, for people and for tests."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from planner.optimizer.delays import loaded_step_s
 from planner.optimizer.fleet import link_plan
+from planner.optimizer.latency import latency_of
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
 from planner.optimizer.network.evaluate import (
     Period,
@@ -150,15 +151,7 @@ class Told:
     def _latency(self, streams: Sequence[int], periods: Sequence[int]) -> Latency:
         """Over some streams and periods, weighted by their requests."""
         loaded, unloaded = (self._ttft(streams, periods, is_loaded) for is_loaded in (True, False))
-        return Latency(
-            ttft_mean_s=loaded.mean_s if loaded else None,
-            ttft_p50_s=loaded.quantile_s(0.50) if loaded else None,
-            ttft_p90_s=loaded.quantile_s(0.90) if loaded else None,
-            ttft_p99_s=loaded.quantile_s(0.99) if loaded else None,
-            ttft_unloaded_mean_s=unloaded.mean_s if unloaded else None,
-            ttft_unloaded_p90_s=unloaded.quantile_s(0.90) if unloaded else None,
-            tpot_mean_s=self._step_s(streams, periods),
-        )
+        return latency_of(loaded, unloaded, self._step_s(streams, periods))
 
     def _ttft(self, streams: Sequence[int], periods: Sequence[int], loaded: bool) -> Ttft | None:
         paths: list[tuple[float, QueuePath]] = []
