@@ -7,6 +7,7 @@ curve in bounds and below it where an answer must hold.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,69 +15,98 @@ from planner.optimizer.network.loads import GRID, Array, Use
 from planner.optimizer.network.model import Model, segments_of
 
 SLOPE_DIGITS = 6
+Worker = tuple[int, float, Array]
+"""A column of work, the seconds of a unit of it, and its limit."""
+Lines = Sequence[tuple[float, float]]
+"""Slope and constant over every segment of a pool's sizes."""
+
+
+@dataclass(frozen=True)
+class _Crowd:
+    """What the users of a pool leave each other: the same in all situations that lose as much and limit them alike."""
+
+    factors: list[float]
+    """On the work of every user within its cell,"""
+    factors_of_all: list[float]
+    """and on that of every user within the whole."""
+    lines: list[Lines]
+    """Limit of every cell,"""
+    lines_of_all: Lines
+    """and of the whole."""
 
 
 def bound_prefill_work(model: Model) -> None:
     """Work of every cell, and of all together, <= A(n_i): as busy as a pool of that size may be with them."""
     loads, cells, situations = model.question.loads, model.question.cells, model.question.situations
+    group_of, crowds = model.problem.group_of, dict[tuple[object, ...], _Crowd]()
     loads.prepare(
-        Use(q, arc, part, cells[model.problem.group_of[q], situations[s].period][k])
+        Use(q, arc, part, cells[group_of[q], situations[s].period][k])
         for (_, s), users in model.by_pool.items()
         for q, k, part, arc, *_ in users
     )
     for (i, s), users in model.by_pool.items():
-        period = model.question.situations[s].period
-        curves: dict[tuple[int, int], Array] = {}
-        work: dict[tuple[int, int], list[tuple[int, float, Array]]] = {}
-        first = len(model.rows.row_names)
+        period, first = situations[s].period, len(model.rows.row_names)
+        work: dict[tuple[int, int], list[Worker]] = {}
         for q, k, part, arc, column, seconds in users:
-            g = model.problem.group_of[q]
-            limit = loads.most_busy(q, arc, part, model.question.cells[g, period][k])
-            work.setdefault((g, k), []).append((column, seconds, limit))
-        for key, items in work.items():
-            curves[key] = _common(model, [limit for _, _, limit in items])
-            terms = [(c, w * _slowness(model, i, limit, curves[key])) for c, w, limit in items]
-            _within_size(model, f"bound_prefill_cell_{i}_{s}_{key[0]}_{key[1]}", (i, s), terms, curves[key])
-        if len(work) > 1:
-            _bound_together(model, (i, s), work, curves)
+            limit = loads.most_busy(q, arc, part, cells[group_of[q], period][k])
+            work.setdefault((group_of[q], k), []).append((column, seconds, limit))
+        sizes, limits = [len(some) for some in work.values()], [limit for some in work.values() for *_, limit in some]
+        # Loads keep the limits, and equal ones once.
+        alike = i, _n_lost(model, i, s), tuple(sizes), tuple(map(id, limits))
+        if alike not in crowds:
+            crowds[alike] = _crowd(model, (i, s), np.array(limits), sizes)
+        _bound_crowd(model, (i, s), work, crowds[alike])
         model.of_pool[i, s] = list(range(first, len(model.rows.row_names)))
 
 
-def _bound_together(
-    model: Model,
-    at: tuple[int, int],
-    work: Mapping[tuple[int, int], Sequence[tuple[int, float, Array]]],
-    curves: Mapping[tuple[int, int], Array],
-) -> None:
-    """All work of a pool within the most patient limit; in a safe model within that of every chosen cell of a group.
+def _crowd(model: Model, at: tuple[int, int], limits: Array, sizes: Sequence[int]) -> _Crowd:
+    """Limits of users, shape (users, sizes of the grid), cell by cell, made common to each cell and to all.
 
-    The first is implied by the second where cells are chosen whole, and keeps relaxed answers from using the whole pool
-    once for every cell.
+    A cell has the limit of its strictest user where the answer must hold, else of its most patient one.
     """
-    i, s = at
-    is_safe = model.question.is_safe
-    everything = [(c, w, curves[key] if is_safe else own) for key, items in work.items() for c, w, own in items]
-    patient = np.max([limit for *_, limit in everything], axis=0)
-    terms = [(column, seconds * _slowness(model, i, limit, patient)) for column, seconds, limit in everything]
-    _within_size(model, f"bound_prefill_work_{i}_{s}", at, terms, patient, above=True)
-    if not is_safe:
+    is_safe, starts = model.question.is_safe, np.cumsum([0, *sizes[:-1]])
+    of_cells = (np.minimum if is_safe else np.maximum).reduceat(limits, starts)
+    common = of_cells.repeat(sizes, axis=0)
+    own = common if is_safe else limits
+    patient = own.max(axis=0, keepdims=True)
+    factors, factors_of_all = _slowness(model, at[0], limits, common), _slowness(model, at[0], own, patient)
+    return _Crowd(
+        factors, factors_of_all, _lines(model, at, of_cells, not is_safe), _lines(model, at, patient, above=True)[0]
+    )
+
+
+def _bound_crowd(
+    model: Model, at: tuple[int, int], work: Mapping[tuple[int, int], Sequence[Worker]], crowd: _Crowd
+) -> None:
+    """Work of every cell within its limit, all work within the most patient one; and what makes a safe model hold:
+
+    all work within the limit of every chosen cell of a group. The limit of all is implied by that where cells are
+    chosen whole, and keeps relaxed answers from using the whole pool once for every cell.
+    """
+    (i, s), factors = at, iter(crowd.factors)
+    for (g, k), some, lines in zip(work, work.values(), crowd.lines, strict=True):
+        terms = [(column, seconds * next(factors)) for column, seconds, _ in some]
+        _within_size(model, f"bound_prefill_cell_{i}_{s}_{g}_{k}", at, terms, lines)
+    if len(work) == 1:
+        return
+    everything = [(column, seconds) for some in work.values() for column, seconds, _ in some]
+    terms = [(c, seconds * factor) for (c, seconds), factor in zip(everything, crowd.factors_of_all, strict=True)]
+    _within_size(model, f"bound_prefill_work_{i}_{s}", at, terms, crowd.lines_of_all)
+    if not model.question.is_safe or len({g for g, _ in work}) == 1:
         return
     most = float(model.problem.pools[i].max_instances)
-    for (g, k), curve in curves.items() if len({g for g, _ in work}) > 1 else ():
-        unless = [*((column, seconds) for column, seconds, _ in everything), (model.y[g, s, k], most)]
-        _within_size(model, f"bound_prefill_work_{i}_{s}_{g}_{k}", at, unless, curve, most)
+    for (g, k), lines in zip(work, crowd.lines, strict=True):
+        unless = [*everything, (model.y[g, s, k], most)]
+        _within_size(model, f"bound_prefill_work_{i}_{s}_{g}_{k}", at, unless, lines, most)
 
 
-def _common(model: Model, limits: Sequence[Array]) -> Array:
-    """Limit of several users: of the strictest where the answer must hold, else of the most patient."""
-    return np.asarray((np.min if model.question.is_safe else np.max)(limits, axis=0))
-
-
-def _slowness(model: Model, pool: int, own: Array, common: Array) -> float:
-    """Factor on the work of a user who needs more room than the common limit: least over a pool's sizes, at least 1."""
+def _slowness(model: Model, pool: int, own: Array, common: Array) -> list[float]:
+    """Factors on the work of users who need more room than a common limit: least over a pool's sizes, at least 1."""
     n = int(np.searchsorted(GRID, model.problem.pools[pool].max_instances)) + 1
-    is_open = own[:n] > 0
-    return max(1.0, float(np.min(common[:n][is_open] / own[:n][is_open]))) if is_open.any() else 1.0
+    own, common = np.broadcast_arrays(own[:, :n], common[:, :n])
+    ratios = np.divide(common, own, out=np.full(own.shape, np.inf), where=own > 0)
+    least = np.where((own > 0).any(axis=1), ratios.min(axis=1), 1.0)
+    return [float(factor) for factor in np.maximum(least, 1.0)]
 
 
 def bound_decode_slots(model: Model) -> None:
@@ -86,42 +116,48 @@ def bound_decode_slots(model: Model) -> None:
         users.setdefault((i, s), []).append((column, model.question.loads.decode_s(q, i)))
     for (i, s), terms in users.items():
         limit = model.question.loads.most_busy_decode(i)
-        _within_size(model, f"bound_decode_slots_{i}_{s}", (i, s), terms, limit)
+        (lines,) = _lines(model, (i, s), limit[np.newaxis], not model.question.is_safe)
+        _within_size(model, f"bound_decode_slots_{i}_{s}", (i, s), terms, lines)
 
 
 def _within_size(
-    model: Model,
-    name: str,
-    at: tuple[int, int],
-    terms: list[tuple[int, float]],
-    limit: Array,
-    more: float = 0.0,
-    above: bool | None = None,
+    model: Model, name: str, at: tuple[int, int], terms: Sequence[tuple[int, float]], lines: Lines, more: float = 0.0
 ) -> None:
-    """terms <= limit at the size of a pool in a situation, and more, by lines over its segments: above it in bounds."""
-    i, s = at
-    situation = model.question.situations[s]
-    is_lost = situation.loss is not None and situation.loss == ("instance", model.problem.pools[i].name)
-    h, size = model.sizing_of(situation), []
-    for j, (low, high) in enumerate(segments_of(model, i)):
-        slope, constant = line(limit, low, high, int(is_lost), not model.question.is_safe if above is None else above)
-        size += [(model.n[i, h][j], -slope), (model.z[i, h][j], -constant)]
+    """terms <= limit at the size of a pool in a situation, and more, by lines over its segments."""
+    i, h = at[0], model.sizing_of(model.question.situations[at[1]])
+    size: list[tuple[int, float]] = []
+    for n, z, (slope, constant) in zip(model.n[i, h].values(), model.z[i, h].values(), lines, strict=True):
+        size += [(n, -slope), (z, -constant)]
     model.rows.row(name, [*terms, *size], high=more)
 
 
-def line(limit: Array, low: int, high: int, lost: int, above: bool) -> tuple[float, float]:
-    """Slope and constant of the chord of limit(n - lost) over a segment, moved to lie above or below it everywhere.
+def _n_lost(model: Model, pool: int, s: int) -> int:
+    """Instances of a pool that a situation takes away."""
+    return int(model.question.situations[s].loss == ("instance", model.problem.pools[pool].name))
 
-    >>> line(GRID - 0.5, 1, 4, 0, True)
-    (1.0, -0.5)
+
+def _lines(model: Model, at: tuple[int, int], limits: Array, above: bool) -> list[Lines]:
+    """Every limit as lines over the segments of a pool's sizes."""
+    n_lost = _n_lost(model, *at)
+    segments = [chords(limits, low, high, n_lost, above) for low, high in segments_of(model, at[0])]
+    return [[lines[c] for lines in segments] for c in range(len(limits))]
+
+
+def chords(limits: Array, low: int, high: int, n_lost: int, above: bool) -> Lines:
+    """Slope and constant of the chord of every limit(n - lost) over a segment, moved above or below it everywhere.
+
+    >>> chords(GRID[np.newaxis] - 0.5, 1, 4, 0, True)
+    [(1.0, -0.5)]
     """
-    sizes = np.unique(np.concatenate([[low, high], _between(low, high)]))
-    values = np.where(sizes > lost, np.interp(sizes - lost, GRID[: len(limit)], limit), 0.0)
-    # Few digits: HiGHS takes coefficients that are nearly, but not quite, round for something else.
-    slope = round(float((values[-1] - values[0]) / (high - low)), SLOPE_DIGITS) if high > low else 1.0
-    over = values - slope * sizes
-    return slope, float(over.max() if above else over.min())
-
-
-def _between(low: int, high: int) -> Array:
-    return GRID[np.greater(GRID, low) & np.less(GRID, high)]
+    sizes = np.concatenate([[low], GRID[(low < GRID) & (high > GRID)], [high]])
+    left = sizes - n_lost
+    values = np.array([np.interp(left, GRID[: len(limit)], limit) for limit in limits])
+    values = np.where(left > 0, values, 0.0)
+    slopes = np.ones(len(limits))
+    if high > low:
+        # Few digits: HiGHS takes coefficients that are nearly, but not quite, round for something else.
+        exact = (values[:, -1] - values[:, 0]) / (high - low)
+        slopes = np.array([round(slope, SLOPE_DIGITS) for slope in exact.tolist()])
+    over = values - slopes[:, np.newaxis] * sizes
+    constants = over.max(axis=1) if above else over.min(axis=1)
+    return list(zip(slopes.tolist(), constants.tolist(), strict=True))
