@@ -35,10 +35,9 @@ class QueuedRequests:
         (2, 1)
         """
         n_kinds = max(len(queue.weights) for queue in queues)
-        slack_s, weights = (
-            np.stack([np.pad(row, (0, n_kinds - len(row))) for row in rows])
-            for rows in ([queue.slack_s for queue in queues], [queue.weights for queue in queues])
-        )
+        slack_s, weights = np.zeros((2, len(queues), n_kinds))
+        for i, queue in enumerate(queues):
+            slack_s[i, : len(queue.slack_s)], weights[i, : len(queue.weights)] = queue.slack_s, queue.weights
         moments = np.array([(queue.mean_s, queue.scv, queue.arrival_scv) for queue in queues]).T
         return cls(moments[0], moments[1], slack_s, weights, moments[2])
 

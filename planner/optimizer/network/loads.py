@@ -71,6 +71,16 @@ class Use(NamedTuple):
     cell: Cell
 
 
+class _Kinds(NamedTuple):
+    """Requests that stand for those of a class on an arc; four arrays of one shape."""
+
+    uncached: Array
+    weights: Array
+    service_s: Array
+    slack_s: Array
+    """What is left of the promise after prefill and transfer [s]."""
+
+
 def point(threshold_tokens: float, share: float = 0.5) -> Cell:
     """The cell of one threshold and one allowance."""
     return Cell(threshold_tokens, threshold_tokens, share, share)
@@ -139,6 +149,8 @@ class NetworkLoads:
     def holds_between(self, q: int, cell: Cell) -> bool:
         """Whether a stream has prompts between a cell's ends."""
         mix = self._class(q).mix
+        if cell.low_tokens == cell.high_tokens:
+            return False
         return float(mix.long_fraction(cell.low_tokens) - mix.long_fraction(cell.high_tokens)) > ROUNDING_OF_SUMS
 
     def _between(self, q: int, arc: Arc, cell: Cell) -> tuple[float, float]:
@@ -162,16 +174,16 @@ class NetworkLoads:
 
     def most_busy(self, q: int, arc: Arc, part: Part, cell: Cell) -> Array:
         """Busy instances that a pool of every size of the grid may have with a part of a stream; 0 where none may."""
-        key = self._busy_key(q, arc, part, cell)
-        if key not in self._known:
-            self.prepare([Use(q, arc, part, cell)])
-        return np.asarray(self._known[key])
+        use = Use(q, arc, part, cell)
+        if use not in self._limits:
+            self.prepare([use])
+        return self._limits[use]
 
     def prepare(self, uses: Iterable["Use"]) -> None:
         """Find how busy pools may be with many uses at once, several times quicker than one by one."""
+        new = {use: self._busy_key(*use) for use in uses if use not in self._limits}
         waiting: dict[tuple[object, ...], tuple[QueuedRequests, float]] = {}
-        for use in uses:
-            key = self._busy_key(*use)
+        for use, key in new.items():
             if key in self._known or key in waiting:
                 continue
             allowed = self.allowed(use.stream, use.part, use.cell)
@@ -190,15 +202,23 @@ class NetworkLoads:
             self._known.update(
                 zip(some, most_busy_servers(self.grid, batch, np.array(allowances), factors), strict=True)
             )
+        self._limits.update((use, self._known[key]) for use, key in new.items())
 
     def _busy_key(self, q: int, arc: Arc, part: Part, cell: Cell) -> tuple[object, ...]:
-        c, pool = self.problem.streams[q].request_class, self.problem.pools[arc.pool]
+        c = self.problem.streams[q].request_class
         if self._class(q).ttft_s is None:
             return ("busy", c)
-        link = None if arc.link is None else self._link_key(arc.link)
         start = cell.low_tokens if part == "long" else 0.0
-        at = pool.site if arc.link is None else ""
-        return ("busy", id(pool.rates), at, link, c, part, start, _end(part, cell), self.allowed(q, part, cell))
+        return ("busy", c, self._way_keys[arc], part, start, _end(part, cell), self.allowed(q, part, cell))
+
+    @cached_property
+    def _way_keys(self) -> dict[Arc, tuple[object, ...]]:
+        """What prompts meet on every arc: how long prefill takes, and how long the transfer."""
+        return {arc: self._way_key(arc) for arcs in self.problem.arcs for of_part in arcs.values() for arc in of_part}
+
+    def _way_key(self, arc: Arc) -> tuple[object, ...]:
+        pool = self.problem.pools[arc.pool]
+        return (id(pool.rates), pool.site if arc.link is None else self._link_key(arc.link))
 
     def allowed(self, q: int, part: Part, cell: Cell) -> float:
         """Greatest fraction of the part's requests that may be late, over a cell."""
@@ -255,18 +275,29 @@ class NetworkLoads:
         Waits are those of the shortest services that any threshold of the cell leaves in the part: for long prompts all
         beyond its start. Only the requests that are in the part for every threshold may be late.
         """
-        request_class, pool = self._class(q), self.problem.pools[arc.pool]
-        total, cached, weights = request_class.mix.atoms(N_KINDS)
-        uncached, service = total - cached, pool.rates.prefill
-        chosen = uncached > cell.high_tokens if part == "long" else uncached <= cell.low_tokens
-        if not chosen.any() or service is None:
+        kinds = self._kinds(q, arc)
+        chosen = kinds.uncached > cell.high_tokens if part == "long" else kinds.uncached <= cell.low_tokens
+        if not chosen.any():
             return None
-        queued = uncached > cell.low_tokens if part == "long" else chosen
-        mean_s, scv = _moments(np.asarray(service.seconds(total[queued], cached[queued])), weights[queued])
-        total, cached, weights = total[chosen], cached[chosen], weights[chosen] / weights[chosen].sum()
-        service_s = np.asarray(service.seconds(total, cached))
-        slack_s = self._promise_s(q) - service_s - self.transfer_s(arc, total, cached, service_s)
-        return QueuedRequests(mean_s, scv, *_condensed(slack_s, weights), request_class.arrival_scv)
+        queued = kinds.uncached > cell.low_tokens if part == "long" else chosen
+        mean_s, scv = _moments(kinds.service_s[queued], kinds.weights[queued])
+        weights = kinds.weights[chosen]
+        slack_s, weights = _condensed(kinds.slack_s[chosen], weights / weights.sum())
+        return QueuedRequests(mean_s, scv, slack_s, weights, self._class(q).arrival_scv)
+
+    def _kinds(self, q: int, arc: Arc) -> "_Kinds":
+        """All requests of a stream on an arc."""
+        key = ("kinds", self.problem.streams[q].request_class, self._way_keys[arc])
+        if key not in self._known:
+            total, cached, weights = self._class(q).mix.atoms(N_KINDS)
+            service = self.problem.pools[arc.pool].rates.prefill
+            if service is None:
+                raise ValueError("a prefill pool has no prefill times")
+            service_s = np.asarray(service.seconds(total, cached))
+            slack_s = self._promise_s(q) - service_s - self.transfer_s(arc, total, cached, service_s)
+            self._known[key] = _Kinds(total - cached, weights, service_s, slack_s)
+        found: _Kinds = self._known[key]
+        return found
 
     def transfer_s(self, arc: Arc, total: Array, cached: Array, service_s: Array) -> Array:
         """What is left of the transfer when prefill ends: on an idle link for bounds, else on one as busy as may be."""
@@ -320,6 +351,11 @@ class NetworkLoads:
 
     @cached_property
     def _known(self) -> dict[tuple[object, ...], Any]:
+        return {}
+
+    @cached_property
+    def _limits(self) -> dict[Use, Array]:
+        """Of most uses, by use: their keys, by which equal ones are found, take longer to make."""
         return {}
 
 

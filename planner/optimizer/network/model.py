@@ -95,12 +95,15 @@ class Model:
     @cached_property
     def uses(self) -> list[tuple[tuple[int, int, int, Part, Arc], int, float, float]]:
         """Every rate into a prefill pool: its key, its column, and the seconds and bytes of a unit of it."""
-        found = []
+        found, known = [], dict[tuple[object, ...], tuple[float, float]]()
         for columns, is_between in ((self.x, False), (self.between, True)):
             for key, column in columns.items():
                 q, s, k, part, arc = key
                 of: tuple[Part, Share] = (part, "between" if is_between else part)
-                found.append((key, column, *use_of(self, q, of, arc, cell_of(self, q, s, k))))
+                use = q, of, arc, cell_of(self, q, s, k)
+                if use not in known:  # periods often have cells in common
+                    known[use] = use_of(self, *use)
+                found.append((key, column, *known[use]))
         return found
 
 
