@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.queueing.erlang import Floats
 
@@ -67,7 +68,7 @@ def packing(sizes: Floats, weights: Floats, room: float, most: int) -> Packing:
     one = _in_cells(sizes / cell, weights)
     # P(X > R - s) for every sum s in cells.
     beyond = (1.0 - np.cumsum(one))[::-1].clip(0.0)
-    cells, spectrum = cell * np.arange(N_CELLS + 1), np.fft.rfft(one, 2 * len(one))
+    cells, spectrum = cell * np.arange(N_CELLS + 1), _spectrum(one)
     fractions[0] = 1.0 - float(one.sum())  # larger than the room: alone
     filled[0] = room
     surely = _surely_inside(sizes, weights, room, most)
@@ -80,7 +81,7 @@ def packing(sizes: Floats, weights: Floats, room: float, most: int) -> Packing:
             fractions[n - 1] = known + share
             filled[n - 1] = (known * room + float(last @ cells)) / fractions[n - 1]
         if n < most:
-            total = np.fft.irfft(np.fft.rfft(total, 2 * len(one)) * spectrum)[: len(one)].clip(0.0)
+            total = _in_room(_spectrum(total) * spectrum)
             if float(total.sum()) <= RARE:
                 break
     return Packing(fractions / fractions.sum(), filled)
@@ -107,15 +108,28 @@ def _sum_in_cells(one: Floats, n: int) -> Floats:
     found: Floats | None = None
     while n:
         if n % 2:
-            found = one if found is None else _convolved(found, one)
+            found = one if found is None else _in_room(_spectrum(found) * _spectrum(one))
         n //= 2
-        one = _convolved(one, one) if n else one
+        one = _in_room(_spectrum(one) ** 2) if n else one
     assert found is not None, "n is at least 1"
     return found
 
 
-def _convolved(a: Floats, b: Floats) -> Floats:
-    return np.asarray(np.fft.irfft(np.fft.rfft(a, 2 * len(a)) * np.fft.rfft(b, 2 * len(a)))[: len(a)].clip(0.0))
+def _spectrum(shares: Floats) -> NDArray[np.complex128]:
+    """Of shares in cells: that of a sum of two independent sizes is the product of theirs."""
+    return np.fft.rfft(shares, _n_points())
+
+
+def _in_room(spectrum: NDArray[np.complex128]) -> Floats:
+    """Shares in cells up to the room, rounding below 0 left out."""
+    return np.asarray(np.fft.irfft(spectrum, _n_points())[: N_CELLS + 1].clip(0.0))
+
+
+def _n_points() -> int:
+    """Points of a spectrum: enough for the sum of two sizes within the room, and a product of small primes."""
+    from scipy.fft import next_fast_len
+
+    return int(next_fast_len(2 * N_CELLS + 1, real=True))
 
 
 def _in_cells(sizes: Floats, weights: Floats) -> Floats:

@@ -181,7 +181,7 @@ class NetworkLoads:
 
     def prepare(self, uses: Iterable["Use"]) -> None:
         """Find how busy pools may be with many uses at once, several times quicker than one by one."""
-        new = {use: self._busy_key(*use) for use in uses if use not in self._limits}
+        new = {use: self._busy_key(*use) for use in dict.fromkeys(uses) if use not in self._limits}
         waiting: dict[tuple[object, ...], tuple[QueuedRequests, float]] = {}
         for use, key in new.items():
             if key in self._known or key in waiting:
