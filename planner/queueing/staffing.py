@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -70,18 +71,8 @@ def late_fraction(
     >>> late_fraction(np.array([10.0]), np.array([5.0]), kind).round(6).tolist()
     [0.036105]
     """
-    c, a = np.asarray(n_servers, np.float64), np.asarray(busy_servers, np.float64)
-    v, mean_s, gaps, times = (
-        np.asarray(x)[..., np.newaxis] for x in (requests.scv, requests.mean_s, requests.arrival_scv, wait_factor)
-    )
-    u = np.maximum(a / c, 1e-12)
-    heavy = (1 + (1 - u) * (c - 1) * (np.sqrt(4 + 5 * c) - 2) / (16 * u * c)) / 2
-    r = np.where(c > 1, np.minimum(heavy, c / (c + 1)), 0.5)
-    rate_per_s = (c - a) / (times * (1 + v) * r / (1 + v * (2 * r - 1)) * (gaps + v) / (1 + v) * mean_s)
-    late = np.exp(-rate_per_s[..., np.newaxis] * np.maximum(requests.slack_s, 0.0)[..., np.newaxis, :])
-    in_time = np.where(requests.slack_s < 0, 0.0, requests.weights)
-    waiting = (late @ in_time[..., np.newaxis])[..., 0] * _waiting(c, a)
-    return np.asarray(waiting + (requests.weights - in_time).sum(axis=-1)[..., np.newaxis])
+    pools = _Pools(np.asarray(n_servers, np.float64), requests, wait_factor)
+    return pools.late_fraction(np.asarray(busy_servers, np.float64))
 
 
 def most_busy_servers(
@@ -111,21 +102,71 @@ def most_busy_servers(
     >>> most_busy_servers(np.array([1.0, 10.0]), kind, 0.1).round(3).tolist()
     [0.36, 9.041]
     """
+    pools = _Pools(np.asarray(n_servers, np.float64), requests, wait_factor)
     allowed = np.asarray(allowed_fraction)[..., np.newaxis]
     late_anyhow = np.where(requests.slack_s < 0, requests.weights, 0.0).sum(axis=-1)[..., np.newaxis]
-    c = np.broadcast_to(np.asarray(n_servers, np.float64), (*late_anyhow.shape[:-1], len(n_servers)))
+    c = np.broadcast_to(pools.c, (*late_anyhow.shape[:-1], len(n_servers)))
     low, high = np.zeros_like(c), c * (1 - 1e-9)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        keeps = late_fraction(c, middle, requests, wait_factor) <= allowed
+        keeps = pools.late_fraction(middle) <= allowed
         low, high = np.where(keeps, middle, low), np.where(keeps, high, middle)
     return np.asarray(np.where(late_anyhow > allowed, 0.0, low))
 
 
-def _waiting(n_servers: Floats, busy_servers: Floats) -> Floats:
-    """Erlang's C for arrays of servers: B is a Poisson probability over its distribution function."""
-    from scipy.special import gammaincc, gammaln, xlogy
+@dataclass(frozen=True, eq=False)
+class _Pools:
+    """Pools of several sizes before a queue, or a batch: what is the same for every load is found once."""
 
-    log_mass = xlogy(n_servers, busy_servers) - busy_servers - gammaln(n_servers + 1)
-    blocked = np.exp(log_mass) / np.maximum(gammaincc(n_servers + 1, busy_servers), 1e-300)
-    return np.asarray(blocked / (blocked + (1 - busy_servers / n_servers) * (1 - blocked)))
+    c: Floats
+    requests: QueuedRequests
+    wait_factor: float | Floats
+
+    def late_fraction(self, a: Floats) -> Floats:
+        """Fraction of requests that wait longer than they may at a load."""
+        late = -self._rate_per_s(a)[..., np.newaxis] * self._slack_s
+        np.exp(late, out=late)
+        waiting = (late @ self._in_time[..., np.newaxis])[..., 0] * self._waiting(a)
+        return np.asarray(waiting + (self.requests.weights - self._in_time).sum(axis=-1)[..., np.newaxis])
+
+    def _rate_per_s(self, a: Floats) -> Floats:
+        """One over the mean wait of those who wait."""
+        v, mean_s, gaps, times = self._moments
+        u = np.maximum(a / self.c, 1e-12)
+        heavy = (1 + (1 - u) * (self.c - 1) * self._spread / (16 * u * self.c)) / 2
+        r = np.minimum(heavy, self.c / (self.c + 1))
+        k = times * (1 + v) * r / (1 + v * (2 * r - 1)) * (gaps + v) / (1 + v)
+        return np.asarray((self.c - a) / (k * mean_s))
+
+    def _waiting(self, a: Floats) -> Floats:
+        """Erlang's C: B is a Poisson probability over its distribution function."""
+        from scipy.special import gammaincc, xlogy
+
+        log_mass = xlogy(self.c, a) - a - self._log_factorial
+        blocked = np.exp(log_mass) / np.maximum(gammaincc(self.c + 1, a), 1e-300)
+        return np.asarray(blocked / (blocked + (1 - a / self.c) * (1 - blocked)))
+
+    @cached_property
+    def _moments(self) -> tuple[Floats, ...]:
+        of = self.requests
+        return tuple(np.asarray(x)[..., np.newaxis] for x in (of.scv, of.mean_s, of.arrival_scv, self.wait_factor))
+
+    @cached_property
+    def _spread(self) -> Floats:
+        return np.asarray(np.sqrt(4 + 5 * self.c) - 2)
+
+    @cached_property
+    def _log_factorial(self) -> Floats:
+        from scipy.special import gammaln
+
+        return np.asarray(gammaln(self.c + 1))
+
+    @cached_property
+    def _slack_s(self) -> Floats:
+        """Beside an axis for sizes."""
+        return np.maximum(self.requests.slack_s, 0.0)[..., np.newaxis, :]
+
+    @cached_property
+    def _in_time(self) -> Floats:
+        """Weights of the kinds that are not late anyhow."""
+        return np.where(self.requests.slack_s < 0, 0.0, self.requests.weights)
