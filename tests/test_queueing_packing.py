@@ -45,6 +45,12 @@ def test_a_request_larger_than_the_room_is_inside_alone() -> None:
     assert found.fractions[0] >= 0.1
 
 
+def test_sums_far_beyond_the_room_do_not_come_round_into_it() -> None:
+    found = packing(np.array([0.6, 1.0]), np.array([0.5, 0.5]), 1.0, 4)
+    assert found.fractions.tolist() == pytest.approx([1, 0, 0, 0], abs=1e-12)
+    assert found.mean_filled[0] == pytest.approx(0.8)
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.floats(0.1, 5.0), min_size=1, max_size=6), st.floats(1.0, 30.0), st.integers(1, 40), st.floats(1.0, 2.0)

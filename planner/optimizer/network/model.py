@@ -95,7 +95,8 @@ class Model:
     @cached_property
     def uses(self) -> list[tuple[tuple[int, int, int, Part, Arc], int, float, float]]:
         """Every rate into a prefill pool: its key, its column, and the seconds and bytes of a unit of it."""
-        found, known = [], dict[tuple[object, ...], tuple[float, float]]()
+        found = []
+        known: dict[tuple[object, ...], tuple[float, float]] = {}
         for columns, is_between in ((self.x, False), (self.between, True)):
             for key, column in columns.items():
                 q, s, k, part, arc = key

@@ -38,7 +38,8 @@ class _Crowd:
 def bound_prefill_work(model: Model) -> None:
     """Work of every cell, and of all together, <= A(n_i): as busy as a pool of that size may be with them."""
     loads, cells, situations = model.question.loads, model.question.cells, model.question.situations
-    group_of, crowds = model.problem.group_of, dict[tuple[object, ...], _Crowd]()
+    group_of = model.problem.group_of
+    crowds: dict[tuple[object, ...], _Crowd] = {}
     loads.prepare(
         Use(q, arc, part, cells[group_of[q], situations[s].period][k])
         for (_, s), users in model.by_pool.items()
@@ -69,19 +70,22 @@ def _crowd(model: Model, at: tuple[int, int], limits: Array, sizes: Sequence[int
     common = of_cells.repeat(sizes, axis=0)
     own = common if is_safe else limits
     patient = own.max(axis=0, keepdims=True)
-    factors, factors_of_all = _slowness(model, at[0], limits, common), _slowness(model, at[0], own, patient)
     return _Crowd(
-        factors, factors_of_all, _lines(model, at, of_cells, not is_safe), _lines(model, at, patient, above=True)[0]
+        factors=_slowness(model, at[0], limits, common),
+        factors_of_all=_slowness(model, at[0], own, patient),
+        lines=_lines(model, at, of_cells, not is_safe),
+        lines_of_all=_lines(model, at, patient, above=True)[0],
     )
 
 
 def _bound_crowd(
     model: Model, at: tuple[int, int], work: Mapping[tuple[int, int], Sequence[Worker]], crowd: _Crowd
 ) -> None:
-    """Work of every cell within its limit, all work within the most patient one; and what makes a safe model hold:
+    """Work of every cell within its limit, and all work within the most patient one; in a safe model of several groups
+    all work within the limit of every chosen cell.
 
-    all work within the limit of every chosen cell of a group. The limit of all is implied by that where cells are
-    chosen whole, and keeps relaxed answers from using the whole pool once for every cell.
+    The second is implied by the third where cells are chosen whole, and keeps relaxed answers from using the whole pool
+    once for every cell.
     """
     (i, s), factors = at, iter(crowd.factors)
     for (g, k), some, lines in zip(work, work.values(), crowd.lines, strict=True):
