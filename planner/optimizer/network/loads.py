@@ -80,6 +80,11 @@ class _Kinds(NamedTuple):
     slack_s: Array
     """What is left of the promise after prefill and transfer [s]."""
 
+    def in_part(self, part: Part, cell: Cell) -> NDArray[np.bool_]:
+        """Which are in a part for every threshold of a cell."""
+        end = _end(part, cell)
+        return self.uncached > end if part == "long" else self.uncached <= end
+
 
 def point(threshold_tokens: float, share: float = 0.5) -> Cell:
     """The cell of one threshold and one allowance."""
@@ -236,10 +241,14 @@ class NetworkLoads:
 
     def _late_anyhow(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
         """Fraction of a stream's requests that are in a part and late there without any wait."""
-        requests = self._queued(q, arc, part, cell)
-        if requests is None:
-            return 0.0
-        return float(requests.weights[requests.slack_s < 0].sum()) * self.fraction(q, part, cell)
+        key = ("late", self.problem.streams[q].request_class, self._way_keys[arc], part, _end(part, cell))
+        if key not in self._known:
+            kinds = self._kinds(q, arc)
+            chosen = kinds.in_part(part, cell)
+            weights = kinds.weights[chosen]
+            late = float((weights / weights.sum())[kinds.slack_s[chosen] < 0].sum()) if chosen.any() else 0.0
+            self._known[key] = late * self.fraction(q, part, cell)
+        return float(self._known[key])
 
     def most_busy_decode(self, pool: int) -> Array:
         """Busy instances that a decode pool of every size of GRID may have: by the promise of its strictest class."""
@@ -276,7 +285,7 @@ class NetworkLoads:
         beyond its start. Only the requests that are in the part for every threshold may be late.
         """
         kinds = self._kinds(q, arc)
-        chosen = kinds.uncached > cell.high_tokens if part == "long" else kinds.uncached <= cell.low_tokens
+        chosen = kinds.in_part(part, cell)
         if not chosen.any():
             return None
         queued = kinds.uncached > cell.low_tokens if part == "long" else chosen
