@@ -18,7 +18,7 @@ from planner.optimizer.network.search import NetworkSolution, network_search
 from planner.scenario import Routing, Spare
 from tests.network_scenarios import scale_scenario
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 REAL_COMPLETED = search_room._completed
 
 
@@ -80,6 +80,7 @@ def test_a_dive_without_time_for_every_period_ends_without_a_plan(monkeypatch: p
     monkeypatch.setattr(search_room, "LARGE", 0)
     monkeypatch.setattr(search_room, "MOST_BINDING", 1)
     monkeypatch.setattr(search_room, "_completed", never_complete)
+    monkeypatch.setattr(search_room, "_begin", lambda *_: None)
     monkeypatch.setattr(Dive, "joined", runs_out)
     monkeypatch.setattr(Dive, "thresholds", runs_out)
     with pytest.raises(UndecidedError):

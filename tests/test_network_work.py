@@ -33,13 +33,14 @@ SHARES = ((0, 0.5), (1, 0.25))
 """Allowances by day and by night."""
 
 
-@given(st.integers(1, 300), st.integers(0, 300))
-def test_lines_lie_on_one_side_of_limits_at_every_size_and_touch_them(low: int, more: int) -> None:
+@given(st.integers(1, 300), st.integers(0, 300), st.integers(0, 1))
+def test_lines_lie_on_one_side_of_limits_at_every_size_and_touch_them(low: int, more: int, n_lost: int) -> None:
     sizes = np.arange(low, low + more + 1.0)
     for above, side in ((True, 1), (False, -1)):
-        lines = chords(LIMITS, low, low + more, 0, above)
+        lines = chords(LIMITS, low, low + more, n_lost, above)
         for limit, (slope, constant) in zip(LIMITS, lines, strict=True):
-            beyond = side * (slope * sizes + constant - np.interp(sizes, GRID, limit))
+            limits = np.where(sizes > n_lost, np.interp(sizes - n_lost, GRID, limit), 0.0)
+            beyond = side * (slope * sizes + constant - limits)
             assert -1e-9 <= beyond.min() <= 1e-9
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import ALL_LONG, split_interval
+from planner.optimizer.network.evaluate import Decoding, Flow, Settled
 from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of, point
 from planner.optimizer.network.model import Model
 from planner.optimizer.network.problem import Arc, NetworkProblem
@@ -57,6 +58,20 @@ def largest_sizes(model: Model, found: Found) -> list[int]:
         max(round(sum(found.values[c] for c in row.values())) for (i, _), row in model.n.items() if i == pool)
         for pool in range(len(model.problem.pools))
     ]
+
+
+def settled_of(model: Model, found: Found, s: int) -> Settled:
+    """What a solved model says of a situation."""
+    situation, values = model.question.situations[s], found.values
+    h = model.sizing_of(situation)
+    n = tuple(sum(round(values[column]) for column in model.n[i, h].values()) for i in range(len(model.problem.pools)))
+    flows = []
+    for (q, at, k, part, arc), column in model.x.items():
+        if at == s and values[column] > TINY:
+            cell = model.question.cells[model.problem.group_of[q], situation.period][k]
+            flows.append(Flow(q, part, arc, cell.high_tokens, float(values[column])))
+    decodings = (Decoding(q, i, float(values[c])) for (q, at, i), c in model.d.items() if at == s and values[c] > TINY)
+    return Settled(situation.period, n, tuple(flows), tuple(decodings))
 
 
 def around(pieces: Sequence[tuple[int, int]], n: int) -> list[tuple[int, int]]:

@@ -66,7 +66,7 @@ class Dive:
 
     def allowances(self, situations: Sequence[Situation], cells: Cells) -> Cells:
         """The thresholds of cells, each with the best of a few allowances; none where time is up."""
-        offers = {at: self._points(at[0], [cell.high_tokens], NEAR_SHARES) for at, (cell,) in cells.items()}
+        offers = {at: self.points(at[0], [cell.high_tokens], NEAR_SHARES) for at, (cell,) in cells.items()}
         found = self._solved(situations, offers) if all(offers.values()) else None
         return {} if found is None else _chosen(*found)
 
@@ -96,7 +96,7 @@ class Dive:
     def _grid(self, situations: Sequence[Situation]) -> Cells:
         """Thresholds over all lengths, each with the allowance in the middle."""
         return {
-            (g, s.period): self._points(g, mix_of(self.loads.problem, members).threshold_grid(N_THRESHOLDS), (0.5,))
+            (g, s.period): self.points(g, mix_of(self.loads.problem, members).threshold_grid(N_THRESHOLDS), (0.5,))
             for g, members in enumerate(self.loads.problem.groups)
             for s in situations
         }
@@ -109,15 +109,15 @@ class Dive:
             grid, t = mix.threshold_grid(N_THRESHOLDS), cell.low_tokens
             around_t = [*grid[grid < t][-1:], t, *grid[grid > t][:1]]
             halfway = [float(m) for a, b in pairwise(around_t) for m in mix.split_points(float(a), float(b), 1)]
-            near = self._points(g, [t, *halfway], NEAR_SHARES)
+            near = self.points(g, [t, *halfway], NEAR_SHARES)
             offers[g, period] = [cell, *(p for p in near if p != cell)]
         return offers
 
-    def _points(self, group: int, thresholds: Sequence[float] | np.ndarray, where: Sequence[float]) -> list[Cell]:
+    def points(self, group: int, thresholds: Sequence[float] | np.ndarray, where: Sequence[float]) -> list[Cell]:
         """Thresholds at which some allowance leaves both parts something, with allowances in that range."""
-        points = []
+        points, used = [], {q for q, _ in self.ways}
         for t in dict.fromkeys(map(float, thresholds)):
-            ranges = [self.loads.shares(q, point(t)) for q in self.loads.problem.groups[group]]
+            ranges = [self.loads.shares(q, point(t)) for q in self.loads.problem.groups[group] if q in used]
             least, most = max([0.0, *(low for low, _ in ranges)]), min([1.0, *(high for _, high in ranges)])
             if least <= most:
                 points += [point(t, least + (most - least) * w) for w in where]

@@ -25,6 +25,8 @@ FEW_COLUMNS_S = 10.0
 """Longest time of a block of decode."""
 BINDING = 1e-3
 """Share of the value of all prefill that a period must hold to be one that binds."""
+LEANING = 0.1
+"""Of a choice between cells that counts."""
 Way = tuple[int, Arc]
 """A stream and the arc that some of it takes."""
 
@@ -45,14 +47,34 @@ class Look:
         segments = self.model.question.segments
         return {i: around(segments[i], n) for i, n in enumerate(largest_sizes(self.model, self.found))}
 
-    def binding(self) -> list[Situation]:
-        """Periods in which one more busy instance would be worth something, what is worth most first."""
-        duals, situations = self._duals(), self.model.question.situations
-        worth = np.zeros(len(situations))
+    def worth(self) -> NDArray[np.float64]:
+        """What one more busy instance of every prefill pool would be worth in every period."""
+        duals, worth = self._duals(), np.zeros(len(self.model.question.situations))
         for (_, s), rows in self.model.of_pool.items():
             worth[s] -= duals[rows].sum()
+        return worth
+
+    def binding(self) -> list[Situation]:
+        """Periods in which one more busy instance would be worth something, what is worth most first."""
+        worth = self.worth()
         order = np.argsort(-worth, kind="stable")
-        return [situations[s] for s in order if worth[s] > BINDING * worth.sum()]
+        return [self.model.question.situations[s] for s in order if worth[s] > BINDING * worth.sum()]
+
+    def fractions(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Instances of every pool in the first sizing, and ports of every tier."""
+        values, n = self.found.values, np.zeros(len(self.model.problem.pools))
+        for (i, _), columns in self.model.n.items():
+            n[i] = max(n[i], sum(values[c] for c in columns.values()))
+        return n, np.array([values[c] for row in self.model.ports for c in row])
+
+    def leanings(self) -> dict[tuple[int, int], list[float]]:
+        """Ends of the cells between which the choice of every group in every period is divided."""
+        found: dict[tuple[int, int], list[float]] = {}
+        for (g, s, k), y in self.model.y.items():
+            if self.found.values[y] > LEANING:
+                at = g, self.model.question.situations[s].period
+                found.setdefault(at, []).append(self.model.question.cells[at][k].high_tokens)
+        return found
 
     def bound(self) -> float:
         """A bound above that of the relaxed program: decode of every stream is planned in whole instances."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from planner.optimizer.network.loads import PARTS, Cell, NetworkLoads
+from planner.optimizer.network.loads import PARTS, Array, Cell, NetworkLoads
 from planner.optimizer.network.problem import Arc, NetworkProblem, Part, Situation
 from planner.optimizer.network.rows import Rows
 
@@ -74,6 +74,8 @@ class Model:
     """Rows about what several models use: accelerators, links, the budget."""
     of_pool: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     """Rows about the work of a prefill pool in a situation."""
+    curves: dict[int, tuple[int, Array]] = field(default_factory=dict)
+    """Of rows about the work of a pool: the pool, and the limit at sizes of GRID."""
 
     @property
     def problem(self) -> NetworkProblem:

@@ -80,6 +80,30 @@ class Rows:
         self.row_names.append(name)
         return len(self.row_names) - 1
 
+    def widen(self, terms: Mapping[int, tuple[int, float]]) -> None:
+        """A term more in some rows.
+
+        Args:
+            terms: column and factor, by row.
+        """
+        starts, columns, factors = [0], [], []
+        for row in range(len(self.row_names)):
+            inside = slice(self.starts[row], self.starts[row + 1])
+            more = [terms[row]] if row in terms else []
+            columns += [*self.columns[inside], *(column for column, _ in more)]
+            factors += [*self.factors[inside], *(factor for _, factor in more)]
+            starts.append(len(columns))
+        self.starts, self.columns, self.factors = starts, columns, factors
+
+    def solver(self, time_limit_s: float, gap: float) -> highspy.Highs:
+        """HiGHS with the program, to be solved many times with other bounds.
+
+        Args:
+            time_limit_s: seconds it may take.
+            gap: relative distance of point and bound at which it may stop.
+        """
+        return self._highs(time_limit_s, gap, self.integers)
+
     def solved(
         self,
         time_limit_s: float,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,14 @@ Lines = Sequence[tuple[float, float]]
 """Slope and constant over every segment of a pool's sizes."""
 
 
+class _Limit(NamedTuple):
+    """How busy a pool may be."""
+
+    curve: Array
+    """At sizes of GRID."""
+    lines: Lines
+
+
 @dataclass(frozen=True)
 class _Crowd:
     """What the users of a pool leave each other: the same in all situations that lose as much and limit them alike."""
@@ -29,9 +38,9 @@ class _Crowd:
     """On the work of every user within its cell,"""
     factors_of_all: list[float]
     """and on that of every user within the whole."""
-    lines: list[Lines]
-    """Limit of every cell,"""
-    lines_of_all: Lines
+    limits: list[_Limit]
+    """Of every cell,"""
+    limit_of_all: _Limit
     """and of the whole."""
 
 
@@ -73,8 +82,8 @@ def _crowd(model: Model, at: tuple[int, int], limits: Array, sizes: Sequence[int
     return _Crowd(
         factors=_slowness(model, at[0], limits, common),
         factors_of_all=_slowness(model, at[0], own, patient),
-        lines=_lines(model, at, of_cells, not is_safe),
-        lines_of_all=_lines(model, at, patient, above=True)[0],
+        limits=_limits(model, at, of_cells, not is_safe),
+        limit_of_all=_limits(model, at, patient, above=True)[0],
     )
 
 
@@ -88,20 +97,20 @@ def _bound_crowd(
     once for every cell.
     """
     (i, s), factors = at, iter(crowd.factors)
-    for (g, k), some, lines in zip(work, work.values(), crowd.lines, strict=True):
+    for (g, k), some, limit in zip(work, work.values(), crowd.limits, strict=True):
         terms = [(column, seconds * next(factors)) for column, seconds, _ in some]
-        _within_size(model, f"bound_prefill_cell_{i}_{s}_{g}_{k}", at, terms, lines)
+        _within_size(model, f"bound_prefill_cell_{i}_{s}_{g}_{k}", at, terms, limit)
     if len(work) == 1:
         return
     everything = [(column, seconds) for some in work.values() for column, seconds, _ in some]
     terms = [(c, seconds * factor) for (c, seconds), factor in zip(everything, crowd.factors_of_all, strict=True)]
-    _within_size(model, f"bound_prefill_work_{i}_{s}", at, terms, crowd.lines_of_all)
+    _within_size(model, f"bound_prefill_work_{i}_{s}", at, terms, crowd.limit_of_all)
     if not model.question.is_safe or len({g for g, _ in work}) == 1:
         return
     most = float(model.problem.pools[i].max_instances)
-    for (g, k), lines in zip(work, crowd.lines, strict=True):
+    for (g, k), limit in zip(work, crowd.limits, strict=True):
         unless = [*everything, (model.y[g, s, k], most)]
-        _within_size(model, f"bound_prefill_work_{i}_{s}_{g}_{k}", at, unless, lines, most)
+        _within_size(model, f"bound_prefill_work_{i}_{s}_{g}_{k}", at, unless, limit, most)
 
 
 def _slowness(model: Model, pool: int, own: Array, common: Array) -> list[float]:
@@ -119,20 +128,20 @@ def bound_decode_slots(model: Model) -> None:
     for (q, s, i), column in model.d.items():
         users.setdefault((i, s), []).append((column, model.question.loads.decode_s(q, i)))
     for (i, s), terms in users.items():
-        limit = model.question.loads.most_busy_decode(i)
-        (lines,) = _lines(model, (i, s), limit[np.newaxis], not model.question.is_safe)
-        _within_size(model, f"bound_decode_slots_{i}_{s}", (i, s), terms, lines)
+        curve = model.question.loads.most_busy_decode(i)
+        (limit,) = _limits(model, (i, s), curve[np.newaxis], not model.question.is_safe)
+        _within_size(model, f"bound_decode_slots_{i}_{s}", (i, s), terms, limit)
 
 
 def _within_size(
-    model: Model, name: str, at: tuple[int, int], terms: Sequence[tuple[int, float]], lines: Lines, more: float = 0.0
+    model: Model, name: str, at: tuple[int, int], terms: Sequence[tuple[int, float]], limit: _Limit, more: float = 0.0
 ) -> None:
     """terms <= limit at the size of a pool in a situation, and more, by lines over its segments."""
     i, h = at[0], model.sizing_of(model.question.situations[at[1]])
     size: list[tuple[int, float]] = []
-    for n, z, (slope, constant) in zip(model.n[i, h].values(), model.z[i, h].values(), lines, strict=True):
+    for n, z, (slope, constant) in zip(model.n[i, h].values(), model.z[i, h].values(), limit.lines, strict=True):
         size += [(n, -slope), (z, -constant)]
-    model.rows.row(name, [*terms, *size], high=more)
+    model.curves[model.rows.row(name, [*terms, *size], high=more)] = (i, limit.curve)
 
 
 def _n_lost(model: Model, pool: int, s: int) -> int:
@@ -140,11 +149,11 @@ def _n_lost(model: Model, pool: int, s: int) -> int:
     return int(model.question.situations[s].loss == ("instance", model.problem.pools[pool].name))
 
 
-def _lines(model: Model, at: tuple[int, int], limits: Array, above: bool) -> list[Lines]:
-    """Every limit as lines over the segments of a pool's sizes."""
+def _limits(model: Model, at: tuple[int, int], curves: Array, above: bool) -> list[_Limit]:
+    """Every curve with lines over the segments of a pool's sizes."""
     n_lost = _n_lost(model, *at)
-    segments = [chords(limits, low, high, n_lost, above) for low, high in segments_of(model, at[0])]
-    return [[lines[c] for lines in segments] for c in range(len(limits))]
+    segments = [chords(curves, low, high, n_lost, above) for low, high in segments_of(model, at[0])]
+    return [_Limit(curve, [lines[c] for lines in segments]) for c, curve in enumerate(curves)]
 
 
 def chords(limits: Array, low: int, high: int, n_lost: int, above: bool) -> Lines:
@@ -153,7 +162,8 @@ def chords(limits: Array, low: int, high: int, n_lost: int, above: bool) -> Line
     >>> chords(GRID[np.newaxis] - 0.5, 1, 4, 0, True)
     [(1.0, -0.5)]
     """
-    sizes = np.concatenate([[low], GRID[(low < GRID) & (high > GRID)], [high]])
+    kinks = GRID + n_lost
+    sizes = np.concatenate([[low], kinks[(low < kinks) & (high > kinks)], [high]])
     left = sizes - n_lost
     values = np.array([np.interp(left, GRID[: len(limit)], limit) for limit in limits])
     values = np.where(left > 0, values, 0.0)

@@ -24,14 +24,16 @@ from planner.optimizer.network.cells import (
     first_cells_of,
     largest_sizes,
     points_of,
+    settled_of,
     split,
     used_arcs,
 )
 from planner.optimizer.network.cost import least_use_usd_per_hour, use_usd_per_hour
-from planner.optimizer.network.dive import Dive
-from planner.optimizer.network.evaluate import Decoding, Flow, Settled, broken_classes
+from planner.optimizer.network.descent import Descent, Offers, begun_from, descent_of, is_settled_by_period, units_of
+from planner.optimizer.network.dive import NEAR_SHARES, Dive
+from planner.optimizer.network.evaluate import Settled, broken_classes
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.large import Way, answered, asked, every
+from planner.optimizer.network.large import Look, Way, answered, asked, every
 from planner.optimizer.network.loads import LINK_BUSY, OPTIMISTIC_WAITS, Cell, NetworkLoads, mix_of
 from planner.optimizer.network.model import Model, Question, segments_of
 from planner.optimizer.network.problem import Arc, NetworkProblem, Situation
@@ -59,10 +61,18 @@ MOST_BINDING = 12
 """Periods that thresholds are chosen for together;"""
 MOST_IN_BOUND = 6
 """those that its bound counts with."""
-BLOCK_STEP = 0.25
+BLOCK_STEP = 0.2
 """Of the time limit: the longest that the thresholds of a model may take."""
 DIVE_STEP = 0.12
 """Of the time limit: the longest that each step of a dive may take."""
+NEAR = 2
+"""Thresholds before and after those of a plan from which better ones choose,"""
+N_CHANGES = 100
+"""and the changes after which these are others."""
+DIVE = 0.4
+"""Of the time limit: what a dive needs, where there is a plan already."""
+AT_LAST = 0.05
+"""Of the time limit: what is left to judge a plan when it is not made better any more."""
 RESOLVE_LIMIT_S = 120.0
 PLAN_LIMIT_S = 120.0
 MOST_NEW = 4
@@ -111,6 +121,8 @@ class _State:
     patience: list[float]
     optimistic: NetworkLoads
     """What bounds count with."""
+    target: float
+    """Relative distance of plan and bound at which to stop."""
     best: NetworkSolution | None = None
     bound: float = -np.inf
     is_large: bool = False
@@ -157,6 +169,7 @@ def network_search(
         {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)},
         [1.0] * len(problem.classes),
         NetworkLoads(problem, OPTIMISTIC_WAITS),
+        gap,
     )
     relaxed = True
     for _ in range(MAX_ROUNDS):
@@ -170,7 +183,8 @@ def network_search(
         state.bound = max(state.bound, found.bound + _idle_use(state))
         state.is_large |= len(model.rows.costs) > LARGE
         if state.is_large:
-            _large(state, time_limit_s, deadline)
+            if not _large(state, time_limit_s, deadline) and state.best is None:
+                return None
             break
         was_relaxed, relaxed = relaxed, relaxed and risen > BOUND_GAP * gap * abs(state.bound)
         if not relaxed and state.gap > gap:
@@ -233,48 +247,114 @@ def _improve(state: _State, model: Model, found: Found, gap: float, deadline: fl
             _try_limits(state, model, found, gap, deadline, limits)
 
 
-def _large(state: _State, time_limit_s: float, deadline: float) -> None:
-    """Bound and plan of a large network: ways by its peaks, periods that bind by a whole day, and closer looks."""
+def _large(state: _State, time_limit_s: float, deadline: float) -> bool:
+    """Bound and plan of a large network: ways by its peaks, periods that bind by a whole day, and closer looks.
+
+    Returns:
+        False where the closest look has no answer: then there is no plan.
+    """
     loads, peaks = state.optimistic, list(state.active)
-    whole_day = [Situation(p) for p in range(len(state.problem.periods))]
     try:
-        rough = answered(asked(loads, peaks, state.segments, every(loads, peaks, ROUGH_STEP)), _left(deadline))
-        if rough is None:
-            return
-        state.segments, offers = rough.pieces(), every(loads, whole_day, ROUGH_STEP)
-        day = answered(asked(loads, whole_day, state.segments, offers, rough.ways()), _left(deadline))
-        if day is None:
-            return
-        binding = [s for s in day.binding()[:MOST_BINDING] if s not in peaks]
+        day = _day(state, deadline)
+        binding = [] if day is None else [s for s in day.binding()[:MOST_BINDING] if s not in peaks]
         state.active = peaks + binding[: max(MOST_IN_BOUND - len(peaks), 0)]
         close = asked(loads, state.active, state.segments, every(loads, state.active))
         with ThreadPoolExecutor(1) as aside:
             bounding = aside.submit(answered, close, _left(deadline))
-            state.segments, state.ways, busy = day.pieces(), day.ways(), sorted(peaks + binding)
-            choice = asked(loads, busy, state.segments, every(loads, busy, ROUGH_STEP), state.ways)
-            seen = answered(choice, _left(deadline))
-            chosen = seen.thresholds(min(BLOCK_STEP * time_limit_s, _left(deadline))) if seen else Cells()
+            if day is not None:
+                state.segments, state.ways = day.pieces(), day.ways()
+                _begin(state, day, deadline)
             bounded = bounding.result()
-    except UndecidedError:
-        return
-    if bounded is not None:
+        if bounded is None:
+            return False
         state.bound = max(state.bound, bounded.bound() + _idle_use(state))
-        state.ways |= bounded.ways()
-    if chosen:
-        _dive(state, busy, chosen, DIVE_STEP * time_limit_s, deadline)
+        if day is not None and state.gap > state.target:
+            if state.best is None or _left(deadline) > DIVE * time_limit_s:
+                _dive(state, sorted(peaks + binding), time_limit_s, deadline)
+            _descend(state, day, deadline - AT_LAST * time_limit_s)
+    except UndecidedError:
+        pass
+    return True
+
+
+def _day(state: _State, deadline: float) -> Look | None:
+    """A rough look at the whole day, over ways that one at the peaks uses."""
+    loads, whole_day = state.optimistic, [Situation(p) for p in range(len(state.problem.periods))]
+    offers = every(loads, state.active, ROUGH_STEP)
+    rough = answered(asked(loads, state.active, state.segments, offers), _left(deadline))
+    if rough is None:
+        return None
+    offers, state.segments = every(loads, whole_day, ROUGH_STEP), rough.pieces()
+    return answered(asked(loads, whole_day, state.segments, offers, rough.ways()), _left(deadline))
 
 
 def _left(deadline: float) -> float:
     return deadline - monotonic()
 
 
-def _dive(state: _State, begun: list[Situation], first: Cells, step_s: float, deadline: float) -> None:
-    """A plan of a large network from thresholds for some periods, with transfers at the bandwidth of a large port."""
+def _begin(state: _State, day: Look, deadline: float) -> None:
+    """A plan of a network whose periods share sizes alone, from those of a look at the whole day."""
+    if is_settled_by_period(state.problem):
+        units, dive = begun_from(day), Dive(_safe_loads(state), state.ways, {}, 0.0, deadline)
+        descent = descent_of(dive, Offers(day.leanings(), ROUGH_STEP, (0.5,)), day.worth(), units, deadline)
+        if descent.begun(units):
+            descent.dropped()
+            _is_kept(state, descent)
+
+
+def _descend(state: _State, day: Look, deadline: float) -> None:
+    """Better plans near the best, at other thresholds near its own, as long as there is time."""
+    units = None
+    while is_settled_by_period(state.problem) and state.gap > state.target and monotonic() < deadline:
+        if state.best is None:
+            return
+        units = units_of(state.best.settled[0], state.best.ports) if units is None else units
+        dive = Dive(_safe_loads(state), state.ways, {}, 0.0, deadline)
+        offers = Offers(_thresholds(state.problem, state.best), NEAR, NEAR_SHARES)
+        descent = descent_of(dive, offers, day.worth(), units, deadline)
+        if not descent.begun(units):
+            return
+        descent.dropped()
+        for _ in range(N_CHANGES):
+            if state.gap > state.target and descent.changed():
+                descent.dropped()
+        # A promise that is broken asks for more of the same.
+        units = None if _is_kept(state, descent) else descent.units
+
+
+def _thresholds(problem: NetworkProblem, solution: NetworkSolution) -> dict[tuple[int, int], list[float]]:
+    """Threshold of every group that has demand, in every period."""
+    flows = ((flow, one.period) for one in solution.settled for flow in one.flows)
+    return {(problem.group_of[flow.stream], period): [flow.threshold_tokens] for flow, period in flows}
+
+
+def _is_kept(state: _State, descent: Descent) -> bool:
+    """Whether a plan keeps every promise: noted if it is the best that does, else there is less patience."""
+    settled, ports = descent.settled(), descent.ports()
+    broken = broken_classes(state.problem, settled, ports)
+    for c in broken:
+        state.patience[c] *= PATIENCE
+    solution = NetworkSolution(settled, ports, 1.0, descent.cost, state.bound)
+    if not broken and _is_better(state, solution):
+        state.best = solution
+    return not broken
+
+
+def _safe_loads(state: _State) -> NetworkLoads:
+    """Limits that a plan of a large network is to keep, with transfers at the bandwidth of a large port."""
     gbps = tuple(max(tier.capacity_gbps for tier in link.tiers) for link in state.problem.links)
+    return NetworkLoads(state.problem, 1.0, tuple(state.patience), gbps)
+
+
+def _dive(state: _State, begun: list[Situation], time_limit_s: float, deadline: float) -> None:
+    """A plan of a large network from thresholds that suit every model in whole instances."""
+    loads, step_s = state.optimistic, DIVE_STEP * time_limit_s
+    choice = asked(loads, begun, state.segments, every(loads, begun, ROUGH_STEP), state.ways)
+    seen = answered(choice, _left(deadline))
+    first = seen.thresholds(min(BLOCK_STEP * time_limit_s, _left(deadline))) if seen else Cells()
     situations, cells = list(begun), Cells()
     for _ in range(MAX_TIGHTENINGS):
-        loads = NetworkLoads(state.problem, 1.0, tuple(state.patience), gbps)
-        dive = Dive(loads, state.ways, state.segments, step_s, deadline)
+        dive = Dive(_safe_loads(state), state.ways, state.segments, step_s, deadline)
         cells = dive.joined(situations, cells) if cells else dive.allowances(situations, first)
         cells = cells or dive.thresholds(situations)
         if not cells:  # time is up
@@ -350,20 +430,6 @@ def _completed(state: _State, safe: Model, plan: Found) -> tuple[NetworkSolution
     everything = tuple(settled[p] for p in sorted(settled))
     objective = scale if not problem.is_min_cost else _spend(problem, safe, plan, everything)
     return NetworkSolution(everything, ports, scale, objective, state.sign * state.bound), missing
-
-
-def settled_of(model: Model, found: Found, s: int) -> Settled:
-    """What a solved model says of a situation."""
-    situation, values = model.question.situations[s], found.values
-    h = model.sizing_of(situation)
-    n = tuple(sum(round(values[column]) for column in model.n[i, h].values()) for i in range(len(model.problem.pools)))
-    flows = []
-    for (q, at, k, part, arc), column in model.x.items():
-        if at == s and values[column] > TINY:
-            cell = model.question.cells[model.problem.group_of[q], situation.period][k]
-            flows.append(Flow(q, part, arc, cell.high_tokens, float(values[column])))
-    decodings = (Decoding(q, i, float(values[c])) for (q, at, i), c in model.d.items() if at == s and values[c] > TINY)
-    return Settled(situation.period, n, tuple(flows), tuple(decodings))
 
 
 def _copied(problem: NetworkProblem, known: Mapping[int, Settled], period: int) -> Settled | None:

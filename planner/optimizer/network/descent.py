@@ -1,0 +1,246 @@
+"""Sizes of a large plan: begun from fractions, made larger until every period fits, then cheaper bit by bit.
+
+Sizes are all that periods share, so sizes are judged period by period, each of which chooses its own thresholds for
+them. To make a plan cheaper, a part of it is taken out, and what periods then miss is put back for least. Periods that
+did not fit the last sizes are asked first: most changes come to nothing early.
+
+Source:
+    Ruin and recreate (Schrimpf et al. 2000).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+import numpy as np
+
+from planner.optimizer.network.cells import Cells, finest_cells
+from planner.optimizer.network.dive import Dive
+from planner.optimizer.network.evaluate import Settled
+from planner.optimizer.network.formulation import build
+from planner.optimizer.network.large import Look
+from planner.optimizer.network.loads import Array, Cell
+from planner.optimizer.network.model import Question
+from planner.optimizer.network.period_fit import PeriodFit, Units
+from planner.optimizer.network.problem import NetworkProblem, Situation
+
+FORGETTING = 0.95
+"""Of what is known of periods that did not fit, what is left when the next sizes are asked for."""
+FIRST = 1e6
+"""What puts a period before all others: nothing made it fit after them."""
+LESS = 0.9
+"""Of sizes that could not be made to fit, those that are begun from next."""
+MOST_RUINED = 4
+"""Pools or links that lose something at once."""
+DEEPEST = 0.3
+"""Most of a pool or link that is taken out."""
+WHOLE_GROUP = 0.3
+"""How often all pools of a group lose something instead."""
+NOTHING = 1e-6
+
+
+def is_settled_by_period(problem: NetworkProblem) -> bool:
+    """Whether sizes, ports and the stock of sites are all that periods share, and cost is to be low."""
+    scenario = problem.scenario
+    pools = [scenario.pools[key] for key in problem.families]
+    return (
+        problem.is_min_cost
+        and not scenario.routing.role_conversion
+        and not scenario.spare.survive
+        and scenario.budget_usd_per_hour is None
+        and all(p.n_instances == "free" and not p.min_instances and p.max_instances is None for p in pools)
+        and all(len({problem.pools[i].layout for i in members}) == 1 for members in problem.families.values())
+    )
+
+
+def begun_from(day: Look) -> Units:
+    """Whole units in the fractions of a look."""
+    return np.floor(np.concatenate(day.fractions()) + NOTHING).astype(np.int64)
+
+
+def units_of(settled: Settled, ports: Sequence[Sequence[int]]) -> Units:
+    """Units of a plan."""
+    return np.array([*settled.n_instances, *(m for of_link in ports for m in of_link)], np.int64)
+
+
+@dataclass(frozen=True)
+class Offers:
+    """Thresholds that periods choose from: around some of them, with some allowances each."""
+
+    leanings: Mapping[tuple[int, int], Sequence[float]]
+    """By group and period; none where a group has no demand."""
+    reach: int
+    """Thresholds before the first and after the last that are offered."""
+    shares: Sequence[float]
+    """Allowances, as `Dive.points` takes them."""
+
+
+def descent_of(dive: Dive, offers: Offers, order: Array, units: Units, deadline: float) -> "Descent":
+    """Every period with its program.
+
+    Args:
+        dive: limits to keep and ways that may be used.
+        offers: what periods choose from.
+        order: how much every period matters at first.
+        units: sizes that are about right.
+        deadline: `monotonic()` time to stop at.
+    """
+    problem, usd, periods = dive.loads.problem, _usd(dive.loads.problem), []
+    known: dict[tuple[int, float], list[Cell]] = {}
+    sizes = {i: [(max(int(units[i]), 1),) * 2] for i in range(len(problem.pools))}
+    ends = [[cell.high_tokens for cell in finest_cells(problem, members)] for members in problem.groups]
+    for p in range(len(problem.periods)):
+        cells: Cells = {}
+        for g, of_group in enumerate(ends):
+            leanings = offers.leanings.get((g, p), of_group[:1])
+            used = [int(np.argmin(np.abs(np.array(of_group) - t))) for t in leanings]
+            near = of_group[max(min(used) - offers.reach, 0) : max(used) + offers.reach + 1]
+            known |= {(g, t): dive.points(g, [t], offers.shares) for t in near if (g, t) not in known}
+            cells[g, p] = [cell for t in near for cell in known[g, t]]
+        arcs = frozenset((q, p, arc) for q, arc in dive.ways)
+        periods.append(PeriodFit(build(Question(dive.loads, (Situation(p),), cells, sizes, True, arcs)), usd))
+    return Descent(problem, periods, usd, order, deadline)
+
+
+def _usd(problem: NetworkProblem) -> Array:
+    """Price of every unit: instances of every pool, then ports of every tier [USD/h], or accelerators."""
+    if not problem.is_priced:
+        return np.array([*(p.n_accelerators for p in problem.pools), *(0.0 for li in problem.links for _ in li.tiers)])
+    tiers = [tier for link in problem.links for tier in link.tiers]
+    return np.array([*(p.usd_per_hour or 0.0 for p in problem.pools), *(t.usd_per_hour or 0.0 for t in tiers)])
+
+
+class Descent:
+    """Sizes of a plan on their way down.
+
+    Args:
+        problem: the network, whose cost is to be low.
+        periods: every period.
+        usd: price of every unit [USD/h].
+        order: how much every period matters at first.
+        deadline: `monotonic()` time to stop at.
+    """
+
+    def __init__(
+        self, problem: NetworkProblem, periods: Sequence[PeriodFit], usd: Array, order: Array, deadline: float
+    ) -> None:
+        self.units: Units = np.zeros(len(usd), np.int64)
+        self.values: list[Array] = []
+        """Columns of every period."""
+        self.periods = periods
+        self._problem, self._usd, self._deadline = problem, usd, deadline
+        self._failed = order / max(float(order.max()), NOTHING)
+        self._rng = np.random.default_rng(0)
+        tiers = [tier for link in problem.links for tier in link.tiers]
+        self._least = np.array([*(pool.min_instances for pool in problem.pools), *(0 for _ in tiers)])
+        self._most = np.array([*(pool.max_instances for pool in problem.pools), *(t.max_ports for t in tiers)])
+
+    @property
+    def cost(self) -> float:
+        """Rent of the present sizes, and what use costs [USD/h]."""
+        return self._cost_of(self.units, self.values)
+
+    def begun(self, units: Units) -> bool:
+        """Start from some sizes, made larger until every period fits; False where that was not found in time.
+
+        A period for which nothing is left comes first the next time. What is there from the start may be of the wrong
+        kinds and leave stock for nothing else: when a period has come first in vain, there is less of it.
+        """
+        came_first: set[int] = set()
+        while monotonic() < self._deadline:
+            units = np.clip(units, self._least, self._most)
+            found = self._covered(units, np.inf)
+            if found is not None:
+                self.units, self.values = found
+                return True
+            stuck = self._order()[0]
+            if stuck in came_first:
+                if not (units > self._least).any():
+                    break
+                units, came_first = (LESS * units).astype(np.int64), set()
+            came_first.add(stuck)
+        return False
+
+    def dropped(self) -> None:
+        """Take out every single unit that no period needs, the dearest first."""
+        for u in np.argsort(-self._usd, kind="stable"):
+            while self.units[u] > self._least[u] and monotonic() < self._deadline:
+                units = self.units.copy()
+                units[u] -= 1
+                if not self._is_taken(self._all_fit(units), units):
+                    break
+
+    def changed(self) -> bool:
+        """Take a part out and put back what is missed; whether what is left costs less."""
+        found = self._covered(self._ruined(), self.cost - NOTHING)
+        return found is not None and self._is_taken(found[1], found[0])
+
+    def settled(self) -> tuple[Settled, ...]:
+        """What happens in every period."""
+        return tuple(p.settled(self.units, columns) for p, columns in zip(self.periods, self.values, strict=True))
+
+    def ports(self) -> tuple[tuple[int, ...], ...]:
+        """Ports of every tier of every link."""
+        left = iter(int(m) for m in self.units[len(self._problem.pools) :])
+        return tuple(tuple(next(left) for _ in link.tiers) for link in self._problem.links)
+
+    def _is_taken(self, values: list[Array] | None, units: Units) -> bool:
+        if values is None or self._cost_of(units, values) > self.cost - NOTHING:
+            return False
+        self.units, self.values = units, values
+        return True
+
+    def _cost_of(self, units: Units, values: Sequence[Array]) -> float:
+        use = sum(period.use_usd_per_hour(columns) for period, columns in zip(self.periods, values, strict=True))
+        return float(self._usd @ units) + use
+
+    def _ruined(self) -> Units:
+        """Sizes with less of a few pools and links, or of all that streams of one group may use."""
+        units, rng = self.units.copy(), self._rng
+        open_to = np.flatnonzero(units > self._least)
+        if rng.random() < WHOLE_GROUP:
+            group = self._pools_of(int(rng.integers(len(self._problem.groups))))
+            chosen, share = np.intersect1d(open_to, group), float(rng.uniform(0, DEEPEST))
+            units[chosen] = np.maximum((units[chosen] * (1 - share)).astype(np.int64), self._least[chosen])
+            return units
+        for u in rng.choice(open_to, min(int(rng.integers(1, MOST_RUINED + 1)), len(open_to)), replace=False):
+            deepest = max(int(DEEPEST * units[u]), 1)
+            units[u] = max(units[u] - int(rng.integers(1, deepest + 1)), self._least[u])
+        return units
+
+    def _pools_of(self, group: int) -> list[int]:
+        problem = self._problem
+        return [arc.pool for q in problem.groups[group] for arcs in problem.arcs[q].values() for arc in arcs]
+
+    def _covered(self, units: Units, cost: float) -> tuple[Units, list[Array]] | None:
+        """Sizes that every period fits, with a rent below a cost, and the columns of every period."""
+        values: dict[int, Array] = {}
+        for p in self._order():
+            period = self.periods[p]
+            found = period.fits(units, self.values[p] if self.values else None)
+            self._failed[p] += found is None
+            while found is None:
+                added = None if monotonic() > self._deadline else period.added(units, self._most)
+                if added is None or not added.any():
+                    self._failed[p] = self._failed[p] if self.values else FIRST + self._failed.max()
+                    return None
+                units = units + added
+                if self._usd @ units >= cost:
+                    return None
+                found = period.fits(units)
+            values[p] = found
+        return units, [values[p] for p in range(len(self.periods))]
+
+    def _all_fit(self, units: Units) -> list[Array] | None:
+        values: dict[int, Array] = {}
+        for p in self._order():
+            found = self.periods[p].fits(units, self.values[p])
+            if found is None:
+                self._failed[p] += 1
+                return None
+            values[p] = found
+        return [values[p] for p in range(len(self.periods))]
+
+    def _order(self) -> list[int]:
+        self._failed = FORGETTING * self._failed
+        return [int(p) for p in np.argsort(-self._failed, kind="stable")]
