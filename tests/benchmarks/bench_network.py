@@ -61,7 +61,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--hours", type=int, nargs="+", default=[24, 48])
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds for each search")
+    parser.add_argument("--limit", type=float, default=57.0, help="seconds for each search")
     parser.add_argument("--conversion", action="store_true", help="also with roles that change by the hour")
     return parser.parse_args()
 

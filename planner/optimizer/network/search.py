@@ -69,8 +69,8 @@ NEAR = 2
 """Thresholds before and after those of a plan from which better ones choose,"""
 N_CHANGES = 100
 """and the changes after which these are others."""
-DIVE = 0.4
-"""Of the time limit: what a dive needs, where there is a plan already."""
+DIVE = 0.55
+"""Of the time limit: what a dive, and a descent from what it finds, need where there is a plan already."""
 AT_LAST = 0.05
 """Of the time limit: what is left to judge a plan when it is not made better any more."""
 RESOLVE_LIMIT_S = 120.0
