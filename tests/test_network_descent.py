@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import UndecidedError
+from planner.optimizer.network import large_search as large_room
 from planner.optimizer.network import search as search_room
 from planner.optimizer.network.cost import use_usd_per_hour
 from planner.optimizer.network.descent import Descent, Offers, begun_from, descent_of, is_settled_by_period, units_of
@@ -178,7 +179,7 @@ def test_either_way_to_a_plan_of_a_large_network_finds_one_above_the_bound(
 ) -> None:
     problem = problem_of_a_day()
     monkeypatch.setattr(search_room, "LARGE", 0)
-    monkeypatch.setattr(search_room, left_out, lambda *_: None)
+    monkeypatch.setattr(large_room, left_out, lambda *_: None)
     try:
         found = network_search(problem, LIMIT_S, 0.15)
     except UndecidedError:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from planner.errors import UndecidedError
+from planner.optimizer.network import completion as completion_room
+from planner.optimizer.network import large_search as large_room
 from planner.optimizer.network import search as search_room
 from planner.optimizer.network.cells import Cells
 from planner.optimizer.network.dive import Dive
@@ -14,12 +16,13 @@ from planner.optimizer.network.loads import NetworkLoads, Use
 from planner.optimizer.network.model import Model
 from planner.optimizer.network.problem import NetworkProblem, Situation, network_problem
 from planner.optimizer.network.rows import Found
-from planner.optimizer.network.search import NetworkSolution, network_search
+from planner.optimizer.network.search import network_search
+from planner.optimizer.network.solution import NetworkSolution
 from planner.scenario import Routing, Spare
 from tests.network_scenarios import scale_scenario
 
 LIMIT_S = 60.0
-REAL_COMPLETED = search_room._completed
+REAL_COMPLETED = completion_room._completed
 
 
 def small_network() -> NetworkProblem:
@@ -78,9 +81,9 @@ def test_a_dive_without_time_for_every_period_ends_without_a_plan(monkeypatch: p
         return {}
 
     monkeypatch.setattr(search_room, "LARGE", 0)
-    monkeypatch.setattr(search_room, "MOST_BINDING", 1)
-    monkeypatch.setattr(search_room, "_completed", never_complete)
-    monkeypatch.setattr(search_room, "_begin", lambda *_: None)
+    monkeypatch.setattr(large_room, "MOST_BINDING", 1)
+    monkeypatch.setattr(completion_room, "_completed", never_complete)
+    monkeypatch.setattr(large_room, "_begin", lambda *_: None)
     monkeypatch.setattr(Dive, "joined", runs_out)
     monkeypatch.setattr(Dive, "thresholds", runs_out)
     with pytest.raises(UndecidedError):

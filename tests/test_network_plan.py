@@ -10,7 +10,8 @@ from planner.optimizer import network_decided, network_planned, network_problem,
 from planner.optimizer.network import compared
 from planner.optimizer.network.evaluate import broken_classes
 from planner.optimizer.network.problem import NetworkProblem
-from planner.optimizer.network.search import NetworkSolution, network_search
+from planner.optimizer.network.search import network_search
+from planner.optimizer.network.solution import NetworkSolution
 from tests.builders import FAST, GPUS, HOME, small_with
 
 NEAR_S, FAST_S = 1.6, 0.8

@@ -14,7 +14,8 @@ from planner.optimizer.network.problem import NetworkProblem
 from planner.optimizer.network.quickening import quickest_bottlenecks
 from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
 from planner.optimizer.network.quickest import quickest_network
-from planner.optimizer.network.search import NetworkSolution, network_search
+from planner.optimizer.network.search import network_search
+from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.network.worth import network_bottlenecks
 from planner.report import words
 from planner.results import Bottleneck, PlannedAgain

@@ -17,7 +17,7 @@ from planner.optimizer.network.answer import (
 )
 from planner.optimizer.network.problem import NetworkProblem, network_problem
 from planner.optimizer.network.quickest import QuickestNetwork
-from planner.optimizer.network.search import NetworkSolution
+from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.plan import (
     Outcome,
     at_rate,

@@ -12,7 +12,7 @@ from planner.optimizer.latency import extrapolated_fraction, has_queueing_model
 from planner.optimizer.least_ttft import GAP as TTFT_GAP
 from planner.optimizer.network.answer import network_outcome, network_plan
 from planner.optimizer.network.problem import NetworkProblem, network_problem
-from planner.optimizer.network.search import NetworkSolution
+from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.problem import ClassSpec, PlanningProblem, planning_problem
 from planner.optimizer.promise import GAP as PROMISE_GAP
 from planner.optimizer.promise import MOST_BUSY

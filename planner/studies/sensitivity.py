@@ -15,7 +15,8 @@ from planner.optimizer.capacity import exact_loads
 from planner.optimizer.evaluate import highest_rate
 from planner.optimizer.network.kept import kept_network
 from planner.optimizer.network.problem import network_problem
-from planner.optimizer.network.search import NetworkSolution, network_search
+from planner.optimizer.network.search import network_search
+from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.promise import PromisedFleet, best_goodput, promised_capacity
 from planner.optimizer.sensitivity import most_of_sizes
 from planner.optimizer.service_times import pool_stack

@@ -12,7 +12,8 @@ from planner.optimizer.network.quickening import quickest_bottlenecks
 from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
 from planner.optimizer.network.quickest import QuickestNetwork, quickest_network
 from planner.optimizer.network.relaxation import infeasible_network
-from planner.optimizer.network.search import GAP_TARGET, NetworkSolution, network_search
+from planner.optimizer.network.search import network_search
+from planner.optimizer.network.solution import GAP_TARGET, NetworkSolution
 from planner.optimizer.network.told import Told
 from planner.optimizer.network.worth import network_bottlenecks
 from planner.results import (

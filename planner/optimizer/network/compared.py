@@ -7,7 +7,8 @@ from time import monotonic
 from planner.errors import UndecidedError
 from planner.optimizer.network.problem import NetworkProblem
 from planner.optimizer.network.quickest import ANY_PLAN, QuickestNetwork
-from planner.optimizer.network.search import NetworkSolution, network_search
+from planner.optimizer.network.search import network_search
+from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.network.told import Told
 from planner.optimizer.verdict import WORTHWHILE
 from planner.results import (

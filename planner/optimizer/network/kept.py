@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from planner.optimizer.network.problem import NetworkPool, NetworkProblem
-from planner.optimizer.network.search import NetworkSolution
+from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.problem import LinkSpec
 
 

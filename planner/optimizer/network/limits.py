@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from planner.optimizer.network.kept import one_more_instance, with_link, with_pool
 from planner.optimizer.network.problem import NetworkClass, NetworkProblem
-from planner.optimizer.network.search import NetworkSolution
+from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.problem import Inventory
 from planner.scenario import LinkTier
 from planner.units import MILLI

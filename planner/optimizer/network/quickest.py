@@ -7,7 +7,8 @@ from time import monotonic
 
 from planner.errors import InputError, UndecidedError
 from planner.optimizer.network.problem import NetworkClass, NetworkProblem
-from planner.optimizer.network.search import NetworkSolution, network_search
+from planner.optimizer.network.search import network_search
+from planner.optimizer.network.solution import NetworkSolution
 from planner.scenario import Slo
 
 GAP = 0.02

@@ -8,7 +8,8 @@ from time import monotonic
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer.network.problem import NetworkClass, NetworkProblem
 from planner.optimizer.network.quickest import ANY_PLAN
-from planner.optimizer.network.search import NetworkSolution, network_search
+from planner.optimizer.network.search import network_search
+from planner.optimizer.network.solution import NetworkSolution
 from planner.scenario import Spare
 from planner.units import number
 

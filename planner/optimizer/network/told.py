@@ -15,7 +15,7 @@ from planner.optimizer.network.evaluate import (
     period_of,
 )
 from planner.optimizer.network.problem import NetworkPool, NetworkProblem, whole_work_s
-from planner.optimizer.network.search import NetworkSolution
+from planner.optimizer.network.solution import NetworkSolution
 from planner.queueing import Path as QueuePath
 from planner.queueing import Ttft
 from planner.results import (

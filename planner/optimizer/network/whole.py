@@ -11,7 +11,8 @@ from planner.optimizer.network.limits import largest_sizes
 from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of
 from planner.optimizer.network.model import Question
 from planner.optimizer.network.problem import NetworkProblem, Situation
-from planner.optimizer.network.search import NetworkSolution, peak_situations
+from planner.optimizer.network.search import peak_situations
+from planner.optimizer.network.solution import NetworkSolution
 
 GAP = 1e-4
 """Relative distance of answer and bound at which the solver may stop."""

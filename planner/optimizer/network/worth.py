@@ -10,7 +10,8 @@ from planner.optimizer.network.limits import More, largest_sizes, more_allowed, 
 from planner.optimizer.network.loads import Cell, NetworkLoads
 from planner.optimizer.network.model import Question
 from planner.optimizer.network.problem import NetworkPool, NetworkProblem, Situation
-from planner.optimizer.network.search import NetworkSolution, peak_situations
+from planner.optimizer.network.search import peak_situations
+from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.network.whole import GAP, Whole
 from planner.results import Bottleneck, PlannedAgain
 

@@ -1,0 +1,140 @@
+"""A plan of some periods for all of them: what their ways cover, what is missing, and whether promises are kept."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from planner.errors import UndecidedError
+from planner.optimizer.network.cells import settled_of
+from planner.optimizer.network.cost import least_use_usd_per_hour, use_usd_per_hour
+from planner.optimizer.network.evaluate import Settled, broken_classes
+from planner.optimizer.network.formulation import build
+from planner.optimizer.network.loads import Cell
+from planner.optimizer.network.model import Model, Question
+from planner.optimizer.network.problem import NetworkProblem, Situation
+from planner.optimizer.network.rows import Found
+from planner.optimizer.network.solution import NetworkSolution, SearchState, is_better
+
+PATIENCE = 0.97
+"""Factor on the promised TTFT of a class whose exact wait is longer than the closed form's."""
+RESOLVE_LIMIT_S = 120.0
+MOST_NEW = 4
+"""Losses that join the model in one round."""
+TINY = 1e-7
+
+
+def judged(
+    state: SearchState, safe: Model, plan: Found, patience: list[float]
+) -> tuple[NetworkSolution, list[Situation], list[int]]:
+    """A plan with what it does not cover and whose promise it breaks; noted if it is the best that does neither."""
+    solution, missing = _completed(state, safe, plan)
+    broken = [] if missing else broken_classes(state.problem, solution.settled, solution.ports)
+    if not missing and not broken and is_better(state, solution):
+        state.best = solution
+    for c in broken:
+        patience[c] *= PATIENCE
+    return solution, missing, broken
+
+
+def _completed(state: SearchState, safe: Model, plan: Found) -> tuple[NetworkSolution, list[Situation]]:
+    """The plan in every period, and the situations that its sizes do not cover."""
+    problem = state.problem
+    ports = tuple(tuple(round(plan.values[m]) for m in row) for row in safe.ports)
+    settled = {s.period: settled_of(safe, plan, i) for i, s in enumerate(safe.question.situations) if s.loss is None}
+    scale = float(plan.values[safe.scale])
+    missing: list[Situation] = []
+    for p in range(len(problem.periods)):
+        if p not in settled:
+            found = _copied(problem, settled, p) or _resolved(state, safe, plan, Situation(p))
+            if found is None:
+                missing.append(Situation(p))
+            else:
+                settled[p] = found
+    if not missing:
+        missing = _unsurvived(state, safe, plan)
+    everything = tuple(settled[p] for p in sorted(settled))
+    objective = scale if not problem.is_min_cost else _spend(problem, safe, plan, everything)
+    return NetworkSolution(everything, ports, scale, objective, state.sign * state.bound), missing
+
+
+def _copied(problem: NetworkProblem, known: Mapping[int, Settled], period: int) -> Settled | None:
+    """The ways of a period that asks for at least as much of every stream."""
+    if problem.scenario.routing.role_conversion:
+        return None
+    for one in known.values():
+        ratios = [0.0] * len(problem.streams)
+        for demand in problem.demands:
+            now, then = demand.req_per_s[period], demand.req_per_s[one.period]
+            for q in demand.streams:
+                ratios[q] = now / then if then > 0 else (0.0 if now == 0 else np.inf)
+        if max(ratios) <= 1:
+            return one.scaled_to(period, ratios)
+    return None
+
+
+def _resolved(state: SearchState, safe: Model, plan: Found, situation: Situation) -> Settled | None:
+    """A situation of its own with the plan's sizes; None where they do not do."""
+    problem, known = state.problem, {s.period for s in safe.question.situations}
+    if problem.scenario.routing.role_conversion:
+        return None
+    offers = {
+        (g, situation.period): list(dict.fromkeys(c for p in known for c in _chosen_points(safe, plan, g, p)))
+        for g in range(len(problem.groups))
+    }
+    n = settled_of(safe, plan, 0).n_instances
+    ports = tuple(tuple(round(plan.values[m]) for m in row) for row in safe.ports)
+    scale = None if problem.is_min_cost else float(plan.values[safe.scale]) * (1 - TINY)
+    segments = {i: [(max(size, 1), max(size, 1))] for i, size in enumerate(n)}
+    arcs = frozenset((q, situation.period, arc) for q, arc in state.ways) if state.is_large else None
+    question = Question(safe.question.loads, (situation,), offers, segments, True, arcs, scale, (n, ports))
+    model = build(question)
+    try:
+        found = model.rows.solved(RESOLVE_LIMIT_S, 0.01)
+    except UndecidedError:
+        return None
+    return None if found is None else settled_of(model, found, 0)
+
+
+def _chosen_points(safe: Model, plan: Found, group: int, period: int) -> list[Cell]:
+    cells = safe.question.cells[group, period]
+    return [
+        cells[k]
+        for (g, s, k), y in safe.y.items()
+        if g == group and safe.question.situations[s].period == period and plan.values[y] > 0.5
+    ]
+
+
+def _unsurvived(state: SearchState, safe: Model, plan: Found) -> list[Situation]:
+    """Losses that the plan does not survive, in the periods that matter; a few of them at a time."""
+    periods = [s.period for s in safe.question.situations if s.loss is None]
+    missing = []
+    for p in periods:
+        for loss in state.problem.losses():
+            situation = Situation(p, loss)
+            if situation not in state.active and _resolved(state, safe, plan, situation) is None:
+                missing.append(situation)
+                if len(missing) == MOST_NEW:
+                    return missing
+    return missing
+
+
+def _spend(problem: NetworkProblem, safe: Model, plan: Found, settled: Sequence[Settled]) -> float:
+    """Cost of the plan over all periods: what is bought or rented, and what use costs [USD/h]."""
+    if not problem.is_priced:
+        return float(sum(n * p.n_accelerators for n, p in zip(settled[0].n_instances, problem.pools, strict=True)))
+    owned = {c: usd for c, usd in safe.cost.items() if c not in _rate_columns(safe)}
+    rent = sum(usd * round(plan.values[c] * 1e6) / 1e6 for c, usd in owned.items())
+    return float(rent + sum(problem.weights[one.period] * use_usd_per_hour(problem, one) for one in settled))
+
+
+def _rate_columns(model: Model) -> set[int]:
+    return {*model.x.values(), *model.between.values(), *model.d.values()}
+
+
+def idle_use(state: SearchState) -> float:
+    """Least that use costs in the periods that the model does not hold [USD/h]."""
+    if not state.problem.is_min_cost or not state.problem.is_priced:
+        return 0.0
+    active = {s.period for s in state.active}
+    others = [p for p in range(len(state.problem.periods)) if p not in active]
+    return sum(state.problem.weights[p] * least_use_usd_per_hour(state.problem, p) for p in others)

@@ -1,0 +1,160 @@
+"""The search of a large network: one close look for the bound, and plans from rough ones, made better until time is up.
+
+See `large` for looks, `descent` for sizes first, and `dive` for thresholds first.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+
+from planner.errors import UndecidedError
+from planner.optimizer.network.cells import Cells
+from planner.optimizer.network.completion import MOST_NEW, PATIENCE, idle_use, judged
+from planner.optimizer.network.descent import Descent, Offers, begun_from, descent_of, is_settled_by_period, units_of
+from planner.optimizer.network.dive import NEAR_SHARES, Dive
+from planner.optimizer.network.evaluate import broken_classes
+from planner.optimizer.network.large import Look, answered, asked, every
+from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.network.problem import NetworkProblem, Situation
+from planner.optimizer.network.solution import NetworkSolution, SearchState, is_better
+
+ROUGH_STEP = 4
+"""Of all thresholds, those that looks at a large network offer where its plan is sought: every so many-th."""
+MOST_BINDING = 12
+"""Periods that thresholds are chosen for together;"""
+MOST_IN_BOUND = 6
+"""those that its bound counts with."""
+BLOCK_STEP = 0.2
+"""Of the time limit: the longest that the thresholds of a model may take."""
+DIVE_STEP = 0.12
+"""Of the time limit: the longest that each step of a dive may take."""
+MAX_TIGHTENINGS = 8
+NEAR = 2
+"""Thresholds before and after those of a plan from which better ones choose,"""
+N_CHANGES = 100
+"""and the changes after which these are others."""
+DIVE = 0.55
+"""Of the time limit: what a dive, and a descent from what it finds, need where there is a plan already."""
+AT_LAST = 0.05
+"""Of the time limit: what is left to judge a plan when it is not made better any more."""
+
+
+def large_search(state: SearchState, time_limit_s: float, deadline: float) -> bool:
+    """Bound and plan of a large network: ways by its peaks, periods that bind by a whole day, and closer looks.
+
+    Returns:
+        False where the closest look has no answer: then there is no plan.
+    """
+    loads, peaks = state.optimistic, list(state.active)
+    try:
+        day = _day(state, deadline)
+        binding = [] if day is None else [s for s in day.binding()[:MOST_BINDING] if s not in peaks]
+        state.active = peaks + binding[: max(MOST_IN_BOUND - len(peaks), 0)]
+        close = asked(loads, state.active, state.segments, every(loads, state.active))
+        with ThreadPoolExecutor(1) as aside:
+            bounding = aside.submit(answered, close, _left(deadline))
+            if day is not None:
+                state.segments, state.ways = day.pieces(), day.ways()
+                _begin(state, day, deadline)
+            bounded = bounding.result()
+        if bounded is None:
+            return False
+        state.bound = max(state.bound, bounded.bound() + idle_use(state))
+        if day is not None and state.gap > state.target:
+            if state.best is None or _left(deadline) > DIVE * time_limit_s:
+                _dive(state, sorted(peaks + binding), time_limit_s, deadline)
+            _descend(state, day, deadline - AT_LAST * time_limit_s)
+    except UndecidedError:
+        pass
+    return True
+
+
+def _day(state: SearchState, deadline: float) -> Look | None:
+    """A rough look at the whole day, over ways that one at the peaks uses."""
+    loads, whole_day = state.optimistic, [Situation(p) for p in range(len(state.problem.periods))]
+    offers = every(loads, state.active, ROUGH_STEP)
+    rough = answered(asked(loads, state.active, state.segments, offers), _left(deadline))
+    if rough is None:
+        return None
+    offers, state.segments = every(loads, whole_day, ROUGH_STEP), rough.pieces()
+    return answered(asked(loads, whole_day, state.segments, offers, rough.ways()), _left(deadline))
+
+
+def _left(deadline: float) -> float:
+    return deadline - monotonic()
+
+
+def _begin(state: SearchState, day: Look, deadline: float) -> None:
+    """A plan of a network whose periods share sizes alone, from those of a look at the whole day."""
+    if is_settled_by_period(state.problem):
+        units, dive = begun_from(day), Dive(_safe_loads(state), state.ways, {}, 0.0, deadline)
+        descent = descent_of(dive, Offers(day.leanings(), ROUGH_STEP, (0.5,)), day.worth(), units, deadline)
+        if descent.begun(units):
+            descent.dropped()
+            _is_kept(state, descent)
+
+
+def _descend(state: SearchState, day: Look, deadline: float) -> None:
+    """Better plans near the best, at other thresholds near its own, as long as there is time."""
+    units = None
+    while is_settled_by_period(state.problem) and state.gap > state.target and monotonic() < deadline:
+        if state.best is None:
+            return
+        units = units_of(state.best.settled[0], state.best.ports) if units is None else units
+        dive = Dive(_safe_loads(state), state.ways, {}, 0.0, deadline)
+        offers = Offers(_thresholds(state.problem, state.best), NEAR, NEAR_SHARES)
+        descent = descent_of(dive, offers, day.worth(), units, deadline)
+        if not descent.begun(units):
+            return
+        descent.dropped()
+        for _ in range(N_CHANGES):
+            if state.gap > state.target and descent.changed():
+                descent.dropped()
+        # A promise that is broken asks for more of the same.
+        units = None if _is_kept(state, descent) else descent.units
+
+
+def _thresholds(problem: NetworkProblem, solution: NetworkSolution) -> dict[tuple[int, int], list[float]]:
+    """Threshold of every group that has demand, in every period."""
+    flows = ((flow, one.period) for one in solution.settled for flow in one.flows)
+    return {(problem.group_of[flow.stream], period): [flow.threshold_tokens] for flow, period in flows}
+
+
+def _is_kept(state: SearchState, descent: Descent) -> bool:
+    """Whether a plan keeps every promise: noted if it is the best that does, else there is less patience."""
+    settled, ports = descent.settled(), descent.ports()
+    broken = broken_classes(state.problem, settled, ports)
+    for c in broken:
+        state.patience[c] *= PATIENCE
+    solution = NetworkSolution(settled, ports, 1.0, descent.cost, state.bound)
+    if not broken and is_better(state, solution):
+        state.best = solution
+    return not broken
+
+
+def _safe_loads(state: SearchState) -> NetworkLoads:
+    """Limits that a plan of a large network is to keep, with transfers at the bandwidth of a large port."""
+    gbps = tuple(max(tier.capacity_gbps for tier in link.tiers) for link in state.problem.links)
+    return NetworkLoads(state.problem, 1.0, tuple(state.patience), gbps)
+
+
+def _dive(state: SearchState, begun: list[Situation], time_limit_s: float, deadline: float) -> None:
+    """A plan of a large network from thresholds that suit every model in whole instances."""
+    loads, step_s = state.optimistic, DIVE_STEP * time_limit_s
+    choice = asked(loads, begun, state.segments, every(loads, begun, ROUGH_STEP), state.ways)
+    seen = answered(choice, _left(deadline))
+    first = seen.thresholds(min(BLOCK_STEP * time_limit_s, _left(deadline))) if seen else Cells()
+    situations, cells = list(begun), Cells()
+    for _ in range(MAX_TIGHTENINGS):
+        dive = Dive(_safe_loads(state), state.ways, state.segments, step_s, deadline)
+        cells = dive.joined(situations, cells) if cells else dive.allowances(situations, first)
+        cells = cells or dive.thresholds(situations)
+        if not cells:  # time is up
+            return
+        found = dive.sizes(situations, cells)
+        if found is None:
+            return
+        _, missing, broken = judged(state, *found, state.patience)
+        if not missing and not broken:
+            return
+        busiest = sorted(missing, key=lambda s: -sum(d.req_per_s[s.period] for d in state.problem.demands))
+        situations += busiest[:MOST_NEW]
