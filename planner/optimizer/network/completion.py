@@ -28,12 +28,17 @@ def judged(
 ) -> tuple[NetworkSolution, list[Situation], list[int]]:
     """A plan with what it does not cover and whose promise it breaks; noted if it is the best that does neither."""
     solution, missing = _completed(state, safe, plan)
-    broken = [] if missing else broken_classes(state.problem, solution.settled, solution.ports)
-    if not missing and not broken and is_better(state, solution):
+    return solution, missing, [] if missing else broken_by(state, solution, patience)
+
+
+def broken_by(state: SearchState, solution: NetworkSolution, patience: list[float]) -> list[int]:
+    """Classes whose promise a plan breaks, planned with less patience from now on; noted if it is the best of none."""
+    broken = broken_classes(state.problem, solution.settled, solution.ports)
+    if not broken and is_better(state, solution):
         state.best = solution
     for c in broken:
         patience[c] *= PATIENCE
-    return solution, missing, broken
+    return broken
 
 
 def _completed(state: SearchState, safe: Model, plan: Found) -> tuple[NetworkSolution, list[Situation]]:

@@ -8,14 +8,13 @@ from time import monotonic
 
 from planner.errors import UndecidedError
 from planner.optimizer.network.cells import Cells
-from planner.optimizer.network.completion import MOST_NEW, PATIENCE, idle_use, judged
+from planner.optimizer.network.completion import MOST_NEW, broken_by, idle_use, judged
 from planner.optimizer.network.descent import Descent, Offers, begun_from, descent_of, is_settled_by_period, units_of
 from planner.optimizer.network.dive import NEAR_SHARES, Dive
-from planner.optimizer.network.evaluate import broken_classes
 from planner.optimizer.network.large import Look, answered, asked, every
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.problem import NetworkProblem, Situation
-from planner.optimizer.network.solution import NetworkSolution, SearchState, is_better
+from planner.optimizer.network.solution import NetworkSolution, SearchState
 
 ROUGH_STEP = 4
 """Of all thresholds, those that looks at a large network offer where its plan is sought: every so many-th."""
@@ -121,14 +120,8 @@ def _thresholds(problem: NetworkProblem, solution: NetworkSolution) -> dict[tupl
 
 def _is_kept(state: SearchState, descent: Descent) -> bool:
     """Whether a plan keeps every promise: noted if it is the best that does, else there is less patience."""
-    settled, ports = descent.settled(), descent.ports()
-    broken = broken_classes(state.problem, settled, ports)
-    for c in broken:
-        state.patience[c] *= PATIENCE
-    solution = NetworkSolution(settled, ports, 1.0, descent.cost, state.bound)
-    if not broken and is_better(state, solution):
-        state.best = solution
-    return not broken
+    solution = NetworkSolution(descent.settled(), descent.ports(), 1.0, descent.cost, state.bound)
+    return not broken_by(state, solution, state.patience)
 
 
 def _safe_loads(state: SearchState) -> NetworkLoads:
