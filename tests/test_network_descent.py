@@ -1,7 +1,9 @@
 """Sizes of large plans on their way down: periods fit what the whole program says they fit, and nothing idle stays."""
 
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise, product
+from time import monotonic
 
 import numpy as np
 import pytest
@@ -21,7 +23,8 @@ from planner.optimizer.network.loads import OPTIMISTIC_WAITS, Cell, NetworkLoads
 from planner.optimizer.network.model import Question
 from planner.optimizer.network.period_fit import PeriodFit, Units
 from planner.optimizer.network.problem import NetworkProblem, Situation, network_problem
-from planner.optimizer.network.search import network_search
+from planner.optimizer.network.search import network_search, peak_situations
+from planner.optimizer.network.solution import SearchState
 from planner.scenario import Routing, Spare
 from tests.network_scenarios import scale_scenario
 
@@ -31,7 +34,9 @@ FOREVER = float("inf")
 
 @cache
 def problem_of_a_day() -> NetworkProblem:
-    return network_problem(scale_scenario(1, n_hours=3, n_sites=2, n_kinds=2, n_models=1))
+    """With power by use, so that sizes are not all that costs."""
+    problem = network_problem(scale_scenario(1, n_hours=3, n_sites=2, n_kinds=2, n_models=1))
+    return replace(problem, pools=tuple(replace(p, busy_usd_per_hour=0.5 + i % 3) for i, p in enumerate(problem.pools)))
 
 
 @cache
@@ -146,6 +151,7 @@ def test_the_cost_of_sizes_is_rent_and_use_and_changes_only_lower_it() -> None:
     assert all(after <= before for before, after in pairwise(costs))
     settled = down.settled()
     use = sum(problem.weights[one.period] * use_usd_per_hour(problem, one) for one in settled)
+    assert use > 0.0
     assert down.cost == pytest.approx(float(prices(problem) @ units_of(settled[0], down.ports())) + use)
     assert broken_classes(problem, settled, down.ports()) == []
 
@@ -166,11 +172,15 @@ def test_what_periods_share_besides_sizes_is_noticed(changes: dict[str, object],
     assert is_settled_by_period(network_problem(scenario)) is expected
 
 
-def test_a_large_network_with_too_little_of_everything_has_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("req_per_s", "expected"), [(1e5, False), (200.0, True)])
+def test_a_large_search_tells_a_network_without_a_plan_from_one_with(req_per_s: float, expected: bool) -> None:
     scenario = scale_scenario(1, n_hours=2, n_sites=2, n_kinds=2, n_models=1)
-    problem = network_problem(scenario.model_copy(update={"demand_req_per_s": 1e5}))
-    monkeypatch.setattr(search_room, "LARGE", 0)
-    assert network_search(problem, LIMIT_S) is None
+    problem = network_problem(scenario.model_copy(update={"demand_req_per_s": req_per_s}))
+    segments = {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
+    peaks, loads = peak_situations(problem), NetworkLoads(problem, OPTIMISTIC_WAITS)
+    state = SearchState(problem, peaks, {}, segments, [1.0] * len(problem.classes), loads, 0.1)
+    assert large_room.large_search(state, LIMIT_S, monotonic() + LIMIT_S) is expected
+    assert (state.best is not None) is expected
 
 
 @pytest.mark.parametrize("left_out", ["_begin", "_dive"])

@@ -44,7 +44,6 @@ class PeriodFit:
     """
 
     def __init__(self, model: Model, usd: Array) -> None:
-        self.situation = model.question.situations[0]
         self._model, self._usd, self._n_pools = model, usd, len(model.problem.pools)
         self._tables: dict[int, Array] = {}
         self._of_pool: dict[int, list[int]] = {}
