@@ -72,7 +72,7 @@ def _links(sites: tuple[str, ...], rng: np.random.Generator) -> list[str]:
                 lines += ['source = "drawn"', "tiers = ["]
                 lines += [
                     f"{{ capacity_gbps = {g}, usd_per_hour = {usd}, max_ports = 8 }},"
-                    for g, usd in ((10, 5.0), (100, 22.5))
+                    for g, usd in ((10, 2.25), (100, 22.5))
                 ]
                 lines += ["]"]
     return lines

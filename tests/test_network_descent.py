@@ -14,16 +14,17 @@ from planner.errors import UndecidedError
 from planner.optimizer.network import large_search as large_room
 from planner.optimizer.network import search as search_room
 from planner.optimizer.network.cost import use_usd_per_hour
-from planner.optimizer.network.descent import Descent, Offers, begun_from, descent_of, is_settled_by_period, units_of
+from planner.optimizer.network.descent import Descent, Offers, descent_of, is_settled_by_period
 from planner.optimizer.network.dive import Dive
 from planner.optimizer.network.evaluate import broken_classes
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.large import Look, answered, asked, every
-from planner.optimizer.network.loads import OPTIMISTIC_WAITS, Cell, NetworkLoads
+from planner.optimizer.network.loads import OPTIMISTIC_WAITS, NetworkLoads
 from planner.optimizer.network.model import Question
-from planner.optimizer.network.period_fit import PeriodFit, Units
+from planner.optimizer.network.period_fit import PeriodFit, period_fit
 from planner.optimizer.network.problem import NetworkProblem, Situation, network_problem
 from planner.optimizer.network.search import network_search, peak_situations
+from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
 from planner.optimizer.network.solution import SearchState
 from planner.scenario import Routing, Spare
 from tests.network_scenarios import scale_scenario
@@ -32,17 +33,25 @@ LIMIT_S = 60.0
 FOREVER = float("inf")
 
 
+ROLES = pytest.mark.parametrize("changing", [False, True], ids=["fixed", "changing"])
+
+
 @cache
-def problem_of_a_day() -> NetworkProblem:
+def problem_of_a_day(changing: bool = False) -> NetworkProblem:
     """With power by use, so that sizes are not all that costs."""
-    problem = network_problem(scale_scenario(1, n_hours=3, n_sites=2, n_kinds=2, n_models=1))
+    problem = network_problem(scale_scenario(1, n_hours=3, n_sites=2, n_kinds=2, n_models=1, conversion=changing))
     return replace(problem, pools=tuple(replace(p, busy_usd_per_hour=0.5 + i % 3) for i, p in enumerate(problem.pools)))
 
 
 @cache
-def look() -> Look:
+def shared(changing: bool = False) -> SharedUnits:
+    return shared_units(problem_of_a_day(changing))
+
+
+@cache
+def look(changing: bool = False) -> Look:
     """A relaxed answer for the day, with every threshold."""
-    problem = problem_of_a_day()
+    problem = problem_of_a_day(changing)
     loads = NetworkLoads(problem, OPTIMISTIC_WAITS)
     day = [Situation(p) for p in range(len(problem.periods))]
     segments = {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
@@ -52,98 +61,102 @@ def look() -> Look:
 
 
 @cache
-def safe_loads() -> NetworkLoads:
-    problem = problem_of_a_day()
+def dive(changing: bool = False) -> Dive:
+    """Limits that keep every promise."""
+    problem = problem_of_a_day(changing)
     gbps = tuple(max(tier.capacity_gbps for tier in link.tiers) for link in problem.links)
-    return NetworkLoads(problem, 1.0, (), gbps)
+    return Dive(NetworkLoads(problem, 1.0, (), gbps), look(changing).ways(), look(changing).in_use(), 0.0, FOREVER)
 
 
-def descent() -> Descent:
+def descent(changing: bool = False) -> Descent:
     """Sizes from the look, at a few thresholds."""
-    units, dive = begun_from(look()), Dive(safe_loads(), look().ways(), {}, 0.0, FOREVER)
-    return descent_of(dive, Offers(look().leanings(), 2, (0.5,)), look().worth(), units, FOREVER)
+    day = look(changing)
+    units = shared(changing).of_look(day)
+    return descent_of(dive(changing), Offers(day.leanings(), 2, (0.5,)), day.worth(), units, FOREVER)
 
 
-def offered(period: int) -> dict[tuple[int, int], list[Cell]]:
-    dive = Dive(safe_loads(), look().ways(), {}, 0.0, FOREVER)
-    ends = look().leanings()[0, period]
-    return {(0, period): dive.points(0, [*ends, 4_000.0, 20_000.0], (0.25, 0.5, 0.75))}
+def fractions(changing: bool) -> np.ndarray:
+    """Units of the look, in parts."""
+    sizes, ports = look(changing).fractions()
+    return np.concatenate([sizes / (shared(True).n_accelerators if changing else 1.0), ports])
 
 
-def prices(problem: NetworkProblem) -> np.ndarray:
-    tiers = [tier for link in problem.links for tier in link.tiers]
-    return np.array([*(p.usd_per_hour or 0.0 for p in problem.pools), *(t.usd_per_hour or 0.0 for t in tiers)])
+def asked_of(period: int, changing: bool) -> Question:
+    """A period at a few thresholds, with sizes as a descent has them."""
+    problem, found = problem_of_a_day(changing), dive(changing)
+    points = found.points(0, [*look(changing).leanings()[0, period], 4_000.0, 20_000.0], (0.25, 0.5, 0.75))
+    arcs = frozenset((q, period, arc) for q, arc in found.ways)
+    sizes = found.segments if changing else {i: [(1, 1)] for i in range(len(problem.pools))}
+    return Question(found.loads, (Situation(period),), {(0, period): points}, sizes, True, arcs)
 
 
 @cache
-def fit(period: int) -> PeriodFit:
-    problem, ways = problem_of_a_day(), look().ways()
-    arcs = frozenset((q, period, arc) for q, arc in ways)
-    sizes = {i: [(1, 1)] for i in range(len(problem.pools))}
-    question = Question(safe_loads(), (Situation(period),), offered(period), sizes, True, arcs)
-    return PeriodFit(build(question), prices(problem))
+def fit(period: int, changing: bool = False) -> PeriodFit:
+    return period_fit(build(asked_of(period, changing)), shared(changing))
 
 
-def fits_by_the_whole_program(period: int, units: Units) -> bool:
-    """Whether the safe program with settled sizes and ports has an answer."""
-    problem, ways = problem_of_a_day(), look().ways()
-    n, left = tuple(int(m) for m in units[: len(problem.pools)]), iter(units[len(problem.pools) :])
-    ports = tuple(tuple(int(next(left)) for _ in link.tiers) for link in problem.links)
-    arcs = frozenset((q, period, arc) for q, arc in ways)
+def fits_by_the_whole_program(period: int, units: Units, changing: bool) -> bool:
+    """Whether the safe program with settled units has an answer."""
+    question, ports = asked_of(period, changing), shared(changing).ports(units)
+    if changing:
+        model = build(question)
+        for column, n in zip([*model.bought.values(), *(c for row in model.ports for c in row)], units, strict=True):
+            step = shared(True).n_accelerators[0] if column in model.bought.values() else 1.0
+            model.rows.lows[column] = model.rows.highs[column] = float(n) * step
+        return model.rows.solved(LIMIT_S, 0.01) is not None
+    n = tuple(int(m) for m in units[: shared().n_sizes])
     sizes = {i: [(max(m, 1), max(m, 1))] for i, m in enumerate(n)}
-    question = Question(safe_loads(), (Situation(period),), offered(period), sizes, True, arcs, fixed=(n, ports))
-    return build(question).rows.solved(LIMIT_S, 0.01) is not None
+    return build(replace(question, segments=sizes, fixed=(n, ports))).rows.solved(LIMIT_S, 0.01) is not None
 
 
+@ROLES
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_a_period_fits_sizes_when_the_whole_program_with_these_sizes_has_an_answer(data: st.DataObject) -> None:
+def test_a_period_fits_units_when_the_whole_program_with_these_has_an_answer(
+    changing: bool, data: st.DataObject
+) -> None:
     period = data.draw(st.integers(0, 2))
-    share = data.draw(st.floats(0.7, 1.5))
-    units = np.ceil(share * np.concatenate(look().fractions())).astype(np.int64)
+    units = np.ceil(data.draw(st.floats(0.7, 1.5)) * fractions(changing)).astype(np.int64)
     units += np.array(data.draw(st.lists(st.integers(0, 1), min_size=len(units), max_size=len(units))))
-    units = np.minimum(units, limits())
-    assert (fit(period).fits(units) is not None) == fits_by_the_whole_program(period, units)
+    units = np.minimum(units, shared(changing).most)
+    assert (fit(period, changing).fits(units) is not None) == fits_by_the_whole_program(period, units, changing)
 
 
-def limits() -> Units:
-    problem = problem_of_a_day()
-    tiers = [tier for link in problem.links for tier in link.tiers]
-    return np.array([*(pool.max_instances for pool in problem.pools), *(tier.max_ports for tier in tiers)])
-
-
-def test_what_a_period_adds_is_enough_and_no_one_or_two_units_of_less_rent_are() -> None:
-    usd, period = prices(problem_of_a_day()), 1
-    units = (0.9 * np.concatenate(look().fractions())).astype(np.int64)
-    assert fit(period).fits(units) is None
-    added = fit(period).added(units, limits())
+@ROLES
+def test_what_a_period_adds_is_enough_and_no_one_or_two_units_of_less_rent_are(changing: bool) -> None:
+    usd, period, most = shared(changing).usd, fit(1, changing), shared(changing).most
+    units = ((0.8 if changing else 0.9) * fractions(changing)).astype(np.int64)
+    assert period.fits(units) is None
+    added = period.added(units, most)
     assert added is not None
-    assert fit(period).fits(units + added) is not None
+    assert period.fits(units + added) is not None
     rent, n_checked = float(usd @ added), 0
     for pair in product(range(len(units)), repeat=2):
         more = np.bincount(pair, minlength=len(units))
-        if usd @ more < rent - 0.05 * rent and np.all(units + more <= limits()):
+        if usd @ more < rent - 0.05 * rent and np.all(units + more <= most):
             n_checked += 1
-            assert fit(period).fits(units + more) is None
+            assert period.fits(units + more) is None
     assert n_checked > len(units)
 
 
-def test_sizes_that_are_begun_with_fit_every_period_and_after_dropping_every_unit_is_needed() -> None:
-    problem, down = problem_of_a_day(), descent()
-    assert down.begun(begun_from(look()))
+@ROLES
+def test_units_that_are_begun_with_fit_every_period_and_after_dropping_every_unit_is_needed(changing: bool) -> None:
+    down = descent(changing)
+    assert down.begun(shared(changing).of_look(look(changing)))
     begun = down.cost
     down.dropped()
     assert down.cost <= begun
-    for u in np.flatnonzero((down.units > 0) & (prices(problem) > 0)):
+    for u in np.flatnonzero((down.units > 0) & (shared(changing).usd > 0)):
         less = down.units.copy()
         less[u] -= 1
-        again = descent()
+        again = descent(changing)
         assert any(period.fits(less) is None for period in again.periods)
 
 
-def test_the_cost_of_sizes_is_rent_and_use_and_changes_only_lower_it() -> None:
-    problem, down = problem_of_a_day(), descent()
-    assert down.begun(begun_from(look()))
+@ROLES
+def test_the_cost_of_units_is_rent_and_use_and_changes_only_lower_it(changing: bool) -> None:
+    problem, down, units = problem_of_a_day(changing), descent(changing), shared(changing)
+    assert down.begun(units.of_look(look(changing)))
     costs = [down.cost]
     for _ in range(30):
         down.changed()
@@ -152,7 +165,9 @@ def test_the_cost_of_sizes_is_rent_and_use_and_changes_only_lower_it() -> None:
     settled = down.settled()
     use = sum(problem.weights[one.period] * use_usd_per_hour(problem, one) for one in settled)
     assert use > 0.0
-    assert down.cost == pytest.approx(float(prices(problem) @ units_of(settled[0], down.ports())) + use)
+    assert down.cost == pytest.approx(float(units.usd @ down.units) + use)
+    needed = units.of_plan(settled, down.ports())
+    assert np.all(needed <= down.units) if changing else np.array_equal(needed, down.units)
     assert broken_classes(problem, settled, down.ports()) == []
 
 
@@ -162,7 +177,7 @@ def test_the_cost_of_sizes_is_rent_and_use_and_changes_only_lower_it() -> None:
         ({}, True),
         ({"objective": "max-throughput", "budget_usd_per_hour": 300.0}, False),
         ({"spare": Spare(survive=("instance",))}, False),
-        ({"routing": Routing(thresholds="per-model", role_conversion=True)}, False),
+        ({"routing": Routing(thresholds="per-model", role_conversion=True)}, True),
         ({"budget_usd_per_hour": 1e6}, False),
     ],
     ids=["plain", "throughput", "spare", "roles", "budget"],
@@ -183,11 +198,13 @@ def test_a_large_search_tells_a_network_without_a_plan_from_one_with(req_per_s: 
     assert (state.best is not None) is expected
 
 
-@pytest.mark.parametrize("left_out", ["_begin", "_dive"])
+@pytest.mark.parametrize(
+    ("changing", "left_out"), [(False, "_begin"), (False, "_dive"), (True, "_dive")], ids=["dive", "begin", "roles"]
+)
 def test_either_way_to_a_plan_of_a_large_network_finds_one_above_the_bound(
-    monkeypatch: pytest.MonkeyPatch, left_out: str
+    monkeypatch: pytest.MonkeyPatch, changing: bool, left_out: str
 ) -> None:
-    problem = problem_of_a_day()
+    problem = problem_of_a_day(changing)
     monkeypatch.setattr(search_room, "LARGE", 0)
     monkeypatch.setattr(large_room, left_out, lambda *_: None)
     try:

@@ -1,6 +1,7 @@
 """Plans of many sites, models, classes and periods, held against counting by hand."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from planner.optimizer.network.problem import NetworkProblem
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.solution import NetworkSolution
 from tests.builders import FAST, GPUS, HOME, small_with
+from tests.network_scenarios import scale_scenario
 
 NEAR_S, FAST_S = 1.6, 0.8
 """Seconds that the measured instances of the small scenario need for 8,192 tokens."""
@@ -97,6 +99,26 @@ def test_accelerators_that_change_roles_are_bought_for_the_busiest_period_alone(
     # Day: 5 req/s of 1.6 s prefill and 0.125 s decode; night: 5 req/s of 0.3 s prefill and 5 s decode.
     assert solved(fixed).objective == pytest.approx((8 + 25) * HOME_USD)
     assert solved(free).objective == pytest.approx((2 + 25) * HOME_USD)
+
+
+def test_accelerators_that_change_roles_are_no_more_than_the_site_has_though_models_need_them_by_turns() -> None:
+    problem = network_problem(scale_scenario(1, n_hours=2, n_sites=1, n_kinds=1, n_models=2, conversion=True))
+    days = {None: (20.0, 2.0), "next": (2.0, 20.0)}
+    demands = [d._replace(req_per_s=days[problem.classes[d.request_class].model]) for d in problem.demands]
+    problem = replace(problem, demands=tuple(demands))
+    settled = solved(problem).settled
+    held = [
+        max(sum(one.n_instances[i] * problem.pools[i].n_accelerators for i in members) for one in settled)
+        for members in problem.owners
+    ]
+    at_once = max(
+        sum(n * p.n_accelerators for n, p in zip(one.n_instances, problem.pools, strict=True)) for one in settled
+    )
+    assert at_once < sum(held)
+    for more, is_solved in ((0, True), (-1, False)):
+        (stock,) = problem.inventories
+        less = replace(problem, inventories=(replace(stock, n_accelerators=sum(held) + more),))
+        assert (network_search(less) is not None) is is_solved
 
 
 def _without(changes: dict[str, Any]) -> dict[str, Any]:

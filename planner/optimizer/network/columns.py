@@ -41,7 +41,17 @@ def add_size_columns(model: Model) -> None:
             bounds = (pool.min_instances, inf) if fixed is None else (fixed[0][i], fixed[0][i])
             if bounds != (0, inf):
                 rows.row(f"size_{i}_{h}", [(n, 1) for n in model.n[i, h].values()], *bounds)
+    _owner_columns(model)
     _port_columns(model)
+
+
+def _owner_columns(model: Model) -> None:
+    """Accelerators that are bought of every owner, where roles change."""
+    problem = model.problem
+    for o, (first, *_) in enumerate(problem.owners if problem.scenario.routing.role_conversion else ()):
+        pool = problem.pools[first]
+        model.bought[o] = model.rows.column(f"bought_{o}")
+        model.cost[model.bought[o]] = (pool.usd_per_hour or 0.0) / pool.n_accelerators
 
 
 def _port_columns(model: Model) -> None:

@@ -18,11 +18,11 @@ from planner.optimizer.network.cells import Cells, finest_cells
 from planner.optimizer.network.dive import Dive
 from planner.optimizer.network.evaluate import Settled
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.large import Look
 from planner.optimizer.network.loads import Array, Cell
 from planner.optimizer.network.model import Question
-from planner.optimizer.network.period_fit import PeriodFit, Units
+from planner.optimizer.network.period_fit import PeriodFit, period_fit
 from planner.optimizer.network.problem import NetworkProblem, Situation
+from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
 
 FORGETTING = 0.95
 """Of what is known of periods that did not fit, what is left when the next sizes are asked for."""
@@ -45,22 +45,11 @@ def is_settled_by_period(problem: NetworkProblem) -> bool:
     pools = [scenario.pools[key] for key in problem.families]
     return (
         problem.is_min_cost
-        and not scenario.routing.role_conversion
         and not scenario.spare.survive
         and scenario.budget_usd_per_hour is None
         and all(p.n_instances == "free" and not p.min_instances and p.max_instances is None for p in pools)
         and all(len({problem.pools[i].layout for i in members}) == 1 for members in problem.families.values())
     )
-
-
-def begun_from(day: Look) -> Units:
-    """Whole units in the fractions of a look."""
-    return np.floor(np.concatenate(day.fractions()) + NOTHING).astype(np.int64)
-
-
-def units_of(settled: Settled, ports: Sequence[Sequence[int]]) -> Units:
-    """Units of a plan."""
-    return np.array([*settled.n_instances, *(m for of_link in ports for m in of_link)], np.int64)
 
 
 @dataclass(frozen=True)
@@ -79,15 +68,16 @@ def descent_of(dive: Dive, offers: Offers, order: Array, units: Units, deadline:
     """Every period with its program.
 
     Args:
-        dive: limits to keep and ways that may be used.
+        dive: limits to keep and ways that may be used; where roles change, pieces of sizes.
         offers: what periods choose from.
         order: how much every period matters at first.
-        units: sizes that are about right.
+        units: units that are about right.
         deadline: `monotonic()` time to stop at.
     """
-    problem, usd, periods = dive.loads.problem, _usd(dive.loads.problem), []
+    problem, shared, periods = dive.loads.problem, shared_units(dive.loads.problem), []
+    is_fixed = not problem.scenario.routing.role_conversion
+    sizes = {i: [(max(int(units[i]), 1),) * 2] for i in range(len(problem.pools))} if is_fixed else dive.segments
     known: dict[tuple[int, float], list[Cell]] = {}
-    sizes = {i: [(max(int(units[i]), 1),) * 2] for i in range(len(problem.pools))}
     ends = [[cell.high_tokens for cell in finest_cells(problem, members)] for members in problem.groups]
     for p in range(len(problem.periods)):
         cells: Cells = {}
@@ -98,42 +88,29 @@ def descent_of(dive: Dive, offers: Offers, order: Array, units: Units, deadline:
             known |= {(g, t): dive.points(g, [t], offers.shares) for t in near if (g, t) not in known}
             cells[g, p] = [cell for t in near for cell in known[g, t]]
         arcs = frozenset((q, p, arc) for q, arc in dive.ways)
-        periods.append(PeriodFit(build(Question(dive.loads, (Situation(p),), cells, sizes, True, arcs)), usd))
-    return Descent(problem, periods, usd, order, deadline)
-
-
-def _usd(problem: NetworkProblem) -> Array:
-    """Price of every unit: instances of every pool, then ports of every tier [USD/h], or accelerators."""
-    if not problem.is_priced:
-        return np.array([*(p.n_accelerators for p in problem.pools), *(0.0 for li in problem.links for _ in li.tiers)])
-    tiers = [tier for link in problem.links for tier in link.tiers]
-    return np.array([*(p.usd_per_hour or 0.0 for p in problem.pools), *(t.usd_per_hour or 0.0 for t in tiers)])
+        periods.append(period_fit(build(Question(dive.loads, (Situation(p),), cells, sizes, True, arcs)), shared))
+    return Descent(shared, periods, order, deadline)
 
 
 class Descent:
-    """Sizes of a plan on their way down.
+    """Units of a plan on their way down.
 
     Args:
-        problem: the network, whose cost is to be low.
+        shared: the units, whose cost is to be low.
         periods: every period.
-        usd: price of every unit [USD/h].
         order: how much every period matters at first.
         deadline: `monotonic()` time to stop at.
     """
 
-    def __init__(
-        self, problem: NetworkProblem, periods: Sequence[PeriodFit], usd: Array, order: Array, deadline: float
-    ) -> None:
-        self.units: Units = np.zeros(len(usd), np.int64)
+    def __init__(self, shared: SharedUnits, periods: Sequence[PeriodFit], order: Array, deadline: float) -> None:
+        self.units: Units = np.zeros(len(shared.usd), np.int64)
         self.values: list[Array] = []
         """Columns of every period."""
         self.periods = periods
-        self._problem, self._usd, self._deadline = problem, usd, deadline
+        self._shared, self._usd, self._deadline = shared, shared.usd, deadline
         self._failed = order / max(float(order.max()), NOTHING)
         self._rng = np.random.default_rng(0)
-        tiers = [tier for link in problem.links for tier in link.tiers]
-        self._least = np.array([*(pool.min_instances for pool in problem.pools), *(0 for _ in tiers)])
-        self._most = np.array([*(pool.max_instances for pool in problem.pools), *(t.max_ports for t in tiers)])
+        self._least, self._most = shared.least, shared.most
 
     @property
     def cost(self) -> float:
@@ -181,8 +158,7 @@ class Descent:
 
     def ports(self) -> tuple[tuple[int, ...], ...]:
         """Ports of every tier of every link."""
-        left = iter(int(m) for m in self.units[len(self._problem.pools) :])
-        return tuple(tuple(next(left) for _ in link.tiers) for link in self._problem.links)
+        return self._shared.ports(self.units)
 
     def _is_taken(self, values: list[Array] | None, units: Units) -> bool:
         if values is None or self._cost_of(units, values) > self.cost - NOTHING:
@@ -199,8 +175,8 @@ class Descent:
         units, rng = self.units.copy(), self._rng
         open_to = np.flatnonzero(units > self._least)
         if rng.random() < WHOLE_GROUP:
-            group = self._pools_of(int(rng.integers(len(self._problem.groups))))
-            chosen, share = np.intersect1d(open_to, group), float(rng.uniform(0, DEEPEST))
+            of_group = self._shared.of_group(int(rng.integers(len(self._shared.problem.groups))))
+            chosen, share = np.intersect1d(open_to, of_group), float(rng.uniform(0, DEEPEST))
             units[chosen] = np.maximum((units[chosen] * (1 - share)).astype(np.int64), self._least[chosen])
             return units
         for u in rng.choice(open_to, min(int(rng.integers(1, MOST_RUINED + 1)), len(open_to)), replace=False):
@@ -208,19 +184,17 @@ class Descent:
             units[u] = max(units[u] - int(rng.integers(1, deepest + 1)), self._least[u])
         return units
 
-    def _pools_of(self, group: int) -> list[int]:
-        problem = self._problem
-        return [arc.pool for q in problem.groups[group] for arcs in problem.arcs[q].values() for arc in arcs]
-
     def _covered(self, units: Units, cost: float) -> tuple[Units, list[Array]] | None:
         """Sizes that every period fits, with a rent below a cost, and the columns of every period."""
         values: dict[int, Array] = {}
         for p in self._order():
+            if monotonic() > self._deadline:
+                return None
             period = self.periods[p]
             found = period.fits(units, self.values[p] if self.values else None)
             self._failed[p] += found is None
             while found is None:
-                added = None if monotonic() > self._deadline else period.added(units, self._most)
+                added = period.added(units, self._most)
                 if added is None or not added.any():
                     self._failed[p] = self._failed[p] if self.values else FIRST + self._failed.max()
                     return None
@@ -234,7 +208,7 @@ class Descent:
     def _all_fit(self, units: Units) -> list[Array] | None:
         values: dict[int, Array] = {}
         for p in self._order():
-            found = self.periods[p].fits(units, self.values[p])
+            found = self.periods[p].fits(units, self.values[p]) if monotonic() < self._deadline else None
             if found is None:
                 self._failed[p] += 1
                 return None

@@ -60,6 +60,8 @@ def _objective(model: Model) -> None:
         for column, usd in model.cost.items():
             model.rows.costs[column] = usd
         return
-    for (i, _), segments in model.n.items():
+    for column in model.bought.values():
+        model.rows.costs[column] = 1.0
+    for (i, _), segments in model.n.items() if not model.bought else ():
         for column in segments.values():
             model.rows.costs[column] = float(model.problem.pools[i].n_accelerators)

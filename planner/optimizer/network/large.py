@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.network.blocks import Blocks
-from planner.optimizer.network.cells import Cells, around, chosen_cells, finest_cells, largest_sizes, used_arcs
+from planner.optimizer.network.cells import TINY, Cells, around, chosen_cells, finest_cells, largest_sizes, used_arcs
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import NetworkLoads
-from planner.optimizer.network.model import Model, Question, Segments
+from planner.optimizer.network.model import Model, Question, Segments, sizes_of
 from planner.optimizer.network.problem import Arc, Situation
 from planner.optimizer.network.rows import Found
 
@@ -47,6 +47,12 @@ class Look:
         segments = self.model.question.segments
         return {i: around(segments[i], n) for i, n in enumerate(largest_sizes(self.model, self.found))}
 
+    def in_use(self) -> dict[int, list[tuple[int, int]]]:
+        """Sizes of every pool in one piece, and in none of those that the answer does not use."""
+        values, pools = self.found.values, self.model.problem.pools
+        used = {i for (i, _), pieces in self.model.n.items() if sum(values[c] for c in pieces.values()) > TINY}
+        return {i: [(1, max(p.max_instances, 1))] * (i in used) for i, p in enumerate(pools)}
+
     def worth(self) -> NDArray[np.float64]:
         """What one more busy instance of every prefill pool would be worth in every period."""
         duals, worth = self._duals(), np.zeros(len(self.model.question.situations))
@@ -61,11 +67,12 @@ class Look:
         return [self.model.question.situations[s] for s in order if worth[s] > BINDING * worth.sum()]
 
     def fractions(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Instances of every pool in the first sizing, and ports of every tier."""
-        values, n = self.found.values, np.zeros(len(self.model.problem.pools))
-        for (i, _), columns in self.model.n.items():
-            n[i] = max(n[i], sum(values[c] for c in columns.values()))
-        return n, np.array([values[c] for row in self.model.ports for c in row])
+        """Instances of every pool, or accelerators of every owner where roles change; and ports of every tier."""
+        values, model = self.found.values, self.model
+        ports = np.array([values[c] for row in model.ports for c in row])
+        if model.bought:
+            return np.array([values[column] for column in model.bought.values()]), ports
+        return np.array([sum(values[c] for c in sizes_of(model, i, 0)) for i in range(len(model.problem.pools))]), ports
 
     def leanings(self) -> dict[tuple[int, int], list[float]]:
         """Ends of the cells between which the choice of every group in every period is divided."""

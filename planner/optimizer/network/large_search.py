@@ -9,11 +9,12 @@ from time import monotonic
 from planner.errors import UndecidedError
 from planner.optimizer.network.cells import Cells
 from planner.optimizer.network.completion import MOST_NEW, broken_by, idle_use, judged
-from planner.optimizer.network.descent import Descent, Offers, begun_from, descent_of, is_settled_by_period, units_of
+from planner.optimizer.network.descent import Descent, Offers, descent_of, is_settled_by_period
 from planner.optimizer.network.dive import NEAR_SHARES, Dive
 from planner.optimizer.network.large import Look, answered, asked, every
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.problem import NetworkProblem, Situation
+from planner.optimizer.network.shared_units import shared_units
 from planner.optimizer.network.solution import NetworkSolution, SearchState
 
 ROUGH_STEP = 4
@@ -53,7 +54,7 @@ def large_search(state: SearchState, time_limit_s: float, deadline: float) -> bo
             bounding = aside.submit(answered, close, _left(deadline))
             if day is not None:
                 state.segments, state.ways = day.pieces(), day.ways()
-                _begin(state, day, deadline)
+                _begin(state, day, deadline - AT_LAST * time_limit_s)
             bounded = bounding.result()
         if bounded is None:
             return False
@@ -85,21 +86,23 @@ def _left(deadline: float) -> float:
 def _begin(state: SearchState, day: Look, deadline: float) -> None:
     """A plan of a network whose periods share sizes alone, from those of a look at the whole day."""
     if is_settled_by_period(state.problem):
-        units, dive = begun_from(day), Dive(_safe_loads(state), state.ways, {}, 0.0, deadline)
+        units = shared_units(state.problem).of_look(day)
+        dive = Dive(_safe_loads(state), state.ways, day.in_use(), 0.0, deadline)
         descent = descent_of(dive, Offers(day.leanings(), ROUGH_STEP, (0.5,)), day.worth(), units, deadline)
         if descent.begun(units):
+            _is_kept(state, descent)
             descent.dropped()
             _is_kept(state, descent)
 
 
 def _descend(state: SearchState, day: Look, deadline: float) -> None:
     """Better plans near the best, at other thresholds near its own, as long as there is time."""
-    units = None
+    shared, units = shared_units(state.problem), None
     while is_settled_by_period(state.problem) and state.gap > state.target and monotonic() < deadline:
         if state.best is None:
             return
-        units = units_of(state.best.settled[0], state.best.ports) if units is None else units
-        dive = Dive(_safe_loads(state), state.ways, {}, 0.0, deadline)
+        units = shared.of_plan(state.best.settled, state.best.ports) if units is None else units
+        dive = Dive(_safe_loads(state), state.ways, day.in_use(), 0.0, deadline)
         offers = Offers(_thresholds(state.problem, state.best), NEAR, NEAR_SHARES)
         descent = descent_of(dive, offers, day.worth(), units, deadline)
         if not descent.begun(units):

@@ -2,10 +2,10 @@
 
 Sets: pools i, links l with port tiers j, streams q (a class decoded at a site), groups g of streams with a common
 threshold, situations s (a period, perhaps with something lost), cells k of a group in a period (an interval of
-thresholds and one of allowances), segments j of a pool's size. Columns: instances n_ij in segment j and its choice z_ij
-(integer), ports m_lj (integer), choices y_gsk (binary), rates r_qsk, x_qska (arc a, long and short), b_qska (between a
-cell's ends) and d_qsi (decode) [req/s], and the scale R of the demand. What a cell costs and allows is a constant, so
-everything is linear.
+thresholds and one of allowances), segments j of a pool's size, owners o (pools between which accelerators may change
+roles). Columns: instances n_ij in segment j and its choice z_ij (integer), accelerators b_o, ports m_lj (integer),
+choices y_gsk (binary), rates r_qsk, x_qska (arc a, long and short), b_qska (between a cell's ends) and d_qsi (decode)
+[req/s], and the scale R of the demand. What a cell costs and allows is a constant, so everything is linear.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class Model:
     """Instances by pool and sizing, then segment."""
     z: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
     ports: list[list[int]] = field(default_factory=list)
+    bought: dict[int, int] = field(default_factory=dict)
+    """Accelerators of every owner of the problem, where they change roles."""
     y: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """Choice by group, situation and cell."""
     r: dict[tuple[int, int, int], tuple[int, float]] = field(default_factory=dict)

@@ -165,6 +165,15 @@ class NetworkProblem(Resolved):
         return {key: members for key, members in made.items() if len(members) > 1}
 
     @cached_property
+    def owners(self) -> tuple[tuple[int, ...], ...]:
+        """Pools between which accelerators may change roles: of one kind, that serve one model at one site."""
+        found: dict[tuple[str, str, str | None], list[int]] = {}
+        for i, pool in enumerate(self.pools):
+            model = self.classes[pool.classes[0]].model if pool.classes else None
+            found.setdefault((pool.site, pool.hardware, model), []).append(i)
+        return tuple(map(tuple, found.values()))
+
+    @cached_property
     def arcs(self) -> tuple[dict[Part, tuple[Arc, ...]], ...]:
         """Prefill pools of every stream, by the part of its prompts that they take."""
         parts: tuple[Part, ...] = ("long", "short")

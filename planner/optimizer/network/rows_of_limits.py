@@ -38,13 +38,18 @@ def open_used_links(model: Model) -> None:
 
 
 def bound_accelerators(model: Model) -> None:
-    """sum of a_i n_i over the pools of an inventory <= its accelerators."""
-    for v, inventory in enumerate(model.problem.inventories):
-        for h in sorted({h for _, h in model.n}):
-            terms = [(n, model.problem.pools[i].n_accelerators) for i in inventory.pools for n in sizes_of(model, i, h)]
-            if terms:
-                row = model.rows.row(f"bound_accelerators_{v}_{h}", terms, high=inventory.n_accelerators)
-                model.shared.append(row)
+    """sum of a_i n_i over the pools of an inventory <= its accelerators; where roles change, of b_o over owners."""
+    problem = model.problem
+    for v, inventory in enumerate(problem.inventories):
+        if problem.scenario.routing.role_conversion:
+            owners = (o for o, members in enumerate(problem.owners) if members[0] in inventory.pools)
+            terms = [(model.bought[o], 1.0) for o in owners]
+        else:
+            own = inventory.pools
+            terms = [(n, float(problem.pools[i].n_accelerators)) for i in own for n in sizes_of(model, i, 0)]
+        if terms:
+            row = model.rows.row(f"bound_accelerators_{v}", terms, high=inventory.n_accelerators)
+            model.shared.append(row)
 
 
 def bound_families(model: Model) -> None:
@@ -74,20 +79,12 @@ def _choose_one_layout(model: Model, f: int, members: Sequence[int], h: int) -> 
 
 
 def own_accelerators(model: Model) -> None:
-    """a_i n_ih summed over the roles of a kind and model at a site <= what is bought, in every period."""
+    """sum of a_i n_ih over the roles of a kind and model at a site <= b_o, what is bought of it, in every period."""
     problem = model.problem
-    if not problem.scenario.routing.role_conversion:
-        return
-    owners: dict[tuple[str, str, str | None], list[int]] = {}
-    for i, pool in enumerate(problem.pools):
-        model_name = problem.classes[pool.classes[0]].model if pool.classes else None
-        owners.setdefault((pool.site, pool.hardware, model_name), []).append(i)
-    for o, members in enumerate(owners.values()):
-        pool = problem.pools[members[0]]
-        bought = model.rows.column(f"bought_{o}")
-        model.cost[bought] = (pool.usd_per_hour or 0.0) / pool.n_accelerators
+    for o, bought in model.bought.items():
         for h in sorted({h for _, h in model.n}):
-            terms = [(n, float(problem.pools[i].n_accelerators)) for i in members for n in sizes_of(model, i, h)]
+            own = problem.owners[o]
+            terms = [(n, float(problem.pools[i].n_accelerators)) for i in own for n in sizes_of(model, i, h)]
             model.rows.row(f"own_accelerators_{o}_{h}", [*terms, (bought, -1.0)], high=0)
 
 

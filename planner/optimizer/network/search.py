@@ -46,6 +46,8 @@ QUIET_LINK = 0.2
 MAX_TIGHTENINGS = 8
 LARGE = 8_000
 """Columns from which on a model is not solved with whole numbers at once."""
+MANY_SIZES = 1_000
+"""Pools times periods from which on a network whose roles change is begun with its peaks alone."""
 PLAN_LIMIT_S = 120.0
 TINY = 1e-7
 
@@ -228,10 +230,10 @@ def _refine(state: SearchState, model: Model, found: Found) -> bool:
 
 
 def peak_situations(problem: NetworkProblem) -> list[Situation]:
-    """Periods in which some stream, some model, or all together ask for most; all where roles change."""
-    periods = range(len(problem.periods))
-    if problem.scenario.routing.role_conversion:
-        return [Situation(p) for p in periods]
+    """Periods in which some stream, some model, or all together ask for most; all where a few roles change."""
+    n_sizes = len(problem.pools) * len(problem.periods)
+    if problem.scenario.routing.role_conversion and n_sizes <= MANY_SIZES:
+        return [Situation(p) for p in range(len(problem.periods))]
     rates = np.array([demand.req_per_s for demand in problem.demands])
     models = [problem.classes[demand.request_class].model for demand in problem.demands]
     sums = [rates[[m == model for m in models]].sum(axis=0) for model in dict.fromkeys(models)]
