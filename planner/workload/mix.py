@@ -136,18 +136,18 @@ class LengthMix:
 
     def long_work(self, service: PrefillService, threshold_tokens: ArrayLike, order: int = 1) -> FloatArray:
         """E[T(L)^order; L > t] [s^order]."""
-        return self._expected(service.curve, threshold_tokens, np.inf, order)
+        return self._above(service.curve, threshold_tokens, order)
 
     def short_work(self, service: PrefillService, threshold_tokens: ArrayLike, order: int = 1) -> FloatArray:
         """E[T(L)^order; L <= t] [s^order]."""
-        return self._expected(service.curve, -np.inf, threshold_tokens, order)
+        return self._up_to(service.curve, threshold_tokens, order)
 
     def long_wire_bytes(
         self, kv_curve: Curve, threshold_tokens: ArrayLike, destination_holds_cached: bool
     ) -> FloatArray:
         """E[kv(L); L > t] [bytes]; nothing is cached, so nothing is held."""
         del destination_holds_cached
-        return self._expected(kv_curve, threshold_tokens, np.inf)
+        return self._above(kv_curve, threshold_tokens)
 
     def threshold_grid(self, n: int) -> FloatArray:
         """Quantiles 0, 1/(n-1), ... 1 of L [tokens]."""
@@ -163,15 +163,40 @@ class LengthMix:
         total = self.lengths.quantile((np.arange(n) + 0.5) / n)
         return RequestAtoms(total, np.zeros(n), np.full(n, 1 / n))
 
-    def _expected(self, curve: Curve, above: ArrayLike, up_to: ArrayLike, order: int = 1) -> FloatArray:
-        """E[curve(L)^order; above < L <= up_to]."""
-        result = np.zeros(np.broadcast_shapes(np.shape(above), np.shape(up_to)))
-        for piece in curve.pieces():
-            low, high = np.maximum(above, piece.low_tokens), np.minimum(up_to, piece.high_tokens)
-            for k, c in enumerate(_power(piece.coefficients, order)):
-                if c:
-                    result += c * self.lengths.partial_moment(k, low, np.maximum(low, high))
+    def _above(self, curve: Curve, tokens: ArrayLike, order: int = 1) -> FloatArray:
+        """E[curve(L)^order; L > t]: of the piece that holds t what is above it, and all pieces above that."""
+        at, (sums, coefficients) = np.asarray(tokens, dtype=np.float64), self._pieces(curve, order)
+        piece = np.searchsorted(curve.knots, at, side="right")
+        ends = np.append(curve.knots, np.inf)
+        return self._within(coefficients[piece], at, ends[piece]) + sums.suffix[piece + 1]
+
+    def _up_to(self, curve: Curve, tokens: ArrayLike, order: int = 1) -> FloatArray:
+        """E[curve(L)^order; L <= t]."""
+        at, (sums, coefficients) = np.asarray(tokens, dtype=np.float64), self._pieces(curve, order)
+        piece = np.searchsorted(curve.knots, at, side="left")
+        starts = np.insert(curve.knots, 0, -np.inf)
+        return self._within(coefficients[piece], starts[piece], at) + sums.prefix[piece]
+
+    def _within(self, coefficients: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+        """E[sum of c_k L^k; low < L <= high], the powers k along the last axis of the coefficients."""
+        result = np.zeros(np.shape(low))
+        for k in range(coefficients.shape[-1]):
+            if coefficients[..., k].any():
+                result += coefficients[..., k] * self.lengths.partial_moment(k, low, high)
         return result
+
+    def _pieces(self, curve: Curve, order: int) -> "tuple[RunningSums, FloatArray]":
+        """Sums over the pieces of a curve's power and their coefficients, remembered: thresholds share them."""
+        if (curve, order) not in self._known_pieces:
+            powers = np.array([_power(piece.coefficients, order) for piece in curve.pieces()])
+            bounds = np.concatenate([[-np.inf], curve.knots, [np.inf]])
+            whole = self._within(powers, bounds[:-1], bounds[1:])
+            self._known_pieces[curve, order] = _running_sums(whole), powers
+        return self._known_pieces[curve, order]
+
+    @cached_property
+    def _known_pieces(self) -> "dict[tuple[Curve, int], tuple[RunningSums, FloatArray]]":
+        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,7 +337,7 @@ class AtomMix:
 
 
 class RunningSums(NamedTuple):
-    """Sums over the requests below and from each position on; one more entry than requests."""
+    """Sums over the requests, or pieces, below and from each position on; one more entry than these."""
 
     prefix: FloatArray
     suffix: FloatArray

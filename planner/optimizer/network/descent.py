@@ -8,7 +8,7 @@ Source:
     Ruin and recreate (Schrimpf et al. 2000).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -62,6 +62,8 @@ class Offers:
     """Thresholds before the first and after the last that are offered."""
     shares: Sequence[float]
     """Allowances, as `Dive.points` takes them."""
+    n_inside: int = 0
+    """Thresholds inside of each interval, where lengths are continuous."""
 
 
 def descent_of(dive: Dive, offers: Offers, order: Array, units: Units, deadline: float) -> "Descent":
@@ -78,7 +80,7 @@ def descent_of(dive: Dive, offers: Offers, order: Array, units: Units, deadline:
     is_fixed = not problem.scenario.routing.role_conversion
     sizes = {i: [(max(int(units[i]), 1),) * 2] for i in range(len(problem.pools))} if is_fixed else dive.segments
     known: dict[tuple[int, float], list[Cell]] = {}
-    ends = [[cell.high_tokens for cell in finest_cells(problem, members)] for members in problem.groups]
+    ends = [list(_thresholds(finest_cells(problem, members), offers.n_inside)) for members in problem.groups]
     for p in range(len(problem.periods)):
         cells: Cells = {}
         for g, of_group in enumerate(ends):
@@ -90,6 +92,14 @@ def descent_of(dive: Dive, offers: Offers, order: Array, units: Units, deadline:
         arcs = frozenset((q, p, arc) for q, arc in dive.ways)
         periods.append(period_fit(build(Question(dive.loads, (Situation(p),), cells, sizes, True, arcs)), shared))
     return Descent(shared, periods, order, deadline)
+
+
+def _thresholds(cells: Sequence[Cell], n_inside: int) -> Iterator[float]:
+    """Ends of cells, and some thresholds inside of those that are intervals."""
+    for cell in cells:
+        if cell.low_tokens < cell.high_tokens:
+            yield from np.linspace(cell.low_tokens, cell.high_tokens, n_inside + 2)[1:-1].tolist()
+        yield cell.high_tokens
 
 
 class Descent:

@@ -13,6 +13,7 @@ from planner.optimizer.network.rows_of_limits import (
 )
 from planner.optimizer.network.rows_of_routes import (
     choose_one_cell,
+    divide_alike,
     link_rate_to_choice,
     route_decode,
     route_prompts,
@@ -25,6 +26,7 @@ ROWS = (
     choose_one_cell,
     link_rate_to_choice,
     route_prompts,
+    divide_alike,
     route_decode,
     bound_prefill_work,
     bound_decode_slots,

@@ -5,16 +5,18 @@ where lengths are continuous, narrow intervals. What a rough look over the peaks
 are sought, never where the bound is.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.errors import UndecidedError
 from planner.optimizer.network.blocks import Blocks
 from planner.optimizer.network.cells import TINY, Cells, around, chosen_cells, finest_cells, largest_sizes, used_arcs
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.network.loads import Cell, NetworkLoads
 from planner.optimizer.network.model import Model, Question, Segments, sizes_of
 from planner.optimizer.network.problem import Arc, Situation
 from planner.optimizer.network.rows import Found
@@ -25,6 +27,10 @@ FEW_COLUMNS_S = 10.0
 """Longest time of a block of decode."""
 BINDING = 1e-3
 """Share of the value of all prefill that a period must hold to be one that binds."""
+KEPT_NEAR = 1
+"""Intervals before and after one that matters that are kept as they are,"""
+MOST_GATHERED = 4
+"""and others that make a wide one."""
 LEANING = 0.1
 """Of a choice between cells that counts."""
 Way = tuple[int, Arc]
@@ -108,6 +114,75 @@ def every(loads: NetworkLoads, situations: Sequence[Situation], step: int = 1) -
     """Of the thresholds that make a difference, every so many-th in some periods, both ends included."""
     finest = [finest_cells(loads.problem, members) for members in loads.problem.groups]
     return {(g, s.period): cells[::step] for g, cells in enumerate(finest) for s in situations}
+
+
+def gathered(cells: Sequence[Cell], near: Sequence[float]) -> list[Cell]:
+    """Points, and intervals around some thresholds, as they are; other intervals, some in a row, as one wide cell.
+
+    >>> cells = [Cell(float(t), t + 0.9) for t in range(10)]
+    >>> [(c.low_tokens, c.high_tokens) for c in gathered(cells, [5.5])]
+    [(0.0, 3.9), (4.0, 4.9), (5.0, 5.9), (6.0, 6.9), (7.0, 9.9)]
+    """
+    ends = np.array([cell.high_tokens for cell in cells])
+    at = {int(np.searchsorted(ends, t)) for t in near}
+    kept = {k + d for k in at for d in range(-KEPT_NEAR, KEPT_NEAR + 1)}
+    kept |= {k for k, cell in enumerate(cells) if cell.low_tokens == cell.high_tokens}
+    found: list[Cell] = []
+    n_wide = 0
+    for k, cell in enumerate(cells):
+        if k in kept or n_wide in (0, MOST_GATHERED):
+            found.append(cell)
+            n_wide = int(k not in kept)
+        else:
+            found[-1] = found[-1]._replace(high_tokens=cell.high_tokens)
+            n_wide += 1
+    return found
+
+
+def closest(
+    loads: NetworkLoads,
+    situations: Sequence[Situation],
+    segments: Segments,
+    leanings: Mapping[tuple[int, int], Sequence[float]],
+    deadline: float,
+) -> Look | None:
+    """A look with every threshold that makes a difference, or near that if time is short: its bound holds anyway.
+
+    Thresholds far from those that matter are gathered to wide cells. What such a cell promises is more than any
+    threshold in it keeps, so those that an answer uses are taken apart, until it hardly uses any.
+
+    Args:
+        loads: limits that it counts with.
+        situations: the periods.
+        segments: sizes of every pool in pieces.
+        leanings: thresholds that matter, by group and period.
+        deadline: `monotonic()` time to stop at.
+
+    Raises:
+        UndecidedError: time is up before the first answer.
+    """
+    finest = every(loads, situations)
+    near = {at: list(leanings.get(at, ())) for at in finest}
+    look = None
+    while True:
+        offers = {at: gathered(cells, near[at]) for at, cells in finest.items()}
+        try:
+            found = answered(asked(loads, situations, segments, offers), deadline - monotonic())
+        except UndecidedError:
+            if look is None:
+                raise
+            return look
+        if found is None:
+            return None
+        look, most = found, 0.0
+        for (g, s, k), y in look.model.y.items():
+            at, used = (g, situations[s].period), float(look.found.values[y])
+            low, high, *_ = offers[at][k]
+            if used > TINY and offers[at][k] not in finest[at]:
+                near[at] += [cell.high_tokens for cell in finest[at] if low <= cell.low_tokens <= high]
+                most = max(most, used)
+        if most <= LEANING:
+            return look
 
 
 def asked(

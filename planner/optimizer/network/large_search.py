@@ -11,8 +11,9 @@ from planner.optimizer.network.cells import Cells
 from planner.optimizer.network.completion import MOST_NEW, broken_by, idle_use, judged
 from planner.optimizer.network.descent import Descent, Offers, descent_of, is_settled_by_period
 from planner.optimizer.network.dive import NEAR_SHARES, Dive
-from planner.optimizer.network.large import Look, answered, asked, every
+from planner.optimizer.network.large import Look, answered, asked, closest, every
 from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.network.model import Segments
 from planner.optimizer.network.problem import NetworkProblem, Situation
 from planner.optimizer.network.shared_units import shared_units
 from planner.optimizer.network.solution import NetworkSolution, SearchState
@@ -30,10 +31,10 @@ DIVE_STEP = 0.12
 MAX_TIGHTENINGS = 8
 NEAR = 2
 """Thresholds before and after those of a plan from which better ones choose,"""
-N_CHANGES = 100
-"""and the changes after which these are others."""
-DIVE = 0.55
-"""Of the time limit: what a dive, and a descent from what it finds, need where there is a plan already."""
+INSIDE = 3
+"""those inside of an interval of lengths,"""
+ROUND = 0.25
+"""and the part of the time for this after which a plan is judged, and these are others."""
 AT_LAST = 0.05
 """Of the time limit: what is left to judge a plan when it is not made better any more."""
 
@@ -44,28 +45,34 @@ def large_search(state: SearchState, time_limit_s: float, deadline: float) -> bo
     Returns:
         False where the closest look has no answer: then there is no plan.
     """
-    loads, peaks = state.optimistic, list(state.active)
+    peaks = list(state.active)
     try:
         day = _day(state, deadline)
         binding = [] if day is None else [s for s in day.binding()[:MOST_BINDING] if s not in peaks]
         state.active = peaks + binding[: max(MOST_IN_BOUND - len(peaks), 0)]
-        close = asked(loads, state.active, state.segments, every(loads, state.active))
         with ThreadPoolExecutor(1) as aside:
-            bounding = aside.submit(answered, close, _left(deadline))
+            bounding = aside.submit(_bound, state, dict(state.segments), day, deadline)
             if day is not None:
                 state.segments, state.ways = day.pieces(), day.ways()
                 _begin(state, day, deadline - AT_LAST * time_limit_s)
-            bounded = bounding.result()
-        if bounded is None:
-            return False
-        state.bound = max(state.bound, bounded.bound() + idle_use(state))
-        if day is not None and state.gap > state.target:
-            if state.best is None or _left(deadline) > DIVE * time_limit_s:
-                _dive(state, sorted(peaks + binding), time_limit_s, deadline)
+                _descend(state, day, deadline - AT_LAST * time_limit_s)
+            if not bounding.result():
+                return False
+        if day is not None and state.best is None:
+            _dive(state, sorted(peaks + binding), time_limit_s, deadline)
             _descend(state, day, deadline - AT_LAST * time_limit_s)
     except UndecidedError:
         pass
     return True
+
+
+def _bound(state: SearchState, segments: Segments, day: Look | None, deadline: float) -> bool:
+    """Raise the bound to that of the closest look; False where this has no answer."""
+    leanings = {} if day is None else day.leanings()
+    found = closest(state.optimistic, tuple(state.active), segments, leanings, deadline)
+    if found is not None:
+        state.bound = max(state.bound, found.bound() + idle_use(state))
+    return found is not None
 
 
 def _day(state: SearchState, deadline: float) -> Look | None:
@@ -97,19 +104,20 @@ def _begin(state: SearchState, day: Look, deadline: float) -> None:
 
 def _descend(state: SearchState, day: Look, deadline: float) -> None:
     """Better plans near the best, at other thresholds near its own, as long as there is time."""
-    shared, units = shared_units(state.problem), None
+    shared, units, begun_at = shared_units(state.problem), None, monotonic()
     while is_settled_by_period(state.problem) and state.gap > state.target and monotonic() < deadline:
         if state.best is None:
             return
         units = shared.of_plan(state.best.settled, state.best.ports) if units is None else units
         dive = Dive(_safe_loads(state), state.ways, day.in_use(), 0.0, deadline)
-        offers = Offers(_thresholds(state.problem, state.best), NEAR, NEAR_SHARES)
+        offers = Offers(_thresholds(state.problem, state.best), NEAR, NEAR_SHARES, INSIDE)
         descent = descent_of(dive, offers, day.worth(), units, deadline)
         if not descent.begun(units):
             return
         descent.dropped()
-        for _ in range(N_CHANGES):
-            if state.gap > state.target and descent.changed():
+        judged_at = min(monotonic() + ROUND * (deadline - begun_at), deadline)
+        while state.gap > state.target and monotonic() < judged_at:
+            if descent.changed():
                 descent.dropped()
         # A promise that is broken asks for more of the same.
         units = None if _is_kept(state, descent) else descent.units

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.curves import PrefillService
 from planner.optimizer.network.problem import Arc, NetworkClass, NetworkProblem, Part
 from planner.queueing import QueuedRequests, most_busy_servers
 from planner.roofline import DecodePoint, exposed_transfer_s
@@ -107,19 +108,20 @@ class NetworkLoads:
 
     def fraction(self, q: int, part: Part, cell: Cell) -> float:
         """Least fraction of a stream's requests in a part, over the thresholds of a cell."""
-        key = ("fraction", self.problem.streams[q].request_class, part, _end(part, cell))
+        mix = self._class(q).mix
+        key = ("fraction", id(mix), part, _end(part, cell))
         if key not in self._known:
-            long = float(self._class(q).mix.long_fraction(_end(part, cell)))
+            long = float(mix.long_fraction(_end(part, cell)))
             of_part = long if part == "long" else 1.0 - long
             self._known[key] = of_part if of_part > ROUNDING_OF_SUMS else 0.0
         return float(self._known[key])
 
     def work_s(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
         """Instance-seconds in a pool per request of the stream, at the least over a cell [s]."""
-        pool, c = self.problem.pools[arc.pool], self.problem.streams[q].request_class
-        key = ("work", id(pool.rates), c, part, _end(part, cell))
+        pool, mix = self.problem.pools[arc.pool], self._class(q).mix
+        key = ("work", id(pool.rates), id(mix), part, _end(part, cell))
         if key not in self._known:
-            service, mix = pool.rates.prefill, self._class(q).mix
+            service = pool.rates.prefill
             if service is None:
                 raise ValueError("a prefill pool has no prefill times")
             of_part = mix.long_work if part == "long" else mix.short_work
@@ -131,10 +133,10 @@ class NetworkLoads:
         if arc.link is None:
             return 0.0
         link, pool = self.problem.links[arc.link], self.problem.pools[arc.pool]
-        c, holds = self.problem.streams[q].request_class, link.destination_holds_prefix
-        key = ("bytes", id(pool.rates), c, part, _end(part, cell), holds)
+        mix, holds = self._class(q).mix, link.destination_holds_prefix
+        key = ("bytes", id(pool.rates), id(mix), part, _end(part, cell), holds)
         if key not in self._known:
-            mix, kv = self._class(q).mix, pool.rates.kv_bytes
+            kv = pool.rates.kv_bytes
             long = float(mix.long_wire_bytes(kv, _end(part, cell), holds))
             self._known[key] = long if part == "long" else float(mix.long_wire_bytes(kv, -1.0, holds)) - long
         return float(self._known[key])
@@ -159,13 +161,11 @@ class NetworkLoads:
         return float(mix.long_fraction(cell.low_tokens) - mix.long_fraction(cell.high_tokens)) > ROUNDING_OF_SUMS
 
     def _between(self, q: int, arc: Arc, cell: Cell) -> tuple[float, float]:
-        pool, c = self.problem.pools[arc.pool], self.problem.streams[q].request_class
+        pool, mix, reference = self.problem.pools[arc.pool], self._class(q).mix, self._reference(q)
         holds = arc.link is not None and self.problem.links[arc.link].destination_holds_prefix
-        key = ("between", id(pool.rates), c, cell.low_tokens, cell.high_tokens, holds)
+        key = ("between", id(pool.rates), id(reference), id(mix), cell.low_tokens, cell.high_tokens, holds)
         if key not in self._known:
-            first = next(a for arcs in self.problem.arcs[q].values() for a in arcs)
-            reference, mix = self.problem.pools[first.pool].rates.prefill, self._class(q).mix
-            if reference is None or pool.rates.prefill is None:
+            if pool.rates.prefill is None:
                 raise ValueError("a prefill pool has no prefill times")
             whole_s = float(mix.long_work(reference, cell.low_tokens) - mix.long_work(reference, cell.high_tokens))
             total, cached = _lengths_between(mix, cell)
@@ -176,6 +176,18 @@ class NetworkLoads:
             self._known[key] = tuple(whole_s * float(np.min(ratio)) * (1 - ROUNDING) for ratio in ratios)
         work_s, sent_bytes = self._known[key]
         return float(work_s), float(sent_bytes)
+
+    def division(self, q: int) -> tuple[int, int]:
+        """What says how a threshold divides prompts of a stream between a cell's ends: equal where they are alike."""
+        return id(self._class(q).mix), id(self._reference(q))
+
+    def _reference(self, q: int) -> PrefillService:
+        """Prefill of the pool whose work says how prompts between a cell's ends are divided."""
+        first = next(arc for arcs in self.problem.arcs[q].values() for arc in arcs)
+        service = self.problem.pools[first.pool].rates.prefill
+        if service is None:
+            raise ValueError("a prefill pool has no prefill times")
+        return service
 
     def most_busy(self, q: int, arc: Arc, part: Part, cell: Cell) -> Array:
         """Busy instances that a pool of every size of the grid may have with a part of a stream; 0 where none may."""

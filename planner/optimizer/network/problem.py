@@ -240,10 +240,14 @@ def network_problem(scenario: Scenario, data_dirs: Sequence[Path] = ()) -> Netwo
 
 
 def _classes(scenario: Scenario, data_dirs: Sequence[Path]) -> Iterator[NetworkClass]:
+    """Classes of the scenario; those with equal requests have one mix, which remembers what it was asked."""
+    known: dict[str, RequestMix] = {}
     for name, (share, workload) in scenario.workloads.items():
-        mix = request_mix(workload, Path(scenario.directory), data_dirs)
+        requests = workload.model_dump_json(exclude={"arrivals"})
+        if requests not in known:
+            known[requests] = request_mix(workload, Path(scenario.directory), data_dirs)
         slo = scenario.slo_of(name)
-        yield NetworkClass(name, scenario.model_of(name), share, mix, slo, workload.arrivals.squared_cv)
+        yield NetworkClass(name, scenario.model_of(name), share, known[requests], slo, workload.arrivals.squared_cv)
 
 
 def _pools(scenario: Scenario, classes: Sequence[NetworkClass]) -> Iterator[NetworkPool]:

@@ -69,6 +69,27 @@ def route_prompts(model: Model) -> None:
             model.rows.row(f"route_prompts_{q}_{s}_{k}_{share}", terms, 0, 0)
 
 
+def divide_alike(model: Model) -> None:
+    """sum of b_qska over the arcs of long prompts = r_qsk v, v of all streams of a group whose prompts are alike.
+
+    They have one threshold, and of the prompts between a cell's ends it makes as much long of one as of the other.
+    """
+    long: dict[tuple[int, int, int], list[tuple[int, float]]] = {}
+    alike: dict[tuple[int, int, int, tuple[int, int]], list[int]] = {}
+    for (q, s, k, part, _), column in model.between.items():
+        if (q, s, k) not in long:
+            kind = model.problem.group_of[q], s, k, model.question.loads.division(q)
+            alike.setdefault(kind, []).append(q)
+        long.setdefault((q, s, k), []).extend([(column, 1.0)] if part == "long" else [])
+    for (_, s, k, _), streams in alike.items():
+        rates = {q: rate for q in streams if (rate := known_rate(model, q, s))}
+        if len(rates) < 2:
+            continue
+        of_all = model.rows.column(f"v_{min(rates)}_{s}_{k}", 0, 1)
+        for q, rate in rates.items():
+            model.rows.row(f"divide_alike_{q}_{s}_{k}", [*long[q, s, k], (of_all, -rate)], 0, 0)
+
+
 def route_decode(model: Model) -> None:
     """sum of d_qsi over i = what the stream has of the demand: every request is decoded at its stream's site."""
     pools: dict[tuple[int, int], list[tuple[int, float]]] = {}
