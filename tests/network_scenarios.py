@@ -18,9 +18,18 @@ SHORTEST, LONGEST = 128, 131_072
 
 
 def scale_scenario(
-    seed: int, n_hours: int = 24, n_sites: int = 4, n_kinds: int = 5, n_models: int = 3, conversion: bool = False
+    seed: int,
+    n_hours: int = 24,
+    n_sites: int = 4,
+    n_kinds: int = 5,
+    n_models: int = 3,
+    conversion: bool = False,
+    is_spread: bool = False,
 ) -> Scenario:
-    """A day of demand at several sites, with a promise and a demand per model and site."""
+    """A day of demand at several sites, with a promise and a demand per model and site.
+
+    Prompts of a bin have one length, or are spread over it.
+    """
     rng = np.random.default_rng(seed)
     sites, kinds, models = SITES[:n_sites], list(KINDS)[:n_kinds], list(MODELS)[:n_models]
     lines = ['schema = "planner.scenario/1"', f'name = "scale-{seed}"', 'objective = "min-cost"']
@@ -39,7 +48,7 @@ def scale_scenario(
     for site in sites:
         stock = ", ".join(f"{kind} = {8 * int(rng.integers(20, 90))}" for kind in kinds)
         lines += [f"[sites.{site}]", f"accelerators = {{ {stock} }}", f"usd_per_kwh = {rng.uniform(0.05, 0.2):.3f}"]
-    lines += _pools(sites, kinds, models) + _links(sites, rng) + _classes(sites, models, rng)
+    lines += _pools(sites, kinds, models) + _links(sites, rng) + _classes(sites, models, rng, is_spread)
     for hour in range(n_hours):
         factors = [1 + 0.5 * cos(2 * pi * (hour - 14 + zone) / 24) + 0.05 * rng.uniform(-1, 1) for zone in ZONE_H]
         by_site = ", ".join(f"{site} = {f:.4f}" for site, f in zip(sites, factors, strict=False))
@@ -78,14 +87,14 @@ def _links(sites: tuple[str, ...], rng: np.random.Generator) -> list[str]:
     return lines
 
 
-def _classes(sites: tuple[str, ...], models: list[str], rng: np.random.Generator) -> list[str]:
+def _classes(sites: tuple[str, ...], models: list[str], rng: np.random.Generator, is_spread: bool) -> list[str]:
     lines, shares = [], rng.dirichlet(np.full(len(models) * len(sites), 4.0)).round(4)
     shares[-1] = 1 - shares[:-1].sum()
     for m, model in enumerate(models):
-        tokens, weights = _length_bins(exp(rng.uniform(7.5, 9.5)), rng.uniform(0.9, 1.4))
-        lengths = (
-            f"tokens = [{', '.join(f'{t:.0f}' for t in tokens)}], weights = [{', '.join(f'{w:.5f}' for w in weights)}]"
-        )
+        edges, weights = _length_bins(exp(rng.uniform(7.5, 9.5)), rng.uniform(0.9, 1.4))
+        where, at = ("edges", edges) if is_spread else ("tokens", np.sqrt(edges[1:] * edges[:-1]))
+        kind, tokens = "histogram" if is_spread else "empirical", ", ".join(f"{t:.0f}" for t in at)
+        lengths = f'kind = "{kind}", {where} = [{tokens}], weights = [{", ".join(f"{w:.5f}" for w in weights)}]'
         for s, site in enumerate(sites):
             lines += [
                 f"[classes.{model}-{site}]",
@@ -100,17 +109,17 @@ def _classes(sites: tuple[str, ...], models: list[str], rng: np.random.Generator
             ]
             lines += [
                 f"[classes.{model}-{site}.workload]",
-                f'lengths = {{ kind = "empirical", {lengths} }}',
+                f"lengths = {{ {lengths} }}",
             ]
             lines += ['output_lengths = { kind = "constant", tokens = 512 }']
     return lines
 
 
 def _length_bins(median_tokens: float, sigma: float) -> tuple[np.ndarray, np.ndarray]:
-    """Middles and weights of bins of equal width in log(length), of a log-normal law up to the context window."""
+    """Edges and weights of bins of equal width in log(length), of a log-normal law up to the context window."""
     from scipy.stats import norm
 
     low, high = max(SHORTEST, median_tokens * exp(-3 * sigma)), min(LONGEST, median_tokens * exp(3 * sigma))
     edges = np.geomspace(low, high, N_BINS + 1)
     mass = np.diff(norm.cdf(np.log(edges / median_tokens) / sigma))
-    return np.sqrt(edges[1:] * edges[:-1]), mass / mass.sum()
+    return edges, mass / mass.sum()

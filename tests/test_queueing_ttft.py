@@ -106,6 +106,13 @@ def test_two_exponential_waits_add_to_the_textbook_sum() -> None:
     assert sum_of_waits(slow, fast).mean_s == pytest.approx(4 / 3)
 
 
+def test_waits_that_hardly_ever_happen_add_up_to_one_that_hardly_does() -> None:
+    rare = Wait(5e-10, 1e-10, 0.1, np.array([1.0, 0.5, 0.0]), 3.0)
+    both = sum_of_waits(rare, rare)
+    assert np.all(both.survival(np.array([0.0, 0.1, 1.0])) <= 2e-9)
+    assert both.step_s > 0
+
+
 @settings(max_examples=20, deadline=None)
 @given(seconds, seconds, st.floats(0.1, 0.95), st.floats(0.1, 0.95))
 def test_a_sum_of_waits_is_symmetric_and_its_integral_is_its_mean(

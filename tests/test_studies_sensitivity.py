@@ -125,11 +125,13 @@ def test_every_kind_of_lengths_gets_longer() -> None:
         "components": [
             {"weight": 1, "lengths": {"kind": "empirical", "tokens": [10.0, 20.0]}},
             {"weight": 1, "lengths": {"kind": "lognormal", "mu": 9.0, "sigma": 1.0}},
+            {"weight": 1, "lengths": {"kind": "histogram", "edges": [10.0, 20.0, 40.0], "weights": [1, 1]}},
         ],
     }
-    first, second = (part["lengths"] for part in longer(mixed, 1.2)["components"])
+    first, second, third = (part["lengths"] for part in longer(mixed, 1.2)["components"])
     assert first["tokens"] == pytest.approx([12.0, 24.0])
     assert second["mu"] == pytest.approx(9.0 + np.log(1.2))
+    assert third["edges"] == pytest.approx([12.0, 24.0, 48.0])
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from planner.workload.lengths import Lengths
 PAPER = {"kind": "lognormal", "mu": 9.90, "sigma": 1.0, "low_tokens": 128.0, "high_tokens": 131072.0}
 CONSTANT = {"kind": "constant", "tokens": 1024.0}
 EMPIRICAL = {"kind": "empirical", "tokens": (30.0, 10.0, 20.0), "weights": (1.0, 1.0, 2.0)}
+COUNTED = {"kind": "histogram", "edges": (1.0, 10.0, 100.0, 2000.0, 3000.0, 9000.0), "weights": (0, 5.0, 2.0, 0, 1.0)}
 FEW = {"kind": "empirical", "tokens": (7.0, 9000.0)}
 
 
@@ -24,7 +25,15 @@ def lengths(spec):
     return distribution(TypeAdapter(Lengths).validate_python(spec))
 
 
-EVERY_KIND = [PAPER, CONSTANT, EMPIRICAL, mixture((1.0, PAPER), (3.0, EMPIRICAL)), mixture((1.0, FEW), (2.0, CONSTANT))]
+EVERY_KIND = [
+    PAPER,
+    CONSTANT,
+    EMPIRICAL,
+    COUNTED,
+    mixture((1.0, PAPER), (3.0, EMPIRICAL)),
+    mixture((1.0, FEW), (2.0, CONSTANT)),
+    mixture((1.0, COUNTED), (2.0, CONSTANT)),
+]
 TRUNCATIONS = [
     LogNormal(9.90, 1.0, 128, 131072),
     LogNormal(6.0, 2.0, 1, 1e6),
@@ -112,6 +121,42 @@ def test_a_quantile_is_the_least_length_that_reaches_its_probability(spec, q):
     assert low <= at <= high
     assert cdf(law, at) >= q - 1e-9
     assert at == low or cdf(law, at * (1 - 1e-9)) <= q + 1e-7
+
+
+@pytest.mark.parametrize("order", range(7))
+def test_histogram_moments_are_the_integrals_of_the_density(order):
+    law = lengths(COUNTED)
+    assert law.support == (10.0, 9000.0)
+    for low, high in ((0.0, 50.0), (50.0, 50.5), (99.0, 2500.0), (2500.0, np.inf)):
+        parts = [(10.0, 100.0, 5 / 8), (100.0, 2000.0, 2 / 8), (3000.0, 9000.0, 1 / 8)]
+        expected = sum(
+            share / (b - a) * integrate.quad(lambda x: x**order, max(a, low), min(b, high), epsrel=1e-12)[0]
+            for a, b, share in parts
+            if max(a, low) < min(b, high)
+        )
+        assert law.partial_moment(order, low, high) == pytest.approx(expected, rel=1e-10)
+
+
+@given(q=st.floats(0, 1))
+def test_the_histogram_quantile_inverts_its_cdf_as_prometheus_interpolates(q):
+    law = lengths(COUNTED)
+    assert cdf(law, law.quantile(q)) == pytest.approx(q, abs=1e-12)
+    assert law.quantile(5 / 16) == pytest.approx(10 + 90 / 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"weights": (1.0, 2.0)}, "6 edges make 5 weights, got 2"),
+        ({"edges": (1.0, 10.0, 10.0, 20.0, 30.0, 40.0)}, "edges must ascend"),
+        ({"weights": (0, 0, 0, 0, 0)}, "at least one bucket"),
+        ({"weights": (1.0, -1.0, 0, 0, 0)}, "greater than or equal to 0"),
+    ],
+    ids=["count", "order", "empty", "negative"],
+)
+def test_a_histogram_that_cannot_be_is_refused(changes, said):
+    with pytest.raises(ValidationError, match=said):
+        lengths({**COUNTED, **changes})
 
 
 @pytest.mark.parametrize("spec", EVERY_KIND)

@@ -110,8 +110,8 @@ def smallest_below_s(survival: Callable[[float], Floats], q: float, guess_s: flo
 
 
 _SUM_POINTS = 2**11
-_NEGLIGIBLE = 1e-12
-"""P(W > 0) of a wait that is none."""
+_NEGLIGIBLE = 2e-9
+"""P(W > 0) of a wait that is none: hardly likelier than what lies beyond the grid."""
 
 
 def sum_of_waits(first: Wait, second: Wait) -> Wait:

@@ -288,9 +288,12 @@ def longer(lengths: Mapping[str, Any], factor: float) -> dict[str, Any]:
     if lengths["kind"] == "mixture":
         parts = [{**part, "lengths": longer(part["lengths"], factor)} for part in lengths["components"]]
         return {**lengths, "components": parts}
-    tokens = lengths["tokens"]
-    scaled = [max(t * factor, 1.0) for t in tokens] if lengths["kind"] == "empirical" else max(tokens * factor, 1.0)
-    return {**lengths, "tokens": scaled if isinstance(scaled, list) else round(scaled, 9)}
+    if lengths["kind"] == "constant":
+        return {**lengths, "tokens": round(max(lengths["tokens"] * factor, 1.0), 9)}
+    key = "edges" if lengths["kind"] == "histogram" else "tokens"
+    # Edges that would all be 1 token stay apart.
+    least = [1.0 + (key == "edges") * 1e-6 * i for i in range(len(lengths[key]))]
+    return {**lengths, key: [max(t * factor, low) for t, low in zip(lengths[key], least, strict=True)]}
 
 
 def _model_error(scenario: Scenario, notes: list[str]) -> Iterator[Input]:

@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from planner.curves import FloatArray
-from planner.workload.lengths import ConstantLengths, EmpiricalLengths, Lengths, LogNormalLengths, MixtureLengths
+from planner.workload.lengths import (
+    ConstantLengths,
+    EmpiricalLengths,
+    HistogramLengths,
+    Lengths,
+    LogNormalLengths,
+    MixtureLengths,
+)
 
 
 class Distribution(Protocol):
@@ -126,6 +133,43 @@ class Atoms:
 
 
 @dataclass(frozen=True, eq=False)
+class Histogram:
+    """Lengths spread evenly inside buckets; edges ascend, and the first and the last bucket are not empty."""
+
+    edges: FloatArray
+    weights: FloatArray
+
+    is_discrete = False
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Beginning of the first bucket and end of the last [tokens]."""
+        return float(self.edges[0]), float(self.edges[-1])
+
+    def partial_moment(self, order: int, low: ArrayLike, high: ArrayLike) -> FloatArray:
+        """Sum over buckets of density * (b^(order + 1) - a^(order + 1)) / (order + 1), a to b the part in the range.
+
+        >>> Histogram(np.array([1.0, 11.0, 31.0]), np.array([1.0, 3.0])).partial_moment(0, 1, [6, 21]).tolist()
+        [0.125, 0.625]
+        """
+        first, last = self.edges[:-1], self.edges[1:]
+        a, b = (np.clip(np.asarray(x, dtype=np.float64)[..., np.newaxis], first, last) for x in (low, high))
+        a, b = np.broadcast_arrays(a, np.maximum(a, b))
+        density = self.weights / self.weights.sum() / (last - first)
+        # b^n - a^n = (b - a)(b^(n-1) + ... + a^(n-1)): short ranges keep their digits.
+        powers = sum(b ** (order - i) * a**i for i in range(order + 1))
+        return np.asarray((density * (b - a) * powers).sum(axis=-1) / (order + 1))
+
+    def quantile(self, q: ArrayLike) -> FloatArray:
+        """The inverse of the cumulative probability, linear inside a bucket [tokens]."""
+        reached = np.concatenate([[0.0], np.cumsum(self.weights)]) / self.weights.sum()
+        q = np.minimum(np.asarray(q, dtype=np.float64), reached[-1])
+        bucket = np.clip(np.searchsorted(reached, q, side="left") - 1, 0, self.weights.size - 1)
+        inside = (q - reached[bucket]) / (reached[bucket + 1] - reached[bucket])
+        return np.asarray(self.edges[bucket] + inside * (self.edges[bucket + 1] - self.edges[bucket]))
+
+
+@dataclass(frozen=True, eq=False)
 class Mixture:
     """Several distributions, each with its probability."""
 
@@ -166,6 +210,10 @@ def distribution(lengths: Lengths) -> Distribution:
         case EmpiricalLengths():
             weights = lengths.weights or (1.0,) * len(lengths.tokens)
             return Atoms(np.array(lengths.tokens), np.array(weights))
+        case HistogramLengths():
+            held = np.flatnonzero(lengths.weights)
+            buckets = slice(held[0], held[-1] + 1)
+            return Histogram(np.array(lengths.edges)[held[0] : held[-1] + 2], np.array(lengths.weights)[buckets])
         case MixtureLengths():
             weights = tuple(c.weight for c in lengths.components)
             return _mixture(weights, [distribution(c.lengths) for c in lengths.components])

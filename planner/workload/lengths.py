@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -60,6 +61,30 @@ class EmpiricalLengths(StrictModel):
         return self
 
 
+class HistogramLengths(StrictModel):
+    """Counts in buckets, evenly spread inside each: what serving frameworks export of their requests.
+
+    Linear inside a bucket is how Prometheus, too, reads its histograms (`histogram_quantile`).
+    """
+
+    kind: Literal["histogram"]
+    edges: Annotated[tuple[Tokens, ...], Field(min_length=2)]
+    """Where buckets begin and end, ascending; one more than weights. A bucket holds its end, not its beginning."""
+
+    weights: Annotated[tuple[Annotated[float, Field(ge=0, le=1e12)], ...], Field(min_length=1)]
+    """Requests in every bucket, not cumulative; 0 where a bucket is empty."""
+
+    @model_validator(mode="after")
+    def _ascending_and_counted(self) -> Self:
+        if len(self.weights) != len(self.edges) - 1:
+            raise ValueError(f"{len(self.edges)} edges make {len(self.edges) - 1} weights, got {len(self.weights)}")
+        if any(a >= b for a, b in pairwise(self.edges)):
+            raise ValueError("edges must ascend, each once")
+        if not any(self.weights):
+            raise ValueError("weights are all 0: at least one bucket must hold requests")
+        return self
+
+
 class MixtureComponent(StrictModel):
     """A share of the requests and their lengths."""
 
@@ -78,6 +103,9 @@ class MixtureLengths(StrictModel):
     """The kinds of request."""
 
 
-Lengths = Annotated[LogNormalLengths | ConstantLengths | EmpiricalLengths | MixtureLengths, Field(discriminator="kind")]
+Lengths = Annotated[
+    LogNormalLengths | ConstantLengths | EmpiricalLengths | HistogramLengths | MixtureLengths,
+    Field(discriminator="kind"),
+]
 MixtureComponent.model_rebuild()
 MixtureLengths.model_rebuild()

@@ -1,6 +1,6 @@
 """How long fleets for many sites, kinds, models and hours take, build included, and how good they are proven to be.
 
-    python tests/benchmarks/bench_network.py [--seeds 1 2] [--limit SECONDS] [--hours 24 48] [--conversion]
+    python tests/benchmarks/bench_network.py [--seeds 1 2] [--limit SECONDS] [--hours 24 48] [--conversion] [--spread]
 
 Wall times are of the machine as it is; seconds of the processor stand beside them.
 """
@@ -27,23 +27,23 @@ def main() -> None:
     options = _options()
     medians = {}
     for n_hours in options.hours:
-        took = [_one(seed, n_hours, options.limit, False) for seed in options.seeds]
+        took = [_one(seed, n_hours, options, False) for seed in options.seeds]
         medians[n_hours] = median(took)
         print(f"{n_hours} hours: median {median(took):.1f} s, worst {max(took):.1f} s")
     first, *others = options.hours
     for n_hours in others:
         print(f"{n_hours} h over {first} h: {medians[n_hours] / medians[first]:.2f}")
     if options.conversion:
-        _one(options.seeds[0], options.hours[0], options.limit, True)
+        _one(options.seeds[0], options.hours[0], options, True)
 
 
-def _one(seed: int, n_hours: int, limit_s: float, conversion: bool) -> float:
+def _one(seed: int, n_hours: int, options: argparse.Namespace, conversion: bool) -> float:
     """Seconds that a scenario takes, printed with what was found."""
     wall, cpu = monotonic(), process_time()
-    scenario = scale_scenario(seed, n_hours, conversion=conversion)
+    scenario = scale_scenario(seed, n_hours, conversion=conversion, is_spread=options.spread)
     problem = network_problem(scenario)
     try:
-        found = network_search(problem, limit_s)
+        found = network_search(problem, options.limit)
     except UndecidedError:
         found = None
     took = monotonic() - wall
@@ -63,6 +63,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--hours", type=int, nargs="+", default=[24, 48])
     parser.add_argument("--limit", type=float, default=57.0, help="seconds for each search")
     parser.add_argument("--conversion", action="store_true", help="also with roles that change by the hour")
+    parser.add_argument(
+        "--spread", action="store_true", help="prompts spread over their bins: any threshold is another"
+    )
     return parser.parse_args()
 
 

@@ -110,10 +110,36 @@ class Look:
         return self.found.duals
 
 
-def every(loads: NetworkLoads, situations: Sequence[Situation], step: int = 1) -> Cells:
-    """Of the thresholds that make a difference, every so many-th in some periods, both ends included."""
+def every(loads: NetworkLoads, situations: Sequence[Situation]) -> Cells:
+    """Every threshold that makes a difference, in some periods."""
     finest = [finest_cells(loads.problem, members) for members in loads.problem.groups]
-    return {(g, s.period): cells[::step] for g, cells in enumerate(finest) for s in situations}
+    return {(g, s.period): cells for g, cells in enumerate(finest) for s in situations}
+
+
+def some(loads: NetworkLoads, situations: Sequence[Situation], step: int) -> Cells:
+    """Of the thresholds that make a difference every so many-th, both ends included: points, no intervals."""
+    found: Cells = {}
+    for at, cells in every(loads, situations).items():
+        few = [*cells[:-1:step], cells[-1]]
+        found[at] = [cell._replace(low_tokens=cell.high_tokens) for cell in few]
+    return found
+
+
+def narrowed(look: Look, reach: int) -> Cells:
+    """Thresholds up to so many before and after the mean of those that an answer mixes."""
+    loads, situations = look.model.question.loads, look.model.question.situations
+    finest = some(loads, situations, 1)
+    weights: dict[tuple[int, int], dict[float, float]] = {at: {} for at in finest}
+    for (g, s, k), y in look.model.y.items():
+        at = g, situations[s].period
+        weights[at][look.model.question.cells[at][k].high_tokens] = max(float(look.found.values[y]), TINY)
+    offers: Cells = {}
+    for at, cells in finest.items():
+        ends = [cell.high_tokens for cell in cells]
+        places = np.searchsorted(ends, list(weights[at]))
+        middle = round(float(np.average(places, weights=list(weights[at].values()))))
+        offers[at] = cells[max(middle - reach, 0) : middle + reach + 1]
+    return offers
 
 
 def gathered(cells: Sequence[Cell], near: Sequence[float]) -> list[Cell]:

@@ -3,6 +3,7 @@
 See `large` for looks, `descent` for sizes first, and `dive` for thresholds first.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
@@ -11,8 +12,9 @@ from planner.optimizer.network.cells import Cells
 from planner.optimizer.network.completion import MOST_NEW, broken_by, idle_use, judged
 from planner.optimizer.network.descent import Descent, Offers, descent_of, is_settled_by_period
 from planner.optimizer.network.dive import NEAR_SHARES, Dive
-from planner.optimizer.network.large import Look, answered, asked, closest, every
-from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.network.evaluate import Settled
+from planner.optimizer.network.large import Look, answered, asked, closest, narrowed, some
+from planner.optimizer.network.loads import NetworkLoads, mix_of
 from planner.optimizer.network.model import Segments
 from planner.optimizer.network.problem import NetworkProblem, Situation
 from planner.optimizer.network.shared_units import shared_units
@@ -20,6 +22,9 @@ from planner.optimizer.network.solution import NetworkSolution, SearchState
 
 ROUGH_STEP = 4
 """Of all thresholds, those that looks at a large network offer where its plan is sought: every so many-th."""
+REACHES = (3, 1)
+"""Where lengths are continuous: thresholds around the mean of those that the last look mixes, of the next ones.
+Mixed from far ones they make what no single one does."""
 MOST_BINDING = 12
 """Periods that thresholds are chosen for together;"""
 MOST_IN_BOUND = 6
@@ -35,6 +40,8 @@ INSIDE = 3
 """those inside of an interval of lengths,"""
 ROUND = 0.25
 """and the part of the time for this after which a plan is judged, and these are others."""
+HASTE = 0.93
+"""Factor on the patience of a class whose promise is broken where there is no plan yet, on top of the usual one."""
 AT_LAST = 0.05
 """Of the time limit: what is left to judge a plan when it is not made better any more."""
 
@@ -45,22 +52,23 @@ def large_search(state: SearchState, time_limit_s: float, deadline: float) -> bo
     Returns:
         False where the closest look has no answer: then there is no plan.
     """
-    peaks = list(state.active)
+    peaks, stop = list(state.active), deadline - AT_LAST * time_limit_s
     try:
-        day = _day(state, deadline)
+        days = _days(state, deadline)
+        day = days[-1] if days else None
         binding = [] if day is None else [s for s in day.binding()[:MOST_BINDING] if s not in peaks]
         state.active = peaks + binding[: max(MOST_IN_BOUND - len(peaks), 0)]
         with ThreadPoolExecutor(1) as aside:
             bounding = aside.submit(_bound, state, dict(state.segments), day, deadline)
             if day is not None:
-                state.segments, state.ways = day.pieces(), day.ways()
-                _begin(state, day, deadline - AT_LAST * time_limit_s)
-                _descend(state, day, deadline - AT_LAST * time_limit_s)
+                state.segments, state.ways = day.pieces(), frozenset().union(*(look.ways() for look in days))
+                begun = _begin(state, day, stop) or _begin(state, days[0], stop)
+                _descend(state, day, None if state.best else begun, stop)
             if not bounding.result():
                 return False
         if day is not None and state.best is None:
             _dive(state, sorted(peaks + binding), time_limit_s, deadline)
-            _descend(state, day, deadline - AT_LAST * time_limit_s)
+            _descend(state, day, None, stop)
     except UndecidedError:
         pass
     return True
@@ -75,64 +83,95 @@ def _bound(state: SearchState, segments: Segments, day: Look | None, deadline: f
     return found is not None
 
 
-def _day(state: SearchState, deadline: float) -> Look | None:
-    """A rough look at the whole day, over ways that one at the peaks uses."""
+def _days(state: SearchState, deadline: float) -> list[Look]:
+    """Looks at the whole day, over ways that one at the peaks uses: a rough one, then closer ones; none without answer.
+
+    Raises:
+        UndecidedError: time is up.
+    """
     loads, whole_day = state.optimistic, [Situation(p) for p in range(len(state.problem.periods))]
-    offers = every(loads, state.active, ROUGH_STEP)
+    offers = some(loads, state.active, ROUGH_STEP)
     rough = answered(asked(loads, state.active, state.segments, offers), _left(deadline))
     if rough is None:
-        return None
-    offers, state.segments = every(loads, whole_day, ROUGH_STEP), rough.pieces()
-    return answered(asked(loads, whole_day, state.segments, offers, rough.ways()), _left(deadline))
+        return []
+    offers, state.segments = some(loads, whole_day, ROUGH_STEP), rough.pieces()
+    days: list[Look] = []
+    reaches = REACHES if not all(mix_of(state.problem, g).is_discrete for g in state.problem.groups) else ()
+    for reach in (*reaches, 0):
+        day = answered(asked(loads, whole_day, state.segments, offers, rough.ways()), _left(deadline))
+        if day is None:
+            return days
+        days.append(day)
+        offers = narrowed(day, reach)
+    return days
 
 
 def _left(deadline: float) -> float:
     return deadline - monotonic()
 
 
-def _begin(state: SearchState, day: Look, deadline: float) -> None:
-    """A plan of a network whose periods share sizes alone, from those of a look at the whole day."""
-    if is_settled_by_period(state.problem):
-        units = shared_units(state.problem).of_look(day)
-        dive = Dive(_safe_loads(state), state.ways, day.in_use(), 0.0, deadline)
-        descent = descent_of(dive, Offers(day.leanings(), ROUGH_STEP, (0.5,)), day.worth(), units, deadline)
-        if descent.begun(units):
-            _is_kept(state, descent)
-            descent.dropped()
-            _is_kept(state, descent)
+def _begin(state: SearchState, day: Look, deadline: float) -> Descent | None:
+    """A plan of a network whose periods share units alone, from those of a look at the whole day; None: not begun."""
+    if not is_settled_by_period(state.problem):
+        return None
+    units = shared_units(state.problem).of_look(day)
+    dive = Dive(_safe_loads(state), state.ways, day.in_use(), 0.0, deadline)
+    descent = descent_of(dive, Offers(day.leanings(), ROUGH_STEP, (0.5,)), day.worth(), units, deadline)
+    if not descent.begun(units):
+        return None
+    _is_kept(state, descent)
+    descent.dropped()
+    _is_kept(state, descent)
+    return descent
 
 
-def _descend(state: SearchState, day: Look, deadline: float) -> None:
-    """Better plans near the best, at other thresholds near its own, as long as there is time."""
-    shared, units, begun_at = shared_units(state.problem), None, monotonic()
+def _descend(state: SearchState, day: Look, last: Descent | None, deadline: float) -> None:
+    """Better plans near the best, at other thresholds near its own, as long as there is time.
+
+    Args:
+        state: where the search stands.
+        day: a look at the whole day.
+        last: units and thresholds to go on from where there is no plan yet.
+        deadline: `monotonic()` time to stop at.
+    """
+    shared, begun_at = shared_units(state.problem), monotonic()
     while is_settled_by_period(state.problem) and state.gap > state.target and monotonic() < deadline:
-        if state.best is None:
+        if last is not None:
+            # A promise that is broken asks for more of the same.
+            units, settled = last.units, last.settled()
+        elif state.best is not None:
+            units, settled = shared.of_plan(state.best.settled, state.best.ports), state.best.settled
+        else:
             return
-        units = shared.of_plan(state.best.settled, state.best.ports) if units is None else units
         dive = Dive(_safe_loads(state), state.ways, day.in_use(), 0.0, deadline)
-        offers = Offers(_thresholds(state.problem, state.best), NEAR, NEAR_SHARES, INSIDE)
+        offers = Offers(_thresholds(state.problem, settled), NEAR, NEAR_SHARES, INSIDE)
         descent = descent_of(dive, offers, day.worth(), units, deadline)
         if not descent.begun(units):
             return
         descent.dropped()
         judged_at = min(monotonic() + ROUND * (deadline - begun_at), deadline)
-        while state.gap > state.target and monotonic() < judged_at:
+        while last is None and state.gap > state.target and monotonic() < judged_at:
             if descent.changed():
                 descent.dropped()
-        # A promise that is broken asks for more of the same.
-        units = None if _is_kept(state, descent) else descent.units
+        last = None if _is_kept(state, descent) else descent
 
 
-def _thresholds(problem: NetworkProblem, solution: NetworkSolution) -> dict[tuple[int, int], list[float]]:
+def _thresholds(problem: NetworkProblem, settled: Sequence[Settled]) -> dict[tuple[int, int], list[float]]:
     """Threshold of every group that has demand, in every period."""
-    flows = ((flow, one.period) for one in solution.settled for flow in one.flows)
+    flows = ((flow, one.period) for one in settled for flow in one.flows)
     return {(problem.group_of[flow.stream], period): [flow.threshold_tokens] for flow, period in flows}
 
 
 def _is_kept(state: SearchState, descent: Descent) -> bool:
-    """Whether a plan keeps every promise: noted if it is the best that does, else there is less patience."""
+    """Whether a plan keeps every promise: noted if it is the best that does, else there is less patience.
+
+    As long as there is no plan at all there is much less: judging takes seconds.
+    """
     solution = NetworkSolution(descent.settled(), descent.ports(), 1.0, descent.cost, state.bound)
-    return not broken_by(state, solution, state.patience)
+    broken = broken_by(state, solution, state.patience)
+    for c in broken if state.best is None else ():
+        state.patience[c] *= HASTE
+    return not broken
 
 
 def _safe_loads(state: SearchState) -> NetworkLoads:
@@ -144,7 +183,7 @@ def _safe_loads(state: SearchState) -> NetworkLoads:
 def _dive(state: SearchState, begun: list[Situation], time_limit_s: float, deadline: float) -> None:
     """A plan of a large network from thresholds that suit every model in whole instances."""
     loads, step_s = state.optimistic, DIVE_STEP * time_limit_s
-    choice = asked(loads, begun, state.segments, every(loads, begun, ROUGH_STEP), state.ways)
+    choice = asked(loads, begun, state.segments, some(loads, begun, ROUGH_STEP), state.ways)
     seen = answered(choice, _left(deadline))
     first = seen.thresholds(min(BLOCK_STEP * time_limit_s, _left(deadline))) if seen else Cells()
     situations, cells = list(begun), Cells()
