@@ -40,8 +40,6 @@ INSIDE = 3
 """those inside of an interval of lengths,"""
 ROUND = 0.25
 """and the part of the time for this after which a plan is judged, and these are others."""
-HASTE = 0.93
-"""Factor on the patience of a class whose promise is broken where there is no plan yet, on top of the usual one."""
 AT_LAST = 0.05
 """Of the time limit: what is left to judge a plan when it is not made better any more."""
 
@@ -62,7 +60,8 @@ def large_search(state: SearchState, time_limit_s: float, deadline: float) -> bo
             bounding = aside.submit(_bound, state, dict(state.segments), day, deadline)
             if day is not None:
                 state.segments, state.ways = day.pieces(), frozenset().union(*(look.ways() for look in days))
-                begun = _begin(state, day, stop) or _begin(state, days[0], stop)
+                # What the closest look leaves out may be what some period needs.
+                begun = _begin(state, day, stop) or (_begin(state, days[0], stop) if len(days) > 1 else None)
                 _descend(state, day, None if state.best else begun, stop)
             if not bounding.result():
                 return False
@@ -95,14 +94,14 @@ def _days(state: SearchState, deadline: float) -> list[Look]:
     if rough is None:
         return []
     offers, state.segments = some(loads, whole_day, ROUGH_STEP), rough.pieces()
+    is_stated = all(mix_of(state.problem, members).is_discrete for members in state.problem.groups)
     days: list[Look] = []
-    reaches = REACHES if not all(mix_of(state.problem, g).is_discrete for g in state.problem.groups) else ()
-    for reach in (*reaches, 0):
+    for reach in (None, *(() if is_stated else REACHES)):
+        offers = offers if reach is None else narrowed(days[-1], reach)
         day = answered(asked(loads, whole_day, state.segments, offers, rough.ways()), _left(deadline))
         if day is None:
-            return days
+            break
         days.append(day)
-        offers = narrowed(day, reach)
     return days
 
 
@@ -163,15 +162,9 @@ def _thresholds(problem: NetworkProblem, settled: Sequence[Settled]) -> dict[tup
 
 
 def _is_kept(state: SearchState, descent: Descent) -> bool:
-    """Whether a plan keeps every promise: noted if it is the best that does, else there is less patience.
-
-    As long as there is no plan at all there is much less: judging takes seconds.
-    """
+    """Whether a plan keeps every promise: noted if it is the best that does, else there is less patience."""
     solution = NetworkSolution(descent.settled(), descent.ports(), 1.0, descent.cost, state.bound)
-    broken = broken_by(state, solution, state.patience)
-    for c in broken if state.best is None else ():
-        state.patience[c] *= HASTE
-    return not broken
+    return not broken_by(state, solution, state.patience)
 
 
 def _safe_loads(state: SearchState) -> NetworkLoads:
