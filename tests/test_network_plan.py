@@ -9,8 +9,9 @@ import pytest
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import network_decided, network_planned, network_problem, optimize
 from planner.optimizer.network import compared
-from planner.optimizer.network.evaluate import broken_classes
-from planner.optimizer.network.problem import NetworkProblem
+from planner.optimizer.network.evaluate import Decoding, Flow, Settled, broken_classes, period_of
+from planner.optimizer.network.loads import NetworkLoads, point
+from planner.optimizer.network.problem import NetworkProblem, Part
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.solution import NetworkSolution
 from tests.builders import FAST, GPUS, HOME, small_with
@@ -181,6 +182,23 @@ def test_a_network_of_one_period_waits_as_a_plan_without_periods_does() -> None:
     assert alone.ttft_mean_s > 1.05 * alone.ttft_unloaded_mean_s
     for name in ("ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s", "ttft_unloaded_mean_s"):
         assert getattr(network, name) == pytest.approx(getattr(alone, name), rel=2e-3), name
+
+
+@pytest.mark.parametrize("part", ["long", "short"])
+def test_a_pool_that_is_nearly_full_waits_long_and_is_not_overloaded(part: Part) -> None:
+    """Of 1,024 equally likely lengths, 513 are in a part that has 0.5006 of the requests: 1 / 1,280 too many."""
+    low, high = 1024, 33792
+    lengths = {"kind": "histogram", "edges": (low, high), "weights": (1.0,)}
+    problem = problem_of({"slo": {"ttft_s": 60.0}, "workload.lengths": lengths})
+    threshold = low + (high - low) * (0.5006 if part == "short" else 0.4994)
+    decode = next(i for i, pool in enumerate(problem.pools) if pool.name == "decode")
+    for arc in problem.arcs[0][part]:
+        n = tuple(40 if i == arc.pool else 1000 if i == decode else 0 for i in range(len(problem.pools)))
+        rate = 0.9995 * 40 / NetworkLoads(problem).work_s(0, arc, part, point(threshold))
+        flows = (Flow(0, part, arc, threshold, rate),)
+        wait = period_of(problem, Settled(0, n, flows, (Decoding(0, decode, rate),)), ((100,),)).waits[arc.pool]
+        assert wait is not None
+        assert 10 < wait.mean_s < 1000
 
 
 def test_the_answer_states_every_period_with_thresholds_by_class_and_site() -> None:

@@ -171,6 +171,18 @@ def test_no_threshold_splits_beyond_the_support():
     assert PAPER_MIX.split_points(0, 100, 5).size == 0
 
 
+@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize("t", THRESHOLDS)
+def test_atoms_of_a_part_are_all_in_it_and_weigh_what_it_does(mix, t):
+    for (total, cached, weights), fraction, length, is_long in (
+        (mix.long_atoms(t, 500), mix.long_fraction(t), mix.mean_long_length(t), True),
+        (mix.short_atoms(t, 500), 1 - mix.long_fraction(t), mix.mean_short_length(t), False),
+    ):
+        assert weights.sum() == pytest.approx(fraction, rel=1e-12, abs=1e-12)
+        assert ((total - cached > t) == is_long).all()
+        assert not weights.size or (total - cached) @ weights / weights.sum() == pytest.approx(length, rel=2e-3)
+
+
 def test_atoms_stand_for_continuous_lengths():
     total, cached, weights = PAPER_MIX.atoms(4096)
     assert weights.sum() == pytest.approx(1)

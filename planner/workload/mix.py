@@ -83,6 +83,12 @@ class RequestMix(Protocol):
     def atoms(self, n: int) -> RequestAtoms:
         """Requests that represent the mix: its own where finite, else the n quantiles (i + 1/2) / n."""
 
+    def long_atoms(self, threshold_tokens: float, n: int) -> RequestAtoms:
+        """As `atoms`, of the long requests alone; the weights sum to `long_fraction`."""
+
+    def short_atoms(self, threshold_tokens: float, n: int) -> RequestAtoms:
+        """As `atoms`, of the short requests alone; the weights sum to 1 - `long_fraction`."""
+
 
 @dataclass(frozen=True, eq=False)
 class LengthMix:
@@ -160,8 +166,27 @@ class LengthMix:
 
     def atoms(self, n: int) -> RequestAtoms:
         """The quantiles (i + 1/2) / n of L, equally likely."""
-        total = self.lengths.quantile((np.arange(n) + 0.5) / n)
-        return RequestAtoms(total, np.zeros(n), np.full(n, 1 / n))
+        return self._atoms_between(0.0, 1.0, n)
+
+    def long_atoms(self, threshold_tokens: float, n: int) -> RequestAtoms:
+        """The quantiles (i + 1/2) / n of L given L > t, equally likely; none where no prompt is long.
+
+        >>> from planner.workload.distributions import Histogram
+        >>> LengthMix(Histogram(np.array([0.0, 100.0]), np.ones(1)), 1.0).long_atoms(80.0, 2).total_tokens.tolist()
+        [85.0, 95.0]
+        """
+        return self._atoms_between(1.0 - float(self.long_fraction(threshold_tokens)), 1.0, n)
+
+    def short_atoms(self, threshold_tokens: float, n: int) -> RequestAtoms:
+        """The quantiles (i + 1/2) / n of L given L <= t, equally likely; none where no prompt is short."""
+        return self._atoms_between(0.0, float(cdf(self.lengths, threshold_tokens)), n)
+
+    def _atoms_between(self, first: float, last: float, n: int) -> RequestAtoms:
+        """Lengths between two probabilities, equally likely."""
+        n = n if first < last else 0
+        each = (last - first) / max(n, 1)
+        total = self.lengths.quantile(first + each * (np.arange(n) + 0.5))
+        return RequestAtoms(total, np.zeros(n), np.full(n, each))
 
     def _above(self, curve: Curve, tokens: ArrayLike, order: int = 1) -> FloatArray:
         """E[curve(L)^order; L > t]: of the piece that holds t what is above it, and all pieces above that."""
@@ -307,6 +332,18 @@ class AtomMix:
         """The requests themselves, whatever n."""
         del n
         return RequestAtoms(self.total_tokens, self.cached_tokens, self.weights)
+
+    def long_atoms(self, threshold_tokens: float, n: int) -> RequestAtoms:
+        """The long requests themselves, whatever n."""
+        del n
+        first = int(self._n_short(threshold_tokens))
+        return RequestAtoms(self.total_tokens[first:], self.cached_tokens[first:], self.weights[first:])
+
+    def short_atoms(self, threshold_tokens: float, n: int) -> RequestAtoms:
+        """The short requests themselves, whatever n."""
+        del n
+        end = int(self._n_short(threshold_tokens))
+        return RequestAtoms(self.total_tokens[:end], self.cached_tokens[:end], self.weights[:end])
 
     @cached_property
     def _uncached(self) -> FloatArray:

@@ -72,18 +72,21 @@ class Kinds:
 
 
 def kinds_of(problem: NetworkProblem, flow: Flow, ports: Sequence[Sequence[int]], link_busy: float) -> Kinds | None:
-    """Requests of a flow, with transfers at what the mean traffic leaves of the link; None where there are none."""
+    """Requests of a flow, with transfers at what the mean traffic leaves of the link; None where there are none.
+
+    Their work is exact where few requests stand for a continuous mix: a pool may be nearly full with it.
+    """
     mix = problem.classes[problem.streams[flow.stream].request_class].mix
-    pool = problem.pools[flow.arc.pool]
-    total, cached, weights = mix.atoms(N_KINDS)
-    long = total - cached > flow.threshold_tokens
-    chosen = long if flow.part == "long" else ~long
-    if not chosen.any() or pool.rates.prefill is None:
+    service = problem.pools[flow.arc.pool].rates.prefill
+    part_atoms = mix.long_atoms if flow.part == "long" else mix.short_atoms
+    total, cached, weights = part_atoms(flow.threshold_tokens, N_KINDS)
+    if weights.size == 0 or service is None:
         return None
-    total, cached, mass = total[chosen], cached[chosen], weights[chosen]
-    service_s = np.asarray(pool.rates.prefill.seconds(total, cached))
+    service_s = np.asarray(service.seconds(total, cached))
+    work_s = NetworkLoads(problem).work_s(flow.stream, flow.arc, flow.part, point(flow.threshold_tokens))
+    service_s = service_s * (work_s / float(service_s @ weights))
     transfer_s = _transfer_s(problem, flow.arc, ports, link_busy, total, cached, service_s)
-    return Kinds(float(mass.sum()), service_s, transfer_s, mass / mass.sum())
+    return Kinds(float(weights.sum()), service_s, transfer_s, weights / weights.sum())
 
 
 def _transfer_s(
