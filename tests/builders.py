@@ -106,6 +106,17 @@ def in_classes(classes: Mapping[str, tuple[float, Mapping[str, Any]]], changes: 
     return small_with({"workload": None, "classes": parts, **changes})
 
 
+BOTH_WAYS: dict[str, Any] = {
+    "pools.far.site": "remote",
+    "pools.far.hardware": HOME,
+    "pools.far.role": "decode",
+    "sites.remote.accelerators": {FAST: 40 * GPUS, HOME: 40 * GPUS},
+    "links.back": {"from": "local", "to": "remote", "capacity_gbps": 400, "usd_per_hour": 20, "round_trip_ms": 10},
+    "links.wan.capacity_gbps": 400,
+}
+"""Changes that make both sites of the small scenario decode, each with a link to the other."""
+
+
 @dataclass(frozen=True)
 class Draw:
     """Random parts of scenarios; every number depends on the generator's seed alone."""

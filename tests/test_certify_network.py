@@ -25,7 +25,7 @@ from planner.scenario import Scenario
 from planner.studies.certify import certified_plan
 from planner.studies.period_runs import binding_periods
 from planner.studies.periods import class_of_part, one_period
-from tests.builders import FAST, GPUS, HOME, small_with
+from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, small_with
 
 OUTPUT = {"kind": "constant", "tokens": 500}
 
@@ -211,13 +211,8 @@ def test_parts_know_their_class() -> None:
     assert class_of_part(question(ONE), "all") == "all"
 
 
-BOTH_WAYS: dict[str, Any] = {
-    "pools.far.site": "remote",
-    "pools.far.hardware": HOME,
-    "pools.far.role": "decode",
-    "sites.remote.accelerators": {FAST: 40 * GPUS, HOME: 40 * GPUS},
-    "links.back": {"from": "local", "to": "remote", "capacity_gbps": 400, "usd_per_hour": 20, "round_trip_ms": 10},
-    "links.wan.capacity_gbps": 400,
+EACH_OTHERS: dict[str, Any] = {
+    **BOTH_WAYS,
     "objective": "min-cost",
     "demand_req_per_s": 4.0,
     "workload": None,
@@ -229,29 +224,42 @@ BOTH_WAYS: dict[str, Any] = {
 }
 
 
-def test_pools_that_a_plan_has_made_of_one_are_run_and_requests_take_the_ways_that_it_says() -> None:
-    scenario = small_with(BOTH_WAYS)
+def test_a_pool_that_takes_long_and_short_prompts_is_run_and_requests_take_the_ways_that_the_plan_says() -> None:
+    scenario = small_with(EACH_OTHERS)
     problem = network_problem(scenario)
     plan = network_sketch(problem, network_solved(problem, LIMIT_S))
-    assert any(" " in pool.name for pool in plan.pools), "a pool that could take long and short prompts is two"
+    assert {pool.name: pool.prompts for pool in plan.pools if pool.role == "prefill"} == {"fast": None}
     asked, alone = one_period(scenario, plan, "always")
     assert {pool.name for pool in alone.pools} <= set(asked.pools)
-    run, kept = simulate(asked, alone, RunQuestion(20_000, 3, 1.0, 2), keep=True)
-    assert run.n_completed == 20_000
+    run, kept = simulate(asked, alone, RunQuestion(200_000, 3, 1.0, 2), keep=True)
+    assert run.n_completed == 200_000
     assert kept is not None
+    sites = {f"{name}-{site}": site for name, stated in scenario.classes.items() for site in stated.sites}
     classes, pools = kept.words["request_class"], kept.words["prefill_pool"]
     for c, name in enumerate(classes):
         shares = next(k for k in alone.classes if k.name == name).pool_shares
         for is_long in (False, True):
             mine = (kept.columns["request_class"] == c) & (kept.columns["is_long"] == is_long)
             for p, pool in enumerate(pools):
-                if mine.sum() > 500 and (asked.pools[pool].prompts == "long") == is_long:
+                if mine.sum() > 500 and (asked.pools[pool].site != sites[name]) == is_long:
                     taken = (kept.columns["prefill_pool"][mine] == p).mean()
                     assert taken == pytest.approx(shares.get(pool, 0.0), abs=0.04), (name, pool)
+    assert run.offload_fraction == pytest.approx(plan.periods[0].offload_fraction, abs=0.01)
+    assert run.ttft_p90_s == pytest.approx(plan.periods[0].latency.ttft_p90_s, rel=0.05)
     for pool in plan.periods[0].pools:
         if pool.utilization > 0.1:
-            name = pool.name.replace(" ", "-")
-            assert run.utilization[name] == pytest.approx(pool.utilization, rel=0.08), name
+            assert run.utilization[pool.name] == pytest.approx(pool.utilization, rel=0.03), pool.name
+
+
+def test_pools_of_one_site_that_are_to_be_apart_are_two_of_the_scenario() -> None:
+    apart = {"pools.near.prompts": "short", "pools.mine.prompts": "long"}
+    other = {"pools.mine.site": "local", "pools.mine.hardware": HOME, "pools.mine.role": "prefill"}
+    found = network_problem(small_with({**EACH_OTHERS, **other, **apart}))
+    assert {pool.name: pool.parts for pool in found.pools if pool.name in ("near", "mine", "fast")} == {
+        "near": ("short",),
+        "mine": ("long",),
+        "fast": ("long", "short"),
+    }
 
 
 def text_of(plan: Plan) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner.optimizer.network.blocks import Blocks
 from planner.optimizer.network.cells import finest_cells
 from planner.optimizer.network.large import answered, asked, closest, every, narrowed, some
-from planner.optimizer.network.loads import OPTIMISTIC_WAITS, Cell, NetworkLoads
+from planner.optimizer.network.loads import Cell, NetworkLoads
 from planner.optimizer.network.problem import NetworkProblem, network_problem
 from planner.optimizer.network.rows import Rows
 from planner.optimizer.network.search import peak_situations
@@ -85,7 +85,7 @@ def two_models(is_spread: bool = False) -> NetworkProblem:
 
 def test_decode_in_whole_instances_lifts_the_bound_of_a_network_and_stays_below_its_optimum() -> None:
     problem = two_models()
-    loads = NetworkLoads(problem, OPTIMISTIC_WAITS)
+    loads = NetworkLoads(problem, is_hopeful=True)
     situations = peak_situations(problem)[:1]
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
     seen = answered(asked(loads, situations, segments, every(loads, situations)), 60.0)
@@ -100,7 +100,7 @@ def test_decode_in_whole_instances_lifts_the_bound_of_a_network_and_stays_below_
 
 def test_a_look_through_fewer_ways_and_thresholds_costs_more() -> None:
     problem = two_models()
-    loads = NetworkLoads(problem, OPTIMISTIC_WAITS)
+    loads = NetworkLoads(problem, is_hopeful=True)
     situations = peak_situations(problem)
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
     close = answered(asked(loads, situations, segments, every(loads, situations)), 60.0)
@@ -116,7 +116,7 @@ def test_a_look_through_fewer_ways_and_thresholds_costs_more() -> None:
 
 def test_the_closest_look_is_as_close_as_one_with_every_interval_though_it_begins_with_wide_ones() -> None:
     problem = two_models(is_spread=True)
-    loads = NetworkLoads(problem, OPTIMISTIC_WAITS)
+    loads = NetworkLoads(problem, is_hopeful=True)
     situations = peak_situations(problem)
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
     every_one = answered(asked(loads, situations, segments, every(loads, situations)), 60.0)
@@ -129,7 +129,7 @@ def test_the_closest_look_is_as_close_as_one_with_every_interval_though_it_begin
 
 def test_an_interval_of_thresholds_costs_no_more_than_any_in_it_and_like_streams_are_divided_alike() -> None:
     problem = two_models(is_spread=True)
-    loads, situations = NetworkLoads(problem, OPTIMISTIC_WAITS), peak_situations(problem)[:2]
+    loads, situations = NetworkLoads(problem, is_hopeful=True), peak_situations(problem)[:2]
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
 
     def least(low: float, high: float) -> float:
@@ -155,7 +155,7 @@ def test_an_interval_of_thresholds_costs_no_more_than_any_in_it_and_like_streams
 
 def test_narrowed_looks_offer_points_around_the_mean_of_what_was_mixed() -> None:
     problem = two_models(is_spread=True)
-    loads, situations = NetworkLoads(problem, OPTIMISTIC_WAITS), peak_situations(problem)
+    loads, situations = NetworkLoads(problem, is_hopeful=True), peak_situations(problem)
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
     seen = answered(asked(loads, situations, segments, some(loads, situations, 4)), 60.0)
     assert seen is not None

@@ -100,7 +100,7 @@ def never_complete(state: Any, safe: Model, plan: Found) -> tuple[NetworkSolutio
 
 def test_limits_found_together_are_those_found_alone() -> None:
     problem = small_network()
-    together, alone = NetworkLoads(problem, 0.9), NetworkLoads(problem, 0.9)
+    together, alone = NetworkLoads(problem, is_hopeful=True), NetworkLoads(problem, is_hopeful=True)
     cells = search_room.first_cells(problem)[0, 0]
     uses = [
         Use(q, arc, part, cell)

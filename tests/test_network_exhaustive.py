@@ -25,13 +25,12 @@ from planner.optimizer.network.loads import (
     DECODE_LATE,
     DECODE_TIME,
     LINK_BUSY,
-    OPTIMISTIC_WAITS,
     NetworkLoads,
     point,
 )
 from planner.optimizer.network.problem import NetworkProblem
 from planner.optimizer.network.search import network_search, peak_situations
-from tests.builders import FAST, GPUS, HOME, small_with
+from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, small_with
 
 Changes = dict[str, Any]
 
@@ -54,6 +53,39 @@ def promised_network(draw: st.DrawFn) -> Changes:
     }
 
 
+@st.composite
+def network_of_two_ways(draw: st.DrawFn) -> Changes:
+    """Two classes at two sites that prefill each other's long prompts beside their own short ones."""
+    lengths = st.lists(st.integers(300, 30_000), min_size=1, max_size=2, unique=True)
+    slo = st.builds(
+        lambda ttft_s, percentile: {"ttft_s": ttft_s, "ttft_percentile": percentile},
+        st.floats(2.0, 12.0),
+        st.sampled_from([50.0, 90.0, 99.0]),
+    )
+    classes = {
+        name: {
+            "share": share,
+            "sites": {site: 1.0},
+            "slo": draw(slo),
+            "workload": {
+                "lengths": {"kind": "empirical", "tokens": draw(lengths)},
+                "output_lengths": {"kind": "constant", "tokens": 400},
+            },
+        }
+        for name, site, share in (("east", "local", 0.6), ("west", "remote", 0.4))
+    }
+    return {
+        **BOTH_WAYS,
+        "objective": "min-cost",
+        "workload": None,
+        "demand_req_per_s": draw(st.floats(0.1, 2.5)),
+        "classes": classes,
+        f"prices.{FAST}.usd_per_accelerator_hour": draw(st.floats(1.0, 6.0)),
+        "sites.remote.accelerators": {FAST: GPUS * 2, HOME: GPUS * 2},
+        f"sites.local.accelerators.{HOME}": GPUS * 4,
+    }
+
+
 def sizings(problem: NetworkProblem) -> Iterator[tuple[tuple[int, ...], tuple[tuple[int, ...], ...], float]]:
     """Sizes and ports within every limit, the cheapest first, each with its rent [USD/h]."""
     found = []
@@ -70,35 +102,43 @@ def sizings(problem: NetworkProblem) -> Iterator[tuple[tuple[int, ...], tuple[tu
 
 def keeps(problem: NetworkProblem, settled: Settled, ports: tuple[tuple[int, ...], ...]) -> bool:
     """Whether a period is a plan of the family that the bound is for."""
-    loads, decode = NetworkLoads(problem), settled.decodings[0].pool
-    busy = busy_instances(problem, settled)
+    loads, busy = NetworkLoads(problem), busy_instances(problem, settled)
     if any(b >= n for b, n in zip(busy, settled.n_instances, strict=True) if b > 0):
         return False
     for gbps, m, link in zip(link_gbps(problem, settled), ports, problem.links, strict=True):
         if gbps > LINK_BUSY * m[0] * link.tiers[0].capacity_gbps:
             return False
-    if any(loads.fraction(0, f.part, point(f.threshold_tokens)) > 0 and busy[f.arc.pool] == 0 for f in settled.flows):
+    if any(
+        loads.fraction(f.stream, f.part, point(f.threshold_tokens)) > 0 and settled.n_instances[f.arc.pool] == 0
+        for f in settled.flows
+    ):
         return False
-    spec = problem.classes[0]
-    place = period_of(problem, settled, ports).places[decode]
-    assert spec.ttft_s is not None
-    if place is None or float(place.survival(DECODE_TIME * spec.ttft_s)) > DECODE_LATE * spec.late_allowed:
-        return False
+    places = period_of(problem, settled, ports).places
+    for decoding in settled.decodings:
+        spec, place = problem.classes[problem.streams[decoding.stream].request_class], places[decoding.pool]
+        assert spec.ttft_s is not None
+        if place is None or float(place.survival(DECODE_TIME * spec.ttft_s)) > DECODE_LATE * spec.late_allowed:
+            return False
     return broken_classes(problem, [settled], ports) == []
 
 
+def ways(problem: NetworkProblem, q: int, rate: float) -> list[tuple[Flow, Flow, Decoding]]:
+    """Everything that may be done with a stream that has one threshold and takes one way."""
+    total, cached, _ = problem.classes[problem.streams[q].request_class].mix.atoms(64)
+    return [
+        (Flow(q, "long", a, float(t), rate), Flow(q, "short", b, float(t), rate), Decoding(q, d, rate))
+        for t in (0.0, *np.unique(total - cached))
+        for a, b, d in product(problem.arcs[q]["long"], problem.arcs[q]["short"], problem.decoders[q])
+    ]
+
+
 def serves(problem: NetworkProblem, n: tuple[int, ...], ports: tuple[tuple[int, ...], ...]) -> bool:
-    """Whether some threshold and ways serve every period with these sizes and ports."""
-    total, cached, _ = problem.classes[0].mix.atoms(64)
-    uncached = np.unique(total - cached)
-    ways = [(a, b) for a in problem.arcs[0]["long"] for b in problem.arcs[0]["short"]]
+    """Whether some thresholds and ways serve every period with these sizes and ports."""
     for p in range(len(problem.periods)):
-        rate = problem.demands[0].req_per_s[p]
+        choices = [ways(problem, q, demand.req_per_s[p]) for demand in problem.demands for q in demand.streams]
         plans = (
-            Settled(p, n, (Flow(0, "long", a, float(t), rate), Flow(0, "short", b, float(t), rate)), (d,))
-            for t in (0.0, *uncached)
-            for a, b in ways
-            for d in [Decoding(0, i, rate) for i in problem.decoders[0]]
+            Settled(p, n, tuple(f for long, short, _ in chosen for f in (long, short)), tuple(d for *_, d in chosen))
+            for chosen in product(*choices)
         )
         if not any(keeps(problem, plan, ports) for plan in plans):
             return False
@@ -107,7 +147,7 @@ def serves(problem: NetworkProblem, n: tuple[int, ...], ports: tuple[tuple[int, 
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
-@given(promised_network())
+@given(promised_network() | network_of_two_ways())
 def test_no_plan_of_a_small_network_is_cheaper_than_the_bound(changes: Changes) -> None:
     problem = network_problem(small_with(changes))
     cheapest = next((rent for n, ports, rent in sizings(problem) if serves(problem, n, ports)), None)
@@ -125,11 +165,11 @@ def test_no_plan_of_a_small_network_is_cheaper_than_the_bound(changes: Changes) 
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
-@given(promised_network())
+@given(promised_network() | network_of_two_ways())
 def test_no_plan_of_a_small_network_is_cheaper_than_the_bound_of_its_blocks(changes: Changes) -> None:
     problem = network_problem(small_with(changes))
     cheapest = next((rent for n, ports, rent in sizings(problem) if serves(problem, n, ports)), None)
-    loads = NetworkLoads(problem, OPTIMISTIC_WAITS)
+    loads = NetworkLoads(problem, is_hopeful=True)
     segments = {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
     peaks = peak_situations(problem)
     seen = answered(asked(loads, peaks, segments, every(loads, peaks)), 30.0)

@@ -1,19 +1,23 @@
 """Rows that keep pools within their sizes: lines on the right side of limits, and rows that know no other periods."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import ndtri
 
 from planner.optimizer import network_problem
+from planner.optimizer.network.evaluate import Decoding, Flow, Settled, period_of
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.loads import GRID, OPTIMISTIC_WAITS, NetworkLoads, point
+from planner.optimizer.network.loads import GRID, NetworkLoads, point, shortest_waits
 from planner.optimizer.network.model import Model, Question
-from planner.optimizer.network.problem import Loss, Situation
+from planner.optimizer.network.problem import Arc, Loss, NetworkProblem, Part, Situation
 from planner.optimizer.network.rows_of_work import chords
-from tests.builders import FAST, GPUS, HOME, small_with
+from planner.queueing import QueuedRequests, Service, gigc_wait, most_busy_servers
+from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, small_with
 
 LIMITS = np.array([GRID - np.sqrt(GRID), np.maximum(GRID - 3, 0.0)])
 """Busy instances that pools may have: one curve that bends down, one with a kink."""
@@ -50,6 +54,98 @@ def test_an_instance_that_is_lost_is_one_less_to_be_busy() -> None:
     assert chords(LIMITS, 1, 1, 1, True) == [(1.0, -1.0), (1.0, -1.0)]
 
 
+def service_of(scv: float) -> Service:
+    """Log-normal services of mean 1."""
+    seconds = np.exp(np.sqrt(np.log(1 + scv)) * ndtri((np.arange(200) + 0.5) / 200))
+    return Service.of(seconds / seconds.mean())
+
+
+@pytest.mark.parametrize("n_servers", [1, 2, 3, 4, 6, 8, 12, 40])
+@pytest.mark.parametrize("gaps_scv", [0.25, 0.5, 1.0, 4.0])
+def test_no_pool_keeps_a_promise_at_a_higher_load_than_bounds_allow(n_servers: int, gaps_scv: float) -> None:
+    sizes = np.array([float(n_servers)])
+    for scv, slack_s, allowed in product((0.0, 0.1, 1.0), (0.5, 1.0, 2.0, 8.0), (0.5, 0.1, 0.01, 0.001)):
+        service = service_of(scv)
+        requests = QueuedRequests(1.0, service.scv, np.array([slack_s]), np.ones(1), gaps_scv)
+        (most,) = most_busy_servers(sizes, requests, allowed, shortest_waits(sizes, gaps_scv))
+        best = gigc_wait(n_servers, most, service, gaps_scv)
+        assert float(best.survival(slack_s)) > 0.99 * allowed, (scv, slack_s, allowed)
+
+
+LONG_AND_SHORT: dict[str, Any] = {
+    **BOTH_WAYS,
+    "objective": "min-cost",
+    "workload": None,
+    "slo": {"ttft_s": 9.0},
+    "demand_req_per_s": 90.0,
+    "sites.local.accelerators": {HOME: 200 * GPUS},
+    "classes": {
+        name: {
+            "share": 0.5,
+            "sites": {site: 1.0},
+            "workload": {
+                "lengths": {"kind": "empirical", "tokens": (900, 1500, 2500, 14_000, 20_000)},
+                "output_lengths": {"kind": "constant", "tokens": 400},
+            },
+        }
+        for name, site in (("east", "local"), ("west", "remote"))
+    },
+}
+
+
+@pytest.mark.parametrize("n", [3, 12, 40])
+@pytest.mark.parametrize("long_share", [0.1, 0.4, 0.7, 1.0])
+def test_a_pool_at_its_safe_limit_keeps_both_promises_and_not_with_much_more(n: int, long_share: float) -> None:
+    """West's long prompts among east's short ones: the limit is within a sixth of what is free."""
+    problem = network_problem(small_with(LONG_AND_SHORT))
+    near = next(i for i, pool in enumerate(problem.pools) if pool.name == "near")
+    east, west = (next(q for q in range(4) if (c, s) == names_of(problem, q)) for c, s in ENDS)
+    cell, loads = point(8192.0), NetworkLoads(problem, gbps=(400.0, 400.0))
+    cells = {(g, 0): [cell] for g in range(len(problem.groups))}
+    segments = {i: [(n, n)] for i in range(len(problem.pools))}
+    model = build(Question(loads, (Situation(0),), cells, segments, True))
+    uses: dict[tuple[int, Part], tuple[int, Arc, float]] = {
+        (q, part): (column, arc, seconds)
+        for (q, _, _, part, arc), column, seconds, _ in model.uses
+        if arc.pool == near and (q, part) in ((east, "short"), (west, "long"))
+    }
+    rates = {use: (long_share if use[1] == "long" else 1 - long_share) / uses[use][2] for use in uses}
+    free = n - (busy := _most_work(model, near, {uses[use][0]: rate for use, rate in rates.items()}))
+    for load, is_kept in ((busy, True), (n - free * 5 / 6, False)):
+        flows = tuple(Flow(q, part, uses[q, part][1], 8192.0, load * rate) for (q, part), rate in rates.items() if rate)
+        sizes = tuple(n if i == near else 1000 for i in range(len(problem.pools)))
+        decodings = tuple(Decoding(f.stream, problem.decoders[f.stream][0], f.req_per_s) for f in flows)
+        waits = period_of(problem, Settled(0, sizes, flows, decodings), ((10**4,), (10**4,)))
+        late = [waits.late_fraction(f.stream, 9.0) / loads.allowed(f.stream, f.part, cell) for f in flows]
+        assert (max(late) <= CLOSED_FORM) == is_kept, late
+
+
+ENDS = (("east", "local"), ("west", "remote"))
+CLOSED_FORM = 1.06
+"""What it may be off by, as a factor on those who are late."""
+
+
+def names_of(problem: NetworkProblem, q: int) -> tuple[str, str]:
+    stream = problem.streams[q]
+    return problem.classes[stream.request_class].name, stream.site
+
+
+def _most_work(model: Model, pool: int, rates: dict[int, float]) -> float:
+    """How many times some rates fit a pool's rows, with all its instances and the cells chosen."""
+    rows, settled = model.rows, {c: 1.0 for c in model.y.values()}
+    for (_, _), columns in model.n.items():
+        settled |= {c: float(rows.highs[c]) for c in columns.values()}
+    for columns in model.z.values():
+        settled |= {c: 1.0 for c in columns.values()}
+    most = np.inf
+    for row in model.of_pool[pool, 0]:
+        terms = range(rows.starts[row], rows.starts[row + 1])
+        used = sum(rows.factors[t] * rates.get(rows.columns[t], 0.0) for t in terms)
+        free = rows.row_highs[row] - sum(rows.factors[t] * settled.get(rows.columns[t], 0.0) for t in terms)
+        most = min(most, free / used if used > 0 else np.inf)
+    return float(most)
+
+
 def work_rows(model: Model, s: int) -> dict[str, tuple[dict[str, float], float]]:
     """Rows of prefill work in a situation, with names of columns, as if it were the only one."""
     rows, found = model.rows, {}
@@ -78,9 +174,8 @@ def test_rows_of_work_are_those_of_a_model_of_their_situation_alone(is_safe: boo
     segments = {i: [(1, 5), (6, 40)] for i in range(len(problem.pools))}
     # As many cells by night as by day, but not the same.
     cells = {(g, p): [point(t, u) for t in (1024.0, 8192.0)] for g in range(len(problem.groups)) for p, u in SHARES}
-    factor = 1.0 if is_safe else OPTIMISTIC_WAITS
-    together = build(Question(NetworkLoads(problem, factor), situations, cells, segments, is_safe))
+    together = build(Question(NetworkLoads(problem, is_hopeful=not is_safe), situations, cells, segments, is_safe))
     for s, situation in enumerate(situations):
-        alone = build(Question(NetworkLoads(problem, factor), (situation,), cells, segments, is_safe))
+        alone = build(Question(NetworkLoads(problem, is_hopeful=not is_safe), (situation,), cells, segments, is_safe))
         assert work_rows(alone, 0)
         assert work_rows(together, s) == work_rows(alone, 0)

@@ -77,6 +77,7 @@ def test_a_day_has_a_figure_of_its_own_and_one_period_has_none() -> None:
             name=name,
             hours=12.0,
             demand_req_per_s=rate,
+            offload_fraction=0.0,
             thresholds={"all": {"local": 1000.0}},
             pools=pools,
             links=links,

@@ -415,7 +415,7 @@ def _routes(plan: System) -> Records:
     prefill = [*((spec, p) for p, spec in enumerate(plan.prefill)), *plan.guests]
     for c, name in enumerate(plan.classes):
         ways = [
-            (spec.prompts, (p, d, *way))
+            (spec.prompts or ("short" if way[0] == NONE else "long"), (p, d, *way))
             for spec, p in prefill
             for d in range(len(plan.decode))
             if _serves(plan, name, spec, d) and (way := _way(plan, name, spec, d))

@@ -37,10 +37,20 @@ def erlang_b(n_servers: int, load_erlang: float | Floats) -> float | Floats:
     load = np.asarray(load_erlang, dtype=np.float64)
     if n_servers < 0 or not (np.isfinite(load) & (load >= 0)).all():
         raise ValueError(f"erlang formula needs n_servers >= 0 and a finite load >= 0, got {n_servers}, {load_erlang}")
+    if load.ndim == 0:
+        return _summed(n_servers, float(load))
     blocked = np.ones_like(load)
     for k in range(1, n_servers + 1):
         blocked = load * blocked / (k + load * blocked)
-    return float(blocked) if blocked.ndim == 0 else blocked
+    return blocked
+
+
+def _summed(n_servers: int, load: float) -> float:
+    """The same of one load, all steps at once: 1 / B = 1 + c/a + c (c - 1) / a^2 + ..., terms that are all positive."""
+    if load == 0:
+        return float(n_servers == 0)
+    with np.errstate(over="ignore"):
+        return 1.0 / (1.0 + float(np.cumprod(np.arange(n_servers, 0, -1) / load).sum()))
 
 
 @overload

@@ -56,7 +56,8 @@ def late_fraction(
         n_servers: servers c [count], at least 1, shape (n,).
         busy_servers: offered load a [erlang], below c, shape (n,), or (b, n) for a batch of queues.
         requests: what is queued.
-        wait_factor: factor on every wait, to see what an error of the formula would change [fraction], or shape (b,).
+        wait_factor: factor on every wait, to see what an error of the formula would change [fraction], a number or
+            shape (n,) or (b, n).
 
     Returns:
         Fraction, shape (n,) or (b, n).
@@ -131,11 +132,11 @@ class _Pools:
 
     def _rate_per_s(self, a: Floats) -> Floats:
         """One over the mean wait of those who wait."""
-        v, mean_s, gaps, times = self._moments
+        v, mean_s, gaps = self._moments
         u = np.maximum(a / self.c, 1e-12)
         heavy = (1 + (1 - u) * (self.c - 1) * self._spread / (16 * u * self.c)) / 2
         r = np.minimum(heavy, self.c / (self.c + 1))
-        k = times * (1 + v) * r / (1 + v * (2 * r - 1)) * (gaps + v) / (1 + v)
+        k = self.wait_factor * (1 + v) * r / (1 + v * (2 * r - 1)) * (gaps + v) / (1 + v)
         return np.asarray((self.c - a) / (k * mean_s))
 
     def _waiting(self, a: Floats) -> Floats:
@@ -149,7 +150,7 @@ class _Pools:
     @cached_property
     def _moments(self) -> tuple[Floats, ...]:
         of = self.requests
-        return tuple(np.asarray(x)[..., np.newaxis] for x in (of.scv, of.mean_s, of.arrival_scv, self.wait_factor))
+        return tuple(np.asarray(x)[..., np.newaxis] for x in (of.scv, of.mean_s, of.arrival_scv))
 
     @cached_property
     def _spread(self) -> Floats:

@@ -216,7 +216,7 @@ def threshold(plan: Plan) -> str:
     if split:
         each = ", ".join(class_threshold(c) for c in split)
         return f"{each}; {percent(plan.offload_fraction)} of all prompts go to {takers(plan, 'long') or 'other sites'}"
-    if not any(pool.prompts == "long" for pool in plan.pools):
+    if not plan.offload_fraction and not any(pool.prompts == "long" for pool in plan.pools):
         return f"{DASH} (one place takes every prompt)"
     return f"{DASH} ({percent(plan.offload_fraction)} of all prompts go to {takers(plan, 'long') or 'other sites'})"
 

@@ -16,7 +16,7 @@ class PoolPlan(StrictModel):
     hardware: str
     role: Literal["prefill", "decode"]
     prompts: Literal["long", "short"] | None
-    """Which prompts a prefill pool takes."""
+    """Which prompts a prefill pool takes; None for one that takes both, and for decode."""
     n_instances: int
     n_accelerators: int
     capacity_req_per_s: float
@@ -144,6 +144,8 @@ class PeriodPlan(StrictModel):
     name: str
     hours: float
     demand_req_per_s: float
+    offload_fraction: float
+    """Share of the requests that are prefilled at another site than they are decoded [-]."""
     thresholds: dict[str, dict[str, float | None]]
     """By class and by the site that decodes: requests with more uncached tokens leave it; None: none do [tokens]."""
     pool_shares: dict[str, dict[str, dict[str, float]]] = {}

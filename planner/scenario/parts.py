@@ -174,7 +174,8 @@ class Pool(StrictModel):
     time_factor: Annotated[float, Field(gt=0, le=1e3)] = 1.0
     """Factor on the seconds of prefill, or of a decode step: an engine that is slower or faster than what is known."""
     prompts: Literal["long", "short"] | None = None
-    """Which prompts a prefill pool takes; by default "short" at a site that decodes and "long" elsewhere."""
+    """Which prompts a prefill pool takes; by default "short" at a site that decodes and "long" elsewhere. Among many
+    sites one that decodes and has links to others takes both: short ones of its own and long ones of the others."""
 
     @model_validator(mode="after")
     def _limits_are_ordered(self) -> Self:

@@ -26,7 +26,7 @@ def one_period(scenario: Scenario, plan: Plan, name: str) -> tuple[Scenario, Pla
 
     Every class is split by the sites where it arrives, which decode it: `east` at `virginia` becomes the class
     `east-virginia`, with the threshold and the pools that the plan has for both. A pool that the plan has made several
-    of, one for each part of the prompts or each layout, becomes as many of the scenario.
+    of, one for each layout, becomes as many of the scenario.
 
     Args:
         scenario: the question, whose classes state their sites, or are decoded at one.
@@ -142,8 +142,7 @@ def _plan(plan: Plan, period: PeriodPlan, parts: list[Part]) -> Plan:
     return plan.model_copy(
         update={
             "threshold_tokens": None,
-            "offload_fraction": sum(p.offered_req_per_s for p in pools if p.prompts == "long")
-            / period.demand_req_per_s,
+            "offload_fraction": period.offload_fraction,
             "throughput_req_per_s": period.demand_req_per_s,
             "max_throughput_req_per_s": period.demand_req_per_s / busiest,
             "goodput_req_per_s": None,

@@ -4,7 +4,7 @@ With hundreds of pools and dozens of thresholds the safe model is too large to b
 costs least: fractions of an instance are a small part of a large fleet, thresholds are not.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import monotonic
@@ -75,18 +75,18 @@ class Dive:
         rough = self._solved(situations, cells)
         if rough is None:
             return None
-        pieces = {i: around(self.segments[i], n) for i, n in enumerate(largest_sizes(*rough))}
-        return replace(self, segments=pieces)._solved(situations, cells, is_whole=True)
+        near = dict(enumerate(largest_sizes(*rough)))
+        pieces = {i: around(self.segments[i], n) for i, n in near.items()}
+        return replace(self, segments=pieces)._solved(situations, cells, near)
 
     def _solved(
-        self, situations: Sequence[Situation], offers: Cells, is_whole: bool = False
+        self, situations: Sequence[Situation], offers: Cells, near: Mapping[int, int] | None = None
     ) -> tuple[Model, Found] | None:
-        """The best of the offered points, with whole sizes or only whole choices of points."""
+        """The best of the offered points, with whole sizes near some or only whole choices of points."""
         arcs = frozenset((q, s.period, arc) for q, arc in self.ways for s in situations)
-        question = Question(self.loads, tuple(situations), offers, self.segments, True, arcs)
-        model = build(question)
-        columns: Collection[int] | None = None if is_whole else set(model.y.values())
-        gap = SIZES_GAP if is_whole else CELLS_GAP
+        model = build(Question(self.loads, tuple(situations), offers, self.segments, True, arcs, about=near or {}))
+        columns: Collection[int] | None = set(model.y.values()) if near is None else None
+        gap = CELLS_GAP if near is None else SIZES_GAP
         try:
             found = model.rows.solved(min(self.step_s, self.deadline - monotonic()), gap, whole=columns)
         except UndecidedError:

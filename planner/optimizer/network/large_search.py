@@ -170,7 +170,7 @@ def _is_kept(state: SearchState, descent: Descent) -> bool:
 def _safe_loads(state: SearchState) -> NetworkLoads:
     """Limits that a plan of a large network is to keep, with transfers at the bandwidth of a large port."""
     gbps = tuple(max(tier.capacity_gbps for tier in link.tiers) for link in state.problem.links)
-    return NetworkLoads(state.problem, 1.0, tuple(state.patience), gbps)
+    return NetworkLoads(state.problem, patience=tuple(state.patience), gbps=gbps)
 
 
 def _dive(state: SearchState, begun: list[Situation], time_limit_s: float, deadline: float) -> None:

@@ -34,8 +34,6 @@ LINK_BUSY = 0.7
 """Mean use of a link where a promise is made: a transfer then takes three times as long as on an idle link."""
 UNHURRIED = 0.998
 """Most use of a pool none of whose requests can break a promise that is made: its queue still has a steady state."""
-REGULAR_WAITS = 0.35
-"""The same where gaps vary less than Poisson's: there the closed form is up to three times too long."""
 N_BETWEEN = 31
 """Lengths of a continuous mix at which the ratio of two pools' times is looked at inside a cell."""
 ROUNDING = 1e-3
@@ -48,8 +46,12 @@ DECODE_TIME = 0.1
 """Of a promised TTFT: what waiting for a place in the decode batch may take,"""
 DECODE_LATE = 0.05
 """but for this share of the requests that may be late."""
-OPTIMISTIC_WAITS = 0.85
-"""Waits of the closed form, times this, are below those of the best model: what bounds count with."""
+SHORTEST_WAITS = {1: 0.49, 2: 0.6, 3: 0.7, 4: 0.76, 6: 0.81, 8: 0.84, 16: 0.86, 64: 0.89}
+"""By servers: waits of the closed form, times this, are below those of the best model. What bounds count with."""
+SHORTEST_REGULAR_WAITS = {1: 0.18, 2: 0.33, 3: 0.43, 4: 0.52, 6: 0.6, 8: 0.67, 16: 0.76, 64: 0.86}
+"""The same where gaps between arrivals vary less than Poisson's,"""
+SHORTEST_DECODE_WAITS = 0.85
+"""and for places in decode batches."""
 GRID = np.unique(np.geomspace(1, 100_000, 97).round())
 """Sizes of a pool at which limits are found; between them they are interpolated."""
 
@@ -87,6 +89,20 @@ class _Kinds(NamedTuple):
         return self.uncached > end if part == "long" else self.uncached <= end
 
 
+def shortest_waits(sizes: Array, arrival_scv: float) -> Array:
+    """Factors on waits of the closed form, by servers: with them they are below those of the best model.
+
+    Args:
+        sizes: servers [count], shape (n,).
+        arrival_scv: squared coefficient of variation of the gaps between arrivals [fraction].
+
+    >>> shortest_waits(np.array([1.0, 8.0, 1000.0]), 1.0).tolist()
+    [0.49, 0.84, 0.89]
+    """
+    shortest = SHORTEST_REGULAR_WAITS if arrival_scv < 1 else SHORTEST_WAITS
+    return np.interp(np.log(sizes), np.log(list(shortest)), list(shortest.values()))
+
+
 def point(threshold_tokens: float, share: float = 0.5) -> Cell:
     """The cell of one threshold and one allowance."""
     return Cell(threshold_tokens, threshold_tokens, share, share)
@@ -97,8 +113,8 @@ class NetworkLoads:
     """Coefficients of a problem, remembered: equal pools at several sites, and periods, ask for the same."""
 
     problem: NetworkProblem
-    wait_factor: float = 1.0
-    """Factor on the waits of the closed form: below 1 for bounds."""
+    is_hopeful: bool = False
+    """Whether waits are the shortest that the closed form may stand for: for bounds."""
     patience: tuple[float, ...] = ()
     """Factor on the promised TTFT of every class: below 1 where the best model found it broken."""
     gbps: tuple[float, ...] = ()
@@ -126,6 +142,21 @@ class NetworkLoads:
                 raise ValueError("a prefill pool has no prefill times")
             of_part = mix.long_work if part == "long" else mix.short_work
             self._known[key] = float(of_part(service, _end(part, cell)))
+        return float(self._known[key])
+
+    def residual_s(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
+        """What is left of a service in a pool when another request comes, at the least over a cell [s]; 0: of none.
+
+        Equation:
+            E[T^2] / (2 E[T])
+        """
+        pool, mix = self.problem.pools[arc.pool], self._class(q).mix
+        key = ("residual", id(pool.rates), id(mix), part, _end(part, cell))
+        if key not in self._known:
+            work_s, service = self.work_s(q, arc, part, cell), pool.rates.prefill
+            of_part = mix.long_work if part == "long" else mix.short_work
+            squares = 0.0 if service is None else float(of_part(service, _end(part, cell), 2))
+            self._known[key] = squares / (2 * work_s) if work_s > 0 else 0.0
         return float(self._known[key])
 
     def sent_bytes(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
@@ -214,7 +245,8 @@ class NetworkLoads:
         keys = list(waiting)
         for some in (keys[i : i + N_AT_ONCE] for i in range(0, len(keys), N_AT_ONCE)):
             queues, allowances = zip(*(waiting[key] for key in some), strict=True)
-            factors = np.array([self._factor_of(queue) for queue in queues])
+            gaps = [queue.arrival_scv for queue in queues] if self.is_hopeful else []
+            factors = np.array([shortest_waits(self.grid, scv) for scv in gaps]) if gaps else 1.0
             batch = QueuedRequests.batch(queues)
             self._known.update(
                 zip(some, most_busy_servers(self.grid, batch, np.array(allowances), factors), strict=True)
@@ -262,13 +294,6 @@ class NetworkLoads:
             self._known[key] = late * self.fraction(q, part, cell)
         return float(self._known[key])
 
-    def most_busy_decode(self, pool: int) -> Array:
-        """Busy instances that a decode pool of every size of GRID may have: by the promise of its strictest class."""
-        found = self.grid
-        for c in self.problem.pools[pool].classes:
-            found = np.minimum(found, self._most_busy_decode(pool, self.problem.classes[c]))
-        return found
-
     def decode_s(self, q: int, pool: int) -> float:
         """Instance-seconds of a decode pool per request of a stream [s]."""
         point = self.problem.pools[pool].rates.decode
@@ -279,16 +304,11 @@ class NetworkLoads:
     @property
     def is_for_bounds(self) -> bool:
         """Whether limits are to lie above those of every plan."""
-        return self.wait_factor < 1 and not self.gbps
+        return self.is_hopeful and not self.gbps
 
     def most_link_busy(self) -> float:
         """Mean use of a link at the most: all of it where nothing is promised."""
         return self.link_busy if any(c.ttft_s is not None for c in self.problem.classes) else 1.0
-
-    def _factor_of(self, requests: QueuedRequests) -> float:
-        """Factor on waits: bounds trust the closed form less where arrivals are more regular than Poisson."""
-        regular = self.is_for_bounds and requests.arrival_scv < 1
-        return min(self.wait_factor, REGULAR_WAITS) if regular else self.wait_factor
 
     def _queued(self, q: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
         """The part of a stream as a queue sees it; None where no request is in it.
@@ -335,9 +355,12 @@ class NetworkLoads:
         gbps = (1 - self.link_busy) * self.gbps[arc.link] if self.gbps else link.max_gbps()
         return exposed_transfer_s(service_s, sent, bytes_per_s(gbps), link.round_trip_s, pool.rates.n_layers)
 
-    def _most_busy_decode(self, pool: int, request_class: NetworkClass) -> Array:
-        """Sizes at which at most a share of the late requests waits a share of the TTFT for a place in the batch."""
-        point = self.problem.pools[pool].rates.decode
+    def most_busy_decode(self, q: int, pool: int) -> Array:
+        """Busy instances that a decode pool of every size of the grid may have with a stream.
+
+        At most a share of the requests that may be late waits a share of the TTFT for a place in the batch.
+        """
+        point, request_class = self.problem.pools[pool].rates.decode, self._class(q)
         if request_class.ttft_s is None or point is None:
             return self.grid
         key = ("decode", id(self.problem.pools[pool].rates), id(request_class))
@@ -350,7 +373,8 @@ class NetworkLoads:
         slack_s = np.array([DECODE_TIME * ttft_s])
         requests = QueuedRequests(held_s, 1.0, slack_s, np.ones(1), request_class.arrival_scv)
         allowed = DECODE_LATE * request_class.late_allowed
-        return most_busy_servers(self.grid * point.batch, requests, allowed, self.wait_factor) / point.batch
+        factor = SHORTEST_DECODE_WAITS if self.is_hopeful else 1.0
+        return most_busy_servers(self.grid * point.batch, requests, allowed, factor) / point.batch
 
     def _promise_s(self, q: int) -> float:
         c = self.problem.streams[q].request_class

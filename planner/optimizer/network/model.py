@@ -42,6 +42,8 @@ class Question:
     """Scale of the demand to be served at least, where cost is the objective; None: what the scenario asks for."""
     fixed: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]] | None = None
     """Instances and ports that are settled."""
+    about: Mapping[int, int] = field(default_factory=dict)
+    """Sizes of pools around which an answer is sought: there limits of mixed work are exact."""
 
 
 @dataclass

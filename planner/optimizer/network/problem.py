@@ -21,7 +21,7 @@ LARGEST_POOL = 100_000
 
 @dataclass(frozen=True)
 class NetworkPool:
-    """Instances of one role that serve one model at one site, with one layout, and one part of the prompts."""
+    """Instances of one role that serve one model at one site, with one layout."""
 
     name: str
     """As answers call it: the scenario's name, and what sets it apart from others made of the same pool."""
@@ -30,8 +30,8 @@ class NetworkPool:
     layout: str | None
     site: str
     hardware: str
-    part: Part | None
-    """Which prompts a prefill pool takes; None for decode."""
+    parts: tuple[Part, ...]
+    """Which prompts a prefill pool takes; none for decode."""
     n_accelerators: int
     """Accelerators per instance."""
     min_instances: int
@@ -47,7 +47,7 @@ class NetworkPool:
     @property
     def is_prefill(self) -> bool:
         """Whether it prefills."""
-        return self.part is not None
+        return bool(self.parts)
 
 
 @dataclass(frozen=True)
@@ -251,24 +251,20 @@ def _classes(scenario: Scenario, data_dirs: Sequence[Path]) -> Iterator[NetworkC
 
 
 def _pools(scenario: Scenario, classes: Sequence[NetworkClass]) -> Iterator[NetworkPool]:
-    """Pools of the scenario: one for each layout to choose from, and where both are possible one for each part."""
+    """Pools of the scenario: one for each layout to choose from."""
     known: dict[object, InstanceRates] = {}
     for key, pool in scenario.pools.items():
         layouts: tuple[str | None, ...] = pool.layouts or (pool.layout,)
-        parts = _parts(scenario, pool)
         for layout in layouts:
             chosen = pool.model_copy(update={"layout": layout, "layouts": ()})
-            rates = _rates(scenario, key, chosen, classes, known)
-            for part in parts:
-                marks = (layout if len(layouts) > 1 else None, part if len(parts) > 1 else None)
-                name = " ".join([key, *(mark for mark in marks if mark)])
-                yield _pool(scenario, (key, name), chosen, part, rates, classes)
+            name = key if len(layouts) == 1 else f"{key} {layout}"
+            yield _pool(scenario, (key, name), chosen, _rates(scenario, key, chosen, classes, known), classes)
 
 
-def _parts(scenario: Scenario, pool: Pool) -> tuple[Part | None, ...]:
+def _parts(scenario: Scenario, pool: Pool) -> tuple[Part, ...]:
     """What a pool takes: as it says, else long prompts of other sites, and short ones of its own where it decodes."""
     if pool.role == "decode":
-        return (None,)
+        return ()
     if pool.prompts is not None:
         return (pool.prompts,)
     decodes = any(p.role == "decode" and p.site == pool.site and p.model == pool.model for p in scenario.pools.values())
@@ -293,7 +289,6 @@ def _pool(
     scenario: Scenario,
     names: tuple[str, str],
     pool: Pool,
-    part: Part | None,
     rates: InstanceRates,
     classes: Sequence[NetworkClass],
 ) -> NetworkPool:
@@ -307,7 +302,7 @@ def _pool(
         layout=pool.layout,
         site=pool.site,
         hardware=hardware.name,
-        part=part,
+        parts=_parts(scenario, pool),
         n_accelerators=n,
         min_instances=(pool.min_instances if fixed is None else fixed) if names[0] == names[1] else 0,
         max_instances=LARGEST_POOL if most is None else most,
@@ -339,7 +334,7 @@ def _demands(scenario: Scenario, classes: Sequence[NetworkClass], streams: Seque
 
 def _arcs(problem: NetworkProblem, stream: Stream, part: Part) -> Iterator[Arc]:
     for i, pool in enumerate(problem.pools):
-        if pool.part != part or stream.request_class not in pool.classes:
+        if part not in pool.parts or stream.request_class not in pool.classes:
             continue
         stated = problem.scenario.pools[pool.key].prompts is not None
         if pool.site == stream.site and (part == "short" or stated):

@@ -16,8 +16,8 @@ from planner.optimizer.network.loads import GRID, Array, Use
 from planner.optimizer.network.model import Model, segments_of
 
 SLOPE_DIGITS = 6
-Worker = tuple[int, float, Array]
-"""A column of work, the seconds of a unit of it, and its limit."""
+Worker = tuple[int, float, Array, float]
+"""A column of work, the seconds of a unit of it, its limit, and what is left of its services on average [s]."""
 Lines = Sequence[tuple[float, float]]
 """Slope and constant over every segment of a pool's sizes."""
 
@@ -34,10 +34,10 @@ class _Limit(NamedTuple):
 class _Crowd:
     """What the users of a pool leave each other: the same in all situations that lose as much and limit them alike."""
 
-    factors: list[float]
-    """On the work of every user within its cell,"""
-    factors_of_all: list[float]
-    """and on that of every user within the whole."""
+    factors: Array
+    """On the work of every user in the limit of every cell, shape (cells, users),"""
+    factors_of_all: Array
+    """and on that of every user within the whole, shape (users,)."""
     limits: list[_Limit]
     """Of every cell,"""
     limit_of_all: _Limit
@@ -58,31 +58,64 @@ def bound_prefill_work(model: Model) -> None:
         period, first = situations[s].period, len(model.rows.row_names)
         work: dict[tuple[int, int], list[Worker]] = {}
         for q, k, part, arc, column, seconds in users:
-            limit = loads.most_busy(q, arc, part, cells[group_of[q], period][k])
-            work.setdefault((group_of[q], k), []).append((column, seconds, limit))
-        sizes, limits = [len(some) for some in work.values()], [limit for some in work.values() for *_, limit in some]
+            use = q, arc, part, cells[group_of[q], period][k]
+            worker = column, seconds, loads.most_busy(*use), loads.residual_s(*use) if model.question.is_safe else 0.0
+            work.setdefault((group_of[q], k), []).append(worker)
+        workers = [worker for some in work.values() for worker in some]
+        sizes = tuple(len(some) for some in work.values())
+        limits, residuals = (tuple(worker[x] for worker in workers) for x in (2, 3))
         # Loads keep the limits, and equal ones once.
-        alike = i, _n_lost(model, i, s), tuple(sizes), tuple(map(id, limits))
+        alike = i, _n_lost(model, i, s), sizes, tuple(map(id, limits)), residuals
         if alike not in crowds:
-            crowds[alike] = _crowd(model, (i, s), np.array(limits), sizes)
+            crowd = _safe_crowd if model.question.is_safe else _hopeful_crowd
+            crowds[alike] = crowd(model, (i, s), np.array(limits), np.array(residuals), sizes)
         _bound_crowd(model, (i, s), work, crowds[alike])
         model.of_pool[i, s] = list(range(first, len(model.rows.row_names)))
 
 
-def _crowd(model: Model, at: tuple[int, int], limits: Array, sizes: Sequence[int]) -> _Crowd:
+def _hopeful_crowd(model: Model, at: tuple[int, int], limits: Array, _: Array, sizes: Sequence[int]) -> _Crowd:
     """Limits of users, shape (users, sizes of the grid), cell by cell, made common to each cell and to all.
 
-    A cell has the limit of its strictest user where the answer must hold, else of its most patient one.
+    The strictest user of a pool leaves no other more than it would have by itself, so each counts by its own limit.
     """
-    is_safe, starts = model.question.is_safe, np.cumsum([0, *sizes[:-1]])
-    of_cells = (np.minimum if is_safe else np.maximum).reduceat(limits, starts)
-    common = of_cells.repeat(sizes, axis=0)
-    own = common if is_safe else limits
-    patient = own.max(axis=0, keepdims=True)
+    of_cells = np.maximum.reduceat(limits, np.cumsum([0, *sizes[:-1]]))
+    patient = limits.max(axis=0, keepdims=True)
+    own = _slowness(model, at[0], limits, of_cells.repeat(sizes, axis=0))
     return _Crowd(
-        factors=_slowness(model, at[0], limits, common),
-        factors_of_all=_slowness(model, at[0], own, patient),
-        limits=_limits(model, at, of_cells, not is_safe),
+        factors=np.tile(own, (len(sizes), 1)),
+        factors_of_all=_slowness(model, at[0], limits, patient),
+        limits=_limits(model, at, of_cells, above=True),
+        limit_of_all=_limits(model, at, patient, above=True)[0],
+    )
+
+
+def _safe_crowd(model: Model, at: tuple[int, int], limits: Array, residuals_s: Array, sizes: Sequence[int]) -> _Crowd:
+    """Limits of cells with the patience of their strictest user, whoever makes it wait: longer services count for more.
+
+    Equation:
+        sum of b_v (w + (1 - w) R_v / R) <= w n, w = 1 / (1 + max of (n / A_u - 1) R / R_u): busy instances b_v, limits
+        A_u of every user by itself, R_v what is left of its services, R the least of them. The factors are those of the
+        size that is sought, or one in the middle; smaller sizes have a lower limit instead.
+
+    Source:
+        Waits in a busy queue of many servers, in proportion to the mean R of all work over n - b.
+    """
+    grid = GRID[: limits.shape[1]]
+    least = min((r for r in residuals_s if r > 0), default=1.0)
+    stretch = np.where(residuals_s > 0, residuals_s / least, 1.0)
+    with np.errstate(divide="ignore"):
+        free = (grid / limits - 1) / stretch[:, np.newaxis]
+    busy = 1 / (1 + np.maximum.reduceat(free, np.cumsum([0, *sizes[:-1]])))
+    segments = segments_of(model, at[0]) or [(1, 1)]
+    size = model.question.about.get(at[0]) or (segments[0][0] * segments[-1][1]) ** 0.5
+    there = np.array([np.interp(size, grid, some) for some in busy])[:, np.newaxis]
+    slowest = busy + (1 - busy) * stretch.max()
+    of_cells = busy * grid / np.maximum(slowest / (there + (1 - there) * stretch.max()), 1.0)
+    patient = of_cells.max(axis=0, keepdims=True)
+    return _Crowd(
+        factors=there + (1 - there) * stretch,
+        factors_of_all=_slowness(model, at[0], of_cells.repeat(sizes, axis=0), patient),
+        limits=_limits(model, at, of_cells, above=False),
         limit_of_all=_limits(model, at, patient, above=True)[0],
     )
 
@@ -96,40 +129,47 @@ def _bound_crowd(
     The second is implied by the third where cells are chosen whole, and keeps relaxed answers from using the whole pool
     once for every cell.
     """
-    (i, s), factors = at, iter(crowd.factors)
-    for (g, k), some, limit in zip(work, work.values(), crowd.limits, strict=True):
-        terms = [(column, seconds * next(factors)) for column, seconds, _ in some]
-        _within_size(model, f"bound_prefill_cell_{i}_{s}_{g}_{k}", at, terms, limit)
+    i, s = at
+    everything = [(column, seconds) for some in work.values() for column, seconds, *_ in some]
+    ends = np.cumsum([len(some) for some in work.values()]).tolist()
+    for (g, k), end, some, factors, limit in zip(work, ends, work.values(), crowd.factors, crowd.limits, strict=True):
+        own = slice(end - len(some), end)
+        _within_size(model, f"bound_prefill_cell_{i}_{s}_{g}_{k}", at, _times(everything[own], factors[own]), limit)
     if len(work) == 1:
         return
-    everything = [(column, seconds) for some in work.values() for column, seconds, _ in some]
-    terms = [(c, seconds * factor) for (c, seconds), factor in zip(everything, crowd.factors_of_all, strict=True)]
+    terms = _times(everything, crowd.factors_of_all)
     _within_size(model, f"bound_prefill_work_{i}_{s}", at, terms, crowd.limit_of_all)
     if not model.question.is_safe or len({g for g, _ in work}) == 1:
         return
-    most = float(model.problem.pools[i].max_instances)
-    for (g, k), limit in zip(work, crowd.limits, strict=True):
-        unless = [*everything, (model.y[g, s, k], most)]
+    for (g, k), factors, limit in zip(work, crowd.factors, crowd.limits, strict=True):
+        most = float(model.problem.pools[i].max_instances * factors.max())
+        unless = [*_times(everything, factors), (model.y[g, s, k], most)]
         _within_size(model, f"bound_prefill_work_{i}_{s}_{g}_{k}", at, unless, limit, most)
 
 
-def _slowness(model: Model, pool: int, own: Array, common: Array) -> list[float]:
+def _times(work: Sequence[tuple[int, float]], factors: Array) -> list[tuple[int, float]]:
+    return [(column, seconds * factor) for (column, seconds), factor in zip(work, factors.tolist(), strict=True)]
+
+
+def _slowness(model: Model, pool: int, own: Array, common: Array) -> Array:
     """Factors on the work of users who need more room than a common limit: least over a pool's sizes, at least 1."""
     n = int(np.searchsorted(GRID, model.problem.pools[pool].max_instances)) + 1
     own, common = np.broadcast_arrays(own[:, :n], common[:, :n])
     ratios = np.divide(common, own, out=np.full(own.shape, np.inf), where=own > 0)
-    least = np.where((own > 0).any(axis=1), ratios.min(axis=1), 1.0)
-    return [float(factor) for factor in np.maximum(least, 1.0)]
+    return np.maximum(np.where((own > 0).any(axis=1), ratios.min(axis=1), 1.0), 1.0)
 
 
 def bound_decode_slots(model: Model) -> None:
     """sum of d_qsi T_decode L_out / BS_max <= A(n_i): slots for all, with few who wait for one."""
-    users: dict[tuple[int, int], list[tuple[int, float]]] = {}
+    loads, is_safe = model.question.loads, model.question.is_safe
+    users: dict[tuple[int, int], list[tuple[int, float, Array]]] = {}
     for (q, s, i), column in model.d.items():
-        users.setdefault((i, s), []).append((column, model.question.loads.decode_s(q, i)))
-    for (i, s), terms in users.items():
-        curve = model.question.loads.most_busy_decode(i)
-        (limit,) = _limits(model, (i, s), curve[np.newaxis], not model.question.is_safe)
+        users.setdefault((i, s), []).append((column, loads.decode_s(q, i), loads.most_busy_decode(q, i)))
+    for (i, s), some in users.items():
+        own = np.array([limit for *_, limit in some])
+        common = (np.min if is_safe else np.max)(own, axis=0, keepdims=True)
+        (limit,) = _limits(model, (i, s), common, not is_safe)
+        terms = _times([(column, seconds) for column, seconds, _ in some], _slowness(model, i, own, common))
         _within_size(model, f"bound_decode_slots_{i}_{s}", (i, s), terms, limit)
 
 

@@ -28,7 +28,7 @@ from planner.optimizer.network.cells import (
 from planner.optimizer.network.completion import idle_use, judged
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.large_search import large_search
-from planner.optimizer.network.loads import LINK_BUSY, OPTIMISTIC_WAITS, NetworkLoads, mix_of
+from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads, mix_of
 from planner.optimizer.network.model import Model, Question, segments_of
 from planner.optimizer.network.problem import Arc, NetworkProblem, Situation
 from planner.optimizer.network.rows import Found
@@ -59,8 +59,8 @@ class Limits(NamedTuple):
     """Bandwidth of every link that transfers count with [Gbps]."""
     link_busy: float = LINK_BUSY
     """Mean use of links at the most."""
-    wait_factor: float = 1.0
-    """Factor on the waits of the closed form."""
+    is_hopeful: bool = False
+    """Whether waits are as short as they may be."""
 
 
 def network_search(
@@ -90,7 +90,7 @@ def network_search(
         first_cells(problem),
         {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)},
         [1.0] * len(problem.classes),
-        NetworkLoads(problem, OPTIMISTIC_WAITS),
+        NetworkLoads(problem, is_hopeful=True),
         gap,
     )
     relaxed = True
@@ -162,7 +162,7 @@ def _improve(state: SearchState, model: Model, found: Found, gap: float, deadlin
     sizes = [[tier.capacity_gbps for tier in link.tiers] for link in state.problem.links]
     frugal = tuple(max(gbps, min(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     ample = tuple(max(gbps, max(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
-    tries = [Limits(ample), Limits(ample, QUIET_LINK), Limits(frugal), Limits(ample, QUIET_LINK, OPTIMISTIC_WAITS)]
+    tries = [Limits(ample), Limits(ample, QUIET_LINK), Limits(frugal), Limits(ample, QUIET_LINK, is_hopeful=True)]
     for limits in dict.fromkeys(tries):
         # A situation that joined has no cells chosen yet: the next bound comes first.
         if state.gap > gap and len(state.active) == len(model.question.situations):
@@ -172,13 +172,14 @@ def _improve(state: SearchState, model: Model, found: Found, gap: float, deadlin
 def _try_limits(state: SearchState, model: Model, found: Found, gap: float, deadline: float, limits: Limits) -> None:
     """A plan from the points of the chosen cells, if it is the best so far; or what it does not cover yet."""
     arcs: frozenset[tuple[int, int, Arc]] | None = used_arcs(model, found)
-    segments = {i: around(state.segments[i], n) for i, n in enumerate(largest_sizes(model, found))}
+    sizes = dict(enumerate(largest_sizes(model, found)))
+    segments = {i: around(state.segments[i], n) for i, n in sizes.items()}
     # What hope broke says nothing of safer limits.
-    patience = state.patience if limits.wait_factor >= 1 else list(state.patience)
+    patience = list(state.patience) if limits.is_hopeful else state.patience
     for _ in range(MAX_TIGHTENINGS):
-        loads = NetworkLoads(state.problem, limits.wait_factor, tuple(patience), limits.gbps, limits.link_busy)
+        loads = NetworkLoads(state.problem, limits.is_hopeful, tuple(patience), limits.gbps, limits.link_busy)
         points = _points(loads, model, found)
-        safe = build(Question(loads, model.question.situations, points, segments, True, arcs))
+        safe = build(Question(loads, model.question.situations, points, segments, True, arcs, about=sizes))
         try:
             plan = safe.rows.solved(min(deadline - monotonic(), PLAN_LIMIT_S), PLAN_GAP * gap)
         except UndecidedError:

@@ -52,9 +52,10 @@ class Told:
     def fleet(self) -> dict[str, Any]:
         """The fields that a plan and a baseline share."""
         most = self.rate * self._room()
+        offloaded = sum(w * self._offloaded(p) for p, w in enumerate(self.weights))
         return {
             "threshold_tokens": None,
-            "offload_fraction": self._offloaded() / self.rate if self.rate > 0 else 0.0,
+            "offload_fraction": offloaded / self.rate if self.rate > 0 else 0.0,
             "throughput_req_per_s": self.rate,
             "max_throughput_req_per_s": most,
             "goodput_req_per_s": self._goodput(most) if self._promised() else None,
@@ -97,14 +98,10 @@ class Told:
                     return False
         return True
 
-    def _offloaded(self) -> float:
-        """Mean rate of prompts that are prefilled at another site than they are decoded [req/s]."""
-        return sum(
-            self.weights[p] * flow.req_per_s * kinds.fraction
-            for p, period in enumerate(self.evaluated)
-            for flow, kinds in period.kinds
-            if flow.arc.link is not None
-        )
+    def _offloaded(self, p: int) -> float:
+        """Rate of prompts that are prefilled at another site than they are decoded, in a period [req/s]."""
+        away = ((flow, kinds) for flow, kinds in self.evaluated[p].kinds if flow.arc.link is not None)
+        return sum(flow.req_per_s * kinds.fraction for flow, kinds in away)
 
     def _pool(self, i: int) -> PoolPlan:
         pool, settled = self.problem.pools[i], self.solution.settled
@@ -117,7 +114,7 @@ class Told:
             site=pool.site,
             hardware=pool.hardware,
             role="prefill" if pool.is_prefill else "decode",
-            prompts=pool.part,
+            prompts=pool.parts[0] if len(pool.parts) == 1 else None,
             n_instances=n,
             n_accelerators=n * pool.n_accelerators,
             capacity_req_per_s=offered / busy * n if busy > 0 else n / _work_s(self.problem, pool),
@@ -242,10 +239,12 @@ class Told:
         for p, (span, one) in enumerate(zip(self.problem.periods, self.solution.settled, strict=True)):
             busy, sent = busy_instances(self.problem, one), link_gbps(self.problem, one)
             links = zip(self.problem.links, sent, self._capacities(), strict=True)
+            demand = sum(d.req_per_s for d in one.decodings)
             yield PeriodPlan(
                 name=span.name,
                 hours=span.hours,
-                demand_req_per_s=sum(d.req_per_s for d in one.decodings),
+                demand_req_per_s=demand,
+                offload_fraction=self._offloaded(p) / demand if demand > 0 else 0.0,
                 thresholds=self._thresholds(one),
                 pool_shares=self._pool_shares(one),
                 pools=tuple(

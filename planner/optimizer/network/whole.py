@@ -47,8 +47,9 @@ class Whole:
         situations = self._situations(problem)
         if monotonic() > deadline or len(problem.pools) * len(situations) > MOST:
             return None
-        loads = NetworkLoads(problem, 1.0, (), tuple(self._gbps(problem)))
-        question = Question(loads, situations, self._points(loads, situations), self._segments(problem), True)
+        loads = NetworkLoads(problem, gbps=tuple(self._gbps(problem)))
+        points, about = self._points(loads, situations), dict(enumerate(largest_sizes(problem, self.solution)))
+        question = Question(loads, situations, points, self._segments(problem), True, about=about)
         try:
             found = build(question).rows.solved(deadline - monotonic(), GAP)
         except UndecidedError:
