@@ -5,6 +5,7 @@ See `large` for looks, `descent` for sizes first, and `dive` for thresholds firs
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from time import monotonic
 
 from planner.errors import UndecidedError
@@ -14,7 +15,7 @@ from planner.optimizer.network.descent import Descent, Offers, descent_of, is_se
 from planner.optimizer.network.dive import NEAR_SHARES, Dive
 from planner.optimizer.network.evaluate import Settled
 from planner.optimizer.network.large import Look, answered, asked, closest, narrowed, some
-from planner.optimizer.network.loads import NetworkLoads, mix_of
+from planner.optimizer.network.loads import Array, NetworkLoads, mix_of
 from planner.optimizer.network.model import Segments
 from planner.optimizer.network.problem import NetworkProblem, Situation
 from planner.optimizer.network.shared_units import shared_units
@@ -62,12 +63,12 @@ def large_search(state: SearchState, time_limit_s: float, deadline: float) -> bo
                 state.segments, state.ways = day.pieces(), frozenset().union(*(look.ways() for look in days))
                 # What the closest look leaves out may be what some period needs.
                 begun = _begin(state, day, stop) or (_begin(state, days[0], stop) if len(days) > 1 else None)
-                _descend(state, day, None if state.best else begun, stop)
+                descend(state, day.in_use(), day.worth(), None if state.best else begun, stop)
             if not bounding.result():
                 return False
         if day is not None and state.best is None:
             _dive(state, sorted(peaks + binding), time_limit_s, deadline)
-            _descend(state, day, None, stop)
+            descend(state, day.in_use(), day.worth(), None, stop)
     except UndecidedError:
         pass
     return True
@@ -124,14 +125,24 @@ def _begin(state: SearchState, day: Look, deadline: float) -> Descent | None:
     return descent
 
 
-def _descend(state: SearchState, day: Look, last: Descent | None, deadline: float) -> None:
+def descend(
+    state: SearchState,
+    segments: Segments,
+    worth: Array,
+    last: Descent | None,
+    deadline: float,
+    most_in_vain: float = inf,
+) -> None:
     """Better plans near the best, at other thresholds near its own, as long as there is time.
 
     Args:
         state: where the search stands.
-        day: a look at the whole day.
+        segments: where roles change, sizes of every pool in pieces.
+        worth: how much every period matters at first.
         last: units and thresholds to go on from where there is no plan yet.
         deadline: `monotonic()` time to stop at.
+        most_in_vain: changes in a row that came to nothing, after which a plan is judged; the search ends with one that
+            is no better than the last.
     """
     shared, begun_at = shared_units(state.problem), monotonic()
     while is_settled_by_period(state.problem) and state.gap > state.target and monotonic() < deadline:
@@ -142,17 +153,22 @@ def _descend(state: SearchState, day: Look, last: Descent | None, deadline: floa
             units, settled = shared.of_plan(state.best.settled, state.best.ports), state.best.settled
         else:
             return
-        dive = Dive(_safe_loads(state), state.ways, day.in_use(), 0.0, deadline)
+        dive = Dive(_safe_loads(state), state.ways, segments, 0.0, deadline)
         offers = Offers(_thresholds(state.problem, settled), NEAR, NEAR_SHARES, INSIDE)
-        descent = descent_of(dive, offers, day.worth(), units, deadline)
+        descent = descent_of(dive, offers, worth, units, deadline)
         if not descent.begun(units):
             return
         descent.dropped()
-        judged_at = min(monotonic() + ROUND * (deadline - begun_at), deadline)
-        while last is None and state.gap > state.target and monotonic() < judged_at:
+        judged_at, in_vain = min(monotonic() + ROUND * (deadline - begun_at), deadline), 0
+        while last is None and in_vain < most_in_vain and state.gap > state.target and monotonic() < judged_at:
+            in_vain += 1
             if descent.changed():
                 descent.dropped()
+                in_vain = 0
+        before = state.best
         last = None if _is_kept(state, descent) else descent
+        if in_vain >= most_in_vain and state.best is before:
+            return
 
 
 def _thresholds(problem: NetworkProblem, settled: Sequence[Settled]) -> dict[tuple[int, int], list[float]]:

@@ -27,7 +27,7 @@ from planner.optimizer.network.cells import (
 )
 from planner.optimizer.network.completion import idle_use, judged
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.large_search import large_search
+from planner.optimizer.network.large_search import descend, large_search
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads, mix_of
 from planner.optimizer.network.model import Model, Question, segments_of
 from planner.optimizer.network.problem import Arc, NetworkProblem, Situation
@@ -49,6 +49,10 @@ LARGE = 8_000
 MANY_SIZES = 1_000
 """Pools times periods from which on a network whose roles change is begun with its peaks alone."""
 PLAN_LIMIT_S = 120.0
+DESCENT_STEP = 0.1
+"""Of the time limit: the longest that a plan is made better by parts,"""
+MOST_IN_VAIN = 50
+"""and changes in a row that came to nothing, after which it is as good as it gets."""
 TINY = 1e-7
 
 
@@ -111,6 +115,7 @@ def network_search(
         was_relaxed, relaxed = relaxed, relaxed and risen > BOUND_GAP * gap * abs(state.bound)
         if not relaxed and state.gap > gap:
             _improve(state, model, found, gap, deadline)
+            _polish(state, min(monotonic() + DESCENT_STEP * time_limit_s, deadline))
         if state.gap <= gap or monotonic() > deadline:
             break
         if not _refine(state, model, found) and not relaxed and not was_relaxed:
@@ -151,6 +156,16 @@ def _start(model: Model, best: NetworkSolution) -> dict[int, float]:
         ]
         start[y] = float(k == (held[0] if held else 0))
     return start
+
+
+def _polish(state: SearchState, deadline: float) -> None:
+    """Make a plan better by parts, once each; what breaks on the way says nothing of other plans."""
+    if state.best is None or state.best is state.polished:
+        return
+    patience = list(state.patience)
+    state.ways |= {(flow.stream, flow.arc) for one in state.best.settled for flow in one.flows}
+    descend(state, state.segments, np.ones(len(state.problem.periods)), None, deadline, MOST_IN_VAIN)
+    state.patience, state.polished = patience, state.best
 
 
 def _improve(state: SearchState, model: Model, found: Found, gap: float, deadline: float) -> None:

@@ -48,6 +48,8 @@ class SearchState:
     target: float
     """Relative distance of plan and bound at which to stop."""
     best: NetworkSolution | None = None
+    polished: NetworkSolution | None = None
+    """The best that was ever made better by parts."""
     bound: float = -np.inf
     is_large: bool = False
     ways: frozenset[Way] = frozenset()
