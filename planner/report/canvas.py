@@ -15,8 +15,8 @@ WIDTH_IN = 8.0
 DPI = 130
 CHARACTER = 0.0142
 """Width of a small character as a share of a figure's width that bars fill most of."""
-HUES = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#56B4E9", "#E69F00")
-"""Colours that colour-blind readers tell apart (Okabe and Ito; purple: Tol); dark ones first, as they colour text."""
+HUES = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#56B4E9", "#E69F00", "#882255", "#999933")
+"""Colours that colour-blind readers tell apart (Okabe and Ito; purple, wine, olive: Tol); dark ones first, for text."""
 INK = "#222222"
 GREY = "#767676"
 PALE = "#D8D8D8"
