@@ -172,7 +172,8 @@ class LengthMix:
         """The quantiles (i + 1/2) / n of L given L > t, equally likely; none where no prompt is long.
 
         >>> from planner.workload.distributions import Histogram
-        >>> LengthMix(Histogram(np.array([0.0, 100.0]), np.ones(1)), 1.0).long_atoms(80.0, 2).total_tokens.tolist()
+        >>> mix = LengthMix(Histogram(np.array([0.0, 100.0]), np.ones(1)), 1.0)
+        >>> mix.long_atoms(80.0, 2).total_tokens.round(6).tolist()
         [85.0, 95.0]
         """
         return self._atoms_between(1.0 - float(self.long_fraction(threshold_tokens)), 1.0, n)
