@@ -251,6 +251,14 @@ def test_a_pool_that_takes_long_and_short_prompts_is_run_and_requests_take_the_w
             assert run.utilization[pool.name] == pytest.approx(pool.utilization, rel=0.03), pool.name
 
 
+def test_a_scheduler_has_nothing_to_hold_against_each_other_where_one_queue_takes_both() -> None:
+    scenario = small_with({**EACH_OTHERS, "execution.scheduler.short_term": {}})
+    problem = network_problem(scenario)
+    plan = network_sketch(problem, network_solved(problem, LIMIT_S))
+    with pytest.raises(InputError, match=r"execution.scheduler.*'fast' has one queue for both.*two pools"):
+        simulate(*one_period(scenario, plan, "always"), RunQuestion(1_000, 3, 1.0, 1))
+
+
 def test_pools_of_one_site_that_are_to_be_apart_are_two_of_the_scenario() -> None:
     apart = {"pools.near.prompts": "short", "pools.mine.prompts": "long"}
     other = {"pools.mine.site": "local", "pools.mine.hardware": HOME, "pools.mine.role": "prefill"}

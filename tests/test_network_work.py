@@ -61,15 +61,29 @@ def service_of(scv: float) -> Service:
 
 
 @pytest.mark.parametrize("n_servers", [1, 2, 3, 4, 6, 8, 12, 40])
-@pytest.mark.parametrize("gaps_scv", [0.25, 0.5, 1.0, 4.0])
+@pytest.mark.parametrize("gaps_scv", [0.25, 0.5, 1.0, 1.6])
 def test_no_pool_keeps_a_promise_at_a_higher_load_than_bounds_allow(n_servers: int, gaps_scv: float) -> None:
     sizes = np.array([float(n_servers)])
-    for scv, slack_s, allowed in product((0.0, 0.1, 1.0), (0.5, 1.0, 2.0, 8.0), (0.5, 0.1, 0.01, 0.001)):
+    hopeful = min(gaps_scv, 1.0)
+    for scv, slack_s, allowed in product((0.0, 0.1, 1.0), (0.2, 0.5, 1.0, 2.0, 8.0), (0.5, 0.1, 0.01, 0.001)):
         service = service_of(scv)
-        requests = QueuedRequests(1.0, service.scv, np.array([slack_s]), np.ones(1), gaps_scv)
-        (most,) = most_busy_servers(sizes, requests, allowed, shortest_waits(sizes, gaps_scv))
+        requests = QueuedRequests(1.0, service.scv, np.array([slack_s]), np.ones(1), hopeful)
+        (most,) = most_busy_servers(sizes, requests, allowed, shortest_waits(sizes, hopeful), hopeful)
         best = gigc_wait(n_servers, most, service, gaps_scv)
         assert float(best.survival(slack_s)) > 0.99 * allowed, (scv, slack_s, allowed)
+
+
+def test_bursts_that_are_divided_among_pools_are_not_counted_as_whole_ones_by_bounds() -> None:
+    """Half of a stream with gaps of variation 4 has 2.5, and a fifth 1.6: every part is counted as Poisson's."""
+    changes = {**NETWORK, "workload.arrivals": {"kind": "gamma", "squared_cv": 4.0}}
+    bursty, poisson = (network_problem(small_with(c)) for c in (changes, NETWORK))
+    for loads, other in ((NetworkLoads(p, is_hopeful=True), NetworkLoads(p)) for p in (bursty, poisson)):
+        arc = loads.problem.arcs[0]["short"][0]
+        hopeful, safe = (found.most_busy(0, arc, "short", point(8192.0)) for found in (loads, other))
+        assert (hopeful >= safe).all()
+    use = 0, bursty.arcs[0]["short"][0], "short", point(8192.0)
+    limits = [NetworkLoads(p, is_hopeful=True).most_busy(*use) for p in (bursty, poisson)]
+    assert limits[0] == pytest.approx(limits[1])
 
 
 LONG_AND_SHORT: dict[str, Any] = {

@@ -195,6 +195,11 @@ def _check(scenario: Scenario, fleet: Fleet) -> None:
         for link in fleet.links
         if link.name not in scenario.links
     ]
+    both = [pool.name for pool in fleet.pools if pool.role == "prefill" and pool.prompts is None]
+    if both and scenario.execution.scheduler.is_on:
+        what = f"moves thresholds by the waits of long and of short prompts, and '{both[0]}' has one queue for both"
+        allowed = "two pools with `prompts`, or no scheduler"
+        found.append(scenario.problem(("execution", "scheduler"), what, allowed))
     for role in ("prefill", "decode"):
         if not any(pool.n_instances > 0 for pool in fleet.pools if pool.role == role):
             found.append(scenario.problem(("pools",), f"the plan has no {role} instance", "a plan that serves"))

@@ -81,6 +81,7 @@ def most_busy_servers(
     requests: QueuedRequests,
     allowed_fraction: float | Floats,
     wait_factor: float | Floats = 1.0,
+    peakedness: float | Floats = 1.0,
 ) -> Floats:
     """The highest load at which no more than a fraction of the requests is late.
 
@@ -91,19 +92,22 @@ def most_busy_servers(
         requests: what is queued, or a batch of queues.
         allowed_fraction: fraction of them that may be late, a number or shape (b,).
         wait_factor: as at `late_fraction`.
+        peakedness: z, variance over mean of the servers that the requests would hold were there no end of them, a
+            number or shape (b,): below 1 where arrivals are regular. Erlang's C is that of c / z servers, load a / z.
 
     Returns:
         Load [erlang], shape (n,) or (b, n); 0 where even an idle pool is late too often.
 
     Valid: as at `late_fraction`.
 
-    Source: Halfin and Whitt (1981), Oper. Res. 29(3): staffing to a quality of service.
+    Source: Halfin and Whitt (1981), Oper. Res. 29(3): staffing to a quality of service; Hayward's approximation in
+        Fredericks (1980), Bell Syst. Tech. J. 59, for z.
 
     >>> kind = QueuedRequests(1.0, 1.0, np.array([2.0]), np.array([1.0]))
     >>> most_busy_servers(np.array([1.0, 10.0]), kind, 0.1).round(3).tolist()
     [0.36, 9.041]
     """
-    pools = _Pools(np.asarray(n_servers, np.float64), requests, wait_factor)
+    pools = _Pools(np.asarray(n_servers, np.float64), requests, wait_factor, peakedness)
     allowed = np.asarray(allowed_fraction)[..., np.newaxis]
     late_anyhow = np.where(requests.slack_s < 0, requests.weights, 0.0).sum(axis=-1)[..., np.newaxis]
     c = np.broadcast_to(pools.c, (*late_anyhow.shape[:-1], len(n_servers)))
@@ -122,6 +126,7 @@ class _Pools:
     c: Floats
     requests: QueuedRequests
     wait_factor: float | Floats
+    peakedness: float | Floats = 1.0
 
     def late_fraction(self, a: Floats) -> Floats:
         """Fraction of requests that wait longer than they may at a load."""
@@ -143,8 +148,10 @@ class _Pools:
         """Erlang's C: B is a Poisson probability over its distribution function."""
         from scipy.special import gammaincc, xlogy
 
-        log_mass = xlogy(self.c, a) - a - self._log_factorial
-        blocked = np.exp(log_mass) / np.maximum(gammaincc(self.c + 1, a), 1e-300)
+        z = np.asarray(self.peakedness)[..., np.newaxis]
+        c, load = self.c / z, a / z
+        log_mass = xlogy(c, load) - load - self._log_factorial
+        blocked = np.exp(log_mass) / np.maximum(gammaincc(c + 1, load), 1e-300)
         return np.asarray(blocked / (blocked + (1 - a / self.c) * (1 - blocked)))
 
     @cached_property
@@ -160,7 +167,7 @@ class _Pools:
     def _log_factorial(self) -> Floats:
         from scipy.special import gammaln
 
-        return np.asarray(gammaln(self.c + 1))
+        return np.asarray(gammaln(self.c / np.asarray(self.peakedness)[..., np.newaxis] + 1))
 
     @cached_property
     def _slack_s(self) -> Floats:

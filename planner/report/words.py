@@ -188,7 +188,9 @@ def quantiles(profile: LengthProfile) -> list[tuple[str, float]]:
 
 
 def takers(fleet: Fleet, prompts: str) -> str:
-    """Pools in use that take long, or short, prompts."""
+    """Pools in use that take long, or short, prompts; nothing where some take both."""
+    if any(pool.role == "prefill" and pool.prompts is None and pool.n_instances for pool in fleet.pools):
+        return ""
     return listed([pool.name for pool in fleet.pools if pool.prompts == prompts and pool.n_instances])
 
 

@@ -145,7 +145,7 @@ class PeriodPlan(StrictModel):
     hours: float
     demand_req_per_s: float
     offload_fraction: float
-    """Share of the requests that are prefilled at another site than they are decoded [-]."""
+    """Share of the requests that are longer than their threshold [-]."""
     thresholds: dict[str, dict[str, float | None]]
     """By class and by the site that decodes: requests with more uncached tokens leave it; None: none do [tokens]."""
     pool_shares: dict[str, dict[str, dict[str, float]]] = {}

@@ -42,14 +42,8 @@ NOTHING = 1e-6
 def is_settled_by_period(problem: NetworkProblem) -> bool:
     """Whether sizes, ports and the stock of sites are all that periods share, and cost is to be low."""
     scenario = problem.scenario
-    pools = [scenario.pools[key] for key in problem.families]
-    return (
-        problem.is_min_cost
-        and not scenario.spare.survive
-        and scenario.budget_usd_per_hour is None
-        and all(p.n_instances == "free" and not p.min_instances and p.max_instances is None for p in pools)
-        and all(len({problem.pools[i].layout for i in members}) == 1 for members in problem.families.values())
-    )
+    is_alone = not scenario.spare.survive and scenario.budget_usd_per_hour is None
+    return problem.is_min_cost and is_alone and not problem.families
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ DECODE_LATE = 0.05
 SHORTEST_WAITS = {1: 0.49, 2: 0.6, 3: 0.7, 4: 0.76, 6: 0.81, 8: 0.84, 16: 0.86, 64: 0.89}
 """By servers: waits of the closed form, times this, are below those of the best model. What bounds count with."""
 SHORTEST_REGULAR_WAITS = {1: 0.18, 2: 0.33, 3: 0.43, 4: 0.52, 6: 0.6, 8: 0.67, 16: 0.76, 64: 0.86}
-"""The same where gaps between arrivals vary less than Poisson's,"""
+"""The same where gaps between arrivals vary less than Poisson's, and fewer have to wait (Hayward's approximation),"""
 SHORTEST_DECODE_WAITS = 0.85
 """and for places in decode batches."""
 GRID = np.unique(np.geomspace(1, 100_000, 97).round())
@@ -245,12 +245,9 @@ class NetworkLoads:
         keys = list(waiting)
         for some in (keys[i : i + N_AT_ONCE] for i in range(0, len(keys), N_AT_ONCE)):
             queues, allowances = zip(*(waiting[key] for key in some), strict=True)
-            gaps = [queue.arrival_scv for queue in queues] if self.is_hopeful else []
-            factors = np.array([shortest_waits(self.grid, scv) for scv in gaps]) if gaps else 1.0
             batch = QueuedRequests.batch(queues)
-            self._known.update(
-                zip(some, most_busy_servers(self.grid, batch, np.array(allowances), factors), strict=True)
-            )
+            limits = most_busy_servers(self.grid, batch, np.array(allowances), *self._hopes(self.grid))
+            self._known.update(zip(some, limits, strict=True))
         self._limits.update((use, self._known[key]) for use, key in new.items())
 
     def _busy_key(self, q: int, arc: Arc, part: Part, cell: Cell) -> tuple[object, ...]:
@@ -310,6 +307,19 @@ class NetworkLoads:
         """Mean use of a link at the most: all of it where nothing is promised."""
         return self.link_busy if any(c.ttft_s is not None for c in self.problem.classes) else 1.0
 
+    def _gaps_scv(self, request_class: NetworkClass) -> float:
+        """Variation of the gaps between the arrivals of a class; for bounds the least that any merge of parts has."""
+        if not self.is_hopeful:
+            return request_class.arrival_scv
+        return min(1.0, *(other.arrival_scv for other in self.problem.classes))
+
+    def _hopes(self, sizes: Array) -> tuple[Array | float, float]:
+        """Factors on waits of the closed form, by servers, and the peakedness of arrivals: least ones for bounds."""
+        if not self.is_hopeful:
+            return 1.0, 1.0
+        gaps_scv = self._gaps_scv(self.problem.classes[0])
+        return shortest_waits(sizes, gaps_scv), gaps_scv
+
     def _queued(self, q: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
         """The part of a stream as a queue sees it; None where no request is in it.
 
@@ -324,7 +334,7 @@ class NetworkLoads:
         mean_s, scv = _moments(kinds.service_s[queued], kinds.weights[queued])
         weights = kinds.weights[chosen]
         slack_s, weights = _condensed(kinds.slack_s[chosen], weights / weights.sum())
-        return QueuedRequests(mean_s, scv, slack_s, weights, self._class(q).arrival_scv)
+        return QueuedRequests(mean_s, scv, slack_s, weights, self._gaps_scv(self._class(q)))
 
     def _kinds(self, q: int, arc: Arc) -> "_Kinds":
         """All requests of a stream on an arc."""
@@ -371,10 +381,11 @@ class NetworkLoads:
     def _most_places(self, point: DecodePoint, request_class: NetworkClass, ttft_s: float) -> Array:
         held_s = point.batch * point.seconds_per_request(request_class.mix.mean_output_tokens)
         slack_s = np.array([DECODE_TIME * ttft_s])
-        requests = QueuedRequests(held_s, 1.0, slack_s, np.ones(1), request_class.arrival_scv)
-        allowed = DECODE_LATE * request_class.late_allowed
+        requests = QueuedRequests(held_s, 1.0, slack_s, np.ones(1), self._gaps_scv(request_class))
+        allowed, places = DECODE_LATE * request_class.late_allowed, self.grid * point.batch
+        _, peakedness = self._hopes(places)
         factor = SHORTEST_DECODE_WAITS if self.is_hopeful else 1.0
-        return most_busy_servers(self.grid * point.batch, requests, allowed, factor) / point.batch
+        return most_busy_servers(places, requests, allowed, factor, peakedness) / point.batch
 
     def _promise_s(self, q: int) -> float:
         c = self.problem.streams[q].request_class

@@ -76,7 +76,9 @@ def bound_prefill_work(model: Model) -> None:
 def _hopeful_crowd(model: Model, at: tuple[int, int], limits: Array, _: Array, sizes: Sequence[int]) -> _Crowd:
     """Limits of users, shape (users, sizes of the grid), cell by cell, made common to each cell and to all.
 
-    The strictest user of a pool leaves no other more than it would have by itself, so each counts by its own limit.
+    Each counts by its own limit: waits are in proportion to what is left of the services that are met, so that of a mix
+    lies between, and none has more room with a stricter one beside it. What a mix gains on that in small pools is less
+    than what the shortest waits leave open.
     """
     of_cells = np.maximum.reduceat(limits, np.cumsum([0, *sizes[:-1]]))
     patient = limits.max(axis=0, keepdims=True)
