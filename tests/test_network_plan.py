@@ -2,18 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 import pytest
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import network_decided, network_planned, network_problem, optimize
-from planner.optimizer.network import compared
+from planner.optimizer.network import compared, search
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled, broken_classes, period_of
 from planner.optimizer.network.loads import NetworkLoads, point
 from planner.optimizer.network.problem import NetworkProblem, Part
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.solution import NetworkSolution
+from planner.optimizer.network.solution import NetworkSolution, SearchState
 from tests.builders import FAST, GPUS, HOME, small_with
 from tests.network_scenarios import scale_scenario
 
@@ -265,3 +266,34 @@ def test_a_promise_without_a_queueing_model_is_refused_with_its_key() -> None:
 def test_a_ratio_is_refused_rather_than_passed_over() -> None:
     with pytest.raises(InputError, match=r"prefill_to_decode: fixes a ratio"):
         optimize(small_with({**DAY, "routing": {"prefill_to_decode": "1:1"}}))
+
+
+def price_of(problem: NetworkProblem, name: str) -> float:
+    return next(pool.usd_per_hour or 0.0 for pool in problem.pools if pool.name == name)
+
+
+def test_polishing_takes_out_what_no_period_needs_and_forgets_what_broke_on_the_way() -> None:
+    problem = problem_of(SLO)
+    found = network_search(problem, 600.0, 0.02)
+    assert found is not None
+    dearest = max(sizes(problem, found), key=lambda name: price_of(problem, name))
+    i = next(i for i, pool in enumerate(problem.pools) if pool.name == dearest)
+    larger = tuple(n + (j == i) for j, n in enumerate(found.settled[0].n_instances))
+    settled = tuple(replace(one, n_instances=larger) for one in found.settled)
+    wasteful = replace(found, settled=settled, objective=found.objective + (problem.pools[i].usd_per_hour or 0.0))
+    state = SearchState(
+        problem,
+        search.peak_situations(problem),
+        {},
+        {i: [(1, pool.max_instances)] for i, pool in enumerate(problem.pools)},
+        [1.0] * len(problem.classes),
+        NetworkLoads(problem, is_hopeful=True),
+        0.0,
+        wasteful,
+    )
+    search._polish(state, monotonic() + 60.0)
+    assert state.best is not None
+    assert state.best is state.polished
+    assert state.best.objective <= found.objective * (1 + 1e-9)
+    assert broken_classes(problem, state.best.settled, state.best.ports) == []
+    assert state.patience == [1.0] * len(problem.classes)

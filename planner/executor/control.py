@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InputError
+from planner.errors import InputError, Problem
 from planner.executor.kernel.records import LONG_LINE, N_BINS, N_LINES, NONE, SCHEDULER, SERVES, UNIT, Records
 from planner.results import PoolPlan
 from planner.scenario import Scenario
@@ -31,6 +31,15 @@ def convertible(scenario: Scenario, prefill: Sequence[PoolPlan], decode: Sequenc
         allowed = "a plan with both, of the same model, hardware and size at one site; or no long_term"
         raise InputError(scenario.problem(("execution", "scheduler", "long_term"), what, allowed))
     return True
+
+
+def undivided(scenario: Scenario, pools: Sequence[PoolPlan]) -> list[Problem]:
+    """What keeps a scheduler from telling waits of long prompts from those of short ones: pools that take both."""
+    both = [pool.name for pool in pools if pool.role == "prefill" and pool.prompts is None]
+    if not both or not scenario.execution.scheduler.is_on:
+        return []
+    what = f"moves thresholds by the waits of long and of short prompts, and '{both[0]}' has one queue for both"
+    return [scenario.problem(("execution", "scheduler"), what, "two pools with `prompts`, or no scheduler")]
 
 
 def slots(prefill: Sequence[PoolPlan], decode: Sequence[PoolPlan], converts: bool) -> tuple[list[int], list[int]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from planner.curves import Curve
 from planner.errors import InputError
 from planner.executor.cache_pools import cache_fields
-from planner.executor.control import convertible, scheduler_fields, slots, units
+from planner.executor.control import convertible, scheduler_fields, slots, undivided, units
 from planner.executor.kernel.records import (
     ACTOR,
     CLOCK,
@@ -195,11 +195,7 @@ def _check(scenario: Scenario, fleet: Fleet) -> None:
         for link in fleet.links
         if link.name not in scenario.links
     ]
-    both = [pool.name for pool in fleet.pools if pool.role == "prefill" and pool.prompts is None]
-    if both and scenario.execution.scheduler.is_on:
-        what = f"moves thresholds by the waits of long and of short prompts, and '{both[0]}' has one queue for both"
-        allowed = "two pools with `prompts`, or no scheduler"
-        found.append(scenario.problem(("execution", "scheduler"), what, allowed))
+    found += undivided(scenario, fleet.pools)
     for role in ("prefill", "decode"):
         if not any(pool.n_instances > 0 for pool in fleet.pools if pool.role == role):
             found.append(scenario.problem(("pools",), f"the plan has no {role} instance", "a plan that serves"))

@@ -246,7 +246,7 @@ class NetworkLoads:
         for some in (keys[i : i + N_AT_ONCE] for i in range(0, len(keys), N_AT_ONCE)):
             queues, allowances = zip(*(waiting[key] for key in some), strict=True)
             batch = QueuedRequests.batch(queues)
-            limits = most_busy_servers(self.grid, batch, np.array(allowances), *self._hopes(self.grid))
+            limits = most_busy_servers(self.grid, batch, np.array(allowances), *self._hopes)
             self._known.update(zip(some, limits, strict=True))
         self._limits.update((use, self._known[key]) for use, key in new.items())
 
@@ -308,17 +308,20 @@ class NetworkLoads:
         return self.link_busy if any(c.ttft_s is not None for c in self.problem.classes) else 1.0
 
     def _gaps_scv(self, request_class: NetworkClass) -> float:
-        """Variation of the gaps between the arrivals of a class; for bounds the least that any merge of parts has."""
-        if not self.is_hopeful:
-            return request_class.arrival_scv
-        return min(1.0, *(other.arrival_scv for other in self.problem.classes))
+        """Variation of the gaps between the arrivals of a class; for bounds the least."""
+        return self._least_gaps_scv if self.is_hopeful else request_class.arrival_scv
 
-    def _hopes(self, sizes: Array) -> tuple[Array | float, float]:
-        """Factors on waits of the closed form, by servers, and the peakedness of arrivals: least ones for bounds."""
+    @cached_property
+    def _least_gaps_scv(self) -> float:
+        """That of any merge of parts of streams: parts of bursts tend to Poisson's."""
+        return min(1.0, *(request_class.arrival_scv for request_class in self.problem.classes))
+
+    @cached_property
+    def _hopes(self) -> tuple[Array | float, float]:
+        """Factors on waits of the closed form, by size of the grid, and peakedness of arrivals: least for bounds."""
         if not self.is_hopeful:
             return 1.0, 1.0
-        gaps_scv = self._gaps_scv(self.problem.classes[0])
-        return shortest_waits(sizes, gaps_scv), gaps_scv
+        return shortest_waits(self.grid, self._least_gaps_scv), self._least_gaps_scv
 
     def _queued(self, q: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
         """The part of a stream as a queue sees it; None where no request is in it.
@@ -382,10 +385,9 @@ class NetworkLoads:
         held_s = point.batch * point.seconds_per_request(request_class.mix.mean_output_tokens)
         slack_s = np.array([DECODE_TIME * ttft_s])
         requests = QueuedRequests(held_s, 1.0, slack_s, np.ones(1), self._gaps_scv(request_class))
-        allowed, places = DECODE_LATE * request_class.late_allowed, self.grid * point.batch
-        _, peakedness = self._hopes(places)
+        allowed, (_, peakedness) = DECODE_LATE * request_class.late_allowed, self._hopes
         factor = SHORTEST_DECODE_WAITS if self.is_hopeful else 1.0
-        return most_busy_servers(places, requests, allowed, factor, peakedness) / point.batch
+        return most_busy_servers(self.grid * point.batch, requests, allowed, factor, peakedness) / point.batch
 
     def _promise_s(self, q: int) -> float:
         c = self.problem.streams[q].request_class

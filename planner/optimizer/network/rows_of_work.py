@@ -100,7 +100,8 @@ def _safe_crowd(model: Model, at: tuple[int, int], limits: Array, residuals_s: A
         size that is sought, or one in the middle; smaller sizes have a lower limit instead.
 
     Source:
-        Waits in a busy queue of many servers, in proportion to the mean R of all work over n - b.
+        Köllerström (1974), J. Appl. Prob. 11: in heavy traffic waits are exponential, and with Poisson arrivals their
+        mean is in proportion to E[T^2] / E[T] of all services over n - b.
     """
     grid = GRID[: limits.shape[1]]
     least = min((r for r in residuals_s if r > 0), default=1.0)

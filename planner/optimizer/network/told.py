@@ -99,12 +99,7 @@ class Told:
         return True
 
     def _offloaded(self, p: int) -> float:
-        """Rate of prompts that are prefilled at another site than they are decoded, in a period [req/s]."""
-        away = ((flow, kinds) for flow, kinds in self.evaluated[p].kinds if flow.arc.link is not None)
-        return sum(flow.req_per_s * kinds.fraction for flow, kinds in away)
-
-    def _long(self, p: int) -> float:
-        """Rate of long prompts in a period [req/s]."""
+        """Rate of long prompts in a period, which leave their site unless a pool there is stated for them [req/s]."""
         return sum(flow.req_per_s * kinds.fraction for flow, kinds in self.evaluated[p].kinds if flow.part == "long")
 
     def _pool(self, i: int) -> PoolPlan:
@@ -248,7 +243,7 @@ class Told:
                 name=span.name,
                 hours=span.hours,
                 demand_req_per_s=demand,
-                offload_fraction=self._long(p) / demand if demand > 0 else 0.0,
+                offload_fraction=self._offloaded(p) / demand if demand > 0 else 0.0,
                 thresholds=self._thresholds(one),
                 pool_shares=self._pool_shares(one),
                 pools=tuple(
