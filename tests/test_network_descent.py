@@ -130,8 +130,10 @@ def test_what_a_period_adds_is_enough_and_no_one_or_two_units_of_less_rent_are(c
     usd, period, most = shared(changing).usd, fit(1, changing), shared(changing).most
     units = ((0.8 if changing else 0.9) * fractions(changing)).astype(np.int64)
     assert period.fits(units) is None
-    added = period.added(units, most)
-    assert added is not None
+    found = period.added(units, most)
+    assert found is not None
+    added, values = found
+    assert period.fits(units + added, values) is not None
     assert period.fits(units + added) is not None
     rent, n_checked = float(usd @ added), 0
     for pair in product(range(len(units)), repeat=2):

@@ -18,18 +18,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import connected_components
 
+from planner.optimizer.network.row_blocks import Floats, Indices, Mask, block_program, blocks_of, matrix_of
 from planner.optimizer.network.rows import Rows
 
 NOTHING = 1e-9
 """Of a cost that is left when all prices are taken off: rounding."""
 FEW_COLUMNS = 1_000
 """Of a block that is solved with whole numbers in a moment."""
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -83,8 +80,7 @@ class Blocks:
 
     @cached_property
     def _matrix(self) -> csr_matrix:
-        shape = (len(self.rows.row_names), len(self.rows.names))
-        return csr_matrix((self.rows.factors, self.rows.columns, self.rows.starts), shape=shape)
+        return matrix_of(self.rows)
 
     @cached_property
     def _prices(self) -> Floats:
@@ -107,34 +103,22 @@ class Blocks:
         return float(self._prices[is_priced] @ limits[is_priced])
 
     @cached_property
-    def _is_settled(self) -> NDArray[np.bool_]:
+    def _is_settled(self) -> Mask:
         return np.equal(self.rows.lows, self.rows.highs)
 
     @cached_property
-    def _labels(self) -> tuple[Indices, Indices]:
-        """Block of every column, and of every row that is kept (-1: priced); settled columns join nothing."""
+    def _parts(self) -> list[tuple[Indices, Indices]]:
+        """Columns and rows of every block; settled columns join nothing."""
         kept = np.ones(len(self.rows.row_names), dtype=bool)
         kept[list(self.shared)] = False
-        entries = self._matrix.tocoo()
-        used = kept[entries.row] & ~self._is_settled[entries.col]
-        n_rows, n_columns = self._matrix.shape
-        places = entries.col[used], n_columns + entries.row[used]
-        graph = csr_matrix((np.ones(used.sum()), places), shape=(n_columns + n_rows,) * 2)
-        labels = connected_components(graph, directed=False)[1].astype(np.intp)
-        return labels[:n_columns], np.where(kept, labels[n_columns:], -1)
+        return blocks_of(self._matrix, kept, ~self._is_settled)
 
     @cached_property
-    def _parts(self) -> list[tuple[Indices, Indices]]:
-        """Columns and rows of every block."""
-        of_columns, of_rows = self._labels
-        labels = np.unique(of_columns[~self._is_loose])
-        return [(np.flatnonzero(of_columns == label), np.flatnonzero(of_rows == label)) for label in labels]
-
-    @cached_property
-    def _is_loose(self) -> NDArray[np.bool_]:
+    def _is_loose(self) -> Mask:
         """Columns that are settled, or in no row that is kept."""
-        of_columns, of_rows = self._labels
-        return self._is_settled | ~np.isin(of_columns, of_rows)
+        loose = np.ones(len(self.rows.names), dtype=bool)
+        loose[np.concatenate([columns for columns, _ in self._parts])] = False
+        return loose
 
     @cached_property
     def _loose(self) -> float:
@@ -144,16 +128,7 @@ class Blocks:
         return float(np.where(costs > 0, costs * lows, np.where(costs < -NOTHING, costs * highs, 0.0)).sum())
 
     def _program(self, columns: Indices, kept: Indices) -> Rows:
-        """A block as a program of its own, settled columns of its rows behind the others."""
-        rows, matrix, program = self.rows, self._matrix, Rows()
-        place: dict[int, int] = {}
-        for c in columns:
-            place[c] = program.column(rows.names[c], rows.lows[c], rows.highs[c], self._costs[c], rows.integers[c])
-        for r in kept:
-            inside = slice(matrix.indptr[r], matrix.indptr[r + 1])
-            terms = list(zip(matrix.indices[inside], matrix.data[inside], strict=True))
-            for c, _ in terms:
-                if c not in place:
-                    place[c] = program.column(rows.names[c], rows.lows[c], rows.highs[c])
-            program.row(rows.row_names[r], [(place[c], a) for c, a in terms], rows.row_lows[r], rows.row_highs[r])
+        """A block as a program of its own, at what is left of its costs."""
+        program, _ = block_program(self.rows, self._matrix, columns, kept)
+        program.costs[:] = [*self._costs[columns].tolist(), *(0.0 for _ in program.costs[columns.size :])]
         return program

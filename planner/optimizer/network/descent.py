@@ -2,10 +2,11 @@
 
 Sizes are all that periods share, so sizes are judged period by period, each of which chooses its own thresholds for
 them. To make a plan cheaper, a part of it is taken out, and what periods then miss is put back for least. Periods that
-did not fit the last sizes are asked first: most changes come to nothing early.
+did not fit the last sizes are asked first: most changes come to nothing early. A change may cost a little more than the
+cheapest plan so far: where every change of that one is dearer, others lie behind such.
 
 Source:
-    Ruin and recreate (Schrimpf et al. 2000).
+    Ruin and recreate (Schrimpf et al. 2000); record-to-record travel (Dueck 1993).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +37,8 @@ DEEPEST = 0.3
 """Most of a pool or link that is taken out."""
 WHOLE_GROUP = 0.3
 """How often all pools of a group lose something instead."""
+DETOUR = 0.006
+"""Of the least cost so far, what a change may cost more."""
 NOTHING = 1e-6
 
 
@@ -114,6 +117,7 @@ class Descent:
         self._shared, self._usd, self._deadline = shared, shared.usd, deadline
         self._failed = order / max(float(order.max()), NOTHING)
         self._rng = np.random.default_rng(0)
+        self._cheapest: tuple[float, Units, list[Array]] | None = None
         self._least, self._most = shared.least, shared.most
 
     @property
@@ -152,9 +156,23 @@ class Descent:
                     break
 
     def changed(self) -> bool:
-        """Take a part out and put back what is missed; whether what is left costs less."""
-        found = self._covered(self._ruined(), self.cost - NOTHING)
-        return found is not None and self._is_taken(found[1], found[0])
+        """Take a part out and put back what is missed; whether that leads to the cheapest plan so far."""
+        least = self._cheapest[0] if self._cheapest else self.cost
+        self._cheapest = self._cheapest or (self.cost, self.units, self.values)
+        found = self._covered(self._ruined(), (1 + DETOUR) * least)
+        if found is None or self._cost_of(*found) > (1 + DETOUR) * least:
+            return False
+        self.units, self.values = found
+        if self.cost > least - NOTHING:
+            return False
+        self.dropped()
+        self._cheapest = self.cost, self.units, self.values
+        return True
+
+    def back(self) -> None:
+        """To the cheapest plan so far."""
+        if self._cheapest is not None:
+            _, self.units, self.values = self._cheapest
 
     def settled(self) -> tuple[Settled, ...]:
         """What happens in every period."""
@@ -195,17 +213,19 @@ class Descent:
             if monotonic() > self._deadline:
                 return None
             period = self.periods[p]
-            found = period.fits(units, self.values[p] if self.values else None)
+            known = self.values[p] if self.values else None
+            found = period.fits(units, known)
             self._failed[p] += found is None
             while found is None:
-                added = period.added(units, self._most)
-                if added is None or not added.any():
+                more = period.added(units, self._most, known)
+                if more is None or not more[0].any():
                     self._failed[p] = self._failed[p] if self.values else FIRST + self._failed.max()
                     return None
+                added, known = more
                 units = units + added
                 if self._usd @ units >= cost:
                     return None
-                found = period.fits(units)
+                found = period.fits(units, known)
             values[p] = found
         return units, [values[p] for p in range(len(self.periods))]
 

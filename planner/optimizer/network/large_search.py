@@ -163,8 +163,8 @@ def descend(
         while last is None and in_vain < most_in_vain and state.gap > state.target and monotonic() < judged_at:
             in_vain += 1
             if descent.changed():
-                descent.dropped()
                 in_vain = 0
+        descent.back()
         before = state.best
         last = None if _is_kept(state, descent) else descent
         if in_vain >= most_in_vain and state.best is before:

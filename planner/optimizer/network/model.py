@@ -57,6 +57,8 @@ class Model:
     """Instances by pool and sizing, then segment."""
     z: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
     ports: list[list[int]] = field(default_factory=list)
+    opened: list[int] = field(default_factory=list)
+    """Whether a link is in use, where that asks for ports."""
     bought: dict[int, int] = field(default_factory=dict)
     """Accelerators of every owner of the problem, where they change roles."""
     y: dict[tuple[int, int, int], int] = field(default_factory=dict)

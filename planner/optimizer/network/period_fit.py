@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
+from planner.optimizer.network.blockwise import BlockwiseProgram, Bounds
 from planner.optimizer.network.cells import settled_of
 from planner.optimizer.network.evaluate import Settled
 from planner.optimizer.network.loads import GRID, Array
 from planner.optimizer.network.model import Model, sizes_of
 from planner.optimizer.network.rows import Found
+from planner.optimizer.network.rows_of_limits import GBIT_PER_BYTE
 from planner.optimizer.network.shared_units import SharedUnits, Units
-
-if TYPE_CHECKING:
-    import highspy
 
 GAP = 0.03
 """Of what a period uses: what its program may leave open."""
@@ -31,7 +28,6 @@ MOST_ADDED = 16
 """Units of a kind that a period adds at once."""
 MOST_S = 1.5
 """Longest time of a program."""
-TOLERANCE = 1e-6
 Counted = tuple[int, int, bool]
 """A unit, the column that counts it, and whether from what is settled on: else from zero."""
 
@@ -50,50 +46,50 @@ class PeriodFit(ABC):
     """A situation at units that are settled."""
 
     def __init__(self, model: Model, shared: SharedUnits) -> None:
-        rows = model.rows
-        self._model, self._shared, self._n_columns = model, shared, len(rows.names)
+        self._model, self._shared, self._n_columns = model, shared, len(model.rows.names)
         pools, is_priced = model.problem.pools, model.problem.is_priced
         self._pool_usd = [(p.usd_per_hour or 0.0) if is_priced else float(p.n_accelerators) for p in pools]
         self._price_use()
         counted = [*self._sizes(), *self._ports()]
         self._counted = np.array([u for u, *_ in counted], np.intp)
-        self._columns = np.array([column for _, column, _ in counted], np.int32)
+        self._columns = np.array([column for _, column, _ in counted], np.intp)
         self._is_more = np.array([is_more for *_, is_more in counted])
-        shape = len(rows.row_names), len(rows.names)
-        self._matrix = csr_matrix((rows.factors, rows.columns, rows.starts), shape)
-        self._lows, self._highs = np.array(rows.row_lows), np.array(rows.row_highs)
-        self._solver: highspy.Highs = rows.solver(MOST_S, GAP)
+        common = [column for row in model.ports for column in row] + model.opened
+        columns = [*self._columns.tolist(), *model.opened]
+        choices: dict[int, list[int]] = {}
+        for (g, *_), column in model.y.items():
+            choices.setdefault(g, []).append(column)
+        every = list(choices.values())
+        self._program = BlockwiseProgram(model.rows, self._common_rows(), columns, common, every, MOST_S, GAP)
 
     def fits(self, units: Units, known: Array | None = None) -> Array | None:
-        """Every column at some units; None where the period does not fit them.
+        """Every column at some units; None where the period is not found to fit them.
 
         Args:
             units: what is settled.
             known: columns that did at other units: they are kept where they still do.
         """
         self._settle(units)
-        if known is not None:
-            values = known.copy()
-            values[self._columns] = self._start(units)
-            rows = np.asarray(self._matrix @ values)
-            if np.all(rows <= self._highs + TOLERANCE) and np.all(rows >= self._lows - TOLERANCE):
-                return values
-        return self._run(self._start(units), self._start(units))
+        start = np.concatenate([self._start(units), self._opened(units)])
+        return self._program.solved(Bounds(start, start), known)
 
-    def added(self, units: Units, most: Units) -> Units | None:
-        """What the period adds to some units for least; None where nothing makes it fit.
+    def added(self, units: Units, most: Units, known: Array | None = None) -> tuple[Units, Array] | None:
+        """What the period adds to some units for least, and about every column then; None where nothing makes it fit.
 
         Args:
             units: what is settled.
             most: the most there may be.
+            known: as `fits` takes it.
         """
         self._settle(units)
         start, found = self._start(units), np.zeros_like(units)
-        values = self._run(start, start + np.minimum(most - units, MOST_ADDED)[self._counted])
+        highs = start + np.minimum(most - units, MOST_ADDED)[self._counted]
+        lows, highs = np.append(start, self._opened(units)), np.append(highs, np.ones(len(self._model.opened)))
+        values = self._program.solved(Bounds(lows, highs), known)
         if values is None:
             return None
         found[self._counted] = values[self._columns].round() - start
-        return found
+        return found, values
 
     def use_usd_per_hour(self, values: Array) -> float:
         """What use costs in the period, weighted by its hours [USD/h]."""
@@ -106,6 +102,10 @@ class PeriodFit(ABC):
     @abstractmethod
     def _sizes(self) -> Iterator[Counted]:
         """Whatever counts units that are not ports, added to the program."""
+
+    @abstractmethod
+    def _common_rows(self) -> list[int]:
+        """Rows about what several models use."""
 
     @abstractmethod
     def _settle(self, units: Units) -> None:
@@ -124,27 +124,37 @@ class PeriodFit(ABC):
     def _start(self, units: Units) -> Array:
         return np.where(self._is_more, 0.0, units[self._counted])
 
-    def _run(self, lows: Array, highs: Array) -> Array | None:
-        import highspy
-
-        self._solver.changeColsBounds(len(self._columns), self._columns, lows, highs)
-        self._solver.setOptionValue("time_limit", self._solver.getRunTime() + MOST_S)
-        self._solver.run()
-        if self._solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            return None
-        return np.array(self._solver.getSolution().col_value)
+    def _opened(self, units: Units) -> Array:
+        """Whether the ports of a link do for its use."""
+        if not self._model.opened:
+            return np.zeros(0)
+        links, counted = self._model.problem.links, self._model.question.loads.gbps
+        gbps = [
+            sum(m * tier.capacity_gbps for m, tier in zip(row, link.tiers, strict=True))
+            for row, link in zip(self._shared.ports(units), links, strict=True)
+        ]
+        return np.greater_equal(gbps, counted).astype(float)
 
     def _price_use(self) -> None:
-        """What it keeps busy has a price: what is left is for other sizes and other periods."""
+        """What it keeps busy has a price: what is left is for other sizes, other models and other periods."""
         model, rows = self._model, self._model.rows
         self._use = np.zeros(len(rows.costs))
         for column in (*model.x.values(), *model.between.values(), *model.d.values()):
             self._use[column] = model.cost.get(column, 0.0) if model.problem.is_priced else 0.0
         rows.costs = list(self._use)
-        for (_, _, _, _, arc), column, seconds, _ in model.uses:
+        gbit_usd = self._gbit_usd()
+        for (_, _, _, _, arc), column, seconds, sent_bytes in model.uses:
             rows.costs[column] += USE * self._pool_usd[arc.pool] * seconds
+            rows.costs[column] += 0.0 if arc.link is None else USE * gbit_usd[arc.link] * GBIT_PER_BYTE * sent_bytes
         for (q, _, i), column in model.d.items():
             rows.costs[column] += USE * self._pool_usd[i] * model.question.loads.decode_s(q, i)
+
+    def _gbit_usd(self) -> list[float]:
+        """Least price of a Gbit/s of every link."""
+        return [
+            min(((t.usd_per_hour or 0.0) / t.capacity_gbps for t in link.tiers), default=0.0)
+            for link in self._model.problem.links
+        ]
 
 
 class FixedRoles(PeriodFit):
@@ -175,18 +185,19 @@ class FixedRoles(PeriodFit):
         for i, column in added.items():
             yield i, column, True
 
+    def _common_rows(self) -> list[int]:
+        rows = self._model.rows
+        links = [r for r in self._model.shared if rows.row_highs[r] < np.inf]
+        return [*links, *(row for row, _ in self._stocks)]
+
     def _settle(self, units: Units) -> None:
         sizes = units[: self._shared.n_sizes]
-        rows = [row for i in np.flatnonzero(self._known != sizes) for row in self._of_pool.get(int(i), ())]
-        for row in rows:
+        for row in (row for i in np.flatnonzero(self._known != sizes) for row in self._of_pool.get(int(i), ())):
             pool, curve = self._model.curves[row]
-            self._highs[row] = self._more[row] + self._table(curve)[sizes[pool]]
+            self._program.limit(row, self._more[row] + float(self._table(curve)[sizes[pool]]))
         for row, inventory in self._stocks:
             used = sum(int(sizes[i]) * self._model.problem.pools[i].n_accelerators for i in inventory.pools)
-            self._highs[row] = inventory.n_accelerators - used
-            rows.append(row)
-        for row in rows:
-            self._solver.changeRowBounds(row, self._lows[row], self._highs[row])
+            self._program.limit(row, float(inventory.n_accelerators - used))
         self._known = sizes.copy()
 
     def _with_sizes(self, units: Units, values: Array) -> Array:
@@ -231,6 +242,9 @@ class ChangingRoles(PeriodFit):
             column = rows.column(f"units_{o}", 0, 0, float(shared.usd[o]), True)
             rows.row(f"count_units_{o}", [(bought, 1.0), (column, -shared.n_accelerators[o])], 0.0, 0.0)
             yield o, column, False
+
+    def _common_rows(self) -> list[int]:
+        return self._model.shared
 
     def _settle(self, units: Units) -> None:
         """Columns count all units: no row has another limit."""

@@ -29,6 +29,7 @@ def open_used_links(model: Model) -> None:
     counted = model.question.loads.gbps
     for index, link in enumerate(model.problem.links if counted else ()):
         used = model.rows.column(f"use_{index}", 0, 1, is_integer=True)
+        model.opened.append(used)
         ports = [(m, tier.capacity_gbps) for m, tier in zip(model.ports[index], link.tiers, strict=True)]
         model.rows.row(f"open_used_links_{index}", [*ports, (used, -counted[index])], low=0)
         for (q, s, k, part, arc), column in model.x.items():

@@ -1,0 +1,65 @@
+"""Blocks of a program: sets of columns and rows that have nothing in common once some of both are left aside."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+
+from planner.optimizer.network.rows import Rows
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+
+def matrix_of(rows: Rows) -> csr_matrix:
+    """Factors of a program, shape (rows, columns)."""
+    return csr_matrix((rows.factors, rows.columns, rows.starts), (len(rows.row_names), len(rows.names)))
+
+
+def blocks_of(matrix: csr_matrix, rows: Mask, columns: Mask) -> list[tuple[Indices, Indices]]:
+    """Columns and rows of every block.
+
+    Args:
+        matrix: factors of the program.
+        rows: those that join the columns in them.
+        columns: those that join the rows they are in; the others may be in the rows of many blocks.
+    """
+    entries = matrix.tocoo()
+    used = rows[entries.row] & columns[entries.col]
+    n_rows, n_columns = matrix.shape
+    places = entries.col[used], n_columns + entries.row[used]
+    graph = csr_matrix((np.ones(used.sum()), places), shape=(n_columns + n_rows,) * 2)
+    labels = connected_components(graph, directed=False)[1].astype(np.intp)
+    of_columns, of_rows = np.where(columns, labels[:n_columns], -1), np.where(rows, labels[n_columns:], -1)
+    shared = np.intersect1d(of_columns[columns], of_rows[rows])
+    return [(np.flatnonzero(of_columns == label), np.flatnonzero(of_rows == label)) for label in shared]
+
+
+def block_program(rows: Rows, matrix: csr_matrix, columns: Iterable[int], kept: Iterable[int]) -> tuple[Rows, Indices]:
+    """A block as a program of its own, with its columns in order, other columns of its rows behind them.
+
+    Args:
+        rows: the whole program.
+        matrix: its factors.
+        columns: columns of the block.
+        kept: its rows.
+    """
+    program = Rows()
+    place: dict[int, int] = {}
+
+    def add(c: int) -> None:
+        place[c] = program.column(rows.names[c], rows.lows[c], rows.highs[c], rows.costs[c], rows.integers[c])
+
+    for c in columns:
+        add(int(c))
+    for r in kept:
+        inside = slice(matrix.indptr[r], matrix.indptr[r + 1])
+        terms = list(zip(matrix.indices[inside].tolist(), matrix.data[inside].tolist(), strict=True))
+        for c, _ in terms:
+            if c not in place:
+                add(c)
+        program.row(rows.row_names[r], [(place[c], a) for c, a in terms], rows.row_lows[r], rows.row_highs[r])
+    return program, np.array(list(place), np.intp)
