@@ -117,7 +117,6 @@ def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
     arrival, ttft = done["arrival_s"], done["first_token_s"] - done["arrival_s"]
     many = done[done["output_tokens"] > 1]
     tpot = (many["finish_s"] - many["first_token_s"]) / (many["output_tokens"] - 1)
-    is_long = w.routes["is_long"][done["route"]]
     asked = float(done["total_tokens"].sum())
     found = {
         "ttft_mean_s": _mean(ttft),
@@ -127,7 +126,7 @@ def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
         "ttft_promised_s": _quantile(ttft, _promised_share(plan.scenario.slo, len(counted), len(done))),
         "tpot_mean_s": _mean(tpot),
         "tpot_p90_s": _quantile(tpot, 0.9),
-        "offload_fraction": _mean(is_long),
+        "offload_fraction": _mean(_is_offloaded(plan, w)[done["route"]]),
         "prefix_hit_fraction": float(done["cached_tokens"].sum()) / asked if asked else np.nan,
         "stay_s": _mean(done["finish_s"] - arrival),
         "prefill_wait_s": _mean(done["prefill_start_s"] - arrival),
@@ -145,6 +144,12 @@ def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
         found[f"ttft_p90_s of {name}"] = _quantile(own, 0.9)
         found[f"ttft_p99_s of {name}"] = _quantile(own, 0.99)
     return found
+
+
+def _is_offloaded(plan: System, w: World) -> NDArray[np.bool_]:
+    """Whether long prompts take a way, and that to another site or to a pool for such alone."""
+    takes_both = np.array([spec.prompts is None for spec in plan.prefill])[w.routes["prefill_pool"]]
+    return np.asarray((w.routes["is_long"] == 1) & ~(takes_both & (w.routes["link"] == NONE)))
 
 
 def _promised_share(slo: Slo | None, n_counted: int, n_done: int) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ from planner.executor.kernel.records import (
 )
 from planner.executor.rebalancing import check_rebalance, rebalance_fields, stated_rebalance
 from planner.executor.service import DecodeTimes, PrefillTimes, decode_times, prefill_times
-from planner.results import Fleet, LinkPlan, PoolPlan
+from planner.results import Fleet, LinkPlan, PoolPlan, PoolShares
 from planner.scenario import LinkExecution, Scenario
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
@@ -54,6 +54,9 @@ PEAK_WINDOW_S = 1.0
 """A link's peak is the most it carries in a window of so long."""
 N_SAMPLES = 512
 EMPTY_QUEUE = (NONE, NONE, 0)
+Part = Literal["short", "long"]
+PARTS: tuple[Part, Part] = ("short", "long")
+"""Of a class: its routes for each, by whether they are for long prompts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +77,8 @@ class System:
     """Whether instances may change between the prefill pool for short prompts and the decode pool."""
     guests: tuple[tuple[PoolPlan, int], ...] = ()
     """Prefill pools on the instances of others, each with its host's index."""
-    pool_shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """By class, what each pool takes of its long prompts, its short ones and its decoding; absent classes: in
-    proportion to the pools' rates [-]."""
+    pool_shares: Mapping[str, PoolShares] = field(default_factory=dict)
+    """By class, what each pool takes; absent classes: in proportion to the pools' rates."""
 
     @property
     def prefill_slots(self) -> list[int]:
@@ -415,19 +417,20 @@ def _routes(plan: System) -> Records:
     rows = []
     prefill = [*((spec, p) for p, spec in enumerate(plan.prefill)), *plan.guests]
     for c, name in enumerate(plan.classes):
-        ways = [
-            (spec.prompts or ("short" if way[0] == NONE else "long"), (p, d, *way))
-            for spec, p in prefill
-            for d in range(len(plan.decode))
-            if _serves(plan, name, spec, d) and (way := _way(plan, name, spec, d))
-        ]
-        if not ways:
+        ways = {
+            part: [
+                (p, d, *way)
+                for spec, p in prefill
+                for d in range(len(plan.decode))
+                if _serves(plan, name, spec, d) and (way := _way(plan, (name, part), spec, d))
+            ]
+            for part in PARTS
+        }
+        if not any(ways.values()):
             what = "the plan has no way for it from prefill to decode"
             raise InputError(plan.scenario.problem(("classes", name), what, "the plan of this scenario"))
-        for is_long in (0, 1):
-            wanted = "long" if is_long else "short"
-            mine = [way for prompts, way in ways if prompts == wanted]
-            rows += _shared_out(c, is_long, mine or [way for _, way in ways])
+        for is_long, part in enumerate(PARTS):
+            rows += _shared_out(c, is_long, ways[part] or ways[PARTS[1 - is_long]])
     return np.array(rows, dtype=ROUTE)
 
 
@@ -439,19 +442,18 @@ def _serves(plan: System, request_class: str, prefill: PoolPlan, d: int) -> bool
     return takes and (stated is None or not stated.sites or decode.site in stated.sites)
 
 
-def _way(plan: System, request_class: str, spec: PoolPlan, d: int) -> tuple[int, float] | None:
-    """Link from a prefill pool to a decode pool and what speaks for this way; None where there is none."""
-    decode, shares = plan.decode[d], plan.pool_shares.get(request_class)
-    weight = spec.offered_req_per_s * decode.offered_req_per_s
-    if shares is not None:
-        weight = shares.get(spec.name, 0.0) * shares.get(decode.name, 0.0)
-        if weight <= 0:
-            return None
-    ends = spec.site, decode.site
+def _way(plan: System, of: tuple[str, Part], spec: PoolPlan, d: int) -> tuple[int, float] | None:
+    """Link from a prefill pool to a decode pool for a part of a class, and what speaks for this way; None: no way."""
+    (request_class, part), decode = of, plan.decode[d]
+    shares, ends = plan.pool_shares.get(request_class), (spec.site, decode.site)
     link = next((k for k, x in enumerate(plan.links) if (x.from_site, x.to_site) == ends and x.capacity_gbps > 0), NONE)
     if ends[0] != ends[1] and link == NONE:
         return None
-    return link, weight
+    if shares is None:
+        takes = spec.prompts or ("short" if link == NONE else "long")
+        return (link, spec.offered_req_per_s * decode.offered_req_per_s) if takes == part else None
+    weight = shares.get(part, {}).get(spec.name, 0.0) * shares.get("decode", {}).get(decode.name, 0.0)
+    return (link, weight) if weight > 0 else None
 
 
 def _shared_out(

@@ -44,8 +44,10 @@ from planner.results.plan import (
     Plan,
     PlannedAgain,
     PoolPlan,
+    PoolShares,
     Sweep,
     Verdict,
+    Work,
 )
 from planner.results.plan_file import plan_from
 from planner.results.plan_sweep import PlanSweep, SweepPoint
@@ -129,6 +131,7 @@ __all__ = [
     "PlannedAgain",
     "PlanSweep",
     "PoolPlan",
+    "PoolShares",
     "PoolRun",
     "RebalanceRun",
     "PredictedPoint",
@@ -160,6 +163,7 @@ __all__ = [
     "Validation",
     "Variation",
     "Verdict",
+    "Work",
     "VersionScore",
     "WaitRun",
     "live_from",

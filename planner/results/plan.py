@@ -100,6 +100,11 @@ class Verdict(StrictModel):
     because: str
 
 
+Work = Literal["long", "short", "decode"]
+PoolShares = dict[Work, dict[str, float]]
+"""What each pool takes of the long prompts, of the short ones, and of decoding [-]."""
+
+
 class ClassPlan(StrictModel):
     """One class of requests."""
 
@@ -115,9 +120,8 @@ class ClassPlan(StrictModel):
     mean_output_tokens: float
     cached_fraction: float
     """Share of prompt tokens found in the prefix cache [-]."""
-    pool_shares: dict[str, float] = Field(default={}, exclude=True)
-    """Of its long prompts, its short ones, and its decoding, the part that each pool takes, where the plan says; else
-    they are in proportion to the pools' rates [-]."""
+    pool_shares: PoolShares = Field(default={}, exclude=True)
+    """What every pool takes, where the plan says; else it is in proportion to the pools' rates [-]."""
 
 
 class PeriodPool(StrictModel):
@@ -145,11 +149,11 @@ class PeriodPlan(StrictModel):
     hours: float
     demand_req_per_s: float
     offload_fraction: float
-    """Share of the requests that are longer than their threshold [-]."""
+    """Share of the requests that are longer than their threshold, and leave their site or go to a pool for such [-]."""
     thresholds: dict[str, dict[str, float | None]]
-    """By class and by the site that decodes: requests with more uncached tokens leave it; None: none do [tokens]."""
-    pool_shares: dict[str, dict[str, dict[str, float]]] = {}
-    """By class and by the site that decodes: what each pool takes of long prompts, of short ones, of decoding [-]."""
+    """By class and by the site that decodes: requests with more uncached tokens may leave; None: none do [tokens]."""
+    pool_shares: dict[str, dict[str, PoolShares]] = {}
+    """By class and by the site that decodes."""
     pools: tuple[PeriodPool, ...]
     links: tuple[PeriodLink, ...]
     latency: Latency

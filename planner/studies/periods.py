@@ -181,7 +181,9 @@ def _class(stated: ClassPlan, site: str, share: float, period: PeriodPlan) -> Cl
             "name": _part_name(stated.name, site),
             "share": share,
             "threshold_tokens": EVERYTHING_STAYS if threshold is None else threshold,
-            "pool_shares": {_pool_name(name): part for name, part in shares.items()},
+            "pool_shares": {
+                work: {_pool_name(name): part for name, part in of_work.items()} for work, of_work in shares.items()
+            },
             "latency": UNSTATED,
         }
     )

@@ -37,7 +37,7 @@ DEEPEST = 0.3
 """Most of a pool or link that is taken out."""
 WHOLE_GROUP = 0.3
 """How often all pools of a group lose something instead."""
-DETOUR = 0.006
+DETOUR = 0.003
 """Of the least cost so far, what a change may cost more."""
 NOTHING = 1e-6
 

@@ -39,7 +39,7 @@ NEAR = 2
 """Thresholds before and after those of a plan from which better ones choose,"""
 INSIDE = 3
 """those inside of an interval of lengths,"""
-ROUND = 0.25
+ROUND = 0.4
 """and the part of the time for this after which a plan is judged, and these are others."""
 AT_LAST = 0.05
 """Of the time limit: what is left to judge a plan when it is not made better any more."""

@@ -262,7 +262,7 @@ def _pools(scenario: Scenario, classes: Sequence[NetworkClass]) -> Iterator[Netw
 
 
 def _parts(scenario: Scenario, pool: Pool) -> tuple[Part, ...]:
-    """What a pool takes: as it says, else long prompts of other sites, and short ones of its own where it decodes."""
+    """What a pool takes: as it says, else long prompts of any site, and short ones of its own where it decodes."""
     if pool.role == "decode":
         return ()
     if pool.prompts is not None:
@@ -337,7 +337,7 @@ def _arcs(problem: NetworkProblem, stream: Stream, part: Part) -> Iterator[Arc]:
         if part not in pool.parts or stream.request_class not in pool.classes:
             continue
         stated = problem.scenario.pools[pool.key].prompts is not None
-        if pool.site == stream.site and (part == "short" or stated):
+        if pool.site == stream.site:
             yield Arc(i, None)
         if pool.site != stream.site and (part == "long" or stated):
             ends = (pool.site, stream.site)

@@ -8,6 +8,7 @@ from planner.optimizer.fleet import link_plan
 from planner.optimizer.latency import latency_of
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
 from planner.optimizer.network.evaluate import (
+    Flow,
     Period,
     Settled,
     busy_instances,
@@ -27,6 +28,8 @@ from planner.results import (
     PeriodPlan,
     PeriodPool,
     PoolPlan,
+    PoolShares,
+    Work,
 )
 from planner.units import SECONDS_PER_HOUR
 
@@ -99,8 +102,12 @@ class Told:
         return True
 
     def _offloaded(self, p: int) -> float:
-        """Rate of long prompts in a period, which leave their site unless a pool there is stated for them [req/s]."""
-        return sum(flow.req_per_s * kinds.fraction for flow, kinds in self.evaluated[p].kinds if flow.part == "long")
+        """Rate of long prompts in a period that leave their site or go to a pool for such alone [req/s]."""
+        return sum(f.req_per_s * kinds.fraction for f, kinds in self.evaluated[p].kinds if self._leaves(f))
+
+    def _leaves(self, flow: Flow) -> bool:
+        apart = flow.arc.link is not None or len(self.problem.pools[flow.arc.pool].parts) == 1
+        return flow.part == "long" and apart
 
     def _pool(self, i: int) -> PoolPlan:
         pool, settled = self.problem.pools[i], self.solution.settled
@@ -273,21 +280,21 @@ class Told:
             at[stream.site] = None if beyond else max(flow.threshold_tokens, 0.0)
         return found
 
-    def _pool_shares(self, one: Settled) -> dict[str, dict[str, dict[str, float]]]:
+    def _pool_shares(self, one: Settled) -> dict[str, dict[str, PoolShares]]:
         """What every pool takes of each stream's long prompts, short ones and decoding."""
-        taken: dict[tuple[int, str | None], dict[str, float]] = {}
+        taken: dict[tuple[int, Work], dict[str, float]] = {}
         for flow in one.flows:
             mine = taken.setdefault((flow.stream, flow.part), {})
             name = self.problem.pools[flow.arc.pool].name
             mine[name] = mine.get(name, 0.0) + flow.req_per_s
         for decoding in one.decodings:
-            mine = taken.setdefault((decoding.stream, None), {})
+            mine = taken.setdefault((decoding.stream, "decode"), {})
             mine[self.problem.pools[decoding.pool].name] = decoding.req_per_s
-        found: dict[str, dict[str, dict[str, float]]] = {}
-        for (q, _), rates in taken.items():
+        found: dict[str, dict[str, PoolShares]] = {}
+        for (q, work), rates in taken.items():
             stream, total = self.problem.streams[q], sum(rates.values())
             at = found.setdefault(self.problem.classes[stream.request_class].name, {}).setdefault(stream.site, {})
-            at |= {name: rate / total for name, rate in rates.items()}
+            at[work] = {name: rate / total for name, rate in rates.items()}
         return found
 
 
