@@ -92,6 +92,8 @@ class _Block:
     """Counted columns, by place among these, and their places."""
     choices: tuple[Indices, ...]
     """Places of columns of which one is 1 and the others are 0."""
+    is_first_enough: bool
+    """Whether any choice that does is as good as another."""
 
     @cached_property
     def relaxed(self) -> _Program:
@@ -115,8 +117,11 @@ class _Block:
             return self.relaxed.answer(limits, at, bounds)
         columns, options = np.append(at, self.choices[0]), list(self._options(known, bounds))
         relaxed = (self.relaxed.answer(limits, columns, option) for option in options)
-        if is_settled:
+        if is_settled and self.is_first_enough:
             return next((answer for answer in relaxed if answer is not None), None)
+        if is_settled:
+            found = [answer for answer in relaxed if answer is not None]
+            return min(found, key=lambda answer: float(np.array(self.whole.rows.costs) @ answer), default=None)
         return self._cheapest(columns, options, list(relaxed), limits)
 
     @cached_property
@@ -157,6 +162,7 @@ class BlockwiseProgram:
         counted: columns whose bounds are said with every question.
         common: those of them that may be in several blocks: the block that asks for most of one decides.
         choices: columns of which one is 1 and the others are 0.
+        is_first_enough: whether, where nothing else is left, any choice that does is as good as another.
         time_limit_s: seconds that all blocks together, or one, may take.
         gap: relative distance of point and bound at which the solver may stop.
     """
@@ -168,6 +174,7 @@ class BlockwiseProgram:
         counted: Sequence[int],
         common: Collection[int],
         choices: Sequence[Sequence[int]],
+        is_first_enough: bool,
         time_limit_s: float,
         gap: float,
     ) -> None:
@@ -175,6 +182,7 @@ class BlockwiseProgram:
         self._lows, self._highs, self._least = (np.array(x) for x in (rows.row_lows, rows.row_highs, rows.lows))
         self._shared, self._common = (np.array(sorted(some), np.intp) for some in (shared, common))
         self._counted, self._choices = np.array(counted, np.intp), choices
+        self._is_first_enough = is_first_enough
 
     def limit(self, row: int, high: float) -> None:
         """Another upper limit of a row."""
@@ -280,4 +288,5 @@ class BlockwiseProgram:
             common=(every[common], np.flatnonzero(common)),
             counted=(np.flatnonzero(counted), np.array([place[c] for c in self._counted[counted].tolist()], np.intp)),
             choices=tuple(np.array([place[c] for c in y], np.intp) for y in self._choices if y[0] in place),
+            is_first_enough=self._is_first_enough,
         )

@@ -59,8 +59,16 @@ class PeriodFit(ABC):
         choices: dict[int, list[int]] = {}
         for (g, *_), column in model.y.items():
             choices.setdefault(g, []).append(column)
-        every = list(choices.values())
-        self._program = BlockwiseProgram(model.rows, self._common_rows(), columns, common, every, MOST_S, GAP)
+        self._program = BlockwiseProgram(
+            model.rows,
+            shared=self._common_rows(),
+            counted=columns,
+            common=common,
+            choices=list(choices.values()),
+            is_first_enough=not self._use.any(),
+            time_limit_s=MOST_S,
+            gap=GAP,
+        )
 
     def fits(self, units: Units, known: Array | None = None) -> Array | None:
         """Every column at some units; None where the period is not found to fit them.
