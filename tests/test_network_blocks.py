@@ -83,6 +83,23 @@ def two_models(is_spread: bool = False) -> NetworkProblem:
     return network_problem(scale_scenario(2, n_hours=4, n_sites=2, n_kinds=2, n_models=2, is_spread=is_spread))
 
 
+def apart_by_site() -> NetworkProblem:
+    """Two models and two sites with dear links, of which one prefills long prompts of both and the other short ones."""
+    scenario = scale_scenario(2, n_hours=4, n_sites=2, n_kinds=2, n_models=2, is_spread=True)
+    takes = dict(zip(scenario.sites, ("long", "short"), strict=True))
+    pools = {
+        name: pool.model_copy(update={"prompts": takes[pool.site]}) if pool.role == "prefill" else pool
+        for name, pool in scenario.pools.items()
+    }
+    links = {
+        name: link.model_copy(
+            update={"tiers": tuple(t.model_copy(update={"usd_per_hour": 1_000.0}) for t in link.tiers)}
+        )
+        for name, link in scenario.links.items()
+    }
+    return network_problem(scenario.model_copy(update={"pools": pools, "links": links}))
+
+
 def test_decode_in_whole_instances_lifts_the_bound_of_a_network_and_stays_below_its_optimum() -> None:
     problem = two_models()
     loads = NetworkLoads(problem, is_hopeful=True)
@@ -128,7 +145,7 @@ def test_the_closest_look_is_as_close_as_one_with_every_interval_though_it_begin
 
 
 def test_an_interval_of_thresholds_costs_no_more_than_any_in_it_and_like_streams_are_divided_alike() -> None:
-    problem = two_models(is_spread=True)
+    problem = apart_by_site()
     loads, situations = NetworkLoads(problem, is_hopeful=True), peak_situations(problem)[:2]
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
 

@@ -5,8 +5,11 @@ See `large` for looks, `descent` for sizes first, and `dive` for thresholds firs
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from math import inf
 from time import monotonic
+
+import numpy as np
 
 from planner.errors import UndecidedError
 from planner.optimizer.network.cells import Cells
@@ -19,7 +22,7 @@ from planner.optimizer.network.loads import Array, NetworkLoads, mix_of
 from planner.optimizer.network.model import Segments
 from planner.optimizer.network.problem import NetworkProblem, Situation
 from planner.optimizer.network.shared_units import shared_units
-from planner.optimizer.network.solution import NetworkSolution, SearchState
+from planner.optimizer.network.solution import NetworkSolution, Pieces, SearchState
 
 ROUGH_STEP = 4
 """Of all thresholds, those that looks at a large network offer where its plan is sought: every so many-th."""
@@ -41,6 +44,8 @@ INSIDE = 3
 """those inside of an interval of lengths,"""
 ROUND = 0.4
 """and the part of the time for this after which a plan is judged, and these are others."""
+FIXED_ROLES = 0.6
+"""Of the time limit, where roles may change: what a plan is sought in whose roles do not."""
 AT_LAST = 0.05
 """Of the time limit: what is left to judge a plan when it is not made better any more."""
 
@@ -60,10 +65,9 @@ def large_search(state: SearchState, time_limit_s: float, deadline: float) -> bo
         with ThreadPoolExecutor(1) as aside:
             bounding = aside.submit(_bound, state, dict(state.segments), day, deadline)
             if day is not None:
-                state.segments, state.ways = day.pieces(), frozenset().union(*(look.ways() for look in days))
-                # What the closest look leaves out may be what some period needs.
-                begun = _begin(state, day, stop) or (_begin(state, days[0], stop) if len(days) > 1 else None)
-                descend(state, day.in_use(), day.worth(), None if state.best else begun, stop)
+                if state.problem.scenario.routing.role_conversion:
+                    _begin_with_fixed_roles(state, stop - (1 - FIXED_ROLES) * time_limit_s)
+                _descend_from_looks(state, days, stop)
             if not bounding.result():
                 return False
         if day is not None and state.best is None:
@@ -72,6 +76,43 @@ def large_search(state: SearchState, time_limit_s: float, deadline: float) -> bo
     except UndecidedError:
         pass
     return True
+
+
+def _descend_from_looks(state: SearchState, days: Sequence[Look], stop: float) -> None:
+    """Plans near what looks at the whole day use, or near the best that there is."""
+    day = days[-1]
+    state.segments, state.ways = day.pieces(), state.ways.union(*(look.ways() for look in days))
+    begun = None
+    if state.best is None:
+        # What the closest look leaves out may be what some period needs.
+        begun = _begin(state, day, stop) or (_begin(state, days[0], stop) if len(days) > 1 else None)
+    descend(state, _sizes(state, day), day.worth(), None if state.best else begun, stop)
+
+
+def _begin_with_fixed_roles(state: SearchState, stop: float) -> None:
+    """A plan whose roles do not change, where they might: sizes for all periods are found sooner than for each."""
+    routing = state.problem.scenario.routing.model_copy(update={"role_conversion": False})
+    problem = replace(state.problem, scenario=state.problem.scenario.model_copy(update={"routing": routing}))
+    loads, sizes = NetworkLoads(problem, is_hopeful=True), {i: [(1, most)] for i, most in enumerate(_most(problem))}
+    fixed = SearchState(problem, list(state.active), state.cells, sizes, state.patience, loads, state.target)
+    try:
+        if days := _days(fixed, stop):
+            _descend_from_looks(fixed, days, stop)
+    except UndecidedError:
+        pass
+    state.best, state.ways = fixed.best, fixed.ways
+
+
+def _most(problem: NetworkProblem) -> list[int]:
+    return [max(pool.max_instances, 1) for pool in problem.pools]
+
+
+def _sizes(state: SearchState, day: Look) -> Pieces:
+    """Sizes of every pool in one piece: half as many as the best plan has to twice, else all that a look uses."""
+    pieces, most = day.in_use(), _most(state.problem)
+    for i, n in enumerate(np.max([one.n_instances for one in state.best.settled], axis=0) if state.best else ()):
+        pieces[i] = [(max(int(n) // 2, 1), min(2 * int(n), most[i]))] if n else pieces[i]
+    return pieces
 
 
 def _bound(state: SearchState, segments: Segments, day: Look | None, deadline: float) -> bool:
