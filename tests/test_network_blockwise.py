@@ -101,6 +101,29 @@ def test_where_the_link_gets_smaller_one_block_gives_way_and_the_others_stay() -
     assert sum(found[rows.names.index(f"y_{b}_0")] for b in range(N_BLOCKS)) == N_BLOCKS - 1
 
 
+def test_stock_goes_from_one_block_to_another_whichever_comes_first() -> None:
+    rows = Rows()
+    units = [rows.column(f"units_{b}", 0, 0, 1.0, True) for b in range(2)]
+    work = [rows.column(f"work_{b}", 0, 100.0) for b in range(2)]
+    for b in range(2):
+        rows.row(f"serve_{b}", [(work[b], 1.0)], low=1.0)
+        rows.row(f"within_{b}", [(work[b], 1.0), (units[b], -1.0)], high=0.0)
+    stock = rows.row("stock", [(u, 1.0) for u in units], high=10.0)
+    program = BlockwiseProgram(rows, [stock], units, [], [], True, 10.0, 0.0)
+
+    def of(*asked_for: float) -> Bounds:
+        return Bounds(np.array(asked_for), np.array(asked_for))
+
+    known = program.solved(of(5.0, 5.0))
+    assert known is not None
+    for both in ((7.0, 3.0), (3.0, 7.0)):
+        found = program.solved(of(*both), known)
+        assert found is not None
+        assert found[units].tolist() == list(both)
+    assert program.solved(of(7.0, 0.0), known) is None
+    assert program.solved(Bounds(np.array([10.0, 0.0]), np.array([10.0, 5.0])), known) is None
+
+
 def test_what_is_added_is_the_least_that_all_blocks_at_once_would_add() -> None:
     program, rows = asked()
     first = program.solved(settled(3))

@@ -284,7 +284,7 @@ def period_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
 
 
 def thresholds(name: str, sites: dict[str, float | None]) -> str:
-    """A class and the lengths beyond which its prompts leave the sites that decode them.
+    """A class and the lengths beyond which its prompts may leave the sites that decode them.
 
     >>> thresholds("chat", {"east": 19677.2, "west": None})
     'chat east 19,677, west –'

@@ -120,8 +120,8 @@ class ClassPlan(StrictModel):
     mean_output_tokens: float
     cached_fraction: float
     """Share of prompt tokens found in the prefix cache [-]."""
-    pool_shares: PoolShares = Field(default={}, exclude=True)
-    """What every pool takes, where the plan says; else it is in proportion to the pools' rates [-]."""
+    pool_shares: PoolShares = {}
+    """What every pool takes, where the plan says; else it is in proportion to the pools' rates."""
 
 
 class PeriodPool(StrictModel):

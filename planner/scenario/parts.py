@@ -96,7 +96,7 @@ class Spare(StrictModel):
 
 
 class Routing(StrictModel):
-    """Which prompts leave the site."""
+    """Which prompts may leave the site."""
 
     threshold_tokens: Annotated[float, Field(ge=0)] | Free = "free"
     """Requests with more uncached tokens are prefilled in the pool for long prompts; "free" lets the planner choose."""
@@ -175,7 +175,7 @@ class Pool(StrictModel):
     """Factor on the seconds of prefill, or of a decode step: an engine that is slower or faster than what is known."""
     prompts: Literal["long", "short"] | None = None
     """Which prompts a prefill pool takes; by default "short" at a site that decodes and "long" elsewhere. Among many
-    sites one that decodes and has links to others takes both: short ones of its own and long ones of the others."""
+    sites one that decodes and has links to others takes both: short ones of its own and long ones of any site."""
 
     @model_validator(mode="after")
     def _limits_are_ordered(self) -> Self:

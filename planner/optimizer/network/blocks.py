@@ -129,6 +129,6 @@ class Blocks:
 
     def _program(self, columns: Indices, kept: Indices) -> Rows:
         """A block as a program of its own, at what is left of its costs."""
-        program, _ = block_program(self.rows, self._matrix, columns, kept)
+        program, _ = block_program(self.rows, self._matrix, columns, kept, self._is_settled)
         program.costs[:] = [*self._costs[columns].tolist(), *(0.0 for _ in program.costs[columns.size :])]
         return program

@@ -163,7 +163,7 @@ class BlockwiseProgram:
         common: those of them that may be in several blocks: the block that asks for most of one decides.
         choices: columns of which one is 1 and the others are 0.
         is_first_enough: whether, where nothing else is left, any choice that does is as good as another.
-        time_limit_s: seconds that all blocks together, or one, may take.
+        time_limit_s: seconds that one run of the solver may take.
         gap: relative distance of point and bound at which the solver may stop.
     """
 
@@ -216,24 +216,32 @@ class BlockwiseProgram:
         for block in users:
             anew[block.own] = self._least[block.own]
         anew[self._counted] = bounds.lows
-        return self._one_by_one(anew, users, bounds)
+        # Others may have had what they asked for of counted columns.
+        broken = self._broken(anew)
+        again = [b for b in self._blocks if any(b is user for user in users) or np.isin(broken, b.rows).any()]
+        found = self._one_by_one(anew, again, bounds, values)
+        return None if found is None or self._broken(found, 10 * TOLERANCE).size else found
 
-    def _one_by_one(self, values: Floats, blocks: Sequence[_Block], bounds: Bounds) -> Floats | None:
+    def _one_by_one(
+        self, values: Floats, blocks: Sequence[_Block], bounds: Bounds, known: Floats | None = None
+    ) -> Floats | None:
+        """Columns with those of some blocks anew, whose choices begin from known ones."""
+        before = values if known is None else known
         for block in blocks:
-            found = self._run(block, values, bounds)
+            found = self._run(block, values, bounds, before)
             if found is None:
                 return None
             values = found
         return values
 
-    def _run(self, block: _Block, values: Floats, bounds: Bounds) -> Floats | None:
+    def _run(self, block: _Block, values: Floats, bounds: Bounds, known: Floats) -> Floats | None:
         """Columns with those of a block anew."""
         (columns, places), (which, at) = block.common, block.counted
         mine, limits = bounds.of(which), self._left(block, values)
         # What other blocks have asked for of common columns is there.
         lows = np.maximum(mine.lows, np.where(np.isin(at, places), values[self._counted[which]], -np.inf))
         mine = Bounds(lows, np.maximum(mine.highs, lows))
-        answer = block.answer(values[block.every], limits, mine)
+        answer = block.answer(known[block.every], limits, mine)
         if answer is None:
             return None
         found = values.copy()
@@ -246,16 +254,16 @@ class BlockwiseProgram:
         limits = self._highs[block.rows]
         if block.shared.size:
             others, common = values.copy(), np.zeros_like(values)
-            others[block.own], others[self._common] = 0.0, 0.0
+            others[block.every], others[self._common] = 0.0, 0.0
             common[self._common] = values[self._common]
             rows = self._matrix[block.rows[block.shared]]
             limits[block.shared] = np.maximum(limits[block.shared] - rows @ others, rows @ common)
         return limits
 
-    def _broken(self, values: Floats) -> Indices:
+    def _broken(self, values: Floats, tolerance: float = TOLERANCE) -> Indices:
         """Rows that columns do not keep."""
         found = self._matrix @ values
-        return np.flatnonzero((found > self._highs + TOLERANCE) | (found < self._lows - TOLERANCE))
+        return np.flatnonzero((found > self._highs + tolerance) | (found < self._lows - tolerance))
 
     @cached_property
     def _blocks(self) -> list[_Block]:
@@ -275,7 +283,11 @@ class BlockwiseProgram:
         return found
 
     def _block(self, own: Indices, rows: Indices) -> _Block:
-        program, every = block_program(self._whole.rows, self._matrix, own, rows)
+        # Columns of other blocks are in what they leave of shared rows.
+        beside = np.equal(self._whole.rows.lows, self._whole.rows.highs)
+        beside[self._counted] = False
+        beside[self._common] = True
+        program, every = block_program(self._whole.rows, self._matrix, own, rows, beside)
         place = {column: k for k, column in enumerate(every.tolist())}
         common = np.isin(every, self._common)
         counted = np.isin(self._counted, every)

@@ -217,15 +217,15 @@ class Descent:
             found = period.fits(units, known)
             self._failed[p] += found is None
             while found is None:
-                more = period.added(units, self._most, known)
-                if more is None or not more[0].any():
-                    self._failed[p] = self._failed[p] if self.values else FIRST + self._failed.max()
-                    return None
-                added, known = more
-                units = units + added
+                more = period.added(units, self._most, known) if monotonic() < self._deadline else None
+                added, known = (None, known) if more is None else more
+                units = units if added is None else units + added
                 if self._usd @ units >= cost:
                     return None
-                found = period.fits(units, known)
+                found = None if added is None else period.fits(units, known)
+                if found is None and (added is None or not added.any()):
+                    self._failed[p] = self._failed[p] if self.values else FIRST + self._failed.max()
+                    return None
             values[p] = found
         return units, [values[p] for p in range(len(self.periods))]
 

@@ -22,7 +22,7 @@ from planner.optimizer.network.loads import Array, NetworkLoads, mix_of
 from planner.optimizer.network.model import Segments
 from planner.optimizer.network.problem import NetworkProblem, Situation
 from planner.optimizer.network.shared_units import shared_units
-from planner.optimizer.network.solution import NetworkSolution, Pieces, SearchState
+from planner.optimizer.network.solution import NetworkSolution, Pieces, SearchState, is_better
 
 ROUGH_STEP = 4
 """Of all thresholds, those that looks at a large network offer where its plan is sought: every so many-th."""
@@ -65,7 +65,7 @@ def large_search(state: SearchState, time_limit_s: float, deadline: float) -> bo
         with ThreadPoolExecutor(1) as aside:
             bounding = aside.submit(_bound, state, dict(state.segments), day, deadline)
             if day is not None:
-                if state.problem.scenario.routing.role_conversion:
+                if state.problem.scenario.routing.role_conversion and is_settled_by_period(state.problem):
                     _begin_with_fixed_roles(state, stop - (1 - FIXED_ROLES) * time_limit_s)
                 _descend_from_looks(state, days, stop)
             if not bounding.result():
@@ -94,13 +94,16 @@ def _begin_with_fixed_roles(state: SearchState, stop: float) -> None:
     routing = state.problem.scenario.routing.model_copy(update={"role_conversion": False})
     problem = replace(state.problem, scenario=state.problem.scenario.model_copy(update={"routing": routing}))
     loads, sizes = NetworkLoads(problem, is_hopeful=True), {i: [(1, most)] for i, most in enumerate(_most(problem))}
-    fixed = SearchState(problem, list(state.active), state.cells, sizes, state.patience, loads, state.target)
+    patience = list(state.patience)
+    fixed = SearchState(problem, list(state.active), state.cells, sizes, patience, loads, state.target)
     try:
         if days := _days(fixed, stop):
             _descend_from_looks(fixed, days, stop)
     except UndecidedError:
         pass
-    state.best, state.ways = fixed.best, fixed.ways
+    state.ways |= fixed.ways
+    if fixed.best is not None and is_better(state, fixed.best):
+        state.best = fixed.best
 
 
 def _most(problem: NetworkProblem) -> list[int]:

@@ -28,6 +28,7 @@ MOST_ADDED = 16
 """Units of a kind that a period adds at once."""
 MOST_S = 1.5
 """Longest time of a program."""
+ROUNDING = 1e-9
 Counted = tuple[int, int, bool]
 """A unit, the column that counts it, and whether from what is settled on: else from zero."""
 
@@ -141,7 +142,7 @@ class PeriodFit(ABC):
             sum(m * tier.capacity_gbps for m, tier in zip(row, link.tiers, strict=True))
             for row, link in zip(self._shared.ports(units), links, strict=True)
         ]
-        return np.greater_equal(gbps, counted).astype(float)
+        return np.greater_equal(gbps, np.array(counted) * (1 - ROUNDING)).astype(float)
 
     def _price_use(self) -> None:
         """What it keeps busy has a price: what is left is for other sizes, other models and other periods."""
@@ -194,9 +195,8 @@ class FixedRoles(PeriodFit):
             yield i, column, True
 
     def _common_rows(self) -> list[int]:
-        rows = self._model.rows
-        links = [r for r in self._model.shared if rows.row_highs[r] < np.inf]
-        return [*links, *(row for row, _ in self._stocks)]
+        limited = [row for row in self._model.shared if self._model.rows.row_highs[row] < np.inf]
+        return [*limited, *(row for row, _ in self._stocks)]
 
     def _settle(self, units: Units) -> None:
         sizes = units[: self._shared.n_sizes]
@@ -246,13 +246,25 @@ class ChangingRoles(PeriodFit):
         for i, _ in model.n:
             for column in sizes_of(model, i, model.sizing_of(model.question.situations[0])):
                 rows.costs[column] += USE * self._pool_usd[i]
+        owners = model.problem.owners
+        units = {o: rows.column(f"units_{o}", 0, 0, float(shared.usd[o]), True) for o in model.bought}
         for o, bought in model.bought.items():
-            column = rows.column(f"units_{o}", 0, 0, float(shared.usd[o]), True)
-            rows.row(f"count_units_{o}", [(bought, 1.0), (column, -shared.n_accelerators[o])], 0.0, 0.0)
+            rows.row(f"count_units_{o}", [(bought, 1.0), (units[o], -shared.n_accelerators[o])], 0.0, 0.0)
+        bought_of = set(model.bought.values())
+        for row in range(len(rows.row_names)):
+            if bought_of.issuperset(rows.columns[rows.starts[row] : rows.starts[row + 1]]):
+                rows.row_highs[row] = np.inf  # said of units instead: those of all owners are settled together
+        self._stocks = []
+        for v, inventory in enumerate(model.problem.inventories):
+            terms = [(units[o], float(shared.n_accelerators[o])) for o in units if owners[o][0] in inventory.pools]
+            if terms:
+                self._stocks.append(rows.row(f"stock_{v}", terms, high=inventory.n_accelerators))
+        for o, column in units.items():
             yield o, column, False
 
     def _common_rows(self) -> list[int]:
-        return self._model.shared
+        limited = [row for row in self._model.shared if self._model.rows.row_highs[row] < np.inf]
+        return [*limited, *self._stocks]
 
     def _settle(self, units: Units) -> None:
         """Columns count all units: no row has another limit."""

@@ -38,14 +38,17 @@ def blocks_of(matrix: csr_matrix, rows: Mask, columns: Mask) -> list[tuple[Indic
     return [(np.flatnonzero(of_columns == label), np.flatnonzero(of_rows == label)) for label in shared]
 
 
-def block_program(rows: Rows, matrix: csr_matrix, columns: Iterable[int], kept: Iterable[int]) -> tuple[Rows, Indices]:
-    """A block as a program of its own, with its columns in order, other columns of its rows behind them.
+def block_program(
+    rows: Rows, matrix: csr_matrix, columns: Iterable[int], kept: Iterable[int], beside: Mask
+) -> tuple[Rows, Indices]:
+    """A block as a program of its own, with its columns in order, some other columns of its rows behind them.
 
     Args:
         rows: the whole program.
         matrix: its factors.
         columns: columns of the block.
         kept: its rows.
+        beside: columns that come along where its rows have them; others are left out of these.
     """
     program = Rows()
     place: dict[int, int] = {}
@@ -57,7 +60,8 @@ def block_program(rows: Rows, matrix: csr_matrix, columns: Iterable[int], kept: 
         add(int(c))
     for r in kept:
         inside = slice(matrix.indptr[r], matrix.indptr[r + 1])
-        terms = list(zip(matrix.indices[inside].tolist(), matrix.data[inside].tolist(), strict=True))
+        every = zip(matrix.indices[inside].tolist(), matrix.data[inside].tolist(), strict=True)
+        terms = [(c, a) for c, a in every if c in place or beside[c]]
         for c, _ in terms:
             if c not in place:
                 add(c)

@@ -1,6 +1,6 @@
 """A solved network in the words of the answer: pools, links, periods, classes, latency and cost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from planner.optimizer.delays import loaded_step_s
@@ -221,7 +221,7 @@ class Told:
 
     def classes(self) -> Iterator[ClassPlan]:
         """Every class with its promise and its latency over all periods."""
-        everywhen = range(len(self.evaluated))
+        everywhen, shares = range(len(self.evaluated)), self._pool_shares(self.solution.settled[0])
         for c, spec in enumerate(self.problem.classes):
             streams = [q for q, stream in enumerate(self.problem.streams) if stream.request_class == c]
             thresholds = {
@@ -238,7 +238,12 @@ class Told:
                 mean_uncached_tokens=spec.mix.mean_uncached_tokens,
                 mean_output_tokens=spec.mix.mean_output_tokens,
                 cached_fraction=spec.mix.cached_fraction,
+                pool_shares=self._only(shares.get(spec.name, {})),
             )
+
+    def _only(self, shares: Mapping[str, PoolShares]) -> PoolShares:
+        """Shares of a class that has one site and one period: others are those of periods."""
+        return next(iter(shares.values())) if len(shares) == len(self.evaluated) == 1 else {}
 
     def periods(self) -> Iterator[PeriodPlan]:
         """Every period with its thresholds, pools and links."""
