@@ -251,6 +251,17 @@ def test_a_pool_that_takes_long_and_short_prompts_is_run_and_requests_take_the_w
             assert run.utilization[pool.name] == pytest.approx(pool.utilization, rel=0.03), pool.name
 
 
+def test_a_network_without_periods_is_run_with_the_ways_of_its_plan() -> None:
+    scenario = small_with(EACH_OTHERS)
+    problem = network_problem(scenario)
+    plan = network_sketch(problem, network_solved(problem, LIMIT_S))
+    assert all(set(part.pool_shares) >= {"decode"} for part in plan.classes)
+    run, _ = simulate(scenario, plan, RunQuestion(100_000, 3, 1.0, 2))
+    assert run.offload_fraction == pytest.approx(plan.offload_fraction, abs=0.01)
+    for link in plan.links:
+        assert run.links[link.name].mean_gbps == pytest.approx(link.mean_gbps, rel=0.05)
+
+
 def test_a_scheduler_has_nothing_to_hold_against_each_other_where_one_queue_takes_both() -> None:
     scenario = small_with({**EACH_OTHERS, "execution.scheduler.short_term": {}})
     problem = network_problem(scenario)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise, product
+from itertools import product
 from time import monotonic
 
 import numpy as np
@@ -14,7 +14,7 @@ from planner.errors import UndecidedError
 from planner.optimizer.network import large_search as large_room
 from planner.optimizer.network import search as search_room
 from planner.optimizer.network.cost import use_usd_per_hour
-from planner.optimizer.network.descent import Descent, Offers, descent_of, is_settled_by_period
+from planner.optimizer.network.descent import DETOUR, Descent, Offers, descent_of, is_settled_by_period
 from planner.optimizer.network.dive import Dive
 from planner.optimizer.network.evaluate import broken_classes
 from planner.optimizer.network.formulation import build
@@ -162,14 +162,17 @@ def test_units_that_are_begun_with_fit_every_period_and_after_dropping_every_uni
 
 
 @ROLES
-def test_the_cost_of_units_is_rent_and_use_and_changes_only_lower_it(changing: bool) -> None:
+def test_the_cost_of_units_is_rent_and_use_and_detours_are_short_and_gone_back_from(changing: bool) -> None:
     problem, down, units = problem_of_a_day(changing), descent(changing), shared(changing)
     assert down.begun(units.of_look(look(changing)))
     costs = [down.cost]
     for _ in range(30):
-        down.changed()
+        before = min(costs)
+        assert down.changed() == (down.cost < before - 1e-6)
+        assert down.cost <= (1 + DETOUR) * before + 1e-6
         costs.append(down.cost)
-    assert all(after <= before for before, after in pairwise(costs))
+    down.back()
+    assert down.cost == min(costs)
     settled = down.settled()
     use = sum(problem.weights[one.period] * use_usd_per_hour(problem, one) for one in settled)
     assert use > 0.0
