@@ -258,12 +258,15 @@ class UtilisationChart:
     def draw(self) -> "Figure":
         figure = canvas.new_figure(1.2 + 0.5 * len(self.rows))
         axes = figure.subplots()
-        for y, (_, color, busy, text) in enumerate(self.rows):
+        for y, (_, color, busy, _) in enumerate(self.rows):
             axes.barh(y, 100.0, height=0.6, color="#F1F1F1")
             axes.barh(y, 100 * busy, height=0.6, color=canvas.hue(color))
-            canvas.beside(axes, 100.0, y, f"{percent(busy)}   {text}")
         canvas.bar_axis(axes, [label for label, *_ in self.rows])
-        axes.set_xlim(0, 160)
+        right = axes.secondary_yaxis("right")  # the layout makes room for labels of an axis
+        right.set_yticks(range(len(self.rows)), [f"{percent(busy)}   {text}" for *_, busy, text in self.rows])
+        right.tick_params(length=0)
+        right.spines["right"].set_visible(False)
+        axes.set_xlim(0, 100)
         axes.set_xticks([0, 25, 50, 75, 100], labels=["0", "25", "50", "75", "100 %"])
         axes.spines["bottom"].set_bounds(0, 100)
         axes.set_xlabel(f"busy at {words.figure(self.rate)} requests per second", loc="left")

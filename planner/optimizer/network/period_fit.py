@@ -19,6 +19,7 @@ from planner.optimizer.network.model import Model, sizes_of
 from planner.optimizer.network.rows import Found
 from planner.optimizer.network.rows_of_limits import GBIT_PER_BYTE
 from planner.optimizer.network.shared_units import SharedUnits, Units
+from planner.optimizer.problem import Inventory
 
 GAP = 0.03
 """Of what a period uses: what its program may leave open."""
@@ -50,6 +51,7 @@ class PeriodFit(ABC):
         self._model, self._shared, self._n_columns = model, shared, len(model.rows.names)
         pools, is_priced = model.problem.pools, model.problem.is_priced
         self._pool_usd = [(p.usd_per_hour or 0.0) if is_priced else float(p.n_accelerators) for p in pools]
+        self._stocks: dict[int, Inventory] = {}
         self._price_use()
         counted = [*self._sizes(), *self._ports()]
         self._counted = np.array([u for u, *_ in counted], np.intp)
@@ -113,16 +115,17 @@ class PeriodFit(ABC):
         """Whatever counts units that are not ports, added to the program."""
 
     @abstractmethod
-    def _common_rows(self) -> list[int]:
-        """Rows about what several models use."""
-
-    @abstractmethod
     def _settle(self, units: Units) -> None:
         """Other limits of rows, for other units."""
 
     @abstractmethod
     def _with_sizes(self, units: Units, values: Array) -> Array:
         """Columns with those of sizes among them."""
+
+    def _common_rows(self) -> list[int]:
+        """Rows about what several models use: links and stock."""
+        limited = [row for row in self._model.shared if self._model.rows.row_highs[row] < np.inf]
+        return [*limited, *self._stocks]
 
     def _ports(self) -> Iterator[Counted]:
         columns = [column for row in self._model.ports for column in row]
@@ -185,25 +188,20 @@ class FixedRoles(PeriodFit):
                 table = self._table(model.curves[row][1])
                 terms[row] = added[i], -float(table[low + 1] - table[low])
         rows.widen(terms)
-        self._stocks = []
         for v, inventory in enumerate(model.problem.inventories):
             of_stock = [(added[i], float(model.problem.pools[i].n_accelerators)) for i in inventory.pools if i in added]
             if of_stock:
-                self._stocks.append((rows.row(f"stock_{v}", of_stock, high=0.0), inventory))
+                self._stocks[rows.row(f"stock_{v}", of_stock, high=0.0)] = inventory
         self._more, self._known = np.array(rows.row_highs), np.full(self._shared.n_sizes, -1, np.int64)
         for i, column in added.items():
             yield i, column, True
-
-    def _common_rows(self) -> list[int]:
-        limited = [row for row in self._model.shared if self._model.rows.row_highs[row] < np.inf]
-        return [*limited, *(row for row, _ in self._stocks)]
 
     def _settle(self, units: Units) -> None:
         sizes = units[: self._shared.n_sizes]
         for row in (row for i in np.flatnonzero(self._known != sizes) for row in self._of_pool.get(int(i), ())):
             pool, curve = self._model.curves[row]
             self._program.limit(row, self._more[row] + float(self._table(curve)[sizes[pool]]))
-        for row, inventory in self._stocks:
+        for row, inventory in self._stocks.items():
             used = sum(int(sizes[i]) * self._model.problem.pools[i].n_accelerators for i in inventory.pools)
             self._program.limit(row, float(inventory.n_accelerators - used))
         self._known = sizes.copy()
@@ -254,17 +252,12 @@ class ChangingRoles(PeriodFit):
         for row in range(len(rows.row_names)):
             if bought_of.issuperset(rows.columns[rows.starts[row] : rows.starts[row + 1]]):
                 rows.row_highs[row] = np.inf  # said of units instead: those of all owners are settled together
-        self._stocks = []
         for v, inventory in enumerate(model.problem.inventories):
             terms = [(units[o], float(shared.n_accelerators[o])) for o in units if owners[o][0] in inventory.pools]
             if terms:
-                self._stocks.append(rows.row(f"stock_{v}", terms, high=inventory.n_accelerators))
+                self._stocks[rows.row(f"stock_{v}", terms, high=inventory.n_accelerators)] = inventory
         for o, column in units.items():
             yield o, column, False
-
-    def _common_rows(self) -> list[int]:
-        limited = [row for row in self._model.shared if self._model.rows.row_highs[row] < np.inf]
-        return [*limited, *self._stocks]
 
     def _settle(self, units: Units) -> None:
         """Columns count all units: no row has another limit."""
