@@ -11,22 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import UndecidedError
+from planner.optimizer.network import completion as completion_room
 from planner.optimizer.network import large_search as large_room
 from planner.optimizer.network import search as search_room
+from planner.optimizer.network.completion import PATIENCE
 from planner.optimizer.network.cost import use_usd_per_hour
 from planner.optimizer.network.descent import DETOUR, Descent, Offers, descent_of, is_settled_by_period
 from planner.optimizer.network.dive import Dive
-from planner.optimizer.network.evaluate import broken_classes
+from planner.optimizer.network.evaluate import broken_classes, link_gbps
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.large import Look, answered, asked, every
-from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads
 from planner.optimizer.network.model import Question
 from planner.optimizer.network.period_fit import PeriodFit, period_fit
 from planner.optimizer.network.problem import NetworkProblem, Situation, network_problem
 from planner.optimizer.network.search import network_search, peak_situations
 from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
 from planner.optimizer.network.solution import SearchState
-from planner.scenario import Routing, Spare
+from planner.scenario import LinkTier, Routing, Spare
 from tests.network_scenarios import scale_scenario
 
 LIMIT_S = 60.0
@@ -207,6 +209,56 @@ def test_a_large_search_tells_a_network_without_a_plan_from_one_with(req_per_s: 
     state = SearchState(problem, peaks, {}, segments, [1.0] * len(problem.classes), loads, 0.1)
     assert large_room.large_search(state, LIMIT_S, monotonic() + LIMIT_S) is expected
     assert (state.best is not None) is expected
+
+
+def small_ports(req_per_s: float, smallest_gbps: float) -> NetworkProblem:
+    """Two sites whose links have ports of two sizes, at one price per Gbps."""
+    scenario = scale_scenario(1, n_hours=3, n_sites=2, n_kinds=2, n_models=1)
+    problem = network_problem(scenario.model_copy(update={"demand_req_per_s": req_per_s}))
+    tiers = tuple(LinkTier(capacity_gbps=g, usd_per_hour=0.225 * g, max_ports=8) for g in (smallest_gbps, 100.0))
+    return replace(problem, links=tuple(replace(link, tiers=tiers) for link in problem.links))
+
+
+def test_a_link_with_little_traffic_gets_small_ports_if_they_keep_the_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = small_ports(100.0, 10.0)
+    monkeypatch.setattr(search_room, "LARGE", 0)
+    found = network_search(problem, LIMIT_S, 0.015)
+    assert found is not None
+    gbps, sent = problem.gbps(found.ports), np.max([link_gbps(problem, one) for one in found.settled], axis=0)
+    assert [there for there, most in zip(gbps, sent, strict=True) if most > 0] == [10.0]
+    assert (sent <= LINK_BUSY * np.array(gbps) * (1 + 1e-9)).all()
+    assert broken_classes(problem, found.settled, found.ports) == []
+
+
+@pytest.mark.parametrize(
+    ("is_late_anyhow", "port_step", "patience"), [(False, 1, 1.0), (True, 0, PATIENCE)], ids=["ports", "waits"]
+)
+def test_a_broken_promise_asks_for_larger_ports_where_these_are_at_fault_and_else_for_shorter_waits(
+    monkeypatch: pytest.MonkeyPatch, is_late_anyhow: bool, port_step: int, patience: float
+) -> None:
+    problem, loads = problem_of_a_day(), NetworkLoads(problem_of_a_day(), is_hopeful=True)
+    found = descent()
+    assert found.begun(shared().of_look(look()))
+    all_ports = [[tier.max_ports for tier in link.tiers] for link in problem.links]
+
+    def broken(_problem: NetworkProblem, _settled: object, ports: object) -> list[int]:
+        return [0] if is_late_anyhow or ports != all_ports else []
+
+    monkeypatch.setattr(completion_room, "broken_classes", broken)
+    monkeypatch.setattr(large_room, "broken_classes", broken)
+    state = SearchState(problem, peak_situations(problem), {}, {}, [1.0] * len(problem.classes), loads, 0.1)
+    least = large_room._safe_loads(state, state.port_step).least_gbps
+    assert not large_room._is_kept(state, found)
+    assert (state.best, state.port_step, state.patience[0]) == (None, port_step, patience)
+    assert large_room._safe_loads(state, state.port_step).least_gbps == tuple(
+        (10.0, 100.0)[port_step] for _ in problem.links
+    )
+    assert least == tuple(10.0 for _ in problem.links)
+    # At the largest ports nothing is left but to wait less.
+    state.port_step = 1
+    state.patience = [1.0] * len(problem.classes)
+    assert not large_room._is_kept(state, found)
+    assert (state.port_step, state.patience[0]) == (1, PATIENCE)
 
 
 @pytest.mark.parametrize(

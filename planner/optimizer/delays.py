@@ -6,7 +6,6 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.evaluate import link_gbps
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import PlanningProblem
 from planner.queueing import NO_WAIT, SharedLink, Wait, birth_death_fractions, decode_batch
@@ -25,7 +24,7 @@ def arrival_scvs(problem: PlanningProblem) -> tuple[float, ...]:
 
 def link_bytes_per_s(problem: PlanningProblem, sizing: Sizing, link: int) -> float:
     """Bandwidth of the ports of a link [B/s]."""
-    return bytes_per_s(link_gbps(problem.links[link], sizing.n_ports[link]))
+    return bytes_per_s(problem.links[link].gbps(sizing.n_ports[link]))
 
 
 def sent_bytes(problem: PlanningProblem, pool: int, link: int | None, total: Array, cached: Array) -> Array:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from planner.optimizer.capacity import Loads, decode_s
 from planner.optimizer.formulation import Request, Sizing
-from planner.optimizer.problem import LinkSpec, PlanningProblem
+from planner.optimizer.problem import PlanningProblem
 from planner.optimizer.solver import solve
 from planner.units import GB, SECONDS_PER_HOUR, bytes_per_s
 
@@ -34,11 +34,6 @@ class Operating:
 def single_route(problem: PlanningProblem) -> bool:
     """Whether one class takes one route, so that closed forms do without a solver."""
     return len(problem.routes) == 1
-
-
-def link_gbps(link: LinkSpec, ports: Sequence[int]) -> float:
-    """Bandwidth of the ports of a link [Gbps]."""
-    return sum(m * tier.capacity_gbps for m, tier in zip(ports, link.tiers, strict=True))
 
 
 def pool_work_s(problem: PlanningProblem, loads: Sequence[Loads], pool: int) -> list[Array]:
@@ -81,7 +76,7 @@ def rate_limits(problem: PlanningProblem, sizing: Sizing, loads: Loads) -> dict[
     for i, pool in enumerate(problem.pools):
         limits[pool.name] = _quotient(sizing.n_instances[i], pool_work_s(problem, [loads], i)[0])
     for i, link in enumerate(problem.links):
-        capacity = bytes_per_s(link_gbps(link, sizing.n_ports[i]))
+        capacity = bytes_per_s(link.gbps(sizing.n_ports[i]))
         limits[link.name] = _quotient(capacity, link_bytes(problem, [loads], i)[0])
     budget = problem.scenario.budget_usd_per_hour
     if budget is not None and problem.charges_use:
@@ -178,5 +173,5 @@ def spend_of(problem: PlanningProblem, sizing: Sizing, loads: Sequence[Loads], o
         power = sum(busy_usd_per_hour(problem, loads, operating))
         return rent + power + traffic_usd_per_hour(problem, loads, operating)
     used = sum(n * pool.n_accelerators for n, pool in zip(sizing.n_instances, problem.pools, strict=True))
-    bandwidth = sum(link_gbps(link, m) for link, m in zip(problem.links, sizing.n_ports, strict=True))
+    bandwidth = sum(link.gbps(m) for link, m in zip(problem.links, sizing.n_ports, strict=True))
     return used + 1e-6 * bandwidth

@@ -6,7 +6,6 @@ from typing import Any
 from planner.optimizer.evaluate import (
     Operating,
     busy_usd_per_hour,
-    link_gbps,
     link_mean_bytes_per_s,
     pool_utilization,
     rent_usd_per_hour,
@@ -131,7 +130,7 @@ def link_plans(problem: PlanningProblem, solution: Solution, operating: Operatin
 
 def link_plan(link: LinkSpec, ports: Sequence[int], mean_gbps: float, usd_per_hour: float | None) -> LinkPlan:
     """A link with the ports rented and its mean traffic."""
-    capacity = link_gbps(link, ports)
+    capacity = link.gbps(ports)
     sizes = {tier.capacity_gbps for m, tier in zip(ports, link.tiers, strict=True) if m}
     return LinkPlan(
         name=link.name,

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import ALL_LONG, decode_s
-from planner.optimizer.evaluate import link_gbps
 from planner.optimizer.problem import PlanningProblem
 from planner.optimizer.search import Solution
 from planner.optimizer.sensitivity import most_of_sizes
@@ -75,7 +74,7 @@ def free_routing(problem: PlanningProblem, solution: Solution) -> FreeRouting | 
     for i, work in terms.work.items():
         lp.addConstraint(pulp.lpSum(work) <= solution.sizing.n_instances[i], f"work_{i}")
     for i, sent in terms.sent.items():
-        lp.addConstraint(pulp.lpSum(sent) <= link_gbps(problem.links[i], solution.sizing.n_ports[i]), f"link_{i}")
+        lp.addConstraint(pulp.lpSum(sent) <= problem.links[i].gbps(solution.sizing.n_ports[i]), f"link_{i}")
     lp.solve(pulp.HiGHS(msg=False, threads=1))
     if lp.sol_status != pulp.LpSolutionOptimal:
         return None

@@ -17,7 +17,7 @@ from planner.optimizer.delays import (
     sending_s,
     sent_bytes,
 )
-from planner.optimizer.evaluate import Operating, link_gbps, link_mean_bytes_per_s, pool_utilization
+from planner.optimizer.evaluate import Operating, link_mean_bytes_per_s, pool_utilization
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import PlanningProblem
 from planner.optimizer.promise import transfer_s
@@ -219,7 +219,7 @@ def _is_saturated(problem: PlanningProblem, solution: Solution, operating: Opera
     """Whether a pool or a link has no steady state at the operating point."""
     sent = link_mean_bytes_per_s(problem, solution.loads, operating)
     links = zip(problem.links, solution.sizing.n_ports, sent, strict=True)
-    full = [b > 0 and b >= SATURATED * bytes_per_s(link_gbps(link, ports)) for link, ports, b in links]
+    full = [b > 0 and b >= SATURATED * bytes_per_s(link.gbps(ports)) for link, ports, b in links]
     return any(full) or max(pool_utilization(problem, solution.sizing, solution.loads, operating)) >= SATURATED
 
 

@@ -52,7 +52,15 @@ class LinkSpec:
 
     def max_gbps(self) -> float:
         """Bandwidth with every port on offer."""
-        return sum(tier.capacity_gbps * tier.max_ports for tier in self.tiers)
+        return self.gbps([tier.max_ports for tier in self.tiers])
+
+    def gbps(self, ports: Sequence[float]) -> float:
+        """Bandwidth of ports of its tiers [Gbps]."""
+        return sum(m * tier.capacity_gbps for m, tier in zip(ports, self.tiers, strict=True))
+
+    def ports_usd_per_hour(self, ports: Sequence[float]) -> float:
+        """Price of ports of its tiers, those without a price left out [USD/h]."""
+        return sum(m * (tier.usd_per_hour or 0.0) for m, tier in zip(ports, self.tiers, strict=True))
 
 
 @dataclass(frozen=True)

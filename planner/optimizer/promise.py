@@ -20,7 +20,7 @@ from planner.optimizer.delays import (
     sending_s,
     sent_bytes,
 )
-from planner.optimizer.evaluate import link_gbps, rate_limits
+from planner.optimizer.evaluate import rate_limits
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import PlanningProblem, Route
 from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, split_scv
@@ -384,7 +384,7 @@ def transfer_s(
             return np.zeros_like(service_s)
         return exposed_transfer_s(service_s, sent, bytes_per_s(fabric), 0.0, rates.n_layers)
     spec = problem.links[link]
-    bandwidth = bytes_per_s(link_gbps(spec, sizing.n_ports[link]))
+    bandwidth = bytes_per_s(spec.gbps(sizing.n_ports[link]))
     if bandwidth <= 0:
         return np.full_like(service_s, inf)
     return exposed_transfer_s(service_s, sent, bandwidth, spec.round_trip_s, rates.n_layers)

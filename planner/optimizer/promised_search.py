@@ -13,7 +13,7 @@ from time import monotonic
 
 from planner.errors import InputError, UndecidedError
 from planner.optimizer.capacity import exact_loads, first_intervals, interval_loads
-from planner.optimizer.evaluate import Operating, highest_rate, link_gbps, rent_usd_per_hour, spend_of
+from planner.optimizer.evaluate import Operating, highest_rate, rent_usd_per_hour, spend_of
 from planner.optimizer.formulation import Request, Sizing
 from planner.optimizer.least_ttft import QuickestFleet, filled_with_budget, floor_s, settled_ttft, trimmed
 from planner.optimizer.problem import PlanningProblem
@@ -264,7 +264,7 @@ def _with_cheapest_ports(problem: PlanningProblem, sizing: Sizing, found: Goodpu
 
 def _port_spend(problem: PlanningProblem, sizing: Sizing) -> tuple[float, float]:
     rent = sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
-    return rent, sum(link_gbps(link, ports) for link, ports in zip(problem.links, sizing.n_ports, strict=True))
+    return rent, sum(link.gbps(ports) for link, ports in zip(problem.links, sizing.n_ports, strict=True))
 
 
 def _proven(best: Solution, bound: float) -> Solution:

@@ -105,7 +105,7 @@ def _transfer_s(
     sent = pool.rates.kv_bytes(total)
     if link.destination_holds_prefix:
         sent = sent - (pool.rates.kv_bytes(cached) - pool.rates.kv_bytes(0.0))
-    gbps = sum(m * tier.capacity_gbps for m, tier in zip(ports[arc.link], link.tiers, strict=True)) * (1 - link_busy)
+    gbps = link.gbps(ports[arc.link]) * (1 - link_busy)
     return exposed_transfer_s(service_s, sent, bytes_per_s(gbps), link.round_trip_s, pool.rates.n_layers)
 
 
@@ -191,7 +191,7 @@ def period_of(problem: NetworkProblem, settled: Settled, ports: Sequence[Sequenc
     Source:
         `planner.queueing.gigc_wait`; places in decode batches as in `planner.optimizer.delays.place_wait`.
     """
-    sent, capacity = link_gbps(problem, settled), _port_gbps(problem, ports)
+    sent, capacity = link_gbps(problem, settled), problem.gbps(ports)
     use = [min(s / c, FULL) if c > 0 else 0.0 for s, c in zip(sent, capacity, strict=True)]
     kinds = []
     for flow in settled.flows:
@@ -203,13 +203,6 @@ def period_of(problem: NetworkProblem, settled: Settled, ports: Sequence[Sequenc
     waits = {i: _wait(problem, settled, i, [(f, k) for f, k in kinds if f.arc.pool == i]) for i in pools}
     decoders = dict.fromkeys(d.pool for d in settled.decodings)
     return Period(problem, settled, tuple(kinds), waits, {i: _places(problem, settled, i) for i in decoders})
-
-
-def _port_gbps(problem: NetworkProblem, ports: Sequence[Sequence[int]]) -> list[float]:
-    return [
-        sum(m * tier.capacity_gbps for m, tier in zip(row, link.tiers, strict=True))
-        for row, link in zip(ports, problem.links, strict=True)
-    ]
 
 
 def _wait(problem: NetworkProblem, settled: Settled, pool: int, users: Sequence[tuple[Flow, Kinds]]) -> Wait | None:

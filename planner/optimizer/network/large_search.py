@@ -16,7 +16,7 @@ from planner.optimizer.network.cells import Cells
 from planner.optimizer.network.completion import MOST_NEW, broken_by, idle_use, judged
 from planner.optimizer.network.descent import Descent, Offers, descent_of, is_settled_by_period
 from planner.optimizer.network.dive import NEAR_SHARES, Dive
-from planner.optimizer.network.evaluate import Settled
+from planner.optimizer.network.evaluate import Settled, broken_classes
 from planner.optimizer.network.large import Look, answered, asked, closest, narrowed, some
 from planner.optimizer.network.loads import Array, NetworkLoads, mix_of
 from planner.optimizer.network.model import Segments
@@ -159,11 +159,10 @@ def _begin(state: SearchState, day: Look, deadline: float) -> Descent | None:
     if not is_settled_by_period(state.problem):
         return None
     units = shared_units(state.problem).of_look(day)
-    dive = Dive(_safe_loads(state), state.ways, day.in_use(), 0.0, deadline)
+    dive = Dive(_safe_loads(state, state.port_step), state.ways, day.in_use(), 0.0, deadline)
     descent = descent_of(dive, Offers(day.leanings(), ROUGH_STEP, (0.5,)), day.worth(), units, deadline)
     if not descent.begun(units):
         return None
-    _is_kept(state, descent)
     descent.dropped()
     _is_kept(state, descent)
     return descent
@@ -197,7 +196,7 @@ def descend(
             units, settled = shared.of_plan(state.best.settled, state.best.ports), state.best.settled
         else:
             return
-        dive = Dive(_safe_loads(state), state.ways, segments, 0.0, deadline)
+        dive = Dive(_safe_loads(state, state.port_step), state.ways, segments, 0.0, deadline)
         offers = Offers(_thresholds(state.problem, settled), NEAR, NEAR_SHARES, INSIDE)
         descent = descent_of(dive, offers, worth, units, deadline)
         if not descent.begun(units):
@@ -222,15 +221,39 @@ def _thresholds(problem: NetworkProblem, settled: Sequence[Settled]) -> dict[tup
 
 
 def _is_kept(state: SearchState, descent: Descent) -> bool:
-    """Whether a plan keeps every promise: noted if it is the best that does, else there is less patience."""
-    solution = NetworkSolution(descent.settled(), descent.ports(), 1.0, descent.cost, state.bound)
-    return not broken_by(state, solution, state.patience)
+    """Whether a plan keeps every promise: noted if it is the best that does.
+
+    Else links in use have larger ports from now on, or there is less patience where these are not at fault.
+    """
+    problem, settled, patience = state.problem, descent.settled(), list(state.patience)
+    solution = NetworkSolution(settled, descent.ports(), 1.0, descent.cost, state.bound)
+    if not broken_by(state, solution, patience):
+        return True
+    if state.port_step < max((len(link.tiers) for link in problem.links), default=0) - 1:
+        all_ports = [[tier.max_ports for tier in link.tiers] for link in problem.links]
+        if not broken_classes(problem, settled, all_ports):
+            state.port_step += 1
+            return False
+    state.patience = patience
+    return False
 
 
-def _safe_loads(state: SearchState) -> NetworkLoads:
-    """Limits that a plan of a large network is to keep, with transfers at the bandwidth of a large port."""
-    gbps = tuple(max(tier.capacity_gbps for tier in link.tiers) for link in state.problem.links)
-    return NetworkLoads(state.problem, patience=tuple(state.patience), gbps=gbps)
+def _safe_loads(state: SearchState, port_step: int | None = None) -> NetworkLoads:
+    """Limits that a plan of a large network is to keep, with transfers at the bandwidth of a large port.
+
+    Args:
+        state: where the search stands.
+        port_step: size of the ports that a link in use has at least, in order, where the best plan does not do with
+            less; None: the largest.
+    """
+    sizes = [sorted(tier.capacity_gbps for tier in link.tiers) for link in state.problem.links]
+    gbps, patience = tuple(of_link[-1] for of_link in sizes), tuple(state.patience)
+    if port_step is None:
+        return NetworkLoads(state.problem, patience=patience, gbps=gbps)
+    known = state.problem.gbps(state.best.ports) if state.best else [0.0 for _ in sizes]
+    steps = [of_link[min(port_step, len(of_link) - 1)] for of_link in sizes]
+    least = tuple(min(step, there or step) for step, there in zip(steps, known, strict=True))
+    return NetworkLoads(state.problem, patience=patience, gbps=gbps, least_gbps=least)
 
 
 def _dive(state: SearchState, begun: list[Situation], time_limit_s: float, deadline: float) -> None:

@@ -121,6 +121,8 @@ class NetworkLoads:
     """Bandwidth of every link that transfers may count with [Gbps]; none for bounds, which count with all ports."""
     link_busy: float = LINK_BUSY
     """Mean use of a link at the most; transfers count with the rest of it."""
+    least_gbps: tuple[float, ...] = ()
+    """Bandwidth that every link has at least where it is used; none: what transfers count with."""
 
     def fraction(self, q: int, part: Part, cell: Cell) -> float:
         """Least fraction of a stream's requests in a part, over the thresholds of a cell."""

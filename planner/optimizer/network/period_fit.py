@@ -140,12 +140,9 @@ class PeriodFit(ABC):
         """Whether the ports of a link do for its use."""
         if not self._model.opened:
             return np.zeros(0)
-        links, counted = self._model.problem.links, self._model.question.loads.gbps
-        gbps = [
-            sum(m * tier.capacity_gbps for m, tier in zip(row, link.tiers, strict=True))
-            for row, link in zip(self._shared.ports(units), links, strict=True)
-        ]
-        return np.greater_equal(gbps, np.array(counted) * (1 - ROUNDING)).astype(float)
+        loads = self._model.question.loads
+        gbps = self._model.problem.gbps(self._shared.ports(units))
+        return np.greater_equal(gbps, np.array(loads.least_gbps or loads.gbps) * (1 - ROUNDING)).astype(float)
 
     def _price_use(self) -> None:
         """What it keeps busy has a price: what is left is for other sizes, other models and other periods."""

@@ -205,6 +205,10 @@ class NetworkProblem(Resolved):
         """Demand over all classes and the whole time [req/s]."""
         return sum(w * d.req_per_s[p] for d in self.demands for p, w in enumerate(self.weights))
 
+    def gbps(self, ports: Sequence[Sequence[int]]) -> list[float]:
+        """Bandwidth of every link with some ports of every tier [Gbps]."""
+        return [link.gbps(row) for link, row in zip(self.links, ports, strict=True)]
+
     def losses(self) -> Iterator[Loss]:
         """Every single loss that the scenario wants survived."""
         kinds = self.scenario.spare.survive

@@ -26,7 +26,7 @@ def bound_link_bytes(model: Model) -> None:
 
 def open_used_links(model: Model) -> None:
     """sum of m_lj B_lj >= b_l u_l and sum of x_qska S_qka <= most u_l: a link in use has what transfers count with."""
-    counted = model.question.loads.gbps
+    counted = model.question.loads.least_gbps or model.question.loads.gbps
     for index, link in enumerate(model.problem.links if counted else ()):
         used = model.rows.column(f"use_{index}", 0, 1, is_integer=True)
         model.opened.append(used)

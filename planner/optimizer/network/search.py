@@ -170,10 +170,7 @@ def _polish(state: SearchState, deadline: float) -> None:
 
 def _improve(state: SearchState, model: Model, found: Found, gap: float, deadline: float) -> None:
     """Plans from points of the chosen cells, with limits from safe to hopeful: the last word is that of the queues."""
-    chosen = [
-        sum(round(found.values[m]) * tier.capacity_gbps for m, tier in zip(row, link.tiers, strict=True))
-        for row, link in zip(model.ports, state.problem.links, strict=True)
-    ]
+    chosen = state.problem.gbps([[round(found.values[m]) for m in row] for row in model.ports])
     sizes = [[tier.capacity_gbps for tier in link.tiers] for link in state.problem.links]
     frugal = tuple(max(gbps, min(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     ample = tuple(max(gbps, max(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))

@@ -51,6 +51,8 @@ class SearchState:
     polished: NetworkSolution | None = None
     """The best that was ever made better by parts."""
     bound: float = -np.inf
+    port_step: int = 0
+    """Size of the ports that links in use have at least where a large plan is made better: first the smallest."""
     is_large: bool = False
     ways: frozenset[Way] = frozenset()
     """What relaxed answers have used in any period: where plans of a large network are sought."""

@@ -73,11 +73,11 @@ class Told:
 
     def _room(self) -> float:
         """Multiple of the demand that the plan's ways carry before a pool or link is full."""
-        room = float("inf")
+        room, gbps = float("inf"), self.problem.gbps(self.solution.ports)
         for one in self.solution.settled:
             for busy, n in zip(busy_instances(self.problem, one), one.n_instances, strict=True):
                 room = min(room, n / busy) if busy > 0 else room
-            for sent, capacity in zip(link_gbps(self.problem, one), self._capacities(), strict=True):
+            for sent, capacity in zip(link_gbps(self.problem, one), gbps, strict=True):
                 room = min(room, capacity / sent) if sent > 0 else room
         return max(room, 1.0)
 
@@ -136,19 +136,13 @@ class Told:
         prefills = sum(f.req_per_s * kinds.fraction for f, kinds in period.kinds if f.arc.pool == i)
         return prefills + sum(d.req_per_s for d in period.settled.decodings if d.pool == i)
 
-    def _capacities(self) -> list[float]:
-        return [
-            sum(m * tier.capacity_gbps for m, tier in zip(row, link.tiers, strict=True))
-            for row, link in zip(self.solution.ports, self.problem.links, strict=True)
-        ]
-
     def _links(self) -> Iterator[LinkPlan]:
         sent = [link_gbps(self.problem, one) for one in self.solution.settled]
         for j, (link, ports) in enumerate(zip(self.problem.links, self.solution.ports, strict=True)):
             mean = sum(w * sent[p][j] for p, w in enumerate(self.weights))
             rented = [(m, tier) for m, tier in zip(ports, link.tiers, strict=True) if m]
             known = all(tier.usd_per_hour is not None for _, tier in rented)
-            rent = sum(m * (tier.usd_per_hour or 0.0) for m, tier in rented)
+            rent = link.ports_usd_per_hour(ports)
             yield link_plan(link, ports, mean, rent if known else None)
 
     def _latency(self, streams: Sequence[int], periods: Sequence[int]) -> Latency:
@@ -249,7 +243,7 @@ class Told:
         """Every period with its thresholds, pools and links."""
         for p, (span, one) in enumerate(zip(self.problem.periods, self.solution.settled, strict=True)):
             busy, sent = busy_instances(self.problem, one), link_gbps(self.problem, one)
-            links = zip(self.problem.links, sent, self._capacities(), strict=True)
+            links = zip(self.problem.links, sent, self.problem.gbps(self.solution.ports), strict=True)
             demand = sum(d.req_per_s for d in one.decodings)
             yield PeriodPlan(
                 name=span.name,
