@@ -63,7 +63,7 @@ class Offers:
     """Thresholds inside of each interval, where lengths are continuous."""
 
 
-def descent_of(dive: Dive, offers: Offers, order: Array, units: Units, deadline: float) -> "Descent":
+def descent_of(dive: Dive, offers: Offers, order: Array, units: Units, deadline: float, seed: int = 0) -> "Descent":
     """Every period with its program.
 
     Args:
@@ -72,6 +72,7 @@ def descent_of(dive: Dive, offers: Offers, order: Array, units: Units, deadline:
         order: how much every period matters at first.
         units: units that are about right.
         deadline: `monotonic()` time to stop at.
+        seed: of what is taken out.
     """
     problem, shared, periods = dive.loads.problem, shared_units(dive.loads.problem), []
     is_fixed = not problem.scenario.routing.role_conversion
@@ -88,7 +89,7 @@ def descent_of(dive: Dive, offers: Offers, order: Array, units: Units, deadline:
             cells[g, p] = [cell for t in near for cell in known[g, t]]
         arcs = frozenset((q, p, arc) for q, arc in dive.ways)
         periods.append(period_fit(build(Question(dive.loads, (Situation(p),), cells, sizes, True, arcs)), shared))
-    return Descent(shared, periods, order, deadline)
+    return Descent(shared, periods, order, deadline, seed)
 
 
 def _thresholds(cells: Sequence[Cell], n_inside: int) -> Iterator[float]:
@@ -107,16 +108,19 @@ class Descent:
         periods: every period.
         order: how much every period matters at first.
         deadline: `monotonic()` time to stop at.
+        seed: of what is taken out.
     """
 
-    def __init__(self, shared: SharedUnits, periods: Sequence[PeriodFit], order: Array, deadline: float) -> None:
+    def __init__(
+        self, shared: SharedUnits, periods: Sequence[PeriodFit], order: Array, deadline: float, seed: int = 0
+    ) -> None:
         self.units: Units = np.zeros(len(shared.usd), np.int64)
         self.values: list[Array] = []
         """Columns of every period."""
         self.periods = periods
         self._shared, self._usd, self._deadline = shared, shared.usd, deadline
         self._failed = order / max(float(order.max()), NOTHING)
-        self._rng = np.random.default_rng(0)
+        self._rng = np.random.default_rng(seed)
         self._cheapest: tuple[float, Units, list[Array]] | None = None
         self._least, self._most = shared.least, shared.most
 

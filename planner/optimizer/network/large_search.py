@@ -6,6 +6,7 @@ See `large` for looks, `descent` for sizes first, and `dive` for thresholds firs
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 from math import inf
 from time import monotonic
 
@@ -187,7 +188,7 @@ def descend(
         most_in_vain: changes in a row that came to nothing, after which a plan is judged; the search ends with one that
             is no better than the last.
     """
-    shared, begun_at = shared_units(state.problem), monotonic()
+    shared, begun_at, seeds = shared_units(state.problem), monotonic(), count()
     while is_settled_by_period(state.problem) and state.gap > state.target and monotonic() < deadline:
         if last is not None:
             # A promise that is broken asks for more of the same.
@@ -198,7 +199,7 @@ def descend(
             return
         dive = Dive(_safe_loads(state, state.port_step), state.ways, segments, 0.0, deadline)
         offers = Offers(_thresholds(state.problem, settled), NEAR, NEAR_SHARES, INSIDE)
-        descent = descent_of(dive, offers, worth, units, deadline)
+        descent = descent_of(dive, offers, worth, units, deadline, next(seeds))
         if not descent.begun(units):
             return
         descent.dropped()
@@ -209,7 +210,8 @@ def descend(
                 in_vain = 0
         descent.back()
         before = state.best
-        last = None if _is_kept(state, descent) else descent
+        is_news = before is None or descent.cost < before.objective
+        last = descent if is_news and not _is_kept(state, descent) else None
         if in_vain >= most_in_vain and state.best is before:
             return
 
