@@ -27,7 +27,7 @@ from planner.optimizer.network.period_fit import PeriodFit, period_fit
 from planner.optimizer.network.problem import NetworkProblem, Situation, network_problem
 from planner.optimizer.network.search import network_search, peak_situations
 from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
-from planner.optimizer.network.solution import SearchState
+from planner.optimizer.network.solution import NetworkSolution, SearchState
 from planner.scenario import LinkTier, Routing, Spare
 from tests.network_scenarios import scale_scenario
 
@@ -259,6 +259,10 @@ def test_a_broken_promise_asks_for_larger_ports_where_these_are_at_fault_and_els
     state.patience = [1.0] * len(problem.classes)
     assert not large_room._is_kept(state, found)
     assert (state.port_step, state.patience[0]) == (1, PATIENCE)
+    # What the best plan does with is enough.
+    state.best = NetworkSolution((), ((2, 0), (0, 0)), 1.0, 1.0, 1.0)
+    assert large_room._safe_loads(state, state.port_step).least_gbps == (20.0, 100.0)
+    assert large_room._safe_loads(state).opened_gbps == (100.0, 100.0)
 
 
 @pytest.mark.parametrize(

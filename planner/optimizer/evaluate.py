@@ -144,8 +144,7 @@ def rent_usd_per_hour(problem: PlanningProblem, sizing: Sizing) -> Iterator[tupl
     for pool, n in zip(problem.pools, sizing.n_instances, strict=True):
         yield pool.name, 0.0 if n == 0 else None if pool.usd_per_hour is None else n * pool.usd_per_hour
     for link, ports in zip(problem.links, sizing.n_ports, strict=True):
-        used = [(m, tier.usd_per_hour) for m, tier in zip(ports, link.tiers, strict=True) if m]
-        yield link.name, None if any(usd is None for _, usd in used) else sum(m * (usd or 0.0) for m, usd in used)
+        yield link.name, link.ports_usd_per_hour(ports)
 
 
 def busy_usd_per_hour(problem: PlanningProblem, loads: Sequence[Loads], operating: Operating) -> tuple[float, ...]:

@@ -58,9 +58,10 @@ class LinkSpec:
         """Bandwidth of ports of its tiers [Gbps]."""
         return sum(m * tier.capacity_gbps for m, tier in zip(ports, self.tiers, strict=True))
 
-    def ports_usd_per_hour(self, ports: Sequence[float]) -> float:
-        """Price of ports of its tiers, those without a price left out [USD/h]."""
-        return sum(m * (tier.usd_per_hour or 0.0) for m, tier in zip(ports, self.tiers, strict=True))
+    def ports_usd_per_hour(self, ports: Sequence[int]) -> float | None:
+        """Price of ports of its tiers [USD/h]; None where one that is rented has no price."""
+        rented = [(m, tier.usd_per_hour) for m, tier in zip(ports, self.tiers, strict=True) if m]
+        return None if any(usd is None for _, usd in rented) else sum(m * (usd or 0.0) for m, usd in rented)
 
 
 @dataclass(frozen=True)

@@ -309,6 +309,11 @@ class NetworkLoads:
         """Mean use of a link at the most: all of it where nothing is promised."""
         return self.link_busy if any(c.ttft_s is not None for c in self.problem.classes) else 1.0
 
+    @property
+    def opened_gbps(self) -> tuple[float, ...]:
+        """Bandwidth that every link has at least where it is used; none for bounds."""
+        return self.least_gbps or self.gbps
+
     def _gaps_scv(self, request_class: NetworkClass) -> float:
         """Variation of the gaps between the arrivals of a class; for bounds the least."""
         return self._least_gaps_scv if self.is_hopeful else request_class.arrival_scv

@@ -140,9 +140,9 @@ class PeriodFit(ABC):
         """Whether the ports of a link do for its use."""
         if not self._model.opened:
             return np.zeros(0)
-        loads = self._model.question.loads
+        least_gbps = np.array(self._model.question.loads.opened_gbps)
         gbps = self._model.problem.gbps(self._shared.ports(units))
-        return np.greater_equal(gbps, np.array(loads.least_gbps or loads.gbps) * (1 - ROUNDING)).astype(float)
+        return np.greater_equal(gbps, least_gbps * (1 - ROUNDING)).astype(float)
 
     def _price_use(self) -> None:
         """What it keeps busy has a price: what is left is for other sizes, other models and other periods."""

@@ -25,13 +25,13 @@ def bound_link_bytes(model: Model) -> None:
 
 
 def open_used_links(model: Model) -> None:
-    """sum of m_lj B_lj >= b_l u_l and sum of x_qska S_qka <= most u_l: a link in use has what transfers count with."""
-    counted = model.question.loads.least_gbps or model.question.loads.gbps
-    for index, link in enumerate(model.problem.links if counted else ()):
+    """sum of m_lj B_lj >= b_l u_l and sum of x_qska S_qka <= most u_l: ports of a link in use have b_l at least."""
+    least_gbps = model.question.loads.opened_gbps
+    for index, link in enumerate(model.problem.links if least_gbps else ()):
         used = model.rows.column(f"use_{index}", 0, 1, is_integer=True)
         model.opened.append(used)
         ports = [(m, tier.capacity_gbps) for m, tier in zip(model.ports[index], link.tiers, strict=True)]
-        model.rows.row(f"open_used_links_{index}", [*ports, (used, -counted[index])], low=0)
+        model.rows.row(f"open_used_links_{index}", [*ports, (used, -least_gbps[index])], low=0)
         for (q, s, k, part, arc), column in model.x.items():
             if arc.link == index:
                 most = model.rows.highs[model.scale] * model.problem.peak_req_per_s[q]

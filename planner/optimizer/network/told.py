@@ -140,10 +140,7 @@ class Told:
         sent = [link_gbps(self.problem, one) for one in self.solution.settled]
         for j, (link, ports) in enumerate(zip(self.problem.links, self.solution.ports, strict=True)):
             mean = sum(w * sent[p][j] for p, w in enumerate(self.weights))
-            rented = [(m, tier) for m, tier in zip(ports, link.tiers, strict=True) if m]
-            known = all(tier.usd_per_hour is not None for _, tier in rented)
-            rent = link.ports_usd_per_hour(ports)
-            yield link_plan(link, ports, mean, rent if known else None)
+            yield link_plan(link, ports, mean, link.ports_usd_per_hour(ports))
 
     def _latency(self, streams: Sequence[int], periods: Sequence[int]) -> Latency:
         """Over some streams and periods, weighted by their requests."""
