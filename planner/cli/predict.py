@@ -95,12 +95,17 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 def check_figure(path: Path | None) -> None:
-    """Say before any work that a figure cannot be of that kind.
+    """Say before any work that a figure cannot be written.
 
     Raises:
         UsageError: its name ends in neither .png nor .svg.
+        InputError: its folder is not there or cannot be written.
     """
     from planner.errors import UsageError
+    from planner.files import check_writable
 
-    if path is not None and path.suffix.lower() not in (".png", ".svg"):
+    if path is None:
+        return
+    if path.suffix.lower() not in (".png", ".svg"):
         raise UsageError(f"--figure {path}: is neither .png nor .svg")
+    check_writable(path)

@@ -30,6 +30,8 @@ LOOK = 1
 """To be raised when figures are drawn another way, so that those drawn before are stale."""
 PNG_KEY = "planner-data"
 """Entry of a PNG that holds the digest of what it shows."""
+NAME_KEY = "planner-figure"
+"""Entry of a PNG that holds its name in its report, by which a report knows its own figures from others'."""
 
 
 class Chart(Protocol):
@@ -98,5 +100,5 @@ def images(shown: Mapping[str, Chart]) -> dict[str, bytes]:
     for name, chart in shown.items():
         with canvas.style():
             figure = chart.draw()
-        found[name] = canvas.png(figure, {PNG_KEY: digest(chart)})
+        found[name] = canvas.png(figure, {PNG_KEY: digest(chart), NAME_KEY: name})
     return found
