@@ -50,7 +50,7 @@ from planner.results.plan import (
     Work,
 )
 from planner.results.plan_file import plan_from
-from planner.results.plan_sweep import PlanSweep, SweepPoint
+from planner.results.plan_sweep import PlanSweep, SweepPoint, sought
 from planner.results.prediction import (
     AcceleratorMemory,
     DecodePrediction,
@@ -168,4 +168,5 @@ __all__ = [
     "WaitRun",
     "live_from",
     "plan_from",
+    "sought",
 ]
