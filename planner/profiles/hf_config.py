@@ -32,7 +32,7 @@ class HfConfig:
         """Raises InputError when the text is no JSON object."""
         self.name = name
         self.problems: list[Problem] = []
-        self.assumed: dict[str, Any] = {}
+        self._defaults: dict[str, Any] = {}
         self._read: set[str] = {"text_config"}
         try:
             data = json.loads(text)
@@ -60,7 +60,12 @@ class HfConfig:
         """Values that the config's class has by default, where the config states nothing; a null is a statement."""
         absent = {key: value for key, value in defaults.items() if key not in self.data}
         self.data.update(absent)
-        self.assumed.update(absent)
+        self._defaults.update(absent)
+
+    @property
+    def assumed(self) -> dict[str, Any]:
+        """Defaults that were taken; lists, which follow from other keys, left out."""
+        return {key: value for key, value in self._defaults.items() if not isinstance(value, list)}
 
     def ignore(self, *keys: str) -> None:
         """Keys that say nothing of shapes in this family."""

@@ -68,10 +68,10 @@ def _qwen2_attention(config: HfConfig, bias: bool = True) -> Table:
     """Full attention, or windows in the upper layers, from max_window_layers on."""
     full = heads(config) | ({"attention_bias": "qkv"} if bias else {})
     n_layers = full["n_layers"]
-    config.assume(sliding_window=4096)
     if not config.flag("use_sliding_window", False):
         config.ignore("sliding_window", "layer_types", "max_window_layers")
         return {"attention": [full]}
+    config.assume(sliding_window=4096)
     if config.get("layer_types"):
         pattern = typed(config, {"full_attention": "F", "sliding_attention": "S"})
     else:
@@ -117,7 +117,7 @@ def minimax_m2(config: HfConfig) -> Table:
 
 def hunyuan(config: HfConfig) -> Table:
     """Hunyuan, dense or sparse; with cross-layer attention only every cla_share_factor-th layer has its own keys."""
-    config.assume(tie_word_embeddings=False, use_qk_norm=True, use_mixed_mlp_moe=True)
+    config.assume(tie_word_embeddings=False, use_qk_norm=True)
     config.only("mlp_bias", False)
     config.only("moe_layer_num_skipped", 0, -1)
     config.ignore("use_mixed_mlp_moe", "eod_token_id", "sep_token_id")
@@ -140,6 +140,7 @@ def _hunyuan_mlp(config: HfConfig) -> Table:
     expert_width = alike(config, "moe_intermediate_size") or width
     if n_experts == 1:
         return {"intermediate_size": width}
+    config.assume(use_mixed_mlp_moe=True)
     moe: Table = {"n_experts": n_experts, "n_experts_per_token": top_k, "n_shared_experts": 0}
     moe |= {"expert_intermediate_size": expert_width, "n_dense_first_layers": 0}
     if config.flag("use_mixed_mlp_moe"):
