@@ -1,14 +1,10 @@
 """`planner profiles import` maps a published config exactly, names what it left out, refuses what it cannot know."""
 
 import json
-import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from planner.cli.profiles import app
 from planner.errors import InputError
 from planner.profiles import ModelProfile, model_profile, parameters_by_part, total_parameters
 from planner.profiles.importer import ImportedProfile, profile_of_config
@@ -417,27 +413,3 @@ def test_an_unsupported_architecture_is_refused_with_the_choice() -> None:
 def test_what_is_no_config_is_refused(text: str, says: str) -> None:
     with pytest.raises(InputError, match=says):
         profile_of_config("config.json", text)
-
-
-def run(*arguments: str) -> Any:
-    return CliRunner().invoke(app, ["import", *arguments])
-
-
-def test_the_command_prints_toml_on_stdout_and_what_is_left_out_on_stderr(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(CONFIGS["minimax-m2.5"]), encoding="utf-8")
-    result = run(str(path))
-    assert result.exit_code == 0
-    assert tomllib.loads(result.stdout)["name"] == "minimax-m2.5"
-    assert result.stderr == "not mapped: use_mtp\nnot mapped: num_mtp_modules\n"
-
-
-def test_the_command_writes_a_file_of_the_profiles_name_and_leaves_no_other(tmp_path: Path) -> None:
-    path, out = tmp_path / "config.json", tmp_path / "my-model.toml"
-    config = {key: value for key, value in CONFIGS["llama-3.1-8b"].items() if key != "torch_dtype"}
-    path.write_text(json.dumps(config), encoding="utf-8")
-    assert run(str(path), "--out", str(out), "--precision", "fp8").exit_code == 0
-    assert sorted(item.name for item in tmp_path.iterdir()) == ["config.json", "my-model.toml"]
-    assert model_profile(str(out)).precision == "fp8"
-    refused = run(str(path), "--out", str(out / "deeper" / "x.toml"), "--precision", "fp8")
-    assert isinstance(refused.exception, InputError)

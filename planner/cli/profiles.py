@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli.common import Format, FormatOption, print_json, print_rich
+from planner.cli.profile_import import import_config
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -138,22 +139,4 @@ def _escaped(text: str, also: str = "") -> str:
     return text
 
 
-@app.command("import")
-def import_config(
-    path: Annotated[Path, typer.Argument(help="A config.json of Hugging Face.", metavar="CONFIG")],
-    name: Annotated[str | None, typer.Option(help="Name of the profile; by default --out's or the config's.")] = None,
-    precision: Annotated[str | None, typer.Option(help="Precision of the weights, if the config is silent.")] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write; standard output if none.")] = None,
-) -> None:
-    """Make a model profile from a config; refuse what cannot be mapped rather than guess."""
-    from planner.files import write_text
-    from planner.profiles.importer import import_profile
-
-    found = import_profile(path, name or (out.stem if out else None), precision)
-    for key in found.unmapped:
-        typer.echo(f"not mapped: {key}", err=True)
-    if out is None:
-        typer.echo(found.text, nl=False)
-    else:
-        write_text(out, found.text)
-        typer.echo(f"wrote {out}", err=True)
+app.command("import", short_help="Make a model profile from a config.json.")(import_config)

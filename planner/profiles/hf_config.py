@@ -32,6 +32,7 @@ class HfConfig:
         """Raises InputError when the text is no JSON object."""
         self.name = name
         self.problems: list[Problem] = []
+        self._defaults: dict[str, Any] = {}
         self._read: set[str] = {"text_config"}
         try:
             data = json.loads(text)
@@ -43,7 +44,8 @@ class HfConfig:
             raise InputError(Problem(name, "", "is no JSON object", "a config.json of Hugging Face"))
         tower = data.get("text_config")
         self.outer: Mapping[str, Any] = data
-        self.data: dict[str, Any] = {**data, **tower} if isinstance(tower, dict) else data
+        self.is_wrapped = isinstance(tower, dict)
+        self.data: dict[str, Any] = {**data, **(tower if isinstance(tower, dict) else {})}
 
     def refuse(self, key: str, message: str, allowed: str) -> None:
         """Keep a problem; the importer raises all of them together."""
@@ -53,6 +55,21 @@ class HfConfig:
         """A key's value; None where it is absent."""
         self._read.add(key)
         return self.data.get(key)
+
+    def assume(self, **defaults: Any) -> None:
+        """Values that the config's class has by default, where the config states nothing; a null is a statement."""
+        absent = {key: value for key, value in defaults.items() if key not in self.data}
+        self.data.update(absent)
+        self._defaults.update(absent)
+
+    @property
+    def assumed(self) -> dict[str, Any]:
+        """Defaults that were taken; lists, which follow from other keys, left out."""
+        return {key: value for key, value in self._defaults.items() if not isinstance(value, list)}
+
+    def ignore(self, *keys: str) -> None:
+        """Keys that say nothing of shapes in this family."""
+        self._read.update(keys)
 
     def integer(self, *keys: str) -> int:
         """The positive whole number of the first of several names that is there; a problem where none is."""
