@@ -17,7 +17,7 @@ from planner.report.study_tables import front_tables, sensitivity_tables
 from planner.report.sweep_tables import sweep_tables, write_sweep_csv, write_sweep_figure
 from planner.report.tables import plan_tables
 from planner.report.terminal import PRINT_WIDTH
-from planner.report.validation_tables import broken_promises, validation_tables
+from planner.report.validation_tables import broken_promises, undecided_promises, validation_tables
 
 __all__ = [
     "PRINT_WIDTH",
@@ -40,6 +40,7 @@ __all__ = [
     "sensitivity_tables",
     "shortfall",
     "sweep_tables",
+    "undecided_promises",
     "validation_tables",
     "worst_points",
     "worst_table",
