@@ -57,7 +57,7 @@ class InfeasibleError(PlannerError):
 
 
 class UndecidedError(PlannerError):
-    """The time limit came before a plan or a proof that there is none."""
+    """What was asked is not known: the time limit came before a plan or a proof, or a run is too short to judge."""
 
     exit_code = 5
 

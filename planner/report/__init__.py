@@ -18,7 +18,7 @@ from planner.report.study_tables import front_tables, sensitivity_tables
 from planner.report.sweep_tables import sweep_tables, write_sweep_csv
 from planner.report.tables import plan_tables
 from planner.report.terminal import PRINT_WIDTH
-from planner.report.validation_tables import broken_promises, validation_tables
+from planner.report.validation_tables import broken_promises, undecided_promises, validation_tables
 
 __all__ = [
     "PRINT_WIDTH",
@@ -42,6 +42,7 @@ __all__ = [
     "shortfall",
     "sweep_chart",
     "sweep_tables",
+    "undecided_promises",
     "validation_tables",
     "worst_points",
     "worst_table",
