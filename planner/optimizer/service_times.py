@@ -1,7 +1,8 @@
 """Service times of a pool's instances: somebody's figures where there are any, else the roofline."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,10 +88,23 @@ def _unscaled(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfi
         raise InputError(_unmeasured(scenario, name, pool, hardware))
     _check_step(scenario, name, pool, measured)
     try:
-        return instance_rates(model, measured, scenario.model_choice(pool.model).kv_precision)
+        rates = instance_rates(model, measured, scenario.model_choice(pool.model).kv_precision)
     except ValueError as error:
         what = f"the measured {pool.role} of {model.name} on {n} x {hardware.name} is no curve to plan with: {error}"
         raise InputError(scenario.problem(("pools", name), what)) from None
+    return replace(rates, longest_tokens=_measured_room(scenario, pool, hardware, measured))
+
+
+def _measured_room(scenario: Scenario, pool: Pool, hardware: HardwareProfile, measured: MeasuredInstance) -> float:
+    """Longest prompt that a measured instance holds: as counted, and what somebody ran on it fits anyhow [tokens]."""
+    if missing_shapes(scenario.profile_of(pool.model).architecture):
+        return inf
+    try:
+        counted = served_model(scenario, pool, hardware).longest_request
+    except InputError:  # a stack or a memory that nobody knows limits nothing
+        return inf
+    ran = measured.prefill if measured.basis == "measured" else None
+    return counted if ran is None else max(counted, ran.tokens[-1])
 
 
 def _check_step(scenario: Scenario, name: str, pool: Pool, measured: MeasuredInstance) -> None:
@@ -134,20 +148,9 @@ def _unmeasured(scenario: Scenario, name: str, pool: Pool, hardware: HardwarePro
 def _roofline_times(
     scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, decoded: Decoded
 ) -> InstanceRates:
-    model, choice = scenario.profile_of(pool.model), scenario.model_choice(pool.model)
     try:
         used = pool_stack(scenario, pool, hardware)
-        served = ServedModel(
-            model,
-            Chip(hardware, used.derated),
-            _layout(pool),
-            used.factors,
-            choice.precision,
-            choice.kv_precision,
-            used.settings.chunk_tokens,
-            used.settings.memory_fraction,
-            used.runtime_bytes,
-        )
+        served = served_model(scenario, pool, hardware)
         _check_memory(name, served)
         prefill = roofline_prefill(served, _known_tokens(used)) if pool.role == "prefill" else None
         limit_ms = _step_limit_ms(scenario, pool)
@@ -156,11 +159,28 @@ def _roofline_times(
         raise InputError(_at_pool(scenario, name, problem) for problem in error.problems) from None
     return InstanceRates(
         prefill=prefill,
-        kv_bytes=kv_bytes_curve(model, choice.kv_precision),
+        kv_bytes=kv_bytes_curve(served.model, served.kv_precision),
         decode=decode,
-        n_layers=model.architecture.n_layers,
+        n_layers=served.model.architecture.n_layers,
         basis=_basis(served, used, pool.role),
         stack=used.name,
+        longest_tokens=served.longest_request,
+    )
+
+
+def served_model(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> ServedModel:
+    """The roofline of a pool's instances. Raises InputError."""
+    choice, used = scenario.model_choice(pool.model), pool_stack(scenario, pool, hardware)
+    return ServedModel(
+        scenario.profile_of(pool.model),
+        Chip(hardware, used.derated),
+        _layout(pool),
+        used.factors,
+        choice.precision,
+        choice.kv_precision,
+        used.settings.chunk_tokens,
+        used.settings.memory_fraction,
+        used.runtime_bytes,
     )
 
 

@@ -1,6 +1,7 @@
 """Service times of one instance: how long a prefill takes, what it hands over, how fast decode goes."""
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -78,6 +79,8 @@ class InstanceRates:
     basis: RatesBasis
     stack: str | None = None
     """Software stack of the roofline that they come from; None: somebody's figures."""
+    longest_tokens: float = inf
+    """Longest prompt whose cache fits beside the weights; infinite where nothing is known to limit it [tokens]."""
 
     def scaled(self, factor: float) -> "InstanceRates":
         """The same instance with prefills and decode steps that take `factor` times as long; bytes stay [-]."""

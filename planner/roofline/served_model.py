@@ -11,7 +11,7 @@ from planner.profiles import ModelProfile
 from planner.roofline.chip import Chip
 from planner.roofline.factors import Factors
 from planner.roofline.layout import Layout
-from planner.roofline.memory_fit import RUNTIME_BYTES, MemoryFit, largest_batch, memory_fit
+from planner.roofline.memory_fit import RUNTIME_BYTES, MemoryFit, largest_batch, longest_request, memory_fit
 from planner.roofline.operator import FloatArray
 from planner.roofline.pass_time import PassTime, pass_time
 from planner.roofline.rank_work import RankWork, rank_work
@@ -204,6 +204,11 @@ class ServedModel:
     def largest_batch(self, tokens: ArrayLike) -> NDArray[np.float64]:
         """Sequences whose caches fit together, each reserving that many tokens."""
         return largest_batch(self.model, self.memory, self.layout, tokens, self.kv_precision)
+
+    @cached_property
+    def longest_request(self) -> float:
+        """Longest request whose cache fits beside the weights; infinite where no length exceeds them [tokens]."""
+        return longest_request(self.model, self.memory, self.layout, self.kv_precision)
 
     def largest_batch_within(self, context_tokens: float, tpot_s: float) -> int:
         """Largest batch that fits the memory and keeps the step within a limit; 0 when not even one sequence does.

@@ -1,12 +1,14 @@
 """What a reader must know to use a prediction."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from planner.errors import InputError
 from planner.profiles.stack import Calibration
+from planner.results.prediction import PrefillPrediction
 from planner.roofline.kv_cache import BYTES_PER_VALUE
 from planner.studies.predict.question import Instance
 from planner.studies.predict.seconds import Phase, beyond_calibration, calibration_of
+from planner.units import GB, number
 
 BITS = 8
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
@@ -35,6 +37,20 @@ def stack_basis(asked: Instance) -> str:
     return (
         f"calibrated on {on[-1]}, but not on {model} there" if on else f"calibrated, but not on {model} or {hardware}"
     )
+
+
+def prompt_notes(
+    asked: Instance, rows: Sequence[PrefillPrediction], longest_tokens: int | None, changes: Sequence[str]
+) -> Iterator[str]:
+    """What a prompt that does not fit beside the weights lacks, the longest that does, and what would do."""
+    row = max((row for row in rows if not row.fits), key=lambda row: row.tokens, default=None)
+    if row is None:
+        return
+    lacking = f"each accelerator lacks {number(row.lacking_bytes_per_accelerator / GB)} GB"
+    fits = "" if longest_tokens is None else f"; the longest prompt that fits has {number(longest_tokens)} tokens"
+    do = f"; would do: {' or '.join(changes)}" if changes else ""
+    name = f"{asked.n_accelerators} x {asked.hardware.name}"
+    yield f"the cache of {row.tokens:,} tokens does not fit beside the weights on {name}: {lacking}{fits}{do}"
 
 
 def notes(asked: Instance) -> Iterator[str]:
