@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError, Problem
-from planner.profiles.hf_config import HfConfig
+from planner.profiles.hf_config import ConfigNumber, HfConfig
 from planner.profiles.hf_families import family, shapes
 from planner.profiles.hf_precision import precision, unquantized
 from planner.profiles.model import ModelProfile
 from planner.profiles.toml_text import toml_assignments, toml_table
-from planner.schema import TomlFile, read_text
+from planner.schema import Document, dotted, read_text
+from planner.toml_lines import KeyPath
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,27 @@ def profile_of_config(file: str, text: str, name: str | None = None, weights: st
     checkpoint: dict[str, Any] = {"source": "hf-config"}
     if stored != "bf16":
         checkpoint["unquantized"] = unquantized(config)
-    toml = _toml(head, sources, checkpoint, {"source": "hf-config", "basis": "published", **architecture})
-    # What the schema refuses is the config's fault: its keys are named as they will stand in the profile.
-    TomlFile(f"{found}.toml", toml).record(ModelProfile)
-    return ImportedProfile(found, toml, tuple(config.unmapped()))
+    shape = {"source": "hf-config", "basis": "published", **architecture}
+    profile = {**head, "sources": sources, "checkpoint": checkpoint, "architecture": shape}
+    _Mapped(file, profile, {"name": name, "precision": weights}).record(ModelProfile)
+    return ImportedProfile(found, _toml(head, sources, checkpoint, shape), tuple(config.unmapped()))
+
+
+class _Mapped(Document):
+    """A profile made of a config: what its schema refuses is told by the config's own keys, or the option's."""
+
+    def __init__(self, name: str, profile: Mapping[str, Any], options: Mapping[str, str | None]) -> None:
+        super().__init__(name, profile)
+        self._said = {option for option, value in options.items() if value is not None}
+
+    def problem(self, key: KeyPath, message: str, allowed: str = "") -> Problem:
+        """A problem at the key of the config that states the value; at the profile's where it is derived."""
+        if key and key[0] in self._said:
+            return Problem(f"--{key[0]}", "", message, allowed)
+        value: Any = self.data
+        for part in key:
+            value = value[part] if isinstance(value, list | tuple) else value.get(part, {})
+        return Problem(self.name, value.key if isinstance(value, ConfigNumber) else dotted(key), message, allowed)
 
 
 def _first_of_each_key(problems: Iterable[Problem]) -> list[Problem]:

@@ -254,7 +254,7 @@ def _file_name(file: PointsOf, files: Sequence[PointsOf]) -> str:
 
 
 def _digest(file: PointsOf) -> str:
-    text = repr(file.points).encode() if file.path is None else file.path.read_bytes()
+    text = repr(file.points).encode() if file.path is None else read_bytes(file.path, TABLE_BYTES)
     return hashlib.sha256(text).hexdigest()
 
 

@@ -178,7 +178,7 @@ def _file_curves(rows: Sequence[Row], stacks: Sequence[Fitted]) -> Iterator[Scor
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(read_bytes(path, TABLE_BYTES)).hexdigest()
 
 
 def _grouped(rows: Sequence[Row], key_of: Callable[[Row], Key]) -> Iterator[tuple[Key, list[Row]]]:
