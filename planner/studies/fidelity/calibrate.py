@@ -24,6 +24,7 @@ from planner.profiles.stack import (
     StackSettings,
     VersionFactors,
 )
+from planner.reading import TABLE_BYTES, read_bytes
 from planner.studies.fidelity.cases import Case, cases_of
 from planner.studies.fidelity.fit import PRIORS, Fit, Measured, fit_factors
 from planner.studies.fidelity.loads import loads_of

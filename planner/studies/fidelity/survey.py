@@ -8,6 +8,7 @@ from pathlib import Path
 from planner.profiles import StackProfile, profile_names, stack_profile
 from planner.profiles.points import ServingPoint
 from planner.profiles.stack import Calibration, Errors, ErrorSummary
+from planner.reading import TABLE_BYTES, read_bytes
 from planner.results import (
     CurvePoint,
     Doubt,
