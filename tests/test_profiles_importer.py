@@ -409,7 +409,7 @@ def test_an_unsupported_architecture_is_refused_with_the_choice() -> None:
         imported({"architectures": ["MysteryForCausalLM"], "model_type": "mystery"})
 
 
-@pytest.mark.parametrize(("text", "says"), [("{", "not valid JSON"), ("[]", "no JSON object")])
+@pytest.mark.parametrize(("text", "says"), [("{", "is not JSON"), ("[]", "no JSON object")])
 def test_what_is_no_config_is_refused(text: str, says: str) -> None:
     with pytest.raises(InputError, match=says):
         profile_of_config("config.json", text)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 WIDTH = 100
+MOST_SEED = 2**63 - 1
 
 
 class Format(StrEnum):

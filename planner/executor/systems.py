@@ -41,11 +41,10 @@ from planner.executor.kernel.records import (
 from planner.executor.rebalancing import check_rebalance, rebalance_fields, stated_rebalance
 from planner.executor.service import DecodeTimes, PrefillTimes, decode_times, prefill_times
 from planner.results import Fleet, LinkPlan, PoolPlan, PoolShares
-from planner.scenario import LinkExecution, Scenario
+from planner.scenario import LinkExecution, Scenario, requests_of
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
 from planner.units import bytes_per_s
-from planner.workload import request_mix
 from planner.workload.traces import Blocks
 
 Floats = NDArray[np.float64]
@@ -149,8 +148,8 @@ def _link_of_run(scenario: Scenario, link: LinkPlan) -> LinkPlan:
 def _contexts(scenario: Scenario, data_dirs: Sequence[Path]) -> dict[str, float]:
     """Mean context of every class while it is decoded: prompt and half the output [tokens]."""
     found = {}
-    for name, (_, workload) in scenario.workloads.items():
-        mix = request_mix(workload, Path(scenario.directory), data_dirs)
+    for name in scenario.workloads:
+        mix = requests_of(scenario, name, data_dirs)
         found[name] = mix.mean_total_tokens + mix.mean_output_tokens / 2
     return found
 
@@ -223,10 +222,10 @@ def _thresholds(scenario: Scenario, fleet: Fleet, prefill: Sequence[PoolPlan], d
         return np.full(len(scenario.workloads), -1.0)
     stated = {c.name: c.threshold_tokens for c in getattr(fleet, "classes", ())}
     found = []
-    for name, (_, workload) in scenario.workloads.items():
+    for name in scenario.workloads:
         threshold = fleet.threshold_tokens if stated.get(name) is None else stated[name]
         if threshold is None:  # the plan states how many are sent away; which follows from the lengths
-            mix = request_mix(workload, Path(scenario.directory), data_dirs)
+            mix = requests_of(scenario, name, data_dirs)
             total, cached, weights = mix.atoms(4096)
             order = np.argsort(total - cached, kind="stable")
             kept = np.searchsorted(np.cumsum(weights[order]), 1.0 - fleet.offload_fraction)

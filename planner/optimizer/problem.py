@@ -15,8 +15,8 @@ from planner.errors import InputError, Problem
 from planner.optimizer.room import Limits, is_held, too_long
 from planner.optimizer.service_times import Decoded, service_times
 from planner.roofline import InstanceRates
-from planner.scenario import LinkTier, Pool, Scenario, Slo
-from planner.workload import ALL_LONG, RequestMix, request_mix
+from planner.scenario import LinkTier, Pool, Scenario, Slo, requests_of
+from planner.workload import ALL_LONG, RequestMix
 
 PROMISED_SPARE = 2.0
 """Instances for each one that the work of the demand asks for, beyond which no more shorten waits worth speaking of."""
@@ -209,8 +209,8 @@ def planning_problem(
     _refuse_unplanned(scenario)
     links = link_specs(scenario)
     classes = classes or tuple(
-        ClassSpec(name, share, request_mix(workload, Path(scenario.directory), data_dirs))
-        for name, (share, workload) in scenario.workloads.items()
+        ClassSpec(name, share, requests_of(scenario, name, data_dirs))
+        for name, (share, _) in scenario.workloads.items()
     )
     decoded = Decoded.of([(c.share, c.mix) for c in classes])
     pools = tuple(_pool_spec(scenario, name, pool, decoded) for name, pool in scenario.pools.items())

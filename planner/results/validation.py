@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from planner.ranges import Counted, Quantity, Seed, Signed
 from planner.schema import StrictModel
 
 
@@ -11,15 +12,15 @@ class Check(StrictModel):
     """One promise and its run."""
 
     metric: str
-    predicted: float
-    executed: float
+    predicted: Quantity
+    executed: Quantity
     """Mean over replications."""
-    ci_low: float | None
+    ci_low: Signed | None
     """Its 95 % confidence interval; None with a single replication."""
-    ci_high: float | None
-    relative_error: float
+    ci_high: Signed | None
+    relative_error: Signed
     """Predicted over executed, less one [-]."""
-    tolerance: float
+    tolerance: Quantity
     """Relative error that is allowed [-]."""
     holds: bool
     """Whether the run bears it out: the whole interval, or without one the figure, is within the tolerance."""
@@ -43,10 +44,10 @@ class Validation(StrictModel):
     """False where some promise is undecided; it holds only where all are decided and hold."""
     period: str | None = None
     """Period that was run, of a plan for several."""
-    load: float
+    load: Quantity
     """Of the plan's rate; the promises are those at this load."""
-    seed: int
-    n_requests: int
+    seed: Seed
+    n_requests: Counted
     """Of the run at that load; the one with the system kept full has as many."""
     checks: tuple[Check, ...]
     unpredicted: tuple[str, ...]

@@ -39,6 +39,7 @@ from planner.scenario.parts import (
     WorkloadClass,
 )
 from planner.scenario.question import Scenario, load_scenario, read_scenario
+from planner.scenario.requests import requests_of
 
 __all__ = [
     "AssumedStack",
@@ -81,5 +82,6 @@ __all__ = [
     "load_scenario",
     "parsed_key",
     "read_scenario",
+    "requests_of",
     "scenario_path",
 ]

@@ -15,7 +15,7 @@ from planner.scenario.bundled import scenario_path
 from planner.scenario.execution import Execution, execution_faults
 from planner.scenario.names import name_problems, of_profile
 from planner.scenario.network import network_faults, network_keys
-from planner.scenario.overrides import KEY, assign, merged, parsed_key, parsed_override
+from planner.scenario.overrides import KEY, assign, merged, option, parsed_key, parsed_override
 from planner.scenario.parts import (
     DEFAULT_CLASS,
     MOST_ACCELERATORS,
@@ -420,15 +420,25 @@ def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str
         UsageError: when an override is not `KEY=VALUE`.
     """
     file = TomlFile(name, text)
-    stated, changes = dict(file.data), [parsed_override(override) for override in overrides]
-    for key, value in changes:
-        assign(stated, key, value)
+    stated, changes = dict(file.data), {}
+    for override in overrides:
+        changes[override] = _assigned(stated, override)
     try:
         return _checked(file, stated, directory)
     except InputError as error:
-        known = _problems(file, directory)
-        blamed = (p if p in known else _of_override(p, file, [key for key, _ in changes]) for p in error.problems)
+        known = _problems(file, directory) if changes else error.problems
+        blamed = (p if p in known else _of_override(p, file, changes) for p in error.problems)
         raise InputError(blamed) from None
+
+
+def _assigned(stated: dict[str, Any], override: str) -> KeyPath:
+    """The key that an override has changed."""
+    try:
+        key, value = parsed_override(override)
+        assign(stated, key, value)
+    except InputError as error:
+        raise InputError(replace(p, file=option(override), key="") for p in error.problems) from None
+    return key
 
 
 def _checked(file: TomlFile, stated: dict[str, Any], directory: Path) -> Scenario:
@@ -459,12 +469,15 @@ def _problems(file: TomlFile, directory: Path) -> tuple[Problem, ...]:
     return ()
 
 
-def _of_override(problem: Problem, file: TomlFile, changed: Iterable[KeyPath]) -> Problem:
-    """A problem that the file alone does not have; one inside a profile's file stays there."""
+def _of_override(problem: Problem, file: TomlFile, changes: Mapping[str, KeyPath]) -> Problem:
+    """A problem that the file alone does not have, as told of the override; one inside a profile's file stays there."""
     if problem.file != file.name:
         return problem
-    hints = (_new_entry(key, file) for key in changed if problem.key.startswith(dotted(key[:2]) + "."))
-    return replace(problem, file="--set", line=None, allowed=problem.allowed or next(filter(None, hints), ""))
+    hints = (_new_entry(key, file) for key in changes.values() if problem.key.startswith(dotted(key[:2]) + "."))
+    guilty = [text for text, key in changes.items() if _is_within(problem.key, dotted(key))] or [*changes]
+    key = "" if problem.key == dotted(changes[guilty[-1]]) else problem.key
+    allowed = problem.allowed or next(filter(None, hints), "")
+    return replace(problem, file=" ".join(map(option, guilty)), key=key, line=None, allowed=allowed)
 
 
 def _new_entry(key: KeyPath, file: TomlFile) -> str:

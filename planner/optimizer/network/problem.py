@@ -12,8 +12,8 @@ from planner.optimizer.problem import Inventory, Resolved, link_specs
 from planner.optimizer.room import is_held, too_long
 from planner.optimizer.service_times import Decoded, service_times
 from planner.roofline import InstanceRates
-from planner.scenario import Pool, Scenario, Slo
-from planner.workload import RequestMix, request_mix
+from planner.scenario import Pool, Scenario, Slo, requests_of
+from planner.workload import RequestMix
 
 Part = Literal["long", "short"]
 LARGEST_POOL = 100_000
@@ -251,7 +251,7 @@ def _classes(scenario: Scenario, data_dirs: Sequence[Path]) -> Iterator[NetworkC
     for name, (share, workload) in scenario.workloads.items():
         requests = workload.model_dump_json(exclude={"arrivals"})
         if requests not in known:
-            known[requests] = request_mix(workload, Path(scenario.directory), data_dirs)
+            known[requests] = requests_of(scenario, name, data_dirs)
         slo = scenario.slo_of(name)
         yield NetworkClass(name, scenario.model_of(name), share, known[requests], slo, workload.arrivals.squared_cv)
 
