@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError, Problem
+from planner.optimizer.context import context_problems
 from planner.optimizer.room import Limits, is_held, too_long
 from planner.optimizer.service_times import Decoded, service_times
 from planner.roofline import InstanceRates
@@ -212,6 +213,8 @@ def planning_problem(
         ClassSpec(name, share, request_mix(workload, Path(scenario.directory), data_dirs))
         for name, (share, workload) in scenario.workloads.items()
     )
+    if found := [problem for c in classes for problem in context_problems(scenario, c.name, c.mix)]:
+        raise InputError(found)
     decoded = Decoded.of([(c.share, c.mix) for c in classes])
     pools = tuple(_pool_spec(scenario, name, pool, decoded) for name, pool in scenario.pools.items())
     routes = tuple(_held_routes(scenario, pools, classes, _routes(pools, links, len(classes))))
