@@ -300,6 +300,14 @@ def _held_routes(
             raise too_long(scenario, classes[c].name, rooms, _other_thresholds(scenario, some))
 
 
+def holds_prompts(problem: PlanningProblem, thresholds_tokens: Sequence[float]) -> bool:
+    """Whether every pool holds all prompts that thresholds, one per route, send there."""
+    return all(
+        not route.is_split or is_held(problem.classes[route.request_class].mix, t, route.limits_tokens)
+        for route, t in zip(problem.routes, thresholds_tokens, strict=True)
+    )
+
+
 def _other_thresholds(scenario: Scenario, routes: Iterable[Route]) -> Iterator[str]:
     """Thresholds under which routes would do, where another one is stated."""
     fixed = scenario.routing.threshold_tokens
