@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from planner.curves import Curve, PrefillService
 from planner.errors import InputError, Problem
+from planner.executor.room import Room, prefill_room
 from planner.profiles import HardwareProfile, MeasuredInstance, missing_shapes
 from planner.roofline import (
     Chip,
@@ -46,6 +47,13 @@ class PrefillTimes:
     handoff_bytes: Curve
     """Bytes of the hand-off inside the site: every rank's copy where the layout is known [B]."""
     n_layers: int
+    room: Room | None = None
+    """Memory for caches; None where nothing is known to limit it."""
+
+    @property
+    def held_bytes(self) -> Curve:
+        """Memory that a prompt takes by its length; of no use without a limit [B]."""
+        return self.wire_bytes if self.room is None else self.room.held
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +112,28 @@ def prefill_times(scenario: Scenario, name: str) -> PrefillTimes:
     service = service.scaled(pool.time_factor)
     wire = with_slope(bytes_, index_key_bytes_per_token(model))
     handoff = wire if served is None else _physical(served)
-    return PrefillTimes(service, wire, handoff, model.architecture.n_layers or 1)
+    room = _prefill_room(scenario, name, measured, served)
+    return PrefillTimes(service, wire, handoff, model.architecture.n_layers or 1, room)
+
+
+def _prefill_room(
+    scenario: Scenario, name: str, measured: MeasuredInstance | None, served: ServedModel | None
+) -> Room | None:
+    """Memory of a prefill instance for caches; None where shapes, stack or memory are unknown."""
+    pool, stated = scenario.pools[name], scenario.execution.pools.get(name)
+    if served is None and not missing_shapes(scenario.profile_of(pool.model).architecture):
+        try:
+            served = _served(scenario, name, pool, scenario.hardware_of(pool))
+            served.memory  # noqa: B018 - the accelerator's memory may be unknown
+        except InputError:
+            served = None
+    memory_gb = None if stated is None else stated.memory_gb
+    if served is not None:
+        return prefill_room(served, measured, memory_gb)
+    if memory_gb is not None:
+        what = "is of a prefill instance whose cache nobody can count: its model's shapes are not known"
+        raise InputError(scenario.problem(("execution", "pools", name, "memory_gb"), what, "leave it out"))
+    return None
 
 
 def decode_times(scenario: Scenario, name: str, context_tokens: float) -> DecodeTimes:

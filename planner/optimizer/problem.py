@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError, Problem
+from planner.optimizer.context import context_problems
 from planner.optimizer.room import Limits, is_held, too_long
 from planner.optimizer.service_times import Decoded, service_times
 from planner.roofline import InstanceRates
@@ -212,6 +213,8 @@ def planning_problem(
         ClassSpec(name, share, requests_of(scenario, name, data_dirs))
         for name, (share, _) in scenario.workloads.items()
     )
+    if found := [problem for c in classes for problem in context_problems(scenario, c.name, c.mix)]:
+        raise InputError(found)
     decoded = Decoded.of([(c.share, c.mix) for c in classes])
     pools = tuple(_pool_spec(scenario, name, pool, decoded) for name, pool in scenario.pools.items())
     routes = tuple(_held_routes(scenario, pools, classes, _routes(pools, links, len(classes))))
@@ -295,6 +298,14 @@ def _held_routes(
         if c not in kept:
             rooms = _rooms(scenario, pools, classes[c].mix, some)
             raise too_long(scenario, classes[c].name, rooms, _other_thresholds(scenario, some))
+
+
+def holds_prompts(problem: PlanningProblem, thresholds_tokens: Sequence[float]) -> bool:
+    """Whether every pool holds all prompts that thresholds, one per route, send there."""
+    return all(
+        not route.is_split or is_held(problem.classes[route.request_class].mix, t, route.limits_tokens)
+        for route, t in zip(problem.routes, thresholds_tokens, strict=True)
+    )
 
 
 def _other_thresholds(scenario: Scenario, routes: Iterable[Route]) -> Iterator[str]:

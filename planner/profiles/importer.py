@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.errors import InputError, Problem
 from planner.profiles.hf_config import ConfigNumber, HfConfig
+from planner.profiles.hf_context import context_limit_tokens
 from planner.profiles.hf_families import family, shapes
 from planner.profiles.hf_precision import precision, unquantized
 from planner.profiles.imported import ImportedProfile
@@ -46,6 +47,8 @@ def profile_of_config(
     config = HfConfig(file, text)
     kind = family(config)
     architecture = shapes(config, kind) if kind else {}
+    if (longest := context_limit_tokens(config)) is not None:
+        architecture["context_limit_tokens"] = longest
     stored = weights or precision(config)
     if config.problems:
         raise InputError(_first_of_each_key(config.problems))

@@ -95,6 +95,9 @@ class Architecture(StrictModel):
     """Width of the residual stream."""
     vocab_size: Width | None = None
     """Entries of the vocabulary."""
+    context_limit_tokens: PositiveInt | None = None
+    """Longest context that the model is made for, its positions with the RoPE scaling of its config [tokens]; absent
+    when unknown."""
     tie_word_embeddings: bool | None = None
     """Whether input and output embeddings are one matrix."""
     intermediate_size: Width | None = None

@@ -30,6 +30,8 @@ class PrefillPrediction(StrictModel):
     """Whether the whole prompt's cache fits the memory beside the weights; where it does not, there are no seconds."""
     lacking_bytes_per_accelerator: float
     """Bytes that the weights and the prompt need beyond the memory of an accelerator; 0 where they fit [B]."""
+    beyond_context_limit: bool
+    """Whether it is longer than the model is made for."""
     bound: Bound | None
     """What takes the largest part of the seconds."""
     basis: PredictionBasis
@@ -133,6 +135,8 @@ class Prediction(StrictModel):
     longest_prompt_tokens: int | None
     """Longest prompt whose cache fits beside the weights, 0 where they do not [tokens]; None where weights are not
     counted, or any length fits."""
+    context_limit_tokens: int | None
+    """Longest context that the model is made for [tokens]; None where its profile states none."""
     relaxations: tuple[str, ...] = ()
     """The smallest changes that would make the weights fit, where they do not, else the longest prompt asked for."""
     notes: tuple[str, ...] = ()

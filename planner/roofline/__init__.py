@@ -20,9 +20,9 @@ from planner.roofline.kv_cache import (
     window_bytes,
     wire_bytes,
 )
-from planner.roofline.kv_memory import kv_bytes_per_rank, physical_kv_bytes, physical_kv_bytes_per_token
+from planner.roofline.kv_memory import BLOCK_TOKENS, kv_bytes_per_rank, physical_kv_bytes, physical_kv_bytes_per_token
 from planner.roofline.layout import Layout
-from planner.roofline.memory_fit import MemoryFit, memory_fit
+from planner.roofline.memory_fit import MemoryFit, longest_request, memory_fit
 from planner.roofline.mlp import distinct_experts
 from planner.roofline.operator import Gemm, Operator, total_bytes, total_flop
 from planner.roofline.operators import decode_operators, pass_operators, prefill_operators
@@ -34,6 +34,7 @@ from planner.roofline.stack import Stack, altered, best_stack, factors_of, runti
 from planner.roofline.weights import bytes_per_weight, weights_bytes
 
 __all__ = [
+    "BLOCK_TOKENS",
     "Chip",
     "DecodePoint",
     "FACTOR_NAMES",
@@ -65,6 +66,7 @@ __all__ = [
     "kv_bytes_curve",
     "kv_bytes_per_rank",
     "kv_bytes_per_token",
+    "longest_request",
     "memory_fit",
     "operator_seconds",
     "pass_operators",

@@ -41,6 +41,9 @@ class ModelChoice(StrictModel):
     """Attention KV cache."""
     n_experts_per_token: Heads | None = None
     """Experts that each token visits, to see what depends on it; by default the profile's."""
+    context_limit_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
+    """Longest prompt that it is served with, where that is not what the model is made for, as with RoPE scaling;
+    longer prompts are refused. By default the profile's limit, which is only pointed out."""
 
 
 class Slo(StrictModel):

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.errors import InfeasibleError, UndecidedError
+from planner.optimizer.context import context_notes
 from planner.optimizer.network.compared import baselines_of, sites_alone, spare_notes, verdict_by_ttft, verdict_of
 from planner.optimizer.network.loads import DECODE_LATE, DECODE_TIME, LINK_BUSY
 from planner.optimizer.network.problem import NetworkProblem, network_problem
@@ -197,6 +198,8 @@ def _notes(problem: NetworkProblem, fleet: Fleet) -> Iterator[str]:
             f"{percent(DECODE_LATE, 0)} of the requests that may be late wait over {percent(DECODE_TIME, 0)} of it "
             f"for a place in a decode batch, and links are at most {percent(LINK_BUSY, 0)} busy on average"
         )
+    for spec in problem.classes:
+        yield from context_notes(problem.scenario, spec.name, spec.mix)
     for hardware, basis in dict.fromkeys((p.hardware, p.basis) for p in fleet.pools if p.basis != "measured"):
         yield f"service times of some pools of {hardware} are {basis}"
     if fleet.cost.missing_prices:

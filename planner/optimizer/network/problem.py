@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from planner.errors import InputError
+from planner.optimizer.context import context_problems
 from planner.optimizer.problem import Inventory, Resolved, link_specs
 from planner.optimizer.room import is_held, too_long
 from planner.optimizer.service_times import Decoded, service_times
@@ -234,6 +235,8 @@ def network_problem(scenario: Scenario, data_dirs: Sequence[Path] = ()) -> Netwo
         InfeasibleError: weights do not fit, no sequence keeps its step, or prompts fit no pool that they may go to.
     """
     classes = tuple(_classes(scenario, data_dirs))
+    if found := [problem for c in classes for problem in context_problems(scenario, c.name, c.mix)]:
+        raise InputError(found)
     pools = tuple(_pools(scenario, classes))
     streams = tuple(_streams(classes, pools))
     demands = tuple(_demands(scenario, classes, streams))

@@ -1,5 +1,7 @@
 """The answer to a question about one instance."""
 
+from math import inf
+
 import numpy as np
 
 from planner.results.prediction import DecodePrediction, Prediction, PrefillPrediction
@@ -74,6 +76,7 @@ def predict(question: PredictQuestion) -> Prediction:
         lacking_bytes_per_accelerator=lacking,
         largest_batch=batch_limits(asked, memory, is_timed=is_timed),
         longest_prompt_tokens=longest,
+        context_limit_tokens=asked.model.architecture.context_limit_tokens,
         relaxations=changes,
         notes=(*(prompt_notes(asked, prefill, longest, changes) if memory.fits else ()), *notes(asked), *seconds.notes),
     )
@@ -102,6 +105,7 @@ def _prefill_row(
         kv_gbps=gbps(size / time.value_s) if time.value_s else None,
         fits=lacking == 0,
         lacking_bytes_per_accelerator=lacking,
+        beyond_context_limit=tokens > (asked.model.architecture.context_limit_tokens or inf),
         bound=time.bound,
         basis=time.basis,
         extrapolated=time.extrapolated,

@@ -56,6 +56,7 @@ def prompt_notes(
 def notes(asked: Instance) -> Iterator[str]:
     """Notes on the question itself; those on where seconds come from are made with them."""
     yield from _format_notes(asked)
+    yield from _context_notes(asked)
     yield from _stack_notes(asked)
     if asked.stack.derated and not asked.chip.is_measured:
         yield f"no kernel was measured on {asked.hardware.name}: fractions of its peaks are typical ones"
@@ -68,6 +69,15 @@ def notes(asked: Instance) -> Iterator[str]:
     usual = asked.stack.kv_precision(asked.model, asked.question.precision)
     if asked.has_shapes and (usual, asked.question.kv_precision) == ("fp8", "bf16"):
         yield f"the cache is in bf16; {asked.stack.name} keeps it in fp8 unless told otherwise (--kv-precision fp8)"
+
+
+def _context_notes(asked: Instance) -> Iterator[str]:
+    limit, question = asked.model.architecture.context_limit_tokens, asked.question
+    if limit is not None and max(*question.tokens, question.context_tokens) > limit:
+        yield (
+            f"{asked.model.name} is made for contexts of up to {limit:,} tokens: engines refuse longer ones unless "
+            "RoPE scaling extends that"
+        )
 
 
 def _format_notes(asked: Instance) -> Iterator[str]:
