@@ -52,7 +52,6 @@ def pools(plan: Plan) -> str:
             ">req/s",
             ">capacity",
             ">busy",
-            "service times",
         ],
         (
             (
@@ -65,11 +64,15 @@ def pools(plan: Plan) -> str:
                 words.figure(pool.offered_req_per_s),
                 words.figure(pool.capacity_req_per_s),
                 percent(pool.utilization),
-                pool.basis,
             )
             for pool in plan.pools
         ),
     )
+
+
+def setups(plan: Plan) -> str:
+    """How the instances of every pool are run, and where their times come from."""
+    return table(list(words.SETUP_HEADINGS), words.setup_rows(plan))
 
 
 def periods(plan: Plan) -> str:
