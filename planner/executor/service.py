@@ -17,16 +17,13 @@ from planner.roofline import (
     Chip,
     Layout,
     ServedModel,
-    Stack,
-    altered,
-    best_stack,
+    asked_stack,
     index_key_bytes_per_token,
     instance_rates,
     kv_bytes_curve,
     kv_bytes_per_rank,
     physical_kv_bytes,
     roofline_prefill,
-    stack,
 )
 from planner.scenario import Pool, Scenario
 from planner.units import GB, MILLI
@@ -100,7 +97,7 @@ def prefill_times(scenario: Scenario, name: str) -> PrefillTimes:
         InputError: nobody measured the instance and the roofline cannot time it.
     """
     pool = scenario.pools[name]
-    model, precision = scenario.profile_of(pool.model), scenario.model_choice(pool.model).kv_precision
+    model, precision = scenario.profile_of(pool.model), scenario.choice_of(pool).kv_precision
     measured, served = source(scenario, name, "prefill")
     if measured is not None:
         rates = instance_rates(model, measured, precision)
@@ -169,8 +166,8 @@ def _decode(
         assert measured.decode is not None, "a source of decode has a decode point"
         limit = measured.decode.batch
         step = np.column_stack([np.full(limit + 1, measured.decode.step_s), np.zeros(limit + 1)])
-        of = scenario.pools[name].model
-        kv = instance_rates(scenario.profile_of(of), measured, scenario.model_choice(of).kv_precision).kv_bytes
+        pool = scenario.pools[name]
+        kv = instance_rates(scenario.profile_of(pool.model), measured, scenario.choice_of(pool).kv_precision).kv_bytes
         state, per_token = _line(kv(LONG_TOKENS))
         return DecodeTimes(limit, step, np.inf if memory is None else memory, state, per_token)
     assert served is not None, "a source is measured or served"
@@ -208,9 +205,8 @@ def source(
     """
     pool = scenario.pools[name]
     hardware, model = scenario.hardware_of(pool), scenario.profile_of(pool.model)
-    measured = scenario.measured_instance(hardware, pool.accelerators_per_instance, role, pool.model)
-    has_shapes = not missing_shapes(model.architecture)
-    if measured is not None and pool.service_times != "roofline":
+    measured, has_shapes = scenario.measured_for(pool, role), not missing_shapes(model.architecture)
+    if measured is not None:
         return measured, None
     if pool.service_times == "measured" or not has_shapes:
         what = f"no {role} times of {model.name} on {pool.accelerators_per_instance} x {hardware.name}"
@@ -219,9 +215,9 @@ def source(
 
 
 def _served(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile) -> ServedModel:
-    model, choice = scenario.profile_of(pool.model), scenario.model_choice(pool.model)
+    model, choice = scenario.profile_of(pool.model), scenario.choice_of(pool)
     try:
-        used = _stack(scenario, pool, hardware)
+        used = asked_stack(scenario.stack_of(pool), scenario.stacks)
         layout = Layout.parse(pool.layout) if pool.layout else Layout(tp_size=pool.accelerators_per_instance)
         return ServedModel(
             model,
@@ -236,17 +232,6 @@ def _served(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile
         )
     except InputError as error:
         raise InputError(_at_pool(scenario, name, problem) for problem in error.problems) from None
-
-
-def _stack(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> Stack:
-    """The stack that a pool names, which may be the scenario's own, else the one calibrated best."""
-    if pool.stack is None:
-        return best_stack(scenario.profile_of(pool.model).name, hardware.name)
-    own = scenario.stacks.get(pool.stack)
-    if own is None:
-        return stack(pool.stack)
-    settings = own.model_dump(include={"chunk_tokens", "memory_fraction", "runtime_gb"})
-    return altered(stack(own.like), pool.stack, own.factors, settings)
 
 
 def _at_pool(scenario: Scenario, name: str, problem: Problem) -> Problem:

@@ -22,6 +22,7 @@ from planner.optimizer.promised_search import search
 from planner.optimizer.relaxation import infeasible
 from planner.optimizer.search import GAP_TARGET, Solution
 from planner.optimizer.sensitivity import bottlenecks, sweep
+from planner.optimizer.software import Candidate, setup_notes
 from planner.optimizer.verdict import decisive, verdict
 from planner.results import Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario
@@ -201,6 +202,7 @@ def _notes(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterat
         if pool.basis != "measured" and pool.n_instances:
             how = BASES[pool.basis] + _by_roofline(problem, pool.name)
             yield f"service times of {pool.name} ({pool.hardware}) are {how}"
+    yield from setup_notes(problem.scenario, _candidates(problem))
     if fleet.cost.missing_prices:
         yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)
 
@@ -218,6 +220,12 @@ def _room_notes(problem: PlanningProblem, solution: Solution) -> Iterator[str]:
                 f"not beside the {number(leaving)} whose caches are still leaving on average: prompts wait for room, "
                 "which the plan's latency does not count and the executor does"
             )
+
+
+def _candidates(problem: PlanningProblem) -> list[Candidate]:
+    classes = tuple((c.share, c.mix) for c in problem.classes)
+    pools = problem.scenario.pools
+    return [Candidate(spec.name, pools[spec.name], spec.rates, classes) for spec in problem.pools]
 
 
 def _by_roofline(problem: PlanningProblem, name: str) -> str:

@@ -17,14 +17,13 @@ from planner.roofline import (
     Layout,
     RatesBasis,
     ServedModel,
+    Setup,
     Stack,
-    altered,
-    best_stack,
+    asked_stack,
     instance_rates,
     kv_bytes_curve,
     kv_bytes_per_rank,
     roofline_prefill,
-    stack,
 )
 from planner.scenario import Pool, Scenario
 from planner.units import GB, MILLI, number
@@ -81,14 +80,14 @@ def service_times(
 def _unscaled(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, decoded: Decoded) -> InstanceRates:
     """Service times as somebody measured them, or as the roofline has them."""
     n, model = pool.accelerators_per_instance, scenario.profile_of(pool.model)
-    measured = scenario.measured_instance(hardware, n, pool.role, pool.model)
-    if pool.service_times == "roofline" or (measured is None and _can_be_timed(scenario, pool)):
+    measured = scenario.measured_for(pool)
+    if measured is None and _can_be_timed(scenario, pool):
         return _roofline_times(scenario, name, pool, hardware, decoded)
     if measured is None:
         raise InputError(_unmeasured(scenario, name, pool, hardware))
     _check_step(scenario, name, pool, measured)
     try:
-        rates = instance_rates(model, measured, scenario.model_choice(pool.model).kv_precision)
+        rates = instance_rates(model, measured, scenario.choice_of(pool).kv_precision)
     except ValueError as error:
         what = f"the measured {pool.role} of {model.name} on {n} x {hardware.name} is no curve to plan with: {error}"
         raise InputError(scenario.problem(("pools", name), what)) from None
@@ -126,7 +125,10 @@ def _step_limit_ms(scenario: Scenario, pool: Pool) -> float | None:
 
 
 def _can_be_timed(scenario: Scenario, pool: Pool) -> bool:
-    return pool.service_times is None and not missing_shapes(scenario.profile_of(pool.model).architecture)
+    """Whether the roofline is asked for, or may stand in where nothing was measured."""
+    if pool.service_times is not None:
+        return pool.service_times == "roofline"
+    return not missing_shapes(scenario.profile_of(pool.model).architecture)
 
 
 def _unmeasured(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile) -> Problem:
@@ -149,7 +151,7 @@ def _roofline_times(
     scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, decoded: Decoded
 ) -> InstanceRates:
     try:
-        used = pool_stack(scenario, pool, hardware)
+        used = pool_stack(scenario, pool)
         served = served_model(scenario, pool, hardware)
         _check_memory(name, served)
         prefill = roofline_prefill(served, _known_tokens(used)) if pool.role == "prefill" else None
@@ -164,13 +166,14 @@ def _roofline_times(
         n_layers=served.model.architecture.n_layers,
         basis=_basis(served, used, pool.role),
         stack=used.name,
+        setup=Setup.of(served, used.name),
         longest_tokens=served.longest_request,
     )
 
 
 def served_model(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> ServedModel:
     """The roofline of a pool's instances. Raises InputError."""
-    choice, used = scenario.model_choice(pool.model), pool_stack(scenario, pool, hardware)
+    choice, used = scenario.choice_of(pool), pool_stack(scenario, pool)
     return ServedModel(
         scenario.profile_of(pool.model),
         Chip(hardware, used.derated),
@@ -184,15 +187,9 @@ def served_model(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> S
     )
 
 
-def pool_stack(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> Stack:
-    """The stack that a pool names, the scenario's own first, else the one calibrated best. Raises InputError."""
-    if pool.stack is None:
-        return best_stack(scenario.profile_of(pool.model).name, hardware.name)
-    own = scenario.stacks.get(pool.stack)
-    if own is None:
-        return stack(pool.stack)
-    settings = own.model_dump(include={"chunk_tokens", "memory_fraction", "runtime_gb"})
-    return altered(stack(own.like), pool.stack, own.factors, settings)
+def pool_stack(scenario: Scenario, pool: Pool) -> Stack:
+    """The stack that a pool names, the scenario's own first, else the one of all pools of its model; or InputError."""
+    return asked_stack(scenario.stack_of(pool), scenario.stacks)
 
 
 def _layout(pool: Pool) -> Layout:

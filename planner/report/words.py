@@ -189,6 +189,27 @@ def instance_hardware(pool: PoolPlan) -> str:
     return f"{pool.n_accelerators // pool.n_instances} x {pool.hardware}" if pool.n_instances else pool.hardware
 
 
+SETUP_HEADINGS = ("pool", "instance of", "layout", "stack", "weights", "KV cache", ">batch", "times")
+
+
+def setup_rows(fleet: Fleet) -> Iterator[tuple[str, ...]]:
+    """How the instances of every pool are run, under SETUP_HEADINGS; a dash where nobody said."""
+    for pool in fleet.pools:
+        known = (pool.layout and layout(pool.layout), pool.stack, pool.precision, pool.kv_precision)
+        n = pool.accelerators_per_instance
+        hardware = instance_hardware(pool) if n is None else f"{n} x {pool.hardware}"
+        yield (pool.name, hardware, *(text or DASH for text in known), number(pool.batch_limit), pool.basis)
+
+
+def layout(text: str) -> str:
+    """A parallel layout without what is not parallel.
+
+    >>> layout("tp=4,ep=8,dp=2,pp=1"), layout("tp=1,ep=1,dp=1,pp=1")
+    ('tp=4,ep=8,dp=2', 'tp=1')
+    """
+    return ",".join(size for size in text.split(",") if not size.endswith("=1")) or "tp=1"
+
+
 def quantiles(profile: LengthProfile) -> list[tuple[str, float]]:
     """Quantiles of the uncached length; those of the same length under one name."""
     names: dict[float, list[str]] = {}

@@ -7,6 +7,8 @@ from planner.roofline.instance import (
     DecodePoint,
     InstanceRates,
     RatesBasis,
+    Setup,
+    emulation,
     exposed_transfer_s,
     instance_rates,
     roofline_prefill,
@@ -30,7 +32,7 @@ from planner.roofline.pass_time import PassTime, operator_seconds, pass_time
 from planner.roofline.rank_work import RankWork, rank_work
 from planner.roofline.sequences import Sequences
 from planner.roofline.served_model import ServedModel, prefill_passes
-from planner.roofline.stack import Stack, altered, best_stack, factors_of, runtime_bytes, stack, versioned
+from planner.roofline.stack import Stack, altered, asked_stack, best_stack, factors_of, runtime_bytes, stack, versioned
 from planner.roofline.weights import bytes_per_weight, weights_bytes
 
 __all__ = [
@@ -51,13 +53,16 @@ __all__ = [
     "SERVING_BENCHMARK",
     "Sequences",
     "ServedModel",
+    "Setup",
     "Stack",
     "altered",
+    "asked_stack",
     "best_stack",
     "bytes_per_weight",
     "closed_loop_latency",
     "decode_operators",
     "distinct_experts",
+    "emulation",
     "exposed_transfer_s",
     "factors_of",
     "index_key_bytes_per_token",

@@ -97,6 +97,16 @@ class ServedModel:
             raise InputError(Problem("layout", "pp", f"is {stages}", f"at most {n}, the layers of {self.model.name}"))
 
     @property
+    def weights_precision(self) -> str:
+        """Number format of the weights: the one asked for, else the checkpoint's own."""
+        return self.precision or self.model.precision
+
+    @property
+    def product_precision(self) -> str:
+        """Format that products run at: a wider one where the chip has no unit for the weights'. Raises InputError."""
+        return self.chip.product_format(self.weights_precision)
+
+    @property
     def slowest_stage_fraction(self) -> float:
         """Share of the layers that the largest pipeline stage has."""
         return slowest_stage_fraction(self.model.architecture.n_layers, self.layout.pp_size)

@@ -327,7 +327,7 @@ def _band(scenario: Scenario, pool: Pool) -> Band | None:
     if not _is_predicted(scenario, pool):
         return None
     hardware = scenario.hardware_of(pool)
-    found = pool_stack(scenario, pool, hardware).calibration
+    found = pool_stack(scenario, pool).calibration
     if found is None:
         return None
     low, high = found.n_accelerators
@@ -339,7 +339,4 @@ def _band(scenario: Scenario, pool: Pool) -> Band | None:
 
 def _is_predicted(scenario: Scenario, pool: Pool) -> bool:
     """Whether a pool's seconds are the roofline's."""
-    if pool.service_times is not None:
-        return pool.service_times == "roofline"
-    n, hardware = pool.accelerators_per_instance, scenario.hardware_of(pool)
-    return scenario.measured_instance(hardware, n, pool.role, pool.model) is None
+    return pool.service_times != "measured" and scenario.measured_for(pool) is None

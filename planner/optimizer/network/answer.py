@@ -17,6 +17,7 @@ from planner.optimizer.network.search import network_search
 from planner.optimizer.network.solution import GAP_TARGET, NetworkSolution
 from planner.optimizer.network.told import Told
 from planner.optimizer.network.worth import network_bottlenecks
+from planner.optimizer.software import Candidate, setup_notes
 from planner.results import (
     Baseline,
     Bottleneck,
@@ -191,6 +192,18 @@ def _ratio(fleet: Fleet) -> str | None:
     return f"{prefill}:{sum(p.n_instances for p in fleet.pools if p.role == 'decode')}"
 
 
+def _candidates(problem: NetworkProblem) -> list[Candidate]:
+    return [
+        Candidate(
+            pool.name,
+            problem.scenario.pools[pool.key].model_copy(update={"layout": pool.layout, "layouts": ()}),
+            pool.rates,
+            tuple((problem.classes[c].share, problem.classes[c].mix) for c in pool.classes),
+        )
+        for pool in problem.pools
+    ]
+
+
 def _notes(problem: NetworkProblem, fleet: Fleet) -> Iterator[str]:
     if any(c.ttft_s is not None for c in problem.classes):
         yield (
@@ -202,5 +215,6 @@ def _notes(problem: NetworkProblem, fleet: Fleet) -> Iterator[str]:
         yield from context_notes(problem.scenario, spec.name, spec.mix)
     for hardware, basis in dict.fromkeys((p.hardware, p.basis) for p in fleet.pools if p.basis != "measured"):
         yield f"service times of some pools of {hardware} are {basis}"
+    yield from setup_notes(problem.scenario, _candidates(problem))
     if fleet.cost.missing_prices:
         yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)

@@ -222,19 +222,22 @@ class NetworkProblem(Resolved):
             yield from (Loss("site", name) for name in self.scenario.sites)
 
 
-def network_problem(scenario: Scenario, data_dirs: Sequence[Path] = ()) -> NetworkProblem:
+def network_problem(
+    scenario: Scenario, data_dirs: Sequence[Path] = (), classes: tuple[NetworkClass, ...] | None = None
+) -> NetworkProblem:
     """Resolve a scenario of many sites, models, classes or periods.
 
     Args:
         scenario: the question.
         data_dirs: folders in which traces are looked for.
+        classes: the classes of another problem with the same workload, so that a trace is read once.
 
     Raises:
         InputError: a pool has no service times, no pool takes a class at its site, a price is missing where one is
             needed, nothing limits the fleet of max-throughput, or a promise has no model.
         InfeasibleError: weights do not fit, no sequence keeps its step, or prompts fit no pool that they may go to.
     """
-    classes = tuple(_classes(scenario, data_dirs))
+    classes = classes or tuple(_classes(scenario, data_dirs))
     if found := [problem for c in classes for problem in context_problems(scenario, c.name, c.mix)]:
         raise InputError(found)
     pools = tuple(_pools(scenario, classes))

@@ -5,12 +5,11 @@ from collections.abc import Iterator, Sequence
 from planner.errors import InputError
 from planner.profiles.stack import Calibration
 from planner.results.prediction import PrefillPrediction
-from planner.roofline.kv_cache import BYTES_PER_VALUE
+from planner.roofline import emulation
 from planner.studies.predict.question import Instance
 from planner.studies.predict.seconds import Phase, beyond_calibration, calibration_of
 from planner.units import GB, number
 
-BITS = 8
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
 
 
@@ -82,10 +81,8 @@ def _context_notes(asked: Instance) -> Iterator[str]:
 
 def _format_notes(asked: Instance) -> Iterator[str]:
     own, products = asked.precision, product_format(asked)
-    if products not in (None, own) and asked.has_shapes:
-        bits = BITS * BYTES_PER_VALUE[own]
-        unit = f"{asked.hardware.name} has no {own} unit"
-        yield f"weights in {own} stream at {bits:.0f} bits, products run in {products}: {unit}"
+    if products is not None and products != own and asked.has_shapes:
+        yield emulation(asked.hardware.name, own, products)
 
 
 def _stack_notes(asked: Instance) -> Iterator[str]:
