@@ -55,6 +55,10 @@ class InfeasibleError(PlannerError):
 
     exit_code = 4
 
+    def __init__(self, message: str, relaxations: Iterable[str] = ()) -> None:
+        self.relaxations = tuple(relaxations)
+        super().__init__(message)
+
 
 class UndecidedError(PlannerError):
     """The time limit came before a plan or a proof that there is none."""
