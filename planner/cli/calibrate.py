@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.common import Format, FormatOption, print_json, print_rich, progress
+from planner.cli.common import Format, FormatOption, print_json, print_rich
 from planner.cli.point_options import PointsArgument, read_all, with_point_options
+from planner.cli.progress import progress
 
 if TYPE_CHECKING:
     from planner.profiles import StackProfile

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.common import ScenarioArgument, TimeLimitOption, data_dirs, progress
+from planner.cli.common import ScenarioArgument, TimeLimitOption, data_dirs
+from planner.cli.progress import progress
 
 
 def report(

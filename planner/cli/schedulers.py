@@ -15,6 +15,7 @@ from planner.cli.common import (
     print_json,
     print_rich,
 )
+from planner.cli.progress import progress_bar
 from planner.cli.simulate import (
     LoadOption,
     PlanOption,
@@ -23,7 +24,6 @@ from planner.cli.simulate import (
     SeedOption,
     WorkersOption,
     plan_of,
-    progress_bar,
 )
 
 

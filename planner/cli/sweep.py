@@ -14,8 +14,8 @@ from planner.cli.common import (
     data_dirs,
     print_json,
     print_rich,
-    progress,
 )
+from planner.cli.progress import progress
 from planner.cli.simulate import DaskOption, WorkersOption, workers_of
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from planner.cli.common import (
     print_json,
     print_rich,
 )
+from planner.cli.progress import progress_bar
 from planner.cli.simulate import (
     DaskOption,
     LoadOption,
@@ -18,7 +19,6 @@ from planner.cli.simulate import (
     RequestsOption,
     SeedOption,
     WorkersOption,
-    progress_bar,
     workers_of,
 )
 

@@ -95,7 +95,7 @@ class Architecture(StrictModel):
     """Width of the residual stream."""
     vocab_size: Width | None = None
     """Entries of the vocabulary."""
-    context_limit_tokens: PositiveInt | None = None
+    context_limit_tokens: Whole | None = None
     """Longest context that the model is made for, its positions with the RoPE scaling of its config [tokens]; absent
     when unknown."""
     tie_word_embeddings: bool | None = None
