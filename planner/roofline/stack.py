@@ -132,7 +132,7 @@ def versioned(profile: StackProfile, version: str | None) -> Stack:
     if found is not None:
         ratios = profile.versions[found]
         factors = factors.with_version(ratios.kernel_latency, ratios.collective, ratios.host, ratios.request)
-    shown = profile.framework if version is None else f"{profile.framework}-{found or version}"
+    shown = profile.name if version is None else f"{profile.name}-{found or version}"
     is_fitted = version is None or found is not None
     return Stack(shown, factors, profile.settings, True, is_fitted, profile.calibration)
 
