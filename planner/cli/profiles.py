@@ -8,6 +8,7 @@ import typer
 
 from planner.cli.common import Format, FormatOption, print_json, print_rich
 from planner.cli.profile_import import import_config
+from planner.cli.profile_new import new_profile
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -171,4 +172,5 @@ def _escaped(text: str, also: str = "") -> str:
     return text
 
 
+app.command("new", short_help="Write a hardware profile to fill in.")(new_profile)
 app.command("import", short_help="Make a model profile from a config.json.")(import_config)

@@ -96,14 +96,30 @@ def profile_path(name: str, kinds: Iterable[Kind] = KINDS) -> Path:
     wanted, broken = tuple(kinds), list[Problem]()
     if name.endswith(".toml") and not any(name == path.stem for kind in wanted for path in catalogue_paths(kind)):
         return Path(name)
-    for kind in wanted:
-        found = _files_called(name, kind, broken)
+    if found := find_path(name, wanted, broken):
+        return found
+    known = [label for kind in wanted for path in catalogue_paths(kind) for label in _labels_at(path)]
+    raise InputError([_unknown(name, wanted, known), *broken])
+
+
+def find_path(name: str, kinds: Iterable[Kind], broken: list[Problem] | None = None) -> Path | None:
+    """File in the catalogue of a name or alias; None where no profile of these kinds has it.
+
+    Args:
+        name: name or alias.
+        kinds: kinds of profiles.
+        broken: where to keep the problems of own profiles that do not hold, and may be the one that is meant.
+
+    Raises:
+        InputError: two files take the same name.
+    """
+    for kind in kinds:
+        found = _files_called(name, kind, [] if broken is None else broken)
         if len(found) > 1:
             raise InputError(_taken(name, *found))
         if found:
             return found[0]
-    known = [label for kind in wanted for path in catalogue_paths(kind) for label in _labels_at(path)]
-    raise InputError([_unknown(name, wanted, known), *broken])
+    return None
 
 
 def _files_called(name: str, kind: Kind, broken: list[Problem]) -> list[Path]:
