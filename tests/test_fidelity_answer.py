@@ -207,7 +207,7 @@ def test_the_answer_leaves_out_points_but_holds_every_field_of_the_contract() ->
 
 def test_the_shipped_stacks_read_back_as_they_are_written() -> None:
     from planner.profiles import profile_names, stack_profile
-    from planner.profiles.catalogue import profile_dir
+    from planner.profiles.folders import profile_dir
 
     for name in profile_names("stack"):
         text = (profile_dir("stack") / f"{name}.toml").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.profiles.catalogue import KINDS, profile_paths
+from planner.profiles.folders import KINDS, profile_paths
 from tests.planted import shipped_text
 
 ROOT = Path(__file__).resolve().parents[1]

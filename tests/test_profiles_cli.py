@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from planner.cli.profiles import app
 from planner.errors import InputError
 from planner.profiles import profile_names
-from planner.profiles.catalogue import KINDS, profile_dir
+from planner.profiles.folders import KINDS, profile_dir
 
 NAMES = [name for kind in KINDS for name in profile_names(kind)]
 

@@ -8,6 +8,7 @@ import typer
 
 from planner.cli.common import Format, FormatOption, print_json, print_rich
 from planner.cli.profile_import import import_config
+from planner.cli.profile_new import new_profile
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from planner.errors import Problem
     from planner.profiles import ProfileCheck
     from planner.profiles.catalogue import AnyProfile
+    from planner.profiles.folders import Kind
 
+SHIPPED = "shipped"
 app = typer.Typer(
     help="Accelerators, models and stacks: list, show, check.", no_args_is_help=True, rich_markup_mode=None
 )
@@ -48,10 +51,34 @@ def list_profiles(format_: FormatOption = Format.TEXT) -> None:
     models = [model_profile(name) for name in profile_names("model")]
     stacks = [stack_profile(name) for name in profile_names("stack")]
     if format_ is Format.JSON:
-        found = {"hardware": [*map(tables.summary, hardware)], "models": [*map(tables.summary, models)]}
-        print_json({**found, "stacks": [*map(stack_summary, stacks)]})
+        found = {
+            "hardware": [{**tables.summary(item), "origin": origin(item.name, "hardware")} for item in hardware],
+            "models": [{**tables.summary(item), "origin": origin(item.name, "model")} for item in models],
+            "stacks": [{**stack_summary(item), "origin": origin(item.name, "stack")} for item in stacks],
+        }
+        print_json(found)
     else:
         print_rich(tables.hardware_table(hardware), tables.models_table(models), stacks_table(stacks))
+        print_rich(*own_tables())
+
+
+def origin(name: str, kind: "Kind") -> str:
+    """Where a profile of the catalogue comes from: shipped, or the file of an own one."""
+    from planner.profiles.folders import own_paths
+
+    return next((str(path) for path in own_paths(kind) if path.stem == name), SHIPPED)
+
+
+def own_tables() -> "list[RenderableType]":
+    """Own profiles with their files, and that all others are shipped; nothing where there are none."""
+    from planner.cli.catalogue_tables import titled_table
+    from planner.profiles.folders import KINDS, VARIABLE, own_paths
+
+    table = titled_table(f"Own profiles, of {VARIABLE}; all others are shipped", "name", "kind", "file")
+    for kind in KINDS:
+        for path in own_paths(kind):
+            table.add_row(path.stem, kind, str(path))
+    return [table] if table.row_count else []
 
 
 @app.command("show")
@@ -62,12 +89,14 @@ def show_profile(
     """Show one profile: every figure with its source."""
     from planner.cli.catalogue_tables import sources_table
     from planner.profiles import profile
+    from planner.profiles.catalogue import is_shipped, profile_path
 
-    found = profile(name)
+    found, path = profile(name), profile_path(name)
     if format_ is Format.JSON:
         print_json(found.model_dump(mode="json", by_alias=True, exclude_none=True))
         return
-    print_rich(found.title, *_tables_of(found), sources_table(found.sources))
+    title = found.title if is_shipped(path) else f"{found.title} (own, {path})"
+    print_rich(title, *_tables_of(found), sources_table(found.sources))
 
 
 def _tables_of(found: "AnyProfile") -> list["RenderableType"]:
@@ -84,7 +113,9 @@ def _tables_of(found: "AnyProfile") -> list["RenderableType"]:
 
 @app.command("check", short_help="Check profile files; exit 6 with every problem.")
 def check_files(
-    paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders; all shipped profiles if none.")] = None,
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Files, or folders with all below; the catalogue if none.")
+    ] = None,
     format_: Annotated[CheckFormat, typer.Option("--format", help="Lines, JSON, or workflow annotations.")] = (
         CheckFormat.TEXT
     ),
@@ -114,7 +145,9 @@ def _check_report(found: "ProfileCheck", format_: CheckFormat) -> str:
 
         return json.dumps([_problem_fields(problem) for problem in found.problems], indent=2, ensure_ascii=False)
     if found.holds:
-        return f"{found.n_files} profiles hold"
+        n, others = found.n_files, found.n_skipped
+        skipped = f"; {others} other TOML file{'s' * (others > 1)} skipped" if others else ""
+        return f"{n} profile{' holds' if n == 1 else 's hold'}{skipped}"
     return "\n".join(_annotation(p) if format_ is CheckFormat.GITHUB else str(p) for p in found.problems)
 
 
@@ -139,4 +172,5 @@ def _escaped(text: str, also: str = "") -> str:
     return text
 
 
+app.command("new", short_help="Write a hardware profile to fill in.")(new_profile)
 app.command("import", short_help="Make a model profile from a config.json.")(import_config)

@@ -11,7 +11,7 @@ from planner.profiles.base import Name, Precision, Profile, Text
 from planner.profiles.experts import MixtureOfExperts
 from planner.profiles.layers import AttentionLayers
 from planner.profiles.measured import MeasuredInstance
-from planner.ranges import Layers, LayersOrNone, Parameters, Width
+from planner.ranges import Layers, LayersOrNone, Parameters, Whole, Width
 from planner.schema import Fault, StrictModel, raise_faults
 
 WeightPart = Literal[

@@ -138,8 +138,9 @@ def versioned(profile: StackProfile, version: str | None) -> Stack:
     if found is not None:
         ratios = profile.versions[found]
         factors = factors.with_version(ratios.kernel_latency, ratios.collective, ratios.host, ratios.request)
-    name = f"{profile.framework}-{found or version}"
-    return Stack(name, factors, profile.settings, True, found is not None, profile.calibration)
+    shown = profile.name if version is None else f"{profile.name}-{found or version}"
+    is_fitted = version is None or found is not None
+    return Stack(shown, factors, profile.settings, True, is_fitted, profile.calibration)
 
 
 def best_stack(model: str, *hardware: str) -> Stack:
