@@ -36,7 +36,7 @@ class Move(NamedTuple):
         parts, end = [], 0
         for start, stop, content in string_spans(text) if paths else ():
             if (changed := _replaced(content, paths)) != content:
-                parts += [text[end:start], toml_value(changed)]
+                parts += [text[end:start], _in_quotes(changed, text[start])]
                 end = stop
         return "".join(parts) + text[end:]
 
@@ -101,6 +101,11 @@ def _traces(data: Any, above: tuple[str, ...] = ()) -> Iterator[str]:
     elif isinstance(data, dict):
         for key, item in data.items():
             yield from _traces(item, (*above, *key.split(".")))
+
+
+def _in_quotes(content: str, quote: str) -> str:
+    """A string in the quotes that it had, where TOML lets it."""
+    return f"'{content}'" if quote == "'" and content.isprintable() and "'" not in content else toml_value(content)
 
 
 def _replaced(content: str, paths: Mapping[str, str]) -> str:
