@@ -11,6 +11,7 @@ from planner.report.live_folder import check_live_report, write_live_report
 from planner.report.live_tables import live_tables
 from planner.report.markdown import report_markdown
 from planner.report.prediction_tables import prediction_tables, shortfall
+from planner.report.rerun import Rerun
 from planner.report.run_files import check_folder, check_record_file, write_records, write_timeline
 from planner.report.run_tables import run_tables
 from planner.report.scheduler_tables import scheduler_tables
@@ -22,6 +23,7 @@ from planner.report.validation_tables import broken_promises, undecided_promises
 
 __all__ = [
     "PRINT_WIDTH",
+    "Rerun",
     "broken_promises",
     "check_fidelity_report",
     "check_folder",

@@ -1,5 +1,6 @@
 """The question: model, workload, sites, pools, links, prices and what to optimise, as one strict frozen record."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -560,5 +561,5 @@ def _with_experts_per_token(profile: ModelProfile, n: int) -> ModelProfile:
 
 
 def _located(profile: str, directory: Path) -> str:
-    """A profile path as seen from the scenario's folder; a name stays a name."""
-    return str(directory / profile) if profile.endswith(".toml") else profile
+    """A profile path as seen from the scenario's folder, which need not be there yet; a name stays a name."""
+    return os.path.normpath(directory / profile) if profile.endswith(".toml") else profile

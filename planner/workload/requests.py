@@ -1,5 +1,6 @@
 """From a workload as stated to the request mix the optimizer uses."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,7 +55,10 @@ def trace_path(path: str, base_dir: Path, data_dirs: Sequence[Path] = ()) -> Pat
     Raises:
         InputError: naming every place that was looked in.
     """
-    candidates = [base_dir / path, *(folder / path for root in data_dirs for folder in (root, root / "traces"))]
+    candidates = [
+        Path(os.path.normpath(base_dir / path)),
+        *(folder / path for root in data_dirs for folder in (root, root / "traces")),
+    ]
     found = next((c for c in candidates if is_file(c)), None)
     if found is None:
         places = ", ".join(dict.fromkeys(map(str, candidates)))
