@@ -131,16 +131,15 @@ def stack(name: str, *, default_version: bool = True) -> Stack:
 def versioned(profile: StackProfile, version: str | None) -> Stack:
     """A profile at a version; None: at none in particular. Its name is one by which `stack` finds the same."""
     if version is None or version.casefold() == UNVERSIONED:
-        name = profile.framework if profile.default_version is None else f"{profile.framework}-{UNVERSIONED}"
+        name = profile.name if profile.default_version is None else f"{profile.name}-{UNVERSIONED}"
         return Stack(name, factors_of(profile), profile.settings, True, True, profile.calibration)
     found = _fitted_version(profile, version)
     factors = factors_of(profile)
     if found is not None:
         ratios = profile.versions[found]
         factors = factors.with_version(ratios.kernel_latency, ratios.collective, ratios.host, ratios.request)
-    shown = profile.name if version is None else f"{profile.name}-{found or version}"
-    is_fitted = version is None or found is not None
-    return Stack(shown, factors, profile.settings, True, is_fitted, profile.calibration)
+    name = f"{profile.name}-{found or version}"
+    return Stack(name, factors, profile.settings, True, found is not None, profile.calibration)
 
 
 def best_stack(model: str, *hardware: str) -> Stack:
