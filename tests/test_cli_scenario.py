@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,17 +63,20 @@ def test_hints_in_a_new_scenario_are_keys_that_work(in_folder: Path) -> None:
     text = (in_folder / "fleet.toml").read_text(encoding="utf-8")
     commented = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ") and " = " in line]
     assert len(commented) >= 8
-    start = text.index("# [measured.my-h200]")
+    start = text.index("# [measured.my-h200-sxm]")
     measured = "\n".join(line.removeprefix("# ") for line in text[start:].splitlines())
     stated = {line for line in commented if line.startswith(("demand", "budget"))}
-    uncommented = text[:start].replace("# demand", "demand").replace("# budget", "budget") + measured
+    head = re.sub(r"^# (demand|budget|\[slo|ttft)", r"\1", text[:start], flags=re.MULTILINE)
+    uncommented = head + measured
     scenario = TomlFile("fleet.toml", uncommented).record(Scenario)
+    assert scenario.slo is not None
+    assert scenario.slo.ttft_s == 4.0
     assert (len(stated), scenario.demand_req_per_s, scenario.budget_usd_per_hour) == (2, 2.0, 200.0)
-    assert scenario.measured["my-h200"].decode is not None
+    assert scenario.measured["my-h200-sxm"].decode is not None
 
 
 @pytest.mark.parametrize(
-    ("trace", "mean", "rate"), [('traces of mine/moon "cake".jsonl', 1350, "1.333"), ("azure.csv", 2400, "1.25")]
+    ("trace", "mean", "rate"), [('traces of mine/moon "cake".jsonl', 1350, "1"), ("azure.csv", 2400, "1")]
 )
 def test_a_scenario_from_a_trace_plans_for_its_requests(trace: str, mean: int, rate: str, in_folder: Path) -> None:
     (in_folder / "cases").mkdir()
@@ -83,6 +87,7 @@ def test_a_scenario_from_a_trace_plans_for_its_requests(trace: str, mean: int, r
     done("scenario", "check", "cases/real.toml")
     plan = json.loads(done("optimize", "cases/real.toml", "--format", "json"))
     assert plan["classes"][0]["mean_total_tokens"] == mean
+    assert (plan["objective"], plan["throughput_req_per_s"]) == ("min-cost", float(rate))
 
 
 def test_only_a_trace_with_blocks_is_offered_ideal_hits(in_folder: Path) -> None:
