@@ -1,5 +1,6 @@
 """`planner scenario`: start a scenario, check one, and its schema."""
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -63,9 +64,25 @@ def _checked(file: str) -> "tuple[str, tuple[Problem, ...]]":
     return f"{file}: holds ({counts})", ()
 
 
-@app.command("schema")
-def schema() -> None:
-    """Print the JSON Schema of a scenario, for editors."""
+class SchemaFormat(StrEnum):
+    """How the schema is printed."""
+
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+@app.command("schema", short_help="Every key of a scenario.")
+def schema(
+    format_: Annotated[SchemaFormat, typer.Option("--format", help="JSON Schema, or a page to read.")] = (
+        SchemaFormat.JSON
+    ),
+) -> None:
+    """Print every key of a scenario: as JSON Schema, for editors, or as a page to read."""
     from planner.scenario import Scenario
 
+    if format_ is SchemaFormat.MARKDOWN:
+        from planner.report.scenario_keys import scenario_keys_page
+
+        typer.echo(scenario_keys_page(), nl=False)
+        return
     print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **Scenario.model_json_schema()})
