@@ -71,9 +71,12 @@ def new(
         int | None, typer.Option(metavar="N", min=1, max=10**7, help="Most accelerators of the only, or local, site.")
     ] = None,
     per_instance: Annotated[
-        int | None, typer.Option("--accelerators-per-instance", metavar="N", min=1, max=10**4, help="Else as needed.")
+        int | None,
+        typer.Option(
+            "--accelerators-per-instance", metavar="N", min=1, max=10**4, help="As needed if not given: 1, 2, 4 ..."
+        ),
     ] = None,
-    price: Annotated[float | None, _number("--price", "USD", "Rent of one of these per hour.")] = None,
+    price: Annotated[float | None, _number("--price", "USD", "Rent of a --hardware per hour.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Write a commented scenario to start from, which can be planned at once.

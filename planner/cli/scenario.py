@@ -22,7 +22,7 @@ app.command("new", short_help="Write a commented scenario to start from.")(new)
 
 @app.command("check", short_help="Check scenarios and everything they name.")
 def check(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="TOML files, or bundled scenarios.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="TOML files, or bundled scenarios.")],
     format_: GateFormatOption = GateFormat.TEXT,
 ) -> None:
     """Check scenarios: keys, names, comparisons and traces, and whether a plan can be asked of them.
