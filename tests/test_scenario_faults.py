@@ -164,7 +164,7 @@ FAULTS: dict[str, Fault] = {
         "threshold_tokens = -1",
         "threshold",
         "routing.threshold_tokens",
-        "greater than or equal to 0, got -1 (or 'free')",
+        "greater than or equal to 0, got -1 (at least 0 or 'free')",
     ),
     "ratio in words": Fault(
         'prefill_to_decode = "free"', 'prefill_to_decode = "3-5"', "prefill_to", "routing.prefill_to_decode", '"3-5"'
@@ -223,7 +223,7 @@ FAULTS: dict[str, Fault] = {
         FREE, "n_instances = 2.5", "n_instances", "pools.prfaas.n_instances", "integer, got 2.5 (or 'free')"
     ),
     "instances below zero": Fault(
-        FREE, "n_instances = -1", "n_instances", "pools.prfaas.n_instances", "got -1 (or 'free')"
+        FREE, "n_instances = -1", "n_instances", "pools.prfaas.n_instances", "got -1 (0 to 1,000,000 or 'free')"
     ),
     "min above max": Fault(
         FREE,
@@ -253,7 +253,7 @@ FAULTS: dict[str, Fault] = {
         "capacity_gbps = 0 ",
         "capacity_gbps",
         "links.wan.capacity_gbps",
-        "greater than 0, got 0 (or 'free')",
+        "greater than 0, got 0 (above 0, at most 1,000,000,000 Gbps or 'free')",
     ),
     "free link without tiers": Fault(
         REFERENCE[REFERENCE.index("capacity_gbps = 100 ") : REFERENCE.index("[prices.h200-sxm]")],

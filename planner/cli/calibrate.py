@@ -1,7 +1,6 @@
 """`planner calibrate`: a stack profile from measured serving points."""
 
 import datetime
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.common import Format, FormatOption, print_json, print_rich, progress
+from planner.cli.common import Format, FormatOption, print_json, print_rich
 from planner.cli.point_options import PointsArgument, read_all, with_point_options
+from planner.cli.progress import progress
 
 if TYPE_CHECKING:
     from planner.profiles import StackProfile
@@ -93,12 +93,12 @@ def check_out(out: Path) -> None:
         UsageError: its name is not that of a profile.
         InputError: its folder cannot be written.
     """
-    from planner.errors import InputError, Problem, UsageError
+    from planner.errors import UsageError
+    from planner.files import check_writable
 
     if out.suffix != SUFFIX or not NAME.fullmatch(out.stem):
         raise UsageError(f"--out {out}: is no name of a profile (small letters, digits, '.' and '-', then {SUFFIX})")
-    if out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
-        raise InputError(Problem(str(out), "", "cannot be written", "a file in a folder that is there"))
+    check_writable(out)
 
 
 def fitted(

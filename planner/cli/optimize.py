@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli.common import (
+    MOST_SEED,
     Format,
     FormatOption,
     ScenarioArgument,
@@ -16,8 +17,8 @@ from planner.cli.common import (
     data_dirs,
     print_json,
     print_rich,
-    progress,
 )
+from planner.cli.progress import progress
 
 if TYPE_CHECKING:
     from planner.results import Front, Plan, Sensitivity
@@ -59,7 +60,8 @@ def optimize(
         typer.Option("--requests", metavar="N", min=1, help="Of each run to certify; 200,000 if not given."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="S", min=0, help="Of the runs to certify; 0 if not given.")
+        int | None,
+        typer.Option("--seed", metavar="S", min=0, max=MOST_SEED, help="Of the runs to certify; 0 if not given."),
     ] = None,
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,

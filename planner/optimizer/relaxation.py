@@ -21,7 +21,7 @@ ANY_RATE = 1e-3
 
 def infeasible(problem: PlanningProblem) -> InfeasibleError:
     """The error for a scenario without a plan: what was asked, and every single relaxation that would do."""
-    ways = [f"  - {way}" for way in _relaxations(problem)]
+    ways = [*_relaxations(problem)]
     asked = (
         f"no fleet within the limits serves {number(problem.must_serve_req_per_s, 4)} req/s"
         if problem.must_serve_req_per_s is not None
@@ -32,10 +32,9 @@ def infeasible(problem: PlanningProblem) -> InfeasibleError:
         asked += f" within {number(slo.ttft_s)} s to the first token"
     if (promise := _broken_promise(problem)) is not None:
         asked = f"no fleet within the limits keeps the promise of {number(promise)} s on TTFT at any rate"
-    options = (
-        "\nAny one of these would do:\n" + "\n".join(ways) if ways else "\nNo single limit can be relaxed to help."
-    )
-    return InfeasibleError(f"{problem.scenario.name}: infeasible: {asked}.{options}")
+    listed = "".join(f"\n  - {way}" for way in ways)
+    options = f"\nAny one of these would do:{listed}" if ways else "\nNo single limit can be relaxed to help."
+    return InfeasibleError(f"{problem.scenario.name}: infeasible: {asked}.{options}", ways)
 
 
 def _relaxations(problem: PlanningProblem) -> Iterator[str]:

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError, Problem
-from planner.profiles.hf_config import HfConfig
+from planner.profiles.hf_config import ConfigNumber, HfConfig
+from planner.profiles.hf_context import context_limit_tokens
 from planner.profiles.hf_families import family, shapes
 from planner.profiles.hf_precision import precision, unquantized
 from planner.profiles.imported import ImportedProfile
 from planner.profiles.model import ModelProfile
 from planner.profiles.toml_text import toml_assignments, toml_table
-from planner.schema import TomlFile, read_text
+from planner.schema import Document, dotted, read_text
+from planner.toml_lines import KeyPath
 
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -45,6 +47,8 @@ def profile_of_config(
     config = HfConfig(file, text)
     kind = family(config)
     architecture = shapes(config, kind) if kind else {}
+    if (longest := context_limit_tokens(config)) is not None:
+        architecture["context_limit_tokens"] = longest
     stored = weights or precision(config)
     if config.problems:
         raise InputError(_first_of_each_key(config.problems))
@@ -61,10 +65,28 @@ def profile_of_config(
     if config.assumed:
         defaults = ", ".join(f"{key} = {json.dumps(value)}" for key, value in config.assumed.items())
         shown["note"] = f"By default of its class, as the config does not say: {defaults}"
-    toml = _toml(head, sources, checkpoint, {**shown, **architecture})
-    # What the schema refuses is the config's fault: its keys are named as they will stand in the profile.
-    profile = TomlFile(f"{found}.toml", toml).record(ModelProfile)
+    shape = {**shown, **architecture}
+    content = {**head, "sources": sources, "checkpoint": checkpoint, "architecture": shape}
+    profile = _Mapped(file, content, {"name": name, "precision": weights}).record(ModelProfile)
+    toml = _toml(head, sources, checkpoint, shape)
     return ImportedProfile(found, toml, profile, tuple(config.unmapped()), config.assumed)
+
+
+class _Mapped(Document):
+    """A profile made of a config: what its schema refuses is told by the config's own keys, or the option's."""
+
+    def __init__(self, name: str, profile: Mapping[str, Any], options: Mapping[str, str | None]) -> None:
+        super().__init__(name, profile)
+        self._said = {option for option, value in options.items() if value is not None}
+
+    def problem(self, key: KeyPath, message: str, allowed: str = "") -> Problem:
+        """A problem at the key of the config that states the value; at the profile's where it is derived."""
+        if key and key[0] in self._said:
+            return Problem(f"--{key[0]}", "", message, allowed)
+        value: Any = self.data
+        for part in key:
+            value = value[part] if isinstance(value, list | tuple) else value.get(part, {})
+        return Problem(self.name, value.key if isinstance(value, ConfigNumber) else dotted(key), message, allowed)
 
 
 def _first_of_each_key(problems: Iterable[Problem]) -> list[Problem]:

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from math import floor, log10
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from planner.profiles.base import Name, Precision, Profile, Text
 from planner.profiles.experts import MixtureOfExperts
 from planner.profiles.layers import AttentionLayers
 from planner.profiles.measured import MeasuredInstance
+from planner.ranges import Layers, LayersOrNone, Parameters, Whole, Width
 from planner.schema import Fault, StrictModel, raise_faults
 
 WeightPart = Literal[
@@ -22,9 +23,9 @@ UNQUANTIZED: tuple[WeightPart, ...] = ("router", "embedding", "lm_head", "norms"
 class ParameterCount(StrictModel):
     """A published number of parameters."""
 
-    value: PositiveInt
+    value: Parameters
     """The count as published."""
-    digits: PositiveInt | Literal["exact"]
+    digits: Annotated[int, Field(ge=1, le=18)] | Literal["exact"]
     """Significant digits the source gives, or "exact"."""
     source: Text
     """Id of one of the profile's [sources]."""
@@ -65,9 +66,9 @@ class Published(StrictModel):
 class MlpOnlyLayers(StrictModel):
     """Layers that are an MLP alone, in models where each layer is either attention or an MLP (Nemotron)."""
 
-    n_sparse_layers: NonNegativeInt
+    n_sparse_layers: LayersOrNone
     """Layers that are a mixture of experts."""
-    n_dense_layers: NonNegativeInt
+    n_dense_layers: LayersOrNone
     """Layers that are a dense MLP."""
 
     @model_validator(mode="after")
@@ -88,21 +89,24 @@ class Architecture(StrictModel):
     """How the shapes follow; required when inferred."""
     note: Text | None = None
     """What a reader must know to use the shapes."""
-    n_layers: PositiveInt
+    n_layers: Layers
     """Layers, all kinds together."""
-    hidden_size: PositiveInt | None = None
+    hidden_size: Width | None = None
     """Width of the residual stream."""
-    vocab_size: PositiveInt | None = None
+    vocab_size: Width | None = None
     """Entries of the vocabulary."""
+    context_limit_tokens: Whole | None = None
+    """Longest context that the model is made for, its positions with the RoPE scaling of its config [tokens]; absent
+    when unknown."""
     tie_word_embeddings: bool | None = None
     """Whether input and output embeddings are one matrix."""
-    intermediate_size: PositiveInt | None = None
+    intermediate_size: Width | None = None
     """Width of the dense MLP; absent when no layer has one."""
     gated_mlp: bool = True
     """Whether MLPs and experts multiply by a gate: three matrices, else two."""
     post_norms: bool = False
     """Whether what attention and MLP put out is normed, too, and not only what they take in (Gemma 2 and 3)."""
-    n_mtp_layers: NonNegativeInt = 0
+    n_mtp_layers: LayersOrNone = 0
     """Layers that predict further tokens; in no total, cache or step unless asked for."""
     pattern: Annotated[str, Field(pattern=r"^[A-Za-z*.-]+$")] | None = None
     """Layers in order, one letter each: an attention group's symbol, or E and - for a sparse and a dense MLP alone."""
@@ -215,7 +219,7 @@ class Checkpoint(StrictModel):
     """Id of one of the profile's [sources]."""
     unquantized: tuple[WeightPart, ...] = UNQUANTIZED
     """Parts that stay bf16 when the weights are narrower."""
-    bytes_per_weight: PositiveFloat | None = None
+    bytes_per_weight: Annotated[float, Field(ge=0.01, le=16)] | None = None
     """Bytes of a weight at the checkpoint's precision, its share of the scales included; absent: the format's width."""
     note: Text | None = None
     """What a reader must know to use it."""

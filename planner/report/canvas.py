@@ -1,5 +1,6 @@
 """One look for every figure: sizes, colours, axes and direct labels. Matplotlib is imported when something is drawn."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
@@ -23,6 +24,8 @@ PALE = "#D8D8D8"
 STYLE: dict[str, Any] = {
     "font.size": 11,
     "text.color": INK,
+    "svg.hashsalt": "planner",  # the same names inside the file every time
+    "text.parse_math": False,  # a dollar sign in a name is one
     "axes.edgecolor": GREY,
     "axes.labelcolor": INK,
     "axes.spines.top": False,
@@ -64,19 +67,19 @@ def new_figure(height_in: float) -> "Figure":
 
 def png(figure: "Figure", texts: dict[str, str]) -> bytes:
     """A figure as a PNG with text entries and nothing that changes from run to run."""
-    buffer = BytesIO()
-    with style():
-        figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None, **texts})
-    return buffer.getvalue()
+    return _saved(figure, format="png", dpi=DPI, metadata={"Software": None, **texts})
 
 
 def svg(figure: "Figure") -> bytes:
     """A figure as an SVG with nothing that changes from run to run."""
-    from matplotlib import rc_context
+    return _saved(figure, format="svg", metadata={"Date": None, "Creator": None})
 
+
+def _saved(figure: "Figure", **options: Any) -> bytes:
     buffer = BytesIO()
-    with style(), rc_context({"svg.hashsalt": "planner"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    with style(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # of a name in another script: a box stands for it
+        figure.savefig(buffer, **options)
     return buffer.getvalue()
 
 

@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Any, Self
 
 from planner.errors import UndecidedError
+from planner.files import scratch_prefix
 from planner.hybrid.live.decode_worker import decode_worker
 from planner.hybrid.live.messages import (
     Answer,
@@ -65,7 +66,7 @@ class Fleet:
         self.workers: dict[str, Worker] = {}
         self.n_started: Counter[str] = Counter()
         self._attempts = count()
-        self._locks = tempfile.TemporaryDirectory(prefix="planner-live-")
+        self._locks = tempfile.TemporaryDirectory(prefix=scratch_prefix())
         # Spawned, not forked: a worker must import NumPy anew, with one BLAS thread.
         self._context = multiprocessing.get_context("spawn")
 

@@ -25,9 +25,10 @@ DIGITS = 3
 def infeasible_network(problem: NetworkProblem) -> InfeasibleError:
     """The error for a network without a plan: what was asked, and every single relaxation that was found to do."""
     asked = f"no fleet within the limits serves {number(problem.mean_req_per_s)} req/s on average as promised"
-    ways = [f"  - {way}" for way in _relaxations(problem, monotonic() + LIMIT_S)]
-    options = "\nAny one of these would do:\n" + "\n".join(ways) if ways else ""
-    return InfeasibleError(f"{problem.scenario.name}: infeasible: {asked}.{options}")
+    ways = [*_relaxations(problem, monotonic() + LIMIT_S)]
+    listed = "".join(f"\n  - {way}" for way in ways)
+    options = f"\nAny one of these would do:{listed}" if ways else ""
+    return InfeasibleError(f"{problem.scenario.name}: infeasible: {asked}.{options}", ways)
 
 
 def _relaxations(problem: NetworkProblem, deadline: float) -> Iterator[str]:

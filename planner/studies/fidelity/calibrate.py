@@ -24,6 +24,7 @@ from planner.profiles.stack import (
     StackSettings,
     VersionFactors,
 )
+from planner.reading import TABLE_BYTES, read_bytes
 from planner.studies.fidelity.cases import Case, cases_of
 from planner.studies.fidelity.fit import PRIORS, Fit, Measured, fit_factors
 from planner.studies.fidelity.loads import loads_of
@@ -255,7 +256,7 @@ def _file_name(file: PointsOf, files: Sequence[PointsOf]) -> str:
 
 
 def _digest(file: PointsOf) -> str:
-    text = repr(file.points).encode() if file.path is None else file.path.read_bytes()
+    text = repr(file.points).encode() if file.path is None else read_bytes(file.path, TABLE_BYTES)
     return hashlib.sha256(text).hexdigest()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.files import write_text
+from planner.files import scratch_prefix, write_text
 from planner.hybrid.core_time import CoreTimes, core_times
 from planner.hybrid.live import Fleet, LiveRun, LiveSystem, WorkerSpec, cores, serve_with
 from planner.hybrid.machine import machine_description
@@ -108,7 +108,7 @@ def live(
     question.backend.check()
     began, load = monotonic(), os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     model, specs = question.model or live_model(), worker_specs(cores()[:MOST_CORES])
-    with TemporaryDirectory(prefix="planner-live-") as temporary:
+    with TemporaryDirectory(prefix=scratch_prefix()) as temporary:
         folder = out or Path(temporary)
         (folder / PROFILES).mkdir(parents=True, exist_ok=True)
         with Fleet(model_setup(model, question.seed, question.backend), specs) as fleet:
