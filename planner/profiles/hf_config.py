@@ -37,6 +37,9 @@ KINDS: Mapping[str, tuple[type, str]] = {
     "full_attn_layers": (int, "a list of whole numbers"),
     "kda_layers": (int, "a list of whole numbers"),
     "hybrid_layer_pattern": (int, "a list of whole numbers"),
+    "mlp_only_layers": (int, "a list of whole numbers"),
+    "moe_layers": (int, "a list of whole numbers"),
+    "no_rope_layers": (int, "a list of whole numbers"),
     "config_groups": (dict, "a table of tables"),
 }
 """Keys that hold several values, and of which kind each must be."""
