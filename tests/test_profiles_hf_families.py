@@ -8,8 +8,10 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from planner.errors import InputError
+from planner.errors import InputError, Problem
 from planner.profiles import (
     GqaLayers,
     ModelProfile,
@@ -282,6 +284,41 @@ def test_a_wrapper_whose_embeddings_may_be_tied_or_not_has_to_say_so() -> None:
     with pytest.raises(InputError, match="tie_word_embeddings: is required"):
         profile(wrapper)
     assert total_parameters(profile(wrapper | {"tie_word_embeddings": False})) == 7_241_732_096
+
+
+NUMBERS = st.integers(-3, 2**70) | st.floats(allow_nan=False) | st.booleans()
+VALUES = st.recursive(
+    st.none() | NUMBERS | st.text(max_size=5) | st.sampled_from(["full_attention", "sliding_attention", "greedy"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=6,
+)
+KEYS = sorted(
+    {key for found, _ in CONFIGS.values() for key in found}
+    | {
+        *("layer_types", "moe_layers", "no_rope_layers", "no_rope_layer_interval", "attention_chunk_size", "use_cla"),
+        *(
+            "cla_share_factor",
+            "use_qk_norm",
+            "use_mixed_mlp_moe",
+            "moe_layer_num_skipped",
+            "attention_head_dim",
+            "qkv_bias",
+        ),
+        *("use_bidirectional_attention", "_sliding_window_pattern", "max_window_layers", "attention_bias", "mlp_bias"),
+    }
+)
+
+
+@given(st.sampled_from(sorted(CONFIGS)), st.dictionaries(st.sampled_from(KEYS), VALUES, min_size=1, max_size=3))
+@settings(max_examples=400, deadline=None)
+def test_whatever_a_key_holds_it_is_counted_or_refused(name: str, mutations: dict[str, Any]) -> None:
+    problems: tuple[Problem, ...] = ()
+    try:
+        total = total_parameters(profile(CONFIGS[name][0] | mutations))
+    except InputError as error:
+        total, problems = None, error.problems
+    assert problems or total
+    assert all(len(str(problem)) < 1000 for problem in problems)
 
 
 def test_ten_times_the_experts_are_ten_times_the_parameters_of_that_part() -> None:

@@ -16,7 +16,8 @@ from planner.profiles import active_parameters, model_profile, profile_names, to
 from planner.profiles.importer import profile_name
 from planner.profiles.stated_size import figure, sizes_in
 
-SHAPE = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8}
+SHAPE: dict[str, Any] = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32}
+SHAPE |= {"num_key_value_heads": 8}
 SHAPE |= {"intermediate_size": 14336, "vocab_size": 32000, "torch_dtype": "bfloat16", "sliding_window": None}
 MISTRAL = {"model_type": "mistral", "tie_word_embeddings": False, **SHAPE}
 MIXTRAL = {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, **SHAPE}

@@ -181,4 +181,27 @@ def show(profile: "StackProfile", scores: "Fidelity", format_: Format) -> None:
     from planner.report import worst_table
 
     worst = worst_table(scores.points, "worst residuals")
-    print_rich(*stack_tables(profile), *([worst] if worst else []))
+    print_rich(*stack_tables(profile), *([worst] if worst else []), *grounds(profile), *scores.notes)
+
+
+def grounds(profile: "StackProfile") -> list[str]:
+    """What the points determine, what rests on priors, and whether predictions get an error band."""
+    factors = [*profile.factors]
+    learnt = [key for key, factor in factors if factor.basis != "assumed"]
+    assumed = [key for key, factor in factors if factor.basis == "assumed"]
+    found = profile.calibration
+    n_points = sum(file.n_used for file in found.points) if found else 0
+    points = f"{n_points:,} point{'s' * (n_points != 1)}"
+    lines = [f"{points}: {len(learnt)} of {len(factors)} factors rest on them{listed(learnt)}"]
+    if assumed:
+        lines.append(f"{len(assumed)} rest on priors, which the points hardly move{listed(assumed)}")
+    if found and not (found.model_bands.prefill or found.model_bands.decode):
+        lines.append(
+            "no error band: it takes points of two models or accelerators, each predicted by a fit to the rest"
+        )
+    return lines
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names after a colon; nothing where there are none."""
+    return f": {', '.join(names)}" if names else ""

@@ -22,6 +22,7 @@ router_dtype router_jitter_noise score_function scoring_func seq_aux swa_rope_th
 tf_legacy_loss time_step_floor time_step_limit time_step_max time_step_min topk_group topk_method torch_dtype
 transformers_version unk_token_id use_bfloat16 use_cache use_grouped_topk use_mamba_kernels
 """
+_OF_TOKENS = ("_token_id", "_token_index")
 IRRELEVANT = frozenset(_IRRELEVANT.split())
 """Keys that say nothing of shapes, precision or what is cached."""
 MOST: Mapping[str, int] = {"num_hidden_layers": 10_000}
@@ -36,6 +37,9 @@ KINDS: Mapping[str, tuple[type, str]] = {
     "full_attn_layers": (int, "a list of whole numbers"),
     "kda_layers": (int, "a list of whole numbers"),
     "hybrid_layer_pattern": (int, "a list of whole numbers"),
+    "mlp_only_layers": (int, "a list of whole numbers"),
+    "moe_layers": (int, "a list of whole numbers"),
+    "no_rope_layers": (int, "a list of whole numbers"),
     "config_groups": (dict, "a table of tables"),
 }
 """Keys that hold several values, and of which kind each must be."""
@@ -181,5 +185,6 @@ class HfConfig:
     def unmapped(self) -> Iterator[str]:
         """Keys with a value that nothing read and that may matter."""
         for key, value in self.data.items():
-            if key not in self._read and key not in IRRELEVANT and value not in (None, False, [], {}):
+            known = key in self._read or key in IRRELEVANT or key.endswith(_OF_TOKENS)
+            if not known and value not in (None, False, [], {}):
                 yield key

@@ -52,7 +52,7 @@ def qwen2(config: HfConfig) -> Table:
 
 
 def qwen2_moe(config: HfConfig) -> Table:
-    config.assume(tie_word_embeddings=False, decoder_sparse_step=1, mlp_only_layers=[], qkv_bias=True)
+    config.assume(tie_word_embeddings=False, decoder_sparse_step=1, qkv_bias=True)
     n_layers, step = config.integer("num_hidden_layers"), config.integer("decoder_sparse_step")
     dense = config.get("mlp_only_layers") or []
     sparse = [layer for layer in range(n_layers) if layer not in dense and (layer + 1) % step == 0]

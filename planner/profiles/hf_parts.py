@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.errors import shown
 from planner.profiles.hf_config import HfConfig
 
 Table = dict[str, Any]
@@ -124,11 +125,10 @@ def alternating(pattern: str, full: Table, window: Table) -> Table:
 
 def placed(config: HfConfig, key: str, sparse: Sequence[int], n_layers: int) -> Table:
     """Which layers are sparse, as a mixture of experts states it; a problem at the key where they follow no rule."""
-    whole = [layer for layer in sparse if isinstance(layer, int)]
-    first = whole[0] if whole else 0
-    period = whole[1] - first if len(whole) > 1 else n_layers
-    if not whole or period < 1 or list(sparse) != [*range(first, n_layers, period)]:
-        config.refuse(key, f"makes layers {list(sparse)} sparse", "every n-th layer, perhaps after dense ones")
+    first = sparse[0] if sparse else 0
+    period = sparse[1] - first if len(sparse) > 1 else n_layers
+    if not sparse or period < 1 or list(sparse) != [*range(first, n_layers, period)]:
+        config.refuse(key, f"makes layers {shown(list(sparse))} sparse", "every n-th layer, perhaps after dense ones")
         return {"n_dense_first_layers": 0}
     n_dense = first if period == 1 or first >= period else 0
     if period == 1:
@@ -139,9 +139,9 @@ def placed(config: HfConfig, key: str, sparse: Sequence[int], n_layers: int) -> 
 def alike(config: HfConfig, key: str) -> int | None:
     """A whole number that may be written once per layer, if all layers have the same; None where it is absent."""
     value = config.get(key)
-    if not isinstance(value, list):
-        return config.optional(key)
-    if not value or any(item != value[0] for item in value) or not isinstance(value[0], int) or value[0] < 1:
-        config.refuse(key, "differs from layer to layer", "the same whole number for all layers")
-        return None
-    return int(value[0])
+    if isinstance(value, list):
+        if not value or any(item != value[0] for item in value):
+            config.refuse(key, "differs from layer to layer", "the same whole number for all layers")
+            return None
+        config.data[key] = value[0]
+    return config.optional(key)

@@ -84,10 +84,10 @@ def llama4(config: HfConfig) -> Table:
     config.assume(tie_word_embeddings=False, attention_chunk_size=8192, interleave_moe_layer_step=1)
     config.ignore("attn_scale", "attn_temperature_tuning", "floor_scale", "use_qk_norm", "for_llm_compression")
     n_layers, step = config.integer("num_hidden_layers"), config.integer("interleave_moe_layer_step")
-    config.assume(moe_layers=[*range(step - 1, n_layers, step)])
-    sparse = config.items("moe_layers")
+    listed = config.get("moe_layers") is not None
+    sparse = config.items("moe_layers") if listed else [*range(step - 1, n_layers, step)]
     moe = experts(config, "num_local_experts", shared=1, dense=0, width="intermediate_size")
-    moe |= placed(config, "moe_layers", sparse, n_layers)
+    moe |= placed(config, "moe_layers" if listed else "interleave_moe_layer_step", sparse, n_layers)
     config.get("intermediate_size_mlp")
     dense = {"intermediate_size": config.integer("intermediate_size_mlp")} if len(sparse) < n_layers else {}
     full, pattern = heads(config), _llama4_pattern(config, n_layers)
