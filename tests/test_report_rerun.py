@@ -173,7 +173,10 @@ def test_overrides_move_with_their_scenario(override: str, moved: str) -> None:
     assert Move(Path("/a"), Path("/b")).override(override) == moved
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=5), st.text("ab_", min_size=1, max_size=4))
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=5),
+    st.text("ab_", min_size=1, max_size=4),
+)
 def test_every_text_in_quotes_is_found_where_it_is(values: list[str], key: str) -> None:
     text = f"# \"no\"\n{key} = {toml_value(values)}\n[t]\n'k' = {{ \"l\" = 'm' }}\n"
     spans = list(string_spans(text))

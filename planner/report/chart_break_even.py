@@ -54,7 +54,7 @@ def _draw(axes: "Axes", y: int, span: Span) -> None:
         axes.barh(y, high - low, left=low, height=0.34, color=_color(color), edgecolor="none")
     for x, text in span.turns:
         axes.plot([x, x], [y - 0.27, y + 0.27], color=canvas.INK, linewidth=2.0)
-        canvas.halo(axes, x, y, text, offset=(0, -15), fontsize=8.5, bbox=None)
+        canvas.halo(axes, x, y, text, offset=(0, -15), fontsize=8.5)
 
 
 def _color(number: int) -> str:

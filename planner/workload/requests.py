@@ -53,7 +53,10 @@ def trace_path(path: str, base_dir: Path, data_dirs: Sequence[Path] = ()) -> Pat
     Raises:
         InputError: naming every place that was looked in.
     """
-    candidates = [Path(os.path.normpath(base_dir / path)), *(folder / path for root in data_dirs for folder in (root, root / "traces"))]
+    candidates = [
+        Path(os.path.normpath(base_dir / path)),
+        *(folder / path for root in data_dirs for folder in (root, root / "traces")),
+    ]
     found = next((c for c in candidates if is_file(c)), None)
     if found is None:
         places = ", ".join(dict.fromkeys(map(str, candidates)))
