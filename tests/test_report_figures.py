@@ -24,7 +24,7 @@ PIXEL = 1.5
 
 def written(figure: Figure) -> list[Text]:
     """Every text of a figure but the labels of ticks, which matplotlib also keeps for ticks out of sight."""
-    legends = [legend for owner in (figure, *figure.axes) for legend in owner.findobj(matplotlib.legend.Legend)]
+    legends = dict.fromkeys(figure.findobj(matplotlib.legend.Legend))
     texts = [text for legend in legends for text in legend.get_texts()]
     for axes in figure.axes:
         texts += [*axes.texts, axes.xaxis.label, axes.yaxis.label, *(c.xaxis.label for c in axes.child_axes)]

@@ -372,14 +372,20 @@ def make_network() -> Case:
         for i, tokens in enumerate((19677.0, 19700.0, 62000.0))
     )
     links = tuple(WAN.model_copy(update={"name": f"from-a-place-with-a-long-name-to-{i}"}) for i in range(4))
+    usd_per_hour = sum(item.usd_per_hour or 0.0 for item in (*pools, *links))
+    cost, less = (COST.model_copy(update={"usd_per_hour": usd}) for usd in (usd_per_hour, 70.0))
     plan = make_plan(
         pools=pools,
         links=links,
+        cost=cost,
         classes=classes,
         threshold_tokens=None,
         sweep=None,
         latency=LOADED,
-        baselines=(baseline("local-prefill", 1.0, pools=pools), baseline("everything-at-home", 0.4, pools=pools[:2])),
+        baselines=(
+            baseline("local-prefill", 1.0, pools=pools, links=links, cost=cost),
+            baseline("everything-at-home", 0.4, pools=pools[:2], cost=less),
+        ),
     )
     plan = plan.model_copy(
         update={"periods": tuple(make_period(n, x, plan) for n, x in (("day", 2.0), ("night", 1.0)))}

@@ -197,14 +197,20 @@ def log_axis(axes: "Axes", which: str, low: float, high: float) -> None:
 
 
 def bar_axis(axes: "Axes", names: Sequence[str]) -> None:
-    """Names of horizontal bars from top to bottom, without an axis line; of one line or two, which are kept apart."""
-    parts = (name.split("\n") for name in names)
-    shown = (label(*lines) if len(lines) == 1 else "\n".join(label(line, 36, 1) for line in lines) for lines in parts)
-    axes.set_yticks(range(len(names)), labels=list(shown))
+    """Names of horizontal bars from top to bottom, without an axis line; long ones are wrapped, and then smaller."""
+    shown = [_row_label(*name.split("\n")) for name in names]
+    axes.set_yticks(range(len(names)), labels=shown)
+    if max(text.count("\n") for text in shown) > 1:
+        axes.tick_params(axis="y", labelsize=9)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
+
+
+def _row_label(name: str, *more: str) -> str:
+    """A name on two lines at most and everything else on a line of its own."""
+    return "\n".join([label(name, 34 if more else 30), *(label(line, 38, 1) for line in more)])
 
 
 def write_in_bar(

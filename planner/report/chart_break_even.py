@@ -36,7 +36,7 @@ class BreakEvenChart:
     """Colour numbers with what they mean."""
 
     def draw(self) -> "Figure":
-        figure = canvas.new_figure(1.6 + 0.42 * len(self.spans))
+        figure = canvas.new_figure(1.6 + 0.46 * len(self.spans))
         axes = figure.subplots()
         ends = [x for span in self.spans for low, high, _ in span.pieces for x in (low, high)]
         canvas.log_axis(axes, "x", min(ends) / 1.15, max(ends) * 1.15)

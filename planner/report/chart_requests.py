@@ -165,7 +165,7 @@ class PrefillChart:
 
 
 def prefill_chart(case: Case) -> PrefillChart | None:
-    """Prefill seconds by length of every prefill pool that has them; pools in their colours, what they share in others."""
+    """Prefill seconds by length, of pools in their colours or of what several have in common."""
     colors = hues(case.plan)
     names = [curve.pool for curve in case.curves]
     own = colors if all(name in colors for name in names) else {name: i for i, name in enumerate(names)}

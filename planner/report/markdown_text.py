@@ -1,4 +1,4 @@
-"""Text of others in Markdown: it is shown as it stands, and cannot be taken for headings, links, images, tables or HTML.
+"""Text of others in Markdown: it is shown as it stands, and never taken for headings, links, images, tables or HTML.
 
 What could be is written as the number of its character, which Markdown shows and never takes for structure.
 """
