@@ -173,6 +173,11 @@ def test_a_trace_too_short_to_tell_is_taken_for_independent_users(in_folder: Pat
         (("--remote-hardware", "h20"), InputError, "--remote-hardware: 'h20' is no hardware profile"),
         (("--model", "gone.toml"), InputError, "gone.toml"),
         (("--one-site", "--remote-hardware", "h200-sxm"), UsageError, "--one-site has none"),
+        (
+            ("--one-site", "--hardware", "rubin-cpx"),
+            InputError,
+            "scenario new: pools.prefill: rubin-cpx figures has no",
+        ),
         (("--percentile", "95"), UsageError, "--percentile: is about --slo-ttft"),
         (("--from", "a.csv", "--input", "100"), UsageError, "--input: a trace brings its own lengths"),
         (("--from", "gone.csv"), InputError, "gone.csv"),

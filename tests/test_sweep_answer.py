@@ -203,6 +203,9 @@ def test_any_sweep_can_be_drawn_with_every_plan_on_it(found: PlanSweep) -> None:
     crosses = [x for line in axes.get_lines() if line.get_marker() == "x" for x in line.get_xdata()]
     assert len(crosses) == len(found.points) - len(found.plans)
     assert axes.get_ylim()[1] >= max(known, default=0.0)
+    if found.plans:  # every instance is in a bar
+        bars = [segment for bar in figure.axes[1].collections for segment in bar.get_segments()]  # type: ignore[attr-defined]
+        assert sum(top - low for (_, low), (_, top) in bars) == sum(p.n_instances for q in found.plans for p in q.pools)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from planner.cli.common import data_dirs
+
 COMMAND = "planner scenario new"
 
 
@@ -87,7 +89,6 @@ def new(
     from planner.cli.scenario_text import Wanted, scenario_text, short_name
     from planner.errors import InputError, Problem
     from planner.files import write_text
-    from planner.scenario import load_scenario
 
     path = Path(name) if name.endswith(".toml") else Path(f"{name}.toml")
     if not short_name(path):
@@ -95,8 +96,21 @@ def new(
     if os.path.lexists(path) and not force:
         raise InputError(Problem(str(path), "", "exists already", "a new name, or --force to write over it"))
     text, notes = scenario_text(Wanted(path=path, **options))
-    load_scenario(text, str(path), path.resolve().parent)
+    _check(text, path)
     write_text(path, text)
     for note in notes:
         typer.echo(f"note: {note}", err=True)
     typer.echo(f"{path}: edit it, then run: planner optimize {shlex.quote(str(path))}")
+
+
+def _check(text: str, path: Path) -> None:
+    """Raises InputError where no plan can be asked of it: accelerators may lack a figure that the model needs."""
+    from planner.errors import InputError, Problem
+    from planner.optimizer import planning_problem
+    from planner.scenario import load_scenario
+
+    try:
+        planning_problem(load_scenario(text, str(path), path.resolve().parent), data_dirs())
+    except InputError as error:  # of a file that is not there yet
+        here = (p for p in error.problems if p.file == str(path))
+        raise InputError([Problem(COMMAND, p.key, p.message, p.allowed) for p in here] or error.problems) from None

@@ -115,6 +115,8 @@ class _Draft:
 
     def text(self) -> str:
         demand, why = self._demand()
+        if demand and not self.wanted.slo_ttft:
+            self.notes.append("no --slo-ttft: the cheapest fleet may be nearly saturated, with long waits")
         prices = [self._price(self.local, "--hardware")]
         remote = None
         if not self.wanted.one_site:

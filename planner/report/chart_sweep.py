@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner.report import canvas
 from planner.report.figure_files import write_figure
@@ -19,6 +19,10 @@ MOST_LINES = 12
 """Lines that can be told apart."""
 WIDE_SPAN = 30.0
 """Greatest over least value from which on an axis is logarithmic."""
+WIDEST_PT, NARROWEST_PT, ALL_BARS_PT = 24.0, 2.0, 360.0
+"""Widths of bars in points, and what all of them take together at most."""
+LABELLED = 0.08
+"""Part of the tallest bar from which on a number fits in."""
 DASHES = ("-", "--", ":")
 MOST_TICKS = 8
 """Numbers that are written below an axis each."""
@@ -97,7 +101,7 @@ def _draw_objective(axes: "Axes", found: PlanSweep) -> None:
     lines = list(_lines(found))
     for i, (label, points) in enumerate(lines):
         known = sorted((places[p.set[last]], v) for p in points if p.plan and (v := shown.value(p.plan)) is not None)
-        style = {"color": canvas.hue(i), "linestyle": DASHES[i // len(canvas.HUES) % len(DASHES)]}
+        style: dict[str, Any] = {"color": canvas.hue(i), "linestyle": DASHES[i // len(canvas.HUES) % len(DASHES)]}
         axes.plot([x for x, _ in known], [y for _, y in known], marker="o", markersize=5, label=label, **style)
     _mark_best(axes, found, shown)
     failed = sorted({places[p.set[last]] for p in found.points if p.plan is None})
@@ -121,7 +125,12 @@ def _mark_best(axes: "Axes", found: PlanSweep, shown: Measure) -> None:
     if found.best is None or value is None:
         return
     x = _places(found)[found.points[found.best].set[_last(found)]]
-    ring = {"markersize": 13, "markerfacecolor": "none", "markeredgecolor": canvas.INK, "markeredgewidth": 1.6}
+    ring: dict[str, Any] = {
+        "markersize": 13,
+        "markerfacecolor": "none",
+        "markeredgecolor": canvas.INK,
+        "markeredgewidth": 1.6,
+    }
     axes.plot([x], [value], "o", linestyle="", label=f"best: {found.best_by}", **ring)
 
 
@@ -141,18 +150,29 @@ def _legend(axes: "Axes", n_lines: int) -> None:
 
 
 def _draw_fleet(axes: "Axes", found: PlanSweep) -> None:
-    """Instances of every pool; a pool that a plan is without has none."""
+    """Instances of every pool, one above the other; a pool that a plan is without has none."""
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import MaxNLocator
+
     places, last = _places(found), _last(found)
-    planned = sorted(((places[p.set[last]], p.plan) for p in found.points if p.plan), key=lambda pair: pair[0])
-    names = pool_names(found.plans)
-    for i, name in enumerate(names):
+    planned = [(places[p.set[last]], p.plan) for p in found.points if p.plan]
+    width = max(NARROWEST_PT, min(WIDEST_PT, ALL_BARS_PT / len(planned)))
+    below, most = [0] * len(planned), max(sum(pool.n_instances for pool in plan.pools) for _, plan in planned)
+    for i, name in enumerate(pool_names(found.plans)):
         sizes = [next((pool.n_instances for pool in plan.pools if pool.name == name), 0) for _, plan in planned]
-        marker = "osD^v"[i % 5]
-        axes.plot([x for x, _ in planned], sizes, color=canvas.hue(i), marker=marker, markersize=5, label=name)
+        above = [low + n for low, n in zip(below, sizes, strict=True)]
+        # Lines, because their width is in points: bars would get thin where values are uneven.
+        axes.vlines([x for x, _ in planned], below, above, colors=canvas.hue(i), linewidth=width)
+        for (x, _), low, n in zip(planned, below, sizes, strict=True):
+            if n >= LABELLED * most and width == WIDEST_PT:
+                axes.text(x, low + n / 2, f"{n:,}", ha="center", va="center", color="white", fontsize=8)
+        below = above
     axes.set_ylabel("instances")
-    _from_zero(axes)
-    axes.yaxis.get_major_locator().set_params(integer=True)
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), ncols=1, fontsize=9)
+    axes.set_ylim(0, 1.08 * max(most, 1))
+    axes.grid(axis="y")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    handles = [Patch(color=canvas.hue(i), label=name) for i, name in enumerate(pool_names(found.plans))]
+    axes.legend(handles=handles[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9, handlelength=0.8)
 
 
 def _value_axis(axes: "Axes", found: PlanSweep) -> None:
