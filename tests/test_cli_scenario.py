@@ -44,9 +44,13 @@ def done(*arguments: str) -> str:
 
 
 def failed(*arguments: str) -> str:
+    """What is said of scenarios that do not hold: on stdout as a gate's list, else as every bad input's message."""
     found = planner("scenario", "check", *arguments)
-    assert found.exit_code == 6, (found.output, found.exception)
-    return found.stdout
+    if "--format" in arguments:
+        assert found.exit_code == 3, (found.output, found.exception)
+        return found.stdout
+    assert isinstance(found.exception, InputError), (found.output, found.exception)
+    return f"{found.stdout}{found.exception}\n"
 
 
 def refused(*arguments: str) -> str:
@@ -253,6 +257,6 @@ def test_the_data_folders_of_the_environment_are_looked_in(in_folder: Path, monk
     (in_folder / "cases").mkdir()
     (in_folder / "cases" / "mine.toml").write_text(text, encoding="utf-8")
     monkeypatch.setenv("PLANNER_DATA", "")
-    assert "azure.csv: trace.path: is not there" in failed("cases/mine.toml")
+    assert "cases/mine.toml:9: workload.trace.path: 'azure.csv' is not there" in failed("cases/mine.toml")
     monkeypatch.setenv("PLANNER_DATA", os.pathsep.join(["nowhere", str(in_folder)]))
     assert "holds" in done("scenario", "check", "cases/mine.toml")

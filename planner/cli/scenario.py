@@ -1,16 +1,13 @@
 """`planner scenario`: start a scenario, check one, and its schema."""
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from planner.cli.common import data_dirs, print_json
 from planner.cli.gate import GateFormat, GateFormatOption, gate_report
 from planner.cli.new_scenario import new
-
-if TYPE_CHECKING:
-    from planner.errors import Problem
 
 app = typer.Typer(
     help="Scenarios: start one, check one, print the schema.", no_args_is_help=True, rich_markup_mode=None
@@ -27,41 +24,38 @@ def check(
 ) -> None:
     """Check scenarios: keys, names, comparisons and traces, and whether a plan can be asked of them.
 
-    Exit 6 and print every problem when they do not hold.
+    Every problem is told: exit 3, or 4 where all that is wrong is that no plan can be.
     """
-    from planner.errors import CheckFailedError
+    from planner.errors import InputError, PlannerError, Problem
 
     held: list[str] = []
+    failures: list[PlannerError] = []
     problems: list[Problem] = []
     for file in dict.fromkeys(files):
-        text, found = _checked(file)
-        problems += found
-        held += [] if found else [text]
-    if problems and format_ is GateFormat.TEXT:
-        for line in held:
-            typer.echo(line)
+        try:
+            held.append(_held(file))
+        except PlannerError as error:
+            failures.append(error)
+            problems += error.problems if isinstance(error, InputError) else [Problem(file, "", str(error))]
+    if format_ is GateFormat.TEXT and failures:
+        typer.echo("".join(f"{line}\n" for line in held), nl=False)
+        raise InputError(problems) if any(isinstance(error, InputError) for error in failures) else failures[0]
     typer.echo(gate_report(problems, format_, "\n".join(held)))
-    if problems:
-        raise typer.Exit(CheckFailedError.exit_code)
+    if failures:
+        raise typer.Exit(min(error.exit_code for error in failures))
 
 
-def _checked(file: str) -> "tuple[str, tuple[Problem, ...]]":
-    """What is said of a scenario that holds, or every problem of one that does not."""
-    from planner.errors import InputError, PlannerError, Problem
+def _held(file: str) -> str:
+    """What is said of a scenario that holds. Raises PlannerError where it does not."""
     from planner.optimizer import network_problem, planning_problem
     from planner.scenario import read_scenario
 
-    try:
-        scenario = read_scenario(file)
-        for name in scenario.comparisons:
-            scenario.compared(name)
-        problem = (network_problem if scenario.is_network else planning_problem)(scenario, data_dirs())
-    except InputError as error:
-        return "", error.problems
-    except PlannerError as error:
-        return "", (Problem(file, "", str(error)),)
+    scenario = read_scenario(file)
+    for name in scenario.comparisons:
+        scenario.compared(name)
+    problem = (network_problem if scenario.is_network else planning_problem)(scenario, data_dirs())
     counts = f"{len(problem.pools)} pools, {len(problem.links)} links, {len(problem.classes)} classes"
-    return f"{file}: holds ({counts})", ()
+    return f"{file}: holds ({counts})"
 
 
 class SchemaFormat(StrEnum):
