@@ -249,3 +249,18 @@ def test_a_plan_sends_no_prompt_to_a_pool_that_cannot_hold_it(seed: int) -> None
         for name, sent in (("fast", long), ("near", ~long)):
             if sent.any():
                 assert total[sent].max() <= rooms[name]
+
+
+@pytest.mark.parametrize("more", [{}, {"periods": PERIODS, "objective": "min-cost"}], ids=["one-site", "network"])
+def test_a_decode_pool_that_cannot_hold_the_longest_requests_is_noted(more: dict[str, Any]) -> None:
+    one = {"pools.decode.hardware": FAST, "pools.decode.accelerators_per_instance": 1, "pools.decode.layout": "tp=1"}
+    own = {"near": "pools.near.accelerators_per_instance", "layout": "pools.near.layout"}
+    wide = {own["near"]: 2, own["layout"]: "tp=2", "demand_req_per_s": 0.05, **more}
+    notes = [
+        [note for note in optimize(tight({**wide, **changes})).notes if "no engine takes them" in note]
+        for changes in (one, {})
+    ]
+    assert len(notes[0]) == 1
+    assert "6,528 tokens" in notes[0][0]
+    assert "120,500" in notes[0][0]
+    assert not notes[1]
