@@ -77,25 +77,27 @@ def test_a_prompt_fits_where_its_bytes_do(
         assert any("does not fit beside the weights" in note for note in found.notes)
 
 
-def test_each_change_that_is_named_holds_the_longest_prompt_that_was_asked_for() -> None:
-    tokens = (1024, 40_000)
-    found = predict(PredictQuestion("llama-3.1-70b", "h200-sxm", layout="tp=2", tokens=tokens, stack="datasheet"))
-    one = predict(PredictQuestion("llama-3.1-70b", "h200-sxm", layout="tp=1", precision="fp8", tokens=tokens))
-    assert [row.fits for row in found.prefill] == [True, True]
-    tight = predict(PredictQuestion("llama-3.1-70b", "h100-sxm", layout="tp=2", tokens=tokens, stack="vllm"))
-    assert one.fits_any_prompt
-    if not tight.fits:
-        assert tight.relaxations
-    for change in tight.relaxations:
-        asked: dict[str, Any] = {"layout": "tp=2"}
-        if "--layout" in change:
-            asked["layout"] = change.split("--layout ")[1].rstrip(")")
-        elif "--kv-precision" in change:
-            asked["kv_precision"] = "fp8"
-        else:
-            asked["precision"] = change.split("--precision ")[1].rstrip(")")
-        again = predict(PredictQuestion("llama-3.1-70b", "h100-sxm", tokens=tokens, stack="vllm", **asked))
-        assert again.prefill[-1].fits or not tight.fits
+@pytest.mark.parametrize(
+    ("model", "chip", "layout", "precision", "tokens"),
+    [
+        ("llama-3.1-70b", "h100-sxm", "tp=1", "fp8", 6000),
+        ("llama-3.1-70b", "h100-sxm", "tp=1", "fp8", 131_072),
+        ("llama-3.1-8b", "l40s", "tp=1", "bf16", 300_000),
+        ("qwen3-235b", "h200-sxm", "tp=4", "bf16", 400_000),
+        ("deepseek-v3", "h200-sxm", "tp=8", None, 900_000),
+    ],
+)
+def test_each_change_that_is_named_holds_the_longest_prompt(
+    model: str, chip: str, layout: str, precision: str | None, tokens: int
+) -> None:
+    asked = {"layout": layout, "precision": precision, "tokens": (64, tokens), "stack": "vllm"}
+    found = predict(PredictQuestion(model, chip, **asked))
+    assert [row.fits for row in found.prefill] == [True, False]
+    assert found.relaxations
+    for change in found.relaxations:
+        option, value = change.split("--")[1].rstrip(")").split(" ")
+        again = predict(PredictQuestion(model, chip, **{**asked, option.replace("-", "_"): value}))
+        assert again.prefill[1].fits
 
 
 ONE_GPU = ("predict", "llama-3.1-70b", "h100-sxm", "--layout", "tp=1", "--precision", "fp8", "--kv-precision", "fp8")
@@ -247,3 +249,18 @@ def test_a_plan_sends_no_prompt_to_a_pool_that_cannot_hold_it(seed: int) -> None
         for name, sent in (("fast", long), ("near", ~long)):
             if sent.any():
                 assert total[sent].max() <= rooms[name]
+
+
+@pytest.mark.parametrize("more", [{}, {"periods": PERIODS, "objective": "min-cost"}], ids=["one-site", "network"])
+def test_a_decode_pool_that_cannot_hold_the_longest_requests_is_noted(more: dict[str, Any]) -> None:
+    one = {"pools.decode.hardware": FAST, "pools.decode.accelerators_per_instance": 1, "pools.decode.layout": "tp=1"}
+    own = {"near": "pools.near.accelerators_per_instance", "layout": "pools.near.layout"}
+    wide = {own["near"]: 2, own["layout"]: "tp=2", "demand_req_per_s": 0.05, **more}
+    notes = [
+        [note for note in optimize(tight({**wide, **changes})).notes if "no engine takes them" in note]
+        for changes in (one, {})
+    ]
+    assert len(notes[0]) == 1
+    assert "6,528 tokens" in notes[0][0]
+    assert "120,500" in notes[0][0]
+    assert not notes[1]

@@ -20,6 +20,7 @@ from planner.optimizer.promise import GAP as PROMISE_GAP
 from planner.optimizer.promise import MOST_BUSY
 from planner.optimizer.promised_search import search
 from planner.optimizer.relaxation import infeasible
+from planner.optimizer.room import oversized_notes
 from planner.optimizer.search import GAP_TARGET, Solution
 from planner.optimizer.sensitivity import bottlenecks, sweep
 from planner.optimizer.software import Candidate, setup_notes
@@ -208,8 +209,10 @@ def _notes(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterat
 
 
 def _room_notes(problem: PlanningProblem, solution: Solution) -> Iterator[str]:
-    """Prefill pools whose longest prompt does not fit beside those whose caches still leave, on average."""
+    """Pools without room: of prefill beside the caches that still leave on average, of decode for the longest."""
     for i, pool in enumerate(problem.pools):
+        if solution.sizing.n_instances[i]:
+            yield from oversized_notes(pool.name, pool.rates, (c.mix for c in problem.classes))
         room, leaving = pool.rates.longest_tokens, 0.0
         if pool.role == "prefill" and isfinite(room):
             leaving = leaving_tokens(problem, solution, i)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer.service_times import served_model
-from planner.roofline import ServedModel
+from planner.roofline import InstanceRates, ServedModel
 from planner.scenario import Scenario
 from planner.workload import RequestMix
 
@@ -44,6 +44,17 @@ def too_long(
     lines += [f"  - what would do: {other}" for other in dict.fromkeys(others)]
     what = f"{scenario.name}: infeasible: prompts of '{name}' fit no pool that they could be routed to:\n"
     return InfeasibleError(what + "\n".join(lines))
+
+
+def oversized_notes(name: str, rates: InstanceRates, mixes: Iterable[RequestMix]) -> Iterator[str]:
+    """What to know of a decode pool on the roofline whose longest requests do not fit one of its instances."""
+    room = rates.longest_tokens
+    longest = max((mix.longest_tokens() + mix.mean_output_tokens for mix in mixes), default=0.0)
+    if rates.decode is not None and rates.stack is not None and longest > room:
+        yield (
+            f"an instance of {name} holds requests of up to {room:,.0f} tokens beside the weights; the longest have "
+            f"{longest:,.0f} with a mean answer: they are counted as if they decoded alone, and no engine takes them"
+        )
 
 
 def _pool_lines(scenario: Scenario, name: str, longest_tokens: float, asked_tokens: float) -> Iterator[str]:

@@ -17,6 +17,7 @@ from planner.optimizer.network.search import network_search
 from planner.optimizer.network.solution import GAP_TARGET, NetworkSolution
 from planner.optimizer.network.told import Told
 from planner.optimizer.network.worth import network_bottlenecks
+from planner.optimizer.room import oversized_notes
 from planner.optimizer.software import Candidate, setup_notes
 from planner.results import (
     Baseline,
@@ -213,6 +214,9 @@ def _notes(problem: NetworkProblem, fleet: Fleet) -> Iterator[str]:
         )
     for spec in problem.classes:
         yield from context_notes(problem.scenario, spec.name, spec.mix)
+    used = {pool.name for pool in fleet.pools if pool.n_instances}
+    for of_pool in (pool for pool in problem.pools if pool.name in used):
+        yield from oversized_notes(of_pool.name, of_pool.rates, (problem.classes[c].mix for c in of_pool.classes))
     for hardware, basis in dict.fromkeys((p.hardware, p.basis) for p in fleet.pools if p.basis != "measured"):
         yield f"service times of some pools of {hardware} are {basis}"
     yield from setup_notes(problem.scenario, _candidates(problem))

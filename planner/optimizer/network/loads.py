@@ -140,11 +140,10 @@ class NetworkLoads:
         room, mix = self.problem.pools[arc.pool].rates.longest_tokens, self._class(q).mix
         if room == np.inf:
             return True
-        key = ("holds", room, id(mix), part, _end(part, cell))
+        key = ("limits", room, id(mix), part)
         if key not in self._known:
-            limits = mix.held_thresholds(*((room, np.inf) if part == "long" else (np.inf, room)))
-            self._known[key] = is_held(mix, _end(part, cell), limits)
-        return bool(self._known[key])
+            self._known[key] = mix.held_thresholds(*((room, np.inf) if part == "long" else (np.inf, room)))
+        return is_held(mix, _end(part, cell), self._known[key])
 
     def work_s(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
         """Instance-seconds in a pool per request of the stream, at the least over a cell [s]."""
