@@ -1,6 +1,6 @@
 """The question: model, workload, sites, pools, links, prices and what to optimise, as one strict frozen record."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -458,7 +458,7 @@ def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str
     """
     file = TomlFile(name, text)
     stated, changes = dict(file.data), [parsed_override(override) for override in overrides]
-    for key, value in changes:
+    for key, value in [*changes, *_unsourced(changes)]:
         assign(stated, key, value)
     try:
         return _checked(file, stated, directory)
@@ -466,6 +466,16 @@ def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str
         known = _problems(file, directory)
         blamed = (p if p in known else _of_override(p, file, [key for key, _ in changes]) for p in error.problems)
         raise InputError(blamed) from None
+
+
+def _unsourced(changes: Sequence[tuple[KeyPath, Any]]) -> Iterator[tuple[KeyPath, Any]]:
+    """What goes with another price: the source of the one in the file is none of it, unless one is given with it."""
+    said = {key[:2] for key, _ in changes if key[0] == "prices" and key[2:] in (("basis",), ("source",))}
+    for key, _ in changes:
+        is_price = key[0] == "prices" and key[2:] in (("usd_per_accelerator_hour",), ("purchase_usd",))
+        if is_price and key[:2] not in said:
+            yield (*key[:2], "basis"), "assumed"
+            yield (*key[:2], "source"), ""
 
 
 def _checked(file: TomlFile, stated: dict[str, Any], directory: Path) -> Scenario:
