@@ -1,6 +1,6 @@
 """The question: model, workload, sites, pools, links, prices and what to optimise, as one strict frozen record."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from planner.scenario.bundled import scenario_path
 from planner.scenario.execution import Execution, execution_faults
 from planner.scenario.names import name_problems, of_profile
 from planner.scenario.network import network_faults, network_keys
-from planner.scenario.overrides import KEY, assign, merged, parsed_key, parsed_override
+from planner.scenario.overrides import KEY, assign, merged, parsed_key, parsed_override, unsourced
 from planner.scenario.parts import (
     DEFAULT_CLASS,
     MOST_ACCELERATORS,
@@ -458,7 +458,7 @@ def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str
     """
     file = TomlFile(name, text)
     stated, changes = dict(file.data), [parsed_override(override) for override in overrides]
-    for key, value in [*changes, *_unsourced(changes)]:
+    for key, value in [*changes, *unsourced(changes)]:
         assign(stated, key, value)
     try:
         return _checked(file, stated, directory)
@@ -466,16 +466,6 @@ def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str
         known = _problems(file, directory)
         blamed = (p if p in known else _of_override(p, file, [key for key, _ in changes]) for p in error.problems)
         raise InputError(blamed) from None
-
-
-def _unsourced(changes: Sequence[tuple[KeyPath, Any]]) -> Iterator[tuple[KeyPath, Any]]:
-    """What goes with another price: the source of the one in the file is none of it, unless one is given with it."""
-    said = {key[:2] for key, _ in changes if key[0] == "prices" and key[2:] in (("basis",), ("source",))}
-    for key, _ in changes:
-        is_price = key[0] == "prices" and key[2:] in (("usd_per_accelerator_hour",), ("purchase_usd",))
-        if is_price and key[:2] not in said:
-            yield (*key[:2], "basis"), "assumed"
-            yield (*key[:2], "source"), ""
 
 
 def _checked(file: TomlFile, stated: dict[str, Any], directory: Path) -> Scenario:

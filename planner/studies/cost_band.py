@@ -14,6 +14,13 @@ LIMIT_S = 10.0
 NEAR = 0.03
 """Gap of a plan beyond which its bill says more of the search than of the times [fraction]."""
 
+UNKNOWN = Cost(
+    usd_per_hour=None,
+    usd_per_million_input_tokens=None,
+    usd_per_million_output_tokens=None,
+    accelerators_usd_per_hour=None,
+)
+
 
 def cost_band(
     scenario: Scenario, data_dirs: Sequence[Path] = (), problem: PlanningProblem | None = None
@@ -36,26 +43,24 @@ def cost_band(
     if found is None:
         return None
     low, high = (_cost(scenario, change, data_dirs, problem) for change in found.changes)
-    if (low is None or low.usd_per_hour is None) and (high is None or high.usd_per_hour is None):
+    if low.usd_per_hour is None and high.usd_per_hour is None:
         return None
     pools = (key.split(".")[1] for key in found.changes[0].keys)
     return CostBand(
         rests_on="90 % band of the error of predicted times",
         pools=tuple(pools),
-        low_usd_per_hour=low and low.usd_per_hour,
-        high_usd_per_hour=high and high.usd_per_hour,
-        low_usd_per_million_input_tokens=low and low.usd_per_million_input_tokens,
-        high_usd_per_million_input_tokens=high and high.usd_per_million_input_tokens,
+        low_usd_per_hour=low.usd_per_hour,
+        high_usd_per_hour=high.usd_per_hour,
+        low_usd_per_million_input_tokens=low.usd_per_million_input_tokens,
+        high_usd_per_million_input_tokens=high.usd_per_million_input_tokens,
     )
 
 
-def _cost(
-    scenario: Scenario, change: Change, data_dirs: Sequence[Path], problem: PlanningProblem | None
-) -> Cost | None:
-    """The bill of the best plan with a change; None where there is none, or none near the best in the time."""
+def _cost(scenario: Scenario, change: Change, data_dirs: Sequence[Path], problem: PlanningProblem | None) -> Cost:
+    """The bill of the best plan with a change; unknown where there is none, or none near the best in the time."""
     try:
         varied = scenario.varied(change.keys)
         found = outcome(varied, data_dirs, LIMIT_S, None if problem is None else problem.classes)
     except (InputError, InfeasibleError, UndecidedError):
-        return None
-    return found.fleet.cost if found.solution.gap <= NEAR else None
+        return UNKNOWN
+    return found.fleet.cost if found.solution.gap <= NEAR else UNKNOWN
