@@ -105,8 +105,11 @@ def _planned(
     """The plan; with requests and seed of runs, one that is certified."""
     if runs is None:
         from planner.optimizer import optimize as optimize_scenario
+        from planner.studies.cost_band import cost_band
 
-        return optimize_scenario(question, data_dirs(), time_limit_s)
+        plan = optimize_scenario(question, data_dirs(), time_limit_s)
+        tell(f"{question.name}: what the cost rests on")
+        return plan.model_copy(update={"cost_band": cost_band(question, data_dirs())})
     from planner.executor import RunQuestion
     from planner.studies.certify import certified_plan
 

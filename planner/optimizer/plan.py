@@ -23,7 +23,7 @@ from planner.optimizer.relaxation import infeasible
 from planner.optimizer.room import oversized_notes
 from planner.optimizer.search import GAP_TARGET, Solution
 from planner.optimizer.sensitivity import bottlenecks, sweep
-from planner.optimizer.software import Candidate, setup_notes
+from planner.optimizer.software import Candidate, price_notes, setup_notes
 from planner.optimizer.verdict import decisive, verdict
 from planner.results import Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario
@@ -204,8 +204,7 @@ def _notes(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterat
             how = BASES[pool.basis] + _by_roofline(problem, pool.name)
             yield f"service times of {pool.name} ({pool.hardware}) are {how}"
     yield from setup_notes(problem.scenario, _candidates(problem))
-    if fleet.cost.missing_prices:
-        yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)
+    yield from price_notes(problem, fleet)
 
 
 def _room_notes(problem: PlanningProblem, solution: Solution) -> Iterator[str]:

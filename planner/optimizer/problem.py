@@ -141,6 +141,12 @@ class Resolved:
         """Whether every accelerator and port has a price."""
         return not self.missing_prices()
 
+    def unsourced_prices(self) -> tuple[str, ...]:
+        """Accelerators whose price the scenario states without a source."""
+        used = {pool.hardware for pool in self.pools}
+        named = {self.scenario.hardware_named(name).name: price for name, price in self.scenario.prices.items()}
+        return tuple(name for name, price in named.items() if name in used and not price.source)
+
     def missing_prices(self) -> tuple[str, ...]:
         """Scenario keys of the prices that are not stated."""
         hardware = {pool.hardware for pool in self.pools if pool.usd_per_hour is None}

@@ -1,10 +1,12 @@
-"""What a reader must know of the software and number formats that the pools of a plan run in."""
+"""What a reader must know of the software and number formats that the pools of a plan run in, and of their prices."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from planner.errors import InfeasibleError, InputError
+from planner.optimizer.problem import Resolved
 from planner.optimizer.service_times import Decoded, service_times
+from planner.results import Fleet
 from planner.roofline import InstanceRates, emulation
 from planner.scenario import Pool, Scenario
 from planner.units import MILLI, number
@@ -52,6 +54,14 @@ def setup_notes(scenario: Scenario, pools: Sequence[Candidate]) -> Iterator[str]
         for candidate, setup in setups
         if setup.precision is not None and setup.product_precision is not None
     )
+
+
+def price_notes(problem: Resolved, fleet: Fleet) -> Iterator[str]:
+    """Prices that are missing, and those that are assumed without a source."""
+    if fleet.cost.missing_prices:
+        yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)
+    if unsourced := problem.unsourced_prices():
+        yield f"assumed without a source: the price of {', '.join(unsourced)}"
 
 
 def _by(pools: Sequence[Candidate], field: str) -> str:

@@ -364,8 +364,23 @@ def cost(plan: Plan) -> str:
         return DASH + (f" (not stated: {missing})" if missing else "")
     return (
         f"{usd(plan.cost.usd_per_hour)} USD/h: {figure(plan.cost.usd_per_million_input_tokens)} USD per million input "
-        f"tokens, or {figure(plan.cost.usd_per_million_output_tokens)} per million output tokens"
+        f"tokens, or {figure(plan.cost.usd_per_million_output_tokens)} per million output tokens{cost_band(plan)}"
     )
+
+
+def cost_band(plan: Plan) -> str:
+    """What the bill may be, and what that rests on; nothing where nothing is known of it."""
+    band = plan.cost_band
+    if band is None:
+        return ""
+    ends: tuple[float | None, ...] = (band.low_usd_per_hour, band.high_usd_per_hour)
+    what = "USD/h"
+    if plan.objective == "max-throughput":  # the fleet is given or bought for a budget: its rate is what is uncertain
+        ends = (band.low_usd_per_million_input_tokens, band.high_usd_per_million_input_tokens)
+        what = "USD per million input tokens"
+    shown = figure if plan.objective == "max-throughput" else usd
+    low, high = ("no plan" if end is None else shown(end) for end in ends)
+    return f". {low} to {high} {what} over the {band.rests_on} ({listed(list(band.pools))})"
 
 
 def traffic_usd_per_hour(fleet: Fleet) -> float | None:

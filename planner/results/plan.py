@@ -83,6 +83,21 @@ class Cost(StrictModel):
     """What has no price in the scenario."""
 
 
+class CostBand(StrictModel):
+    """What the plan may cost where an input is as uncertain as it is known to be: the best plan at both ends of it."""
+
+    rests_on: str
+    """The input, in words."""
+    pools: tuple[str, ...]
+    """Pools that it is about."""
+    low_usd_per_hour: float | None
+    """At the end where it costs less; None where there is no plan, or none was found in the time."""
+    high_usd_per_hour: float | None
+    low_usd_per_million_input_tokens: float | None
+    """The same per million tokens, which changes with the rate where that is what is sought."""
+    high_usd_per_million_input_tokens: float | None
+
+
 class PlannedAgain(StrictModel):
     """What more of a constraint brought when the fleet was planned again with it, in whole instances."""
 
@@ -245,6 +260,8 @@ class Plan(Fleet):
     capacity_rule: Literal["mean-length", "expected-work"]
     prefill_to_decode: str | None
     """Instances of prefill for short prompts to instances of decode."""
+    cost_band: CostBand | None = None
+    """What the cost may be with what is known of the error of predicted times; None where nothing is, or not asked."""
     bottlenecks: tuple[Bottleneck, ...]
     verdict: Verdict
     classes: tuple[ClassPlan, ...]

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from planner.errors import InputError, Problem, UsageError, printable
@@ -58,6 +58,16 @@ def assign(data: dict[str, Any], key: KeyPath, value: Any) -> None:
         last = depth == len(key) - 1
         node[part] = value if last else _copied(node, part)
         node = node[part]
+
+
+def unsourced(keys: Sequence[KeyPath]) -> Iterator[tuple[KeyPath, Any]]:
+    """What goes with another price: the source of the one in the file is none of it, unless one is given with it."""
+    said = {key[:2] for key in keys if key[0] == "prices" and key[2:] in (("basis",), ("source",))}
+    for key in keys:
+        is_price = key[0] == "prices" and key[2:] in (("usd_per_accelerator_hour",), ("purchase_usd",))
+        if is_price and key[:2] not in said:
+            yield (*key[:2], "basis"), "assumed"
+            yield (*key[:2], "source"), ""
 
 
 def _fits(node: Any, part: str | int) -> bool:

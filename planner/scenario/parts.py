@@ -275,10 +275,16 @@ class Price(StrictModel):
     """Price of one accelerator with its share of the server, where it is bought."""
     amortized_years: Amount | None = None
     """Years over which a purchase is written off evenly."""
-    basis: Basis
+    basis: Basis = "assumed"
     """quoted (somebody sells at it), derived (computed from published figures) or assumed."""
-    source: str
-    """Citation, or how it was derived."""
+    source: str = ""
+    """Citation, or how it was derived; an assumed price needs none."""
+
+    @model_validator(mode="after")
+    def _has_a_source(self) -> Self:
+        if self.basis != "assumed" and not self.source:
+            raise_faults([Fault(("source",), f'is required of a {self.basis} price (or basis = "assumed")')])
+        return self
 
     @model_validator(mode="after")
     def _is_rent_or_purchase(self) -> Self:

@@ -17,7 +17,7 @@ from planner.scenario.bundled import scenario_path
 from planner.scenario.execution import Execution, execution_faults
 from planner.scenario.names import name_problems, of_profile
 from planner.scenario.network import network_faults, network_keys
-from planner.scenario.overrides import KEY, assign, merged, option, parsed_key, parsed_override
+from planner.scenario.overrides import KEY, assign, merged, option, parsed_key, parsed_override, unsourced
 from planner.scenario.parts import (
     DEFAULT_CLASS,
     MOST_ACCELERATORS,
@@ -462,6 +462,8 @@ def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str
     stated, changes = dict(file.data), {}
     for override in overrides:
         changes[override] = _assigned(stated, override)
+    for key, value in unsourced([*changes.values()]):
+        assign(stated, key, value)
     try:
         return _checked(file, stated, directory)
     except InputError as error:

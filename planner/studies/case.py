@@ -27,6 +27,7 @@ from planner.roofline import InstanceRates
 from planner.scenario import CapacityRule, Scenario
 from planner.studies.break_even import break_evens, not_varied
 from planner.studies.claims import claim_results
+from planner.studies.cost_band import cost_band
 from planner.studies.front import pareto_front
 from planner.studies.hours import hours_of
 from planner.studies.inputs import citation, input_notes, measured_times, roofline_source
@@ -67,6 +68,7 @@ def build_case(
     problem = planning_problem(scenario, data_dirs)
     solution = solved(problem, time_limit_s)
     plan = explained(problem, solution, time_limit_s)
+    plan = plan.model_copy(update={"cost_band": cost_band(scenario, data_dirs, problem)})
     other = _planned(_with_rule(problem, OTHER_RULE[scenario.capacity_rule]), time_limit_s)
     compared = tuple(
         _comparison(name, scenario.comparisons[name].title, variant, data_dirs, time_limit_s)

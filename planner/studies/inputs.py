@@ -75,7 +75,7 @@ def input_notes(scenario: Scenario, rates: Mapping[str, InstanceRates]) -> tuple
     notes += _assumptions(scenario)
     for name, price in scenario.prices.items():
         what = f"price of {name}: {price_words(price)}"
-        notes.append(SourceNote(what=what, basis=price.basis, source=price.source))
+        notes.append(SourceNote(what=what, basis=price.basis, source=price.source or "the scenario"))
     for name, site in scenario.sites.items():
         if site.usd_per_kwh:
             what = f"power at {name}: {site.usd_per_kwh:g} USD/kWh, PUE {site.pue:g}, {draw_words(site)}"

@@ -193,7 +193,7 @@ def inputs(scenario: Scenario) -> tuple[list[Input], list[str]]:
     """Everything that is varied, and why something is not."""
     notes: list[str] = []
     found = [*_demand(scenario, notes), *_prices(scenario), *_links(scenario), *_pools(scenario)]
-    found += [*_lengths(scenario, notes), *_model_error(scenario, notes)]
+    found += [*_lengths(scenario, notes), *model_error(scenario, notes)]
     return found, notes
 
 
@@ -304,7 +304,7 @@ def longer(lengths: Mapping[str, Any], factor: float) -> dict[str, Any]:
     return {**lengths, key: [max(t * factor, low) for t, low in zip(lengths[key], least, strict=True)]}
 
 
-def _model_error(scenario: Scenario, notes: list[str]) -> Iterator[Input]:
+def model_error(scenario: Scenario, notes: list[str]) -> Iterator[Input]:
     """Both ends of the predictor's 90 % band, at once in every pool whose times are the roofline's."""
     bands = {name: band for name, pool in scenario.pools.items() if (band := _band(scenario, pool)) is not None}
     unknown = [name for name, pool in scenario.pools.items() if _is_predicted(scenario, pool) and name not in bands]

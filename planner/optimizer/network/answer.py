@@ -18,7 +18,7 @@ from planner.optimizer.network.solution import GAP_TARGET, NetworkSolution
 from planner.optimizer.network.told import Told
 from planner.optimizer.network.worth import network_bottlenecks
 from planner.optimizer.room import oversized_notes
-from planner.optimizer.software import Candidate, setup_notes
+from planner.optimizer.software import Candidate, price_notes, setup_notes
 from planner.results import (
     Baseline,
     Bottleneck,
@@ -220,5 +220,4 @@ def _notes(problem: NetworkProblem, fleet: Fleet) -> Iterator[str]:
     for hardware, basis in dict.fromkeys((p.hardware, p.basis) for p in fleet.pools if p.basis != "measured"):
         yield f"service times of some pools of {hardware} are {basis}"
     yield from setup_notes(problem.scenario, _candidates(problem))
-    if fleet.cost.missing_prices:
-        yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)
+    yield from price_notes(problem, fleet)
