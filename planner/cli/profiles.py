@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.common import Format, FormatOption, print_json, print_rich
+from planner.cli import completion
+from planner.cli.common import Format, FormatOption, asked_for, print_json, print_rich
+from planner.cli.progress import progress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -55,7 +57,12 @@ def list_profiles(format_: FormatOption = Format.TEXT) -> None:
 
 @app.command("show")
 def show_profile(
-    name: Annotated[str, typer.Argument(help="Name, alias or path of a profile.", metavar="PROFILE")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Name, alias or path of a profile.", metavar="PROFILE", autocompletion=completion.profile_names
+        ),
+    ],
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """Show one profile: every figure with its source."""
@@ -84,16 +91,20 @@ def _tables_of(found: "AnyProfile") -> list["RenderableType"]:
 @app.command("check", short_help="Check profile files; exit 6 with every problem.")
 def check_files(
     paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders; all shipped profiles if none.")] = None,
-    format_: Annotated[CheckFormat, typer.Option("--format", help="Lines, JSON, or workflow annotations.")] = (
-        CheckFormat.TEXT
-    ),
+    format_: Annotated[
+        CheckFormat, typer.Option("--format", callback=asked_for, help="Lines, JSON, or workflow annotations.")
+    ] = (CheckFormat.TEXT),
 ) -> None:
     """Check profile files; exit 6 and print every problem when they do not hold."""
     from planner.errors import CheckFailedError
     from planner.profiles import check_profiles
 
-    found = check_profiles(paths or ())
-    typer.echo(_check_report(found, format_))
+    with progress("checking profiles"):
+        found = check_profiles(paths or ())
+    if format_ is CheckFormat.JSON:
+        print_json([_problem_fields(problem) for problem in found.problems])
+    else:
+        typer.echo(_check_report(found, format_))
     if not found.holds:
         raise typer.Exit(CheckFailedError.exit_code)
 
@@ -108,10 +119,6 @@ def print_schema(kind: Annotated[SchemaKind, typer.Argument(metavar="KIND", help
 
 
 def _check_report(found: "ProfileCheck", format_: CheckFormat) -> str:
-    if format_ is CheckFormat.JSON:
-        import json
-
-        return json.dumps([_problem_fields(problem) for problem in found.problems], indent=2, ensure_ascii=False)
     if found.holds:
         return f"{found.n_files} profiles hold"
     return "\n".join(_annotation(p) if format_ is CheckFormat.GITHUB else str(p) for p in found.problems)

@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from planner.cli.common import data_dirs, print_json
+from planner.cli.completion import scenario_names
+from planner.cli.progress import progress
 
 app = typer.Typer(
     help="Scenarios: start one, check one, print the schema.", no_args_is_help=True, rich_markup_mode=None
@@ -65,7 +67,8 @@ def _seen_from(path: Path, trace: Path | None) -> dict[str, object] | None:
 
     if not trace.exists():
         trace = trace_path(str(trace), Path.cwd(), data_dirs())
-    found = read_trace(trace, "auto")
+    with progress(f"reading {trace}"):
+        found = read_trace(trace, "auto")
     return {
         "path": json.dumps(Path(os.path.relpath(trace.resolve(), path.resolve().parent)).as_posix()),
         "n_requests": found.n_requests,
@@ -76,15 +79,20 @@ def _seen_from(path: Path, trace: Path | None) -> dict[str, object] | None:
 
 
 @app.command("check", short_help="Check a scenario and everything it names.")
-def check(file: Annotated[str, typer.Argument(metavar="FILE", help="A bundled scenario or a TOML file.")]) -> None:
+def check(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A bundled scenario or a TOML file.", autocompletion=scenario_names)
+    ],
+) -> None:
     """Check a scenario: its keys, names, comparisons and traces, and whether a plan can be asked of it."""
     from planner.optimizer import network_problem, planning_problem
     from planner.scenario import read_scenario
 
-    scenario = read_scenario(file)
-    for name in scenario.comparisons:
-        scenario.compared(name)
-    problem = (network_problem if scenario.is_network else planning_problem)(scenario, data_dirs())
+    with progress(f"checking {file}"):
+        scenario = read_scenario(file)
+        for name in scenario.comparisons:
+            scenario.compared(name)
+        problem = (network_problem if scenario.is_network else planning_problem)(scenario, data_dirs())
     typer.echo(
         f"{file}: holds ({len(problem.pools)} pools, {len(problem.links)} links, {len(problem.classes)} classes)"
     )
