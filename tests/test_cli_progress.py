@@ -69,7 +69,7 @@ def test_nothing_is_said_to_be_done_that_failed() -> None:
 def test_lines_say_how_far_it_is() -> None:
     with waiting(1) as (_, told), progress_bar("running x") as reach:
         reach(0.25)
-    assert told.getvalue().splitlines()[0].endswith("s so far, 25% done")
+    assert told.getvalue().splitlines()[0].endswith("s so far, 25 % done")
 
 
 def test_lines_say_what_goes_on_now() -> None:

@@ -109,7 +109,7 @@ def check_figure(path: Path | None) -> None:
 
     Raises:
         UsageError: its name ends in neither .png nor .svg.
-        InputError: its folder is not there or cannot be written.
+        InputError: it cannot be written. A folder that is not there is no hindrance: it is made.
     """
     from planner.errors import UsageError
     from planner.files import check_writable
@@ -118,4 +118,5 @@ def check_figure(path: Path | None) -> None:
         return
     if path.suffix.lower() not in (".png", ".svg"):
         raise UsageError(f"--figure {path}: is neither .png nor .svg")
-    check_writable(path)
+    if path.parent.exists():
+        check_writable(path)
