@@ -60,6 +60,12 @@ def write_text(path: Path, text: str) -> None:
         aside.write_text(text, encoding="utf-8", newline="")
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it where they are not there; raises as `whole_file` does."""
+    with _said(path):
+        path.mkdir(parents=True, exist_ok=True)
+
+
 def put(aside: Path, path: Path) -> None:
     """Move a file that is written already to where it belongs, under the rules of this module.
 

@@ -6,6 +6,7 @@ from pydantic import BaseModel
 from rich.table import Table
 
 from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, StackProfile
+from planner.report.fitted import FittedTable
 from planner.units import number
 
 
@@ -16,7 +17,7 @@ def summary(item: HardwareProfile | ModelProfile | StackProfile) -> dict[str, An
 
 def titled_table(title: str, *columns: str) -> Table:
     """An empty table whose first column is never broken."""
-    table = Table(title=title, title_justify="left")
+    table = FittedTable(title=title, title_justify="left")
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column == columns[0])
     return table

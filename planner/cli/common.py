@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from planner.cli.completion import scenario_names
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -47,7 +49,10 @@ class Format(StrEnum):
 
 
 ScenarioArgument = Annotated[
-    str, typer.Argument(metavar="SCENARIO", help="A bundled scenario, or the path of a TOML file.")
+    str,
+    typer.Argument(
+        metavar="SCENARIO", help="A bundled scenario, or the path of a TOML file.", autocompletion=scenario_names
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,

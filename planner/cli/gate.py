@@ -1,12 +1,12 @@
 """What gates print: every problem as a line, as JSON, or as annotations of a workflow."""
 
-import json
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
+from planner.cli.common import asked_for, print_json
 from planner.errors import Problem
 
 SCHEMA = "planner.problem/1"
@@ -21,15 +21,18 @@ class GateFormat(StrEnum):
     GITHUB = "github"
 
 
-GateFormatOption = Annotated[GateFormat, typer.Option("--format", help="Lines, JSON, or workflow annotations.")]
+GateFormatOption = Annotated[
+    GateFormat, typer.Option("--format", callback=asked_for, help="Lines, JSON, or workflow annotations.")
+]
 
 
-def gate_report(problems: Sequence[Problem], format_: GateFormat, held: str) -> str:
-    """Every problem, or what is said where there is none."""
+def print_gate(problems: Sequence[Problem], format_: GateFormat, held: str) -> None:
+    """Print every problem, or what is said where there is none."""
     if format_ is GateFormat.JSON:
-        return json.dumps([_fields(problem) for problem in problems], indent=2, ensure_ascii=False)
+        print_json([_fields(problem) for problem in problems])
+        return
     lines = [_annotation(p) if format_ is GateFormat.GITHUB else str(p) for p in problems]
-    return "\n".join(lines) or held
+    typer.echo("\n".join(lines) or held)
 
 
 def _fields(problem: Problem) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import typer
 from typer.core import TyperGroup
 
 from planner.cli.common import ANSWER, Answer, print_json
@@ -14,7 +13,7 @@ HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 class PlannerGroup(TyperGroup):
     """The commands, listed under the headings that they name as their panel."""
 
-    def invoke(self, ctx: typer.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         """Run a command; one that fails without an answer gives one that says so, where JSON was asked for."""
         before = ANSWER.set(Answer())
         try:
@@ -26,7 +25,7 @@ class PlannerGroup(TyperGroup):
         finally:
             ANSWER.reset(before)
 
-    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands under their headings, with names in one column."""
         commands = {name: self.commands[name] for name in self.list_commands(ctx)}
         indent = max(map(len, commands), default=0)

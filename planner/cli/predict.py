@@ -6,13 +6,22 @@ from typing import Annotated
 import typer
 
 from planner.cli.common import Format, FormatOption, print_json, print_rich
+from planner.cli.completion import hardware_names, model_names
+from planner.cli.progress import progress
 
 MILLISECONDS = 1000.0
 
 
 def predict(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Name, alias or path of a model profile.")],
-    hardware: Annotated[str, typer.Argument(metavar="HARDWARE", help="Name, alias or path of a hardware profile.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Name, alias or path of a model profile.", autocompletion=model_names)
+    ],
+    hardware: Annotated[
+        str,
+        typer.Argument(
+            metavar="HARDWARE", help="Name, alias or path of a hardware profile.", autocompletion=hardware_names
+        ),
+    ],
     accelerators: Annotated[
         int | None, typer.Option(metavar="N", help="Accelerators of the instance; 8, or as --layout has.")
     ] = None,
@@ -61,7 +70,8 @@ def predict(
         context_tokens=context,
         tpot_limit_s=None if tpot_ms is None else tpot_ms / MILLISECONDS,
     )
-    found = predicted(question)
+    with progress(f"predicting {model} on {hardware}"):
+        found = predicted(question)
     if format_ is Format.JSON:
         print_json(found.answer())
     else:
@@ -99,7 +109,7 @@ def check_figure(path: Path | None) -> None:
 
     Raises:
         UsageError: its name ends in neither .png nor .svg.
-        InputError: its folder is not there or cannot be written.
+        InputError: it cannot be written. A folder that is not there is no hindrance: it is made.
     """
     from planner.errors import UsageError
     from planner.files import check_writable
@@ -108,4 +118,5 @@ def check_figure(path: Path | None) -> None:
         return
     if path.suffix.lower() not in (".png", ".svg"):
         raise UsageError(f"--figure {path}: is neither .png nor .svg")
-    check_writable(path)
+    if path.parent.exists():
+        check_writable(path)

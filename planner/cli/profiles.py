@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from planner.cli import completion
 from planner.cli.common import Format, FormatOption, print_json, print_rich
-from planner.cli.gate import GateFormat, GateFormatOption, gate_report
+from planner.cli.gate import GateFormat, GateFormatOption, print_gate
 from planner.cli.profile_import import import_config
 from planner.cli.profile_new import new_profile
+from planner.cli.progress import progress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -76,7 +78,12 @@ def own_tables() -> "list[RenderableType]":
 
 @app.command("show")
 def show_profile(
-    name: Annotated[str, typer.Argument(help="Name, alias or path of a profile.", metavar="PROFILE")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Name, alias or path of a profile.", metavar="PROFILE", autocompletion=completion.profile_names
+        ),
+    ],
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """Show one profile: every figure with its source."""
@@ -115,8 +122,9 @@ def check_files(
     from planner.errors import CheckFailedError
     from planner.profiles import check_profiles
 
-    found = check_profiles(paths or ())
-    typer.echo(gate_report(found.problems, format_, _held(found)))
+    with progress("checking profiles"):
+        found = check_profiles(paths or ())
+    print_gate(found.problems, format_, _held(found))
     if not found.holds:
         raise typer.Exit(CheckFailedError.exit_code)
 

@@ -90,7 +90,7 @@ class _Lines:
 
     def reach(self, fraction: float) -> None:
         """So much is done."""
-        self._done = f", {fraction:.0%} done"
+        self._done = f", {100 * fraction:.0f} % done"
 
     def _run(self) -> None:
         pause_s = PATIENCE_S

@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 from planner.cli.common import data_dirs, print_json
-from planner.cli.gate import GateFormat, GateFormatOption, gate_report
+from planner.cli.completion import scenario_names
+from planner.cli.gate import GateFormat, GateFormatOption, print_gate
 from planner.cli.new_scenario import new
+from planner.cli.progress import progress
 
 app = typer.Typer(
     help="Scenarios: start one, check one, print the schema.", no_args_is_help=True, rich_markup_mode=None
@@ -19,7 +21,10 @@ app.command("new", short_help="Write a commented scenario to start from.")(new)
 
 @app.command("check", short_help="Check scenarios and everything they name.")
 def check(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="TOML files, or bundled scenarios.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE", help="TOML files, or bundled scenarios.", autocompletion=scenario_names),
+    ],
     format_: GateFormatOption = GateFormat.TEXT,
 ) -> None:
     """Check scenarios: keys, names, comparisons and traces, and whether a plan can be asked of them.
@@ -33,14 +38,15 @@ def check(
     problems: list[Problem] = []
     for file in dict.fromkeys(files):
         try:
-            held.append(_held(file))
+            with progress(f"checking {file}"):
+                held.append(_held(file))
         except PlannerError as error:
             failures.append(error)
             problems += error.problems if isinstance(error, InputError) else [Problem(file, "", str(error))]
     if format_ is GateFormat.TEXT and failures:
         typer.echo("".join(f"{line}\n" for line in held), nl=False)
         raise InputError(problems) if any(isinstance(error, InputError) for error in failures) else failures[0]
-    typer.echo(gate_report(problems, format_, "\n".join(held)))
+    print_gate(problems, format_, "\n".join(held))
     if failures:
         raise typer.Exit(min(error.exit_code for error in failures))
 

@@ -150,6 +150,8 @@ def check_files(records: Path | None, trace: Path | None, figure: Path | None) -
     from planner.report import check_folder, check_record_file
 
     check_figure(figure)
+    if figure is not None:
+        check_folder(figure)
     if records is not None:
         check_record_file(records)
     if trace is not None:

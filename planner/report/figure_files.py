@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.files import write_bytes
+from planner.files import make_folder, write_bytes
 from planner.report import canvas
 from planner.report.chart_roofline import roofline_chart
 from planner.report.chart_schedulers import schedulers_chart
@@ -36,7 +36,7 @@ def write_schedulers(found: SchedulerComparison, series: Sequence[ScheduledSerie
 
 
 def write_figure(draw: "Callable[[], Figure]", path: Path) -> None:
-    """Draw into a file: written aside, then moved into place.
+    """Draw into a file, whose folder is made where it is not there.
 
     Args:
         draw: makes the figure.
@@ -48,4 +48,5 @@ def write_figure(draw: "Callable[[], Figure]", path: Path) -> None:
     with canvas.style():
         figure = draw()
         content = canvas.svg(figure) if path.suffix.lower() == ".svg" else canvas.png(figure, {})
+    make_folder(path.parent)
     write_bytes(path, content)

@@ -1,4 +1,4 @@
-"""Pieces that answers for a terminal of a hundred columns are made of."""
+"""Pieces that answers for a terminal are made of: a hundred columns wide, or as wide as it is."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PRINT_WIDTH = 100
-"""Columns that every table fits in."""
+"""Columns that tables have at most."""
 BELOW = (0, 0, 1, 0)
 """An empty line below a table."""
 MARK = ">"
@@ -32,10 +32,11 @@ def frame(title: str, rows: Iterable[tuple[str, str]]) -> "RenderableType":
 def empty_table(title: str, *headings: str) -> "Table":
     """A table without rows; headings of columns to be aligned to the right begin with MARK."""
     from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(
+    from planner.report.fitted import FittedTable
+
+    table = FittedTable(
         title=Text(title, style="bold"),
         title_justify="left",
         box=box.SIMPLE_HEAD,
