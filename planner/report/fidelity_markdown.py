@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from planner.report import fidelity_tables as cells
 from planner.report import words
 from planner.report.markdown_tables import table
+from planner.report.markdown_text import escaped
 from planner.results import FidelitySurvey, HardwareScore, LatencyError, Scored, ScoredCurve
 from planner.units import DASH, number, percent
 
@@ -185,6 +186,11 @@ def refused(survey: FidelitySurvey) -> str:
     return table([">points", "model", "hardware", "why"], rows)
 
 
+def readings(survey: FidelitySurvey) -> str:
+    """What is to be known of how rows were read, as a list."""
+    return "\n".join(f"- {escaped(note)}" for note in survey.fidelity.notes)
+
+
 def command(survey: FidelitySurvey) -> str:
     """What regenerates the report, in its folder."""
     return f"planner fidelity {' '.join(file.name for file in survey.files)} --report ."
@@ -218,6 +224,7 @@ TABLES = SimpleNamespace(
     doubts=doubts,
     worst=worst,
     refused=refused,
+    readings=readings,
     command=command,
 )
 """The tables by the names that the template has for them."""
