@@ -41,6 +41,7 @@ check-reports: $(VENV)/.installed
 reports: $(VENV)/.installed
 	set -e; for case in $(REPORTS); do $(BIN)/planner report $$case --out $$case; done
 	$(FIDELITY)
+	$(BIN)/planner scenario schema --format markdown > docs/scenario-keys.md
 
 benchmark: $(VENV)/.installed-dev
 	set -e; for script in tests/benchmarks/bench_*.py; do $(BIN)/python $$script; done

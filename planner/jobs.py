@@ -102,7 +102,7 @@ def _of_cluster(
         raise InputError(Problem(f"--dask {address}", "", what, "tcp://host:port of a running one")) from None
     with client:
         place_of = {client.submit(function, *job, pure=False): place for place, job in enumerate(jobs)}
-        given, lost = distributed.as_completed(place_of), Counter[int]()
+        given, lost = distributed.as_completed(place_of, loop=client.loop), Counter[int]()
         for future in given:
             place = place_of.pop(future)
             try:

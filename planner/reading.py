@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from planner.errors import InputError, Problem
 from planner.toml_lines import KeyPath
@@ -76,7 +76,7 @@ class _Source(io.RawIOBase):
 
 
 @contextmanager
-def opened(path: Path, allowed: str = "a readable file") -> Iterator[io.BufferedReader]:
+def opened(path: Path, allowed: str = "a readable file") -> Iterator[BinaryIO]:
     """A file to read bytes from.
 
     Args:
@@ -92,7 +92,7 @@ def opened(path: Path, allowed: str = "a readable file") -> Iterator[io.Buffered
         raise InputError(_unreadable(path, error, allowed)) from None
     try:
         with io.BufferedReader(source) as file:
-            yield file
+            yield cast(BinaryIO, file)
     except OSError as error:
         raise InputError(_unreadable(path, error, allowed)) from None
 
@@ -136,6 +136,11 @@ def unprintable(text: str) -> str:
     """
     found = _UNPRINTABLE.search(text)
     return f"holds the character U+{ord(found[0]):04X}, which is not printable" if found else ""
+
+
+def resolved(path: Path) -> Path:
+    """The absolute path, links followed; links that lead in a circle are left, for whoever opens it to say."""
+    return Path(os.path.realpath(path))
 
 
 class Excess(NamedTuple):

@@ -10,6 +10,7 @@ import pytest
 
 from planner.cli import ending, main
 from tests.builders import SMALL
+from tests.talk import without_progress
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -255,7 +256,8 @@ def test_an_interrupted_report_exits_130_with_the_old_report_whole_and_nothing_l
     place, name, nth = MOMENTS[moment]
     command = [sys.executable, "-c", DRIVER, place, name, str(nth), "report", "tiny.toml", "--out", "out"]
     found = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
-    assert (found.returncode, found.stdout, found.stderr) == (130, "", "planner: interrupted\n")
+    told = without_progress(found.stderr)
+    assert (found.returncode, found.stdout, told) == (130, "", "planner: interrupted\n")
     assert (out / "report.md").read_text(encoding="utf-8") == "the old report\n"
     assert not [path for path in out.rglob("*") if path.name.startswith(".")]
 

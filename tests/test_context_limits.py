@@ -1,4 +1,4 @@
-"""Prompts beyond the context a model is made for are pointed out; beyond one that a scenario states, refused."""
+"""Prompts beyond the context a model is made for are pointed out; beyond a stated one they are refused."""
 
 from typing import Any
 

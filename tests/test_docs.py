@@ -61,6 +61,30 @@ def test_the_readme_has_commands_to_try() -> None:
     assert sum(len(block) for block in console_blocks()) >= 10
 
 
+def shown_outputs() -> list[tuple[int, int, list[str]]]:
+    """Block, place in it and lines of what the README shows of a command's output, up to an ellipsis."""
+    found: list[tuple[int, int, list[str]]] = []
+    for block, text in enumerate(re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)):
+        parts = re.split(r"^\$ .*\n", text, flags=re.MULTILINE)[1:]
+        found += [(block, place, part.splitlines()) for place, part in enumerate(parts) if part.strip()]
+    return found
+
+
+def test_output_that_the_readme_shows_is_what_the_command_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To mend: run the commands of the block and copy their output anew."""
+    monkeypatch.chdir(tmp_path)
+    shown = {(block, place): lines for block, place, lines in shown_outputs()}
+    assert shown
+    for block in {block for block, _ in shown}:
+        for place, arguments in enumerate(console_blocks()[block]):
+            printed = [line.rstrip() for line in CliRunner().invoke(app, arguments).stdout.splitlines()]
+            lines = shown.get((block, place), [])
+            is_head = lines[-1:] == ["..."]
+            assert printed[: len(lines) - 1] == lines[:-1] if is_head else not lines or printed == lines
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_relative_link_and_picture_of_a_page_exists(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))

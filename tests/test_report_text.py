@@ -1,5 +1,6 @@
 """Text of others in reports: it is shown, and changes neither the structure of a document nor that of a figure."""
 
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -10,9 +11,12 @@ from markdown_it import MarkdownIt
 
 from planner.report import report_markdown
 from planner.report.canvas import style, svg
+from planner.report.fidelity_markdown import fidelity_markdown
 from planner.report.figures import charts
+from planner.report.live_markdown import live_markdown
 from planner.report.markdown_text import as_code, code, escaped, plain, prose
-from planner.results import Case, ComparedPlan, LoadPattern, SourceNote, Verdict
+from planner.results import Case, ComparedPlan, LoadPattern, SourceNote, Verdict, live_from
+from tests.test_report_fidelity import SURVEY
 from tests.test_report_records import (
     PD_D,
     PD_P,
@@ -27,6 +31,7 @@ from tests.test_report_records import (
     pool,
 )
 
+ROOT = Path(__file__).resolve().parents[1]
 SHARP = st.text("#`*_[]()!<>|~$&;:=+-.\\/ \n\r\t1ax\u2028\x1b\u202e", min_size=1, max_size=30)
 HOSTILE = [
     "# x\n<img src=http://a.example/p.png>",
@@ -137,6 +142,23 @@ ALLOWED = MARKS | BLOCKS | LISTS | QUOTES | {"code_blockcode", "hardbreakbr"}
 @example("`a\nb` ![x](y) `c`")
 def test_notes_keep_paragraphs_lists_emphasis_and_code_alone(text: str) -> None:
     assert set(structure(prose(text))) <= ALLOWED
+
+
+@given(TEXTS, TEXTS)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_name_of_a_file_or_a_machine_changes_the_structure_of_the_other_reports(text: str, name: str) -> None:
+    def surveyed(text: str, name: str) -> str:
+        files = tuple(file.model_copy(update={"name": name, "what": text, "source": text}) for file in SURVEY.files)
+        return fidelity_markdown(SURVEY.model_copy(update={"title": text, "files": files}), [])
+
+    def lived(text: str, name: str) -> str:
+        path = ROOT / "reports" / "live-reference" / "live.json"
+        live = live_from(path.read_text(encoding="utf-8"), str(path))
+        machine = live.machine.model_copy(update={"processor": text, "system": name})
+        return live_markdown(live.model_copy(update={"machine": machine}), [])
+
+    for report in (surveyed, lived):
+        assert structure(report(text, name)) == structure(report("text", "name"))
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "漢字 🚀", "a" * 60])

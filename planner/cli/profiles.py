@@ -2,34 +2,28 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.cli.common import Format, FormatOption, print_json, print_rich
+from planner.cli.gate import GateFormat, GateFormatOption, gate_report
 from planner.cli.profile_import import import_config
 from planner.cli.profile_new import new_profile
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from planner.errors import Problem
     from planner.profiles import ProfileCheck
     from planner.profiles.catalogue import AnyProfile
     from planner.profiles.folders import Kind
 
 SHIPPED = "shipped"
 app = typer.Typer(
-    help="Accelerators, models and stacks: list, show, check.", no_args_is_help=True, rich_markup_mode=None
+    help="Accelerators, models and stacks: list, show, check, import, start.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
-
-
-class CheckFormat(StrEnum):
-    """How problems are printed."""
-
-    TEXT = "text"
-    JSON = "json"
-    GITHUB = "github"
 
 
 class SchemaKind(StrEnum):
@@ -52,6 +46,7 @@ def list_profiles(format_: FormatOption = Format.TEXT) -> None:
     stacks = [stack_profile(name) for name in profile_names("stack")]
     if format_ is Format.JSON:
         found = {
+            "schema": "planner.profiles/1",
             "hardware": [{**tables.summary(item), "origin": origin(item.name, "hardware")} for item in hardware],
             "models": [{**tables.summary(item), "origin": origin(item.name, "model")} for item in models],
             "stacks": [{**stack_summary(item), "origin": origin(item.name, "stack")} for item in stacks],
@@ -116,18 +111,22 @@ def check_files(
     paths: Annotated[
         list[Path] | None, typer.Argument(help="Files, or folders with all below; the catalogue if none.")
     ] = None,
-    format_: Annotated[CheckFormat, typer.Option("--format", help="Lines, JSON, or workflow annotations.")] = (
-        CheckFormat.TEXT
-    ),
+    format_: GateFormatOption = GateFormat.TEXT,
 ) -> None:
     """Check profile files; exit 6 and print every problem when they do not hold."""
     from planner.errors import CheckFailedError
     from planner.profiles import check_profiles
 
     found = check_profiles(paths or ())
-    typer.echo(_check_report(found, format_))
+    typer.echo(gate_report(found.problems, format_, _held(found)))
     if not found.holds:
         raise typer.Exit(CheckFailedError.exit_code)
+
+
+def _held(found: "ProfileCheck") -> str:
+    n, others = found.n_files, found.n_skipped
+    skipped = f"; {others} other TOML file{'s' * (others > 1)} skipped" if others else ""
+    return f"{n} profile{' holds' if n == 1 else 's hold'}{skipped}"
 
 
 @app.command("schema")
@@ -137,39 +136,6 @@ def print_schema(kind: Annotated[SchemaKind, typer.Argument(metavar="KIND", help
 
     schema = RECORDS[f"planner.{kind}/1"].model_json_schema()
     print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
-
-
-def _check_report(found: "ProfileCheck", format_: CheckFormat) -> str:
-    if format_ is CheckFormat.JSON:
-        import json
-
-        return json.dumps([_problem_fields(problem) for problem in found.problems], indent=2, ensure_ascii=False)
-    if found.holds:
-        n, others = found.n_files, found.n_skipped
-        skipped = f"; {others} other TOML file{'s' * (others > 1)} skipped" if others else ""
-        return f"{n} profile{' holds' if n == 1 else 's hold'}{skipped}"
-    return "\n".join(_annotation(p) if format_ is CheckFormat.GITHUB else str(p) for p in found.problems)
-
-
-def _problem_fields(problem: "Problem") -> dict[str, Any]:
-    return {"file": problem.file, "line": problem.line, "key": problem.key, "message": _message(problem)}
-
-
-def _message(problem: "Problem") -> str:
-    return f"{problem.message} ({problem.allowed})" if problem.allowed else problem.message
-
-
-def _annotation(problem: "Problem") -> str:
-    """A GitHub workflow command; a problem without a line points at the file."""
-    line = "" if problem.line is None else f",line={problem.line}"
-    text = f"{problem.key}: {_message(problem)}" if problem.key else _message(problem)
-    return f"::error file={_escaped(problem.file, ':,')}{line}::{_escaped(text)}"
-
-
-def _escaped(text: str, also: str = "") -> str:
-    for character in "%\r\n" + also:
-        text = text.replace(character, f"%{ord(character):02X}")
-    return text
 
 
 app.command("new", short_help="Write a hardware profile to fill in.")(new_profile)

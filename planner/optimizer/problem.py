@@ -381,11 +381,11 @@ def _size_limit(problem: PlanningProblem, index: int) -> int | None:
         limits.append(int(budget / pool.usd_per_hour + 1e-9))
     demand = problem.scenario.demand_req_per_s
     if problem.is_min_cost and demand is not None:
-        limits.append(_most_for_demand(problem, index, demand))
+        limits.append(most_for_demand(problem, index, demand))
     return max(min(limits), 0) if limits else None
 
 
-def _most_for_demand(problem: PlanningProblem, index: int, demand: float) -> int:
+def most_for_demand(problem: PlanningProblem, index: int, demand: float) -> int:
     """Instances of a pool beyond which no more are of use; a ratio may ask for more of it than its own work does."""
     pools, ratio = problem.pools, problem.ratio
     slo = problem.scenario.slo

@@ -10,6 +10,7 @@ from planner.profiles.folders import KINDS, VARIABLE, Kind, own_paths, profile_d
 from planner.profiles.hardware import HardwareProfile
 from planner.profiles.model import ModelProfile
 from planner.profiles.stack import StackProfile
+from planner.reading import resolved
 from planner.schema import TomlFile
 
 AnyProfile = HardwareProfile | ModelProfile | StackProfile
@@ -175,7 +176,7 @@ def read_profile(path: Path) -> AnyProfile:
 
 def profile_file(path: Path) -> TomlFile:
     """A profile's file, named as seen from the current folder."""
-    shown = path.resolve()
+    shown = resolved(path)
     return TomlFile.read(path, str(shown.relative_to(Path.cwd()) if shown.is_relative_to(Path.cwd()) else path))
 
 

@@ -21,6 +21,7 @@ from planner.profiles.model import ModelProfile
 from planner.profiles.model_checks import MODEL_CHECKS
 from planner.profiles.stack import StackProfile
 from planner.profiles.stack_checks import STACK_CHECKS, stack_references
+from planner.reading import resolved
 from planner.toml_lines import KeyPath
 
 CHECKS: Mapping[str, tuple[Check, ...]] = {
@@ -117,7 +118,7 @@ def _repeated_labels(read: Iterable[CheckedFile], neighbours: Iterable[AnyProfil
 def _neighbours(files: Iterable[Path]) -> list[AnyProfile]:
     """Profiles beside the files that are checked, which a commit of these alone would not name; with those of
     PLANNER_PROFILES, the whole catalogue that they are to be part of."""
-    named = {path.resolve() for path in files}
+    named = {resolved(path) for path in files}
     beside = {found for path in named for found in path.parent.glob("*.toml")}
     if any(map(is_own, named)):
         beside |= {path.resolve() for kind in KINDS for path in catalogue_paths(kind)}
@@ -167,5 +168,5 @@ def _references(found: AnyProfile | None) -> Iterator[tuple[KeyPath, Kind, str]]
 def _known(kind: Kind, items: Iterable[CheckedFile], files: Iterable[Path]) -> set[str]:
     """Names of the profiles of a kind, those whose schema does not hold too."""
     stated = {str(item.file.data.get("name")) for item in items if item.file.data.get("schema") == f"planner.{kind}/1"}
-    folders = {file.resolve().parent.parent / f"{kind}_profiles" for file in files}
+    folders = {resolved(file).parent.parent / f"{kind}_profiles" for file in files}
     return {*profile_names(kind), *stated, *(path.stem for folder in folders for path in folder.glob("*.toml"))}

@@ -85,7 +85,7 @@ class _Mapped(Document):
             return Problem(f"--{key[0]}", "", message, allowed)
         value: Any = self.data
         for part in key:
-            value = value[part] if isinstance(value, list | tuple) else value.get(part, {})
+            value = value[part] if isinstance(part, int) else value.get(part, {})
         return Problem(self.name, value.key if isinstance(value, ConfigNumber) else dotted(key), message, allowed)
 
 

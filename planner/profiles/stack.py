@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from planner.profiles.base import Name, Profile, Text
-from planner.ranges import Accelerators, Batch, NonNegative, Positive, Share, Whole, WholeOrNone
+from planner.ranges import NonNegative, Positive, Share, Whole, WholeOrNone
 from planner.schema import StrictModel
 
 FactorBasis = Literal["calibrated", "measured", "quoted", "assumed"]
@@ -188,9 +188,9 @@ class Calibration(StrictModel):
     """Shortest and longest prompt [tokens]."""
     context_tokens: tuple[Whole, Whole]
     """Shortest and longest context decoded at [tokens]."""
-    batch: tuple[Batch, Batch]
+    batch: tuple[Whole, Whole]
     """Smallest and largest batch."""
-    n_accelerators: tuple[Accelerators, Accelerators]
+    n_accelerators: tuple[Whole, Whole]
     """Fewest and most accelerators of an instance."""
     in_sample: Errors
     """Errors on the points fitted to."""

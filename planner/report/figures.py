@@ -27,7 +27,7 @@ DIGITS = 5
 """Significant digits of plotted data that count; the rest differs between machines."""
 NOTHING = 1e-9
 """Plotted data nearer to zero than this is zero."""
-LOOK = 1
+LOOK = 2
 """To be raised when figures are drawn another way, so that those drawn before are stale."""
 PNG_KEY = "planner-data"
 """Entry of a PNG that holds the digest of what it shows."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.report import executed_markdown, markdown_tables, words
 from planner.report.figures import charts
-from planner.report.markdown_text import as_code, code, escaped_record, prose
+from planner.report.markdown_text import as_code, code, escaped_record
 from planner.report.rerun import Rerun
 from planner.results import Case, ClaimResult, PriceRatios, Sensitivity
 from planner.units import SECONDS_PER_HOUR, number, percent
@@ -28,7 +28,7 @@ def report_markdown(case: Case, again: Rerun | None = None) -> str:
     """
     from jinja2 import Environment, StrictUndefined
 
-    case = escaped_record(case).model_copy(update={"notes": prose(case.notes)})
+    case = escaped_record(case)
     environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, autoescape=False)
     template = files("planner.report").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
     text = environment.from_string(template).render(_context(case, charts(case).keys(), again or Rerun()))

@@ -1,4 +1,4 @@
-"""Text of others in Markdown: it is shown as it stands, and cannot be taken for headings, links, images, tables or HTML.
+"""Text of others in Markdown: it is shown as it stands, and never taken for headings, links, images, tables or HTML.
 
 What could be is written as the number of its character, which Markdown shows and never takes for structure.
 """
@@ -62,7 +62,12 @@ def as_code(text: str) -> str:
     >>> as_code(escaped("tiers[0]"))
     '`tiers[0]`'
     """
-    return code(NUMBER.sub(lambda match: chr(int(match[1])), text))
+    return code(unescaped(text))
+
+
+def unescaped(text: str) -> str:
+    """What was escaped, on one line."""
+    return NUMBER.sub(lambda match: chr(int(match[1])), text)
 
 
 def prose(text: str) -> str:
@@ -77,8 +82,10 @@ def prose(text: str) -> str:
 
 
 def escaped_record(record: Record) -> Record:
-    """A record with every text in it escaped."""
-    return _mapped(record, escaped)
+    """A record with every text in it escaped; its notes, where it has some in Markdown, as prose."""
+    notes = getattr(record, "notes", None)
+    kept = {"notes": prose(notes)} if isinstance(notes, str) else {}
+    return _mapped(record, escaped).model_copy(update=kept)
 
 
 def plain_record(record: Record) -> Record:

@@ -52,7 +52,7 @@ def table_columns(found: PlanSweep) -> list[Column]:
     return [
         Column(f"{MARK}req/s\nat most", lambda plan: number(plan.most_req_per_s)),
         Column(f"{MARK}USD/h", lambda plan: words.usd(plan.cost.usd_per_hour)),
-        Column("worth\nit", lambda plan: "yes" if plan.verdict.worth_it else "no"),
+        *([Column("worth\nit", lambda plan: "yes" if plan.verdict.worth_it else "no")] if _links(plans) else []),
         *(Column(MARK + _in_lines(name), _shown(_instances(name))) for name in pool_names(plans)),
         *(Column(f"{MARK}{_in_lines(name)}\nGbps", _rented(name)) for name in _links(plans)),
         *_shown_thresholds(plans),
@@ -169,10 +169,12 @@ def _of_class(name: str, value: Callable[[ClassPlan], Value]) -> Callable[[Plan]
 
 
 def _shown_thresholds(plans: list[Plan]) -> Iterator[Column]:
+    """Thresholds of the classes that have one in any plan: at one site nothing is divided."""
     names = _unique(c.name for plan in plans for c in plan.classes)
     for name in names:
-        label = f"\n{_in_lines(name)}" if len(names) > 1 else ""
-        yield Column(f"{MARK}threshold{label}", _threshold_text(name))
+        label, cell = f"\n{_in_lines(name)}" if len(names) > 1 else "", _threshold_text(name)
+        if any(cell(plan) != DASH for plan in plans):
+            yield Column(f"{MARK}threshold{label}", cell)
 
 
 def _threshold_text(name: str) -> Callable[[Plan], Value]:

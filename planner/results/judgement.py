@@ -43,8 +43,8 @@ def enough_requests(n: int, predicted: float, low: float, high: float, allowed: 
     """About how many requests decide where a prediction is right; None where no number does.
 
     Equation:
-        n max((high - low) / room, LEAST_TIMES)^2, room = predicted allowed / (1 + allowed): intervals narrow with the root of n,
-        and one whose half is half of the room is within it, wherever chance puts its middle
+        n max((high - low) / room, LEAST_TIMES)^2, room = predicted allowed / (1 + allowed): intervals narrow with the
+        root of n, and one whose half is half of the room is within it, wherever chance puts its middle
 
     Args:
         n: requests of the run, which does not decide.

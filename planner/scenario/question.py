@@ -11,6 +11,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
+from planner.reading import resolved
 from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven, completed
 from planner.scenario.bundled import scenario_path
 from planner.scenario.execution import Execution, execution_faults
@@ -441,7 +442,7 @@ class Scenario(StrictModel):
 def read_scenario(name: str, overrides: Iterable[str] = ()) -> Scenario:
     """A bundled scenario, or one from a path, with `KEY=VALUE` overrides; raises as `load_scenario` does."""
     path = scenario_path(name)
-    return load_scenario(read_text(path), str(path), path.resolve().parent, overrides)
+    return load_scenario(read_text(path), str(path), resolved(path).parent, overrides)
 
 
 def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str] = ()) -> Scenario:

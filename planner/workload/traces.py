@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from io import BufferedReader
 from itertools import chain
 from math import ceil
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +107,7 @@ def _trace(name: str, lines: Iterator[_Line], trace_format: TraceFormat) -> Trac
     return _collected(name, lines, _azure_request, _azure_arrival_s)
 
 
-def _lines(name: str, file: BufferedReader) -> Iterator[_Line]:
+def _lines(name: str, file: BinaryIO) -> Iterator[_Line]:
     """Every line with its number, stripped; blank lines may only end the file, and not many of them."""
     blank = None
     for number, raw in enumerate(iter(lambda: file.readline(LINE_BYTES + 1), b""), start=1):

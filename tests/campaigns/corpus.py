@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+from planner.optimizer import optimize
 from planner.profiles.catalogue import profile_dir
-from planner.scenario import bundled_scenarios
+from planner.scenario import bundled_scenarios, load_scenario
 from tests.builders import SMALL
 from tests.test_cli_errors import TINY
 from tests.test_profiles_importer import CONFIGS
@@ -50,6 +51,8 @@ def corpus() -> dict[str, list[Case]]:
         "override": _overrides(),
         "live run": _one("live.json", (ROOT / "reports/live-reference/live.json").read_bytes(), "live", "--from"),
         "notes": _notes(),
+        "option": _options(),
+        "plan": _plans(),
     }
 
 
@@ -153,9 +156,50 @@ SETTINGS = (
 )
 
 
+def _plans() -> list[Case]:
+    plan = optimize(load_scenario(TINY, "tiny.toml", Path()), time_limit_s=5.0)
+    files = {"tiny.toml": TINY.encode(), "plan.json": json.dumps(plan.answer()).encode()}
+    command = ("simulate", "tiny.toml", "--plan", "plan.json", "--requests", "200", "--replications", "2")
+    return [Case(files, command, "plan.json")]
+
+
 def _overrides() -> list[Case]:
     command = ("optimize", "tiny.toml", "--time-limit", "0.5", "--set")
     return [Case({"tiny.toml": TINY.encode()}, (*command, setting), len(command)) for setting in SETTINGS]
+
+
+OPTIONS = (
+    ("--accelerators", "8"),
+    ("--layout", "tp=8,ep=1,dp=1,pp=1"),
+    ("--precision", "fp8"),
+    ("--kv-precision", "bf16"),
+    ("--stack", "vllm-0.18"),
+    ("--tokens", "1024,8192"),
+    ("--cached", "512"),
+    ("--batch", "1,8,64"),
+    ("--context", "4096"),
+    ("--tpot-ms", "20"),
+)
+
+
+def _options() -> list[Case]:
+    """Arguments, each of which is broken."""
+    command = ("predict", "qwen3-32b", "h200-sxm")
+    found = [Case({}, (*command, *option), len(command) + 1) for option in OPTIONS]
+    found += [Case({}, command, place) for place in (1, 2)]
+    points = {"points": _table().encode()}
+    for name, value in (("--stack", "vllm"), ("--precision", "fp8"), ("--mode", "agg"), ("--tp-size", "4")):
+        found.append(Case(points, ("fidelity", "points", name, value), 3))
+    for name, value in (("--source", "Makers"), ("--chunk-tokens", "8192"), ("--memory-fraction", "0.9")):
+        start = ("calibrate", "points", "--stack", "mine", "--out", "mine.toml")
+        found.append(Case(points, (*start, name, value), len(start) + 1))
+    for arguments in (
+        ("profiles", "show", "h200-sxm"),
+        ("scenario", "check", "not-worth-it"),
+        ("scenario", "new", "mine"),
+    ):
+        found.append(Case({}, arguments, 2))
+    return found
 
 
 NOTES = """

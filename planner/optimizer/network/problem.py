@@ -425,7 +425,7 @@ def _limited(problem: NetworkProblem) -> Iterator[NetworkPool]:
         if scenario.budget_usd_per_hour is not None and pool.usd_per_hour:
             limits.append(int(scenario.budget_usd_per_hour / pool.usd_per_hour + 1e-9))
         if problem.is_min_cost:
-            limits.append(max(_most_for_demand(problem, i), pool.min_instances))
+            limits.append(max(most_for_demand(problem, i), pool.min_instances))
         if min(limits) >= LARGEST_POOL:
             what = "nothing limits its size"
             found.append(scenario.problem(("pools", pool.key), what, "max_instances, an inventory or a budget"))
@@ -434,7 +434,7 @@ def _limited(problem: NetworkProblem) -> Iterator[NetworkPool]:
         raise InputError(found)
 
 
-def _most_for_demand(problem: NetworkProblem, index: int) -> int:
+def most_for_demand(problem: NetworkProblem, index: int) -> int:
     """Instances beyond which no more are of use: half as many again as all the work there could be, and a few."""
     pool, work = problem.pools[index], 0.0
     for stream, rate in zip(problem.streams, problem.peak_req_per_s, strict=True):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InputError, Problem
+from planner.errors import NAME_CHARACTERS, InputError, Problem, printable
 from planner.profiles.points import ServingPoint, weights
 from planner.profiles.stack import (
     Bands,
@@ -252,7 +252,7 @@ def _file_name(file: PointsOf, files: Sequence[PointsOf]) -> str:
     if file.path is None:
         return "model profiles"
     same = [other for other in files if other.path is not None and other.path.name == file.path.name]
-    return file.path.name if len(same) == 1 else str(file.path)
+    return printable(file.path.name if len(same) == 1 else str(file.path), NAME_CHARACTERS)
 
 
 def _digest(file: PointsOf) -> str:

@@ -117,11 +117,12 @@ def live(
             ready = _ready(fleet, question, model, folder, say, began)
             before = core_times(cores())
             runs = tuple(_served(fleet, question, ready, say, turn) for turn in range(N_REPEATS))
-            after = core_times(cores())
+            after, n_foreign = core_times(cores()), fleet.n_foreign.total()
         say("executing")
         by_executor = executed(_live_plan(ready, model, specs, folder)) if executed else None
         served = Served(model, ready.plan, ready.drawn, runs, by_executor)
-        found = LiveStudy(_answer(question, ready, served, specs, load, _steal(before, after)), runs, ready.own)
+        answer = _answer(question, ready, served, specs, load, _steal(before, after))
+        found = LiveStudy(answer.model_copy(update={"n_foreign": n_foreign}), runs, ready.own)
         if out:
             _write(out, found, model)
     return found
