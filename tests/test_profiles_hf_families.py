@@ -286,6 +286,23 @@ def test_a_wrapper_whose_embeddings_may_be_tied_or_not_has_to_say_so() -> None:
     assert total_parameters(profile(wrapper | {"tie_word_embeddings": False})) == 7_241_732_096
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("ABABABAB", "BABABABA", "pattern: begins with 'B'"),
+        ("n_kv_heads = 8", "n_kv_heads = 4", "borrows_kv: is true"),
+    ],
+)
+def test_layers_borrow_keys_from_one_below_that_has_the_same(old: str, new: str, says: str) -> None:
+    sparse = {"head_dim": 128, "num_experts": 4, "moe_topk": 1, "use_cla": True, "cla_share_factor": 2}
+    found = config("hunyuan_v1_moe", (8, 4096, 32, 8, 3072, 1000), **sparse)
+    text = profile_of_config("config.json", json.dumps(found), "a-model").text
+    assert "ABABABAB" in text
+    assert old in text
+    with pytest.raises(InputError, match=says):
+        TomlFile("a-model.toml", text.replace(old, new, 1)).record(ModelProfile)
+
+
 NUMBERS = st.integers(-3, 2**70) | st.floats(allow_nan=False) | st.booleans()
 VALUES = st.recursive(
     st.none() | NUMBERS | st.text(max_size=5) | st.sampled_from(["full_attention", "sliding_attention", "greedy"]),

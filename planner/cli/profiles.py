@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 SHIPPED = "shipped"
 app = typer.Typer(
-    help="Accelerators, models and stacks: list, show, check.", no_args_is_help=True, rich_markup_mode=None
+    help="Accelerators, models and stacks: list, show, check, import, start.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 

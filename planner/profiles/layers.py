@@ -35,7 +35,7 @@ class LayerGroup(StrictModel):
     """Letter that stands for a layer of this group in the architecture's pattern."""
 
 
-class _HeadLayers(LayerGroup):
+class HeadLayers(LayerGroup):
     """What full and sliding-window attention by heads share."""
 
     n_heads: Heads
@@ -69,14 +69,14 @@ class _HeadLayers(LayerGroup):
         return self
 
 
-class GqaLayers(_HeadLayers):
+class GqaLayers(HeadLayers):
     """Layers of grouped-query attention (multi-head when every head has its own KV head)."""
 
     kind: Literal["gqa"]
     """Grouped-query attention."""
 
 
-class SwaLayers(_HeadLayers):
+class SwaLayers(HeadLayers):
     """Layers of sliding-window attention: each query attends to the last `window` keys, itself included.
 
     Chunked ones (Llama 4) attend from the last multiple of `window` on.

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from planner.profiles.base import Name, Precision, Profile, Text
 from planner.profiles.experts import MixtureOfExperts
-from planner.profiles.layers import AttentionLayers
+from planner.profiles.layers import AttentionLayers, HeadLayers
 from planner.profiles.measured import MeasuredInstance
 from planner.ranges import Layers, LayersOrNone, Parameters, Whole, Width
 from planner.schema import Fault, StrictModel, raise_faults
@@ -139,7 +139,7 @@ class Architecture(StrictModel):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        raise_faults([*self._layer_faults(), *self._missing(), *self._pattern_faults()])
+        raise_faults([*self._layer_faults(), *self._missing(), *self._pattern_faults(), *self._borrowing_faults()])
         return self
 
     @property
@@ -157,6 +157,19 @@ class Architecture(StrictModel):
             yield Fault(("moe", "n_dense_first_layers"), message)
         if self.moe and self.mlp_only and (self.moe.n_dense_first_layers or self.moe.layer_period > 1):
             yield Fault(("moe",), "places sparse layers, as mlp_only does (n_dense_first_layers = 0, no layer_period)")
+
+    def _borrowing_faults(self) -> Iterator[Fault]:
+        """Borrowed keys and values are those of a layer below that has its own, of the same shape."""
+        heads = [group for group in self.attention if isinstance(group, HeadLayers)]
+        shapes = {(group.n_kv_heads, group.head_dim, group.value_dim) for group in heads if not group.borrows_kv}
+        for index, group in enumerate(self.attention):
+            if not isinstance(group, HeadLayers) or not group.borrows_kv:
+                continue
+            if (group.n_kv_heads, group.head_dim, group.value_dim) not in shapes:
+                allowed = "layers with keys and values of their own, of as many heads as wide, to borrow from"
+                yield Fault(("attention", index, "borrows_kv"), f"is true ({allowed})")
+            elif self.pattern and self.pattern[0] == group.symbol:
+                yield Fault(("pattern",), f"begins with {group.symbol!r} (a layer with keys and values of its own)")
 
     def _missing(self) -> Iterator[Fault]:
         if self.basis == "inferred" and self.how is None:
