@@ -98,7 +98,8 @@ def hue(index: int) -> str:
 
     again = index // len(HUES) % len(SHADES)
     to, part = SHADES[again]
-    return to_hex([(1 - part) * own + part * to for own in to_rgb(HUES[index % len(HUES)])])
+    red, green, blue = ((1 - part) * own + part * to for own in to_rgb(HUES[index % len(HUES)]))
+    return to_hex((red, green, blue))
 
 
 def dashes(index: int) -> Any:

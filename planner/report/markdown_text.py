@@ -85,12 +85,14 @@ def escaped_record(record: Record) -> Record:
     """A record with every text in it escaped; its notes, where it has some in Markdown, as prose."""
     notes = getattr(record, "notes", None)
     kept = {"notes": prose(notes)} if isinstance(notes, str) else {}
-    return _mapped(record, escaped).model_copy(update=kept)
+    changed: Record = _mapped(record, escaped)
+    return changed.model_copy(update=kept)
 
 
 def plain_record(record: Record) -> Record:
     """A record with every text in it on one line, for what is not Markdown."""
-    return _mapped(record, plain)
+    changed: Record = _mapped(record, plain)
+    return changed
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:

@@ -68,7 +68,7 @@ def rounded_up(count: float) -> int:
     >>> rounded_up(4321.0), rounded_up(99.5), rounded_up(7.0)
     (4400, 100, 7)
     """
-    step = 10 ** max(len(str(int(count))) - DIGITS, 0)
+    step = int(10 ** max(len(str(int(count))) - DIGITS, 0))
     return -int(-count // step) * step
 
 
