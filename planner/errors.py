@@ -80,9 +80,13 @@ class InfeasibleError(PlannerError):
 
     exit_code = 4
 
+    def __init__(self, message: str, relaxations: Iterable[str] = ()) -> None:
+        self.relaxations = tuple(relaxations)
+        super().__init__(message)
+
 
 class UndecidedError(PlannerError):
-    """The time limit came before a plan or a proof that there is none."""
+    """What was asked is not known: the time limit came before a plan or a proof, or a run is too short to judge."""
 
     exit_code = 5
 

@@ -1,36 +1,188 @@
-"""Files that are written whole or not at all."""
+"""Files of the user: written whole or not at all, and as what they are.
+
+A regular file is written aside and moved into place, so that no reader ever sees half of it; it keeps its mode and, as
+far as the system lets us, its owner. A link is followed: what it leads to is replaced, and the link stays. Into what is
+no regular file - a device, a pipe - the text is written through, and it stays what it is.
+"""
 
 import os
+import shutil
+import stat
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from errno import EACCES, EISDIR, ENOENT, EXDEV
 from pathlib import Path
+from secrets import token_hex
 
 from planner.errors import InputError, Problem
+
+ASIDE = ".planner-"
+"""What names of files begin with that are not yet in their place."""
+NEW_MODE = 0o666
+"""Of a new file, less the umask."""
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A file beside another to write into: moved into its place when all of it is written, and removed where not.
+    """A file to write into: put into a path's place when all of it is written, and removed where not.
 
     Args:
-        path: the file that is to be.
+        path: the file that is to be; a device or a pipe gets the content when all of it is there.
 
     Raises:
         InputError: the folder is not there or cannot be written, or the disk is full.
     """
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield aside
-        aside.replace(path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(Problem(str(path), "", f"cannot be written: {reason}", "a writable folder")) from None
-    finally:
-        with suppress(OSError):
-            aside.unlink()
+    with _said(path):
+        if _is_written_through(path):
+            with tempfile.TemporaryDirectory(prefix=scratch_prefix()) as scratch:
+                aside = Path(scratch) / "content"
+                yield aside
+                _write_through(aside, path)
+        else:
+            target = _target(path)
+            with _aside(target) as aside:
+                yield aside
+                _synced(aside)
+                aside.replace(target)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file; raises as `whole_file` does."""
+    with whole_file(path) as aside:
+        aside.write_bytes(content)
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a text as UTF-8 with its own line ends; raises as `whole_file` does."""
     with whole_file(path) as aside:
         aside.write_text(text, encoding="utf-8", newline="")
+
+
+def put(aside: Path, path: Path) -> None:
+    """Move a file that is written already to where it belongs, under the rules of this module.
+
+    Raises:
+        OSError: it cannot be put there.
+    """
+    target = _target(path)
+    if _is_written_through(path):
+        _write_through(aside, path)
+        return
+    _take_after(aside, target)
+    try:
+        aside.replace(target)
+    except OSError as error:
+        # A link may lead to another file system, where nothing can be moved to.
+        if error.errno != EXDEV:
+            raise
+        with whole_file(target) as copy:
+            shutil.copyfile(aside, copy)
+
+
+def check_writable(path: Path) -> None:
+    """Say before any work that a file cannot be written.
+
+    Raises:
+        InputError: its folder is not there or takes no files, or it is a folder itself.
+    """
+    with _said(path):
+        if path.is_dir():
+            raise _refusal(EISDIR)
+        place = path if _is_written_through(path) else _target(path).parent
+        if not place.exists():
+            raise _refusal(ENOENT)
+        if not os.access(place, os.W_OK):
+            raise _refusal(EACCES)
+
+
+def scratch_prefix() -> str:
+    """What names of this process's temporary folders begin with, so that they can be found however it ends."""
+    return f"planner-{os.getpid()}-"
+
+
+def remove_scratch() -> None:
+    """Remove the temporary folders of this process: for an end that lets nobody else do it."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{scratch_prefix()}*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _said(path: Path) -> Iterator[None]:
+    """What the system says against a file, in the planner's words."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        problem = Problem(str(path), "", f"cannot be written: {reason}", "a file in a writable folder")
+        raise InputError(problem) from None
+
+
+def _refusal(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+def _target(path: Path) -> Path:
+    """Where a path leads: itself, or the end of its links, which need not be there yet."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
+def _is_written_through(path: Path) -> bool:
+    """Whether a path leads to something that must not be replaced: no regular file, or our own output."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return False
+    return not stat.S_ISREG(found.st_mode) or _own_output(found) is not None
+
+
+def _own_output(found: os.stat_result) -> int | None:
+    """The descriptor of our standard output or error that a file is, such as /dev/stdout."""
+    for descriptor in (1, 2):
+        with suppress(OSError):
+            if os.path.samestat(found, os.fstat(descriptor)):
+                return descriptor
+    return None
+
+
+def _write_through(content: Path, path: Path) -> None:
+    """Write a file's content into a device or a pipe; into our own output after what stands there."""
+    if path.is_dir():
+        raise _refusal(EISDIR)
+    own = _own_output(path.stat())
+    if own is not None and sys.stdout is not None:
+        sys.stdout.flush()
+    target = os.open(path, os.O_WRONLY) if own is None else os.dup(own)
+    with content.open("rb") as source, os.fdopen(target, "wb") as file:
+        shutil.copyfileobj(source, file)
+
+
+@contextmanager
+def _aside(target: Path) -> Iterator[Path]:
+    """A new file beside another, with that one's mode and owner; gone at the end unless it was moved away."""
+    aside = target.with_name(f"{ASIDE}{token_hex(8)}")
+    os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, NEW_MODE))
+    try:
+        _take_after(aside, target)
+        yield aside
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _take_after(aside: Path, target: Path) -> None:
+    """Give a file the owner and the mode of the one that it replaces; without one it stays as it is."""
+    try:
+        before = target.stat()
+    except FileNotFoundError:
+        return
+    if hasattr(os, "chown"):
+        with suppress(OSError):
+            os.chown(aside, before.st_uid, before.st_gid)
+    aside.chmod(stat.S_IMODE(before.st_mode))
+
+
+def _synced(path: Path) -> None:
+    """Have a file on its disk before another is given up for it."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

@@ -10,6 +10,8 @@ from hypothesis import settings
 settings.register_profile("planner", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("planner")
 
+os.environ.pop("PLANNER_PROFILES", None)  # own profiles of whoever runs the tests are no part of them
+
 ROOT = Path(__file__).resolve().parents[1]
 GOLDENS = ROOT / "tests" / "goldens"
 DATA_DIRS = [Path(p) for p in os.environ.get("PLANNER_DATA", "").split(os.pathsep) if p] + [

@@ -32,7 +32,7 @@ from planner.hybrid.live import (
     cores,
     serve_with,
 )
-from planner.hybrid.live.frames import END, HEADER_BYTES, Frame, receive_frame, send_frame
+from planner.hybrid.live.frames import END, HEADER_BYTES, TOKEN_BYTES, Frame, receive_frame, send_frame
 from planner.hybrid.live.process import ENVIRONMENT as WORKERS_ENVIRONMENT
 from planner.profiles import model_profile
 from planner.roofline import kv_bytes
@@ -45,6 +45,7 @@ WORKERS = (
     WorkerSpec("decoder", "pd-d", "decode"),
 )
 MODEL = hybrid_model(TINY, seed=1)
+TOKEN = bytes(range(TOKEN_BYTES))
 ENVIRONMENT = {name: os.environ.get(name) for name in WORKERS_ENVIRONMENT}
 
 
@@ -120,6 +121,27 @@ def test_the_link_carried_the_remote_pools_caches_and_nothing_else(run: LiveRun)
     # One frame per layer and one for the end; latents take one more for each further pass, of which there are three.
     least = sum(record.kv_bytes for record in remote) + HEADER_BYTES * (n_layers + 1) * len(remote)
     assert 0 <= run.link_bytes - least <= HEADER_BYTES * 3 * n_latent_layers * len(remote)
+
+
+def test_what_other_programs_send_is_dropped_counted_and_told_and_no_worker_ends_of_it(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    before, deaths = fleet.n_foreign["decoder"], fleet.n_started["decoder"]
+    port = fleet.workers["decoder"].port
+    assert port is not None
+    rng = np.random.default_rng(5)
+    forged = Frame(0, END, 20, 1, 5).header(TOKEN)
+    for sent in (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3, rng.bytes(5000), forged, b"\0" * 48):
+        with socket.create_connection((LOOPBACK, port)) as other:
+            other.sendall(sent)
+    with socket.create_connection((LOOPBACK, port)) as other:
+        other.sendall(b"torn")
+    found = serve_with(fleet, system(), some_requests(), time_limit_s=30)
+    assert [record.outcome for record in found.records] == ["finished"] * 8
+    assert found.n_deaths == 0
+    assert fleet.n_started["decoder"] == deaths
+    assert fleet.n_foreign["decoder"] - before == 4
+    assert "connections to worker decoder: without the token of this run" in caplog.text
 
 
 def test_the_threshold_divides_by_uncached_length(run: LiveRun) -> None:
@@ -291,7 +313,7 @@ def test_frames_of_any_size_cross_at_the_rate_of_the_link() -> None:
         connection, _ = listener.accept()
         with connection:
             while len(received) < 48:
-                frame = receive_frame(connection)
+                frame = receive_frame(connection, TOKEN)
                 received.append(len(frame.payload) if frame else 0)
 
     reader = threading.Thread(target=read)
@@ -300,7 +322,7 @@ def test_frames_of_any_size_cross_at_the_rate_of_the_link() -> None:
     sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     began, sizes = time.monotonic(), [8300, 8300, 8300, 35_000] * 12
     for index, size in enumerate(sizes):
-        send_frame(sender, Frame(index, 0, payload=bytes(size)))
+        send_frame(sender, TOKEN, Frame(index, 0, payload=bytes(size)))
         time.sleep(0.002)
     reader.join(10)
     took_s = time.monotonic() - began
@@ -316,11 +338,11 @@ def test_frames_arrive_as_they_were_sent_and_a_torn_one_is_none() -> None:
     near, far = socket.socketpair()
     frames = [Frame(3, 1, payload=b"abc"), Frame(2**40, END, 1000, 52, 7), Frame(4, 0)]
     for frame in frames:
-        send_frame(near, frame)
-    assert [receive_frame(far) for _ in frames] == frames
-    near.sendall(frames[0].header() + b"a")
+        send_frame(near, TOKEN, frame)
+    assert [receive_frame(far, TOKEN) for _ in frames] == frames
+    near.sendall(frames[0].header(TOKEN) + b"a")
     near.close()
-    assert receive_frame(far) is None
+    assert receive_frame(far, TOKEN) is None
     far.close()
 
 

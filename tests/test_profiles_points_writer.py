@@ -111,7 +111,7 @@ def test_a_column_needs_a_cell_for_every_point(file, tmp_path):
 def test_a_place_that_cannot_be_written_is_named_and_left_clean(file, tmp_path, out):
     path = file(f"{HEADER}\n{FIRST}\n")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(InputError, match=r"cannot be written: .*\(a writable folder\)"):
+    with pytest.raises(InputError, match=r"cannot be written: .*\(a file in a writable folder\)"):
         write_predictions(path, tmp_path / out, {"x": [1.0]})
     assert {entry.name for entry in tmp_path.iterdir()} == {"points.csv", "folder"}
 

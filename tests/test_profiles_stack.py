@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from planner.cli.profiles import app
 from planner.errors import InputError
 from planner.profiles import StackProfile, check_profiles, profile_names, stack_profile
-from planner.profiles.catalogue import profile_dir
+from planner.profiles.folders import profile_dir
 from planner.profiles.stack import Bands, Calibration, Errors, StackFactors, VersionFactors
 from planner.profiles.stack_checks import RANGES
 from planner.profiles.stack_writer import as_written, stack_toml

@@ -2,13 +2,17 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from planner.errors import InputError
-from planner.report import check_report, write_report
+from planner.report import canvas, check_report, write_report
 from planner.report.chart_money import CostChart
+from planner.report.figures import NAME_KEY, PNG_KEY, charts
 from planner.report.folder import png_text
 from tests.test_report_records import CASES, PRICES, make_case, make_plan
 
@@ -81,14 +85,27 @@ def test_missing_files_are_named(folder: Path, tmp_path: Path) -> None:
     assert nowhere[:2] == ["scenario.toml: is missing", "report.md: is missing"]
 
 
-def test_superfluous_figures_are_named_and_those_of_an_earlier_report_removed(folder: Path) -> None:
+def test_figures_of_an_earlier_report_are_named_and_removed_and_no_others(folder: Path) -> None:
     figures = folder / "figures"
-    (figures / "old.png").write_bytes((figures / "cost.png").read_bytes())
-    (figures / "photo.png").write_bytes(b"not drawn by planner")
-    remove = "is not a figure of this report, remove it"
-    assert check_report(make_case(), folder, TEXT) == [f"figures/old.png: {remove}", f"figures/photo.png: {remove}"]
+    earlier = canvas.png(cost_figure(), {PNG_KEY: "x", NAME_KEY: "hours"})
+    of_others = {
+        "photo.png": b"not drawn by planner",
+        "copy.png": (figures / "cost.png").read_bytes(),
+        "sweep.png": canvas.png(cost_figure(), {}),
+        "notes.txt": b"of the user",
+    }
+    for name, image in {**of_others, "hours.png": earlier}.items():
+        (figures / name).write_bytes(image)
+    assert check_report(make_case(), folder, TEXT) == ["figures/hours.png: is not a figure of this report, remove it"]
     write_report(make_case(), folder, TEXT)
-    assert check_report(make_case(), folder, TEXT) == [f"figures/photo.png: {remove}"]
+    assert check_report(make_case(), folder, TEXT) == []
+    assert {name: (figures / name).read_bytes() for name in of_others} == of_others
+    assert not (figures / "hours.png").exists()
+
+
+def cost_figure() -> Figure:
+    with canvas.style():
+        return charts(make_case())["cost"].draw()
 
 
 def test_a_damaged_figure_is_named(folder: Path) -> None:
@@ -144,7 +161,7 @@ def test_a_failure_while_moving_leaves_whole_files_and_nothing_else(
         os.rename(source, target)
 
     before = content(folder)
-    monkeypatch.setattr("planner.report.folder.os.replace", replace)
+    monkeypatch.setattr(Path, "replace", replace)
     with pytest.raises(KeyboardInterrupt):
         write_report(make_case(plan=make_plan(threshold_tokens=21000.0)), folder, TEXT)
     monkeypatch.undo()
@@ -167,3 +184,87 @@ def test_a_place_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         write_report(make_case(), tmp_path / "file", TEXT)
+
+
+ROOT = Path(__file__).resolve().parents[1]
+KILLER = """
+import os, shutil, signal, sys
+from pathlib import Path
+import planner.report.folder as folder
+from planner.report.figures import NAME_KEY, PNG_KEY
+from planner.report import canvas
+
+start, work = Path(sys.argv[1]), Path(sys.argv[2])
+
+class Plain:
+    def __init__(self, height): self.height = height
+    def draw(self): return canvas.new_figure(self.height)
+
+def image(name, chart):
+    with canvas.style():
+        return canvas.png(chart.draw(), {PNG_KEY: str(chart.height), NAME_KEY: name})
+
+kept = {}
+def images(shown):
+    return {name: kept.setdefault((name, chart.height), image(name, chart)) for name, chart in shown.items()}
+
+folder.images = images
+old = ({"scenario.toml": "old", "report.md": "old"}, {"both": Plain(1.0), "old": Plain(1.0)})
+new = ({"scenario.toml": "new", "report.md": "new"}, {"both": Plain(2.0), "new": Plain(2.0)})
+
+def content(place):
+    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+def write(place, report):
+    folder.write_folder(place, *report)
+    (place / "figures" / "mine.png").write_bytes(b"of the user")
+    return content(place)
+
+was, will_be = write(start, old), write(work / "reference", new)
+images(old[1]), images(new[1])
+assert was.keys() - will_be.keys() == {"figures/old.png"}
+
+def die_at(step):
+    # Every call that changes the folder is an event; this process is gone before the step-th takes place.
+    names = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.chown", "open", "tempfile.mkdtemp"}
+    seen = 0
+    def hook(event, arguments):
+        nonlocal seen
+        if event in names and str(work) in str(arguments[0]):
+            seen += 1
+            if seen == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(hook)
+
+step, killed = 0, True
+while killed:
+    step += 1
+    place = work / "out"
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(start, place)
+    child = os.fork()
+    if child == 0:
+        die_at(step)
+        folder.write_folder(place, *new)
+        os._exit(0)
+    killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    found = {name: text for name, text in content(place).items() if not name.startswith(folder.LEFTOVER)}
+    half = [name for name, text in found.items() if text not in (was.get(name), will_be.get(name))]
+    assert not half, (step, half)
+    assert found["report.md"] == b"old" or found.items() >= will_be.items(), step
+    assert found["figures/mine.png"] == b"of the user", step
+    folder.write_folder(place, *new)
+    assert content(place) == will_be, (step, content(place).keys())
+    assert not list(place.glob(".*")), step
+print(step)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_report_killed_at_any_step_is_whole_again_after_the_next_run(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    command = [sys.executable, "-c", KILLER, str(tmp_path / "start"), str(tmp_path / "work")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert int(found.stdout) > 20

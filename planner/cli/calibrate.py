@@ -1,7 +1,6 @@
 """`planner calibrate`: a stack profile from measured serving points."""
 
 import datetime
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.common import Format, FormatOption, print_json, print_rich, progress
+from planner.cli.common import Format, FormatOption, print_json, print_rich
 from planner.cli.point_options import PointsArgument, read_all, with_point_options
+from planner.cli.progress import progress
 
 if TYPE_CHECKING:
     from planner.profiles import StackProfile
@@ -93,12 +93,12 @@ def check_out(out: Path) -> None:
         UsageError: its name is not that of a profile.
         InputError: its folder cannot be written.
     """
-    from planner.errors import InputError, Problem, UsageError
+    from planner.errors import UsageError
+    from planner.files import check_writable
 
     if out.suffix != SUFFIX or not NAME.fullmatch(out.stem):
         raise UsageError(f"--out {out}: is no name of a profile (small letters, digits, '.' and '-', then {SUFFIX})")
-    if out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
-        raise InputError(Problem(str(out), "", "cannot be written", "a file in a folder that is there"))
+    check_writable(out)
 
 
 def fitted(
@@ -181,4 +181,27 @@ def show(profile: "StackProfile", scores: "Fidelity", format_: Format) -> None:
     from planner.report import worst_table
 
     worst = worst_table(scores.points, "worst residuals")
-    print_rich(*stack_tables(profile), *([worst] if worst else []))
+    print_rich(*stack_tables(profile), *([worst] if worst else []), *grounds(profile), *scores.notes)
+
+
+def grounds(profile: "StackProfile") -> list[str]:
+    """What the points determine, what rests on priors, and whether predictions get an error band."""
+    factors = [*profile.factors]
+    learnt = [key for key, factor in factors if factor.basis != "assumed"]
+    assumed = [key for key, factor in factors if factor.basis == "assumed"]
+    found = profile.calibration
+    n_points = sum(file.n_used for file in found.points) if found else 0
+    points = f"{n_points:,} point{'s' * (n_points != 1)}"
+    lines = [f"{points}: {len(learnt)} of {len(factors)} factors rest on them{listed(learnt)}"]
+    if assumed:
+        lines.append(f"{len(assumed)} rest on priors, which the points hardly move{listed(assumed)}")
+    if found and not (found.model_bands.prefill or found.model_bands.decode):
+        lines.append(
+            "no error band: it takes points of two models or accelerators, each predicted by a fit to the rest"
+        )
+    return lines
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names after a colon; nothing where there are none."""
+    return f": {', '.join(names)}" if names else ""

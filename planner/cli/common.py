@@ -1,8 +1,9 @@
 """Options and steps that several commands share."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
+from contextvars import ContextVar
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,29 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 WIDTH = 100
+"""Columns of tables, where there is room for as many."""
+LEAST_WIDTH = 60
+"""Columns below which no table can be read."""
 MOST_SEED = 2**63 - 1
+
+
+@dataclass
+class Answer:
+    """What a command has been asked for on stdout, and whether it is there."""
+
+    as_json: bool = False
+    is_printed: bool = False
+
+
+ANSWER: ContextVar[Answer | None] = ContextVar("ANSWER", default=None)
+"""Of the command that runs; None outside of any."""
+
+
+def asked_for(format_: StrEnum) -> StrEnum:
+    """Note the form of the answer that a command is called for."""
+    if answer := ANSWER.get():
+        answer.as_json = format_.value == "json"
+    return format_
 
 
 class Format(StrEnum):
@@ -30,7 +53,7 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the scenario, such as pools.pd-p.n_instances=3."),
 ]
-FormatOption = Annotated[Format, typer.Option("--format", help="Tables, or one JSON object.")]
+FormatOption = Annotated[Format, typer.Option("--format", callback=asked_for, help="Tables, or one JSON object.")]
 TimeLimitOption = Annotated[
     float, typer.Option("--time-limit", min=0.1, metavar="SECONDS", help="Longest search for one plan.")
 ]
@@ -42,44 +65,37 @@ def data_dirs() -> list[Path]:
 
 
 def print_rich(*parts: "RenderableType") -> None:
-    """Print tables at a fixed width, so that the answer is the same in a terminal and a pipe."""
+    """Print tables, in a pipe just as in a terminal."""
     from rich.console import Console
 
-    console = Console(width=WIDTH, highlight=False, markup=False, emoji=False, force_terminal=False)
+    class Tables(Console):
+        """A console that leaves a reader's leaving to whoever ends the command."""
+
+        def on_broken_pipe(self) -> None:
+            raise
+
+    console = Tables(width=width(), highlight=False, markup=False, emoji=False, force_terminal=False)
     for part in parts:
         console.print(part)
+
+
+def width() -> int:
+    """Columns of tables: what COLUMNS says, else what the terminal has, and no more than WIDTH."""
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isascii() and stated.isdigit() and int(stated):
+        columns = int(stated)
+    else:
+        columns = WIDTH
+        if sys.stdout is not None and sys.stdout.isatty():
+            columns = os.get_terminal_size(sys.stdout.fileno()).columns or WIDTH
+    return min(max(columns, LEAST_WIDTH), WIDTH)
 
 
 def print_json(content: Any) -> None:
     """Print one JSON value."""
     import json
 
-    typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
-
-
-@contextmanager
-def progress(text: str, after_s: float = 0.0) -> Iterator[Callable[[str], None]]:
-    """A spinner on stderr while something takes its time; nothing where stderr is no terminal.
-
-    Args:
-        text: what is going on.
-        after_s: how long it may take before it is worth a word [s].
-
-    Yields:
-        What changes the text.
-    """
-    from threading import Timer
-
-    from rich.console import Console
-
-    status = Console(stderr=True).status(text)
-    timer = Timer(after_s, status.start)
-    timer.daemon = True
-    (timer.start if after_s else status.start)()
-    try:
-        yield status.update
-    finally:
-        timer.cancel()
-        if after_s:
-            timer.join()
-        status.stop()
+    is_unicode = getattr(sys.stdout, "encoding", "utf-8").lower().startswith("utf")
+    typer.echo(json.dumps(content, indent=2, ensure_ascii=not is_unicode, allow_nan=False))
+    if answer := ANSWER.get():
+        answer.is_printed = True

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.common import Format, FormatOption, print_json, print_rich, progress
+from planner.cli.common import Format, FormatOption, print_json, print_rich
 from planner.cli.point_options import PointsArgument, read_all, with_point_options
+from planner.cli.progress import progress
 
 if TYPE_CHECKING:
     from planner.profiles.points import PointDefaults, ServingPoint
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 ENOUGH_FRACTION = 0.95
 """Part of the points that must be answered: refusing is not accuracy."""
-PATIENCE_S = 2.0
-"""How long it may take before the terminal says what is going on [s]."""
 
 
 @with_point_options
@@ -86,7 +85,7 @@ def score(files: "Sequence[Sequence[ServingPoint]]", stack: str | None) -> "Fide
     from planner.studies.fidelity import fidelity as scored
 
     points = [point for file in files for point in file]
-    with progress(f"predicting {len(points):,} points", after_s=PATIENCE_S):
+    with progress(f"predicting {len(points):,} points"):
         return scored(points, stack)
 
 
@@ -131,7 +130,7 @@ def report_on(
     from planner.studies.fidelity import survey
 
     stale: list[str] = []
-    with progress("predicting all points", after_s=PATIENCE_S):
+    with progress("predicting all points"):
         found = survey([*zip(paths, files, strict=True)], out_dir)
         if check:
             stale = check_fidelity_report(found, out_dir)

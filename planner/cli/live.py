@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.common import MOST_SEED, Format, FormatOption, print_json, print_rich, progress
+from planner.cli.common import MOST_SEED, Format, FormatOption, print_json, print_rich
+from planner.cli.progress import progress
 
 if TYPE_CHECKING:
     from planner.results import Live

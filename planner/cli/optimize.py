@@ -17,8 +17,8 @@ from planner.cli.common import (
     data_dirs,
     print_json,
     print_rich,
-    progress,
 )
+from planner.cli.progress import progress
 
 if TYPE_CHECKING:
     from planner.results import Front, Plan, Sensitivity

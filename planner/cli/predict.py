@@ -40,7 +40,7 @@ def predict(
     ] = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Predict prefill seconds, KV bytes and decode steps of a model on accelerators; exit 4 where it does not fit."""
+    """Predict prefill seconds, KV bytes and decode steps of a model; exit 4 where it, or every length, does not fit."""
     from planner.errors import InfeasibleError
     from planner.report import shortfall
     from planner.studies.predict import PredictQuestion
@@ -68,7 +68,7 @@ def predict(
         from planner.report import prediction_tables
 
         print_rich(*prediction_tables(found))
-    if not found.fits:
+    if not found.fits_any_prompt:
         raise InfeasibleError(shortfall(found))
     if figure is not None:
         from planner.report import write_roofline
@@ -95,12 +95,17 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 def check_figure(path: Path | None) -> None:
-    """Say before any work that a figure cannot be of that kind.
+    """Say before any work that a figure cannot be written.
 
     Raises:
         UsageError: its name ends in neither .png nor .svg.
+        InputError: its folder is not there or cannot be written.
     """
     from planner.errors import UsageError
+    from planner.files import check_writable
 
-    if path is not None and path.suffix.lower() not in (".png", ".svg"):
+    if path is None:
+        return
+    if path.suffix.lower() not in (".png", ".svg"):
         raise UsageError(f"--figure {path}: is neither .png nor .svg")
+    check_writable(path)

@@ -15,6 +15,7 @@ from planner.cli.common import (
     print_json,
     print_rich,
 )
+from planner.cli.progress import progress_bar
 from planner.cli.simulate import (
     LoadOption,
     PlanOption,
@@ -23,7 +24,6 @@ from planner.cli.simulate import (
     SeedOption,
     WorkersOption,
     plan_of,
-    progress_bar,
 )
 
 
@@ -45,14 +45,12 @@ def schedulers(
     """Run a plan under bursts, a day and a brownout: as planned, and with the short-term and long-term schedulers."""
     from planner.cli.predict import check_figure
     from planner.executor import RunQuestion
-    from planner.report import check_folder, scheduler_tables, write_schedulers
+    from planner.report import scheduler_tables, write_schedulers
     from planner.scenario import read_scenario
     from planner.studies.scheduling import compare_schedulers
 
     question = RunQuestion(requests, seed, load, replications)
     check_figure(figure)
-    if figure is not None:
-        check_folder(figure)
     asked = read_scenario(scenario, overrides or ())
     planned = plan_of(asked, plan, time_limit_s)
     with progress_bar(f"running {asked.name}") as say:

@@ -1,7 +1,5 @@
 """`planner simulate`: a plan run request by request."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,8 +15,8 @@ from planner.cli.common import (
     data_dirs,
     print_json,
     print_rich,
-    progress,
 )
+from planner.cli.progress import progress, progress_bar
 
 if TYPE_CHECKING:
     from planner.jobs import Workers
@@ -152,8 +150,6 @@ def check_files(records: Path | None, trace: Path | None, figure: Path | None) -
     from planner.report import check_folder, check_record_file
 
     check_figure(figure)
-    if figure is not None:
-        check_folder(figure)
     if records is not None:
         check_record_file(records)
     if trace is not None:
@@ -182,19 +178,3 @@ def plan_of(scenario: "Scenario", path: Path | None, time_limit_s: float) -> "Pl
         what = f"is '{found.scenario}', and the scenario is '{scenario.name}'"
         raise InputError(Problem(str(path), "scenario", what, "the plan of this scenario"))
     return found
-
-
-@contextmanager
-def progress_bar(text: str) -> Iterator[Callable[[float], None]]:
-    """A bar on stderr while something runs; nothing where stderr is no terminal.
-
-    Yields:
-        What is told the fraction that is done.
-    """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(text, total=1.0)
-        yield lambda done: bar.update(task, completed=done)

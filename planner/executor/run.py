@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import CheckFailedError, UsageError
+from planner.executor.code_cache import is_compiled, told_of_compiling
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import Records, World
 from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome
 from planner.executor.rebalancing import stated_rebalance
+from planner.executor.refused import check_room
 from planner.executor.sessions import session_requests
 from planner.executor.streams import Streams, drawn_requests, prompt_blocks
 from planner.executor.systems import System, system, world
@@ -119,7 +121,7 @@ def simulate(
         The run, and the records where they are wanted.
 
     Raises:
-        InputError: the plan is not the scenario's, or a trace is missing.
+        InputError: the plan is not the scenario's, a trace is missing, or no pool of the plan holds some prompt.
         CheckFailedError: no request that counts has finished.
     """
     question = question or RunQuestion()
@@ -147,6 +149,9 @@ def _outcomes(
             tell = partial(_tell, progress, r, n)
             found.append(replicate(plan, question, r, req_per_s, data_dirs, keep=keep and r == 0, progress=tell))
         return found
+    if workers.dask is None and not is_compiled(advance):
+        # Here and once, not by every process at the same time.
+        replicate(plan, RunQuestion(1, question.seed, None, 1), 0, req_per_s, data_dirs)
     # What is kept of the first replication comes back with it.
     jobs = [(plan, question, r, req_per_s, data_dirs, keep and r == 0) for r in range(n)]
     return answers(_replicated, jobs, workers, progress)
@@ -181,6 +186,7 @@ def replicate(
     streams = Streams(question.seed, replication)
     requests, blocks = _asked(plan.scenario, n, req_per_s, streams, data_dirs)
     faults = troubles(plan, HORIZON * float(requests["arrival_s"][-1]), streams)
+    check_room(plan, requests)
     w = world(plan, requests, window.first, window.last, closed, faults, blocks)
     run_to_end(w, progress)
     return outcome(plan, w, window, keep=keep)
@@ -213,7 +219,9 @@ def full_house(plan: System) -> int:
 
 def run_to_end(w: World, progress: Progress = lambda _: None) -> None:
     """Let every event happen; now and then say how far the arrivals are."""
-    start(w)
+    with told_of_compiling(start, advance):
+        start(w)
+        advance(w, 0)
     while advance(w, EVENTS_AT_ONCE):
         progress(int(w.clock[0]["n_finished"]) / max(len(w.requests), 1))
 

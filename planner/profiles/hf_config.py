@@ -22,6 +22,7 @@ router_dtype router_jitter_noise score_function scoring_func seq_aux swa_rope_th
 tf_legacy_loss time_step_floor time_step_limit time_step_max time_step_min topk_group topk_method torch_dtype
 transformers_version unk_token_id use_bfloat16 use_cache use_grouped_topk use_mamba_kernels
 """
+_OF_TOKENS = ("_token_id", "_token_index")
 IRRELEVANT = frozenset(_IRRELEVANT.split())
 """Keys that say nothing of shapes, precision or what is cached."""
 MOST: Mapping[str, int] = {"num_hidden_layers": 10_000}
@@ -36,6 +37,9 @@ KINDS: Mapping[str, tuple[type, str]] = {
     "full_attn_layers": (int, "a list of whole numbers"),
     "kda_layers": (int, "a list of whole numbers"),
     "hybrid_layer_pattern": (int, "a list of whole numbers"),
+    "mlp_only_layers": (int, "a list of whole numbers"),
+    "moe_layers": (int, "a list of whole numbers"),
+    "no_rope_layers": (int, "a list of whole numbers"),
     "config_groups": (dict, "a table of tables"),
 }
 """Keys that hold several values, and of which kind each must be."""
@@ -87,6 +91,7 @@ class HfConfig:
         """Raises InputError when the text is no JSON object."""
         self.name = name
         self.problems: list[Problem] = []
+        self._defaults: dict[str, Any] = {}
         self._read: set[str] = {"text_config"}
         data = JsonFile(name, text, "a config.json of Hugging Face").data
         if not isinstance(data, dict):
@@ -95,7 +100,8 @@ class HfConfig:
             raise InputError(problems)
         tower = data.get("text_config")
         self.outer: Mapping[str, Any] = data
-        self.data: dict[str, Any] = {**data, **tower} if isinstance(tower, dict) else data
+        self.is_wrapped = isinstance(tower, dict)
+        self.data: dict[str, Any] = {**data, **(tower if isinstance(tower, dict) else {})}
 
     def refuse(self, key: str, message: str, allowed: str) -> None:
         """Keep a problem; the importer raises all of them together."""
@@ -105,6 +111,21 @@ class HfConfig:
         """A key's value; None where it is absent."""
         self._read.add(key)
         return self.data.get(key)
+
+    def assume(self, **defaults: Any) -> None:
+        """Values that the config's class has by default, where the config states nothing; a null is a statement."""
+        absent = {key: value for key, value in defaults.items() if key not in self.data}
+        self.data.update(absent)
+        self._defaults.update(absent)
+
+    @property
+    def assumed(self) -> dict[str, Any]:
+        """Defaults that were taken; lists, which follow from other keys, left out."""
+        return {key: value for key, value in self._defaults.items() if not isinstance(value, list)}
+
+    def ignore(self, *keys: str) -> None:
+        """Keys that say nothing of shapes in this family."""
+        self._read.update(keys)
 
     def integer(self, *keys: str) -> int:
         """The positive whole number of the first of several names that is there; a problem where none is."""
@@ -164,5 +185,6 @@ class HfConfig:
     def unmapped(self) -> Iterator[str]:
         """Keys with a value that nothing read and that may matter."""
         for key, value in self.data.items():
-            if key not in self._read and key not in IRRELEVANT and value not in (None, False, [], {}):
+            known = key in self._read or key in IRRELEVANT or key.endswith(_OF_TOKENS)
+            if not known and value not in (None, False, [], {}):
                 yield key

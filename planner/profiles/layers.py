@@ -54,6 +54,9 @@ class _HeadLayers(LayerGroup):
     """Whether a gate as wide as the heads' output multiplies it."""
     sink: bool = False
     """Whether each query head has a learned logit beside its keys."""
+    borrows_kv: bool = False
+    """Whether keys and values are those of a layer below (cross-layer attention): without projections of its own, but
+    with a copy in the cache, as serving software keeps it."""
 
     @property
     def value_dim(self) -> int:
@@ -74,12 +77,17 @@ class GqaLayers(_HeadLayers):
 
 
 class SwaLayers(_HeadLayers):
-    """Layers of sliding-window attention: each query attends to the last `window` keys, itself included."""
+    """Layers of sliding-window attention: each query attends to the last `window` keys, itself included.
+
+    Chunked ones (Llama 4) attend from the last multiple of `window` on.
+    """
 
     kind: Literal["swa"]
     """Grouped-query attention over a sliding window."""
     window: Whole
-    """Keys that a query attends to, and tokens that are cached."""
+    """Most keys that a query attends to, and tokens that are cached."""
+    chunked: bool = False
+    """Whether windows lie side by side, so that a query sees its own one from its start, rather than slide along."""
 
 
 class MlaLayers(LayerGroup):

@@ -11,7 +11,7 @@ from planner.profiles.base import Name, Precision, Profile, Text
 from planner.profiles.experts import MixtureOfExperts
 from planner.profiles.layers import AttentionLayers
 from planner.profiles.measured import MeasuredInstance
-from planner.ranges import Layers, LayersOrNone, Parameters, Width
+from planner.ranges import Layers, LayersOrNone, Parameters, Whole, Width
 from planner.schema import Fault, StrictModel, raise_faults
 
 WeightPart = Literal[
@@ -95,12 +95,17 @@ class Architecture(StrictModel):
     """Width of the residual stream."""
     vocab_size: Width | None = None
     """Entries of the vocabulary."""
+    context_limit_tokens: Whole | None = None
+    """Longest context that the model is made for, its positions with the RoPE scaling of its config [tokens]; absent
+    when unknown."""
     tie_word_embeddings: bool | None = None
     """Whether input and output embeddings are one matrix."""
     intermediate_size: Width | None = None
     """Width of the dense MLP; absent when no layer has one."""
     gated_mlp: bool = True
     """Whether MLPs and experts multiply by a gate: three matrices, else two."""
+    post_norms: bool = False
+    """Whether what attention and MLP put out is normed, too, and not only what they take in (Gemma 2 and 3)."""
     n_mtp_layers: LayersOrNone = 0
     """Layers that predict further tokens; in no total, cache or step unless asked for."""
     pattern: Annotated[str, Field(pattern=r"^[A-Za-z*.-]+$")] | None = None
@@ -111,6 +116,12 @@ class Architecture(StrictModel):
     """The sparse MLP; absent when there is none, or unpublished."""
     attention: tuple[AttentionLayers, ...]
     """Attention layers, recurrent ones included, in groups of one kind and shape."""
+
+    @property
+    def n_norms(self) -> int:
+        """Norms as wide as the residual stream: before each part of a layer, perhaps after it, and at the end."""
+        n_parts = 1 if self.mlp_only else 2
+        return self.n_layers * n_parts * (2 if self.post_norms else 1) + 1
 
     @property
     def n_sparse_layers(self) -> int:

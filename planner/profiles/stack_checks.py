@@ -7,10 +7,10 @@ from typing import Any, TypeGuard
 
 from planner.errors import Problem
 from planner.profiles.architectures import Range
-from planner.profiles.catalogue import Kind
 from planner.profiles.checked import Check, CheckedFile
 from planner.profiles.entries import HUGE, entries
 from planner.profiles.figure_units import figure_unit, unit_hint
+from planner.profiles.folders import Kind
 from planner.profiles.stack import Band, Calibration, StackProfile, VersionFactors
 from planner.schema import Fault, TomlFile
 from planner.toml_lines import KeyPath

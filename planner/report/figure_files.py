@@ -4,12 +4,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.errors import InputError, Problem
+from planner.files import write_bytes
 from planner.report import canvas
 from planner.report.chart_roofline import roofline_chart
 from planner.report.chart_schedulers import schedulers_chart
 from planner.report.chart_studies import front_chart, tornado_chart
-from planner.report.folder import replace_files
 from planner.results import Front, RooflineSurvey, ScheduledSeries, SchedulerComparison, Sensitivity
 
 if TYPE_CHECKING:
@@ -49,9 +48,4 @@ def write_figure(draw: "Callable[[], Figure]", path: Path) -> None:
     with canvas.style():
         figure = draw()
         content = canvas.svg(figure) if path.suffix.lower() == ".svg" else canvas.png(figure, {})
-    try:
-        replace_files(path.parent, {path.name: content})
-    except OSError as error:
-        reason = error.strerror or str(error)
-        problem = Problem(str(path), "", f"the figure cannot be written: {reason}", "a file that may be written")
-        raise InputError(problem) from None
+    write_bytes(path, content)

@@ -6,29 +6,35 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from planner.errors import InputError, Problem
-from planner.report.figures import PNG_KEY, Chart, charts, digest, images
+from planner.files import put
+from planner.report.figures import NAME_KEY, PNG_KEY, Chart, charts, digest, images
 from planner.report.markdown import report_markdown
+from planner.report.rerun import Rerun
 from planner.results import Case
 
 SCENARIO, REPORT, FIGURES = "scenario.toml", "report.md", "figures"
+LEFTOVER = ".report-"
+"""What the name of a folder begins with that holds a report before it is put into place."""
 PNG_HEADER = b"\x89PNG\r\n\x1a\n"
 
 
-def write_report(case: Case, out_dir: Path, scenario_text: str) -> None:
+def write_report(case: Case, out_dir: Path, scenario_text: str, again: Rerun | None = None) -> None:
     """Write scenario.toml, report.md and figures/*.png into a folder.
 
     Args:
         case: what to report.
         out_dir: the folder; made where it does not exist.
         scenario_text: the question, as it stands in its file.
+        again: what else the report depends on; None: nothing.
 
     Raises:
         InputError: the folder cannot be written.
     """
-    texts = {REPORT: report_markdown(case)}
+    texts = {REPORT: report_markdown(case, again)}
     if _text(out_dir / SCENARIO) != scenario_text:
         texts = {SCENARIO: scenario_text, **texts}
     write_folder(out_dir, texts, charts(case))
@@ -38,7 +44,8 @@ def write_folder(out_dir: Path, texts: Mapping[str, str], shown: Mapping[str, Ch
     """Write texts and figures/*.png into a folder.
 
     Everything is rendered before the folder is touched, then written aside within it, then moved into place file by
-    file, the texts last; figures of an earlier report that are no longer part of it are removed.
+    file, the texts last. Figures of an earlier report that are no longer part of it are removed, and so is what a
+    writer left behind that was killed; figures that others put there stay.
 
     Args:
         out_dir: the folder; made where it does not exist.
@@ -51,43 +58,69 @@ def write_folder(out_dir: Path, texts: Mapping[str, str], shown: Mapping[str, Ch
     files = {f"{FIGURES}/{name}.png": image for name, image in images(shown).items()}
     files |= {name: text.encode() for name, text in texts.items()}
     try:
-        replace_files(out_dir, files)
-        for path in _images(out_dir):
-            if f"{FIGURES}/{path.name}" not in files and png_text(path) is not None:
-                path.unlink()
+        out_dir.mkdir(parents=True, exist_ok=True)
+        with _held(out_dir):
+            _remove_leftovers(out_dir)
+            _replace_files(out_dir, files)
+            for path in _figures_of_ours(out_dir):
+                if f"{FIGURES}/{path.name}" not in files:
+                    path.unlink()
     except OSError as error:
         reason = error.strerror or str(error)
         problem = Problem(str(out_dir), "", f"the report cannot be written: {reason}", "a folder that may be written")
         raise InputError(problem) from None
 
 
-def replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Every file whole or not at all: written aside in the same file system, then moved."""
-    folder.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=".report-", dir=folder))
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Wait for whoever else writes a report into a folder; who was killed holds it no longer."""
+    try:
+        from fcntl import LOCK_EX, flock
+    except ImportError:  # elsewhere two writers at once are on their own
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems lock nothing
+            flock(descriptor, LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Every file whole or not at all: all are written aside in the same file system, then moved."""
+    aside = Path(tempfile.mkdtemp(prefix=LEFTOVER, dir=folder))
     try:
         for name, content in files.items():
             (aside / name).parent.mkdir(exist_ok=True)
             (aside / name).write_bytes(content)
         for name in files:
             (folder / name).parent.mkdir(exist_ok=True)
-            os.replace(aside / name, folder / name)
+            put(aside / name, folder / name)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def check_report(case: Case, out_dir: Path, scenario_text: str) -> list[str]:
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what writers of this folder had aside that were killed."""
+    for path in folder.glob(f"{LEFTOVER}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def check_report(case: Case, out_dir: Path, scenario_text: str, again: Rerun | None = None) -> list[str]:
     """What in a folder is not as `write_report` would leave it.
 
     Args:
         case: what the report should say.
         out_dir: the folder.
         scenario_text: the question, as it stands in its file.
+        again: what else the report depends on; None: nothing.
 
     Returns:
         One line per stale, missing or superfluous file; empty when the report is current.
     """
-    return check_folder(out_dir, {SCENARIO: scenario_text, REPORT: report_markdown(case)}, charts(case))
+    return check_folder(out_dir, {SCENARIO: scenario_text, REPORT: report_markdown(case, again)}, charts(case))
 
 
 def check_folder(out_dir: Path, texts: Mapping[str, str], shown: Mapping[str, Chart]) -> list[str]:
@@ -106,7 +139,7 @@ def check_folder(out_dir: Path, texts: Mapping[str, str], shown: Mapping[str, Ch
     expected = {f"{name}.png": digest(chart) for name, chart in shown.items()}
     found = [problem for name, text in texts.items() for problem in _text_problems(out_dir / name, text)]
     found += [p for name, want in expected.items() for p in _image_problems(out_dir / FIGURES / name, want)]
-    extra = [path.name for path in _images(out_dir) if path.name not in expected]
+    extra = [path.name for path in _figures_of_ours(out_dir) if path.name not in expected]
     return found + [f"{FIGURES}/{name}: is not a figure of this report, remove it" for name in extra]
 
 
@@ -145,8 +178,9 @@ def _text(path: Path) -> str | None:
         return None
 
 
-def _images(out_dir: Path) -> list[Path]:
-    return sorted((out_dir / FIGURES).glob("*.png"))
+def _figures_of_ours(out_dir: Path) -> list[Path]:
+    """Figures that a report put there: drawn by the planner under the very name that they have."""
+    return [path for path in sorted((out_dir / FIGURES).glob("*.png")) if png_text(path, NAME_KEY) == path.stem]
 
 
 def png_text(path: Path, key: str = PNG_KEY) -> str | None:

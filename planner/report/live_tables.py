@@ -42,6 +42,8 @@ def _headline(found: Live) -> list[tuple[str, str]]:
     pinned = ", ".join(f"{name} on {'any' if core is None else core}" for name, core in machine.workers.items())
     peak = max(machine.gemm_flop_per_s.values()) / 1e9
     requests = f"{found.n_finished:,} of {found.n_requests:,} finished, {found.n_dropped:,} dropped"
+    if found.n_foreign:
+        requests += f"; {found.n_foreign:,} connections of other programs dropped"
     route = f"above {number(found.threshold_tokens)} uncached tokens, at {number(found.link_bytes_per_s / 1e6)} MB/s"
     return [
         ("model", found.scenario),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.errors import InputError, Problem, UsageError
-from planner.files import whole_file, write_text
+from planner.files import check_writable, whole_file, write_text
 from planner.results import RunRecords
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, MICRO
 
@@ -39,9 +39,8 @@ def check_record_file(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Raises InputError where a file's folder is not there."""
-    if path.is_dir() or not path.parent.is_dir():
-        raise InputError(Problem(str(path), "", "cannot be written", "a file in a folder that is there"))
+    """Say before any work that a file cannot be written; raises as `check_writable` does."""
+    check_writable(path)
 
 
 def write_records(records: RunRecords, path: Path) -> None:

@@ -26,7 +26,7 @@ def frame(title: str, rows: Iterable[tuple[str, str]]) -> "RenderableType":
     grid.add_column()
     for label, text in rows:
         grid.add_row(Text(label), Text(text))
-    return Panel(grid, title=Text(title), title_align="left", width=PRINT_WIDTH)
+    return Panel(grid, title=Text(title), title_align="left")
 
 
 def empty_table(title: str, *headings: str) -> "Table":

@@ -184,6 +184,8 @@ class Live(StrictModel):
     """Of these, finished."""
     n_dropped: Counted
     """Of these, dropped, each with a reason in the records."""
+    n_foreign: Counted = 0
+    """Connections to workers that carried something else than frames of this run, and were dropped."""
     served_s: Quantity
     """Length of the run, all repeats together [s]."""
     checks: tuple[LiveCheck, ...]
@@ -209,5 +211,7 @@ class Live(StrictModel):
         if self.machine.torch is None:
             for name in TORCH_ONLY:
                 del content["machine"][name]
+        if not self.n_foreign:
+            del content["n_foreign"]
         head = {"schema": "planner.live/1", "scenario": content.pop("scenario"), "machine": content.pop("machine")}
         return {**head, "holds": self.holds, **content}

@@ -28,6 +28,18 @@ class PoolPlan(StrictModel):
     usd_per_hour: Quantity | None
     basis: Literal["measured", "calibrated", "inferred", "datasheet"]
     """Where its service times come from."""
+    accelerators_per_instance: int | None = None
+    """Accelerators of one instance; like all that follows None where nobody said."""
+    layout: str | None = None
+    """Parallel layout of an instance, such as `tp=8,ep=1,dp=1,pp=1`."""
+    stack: str | None = None
+    """Serving software that its times are of, at its version."""
+    precision: str | None = None
+    """Weights and matrix products."""
+    kv_precision: str | None = None
+    """Attention KV cache."""
+    batch_limit: int | None = None
+    """Most sequences that an instance decodes together; None for prefill, which is one prompt at a time."""
 
 
 class LinkPlan(StrictModel):

@@ -23,7 +23,11 @@ class Check(StrictModel):
     tolerance: Quantity
     """Relative error that is allowed [-]."""
     holds: bool
-    """Whether the error, or the confidence interval's nearest end, is within the tolerance."""
+    """Whether the run bears it out: the whole interval, or without one the figure, is within the tolerance."""
+    decided: bool
+    """False where only a part of the interval is within the tolerance: the run is too short to tell."""
+    enough_requests: int | None = None
+    """About how many would do; None where it is decided, or where that cannot be said."""
     period: str | None = None
     """Period that was run, where a plan for several is certified."""
 
@@ -36,6 +40,8 @@ class Validation(StrictModel):
     )
     scenario: str
     holds: bool
+    decided: bool
+    """False where some promise is undecided; it holds only where all are decided and hold."""
     period: str | None = None
     """Period that was run, of a plan for several."""
     load: Quantity
@@ -55,4 +61,9 @@ class Validation(StrictModel):
     @property
     def failed(self) -> tuple[Check, ...]:
         """Promises that were not kept."""
-        return tuple(check for check in self.checks if not check.holds)
+        return tuple(check for check in self.checks if check.decided and not check.holds)
+
+    @property
+    def undecided(self) -> tuple[Check, ...]:
+        """Promises of which the run was too short to tell."""
+        return tuple(check for check in self.checks if not check.decided)

@@ -19,6 +19,7 @@ from planner.scenario.execution import (
     Sessions,
     ShortTermScheduler,
 )
+from planner.scenario.moved import Move
 from planner.scenario.overrides import parsed_key
 from planner.scenario.parts import (
     CapacityRule,
@@ -60,6 +61,7 @@ __all__ = [
     "LongTermScheduler",
     "Measurement",
     "ModelChoice",
+    "Move",
     "Objective",
     "Period",
     "Pool",

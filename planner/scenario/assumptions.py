@@ -43,6 +43,15 @@ class AssumedStack(StrictModel):
     source: Annotated[str, Field(min_length=1)]
     """Why these values and no others."""
 
+    @property
+    def settings(self) -> dict[str, float | int | None]:
+        """How it is run; None: as `like`."""
+        return {
+            "chunk_tokens": self.chunk_tokens,
+            "memory_fraction": self.memory_fraction,
+            "runtime_gb": self.runtime_gb,
+        }
+
     @model_validator(mode="after")
     def _names_factors(self) -> Self:
         known = StackFactors.model_fields

@@ -82,7 +82,8 @@ class PoolExecution(StrictModel):
     """How long a crash at random takes to mend."""
 
     memory_gb: Positive | None = None
-    """Memory of a decode instance for caches and states; absent: the roofline's, unlimited where it was measured."""
+    """Memory of an instance for caches and states; absent: what weights leave of it, unlimited where that is not
+    known, or for decode where it was measured."""
     batch_limit: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Most sequences in the batch of a decode instance; absent: what memory and the limit on its step allow."""
     instances_of: str | None = None

@@ -23,6 +23,7 @@ Usd = Annotated[float, Field(ge=0, le=1e9)]
 Amount = Annotated[float, Field(ge=1e-6, le=1e9)]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Factor = Annotated[float, Field(ge=0, le=1e6)]
+Precision = Literal["bf16", "fp8", "int8", "int4", "fp4"]
 LayoutText = Annotated[str, Field(pattern=r"^(tp|ep|dp|pp)=[1-9]\d{0,4}(,(tp|ep|dp|pp)=[1-9]\d{0,4})*$")]
 HOURS_PER_YEAR = 8760.0
 MOST_ACCELERATORS = 10_000_000
@@ -35,12 +36,19 @@ class ModelChoice(StrictModel):
 
     profile: str
     """Model profile: a catalogue name, an alias, or a path to a TOML file."""
-    precision: Literal["bf16", "fp8", "int8", "int4", "fp4"] | None = None
+    precision: Precision | None = None
     """Weights and matrix products; by default the checkpoint's own."""
-    kv_precision: Literal["bf16", "fp8", "int8", "int4", "fp4"] = "bf16"
+    kv_precision: Precision = "bf16"
     """Attention KV cache."""
+    stack: str | None = None
+    """Software stack of the roofline in all pools of this model that state none, as `predict --stack` takes it. By
+    default the one that its measured pools ran under, where that is one and known; else the one calibrated best over
+    the accelerators of all its pools."""
     n_experts_per_token: Heads | None = None
     """Experts that each token visits, to see what depends on it; by default the profile's."""
+    context_limit_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
+    """Longest prompt that it is served with, where that is not what the model is made for, as with RoPE scaling;
+    longer prompts are refused. By default the profile's limit, which is only pointed out."""
 
 
 class Slo(StrictModel):
@@ -165,7 +173,11 @@ class Pool(StrictModel):
     service_times: Literal["measured", "roofline"] | None = None
     """Where prefill and decode seconds come from; by default what somebody measured, else the roofline."""
     stack: str | None = None
-    """Software stack of the roofline, as `predict --stack` takes it; by default the one calibrated best."""
+    """Software stack of the roofline, as `predict --stack` takes it; by default the one of all pools of its model."""
+    precision: Precision | None = None
+    """Weights and matrix products; by default those of its model."""
+    kv_precision: Precision | None = None
+    """Attention KV cache; by default that of its model."""
     layout: str | None = None
     """Parallel layout of the roofline, such as "tp=8,ep=1,dp=1,pp=1"; by default tensor parallel over the instance."""
     layouts: tuple[LayoutText, ...] = ()

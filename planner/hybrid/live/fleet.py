@@ -1,5 +1,6 @@
 """The workers' processes: started with one BLAS thread each, listened to, replaced when they die, all ended at last."""
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -13,13 +14,17 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from secrets import token_bytes
 from time import monotonic
 from typing import Any, Self
 
 from planner.errors import UndecidedError
+from planner.files import scratch_prefix
 from planner.hybrid.live.decode_worker import decode_worker
+from planner.hybrid.live.frames import TOKEN_BYTES
 from planner.hybrid.live.messages import (
     Answer,
+    Foreign,
     FromWorker,
     Gone,
     ModelSetup,
@@ -33,6 +38,7 @@ from planner.hybrid.live.messages import (
 from planner.hybrid.live.prefill_worker import prefill_worker
 from planner.hybrid.live.process import ENVIRONMENT
 
+LOG = logging.getLogger("planner.live")
 MAIN = {"prefill": prefill_worker, "decode": decode_worker}
 STOP_WAIT_S = 1.0
 """How long a worker may take to end by itself."""
@@ -64,8 +70,11 @@ class Fleet:
         self.specs = tuple(specs)
         self.workers: dict[str, Worker] = {}
         self.n_started: Counter[str] = Counter()
+        self.n_foreign: Counter[str] = Counter()
+        """Connections by worker that carried something else than this run's frames."""
+        self._token = token_bytes(TOKEN_BYTES)
         self._attempts = count()
-        self._locks = tempfile.TemporaryDirectory(prefix="planner-live-")
+        self._locks = tempfile.TemporaryDirectory(prefix=scratch_prefix())
         # Spawned, not forked: a worker must import NumPy anew, with one BLAS thread.
         self._context = multiprocessing.get_context("spawn")
 
@@ -86,7 +95,7 @@ class Fleet:
     def start(self, spec: WorkerSpec) -> None:
         """Start a worker, or another one in place of a dead one."""
         near, far = self._context.Pipe()
-        setup = WorkerSetup(spec, self.model, self._lock_path(spec))
+        setup = WorkerSetup(spec, self.model, self._token, self._lock_path(spec))
         process = self._context.Process(target=MAIN[spec.role], args=(setup, far), name=spec.name, daemon=True)
         with _worker_environment(), _no_interrupt():
             process.start()
@@ -170,6 +179,9 @@ class Fleet:
     def _noted(self, name: str, message: FromWorker) -> FromWorker:
         if isinstance(message, Ready):
             self.workers[name].port, self.workers[name].is_ready = message.port, True
+        if isinstance(message, Foreign):
+            self.n_foreign[name] += message.n_connections
+            LOG.warning("dropped %d connections to worker %s: %s", message.n_connections, name, message.reason)
         return message
 
     def _bury(self, name: str) -> None:

@@ -1,13 +1,27 @@
-"""What travels between workers: frames of one layer of one request, over TCP."""
+"""What travels between workers: frames of one layer of one request, over TCP.
+
+Every program of this machine can reach a worker's port. A frame therefore begins with the token of its run, which only
+the run's own processes know; whatever does not is not read any further.
+"""
 
 import socket
 from dataclasses import dataclass
+from hmac import compare_digest
 from struct import Struct
 
-_HEADER = Struct("<QiIIIQ")
+TOKEN_BYTES = 16
+_HEADER = Struct(f"<{TOKEN_BYTES}sQiIIIQ")
 HEADER_BYTES = _HEADER.size
+MOST_PAYLOAD_BYTES = 2**28
+"""Payload beyond which a header cannot be right: no layer of a model that runs here is as large."""
+PIECE_BYTES = 2**20
+"""Memory that is taken at a time, as bytes arrive, whatever a header announces."""
 END = -1
 """In place of a layer: everything of the request has been sent."""
+
+
+class ForeignFrameError(Exception):
+    """Bytes that are no frame of this run."""
 
 
 @dataclass(frozen=True)
@@ -26,42 +40,49 @@ class Frame:
     """Tokens wanted, the first one included; of the end only."""
     payload: bytes = b""
 
-    def header(self) -> bytes:
+    def header(self, token: bytes) -> bytes:
         """What precedes the payload, little-endian."""
         values = (self.attempt, self.layer, self.n_tokens, self.first_token, self.output_tokens)
-        return _HEADER.pack(*values, len(self.payload))
+        return _HEADER.pack(token, *values, len(self.payload))
 
 
-def send_frame(connection: socket.socket, frame: Frame) -> None:
+def send_frame(connection: socket.socket, token: bytes, frame: Frame) -> None:
     """Send one frame whole.
 
     Raises:
         OSError: the other side has gone.
     """
-    connection.sendall(frame.header())
+    connection.sendall(frame.header(token))
     if frame.payload:
         connection.sendall(frame.payload)
 
 
-def receive_frame(connection: socket.socket) -> Frame | None:
+def receive_frame(connection: socket.socket, token: bytes) -> Frame | None:
     """The next frame; None where the other side has hung up, in the midst of a frame or between two.
 
     Raises:
+        ForeignFrameError: the bytes do not begin with the run's token, or announce more than any frame has.
         OSError: the connection broke.
     """
     header = _exactly(connection, HEADER_BYTES)
     if header is None:
         return None
-    attempt, layer, n_tokens, first_token, output_tokens, size = _HEADER.unpack(header)
+    theirs, attempt, layer, n_tokens, first_token, output_tokens, size = _HEADER.unpack(header)
+    if not compare_digest(theirs, token):
+        raise ForeignFrameError("without the token of this run")
+    if size > MOST_PAYLOAD_BYTES:
+        raise ForeignFrameError(f"announces {size} bytes, and {MOST_PAYLOAD_BYTES} are most")
     payload = _exactly(connection, size)
     return None if payload is None else Frame(attempt, layer, n_tokens, first_token, output_tokens, bytes(payload))
 
 
 def _exactly(connection: socket.socket, n_bytes: int) -> bytearray | None:
-    content = bytearray(n_bytes)
-    view, got = memoryview(content), 0
+    content, got = bytearray(), 0
     while got < n_bytes:
-        received = connection.recv_into(view[got:])
+        if got == len(content):
+            content.extend(bytes(min(n_bytes - got, PIECE_BYTES)))
+        with memoryview(content)[got:] as room:
+            received = connection.recv_into(room)
         if not received:
             return None
         got += received

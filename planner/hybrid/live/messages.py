@@ -1,7 +1,7 @@
 """What router and workers say to each other over pipes. Times are `time.monotonic`, one clock for all processes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from planner.hybrid.arrays import NUMPY, Backend
@@ -46,6 +46,8 @@ class WorkerSetup:
 
     spec: WorkerSpec
     model: ModelSetup
+    token: bytes = field(repr=False)
+    """Of the run: frames that do not begin with it come from elsewhere."""
     lock_path: str | None = None
     """File that workers of one core lock while they prefill, so that the core serves one of them at a time."""
 
@@ -150,9 +152,19 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Foreign:
+    """Something else than frames of this run came to a worker's port, and was dropped."""
+
+    n_connections: int
+    """Since the worker last said so."""
+    reason: str
+    """Of the last one."""
+
+
+@dataclass(frozen=True)
 class Gone:
     """The worker's process has ended."""
 
 
 ToWorker = Prefill | Task | Stop
-FromWorker = Ready | Prefilled | Lost | Joined | Finished | Answer | Gone
+FromWorker = Ready | Prefilled | Lost | Joined | Finished | Answer | Foreign | Gone

@@ -29,7 +29,7 @@ def prefill_worker(setup: WorkerSetup, control: Connection) -> None:
     kept = None
     if setup.model.n_blocks:
         kept = PrefixCache(model.mixers, BlockPool(block_layout(model, setup.model.block_tokens), setup.model.n_blocks))
-    sender = Sender(outbox)
+    sender = Sender(outbox, setup.token)
     outbox.send(Ready())
     while True:
         try:
@@ -92,8 +92,8 @@ class _Stream:
 class Sender:
     """A thread that sends frames while the next layer is computed; one connection per port."""
 
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
+    def __init__(self, outbox: Outbox, token: bytes) -> None:
+        self._outbox, self._token = outbox, token
         self._frames: queue.SimpleQueue[tuple[int, Frame]] = queue.SimpleQueue()
         self._connections: dict[int, socket.socket] = {}
         self._failed = -1
@@ -115,7 +115,7 @@ class Sender:
             if port not in self._connections:
                 self._connections[port] = socket.create_connection((LOOPBACK, port))
                 self._connections[port].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            send_frame(self._connections[port], frame)
+            send_frame(self._connections[port], self._token, frame)
         except OSError as error:
             self._failed = frame.attempt
             if port in self._connections:

@@ -31,7 +31,8 @@ from planner.studies.fidelity.loads import loads_of
 from planner.studies.fidelity.scores import band, relative_errors, summary
 
 FloatArray = NDArray[np.float64]
-FEWEST_POINTS = 5
+FEWEST_POINTS = 1
+"""Priors carry what the points do not determine, and the profile says of which factors."""
 MOVED_SPREAD = 0.9
 """A factor whose standard error is still this share of its prior's spread was not learnt from the points."""
 UNITS = {"kernel_latency": 1e6, "replica_latency": 1e6, "sequence_overhead": 1e6, "host_sequence": 1e6}
@@ -127,7 +128,7 @@ def _measured(framework: str, files: Sequence[PointsOf], settings: StackSettings
     cases, _ = cases_of(points)
     if len(cases) < FEWEST_POINTS:
         message = f"{len(cases)} points of {framework} can be predicted, of {len(points)} given"
-        raise InputError(Problem("points", "", message, f"at least {FEWEST_POINTS}"))
+        raise InputError(Problem("points", "", message, f"at least {FEWEST_POINTS}; planner fidelity says why not"))
     share = dict(zip(map(id, points), weights(points), strict=True))
     measured = Measured(
         loads=loads_of(cases, settings),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.files import write_text
+from planner.files import scratch_prefix, write_text
 from planner.hybrid.core_time import CoreTimes, core_times
 from planner.hybrid.live import Fleet, LiveRun, LiveSystem, WorkerSpec, cores, serve_with
 from planner.hybrid.machine import machine_description
@@ -108,7 +108,7 @@ def live(
     question.backend.check()
     began, load = monotonic(), os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     model, specs = question.model or live_model(), worker_specs(cores()[:MOST_CORES])
-    with TemporaryDirectory(prefix="planner-live-") as temporary:
+    with TemporaryDirectory(prefix=scratch_prefix()) as temporary:
         folder = out or Path(temporary)
         (folder / PROFILES).mkdir(parents=True, exist_ok=True)
         with Fleet(model_setup(model, question.seed, question.backend), specs) as fleet:
@@ -117,11 +117,12 @@ def live(
             ready = _ready(fleet, question, model, folder, say, began)
             before = core_times(cores())
             runs = tuple(_served(fleet, question, ready, say, turn) for turn in range(N_REPEATS))
-            after = core_times(cores())
+            after, n_foreign = core_times(cores()), fleet.n_foreign.total()
         say("executing")
         by_executor = executed(_live_plan(ready, model, specs, folder)) if executed else None
         served = Served(model, ready.plan, ready.drawn, runs, by_executor)
-        found = LiveStudy(_answer(question, ready, served, specs, load, _steal(before, after)), runs, ready.own)
+        answer = _answer(question, ready, served, specs, load, _steal(before, after))
+        found = LiveStudy(answer.model_copy(update={"n_foreign": n_foreign}), runs, ready.own)
         if out:
             _write(out, found, model)
     return found

@@ -1,0 +1,76 @@
+"""How a command ends: every error becomes one message on stderr and an exit code."""
+
+import os
+import sys
+from contextlib import suppress
+from typing import NoReturn
+
+import typer
+
+from planner.cli.commands import app
+from planner.cli.failures import exit_code
+from planner.cli.signals import AFTER_SIGNAL, Signals
+from planner.cli.streams import write_plainly
+from planner.errors import InputError, PlannerError
+
+READER_LEFT = AFTER_SIGNAL + 13
+"""What shells know a process by that wrote into a pipe without a reader (SIGPIPE)."""
+
+
+def run(signals: Signals) -> NoReturn:
+    """Run a command and exit as it ends."""
+    write_plainly()
+    signals.raise_interrupts()
+    try:
+        app()
+        _end(0)
+    except PlannerError as error:
+        _end(error.exit_code, str(error))
+    except BaseException as error:
+        # Whatever comes of an interrupt, a library's own error perhaps, is the interrupt.
+        if signals.heard is not None:
+            _end(signals.exit_code, signals.word())
+        _end_as(error)
+
+
+def _end_as(error: BaseException) -> NoReturn:
+    """The end that is not of the planner's own making; a fault of the program goes on as it is."""
+    cause = error.__context__ if isinstance(error, SystemExit) and error.code == 1 else error
+    if isinstance(cause, typer.Abort) and cause.__cause__ is not None:
+        raise cause.__cause__  # Typer takes any EOFError for the end of what is typed, and there is no prompt here
+    if isinstance(cause, BrokenPipeError) and _reader_has_left():
+        _end(READER_LEFT)
+    if isinstance(cause, OSError):
+        _end(exit_code(cause), f"the system refuses: {cause}")
+    if isinstance(error, SystemExit):
+        _end(error.code)
+    raise error
+
+
+def _reader_has_left() -> bool:
+    """Whether whoever read our output has gone, rather than the other side of some other pipe."""
+    import select
+
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    for descriptor in (1, 2):
+        poll.register(descriptor, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _end(code: str | int | None, message: str = "") -> NoReturn:
+    """Say why on stderr and exit; an answer that could not be written whole is a failure of its own."""
+    if message:
+        with suppress(OSError):
+            sys.stderr.write(f"planner: {message}\n")
+            sys.stderr.flush()
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if code in (0, None):
+            refused = isinstance(error, BrokenPipeError)
+            _end(READER_LEFT) if refused else _end(InputError.exit_code, f"the system refuses: {error}")
+    sys.exit(code)

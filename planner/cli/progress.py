@@ -1,0 +1,138 @@
+"""What is going on, on stderr: a spinner or a bar on a terminal; elsewhere a line now and then, once it takes long."""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
+from time import monotonic
+
+PATIENCE_S = 2.0
+"""How long something may take before a line says that it goes on [s]."""
+GROWTH = 2.0
+"""Each pause between lines over the one before."""
+LONGEST_PAUSE_S = 300.0
+LOG = "planner"
+"""Logger by which rooms say what takes them long; a record at INFO is shown."""
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Callable[[str], None]]:
+    """Show that something goes on.
+
+    Args:
+        text: what.
+
+    Yields:
+        What changes the text.
+    """
+    if not _is_terminal():
+        with _Lines(text) as lines, _told(lines.say, text):
+            yield lines.say
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    status = console.status(text, spinner="dots" if console.encoding.startswith("utf") else "line")
+    with status, _told(status.update, text):
+        yield status.update
+
+
+@contextmanager
+def progress_bar(text: str) -> Iterator[Callable[[float], None]]:
+    """Show how far something is.
+
+    Args:
+        text: what.
+
+    Yields:
+        What is told the fraction that is done.
+    """
+    if not _is_terminal():
+        with _Lines(text) as lines, _told(lines.say, text):
+            yield lines.reach
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(text, total=1.0)
+        with _told(lambda said: bar.update(task, description=said), text):
+            yield lambda done: bar.update(task, completed=done)
+
+
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+class _Lines:
+    """Plain lines: none in the first seconds, then one after pauses that grow, and one at the end if there were any."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._doing, self._done = text, text, ""
+        self._stream, self._began = sys.stderr, monotonic()
+        self._is_over, self._has_spoken = Event(), False
+        self._thread = Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "_Lines":
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+        if self._has_spoken and kind is None:
+            self._print(f"{self._text}: done after {self._seconds()} s")
+
+    def say(self, doing: str) -> None:
+        """Something else goes on now."""
+        self._doing, self._done = doing, ""
+
+    def reach(self, fraction: float) -> None:
+        """So much is done."""
+        self._done = f", {fraction:.0%} done"
+
+    def _run(self) -> None:
+        pause_s = PATIENCE_S
+        while not self._is_over.wait(pause_s):
+            self._print(f"{self._doing}: {self._seconds()} s so far{self._done}")
+            pause_s = min(GROWTH * pause_s, LONGEST_PAUSE_S)
+
+    def _seconds(self) -> str:
+        return f"{monotonic() - self._began:,.0f}"
+
+    def _print(self, line: str) -> None:
+        self._has_spoken = True
+        with suppress(OSError, ValueError):  # whoever read it has gone
+            self._stream.write(f"planner: {line}\n")
+            self._stream.flush()
+
+
+@contextmanager
+def _told(say: Callable[[str], None], text: str) -> Iterator[None]:
+    """While this is open, what rooms say of long work is shown: at once as a line, then as what goes on."""
+    logger, handler = logging.getLogger(LOG), _Shown(say, text)
+    level, propagates = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagates
+
+
+class _Shown(logging.Handler):
+    def __init__(self, say: Callable[[str], None], text: str) -> None:
+        super().__init__()
+        self._say, self._text = say, text
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a record; rich moves its spinner out of the way of what is written to stderr."""
+        text = record.getMessage()
+        with suppress(OSError, ValueError):
+            sys.stderr.write(f"planner: {text}\n")
+            sys.stderr.flush()
+        self._say(self._text if getattr(record, "is_over", False) else text)
