@@ -118,7 +118,7 @@ def test_check_as_json_lists_file_line_key_and_message(broken: str) -> None:
     assert problems[1]["file"] == broken
     assert problems[1]["line"] == line_of(broken, "memory_gb =")
     assert problems[1]["key"] == "figures.memory_gb.value"
-    assert "greater than 0" in problems[1]["message"]
+    assert "greater than or equal to" in problems[1]["message"]
 
 
 def test_check_as_json_is_an_empty_list_when_all_hold() -> None:
