@@ -288,7 +288,7 @@ FAULTS = {
         "calibration.points[0].n_used",
         "0 to n_points = 21",
     ),
-    "fewer used than none": planted("n_used = 20 ", "n_used = -20 ", "calibration.points[1].n_used", "is -20"),
+    "fewer used than none": planted("n_used = 20 ", "n_used = -20 ", "calibration.points[1].n_used", "got -20"),
     "no digest": planted(
         '"more_points.csv", sha256 = "0f', '"more_points.csv", sha256 = "xy', "calibration.points[1].sha256", "pattern"
     ),

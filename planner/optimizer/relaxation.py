@@ -1,5 +1,6 @@
 """No plan exists: which limits are in the way, and the smallest change of each alone that would do."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import ceil, floor, log10
@@ -23,6 +24,8 @@ ONE_LIMIT_S = 1.0
 """and for the thresholds of one of them."""
 MORE = (1.0, 1.1, 1.3, 1.7)
 """Multiples of the demand that capacity is asked for until a promise holds."""
+FEW_SIZES = 32
+"""Sizes of a pool that are tried one by one; of more, the nearest is looked for by halves."""
 ANY_RATE = 1e-3
 """A fleet that serves anything at all serves this [req/s]."""
 
@@ -201,9 +204,12 @@ def _nearest_size(problem: PlanningProblem, index: int) -> int | None:
     least = _solve(_resized(problem, index, 0, None), _served(problem, (index,)))
     if least is None:
         return None
-    smallest = least.sizing.n_instances[index]
-    fewer = range(problem.pools[index].min_instances - 1, smallest, -1)
-    return next((n for n in fewer if _solve(_resized(problem, index, n, n), _served(problem))), smallest)
+    smallest, stated = least.sizing.n_instances[index], problem.pools[index].min_instances
+    fewer = range(smallest + 1, stated)
+    if len(fewer) > FEW_SIZES:  # then the limit is a budget or an inventory, which what is smaller keeps as well
+        n = bisect_left(fewer, True, key=lambda n: _solve(_resized(problem, index, n, n), _served(problem)) is None)
+        return smallest + n
+    return next((n for n in reversed(fewer) if _solve(_resized(problem, index, n, n), _served(problem))), smallest)
 
 
 def _resized(problem: PlanningProblem, index: int, low: int, high: int | None) -> PlanningProblem:

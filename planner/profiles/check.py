@@ -121,7 +121,7 @@ def _neighbours(files: Iterable[Path]) -> list[AnyProfile]:
     named = {resolved(path) for path in files}
     beside = {found for path in named for found in path.parent.glob("*.toml")}
     if any(map(is_own, named)):
-        beside |= {path.resolve() for kind in KINDS for path in catalogue_paths(kind)}
+        beside |= {resolved(path) for kind in KINDS for path in catalogue_paths(kind)}
     beside -= named
     return [found for path in sorted(beside) if (found := _readable(path)) is not None]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from planner.errors import InputError, Problem
-from planner.schema import is_file
+from planner.reading import TOML_BYTES, is_file, read_bytes, resolved
 
 Kind = Literal["hardware", "model", "stack"]
 KINDS: tuple[Kind, ...] = ("hardware", "model", "stack")
@@ -72,14 +72,14 @@ def profiles_below(folder: Path) -> FolderContent:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in NOT_OURS)
         files += [Path(place) / name for name in sorted(names) if name.endswith(".toml")]
     homes = {f"{kind}_profiles" for kind in KINDS}
-    profiles = [path for path in files if path.resolve().parent.name in homes or kind_in(path)]
+    profiles = [path for path in files if resolved(path).parent.name in homes or kind_in(path)]
     return FolderContent(profiles, len(files) - len(profiles))
 
 
 def is_own(path: Path) -> bool:
     """Whether a file is one that PLANNER_PROFILES makes part of the catalogue."""
-    here = path.resolve()
-    return any(here == own.resolve() for kind in KINDS for own in own_paths(kind))
+    here = resolved(path)
+    return any(here == resolved(own) for kind in KINDS for own in own_paths(kind))
 
 
 def kind_in(path: Path) -> str | None:
@@ -87,7 +87,7 @@ def kind_in(path: Path) -> str | None:
     if not is_file(path):
         return None
     try:
-        found = _SCHEMA.search(path.read_text(encoding="utf-8-sig", errors="replace"))
-    except OSError:
+        found = _SCHEMA.search(read_bytes(path, TOML_BYTES).decode("utf-8-sig", errors="replace"))
+    except InputError:
         return None
     return found[1] if found else None

@@ -71,7 +71,7 @@ class StackFactors(StrictModel):
 class StackSettings(StrictModel):
     """How the framework is run unless a scenario says otherwise."""
 
-    chunk_tokens: Whole = 8192
+    chunk_tokens: Annotated[int, Field(ge=16, le=10**9)] = 8192
     """Most prompt tokens of one prefill pass [tokens]."""
     memory_fraction: Share = 0.9
     """Part of an accelerator's memory that serving uses."""

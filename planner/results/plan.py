@@ -28,7 +28,7 @@ class PoolPlan(StrictModel):
     usd_per_hour: Quantity | None
     basis: Literal["measured", "calibrated", "inferred", "datasheet"]
     """Where its service times come from."""
-    accelerators_per_instance: int | None = None
+    accelerators_per_instance: Counted | None = None
     """Accelerators of one instance; like all that follows None where nobody said."""
     layout: str | None = None
     """Parallel layout of an instance, such as `tp=8,ep=1,dp=1,pp=1`."""
@@ -38,7 +38,7 @@ class PoolPlan(StrictModel):
     """Weights and matrix products."""
     kv_precision: str | None = None
     """Attention KV cache."""
-    batch_limit: int | None = None
+    batch_limit: Counted | None = None
     """Most sequences that an instance decodes together; None for prefill, which is one prompt at a time."""
 
 

@@ -26,7 +26,7 @@ class Check(StrictModel):
     """Whether the run bears it out: the whole interval, or without one the figure, is within the tolerance."""
     decided: bool
     """False where only a part of the interval is within the tolerance: the run is too short to tell."""
-    enough_requests: int | None = None
+    enough_requests: Counted | None = None
     """About how many would do; None where it is decided, or where that cannot be said."""
     period: str | None = None
     """Period that was run, where a plan for several is certified."""
