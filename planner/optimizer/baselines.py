@@ -29,7 +29,7 @@ def baselines(
     """
     planned: list[Baseline] = []
     missing, same = [], []
-    for variant in variants(problem, plan):
+    for variant in variants(problem, plan, tries=names is None):
         if names is not None and variant.name not in names:
             continue
         try:
@@ -63,8 +63,8 @@ def _planned(problem: PlanningProblem, variant: Variant, plan: Fleet, time_limit
     )
 
 
-def variants(problem: PlanningProblem, plan: Fleet) -> Iterator[Variant]:
-    """The scenarios of the baselines."""
+def variants(problem: PlanningProblem, plan: Fleet, tries: bool = True) -> Iterator[Variant]:
+    """The scenarios of the baselines; with one site also of what may be tried there, unless told not to."""
     scenario, home = problem.scenario, _home(problem.scenario)
     n = plan.n_accelerators
     yield Variant(
@@ -81,7 +81,7 @@ def variants(problem: PlanningProblem, plan: Fleet) -> Iterator[Variant]:
             f"the cheapest {home.hardware} fleet that serves the demand",
             homogeneous(scenario, None),
         )
-    if has_one_site(scenario):
+    if tries and has_one_site(scenario):
         yield from at_hand(scenario, {c.name: (c.share, c.mix) for c in problem.classes})
 
 
