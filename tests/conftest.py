@@ -10,6 +10,9 @@ from hypothesis import settings
 settings.register_profile("planner", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("planner")
 
+os.environ.pop("COLUMNS", None)
+"""Tables are as wide as it says; here as wide as they get."""
+
 ROOT = Path(__file__).resolve().parents[1]
 GOLDENS = ROOT / "tests" / "goldens"
 DATA_DIRS = [Path(p) for p in os.environ.get("PLANNER_DATA", "").split(os.pathsep) if p] + [
