@@ -1,4 +1,5 @@
-# `make optimize` plans the reference case; `make test` checks everything. Both make .venv on first use.
+# `make optimize` plans the reference case; `make test` is a newcomer's check of every room, `make check` the rest of the
+# tests. All make .venv on first use.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,13 +17,16 @@ REPORTS := $(if $(PLANNER_DATA),$(ALL_REPORTS),$(filter-out $(DATA_REPORTS),$(AL
 # Reports that are checked at once.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: optimize test lint check-reports reports benchmark clean
+.PHONY: optimize test check lint check-reports reports benchmark clean
 
 optimize: $(VENV)/.installed
 	$(BIN)/planner optimize
 
-test: lint check-reports
-	$(BIN)/python -m pytest --numprocesses auto --quiet
+test: lint
+	$(BIN)/python -m pytest --numprocesses auto --quiet -m 'not slow'
+
+check: check-reports $(VENV)/.installed-dev
+	$(BIN)/python -m pytest --numprocesses auto --quiet -m slow
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -37,6 +41,7 @@ check-reports: $(VENV)/.installed
 reports: $(VENV)/.installed
 	set -e; for case in $(REPORTS); do $(BIN)/planner report $$case --out $$case; done
 	$(FIDELITY)
+	$(BIN)/planner scenario schema --format markdown > docs/scenario-keys.md
 
 benchmark: $(VENV)/.installed-dev
 	set -e; for script in tests/benchmarks/bench_*.py; do $(BIN)/python $$script; done

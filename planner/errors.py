@@ -1,14 +1,33 @@
 """The error tree: every failure a user can cause has one class, one message and one exit code."""
 
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
+
+NAME_CHARACTERS, TEXT_CHARACTERS, LINE_CHARACTERS = 200, 2_000, 6_000
+"""Most characters of a key, of a sentence or a path, and of a line in a message."""
+VALUE_CHARACTERS = 60
+"""Most characters of a value in a message."""
+MOST_LINES = 50
+"""Most lines of a message."""
+ALIKE = 3
+"""Problems of one kind that are still told one by one."""
+LINES_NAMED = 5
+"""Lines that are named of problems told together."""
 
 
 class PlannerError(Exception):
-    """Anything the command line reports without a traceback."""
+    """Anything the command line reports without a traceback; nothing in its text can steer a terminal."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        lines = super().__str__().split("\n")
+        more = [f"... and {len(lines) - MOST_LINES:,} more lines"] if len(lines) > MOST_LINES else []
+        return "\n".join(printable(line, LINE_CHARACTERS) for line in [*lines[:MOST_LINES], *more])
 
 
 class UsageError(PlannerError):
@@ -27,6 +46,12 @@ class Problem:
     allowed: str = ""
     line: int | None = None
 
+    def __post_init__(self) -> None:
+        # Whatever shows a problem shows names and values from outside: here none can be forgotten.
+        for name in ("file", "key", "message", "allowed"):
+            most = NAME_CHARACTERS if name == "key" else TEXT_CHARACTERS
+            object.__setattr__(self, name, printable(getattr(self, name), most))
+
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         key = f"{self.key}: " if self.key else ""
@@ -41,7 +66,7 @@ class InputError(PlannerError):
 
     def __init__(self, problems: Problem | Iterable[Problem]) -> None:
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+        super().__init__("\n".join(told_together(self.problems)))
 
 
 class LostClusterError(PlannerError):
@@ -61,7 +86,7 @@ class InfeasibleError(PlannerError):
 
 
 class UndecidedError(PlannerError):
-    """The time limit came before a plan or a proof that there is none."""
+    """What was asked is not known: the time limit came before a plan or a proof, or a run is too short to judge."""
 
     exit_code = 5
 
@@ -70,6 +95,57 @@ class CheckFailedError(PlannerError):
     """A check that was asked for did not hold."""
 
     exit_code = 6
+
+
+def printable(text: str, most: int) -> str:
+    r"""A text without control characters and the like, which are written as escapes, cut to so many characters.
+
+    >>> printable("\x1b[31mred\u202e", 80), printable("x" * 9, 6)
+    ('\\x1b[31mred\\u202e', 'xxx...')
+    """
+    text = text[: most + 1]
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def shown(value: Any) -> str:
+    """A value as JSON, cut to a readable length.
+
+    >>> shown("x" * 100)
+    '"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'
+    """
+    if isinstance(value, str | list | tuple):
+        value = value[: VALUE_CHARACTERS + 1]
+    text = "a table" if isinstance(value, Mapping) else json.dumps(value, default=str, ensure_ascii=False)
+    return printable(text, VALUE_CHARACTERS)
+
+
+_VALUES = re.compile(r"""\[\d+\]|"[^"]*"|'[^']*'|[-+]?\d[\d.,]*(?:e[-+]?\d+)?""")
+
+
+def told_together(problems: Iterable[Problem]) -> Iterator[str]:
+    """Lines that tell every problem: those that only differ in their line and values are one, with their number.
+
+    >>> rows = [Problem("points.csv", "tp_size", f"is {n}", "1 or more", n) for n in (2, 3, 4, 5)]
+    >>> [*told_together(rows)]
+    ['points.csv:2: tp_size: is 2 (1 or more); and 3 more like it, on lines 3, 4, 5']
+    """
+    groups: dict[tuple[str, str, str, str], list[Problem]] = {}
+    for problem in problems:
+        key, message = (_VALUES.sub("_", text) for text in (problem.key, problem.message))
+        groups.setdefault((problem.file, key, message, problem.allowed), []).append(problem)
+    for alike in groups.values():
+        if len(alike) <= ALIKE:
+            yield from map(str, alike)
+        else:
+            yield f"{alike[0]}; and {len(alike) - 1:,} more like it{_on_lines(alike[1:])}"
+
+
+def _on_lines(problems: Sequence[Problem]) -> str:
+    lines = [str(line) for line in dict.fromkeys(problem.line for problem in problems) if line is not None]
+    dots = ", ..." if len(lines) > LINES_NAMED else ""
+    return f", on lines {', '.join(lines[:LINES_NAMED])}{dots}" if lines else ""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -1,5 +1,6 @@
 """Independent jobs on processes of this machine or on workers of a Dask cluster; the answers do not depend on it."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
@@ -46,28 +47,51 @@ def answers(
         InputError: no scheduler answers at the address, or Dask is not installed.
         LostClusterError: a job went down with its workers REPEATS times, or the scheduler is gone.
     """
-    if workers.dask is not None:
-        each = _of_cluster(function, jobs, workers.dask)
-    elif min(workers.n_processes, len(jobs)) <= 1:
-        each = (function(*job) for job in jobs)
-    else:
-        each = _of_processes(function, jobs, min(workers.n_processes, len(jobs)))
-    found = []
-    for answer in each:
-        found.append(answer)
+    found: dict[int, Answer] = {}
+    for place, answer in finished(function, jobs, workers):
+        found[place] = answer
         done(len(found) / len(jobs))
-    return found
+    return [found[place] for place in range(len(jobs))]
+
+
+def finished(
+    function: Callable[..., Answer], jobs: Sequence[tuple[Any, ...]], workers: Workers
+) -> Iterator[tuple[int, Answer]]:
+    """Each job's place and answer as soon as it is there, so that who is interrupted has all that was done.
+
+    Args:
+        function: of a module, so that workers can import it; the same arguments always give the same answer.
+        jobs: arguments of each call.
+        workers: who does the work.
+
+    Raises:
+        InputError: no scheduler answers at the address, or Dask is not installed.
+        LostClusterError: a job went down with its workers REPEATS times, or the scheduler is gone.
+    """
+    if workers.dask is not None:
+        yield from _of_cluster(function, jobs, workers.dask)
+    elif min(workers.n_processes, len(jobs)) <= 1:
+        yield from (_placed(function, place, job) for place, job in enumerate(jobs))
+    else:
+        yield from _of_processes(function, jobs, min(workers.n_processes, len(jobs)))
+
+
+def _placed(function: Callable[..., Answer], place: int, job: tuple[Any, ...]) -> tuple[int, Answer]:
+    return place, function(*job)
 
 
 def _of_processes(
     function: Callable[..., Answer], jobs: Sequence[tuple[Any, ...]], n_processes: int
-) -> Iterator[Answer]:
+) -> Iterator[tuple[int, Answer]]:
     from joblib import Parallel, delayed
 
-    yield from Parallel(n_jobs=n_processes, return_as="generator")(delayed(function)(*job) for job in jobs)
+    calls = (delayed(_placed)(function, place, job) for place, job in enumerate(jobs))
+    yield from Parallel(n_jobs=n_processes, return_as="generator_unordered")(calls)
 
 
-def _of_cluster(function: Callable[..., Answer], jobs: Sequence[tuple[Any, ...]], address: str) -> Iterator[Answer]:
+def _of_cluster(
+    function: Callable[..., Answer], jobs: Sequence[tuple[Any, ...]], address: str
+) -> Iterator[tuple[int, Answer]]:
     """Answers of a cluster: it repeats what a lost worker was at, and what it gives up is given to it again."""
     distributed = _distributed(address)
     try:
@@ -77,18 +101,22 @@ def _of_cluster(function: Callable[..., Answer], jobs: Sequence[tuple[Any, ...]]
         what = f"no Dask scheduler answers within {CONNECT_S:g} s: {reason}"
         raise InputError(Problem(f"--dask {address}", "", what, "tcp://host:port of a running one")) from None
     with client:
-        given = [client.submit(function, *job, pure=False) for job in jobs]
-        for place, job in enumerate(jobs):
-            for _ in range(REPEATS):
-                try:
-                    yield given[place].result()
-                    break
-                except distributed.KilledWorker:
-                    given[place] = client.submit(function, *job, pure=False)
-                except (CancelledError, distributed.client.FutureCancelledError):
-                    raise LostClusterError(f"--dask {address}: the scheduler is gone") from None
-            else:
-                raise LostClusterError(f"--dask {address}: one job went down with its workers {REPEATS} times")
+        place_of = {client.submit(function, *job, pure=False): place for place, job in enumerate(jobs)}
+        given, lost = distributed.as_completed(place_of, loop=client.loop), Counter[int]()
+        for future in given:
+            place = place_of.pop(future)
+            try:
+                yield place, future.result()
+            except distributed.KilledWorker:
+                lost[place] += 1
+                if lost[place] == REPEATS:
+                    what = f"one job went down with its workers {REPEATS} times"
+                    raise LostClusterError(f"--dask {address}: {what}") from None
+                again = client.submit(function, *jobs[place], pure=False)
+                place_of[again] = place
+                given.add(again)
+            except (CancelledError, distributed.client.FutureCancelledError):
+                raise LostClusterError(f"--dask {address}: the scheduler is gone") from None
 
 
 def _distributed(address: str) -> Any:

@@ -4,15 +4,34 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from planner.errors import InputError, Problem, did_you_mean
+from planner.errors import InputError, Problem, did_you_mean, shown
+from planner.reading import TOML_BYTES, ExcessError, is_file, json_value, read_text, toml_value
 from planner.toml_lines import KeyPath, key_lines
+from planner.units import plain, unit_of
+
+__all__ = [
+    "Document",
+    "Fault",
+    "JsonFile",
+    "StrictModel",
+    "TomlFile",
+    "dotted",
+    "error_detail",
+    "fault_detail",
+    "is_file",
+    "raise_details",
+    "raise_faults",
+    "read_text",
+]
 
 Record = TypeVar("Record", bound="StrictModel")
 
@@ -33,6 +52,8 @@ class StrictModel(BaseModel):
 
 
 FAULT = "planner_fault"
+OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
+"""Pydantic's errors of a number that is none of those allowed."""
 
 
 class Fault(NamedTuple):
@@ -69,24 +90,12 @@ def error_detail(key: KeyPath, kind: str, message: str, context: Mapping[str, An
     return InitErrorDetails(type=error, loc=key, input=None)
 
 
-class TomlFile:
-    """A parsed TOML file with the line of every key."""
+class Document:
+    """A parsed file, with the line of every key where its format lets that be told."""
 
-    def __init__(self, name: str, text: str) -> None:
-        """Raises InputError when the text is not TOML."""
-        self.name = name
-        try:
-            self.data: dict[str, Any] = tomllib.loads(text)
-            self.lines = key_lines(text)
-        except tomllib.TOMLDecodeError as error:
-            raise InputError(_syntax_problem(name, text, str(error))) from None
-        except RecursionError:
-            raise InputError(Problem(name, "", "is nested too deep", "TOML 1.0")) from None
-
-    @classmethod
-    def read(cls, path: Path, name: str | None = None) -> Self:
-        """Raises InputError when the file cannot be read."""
-        return cls(name or str(path), read_text(path))
+    def __init__(self, name: str, data: Any, lines: Mapping[KeyPath, int] | None = None) -> None:
+        self.name, self.data = name, data
+        self.lines = lines or {}
 
     def line(self, key: KeyPath) -> int | None:
         """Line of a key, or of the nearest table that encloses it."""
@@ -113,23 +122,58 @@ class TomlFile:
             raise InputError(_merged(_problem(self, model, content, dict(e)) for e in error.errors())) from None
 
 
-def read_text(path: Path) -> str:
-    """Text of a file; raises InputError when it is missing, unreadable or not UTF-8."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(Problem(str(path), "", f"is not UTF-8 text: {error.reason}", "a text file")) from None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(Problem(str(path), "", f"cannot be read: {reason}", "a readable file")) from None
+class TomlFile(Document):
+    """A parsed TOML file with the line of every key."""
+
+    data: dict[str, Any]
+
+    def __init__(self, name: str, text: str) -> None:
+        """Raises InputError when the text is not TOML."""
+        super().__init__(name, {})
+        try:
+            self.data = toml_value(text)
+            self.lines = key_lines(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(_toml_problem(name, text, str(error))) from None
+        except ExcessError as error:
+            raise InputError(self._excess_problem(text, error)) from None
+
+    @classmethod
+    def read(cls, path: Path, name: str | None = None) -> Self:
+        """Raises InputError when the file cannot be read."""
+        return cls(name or str(path), read_text(path, TOML_BYTES))
+
+    def _excess_problem(self, text: str, error: ExcessError) -> Problem:
+        """What a text has too much of, at its line where that can be told."""
+        found = error.excess
+        if found.key:
+            with suppress(RecursionError):
+                self.lines = key_lines(text)
+        line = self.line(found.key) if error.line is None else error.line
+        return Problem(self.name, dotted(found.key), found.message, found.allowed, line)
 
 
-def is_file(path: Path) -> bool:
-    """Whether there is such a file; a path that cannot be looked at, or is none, has no file."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
+class JsonFile(Document):
+    """A parsed JSON file."""
+
+    def __init__(self, name: str, text: str, allowed: str, is_strict: bool = True, line: int = 1) -> None:
+        """Raises InputError when the text is not JSON.
+
+        Args:
+            name: how errors call the file.
+            text: one JSON value.
+            allowed: what the file should have been.
+            is_strict: whether strings must be printable, as in files that the planner wrote.
+            line: where the text starts in its file.
+        """
+        try:
+            super().__init__(name, json_value(text, is_strict))
+        except json.JSONDecodeError as error:
+            at = line + error.lineno - 1
+            raise InputError(Problem(name, "", f"is not JSON: {error.msg}", allowed, at)) from None
+        except ExcessError as error:
+            found = error.excess
+            raise InputError(Problem(name, dotted(found.key), found.message, found.allowed, line)) from None
 
 
 def dotted(key: KeyPath) -> str:
@@ -156,7 +200,7 @@ def _frozen(value: Any) -> Any:
     return value
 
 
-def _syntax_problem(name: str, text: str, error: str) -> Problem:
+def _toml_problem(name: str, text: str, error: str) -> Problem:
     place = re.search(r"\(at line (\d+), column \d+\)", error)
     line = int(place[1]) if place else text.rstrip().count("\n") + 1  # else the parser says: at end of document
     message = re.sub(r" \(at .*\)$", "", error)
@@ -179,7 +223,7 @@ def _one_of(group: list[Problem]) -> Problem:
     return replace(first, allowed=f"{first.allowed} or {others}" if first.allowed else f"or {others}")
 
 
-def _problem(file: TomlFile, model: type[BaseModel], content: Any, error: dict[str, Any]) -> Problem:
+def _problem(file: Document, model: type[BaseModel], content: Any, error: dict[str, Any]) -> Problem:
     kind, context = error["type"], error.get("ctx", {})
     key = _path_in(content, error["loc"], names_absent_key=kind in ("missing", "extra_forbidden", FAULT))
     if kind == "extra_forbidden":
@@ -191,20 +235,15 @@ def _problem(file: TomlFile, model: type[BaseModel], content: Any, error: dict[s
         tag_key = (*key, str(context["discriminator"]).strip("'"))
         if "tag" not in context:
             return file.problem(tag_key, "is required")
-        got = _shown(error["input"][tag_key[-1]])
+        got = shown(error["input"][tag_key[-1]])
         return file.problem(tag_key, f"is {got}", f"allowed: {context['expected_tags']}")
-    got = _shown(error["input"])
+    got = shown(error["input"])
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     message = re.sub(r"a valid dictionary( or (instance of \w+|object to extract fields from))?", "a table", message)
     if kind == "literal_error":
         return file.problem(key, f"is {got}", f"allowed: {context['expected']}")
-    return file.problem(
-        key, message[0].lower() + message[1:] + ("" if kind in ("value_error", FAULT) else f", got {got}")
-    )
-
-
-def _shown(value: Any) -> str:
-    return "a table" if isinstance(value, Mapping) else json.dumps(value, default=str, ensure_ascii=False)
+    message = message[0].lower() + message[1:] + ("" if kind in ("value_error", FAULT) else f", got {got}")
+    return file.problem(key, message, _range(model, content, key) if kind in OUT_OF_RANGE else "")
 
 
 def _path_in(content: Any, location: tuple[str | int, ...], names_absent_key: bool) -> KeyPath:
@@ -225,15 +264,51 @@ def _holds(content: Any, part: str | int) -> bool:
     return isinstance(content, tuple) and isinstance(part, int) and part < len(content)
 
 
+def _range(model: type[BaseModel], content: Any, key: KeyPath) -> str:
+    """Which numbers are allowed at a key, with their unit; empty where the schema does not say."""
+    nodes = [node for node in _nodes(model, content, key) if node.get("type") in ("integer", "number")]
+    return " or ".join(dict.fromkeys(filter(None, (numbers_allowed(node, key) for node in nodes))))
+
+
+def numbers_allowed(node: Mapping[str, Any], key: KeyPath) -> str:
+    """Least and most of a number by its JSON schema, with the unit that its key ends in.
+
+    >>> numbers_allowed({"minimum": 0, "maximum": 60000}, ("links", "wan", "round_trip_ms"))
+    '0 to 60,000 ms'
+    >>> numbers_allowed({"exclusiveMinimum": 0, "maximum": 1e9}, ("tokens", 3))
+    'above 0, at most 1,000,000,000'
+    """
+    low, above = node.get("minimum"), node.get("exclusiveMinimum")
+    high, below = node.get("maximum"), node.get("exclusiveMaximum")
+    names = [part for part in key if isinstance(part, str) and part != "value"]  # a figure's unit is in its own key
+    unit = unit_of(names[-1]) if names else ""
+    if low is not None and high is not None:
+        text = f"{plain(low)} to {plain(high)}"
+    else:
+        bounds = (("at least", low), ("above", above), ("at most", high), ("below", below))
+        text = ", ".join(f"{word} {plain(bound)}" for word, bound in bounds if bound is not None)
+    return f"{text} {unit}".strip() if text else ""
+
+
 def _sibling_fields(model: type[BaseModel], content: Any, key: KeyPath) -> set[str]:
     """Field names allowed beside an unknown key, found in the model's JSON schema."""
-    schema = model.model_json_schema()
+    return {name for node in _nodes(model, content, key[:-1]) for name in node.get("properties", {})}
+
+
+def _nodes(model: type[BaseModel], content: Any, key: KeyPath) -> list[dict[str, Any]]:
+    """What the model's JSON schema allows at a key, each member of a union a node of its own."""
+    schema = _json_schema(model)
     nodes = [schema]
-    for part in key[:-1]:
+    for part in key:
         content = content[part]
         children = [child for node in nodes for child in _children(schema, node, part)]
         nodes = [node for node in children if _is_of_kind(node, content)] or children
-    return {name for node in nodes for name in node.get("properties", {})}
+    return nodes
+
+
+@cache
+def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()
 
 
 def _is_of_kind(node: dict[str, Any], content: Any) -> bool:

@@ -3,6 +3,7 @@
 import re
 import tomllib
 from bisect import bisect_left
+from collections.abc import Iterator
 
 KeyPath = tuple[str | int, ...]
 
@@ -11,6 +12,7 @@ _STRING = r'"""(?:\\.|[^\\])*?"{3,5}' r"|'''.*?'{3,5}" r'|"(?:\\.|[^"\\])*"' r"|
 _VALUE = re.compile(rf"{_STRING}|[^,\]}}#\n]+", re.DOTALL)
 _NAME = re.compile(rf"{_STRING}|[\w-]+", re.DOTALL)
 _BRACKETS = re.compile(r"\[\[?")
+QUOTES = ('"', "'")
 
 
 class _Scanner:
@@ -20,6 +22,7 @@ class _Scanner:
         self.text, self.at = text, 0
         self.newlines = [match.start() for match in re.finditer("\n", text)]
         self.lines: dict[KeyPath, int] = {}
+        self.strings: list[tuple[int, int]] = []
         self.table: KeyPath = ()
         self.counts: dict[KeyPath, int] = {}
 
@@ -75,8 +78,15 @@ class _Scanner:
 
     def _name(self) -> str:
         self._take(_BLANK)
-        text = self._take(_NAME)
-        return str(tomllib.loads(f"name = {text}")["name"]) if text[:1] in ('"', "'") else text
+        text = self._token(_NAME)
+        return unquoted(text) if text[:1] in QUOTES else text
+
+    def _token(self, pattern: re.Pattern[str]) -> str:
+        """A name or a value that is no array or table; where those in quotes are is kept."""
+        text = self._take(pattern)
+        if text[:1] in QUOTES:
+            self.strings.append((self.at - len(text), self.at))
+        return text
 
     def _assignment(self, table: KeyPath) -> None:
         line, key = self._line(), table
@@ -93,7 +103,7 @@ class _Scanner:
         elif opening == "{":
             self._inline_table(key)
         else:
-            self._take(_VALUE)
+            self._token(_VALUE)
 
     def _array(self, key: KeyPath) -> None:
         self.at += len("[")
@@ -128,3 +138,20 @@ def key_lines(text: str) -> dict[KeyPath, int]:
     scanner = _Scanner(text)
     scanner.document()
     return scanner.lines
+
+
+def string_spans(text: str) -> Iterator[tuple[int, int, str]]:
+    """Start, end and content of every key and value in quotes of a TOML text that has already parsed.
+
+    >>> list(string_spans('a."b.c" = 1  # "no"\\nd = ["e"]'))
+    [(2, 7, 'b.c'), (25, 28, 'e')]
+    """
+    scanner = _Scanner(text)
+    scanner.document()
+    for start, end in sorted(set(scanner.strings)):
+        yield start, end, unquoted(text[start:end])
+
+
+def unquoted(token: str) -> str:
+    """Content of a string in quotes, as TOML writes it."""
+    return str(tomllib.loads(f"content = {token}")["content"])

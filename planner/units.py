@@ -12,6 +12,31 @@ BITS_PER_BYTE = 8
 BITS_PER_GBIT = 1e9
 SECONDS_PER_HOUR = 3600.0
 DASH = "–"
+UNITS = {
+    "_usd_per_accelerator_hour": "USD/h",
+    "usd_per_hour": "USD/h",
+    "usd_per_kwh": "USD/kWh",
+    "usd_per_gb": "USD/GB",
+    "_req_per_s": "req/s",
+    "_flop_per_s": "FLOP/s",
+    "_tb_per_s": "TB/s",
+    "_gb_per_s": "GB/s",
+    "_bytes_per_s": "bytes/s",
+    "_tflops": "TFLOP/s",
+    "_tops": "TOP/s",
+    "_gbps": "Gbps",
+    "_gb": "GB",
+    "_bytes": "bytes",
+    "_tokens": "tokens",
+    "_usd": "USD",
+    "_mhz": "MHz",
+    "_years": "years",
+    "_us": "us",
+    "_ms": "ms",
+    "_s": "s",
+    "_w": "W",
+}
+"""Units by how keys end, longer ends first."""
 
 
 def gbps(bytes_per_s: float) -> float:
@@ -63,3 +88,21 @@ def percent(fraction: float | None, digits: int = 1) -> str:
     ('49.6 %', '–')
     """
     return DASH if fraction is None or not isfinite(fraction) else f"{100 * fraction:.{digits}f} %"
+
+
+def unit_of(key: str) -> str:
+    """Unit of a number by its key; empty for counts, ratios and what has its unit elsewhere.
+
+    >>> unit_of("round_trip_ms"), unit_of("n_instances")
+    ('ms', '')
+    """
+    return next((unit for end, unit in UNITS.items() if key.endswith(end)), "")
+
+
+def plain(value: float) -> str:
+    """A limit for people, to its last digit.
+
+    >>> plain(60000), plain(0.5), plain(1e30)
+    ('60,000', '0.5', '1e+30')
+    """
+    return f"{value:,.10g}"

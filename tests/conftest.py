@@ -10,8 +10,8 @@ from hypothesis import settings
 settings.register_profile("planner", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("planner")
 
-os.environ.pop("COLUMNS", None)
-"""Tables are as wide as it says; here as wide as they get."""
+os.environ.pop("PLANNER_PROFILES", None)  # own profiles of whoever runs the tests are no part of them
+os.environ.pop("COLUMNS", None)  # tables are as wide as it says; here as wide as they get
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDENS = ROOT / "tests" / "goldens"

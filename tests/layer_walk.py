@@ -83,9 +83,13 @@ class Walk:
             if group is not None:
                 self._norm()
                 getattr(self, f"_{group.kind}")(group)
+                if self.shapes.post_norms:
+                    self._norm()
             if mlp:
                 self._norm()
                 (self._sparse if mlp == "sparse" else self._dense)()
+                if self.shapes.post_norms:
+                    self._norm()
         self._norm()
         self.tally.multiply(len(self.sequences), vocabulary, self.hidden, self.width("lm_head"))
         return self.tally
@@ -139,11 +143,14 @@ class Walk:
         queries, keys = group.n_heads * group.head_dim, group.n_kv_heads * group.head_dim
         values, out = group.n_kv_heads * value, group.n_heads * value
         width = self.width("attention")
-        self.tally.multiply(self.rows, queries + keys + values + (out if group.output_gate else 0), self.hidden, width)
+        made = queries if group.borrows_kv else queries + keys + values
+        self.tally.multiply(self.rows, made + (out if group.output_gate else 0), self.hidden, width)
         for sequence in self.sequences:
             seen: set[int] = set()
             for position in range(sequence.cached, sequence.cached + sequence.new):
                 first = 0 if window is None else max(position - window + 1, 0)
+                if window and group.chunked and sequence.prefill:
+                    first = position - position % window
                 n_keys = position + 1 - first
                 seen |= set(range(first, position + 1))
                 self.tally.flop += group.n_heads * n_keys * (2 * group.head_dim + 2 * value)

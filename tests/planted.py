@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.profiles import check_profiles
-from planner.profiles.catalogue import KINDS, profile_paths
+from planner.profiles.folders import KINDS, profile_paths
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,6 @@ def test_a_single_model_and_accelerator_has_nothing_held_out(tmp_path: Path) -> 
     [
         (("--stack", "lmdeploy", "--out", "lmdeploy.toml"), InputError, "frameworks found: sglang, vllm"),
         (("--stack", "vllm-0.18", "--out", "vllm.toml"), InputError, "versions found: 0.19.0"),
-        (("--stack", "sglang", "--no-catalogue", "--out", "sglang.toml"), InputError, "at least 5"),
         (("--stack", "vllm", "--out", "no/where/vllm.toml"), InputError, "cannot be written"),
         (("--stack", "vllm", "--out", "vllm"), UsageError, "is no name of a profile"),
         (("--stack", "vllm", "--out", "My Stack.toml"), UsageError, "is no name of a profile"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,16 @@ def done(*arguments: str) -> str:
     return found.stdout
 
 
+def failed(*arguments: str) -> str:
+    """What is said of scenarios that do not hold: on stdout as a gate's list, else as every bad input's message."""
+    found = planner("scenario", "check", *arguments)
+    if "--format" in arguments:
+        assert found.exit_code == 3, (found.output, found.exception)
+        return found.stdout
+    assert isinstance(found.exception, InputError), (found.output, found.exception)
+    return f"{found.stdout}{found.exception}\n"
+
+
 def refused(*arguments: str) -> str:
     found = planner(*arguments)
     assert isinstance(found.exception, InputError)
@@ -62,17 +73,20 @@ def test_hints_in_a_new_scenario_are_keys_that_work(in_folder: Path) -> None:
     text = (in_folder / "fleet.toml").read_text(encoding="utf-8")
     commented = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ") and " = " in line]
     assert len(commented) >= 8
-    start = text.index("# [measured.my-h200]")
+    start = text.index("# [measured.my-h200-sxm]")
     measured = "\n".join(line.removeprefix("# ") for line in text[start:].splitlines())
     stated = {line for line in commented if line.startswith(("demand", "budget"))}
-    uncommented = text[:start].replace("# demand", "demand").replace("# budget", "budget") + measured
+    head = re.sub(r"^# (demand|budget|\[slo|ttft)", r"\1", text[:start], flags=re.MULTILINE)
+    uncommented = head + measured
     scenario = TomlFile("fleet.toml", uncommented).record(Scenario)
+    assert scenario.slo is not None
+    assert scenario.slo.ttft_s == 4.0
     assert (len(stated), scenario.demand_req_per_s, scenario.budget_usd_per_hour) == (2, 2.0, 200.0)
-    assert scenario.measured["my-h200"].decode is not None
+    assert scenario.measured["my-h200-sxm"].decode is not None
 
 
 @pytest.mark.parametrize(
-    ("trace", "mean", "rate"), [('traces of mine/moon "cake".jsonl', 1350, "1.333"), ("azure.csv", 2400, "1.25")]
+    ("trace", "mean", "rate"), [('traces of mine/moon "cake".jsonl', 1350, "1"), ("azure.csv", 2400, "1")]
 )
 def test_a_scenario_from_a_trace_plans_for_its_requests(trace: str, mean: int, rate: str, in_folder: Path) -> None:
     (in_folder / "cases").mkdir()
@@ -83,6 +97,7 @@ def test_a_scenario_from_a_trace_plans_for_its_requests(trace: str, mean: int, r
     done("scenario", "check", "cases/real.toml")
     plan = json.loads(done("optimize", "cases/real.toml", "--format", "json"))
     assert plan["classes"][0]["mean_total_tokens"] == mean
+    assert (plan["objective"], plan["throughput_req_per_s"]) == ("min-cost", float(rate))
 
 
 def test_only_a_trace_with_blocks_is_offered_ideal_hits(in_folder: Path) -> None:
@@ -153,7 +168,54 @@ def test_a_check_covers_comparisons(in_folder: Path) -> None:
     (in_folder / "mine.toml").write_text(text, encoding="utf-8")
     line = text.count("\n")
     place = f'mine.toml:{line}: comparisons.a.set."links.wan.capacity"'
-    assert refused("scenario", "check", "mine.toml").startswith(f"{place}: links.wan.capacity: unknown key")
+    assert failed("mine.toml").startswith(f"{place}: links.wan.capacity: unknown key")
+
+
+BROKEN = {
+    "unknown key": SMALL.replace("round_trip_ms", "round_trip"),
+    "unknown name": SMALL.replace('profile = "qwen3-235b"', 'profile = "qwen3-235"'),
+    "no trace": SMALL[: SMALL.index("[workload]")]
+    + "[workload]\ntrace = { path = 'gone.csv' }\n"
+    + SMALL[SMALL.index("[sites.remote]") :],
+    "no TOML": "a = \n",
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_gate_of_several_files_says_every_problem_of_each_and_what_holds(kind: str, in_folder: Path) -> None:
+    (in_folder / "good.toml").write_text(SMALL, encoding="utf-8")
+    for name in ("bad.toml", "worse.toml"):
+        (in_folder / name).write_text(BROKEN[kind], encoding="utf-8")
+    text = failed("bad.toml", "good.toml", "worse.toml")
+    assert "good.toml: holds (3 pools, 1 links, 1 classes)\n" in text
+    listed = json.loads(failed("bad.toml", "good.toml", "worse.toml", "--format", "json"))
+    assert len(listed) == 2
+    assert all(set(one) == {"schema", "file", "line", "key", "message"} for one in listed)
+    assert {one["schema"] for one in listed} == {"planner.problem/1"}
+    notes = failed("bad.toml", "good.toml", "worse.toml", "--format", "github").splitlines()
+    for one, note in zip(listed, notes, strict=True):
+        place = one["file"] + ("" if one["line"] is None else f",line={one['line']}")
+        assert note.startswith(f"::error file={place}::")
+        assert f"{one['file']}" in text
+    if kind != "no trace":  # that one is missing at its own place
+        assert [one["file"] for one in listed] == ["bad.toml", "worse.toml"]
+
+
+def test_a_gate_that_holds_says_so_in_every_format(in_folder: Path) -> None:
+    for name in ("a.toml", "b.toml"):
+        (in_folder / name).write_text(SMALL, encoding="utf-8")
+    lines = [f"{name}.toml: holds (3 pools, 1 links, 1 classes)" for name in "ab"]
+    assert done("scenario", "check", "a.toml", "b.toml", "a.toml").splitlines() == lines
+    assert done("scenario", "check", "a.toml", "b.toml", "--format", "github").splitlines() == lines
+    assert json.loads(done("scenario", "check", "a.toml", "--format", "json")) == []
+
+
+def test_a_missing_file_is_a_problem_of_the_gate(in_folder: Path) -> None:
+    (in_folder / "good.toml").write_text(SMALL, encoding="utf-8")
+    text = failed("gone.toml", "prfaas-papr", "good.toml")
+    assert "gone.toml: cannot be read" in text
+    assert "did you mean 'prfaas-paper'?" in text
+    assert "good.toml: holds" in text
 
 
 def schema_nodes(node: Any) -> list[dict[str, Any]]:
@@ -195,6 +257,6 @@ def test_the_data_folders_of_the_environment_are_looked_in(in_folder: Path, monk
     (in_folder / "cases").mkdir()
     (in_folder / "cases" / "mine.toml").write_text(text, encoding="utf-8")
     monkeypatch.setenv("PLANNER_DATA", "")
-    assert "azure.csv: trace.path: is not there" in refused("scenario", "check", "cases/mine.toml")
+    assert "cases/mine.toml:9: workload.trace.path: 'azure.csv' is not there" in failed("cases/mine.toml")
     monkeypatch.setenv("PLANNER_DATA", os.pathsep.join(["nowhere", str(in_folder)]))
     assert "holds" in done("scenario", "check", "cases/mine.toml")

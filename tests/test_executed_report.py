@@ -20,7 +20,7 @@ from planner.studies import build_case
 from planner.studies.executed import as_printed
 from planner.studies.validation import TOLERANCES
 from tests.builders import SMALL, small_with
-from tests.test_report_records import make_case, make_executed, make_figure
+from tests.test_report_records import make_case, make_executed, make_figure, make_load
 
 N_REQUESTS = 24_000
 RUNS = {"loads": [0.5, 0.8], "n_requests": N_REQUESTS, "n_replications": 3, "seed": 7, "scheduler_load": 0.7}
@@ -86,13 +86,21 @@ def test_a_plan_as_printed_has_whole_thresholds_and_the_digits_of_its_report() -
     assert printed.pools[0].n_instances == plan.pools[0].n_instances
 
 
-def test_the_prediction_alone_is_judged_and_the_interval_helps_nobody() -> None:
-    assert make_figure(10.0, predicted=10.4).holds
-    lax = make_figure(10.0, predicted=10.6)  # its interval ends at 10.2
-    assert lax.holds is False
-    assert lax.error == pytest.approx(0.06)
+def test_a_prediction_is_judged_where_the_whole_interval_says_the_same() -> None:
+    """The interval of a made figure is 2 % to either side, and 5 % are allowed."""
+    assert make_figure(10.0, predicted=10.2).holds
+    far = make_figure(10.0, predicted=10.9)
+    assert far.holds is False
+    assert far.decided
+    near = make_figure(10.0, predicted=10.6)
+    assert near.holds is None
+    assert not near.decided
+    assert near.error == pytest.approx(0.06)
+    assert near.enough_requests(1000) == 2000  # the interval is narrow, but ends where the tolerance does
+    assert far.enough_requests(1000) is None
     assert make_figure(10.0, by_paper=4.0).error_of_paper == pytest.approx(-0.6)
-    assert make_figure(10.0).model_copy(update={"predicted": None}).holds is None
+    unknown = make_figure(10.0).model_copy(update={"predicted": None})
+    assert (unknown.holds, unknown.decided, unknown.enough_requests(1000)) == (None, True, None)
 
 
 def test_allowances_are_those_of_the_reference_case() -> None:
@@ -144,6 +152,13 @@ def test_a_report_says_what_came_and_what_failed() -> None:
     assert "| bursts | static | 3.40 s | 3.30 to 3.50 |" in text
     assert "- *bursts*: more at times" in text
     assert "9,838 to 39,354" in text
+
+
+def test_a_report_says_where_a_run_is_too_short_to_judge() -> None:
+    near = make_load(0.9, 5.3, 10.4).model_copy(update={"ttft_mean_s": make_figure(5.3, 2.2, 5.3 * 1.06)})
+    text = report_markdown(make_case(executed=make_executed(loads=(near,))))
+    assert text.count("| undecided |") == 1
+    assert "1 is undecided, as only a part of the interval is within what is allowed: about" in text
 
 
 def test_a_report_without_runs_or_without_scheduling_says_nothing_of_them() -> None:

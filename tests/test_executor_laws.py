@@ -79,7 +79,8 @@ def test_every_request_is_finished_in_the_order_of_causes(
 @given(st.integers(0, 10_000), SIZES)
 def test_no_instance_idles_while_its_queue_holds_somebody(seed: int, sizes: dict[str, Any]) -> None:
     """Work conservation: whoever waits sees every instance of the pool busy until the moment it starts."""
-    w = run(drawn(seed, rate=3.0), {"execution.max_transfers": 100_000}, **sizes)
+    plenty = {f"execution.pools.{name}.memory_gb": 1e9 for name in ("fast", "near")}
+    w = run(drawn(seed, rate=3.0), {"execution.max_transfers": 100_000, **plenty}, **sizes)
     for pool in w.pools:
         first, n = int(pool["first"]), int(pool["n"])
         mine = w.requests[(w.requests["instance"] >= first) & (w.requests["instance"] < first + n)]

@@ -195,18 +195,19 @@ def test_the_file_of_a_profile_predicts_points_at_their_own_versions(tmp_path: P
     versions = ("0.9.1", "0.18.0", None, "0.20.0")
     own = [replace(POINT, framework=NAME, framework_version=version) for version in versions]
     rows = fidelity([*own, POINT], str(path)).points
-    assert [row.stack for row in rows] == [f"{NAME}-0.9.1", f"{NAME}-0.18.0", NAME, f"{NAME}-0.20.0", f"{NAME}-0.18.0"]
+    shown = ("0.9.1", "0.18.0", "unversioned", "0.20.0", "0.18.0")
+    assert [row.stack for row in rows] == [f"{NAME}-{version}" for version in shown]
     assert rows[0].predicted_tpot_s != rows[1].predicted_tpot_s
 
 
 def test_the_answer_leaves_out_points_but_holds_every_field_of_the_contract() -> None:
     content = fidelity(true_points()).model_dump(mode="json", by_alias=True)
-    assert [*content] == ["schema", "n_points", "n_predicted", "ttft", "tpot", "groups", "refused"]
+    assert [*content] == ["schema", "n_points", "n_predicted", "ttft", "tpot", "groups", "refused", "notes"]
 
 
 def test_the_shipped_stacks_read_back_as_they_are_written() -> None:
     from planner.profiles import profile_names, stack_profile
-    from planner.profiles.catalogue import profile_dir
+    from planner.profiles.folders import profile_dir
 
     for name in profile_names("stack"):
         text = (profile_dir("stack") / f"{name}.toml").read_text(encoding="utf-8")

@@ -223,7 +223,9 @@ def test_a_time_lies_in_its_own_band_and_seconds_are_null_together(question: Pre
         assert (value is None) <= (low is None)
         assert (low is None) == (high is None)
         assert low is None or low <= high
-    assert found.fits == all(value is not None for value, _, _ in rows)
+    assert found.fits == all(row.step_s is not None for row in found.decode)
+    assert all(row.fits == (row.prefill_s is not None) for row in found.prefill)
+    assert found.fits >= any(row.fits for row in found.prefill)
     assert all(not row.fits for row in found.decode) or found.fits
 
 

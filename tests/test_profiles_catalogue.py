@@ -15,7 +15,8 @@ from planner.profiles import (
     profile_names,
     stack_profile,
 )
-from planner.profiles.catalogue import KINDS, Kind, kind_of, labels, profile_dir, profile_paths
+from planner.profiles.catalogue import kind_of, labels
+from planner.profiles.folders import KINDS, Kind, profile_dir, profile_paths
 
 
 @pytest.mark.parametrize(

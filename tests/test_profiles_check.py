@@ -18,9 +18,9 @@ T6_HOW = 'how = "The paper prints no curve for this instance'
 
 PLANTED = {
     "negative figure": Planted(
-        H200, BF16, BF16.replace("989.0", "-989.0"), "figures.bf16_tflops.value", "greater than 0"
+        H200, BF16, BF16.replace("989.0", "-989.0"), "figures.bf16_tflops.value", "greater than or equal to"
     ),
-    "zero figure": Planted(H200, "{ value = 141.0", "{ value = 0.0", "figures.memory_gb.value", "greater than 0"),
+    "zero figure": Planted(H200, "{ value = 141.0", "{ value = 0.0", "figures.memory_gb.value", "greater than"),
     "not a number": Planted(
         H200, "{ value = 4.8", "{ value = nan", "figures.memory_bandwidth_tb_per_s.value", "finite"
     ),
@@ -165,7 +165,7 @@ PLANTED = {
         PRFAAS, "735366348.8", "73536634.8", "measured.table-5.kv.bytes[2]", "bytes must not decrease with tokens"
     ),
     "seconds not positive": Planted(
-        PRFAAS, T5_SECONDS, T5_SECONDS.replace("0.44", "0.0"), "measured.table-5.prefill.seconds[0]", "greater than 0"
+        PRFAAS, T5_SECONDS, T5_SECONDS.replace("0.44", "0.0"), "measured.table-5.prefill.seconds[0]", "greater than"
     ),
     "unknown interpolation": Planted(
         KIMI, '"monotone-cubic"', '"cubic"', "measured.table-3.prefill.interpolation", "'monotone-cubic' or 'linear'"

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.profiles.catalogue import KINDS, profile_paths
+from planner.profiles.folders import KINDS, profile_paths
 from tests.planted import shipped_text
 from tests.talk import without_progress
 
 ROOT = Path(__file__).resolve().parents[1]
-(HOOK,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+HOOK, SCENARIO_HOOK = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 INSTALL, CHECK = ACTION["runs"]["steps"]
 
@@ -138,11 +138,11 @@ def test_the_action_is_composite_and_fills_scripts_by_variables_only() -> None:
 # The hook
 
 
-def hook(runner: Runner, *files: str) -> subprocess.CompletedProcess[str]:
+def hook(runner: Runner, *files: str, declared: dict[str, Any] = HOOK) -> subprocess.CompletedProcess[str]:
     """Run the hook on files as pre-commit does, in an environment where planner is installed."""
     programs = runner.folder / "temp" / "planner-profiles-check" / "bin"
     environment = {**runner.environment(), "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
-    command = [*shlex.split(HOOK["entry"]), *HOOK.get("args", []), *files]
+    command = [*shlex.split(declared["entry"]), *declared.get("args", []), *files]
     return subprocess.run(command, cwd=runner.workspace, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -162,6 +162,30 @@ def test_the_hook_is_declared_as_pre_commit_wants_it() -> None:
         "python",
     )
     assert set(HOOK) <= {"id", "name", "description", "entry", "language", "files", "types", "require_serial", "args"}
+
+
+def test_the_hook_for_scenarios_is_declared_and_runs_for_scenarios_and_nothing_else() -> None:
+    assert (SCENARIO_HOOK["id"], SCENARIO_HOOK["entry"]) == ("planner-scenario-check", "planner scenario check")
+    assert set(SCENARIO_HOOK) == set(HOOK)
+    shipped = [str(path.relative_to(ROOT)) for path in (ROOT / "reports").glob("*/scenario.toml")]
+    theirs = ["scenario.toml", "plans/chat.scenario.toml", "scenarios/chat.toml", "deploy/scenarios/eu.toml"]
+    assert shipped
+    assert all(re.search(SCENARIO_HOOK["files"], name) for name in (*shipped, *theirs))
+    others = ("pyproject.toml", "hardware_profiles/h200-sxm.toml", "scenarios/README.md", "scenario.toml.bak")
+    assert not any(re.search(SCENARIO_HOOK["files"], name) for name in others)
+
+
+@pytest.mark.slow
+def test_the_hook_for_scenarios_passes_good_files_and_fails_bad_ones_with_their_lines(runner: Runner) -> None:
+    text = (ROOT / "reports" / "not-worth-it" / "scenario.toml").read_text(encoding="utf-8")
+    (runner.workspace / "scenarios").mkdir()
+    (runner.workspace / "scenarios" / "good.toml").write_text(text, encoding="utf-8")
+    (runner.workspace / "scenarios" / "bad.toml").write_text(text.replace("sigma", "sigm"), encoding="utf-8")
+    good = hook(runner, "scenarios/good.toml", declared=SCENARIO_HOOK)
+    assert (good.returncode, good.stdout) == (0, "scenarios/good.toml: holds (2 pools, 0 links, 1 classes)\n")
+    bad = hook(runner, "scenarios/good.toml", "scenarios/bad.toml", declared=SCENARIO_HOOK)
+    assert bad.returncode == 6
+    assert f"scenarios/bad.toml:{text[: text.index('sigma')].count(chr(10)) + 1}: workload.lengths.sigm" in bad.stdout
 
 
 def test_the_hook_runs_for_profiles_and_nothing_else() -> None:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from planner.cli.profiles import app
 from planner.errors import InputError
 from planner.profiles import profile_names
-from planner.profiles.catalogue import KINDS, profile_dir
+from planner.profiles.folders import KINDS, profile_dir
 
 NAMES = [name for kind in KINDS for name in profile_names(kind)]
 
@@ -56,6 +56,7 @@ def test_list_prints_unknown_as_a_dash() -> None:
 
 def test_list_as_json_is_one_object_with_names_and_aliases() -> None:
     found = json.loads(run("list", "--format", "json").stdout)
+    assert found["schema"] == "planner.profiles/1"
     assert [item["name"] for item in found["hardware"]] == list(profile_names("hardware"))
     assert [item["name"] for item in found["models"]] == list(profile_names("model"))
     assert [item["name"] for item in found["stacks"]] == list(profile_names("stack"))
@@ -112,11 +113,12 @@ def test_check_as_json_lists_file_line_key_and_message(broken: str) -> None:
     result = run("check", broken, "--format", "json")
     assert result.exit_code == 6
     problems = json.loads(result.stdout)
-    assert [set(problem) for problem in problems] == [{"file", "line", "key", "message"}] * 2
+    assert [set(problem) for problem in problems] == [{"schema", "file", "line", "key", "message"}] * 2
+    assert {problem["schema"] for problem in problems} == {"planner.problem/1"}
     assert problems[1]["file"] == broken
     assert problems[1]["line"] == line_of(broken, "memory_gb =")
     assert problems[1]["key"] == "figures.memory_gb.value"
-    assert "greater than 0" in problems[1]["message"]
+    assert "got -141.0" in problems[1]["message"]
 
 
 def test_check_as_json_is_an_empty_list_when_all_hold() -> None:

@@ -1,14 +1,10 @@
 """`planner profiles import` maps a published config exactly, names what it left out, refuses what it cannot know."""
 
 import json
-import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from planner.cli.profiles import app
 from planner.errors import InputError
 from planner.profiles import ModelProfile, model_profile, parameters_by_part, total_parameters
 from planner.profiles.importer import ImportedProfile, profile_of_config
@@ -413,31 +409,72 @@ def test_an_unsupported_architecture_is_refused_with_the_choice() -> None:
         imported({"architectures": ["MysteryForCausalLM"], "model_type": "mystery"})
 
 
-@pytest.mark.parametrize(("text", "says"), [("{", "not valid JSON"), ("[]", "no JSON object")])
+@pytest.mark.parametrize(("text", "says"), [("{", "is not JSON"), ("[]", "no JSON object")])
 def test_what_is_no_config_is_refused(text: str, says: str) -> None:
     with pytest.raises(InputError, match=says):
         profile_of_config("config.json", text)
 
 
-def run(*arguments: str) -> Any:
-    return CliRunner().invoke(app, ["import", *arguments])
+# Context limits
 
 
-def test_the_command_prints_toml_on_stdout_and_what_is_left_out_on_stderr(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(CONFIGS["minimax-m2.5"]), encoding="utf-8")
-    result = run(str(path))
-    assert result.exit_code == 0
-    assert tomllib.loads(result.stdout)["name"] == "minimax-m2.5"
-    assert result.stderr == "not mapped: use_mtp\nnot mapped: num_mtp_modules\n"
+@pytest.mark.parametrize(
+    ("more", "limit"),
+    [
+        ({}, None),
+        ({"max_position_embeddings": 40960}, 40960),
+        ({"max_position_embeddings": 40960, "rope_scaling": None}, 40960),
+        # What vLLM makes of it: llama3 and longrope count positions that are scaled already, yarn starts from its own.
+        ({"max_position_embeddings": 131072, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, 131072),
+        ({"max_position_embeddings": 131072, "rope_scaling": {"type": "longrope", "factor": 32}}, 131072),
+        ({"max_position_embeddings": 40960, "rope_scaling": {"type": "linear", "factor": 4.0}}, 163840),
+        ({"max_position_embeddings": 4096, "rope_parameters": {"rope_type": "dynamic", "factor": 2}}, 8192),
+        (
+            {
+                "max_position_embeddings": 163840,
+                "rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096},
+            },
+            163840,
+        ),
+        ({"max_position_embeddings": 32768, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, 131072),
+        ({"max_position_embeddings": 262144, "rope_parameters": {"rope_type": "default", "rope_theta": 1e7}}, 262144),
+        (
+            {
+                "max_position_embeddings": 8192,
+                "rope_parameters": {
+                    "full_attention": {"rope_type": "linear", "factor": 8.0},
+                    "sliding_attention": {"rope_type": "default"},
+                },
+            },
+            65536,
+        ),
+    ],
+    ids=str,
+)
+def test_the_context_limit_is_what_engines_make_of_positions_and_rope_scaling(
+    more: dict[str, Any], limit: int | None
+) -> None:
+    assert profile(imported(CONFIGS["qwen3-32b"], **more)).architecture.context_limit_tokens == limit
 
 
-def test_the_command_writes_a_file_of_the_profiles_name_and_leaves_no_other(tmp_path: Path) -> None:
-    path, out = tmp_path / "config.json", tmp_path / "my-model.toml"
-    config = {key: value for key, value in CONFIGS["llama-3.1-8b"].items() if key != "torch_dtype"}
-    path.write_text(json.dumps(config), encoding="utf-8")
-    assert run(str(path), "--out", str(out), "--precision", "fp8").exit_code == 0
-    assert sorted(item.name for item in tmp_path.iterdir()) == ["config.json", "my-model.toml"]
-    assert model_profile(str(out)).precision == "fp8"
-    refused = run(str(path), "--out", str(out / "deeper" / "x.toml"), "--precision", "fp8")
-    assert isinstance(refused.exception, InputError)
+def test_the_positions_of_a_text_tower_are_its_models() -> None:
+    whole = {key: value for key, value in CONFIGS["qwen3.5-397b"].items() if key != "text_config"}
+    tower = {**CONFIGS["qwen3.5-397b"].get("text_config", {}), "max_position_embeddings": 262144}
+    assert profile(imported({**whole, "text_config": tower})).architecture.context_limit_tokens == 262144
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ({"max_position_embeddings": -1}, "max_position_embeddings"),
+        ({"max_position_embeddings": 10**12}, "max_position_embeddings"),
+        (
+            {"max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": "x"}},
+            r"rope_scaling\.factor",
+        ),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"type": "yarn", "factor": -2}}, r"rope_scaling\.factor"),
+    ],
+)
+def test_positions_and_scaling_that_make_no_sense_are_refused_at_their_key(more: dict[str, Any], key: str) -> None:
+    with pytest.raises(InputError, match=key):
+        imported(CONFIGS["qwen3-32b"], **more)

@@ -17,7 +17,7 @@ from planner.profiles import (
     profile_names,
     total_parameters,
 )
-from planner.profiles.catalogue import profile_dir
+from planner.profiles.folders import profile_dir
 from planner.profiles.parameters import known, moe_parameters
 
 CONTRACT = [

@@ -17,7 +17,7 @@ from planner.profiles import (
     model_profile,
     profile_names,
 )
-from planner.profiles.catalogue import KINDS
+from planner.profiles.folders import KINDS
 from planner.profiles.model import ParameterCount
 from planner.units import gbps
 

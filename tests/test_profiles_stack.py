@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from planner.cli.profiles import app
 from planner.errors import InputError
 from planner.profiles import StackProfile, check_profiles, profile_names, stack_profile
-from planner.profiles.catalogue import profile_dir
+from planner.profiles.folders import profile_dir
 from planner.profiles.stack import Bands, Calibration, Errors, StackFactors, VersionFactors
 from planner.profiles.stack_checks import RANGES
 from planner.profiles.stack_writer import as_written, stack_toml
@@ -73,7 +73,7 @@ def test_factors_reach_the_roofline_in_seconds() -> None:
 # Writing
 
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+TEXTS = st.text(st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), min_size=1, max_size=8)
 NAMES = st.from_regex(r"\A[a-z0-9][a-z0-9.-]{0,8}\Z")
 POSITIVE = st.floats(1e-9, 1e9)
 FRACTIONS = st.floats(1e-6, 1.0)
@@ -288,7 +288,7 @@ FAULTS = {
         "calibration.points[0].n_used",
         "0 to n_points = 21",
     ),
-    "fewer used than none": planted("n_used = 20 ", "n_used = -20 ", "calibration.points[1].n_used", "is -20"),
+    "fewer used than none": planted("n_used = 20 ", "n_used = -20 ", "calibration.points[1].n_used", "got -20"),
     "no digest": planted(
         '"more_points.csv", sha256 = "0f', '"more_points.csv", sha256 = "xy', "calibration.points[1].sha256", "pattern"
     ),

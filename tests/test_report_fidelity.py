@@ -198,6 +198,16 @@ def test_a_report_of_nothing_has_only_what_there_is() -> None:
         assert heading not in text
 
 
+def test_how_rows_were_read_is_said_and_shown_as_it_stands() -> None:
+    note = "<b>x</b>/Qwen3-32B-FP8: fp8 by its name, as no precision is stated (2 points)"
+    found = BARE.model_copy(update={"notes": (note,)})
+    text = markdown(EMPTY.model_copy(update={"fidelity": found}))
+    assert "## How rows were read" in text
+    assert "Qwen3-32B-FP8: fp8 by its name, as no precision is stated (2 points)" in text
+    assert "<b>" not in text
+    assert "## How rows were read" not in markdown(EMPTY)
+
+
 def test_a_report_shows_no_measured_value_that_nobody_published() -> None:
     text = markdown(SURVEY)
     secrets = [*SECRET_S, *(1e3 * value for value in SECRET_S)]

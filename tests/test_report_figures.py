@@ -1,24 +1,30 @@
 """Figures: they build for every case, cut nothing off, and carry a fingerprint of what they show."""
 
+import string
+from itertools import combinations
+from typing import Any
+
 import matplotlib
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from planner.report import figures
-from planner.report.canvas import WIDTH_IN, png, round_ticks, style
+from planner.report.canvas import WIDTH_IN, columns, label, png, round_ticks, style
 from planner.report.chart_periods import periods_chart
 from planner.report.figures import CHARTS, PNG_KEY, charts, digest, pngs
-from planner.results import Case, PeriodLink, PeriodPlan, PeriodPool
-from tests.test_report_records import CASES, PRICES, make_case, make_plan
+from planner.results import Case
+from tests.test_report_records import CASES, PRICES, make_case, make_period, make_plan
 
 PIXEL = 1.5
 
 
 def written(figure: Figure) -> list[Text]:
     """Every text of a figure but the labels of ticks, which matplotlib also keeps for ticks out of sight."""
-    legends = [legend for owner in (figure, *figure.axes) for legend in owner.findobj(matplotlib.legend.Legend)]
+    legends = dict.fromkeys(figure.findobj(matplotlib.legend.Legend))
     texts = [text for legend in legends for text in legend.get_texts()]
     for axes in figure.axes:
         texts += [*axes.texts, axes.xaxis.label, axes.yaxis.label, *(c.xaxis.label for c in axes.child_axes)]
@@ -39,6 +45,47 @@ def test_every_figure_builds_and_shows_its_texts_whole(name: str) -> None:
                 assert box.x1 <= figure.bbox.x1 + PIXEL, place
                 assert box.y0 >= -PIXEL, place
                 assert box.y1 <= figure.bbox.y1 + PIXEL, place
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_text_of_a_figure_lies_on_another(name: str) -> None:
+    for title, figure in figures(CASES[name]).items():
+        with style():
+            figure.canvas.draw()  # type: ignore[attr-defined]
+            boxes = [(text.get_text(), text.get_window_extent().padded(-PIXEL)) for text in spread(figure)]
+        for (one, box), (other, another) in combinations(boxes, 2):
+            assert not box.overlaps(another), f"{title}: {one!r} and {other!r}"
+
+
+def spread(figure: Figure) -> list[Text]:
+    """Every text of a figure, with the labels of bars, which are long."""
+    rows = [label for axes in figure.axes for label in axes.get_yticklabels() if label.get_visible()]
+    return [*written(figure), *(label for label in rows if len(label.get_text()) > 6)]
+
+
+def test_many_things_look_different_from_one_another() -> None:
+    chart: Any = charts(CASES["network"])["prefill"]
+    with style():
+        axes = chart.draw().axes[0]
+    curves = [line for line in axes.get_lines() if line.get_label()[:1] != "_"]
+    assert len({line.get_color() for line in curves}) == len(curves) == 12
+    periods: Any = charts(CASES["network"])["periods"]
+    with style():
+        panel = periods.draw().axes[2]
+    handles, labels = panel.get_legend_handles_labels()
+    assert len(set(labels)) == len(labels) == 5
+    assert {label for label in labels if "promised" in label} == {
+        f"P90 promised to requests-of-customers-of-kind-{i}: {s}" for i, s in enumerate(("4.00 s", "4.10 s", "4.20 s"))
+    }
+    assert len(handles) == 5
+
+
+@given(st.text(string.ascii_letters + "- ", min_size=1, max_size=200).filter(str.strip), st.integers(5, 40))
+def test_labels_are_short_whatever_the_name(name: str, width: int) -> None:
+    lines = label(name, width).split("\n")
+    assert len(lines) <= 3
+    assert max(map(len, lines)) <= width
+    assert columns([name] * 3) >= 1
 
 
 OF_A_DAY = {"periods", "hours"}
@@ -68,24 +115,7 @@ def test_figures_that_make_no_sense_are_left_out(name: str, absent: set[str]) ->
 
 def test_a_day_has_a_figure_of_its_own_and_one_period_has_none() -> None:
     plan = make_plan()
-    pools = tuple(
-        PeriodPool(name=p.name, n_instances=p.n_instances, offered_req_per_s=1.0, utilization=0.5) for p in plan.pools
-    )
-    links = tuple(PeriodLink(name=link.name, mean_gbps=1.0, utilization=0.25) for link in plan.links)
-    day, night = (
-        PeriodPlan(
-            name=name,
-            hours=12.0,
-            demand_req_per_s=rate,
-            offload_fraction=0.0,
-            thresholds={"all": {"local": 1000.0}},
-            pools=pools,
-            links=links,
-            latency=plan.latency,
-            use_usd_per_hour=0.0,
-        )
-        for name, rate in (("day", 2.0), ("night", 1.0))
-    )
+    day, night = make_period("day", 2.0, plan), make_period("night", 1.0, plan)
     chart = periods_chart(make_case(plan=make_plan(periods=(day, night))))
     assert chart is not None
     assert (chart.edges_h, chart.demand_req_per_s) == ((0.0, 12.0, 24.0), (2.0, 1.0))

@@ -141,7 +141,7 @@ def test_the_command_shows_and_reports_an_earlier_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "run.json: is not JSON"),
+        ("{", "run.json:1: is not JSON"),
         ('{"schema": "planner.run/1"}', "run.json: schema: is not planner.live/1"),
         ('{"schema": "planner.live/1", "scenario": 3}', "run.json: scenario"),
     ],

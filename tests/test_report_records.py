@@ -23,6 +23,9 @@ from planner.results import (
     LengthProfile,
     LinkPlan,
     LoadPattern,
+    PeriodLink,
+    PeriodPlan,
+    PeriodPool,
     Plan,
     PoolPlan,
     PriceRatios,
@@ -335,6 +338,69 @@ def make_case(**changes: Any) -> Case:
     return Case(**(usual | changes))
 
 
+LONG = tuple(f"{role}-of-model-{i}-at-a-place-with-a-long-name" for i in range(6) for role in ("prefill", "decode"))
+"""Names of pools, of 41 or 40 characters."""
+
+
+def make_period(name: str, rate: float, plan: Plan) -> PeriodPlan:
+    return PeriodPlan(
+        name=name,
+        hours=12.0,
+        demand_req_per_s=rate,
+        offload_fraction=0.0,
+        thresholds={"all": {"local": 1000.0}},
+        pools=tuple(
+            PeriodPool(name=p.name, n_instances=p.n_instances, offered_req_per_s=1.0, utilization=0.5)
+            for p in plan.pools
+        ),
+        links=tuple(PeriodLink(name=link.name, mean_gbps=1.0, utilization=0.25) for link in plan.links),
+        latency=LOADED,
+        use_usd_per_hour=0.0,
+    )
+
+
+def make_network() -> Case:
+    """Six models, a dozen pools, three promises: names are long, and many."""
+    pools = tuple(
+        pool(name, 3 + i, "a-hardware-profile-of-ones-own", "short" if i % 2 == 0 else None, 1.5 + i)
+        for i, name in enumerate(LONG)
+    )
+    classes = tuple(
+        make_class(f"requests-of-customers-of-kind-{i}", 0.3, tokens).model_copy(
+            update={"slo": {"ttft_s": 4.0 + i / 10, "ttft_percentile": 90.0}}
+        )
+        for i, tokens in enumerate((19677.0, 19700.0, 62000.0))
+    )
+    links = tuple(WAN.model_copy(update={"name": f"from-a-place-with-a-long-name-to-{i}"}) for i in range(4))
+    usd_per_hour = sum(item.usd_per_hour or 0.0 for item in (*pools, *links))
+    cost, less = (COST.model_copy(update={"usd_per_hour": usd}) for usd in (usd_per_hour, 70.0))
+    plan = make_plan(
+        pools=pools,
+        links=links,
+        cost=cost,
+        classes=classes,
+        threshold_tokens=None,
+        sweep=None,
+        latency=LOADED,
+        baselines=(
+            baseline("local-prefill", 1.0, pools=pools, links=links, cost=cost),
+            baseline("everything-at-home", 0.4, pools=pools[:2], cost=less),
+        ),
+    )
+    plan = plan.model_copy(
+        update={"periods": tuple(make_period(n, x, plan) for n, x in (("day", 2.0), ("night", 1.0)))}
+    )
+    curves = tuple(
+        make_curve(f"model-{i} on {kind}", "measured") for i in range(6) for kind in ("h200-sxm", "h20-96gb")
+    )
+    return make_case(
+        plan=plan,
+        curves=curves,
+        price_ratios=None,
+        break_even=(make_break_even(title="a price that takes many words to say, in USD per accelerator and hour"),),
+    )
+
+
 NOTHING = dict.fromkeys(("curves", "comparisons", "claims", "break_even", "not_varied"), ())
 BARE = {"other_rule": None, "rule_shortfall": None, "price_ratios": None, "executed": None, **NOTHING}
 ONE_LENGTH = LengthProfile(
@@ -410,6 +476,7 @@ CASES = {
             update={"equal_bill_gain": None, "break_even_bill": None, "break_even_cost": None, "stated_ratio": 4.0}
         )
     ),
+    "network": make_network(),
     "bare": make_case(**BARE, notes="", inputs=(), sources=(), title=""),
 }
 

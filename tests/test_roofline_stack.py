@@ -33,7 +33,7 @@ def test_a_version_that_was_not_fitted_has_the_frameworks_factors_and_says_so() 
 
 def test_a_frameworks_name_alone_means_its_default_version_unless_told_otherwise() -> None:
     assert stack("sglang").name == "sglang-0.5.9"
-    assert stack("sglang", default_version=False).name == "sglang"
+    assert stack("sglang", default_version=False).name == "sglang-unversioned"
 
 
 def test_an_unknown_framework_is_refused_with_the_nearest_name() -> None:
@@ -97,4 +97,5 @@ def test_the_default_stack_of_a_calibrated_pair_is_at_the_version_it_was_measure
         for group in found.groups if found else ():
             best = best_stack(group.model, group.hardware)
             if best.name.startswith(name):
-                assert best.name == (name if group.version is None else f"{name}-{group.version}")
+                assert best.name == f"{name}-{group.version or 'unversioned'}"
+                assert stack(best.name).factors == best.factors

@@ -97,7 +97,7 @@ def test_a_pool_may_run_on_a_stack_of_the_scenario() -> None:
     changes = {"stacks.mine": own, "pools.decode.stack": "mine", "pools.decode.service_times": "roofline"}
     scenario = small_with(changes)
     pool = scenario.pools["decode"]
-    found = pool_stack(scenario, pool, scenario.hardware_of(pool))
+    found = pool_stack(scenario, pool)
     assert (found.name, found.settings.chunk_tokens, found.calibration) == ("mine", 512, None)
     assert found.factors.kernel_latency_s == pytest.approx(1e-6)
     rates = next(spec.rates for spec in problem_of(changes).pools if spec.name == "decode")

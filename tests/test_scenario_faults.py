@@ -88,8 +88,8 @@ FAULTS: dict[str, Fault] = {
     "name of a link in capitals": Fault("[links.wan]", "[links.WAN]", "[links", "links.WAN", '"WAN"'),
     "wrong word": Fault(MAX, 'objective = "max"', "objective", "objective", "'min-cost' or 'min-ttft'"),
     "number as text": Fault(MAX, 'demand_req_per_s = "2"', "demand", "demand_req_per_s", "valid number"),
-    "negative": Fault(MAX, "demand_req_per_s = -1", "demand", "demand_req_per_s", "greater than 0, got -1"),
-    "zero": Fault(MAX, "budget_usd_per_hour = 0", "budget", "budget_usd_per_hour", "greater than 0, got 0"),
+    "negative": Fault(MAX, "demand_req_per_s = -1", "demand", "demand_req_per_s", "got -1 ("),
+    "zero": Fault(MAX, "budget_usd_per_hour = 0", "budget", "budget_usd_per_hour", "got 0 ("),
     "not a number": Fault(MAX, "budget_usd_per_hour = nan", "budget", "budget_usd_per_hour", "finite number"),
     "infinite": Fault(MAX, "demand_req_per_s = inf", "demand", "demand_req_per_s", "finite number"),
     "min-cost without demand": Fault(
@@ -102,7 +102,7 @@ FAULTS: dict[str, Fault] = {
     "precision unknown": Fault('precision = "fp8"', 'precision = "fp9"', "precision", "model.precision", "'fp8'"),
     "kind unknown": Fault('kind = "lognormal"', 'kind = "normal"', "kind", "workload.lengths.kind", "'lognormal'"),
     "kind missing": Fault('kind = "lognormal"\n', "", "[workload.lengths]", "workload.lengths.kind", "is required"),
-    "spread of zero": Fault("sigma = 1.00", "sigma = 0", "sigma", "workload.lengths.sigma", "greater than 0"),
+    "spread of zero": Fault("sigma = 1.00", "sigma = 0", "sigma", "workload.lengths.sigma", "greater than or equal to"),
     "shortest above longest": Fault(
         "low_tokens = 128", "low_tokens = 999999", "[workload.lengths]", "workload.lengths", "must be below high_tokens"
     ),
@@ -164,7 +164,7 @@ FAULTS: dict[str, Fault] = {
         "threshold_tokens = -1",
         "threshold",
         "routing.threshold_tokens",
-        "greater than or equal to 0, got -1 (or 'free')",
+        "greater than or equal to 0, got -1 (0 to 1,000,000,000 tokens or 'free')",
     ),
     "ratio in words": Fault(
         'prefill_to_decode = "free"', 'prefill_to_decode = "3-5"', "prefill_to", "routing.prefill_to_decode", '"3-5"'
@@ -223,7 +223,7 @@ FAULTS: dict[str, Fault] = {
         FREE, "n_instances = 2.5", "n_instances", "pools.prfaas.n_instances", "integer, got 2.5 (or 'free')"
     ),
     "instances below zero": Fault(
-        FREE, "n_instances = -1", "n_instances", "pools.prfaas.n_instances", "got -1 (or 'free')"
+        FREE, "n_instances = -1", "n_instances", "pools.prfaas.n_instances", "got -1 (0 to 1,000,000 or 'free')"
     ),
     "min above max": Fault(
         FREE,
@@ -253,7 +253,7 @@ FAULTS: dict[str, Fault] = {
         "capacity_gbps = 0 ",
         "capacity_gbps",
         "links.wan.capacity_gbps",
-        "greater than 0, got 0 (or 'free')",
+        "got 0 (1e-06 to 1,000,000,000 Gbps or 'free')",
     ),
     "free link without tiers": Fault(
         REFERENCE[REFERENCE.index("capacity_gbps = 100 ") : REFERENCE.index("[prices.h200-sxm]")],
@@ -291,10 +291,10 @@ FAULTS: dict[str, Fault] = {
     ),
     "claim without its figure": Fault("published = 19400\n", "", "[[claims]]", "claims[0].published", "is required"),
     "claim with no tolerance": Fault(
-        "tolerance = 0.03", "tolerance = 0", "tolerance", "claims[0].tolerance", "greater than 0"
+        "tolerance = 0.03", "tolerance = 0", "tolerance", "claims[0].tolerance", "greater than or equal to"
     ),
     "curve that falls": curve("seconds = [0.44, 0.72, 0.5, 7.4]", "seconds[2]", "is 0.5 after 0.72"),
-    "curve below zero": curve("seconds = [-0.44, 0.72, 0.8, 7.4]", "seconds[0]", "greater than 0"),
+    "curve below zero": curve("seconds = [-0.44, 0.72, 0.8, 7.4]", "seconds[0]", "greater than or equal to"),
     "curve with a length twice": curve("tokens = [1024, 8192, 8192, 130000]", "tokens[2]", "is 8192 after 8192"),
     "curve with a value too few": curve("seconds = [0.44, 0.72, 7.4]", "seconds", "3 values for 4 tokens"),
     "curve with an interpolation of its own": curve(

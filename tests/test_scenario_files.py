@@ -8,7 +8,7 @@ import pytest
 
 from planner.errors import InputError
 from planner.optimizer import planning_problem
-from planner.profiles.catalogue import profile_dir
+from planner.profiles.folders import profile_dir
 from planner.scenario import bundled_scenarios, read_scenario, scenario_path
 from tests.builders import SMALL
 

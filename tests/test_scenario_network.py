@@ -195,7 +195,7 @@ PLANTED: dict[str, Planted] = {
         "has fractions that add up to 0.95 (they must add up to 1)",
     ),
     "no requests from a site": Planted(
-        CHAT_SITES, "sites = { east = 0, west = 1 }", "sites", "classes.chat.sites.east", "greater than 0, got 0"
+        CHAT_SITES, "sites = { east = 0, west = 1 }", "sites", "classes.chat.sites.east", "got 0 ("
     ),
     "site that does not decode the class": Planted(
         "sites = { west = 1 }",
@@ -249,7 +249,7 @@ PLANTED: dict[str, Planted] = {
     "layout with a size twice": Planted(
         '"tp=4,dp=2"]', '"tp=8,tp=8"]', "layouts", "pools.small-prefill.layouts[1]", "states a size twice"
     ),
-    "period of no time": Planted("hours = 16", "hours = 0", "hours", "periods.day.hours", "greater than 0, got 0"),
+    "period of no time": Planted("hours = 16", "hours = 0", "hours", "periods.day.hours", "got 0 ("),
     "demand below zero": Planted("demand = 0.5", "demand = -1", "demand = -1", "periods.night.demand", "got -1"),
     "no demand at any time": Planted(
         "demand = 1.0\nby_site = { west = 2.0 }\n[periods.night]\nhours = 8\ndemand = 0.5",

@@ -81,13 +81,13 @@ def test_an_override_does_not_change_the_file(tmp_path: Path) -> None:
         ("pools.pd-p.n_instance=3", "pools.pd-p.n_instance", "unknown key (did you mean 'n_instances'?)"),
         ("pool.pd-p.n_instances=3", "pool", "unknown key (did you mean 'pools'?)"),
         ("directory=/", "directory", "unknown key"),
-        ("pools.pd-p.n_instances=-1", "pools.pd-p.n_instances", "got -1 (or 'free')"),
+        ("pools.pd-p.n_instances=-1", "pools.pd-p.n_instances", "got -1 (0 to 1,000,000 or 'free')"),
         ("pools.pd-p.n_instances=two", "pools.pd-p.n_instances", 'got "two"'),
         ("pools.pd-p.site=locl", "pools.pd-p.site", "did you mean 'local'?"),
         ("pools.pd-p.hardware=h21", "pools.pd-p.hardware", "is no hardware profile"),
         ("model.profile=prfaas-2t", "model.profile", "did you mean 'prfaas-1t'?"),
         ("demand_req_per_s=nan", "demand_req_per_s", "finite number"),
-        ("demand_req_per_s=0", "demand_req_per_s", "greater than 0"),
+        ("demand_req_per_s=0", "demand_req_per_s", "greater than or equal to"),
         ("objective=min-cost", "demand_req_per_s", "required by objective min-cost"),
         ("links.wan.to=remote", "links.wan", "two different sites"),
         ("links.wan.tiers[1].capacity_gbps=-3", "links.wan.tiers[1].capacity_gbps", "got -3"),
@@ -99,13 +99,20 @@ def test_an_override_does_not_change_the_file(tmp_path: Path) -> None:
         ("..=3", "..", "is not written as a key"),
         ("a b=3", "a b", "is not written as a key"),
         ("workload.trace={ path = 'x.jsonl' }", "workload", "exactly one of lengths and trace"),
-        ("name=" + "[" * 5000, "name", "string should match"),
+        ("name=" + "[" * 5000, "name", "is nested too deep"),
     ],
 )
 def test_a_wrong_override_is_one_problem_blamed_on_it(override: str, key: str, message: str) -> None:
     (problem,) = problems(override)
-    assert (problem.file, problem.key, problem.line) == ("--set", key, None)
+    given = override.partition("=")[0]
+    place = "--set " + (override if len(override) <= 100 else override[:97] + "...")
+    assert (problem.file, problem.key, problem.line) == (place, "" if key == given else key, None)
     assert message in str(problem)
+
+
+def test_of_several_overrides_the_one_within_whose_key_the_problem_is_gets_the_blame() -> None:
+    (problem,) = problems("pools.pd-p.n_instances=3", "links.wan.capacity_gbps=x")
+    assert str(problem).startswith("--set links.wan.capacity_gbps=x: should be a valid number")
 
 
 def test_a_new_entry_that_is_not_complete_is_taken_for_a_mistyped_name() -> None:
@@ -124,8 +131,8 @@ def test_faults_of_the_file_stay_with_the_file() -> None:
     text = REFERENCE.replace("capacity_gbps = 100 ", "capacity_gbps = -100 ", 1)
     with pytest.raises(InputError) as caught:
         load_scenario(text, "scenario.toml", Path(), ["pools.pd-p.n_instances=-1"])
-    places = {problem.key: (problem.file, problem.line) for problem in caught.value.problems}
-    assert places["pools.pd-p.n_instances"] == ("--set", None)
+    places = {problem.key or problem.file: (problem.file, problem.line) for problem in caught.value.problems}
+    assert places["--set pools.pd-p.n_instances=-1"][1] is None
     assert places["links.wan.capacity_gbps"][0] == "scenario.toml"
     assert text.split("\n")[places["links.wan.capacity_gbps"][1] - 1].startswith("capacity_gbps = -100")
 

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from planner.cli import app
-from planner.errors import CheckFailedError, InputError
+from planner.errors import CheckFailedError, InputError, UndecidedError
 from planner.report import PRINT_WIDTH
-from planner.results import Interval
+from planner.results import Interval, enough_requests, judgement
 from planner.scenario import bundled_scenarios
 from planner.studies.validation import check
 from tests.json_forms import Only, faults
@@ -21,11 +23,13 @@ FORM = {
     "schema": Only("planner.validation/1"),
     "scenario": str,
     "holds": bool,
+    "decided": bool,
     "checks": [
         {
             "metric": str,
             **dict.fromkeys(("predicted", "executed", "ci_low", "ci_high", "relative_error", "tolerance"), float),
             "holds": bool,
+            "decided": bool,
         }
     ],
 }
@@ -50,7 +54,8 @@ def test_the_reference_plan_keeps_its_promises() -> None:
     assert {"ttft_mean_s", "ttft_p90_s", "max_throughput_req_per_s", "links.wan.mean_gbps"} <= set(metrics)
     inside = metrics["ttft_mean_s"]["predicted"] + 1023 * metrics["tpot_mean_s"]["predicted"]
     assert metrics["mean_inside"]["predicted"] == pytest.approx(metrics["throughput_req_per_s"]["predicted"] * inside)
-    assert all(c["holds"] == (abs(c["relative_error"]) <= c["tolerance"]) for c in found["checks"])
+    assert found["decided"]
+    assert all(abs(c["relative_error"]) <= c["tolerance"] for c in found["checks"])
     assert called("--requests", "100000", "--format", "json").exit_code == 0
 
 
@@ -77,33 +82,96 @@ def test_a_discipline_without_a_model_is_run_and_said_to_be_unpredicted() -> Non
 
 
 @pytest.mark.parametrize(
-    ("predicted", "executed", "interval", "holds"),
+    ("predicted", "executed", "interval", "holds", "decided"),
     [
-        (1.0, 1.04, None, True),
-        (1.0, 1.06, None, False),
-        (1.0, 1.06, Interval(low=1.03, high=1.09), True),  # not refuted
-        (1.0, 1.2, Interval(low=1.1, high=1.3), False),
-        (1.0, 0.9, Interval(low=0.8, high=0.97), True),
-        (0.0, 0.0, None, True),
-        (0.5, 0.0, None, False),
+        (1.0, 1.04, None, True, True),
+        (1.0, 1.06, None, False, True),
+        (1.0, 1.01, Interval(low=0.97, high=1.05), True, True),
+        (1.0, 1.06, Interval(low=1.03, high=1.09), False, False),
+        (1.0, 1.0, Interval(low=0.9, high=1.1), False, False),
+        (1.0, 0.9, Interval(low=0.8, high=0.97), False, False),
+        (1.0, 1.2, Interval(low=1.1, high=1.3), False, True),
+        (1.0, 0.5, Interval(low=-0.2, high=1.2), False, False),
+        (0.0, 0.0, None, True, True),
+        (0.5, 0.0, None, False, True),
     ],
 )
-def test_a_promise_is_broken_where_the_whole_interval_is_beyond_the_tolerance(
-    predicted: float, executed: float, interval: Interval | None, holds: bool
+def test_a_promise_is_judged_where_the_whole_interval_says_the_same(
+    predicted: float, executed: float, interval: Interval | None, holds: bool, decided: bool
 ) -> None:
-    assert check("ttft_mean_s", predicted, executed, interval).holds is holds
+    found = check("ttft_mean_s", predicted, executed, interval, 1000)
+    assert (found.holds, found.decided) == (holds, decided)
 
 
-REQUESTS = {
-    "ascend-h20": 200_000,
-    "egress-at-scale": 60_000,
-    "mooncake-conversation": 48_000,
-    "not-worth-it": 40_000,
-    "prfaas-paper": 60_000,
-    "prfaas-roofline": 60_000,
-    "rubin-groq": 600_000,  # at 98 % of its highest rate: a queue that long takes as many requests to settle
+SIZES = st.floats(0.01, 100.0)
+PARTS = st.floats(0.0, 1.0)
+
+
+@given(SIZES, SIZES, SIZES, st.lists(PARTS, min_size=1, max_size=5), st.floats(0.001, 0.5))
+def test_no_figure_of_an_interval_contradicts_its_judgement(
+    predicted: float, one: float, other: float, parts: list[float], allowed: float
+) -> None:
+    low, high = sorted((one, other))
+    found = judgement(predicted, low, high, allowed)
+    near = [abs(predicted / (low + part * (high - low)) - 1) <= allowed for part in (0.0, *parts, 1.0)]
+    if found is None:
+        assert not all(near)
+        assert low <= predicted / (1 + allowed) <= high or low <= predicted / (1 - allowed) <= high
+    else:
+        assert near == [found] * len(near)
+
+
+@given(SIZES, st.floats(0.7, 1.4), st.floats(0.001, 2.0), st.floats(0.01, 0.5), st.integers(100, 10**6), PARTS)
+def test_as_many_requests_as_are_said_to_be_enough_bear_out_a_prediction_that_is_right(
+    predicted: float, ratio: float, half: float, allowed: float, n: int, part: float
+) -> None:
+    executed = predicted * ratio
+    half *= executed
+    assume(judgement(predicted, executed - half, executed + half, allowed) is None)
+    enough = enough_requests(n, predicted, executed - half, executed + half, allowed)
+    assert enough is not None
+    assert enough >= 2 * n
+    half *= (n / enough) ** 0.5
+    for middle in (predicted + part * half, predicted - part * half):
+        assert judgement(predicted, middle - half, middle + half, allowed)
+
+
+def test_a_run_too_short_to_judge_says_so_and_how_long_it_ought_to_be() -> None:
+    ended = called("--requests", "10000")
+    assert isinstance(ended.exception, UndecidedError)
+    assert "requests should do (--requests)" in str(ended.exception)
+    assert "undecided" in ended.stdout
+    assert "fails" not in ended.stdout.replace("a check fails", "")
+    found = answer("--requests", "10000")
+    assert (found["holds"], found["decided"]) == (False, False)
+    open_ = [c for c in found["checks"] if not c["decided"]]
+    assert open_
+    assert not any(c["holds"] for c in open_)
+    assert all((c["enough_requests"] is None) == c["decided"] for c in found["checks"])
+
+
+def test_a_broken_promise_among_undecided_ones_is_a_failed_check() -> None:
+    ended = called("--requests", "1000", "--set", 'execution.faults=[{kind = "crash", pool = "prfaas", at_s = 0.0}]')
+    assert isinstance(ended.exception, CheckFailedError)
+    assert "fails" in ended.stdout.replace("a check fails", "")
+
+
+RUNS = {
+    "ascend-h20": (2_000_000, 8),
+    "egress-at-scale": (240_000, 4),
+    "mooncake-conversation": (200_000, 8),
+    "not-worth-it": (400_000, 8),
+    "prfaas-paper": (200_000, 4),
+    "prfaas-roofline": (400_000, 8),
+    "rubin-groq": (4_000_000, 8),
 }
-"""Enough for each to tell a broken promise, few enough for a few seconds."""
+"""Requests and replications: few enough for seconds of a core, enough to decide all but a few promises."""
+OPEN = {
+    "ascend-h20": {"ttft_p99_s"},  # at 94 % of its highest rate, with prompts of minutes: rare and long waits
+    "prfaas-roofline": {"utilization.pd-p"},  # 2.2 % off, of 3 % allowed
+    "rubin-groq": {"ttft_mean_s", "ttft_p99_s"},  # at 98 % of its highest rate
+}
+"""Promises that take more requests to decide than a test has."""
 REFUSED = {"east-west": "periods: cannot be validated"}
 """A plan for periods, and why it is not held against one run."""
 TRACES = {"mooncake-conversation": "traces/mooncake_conversation.jsonl"}
@@ -111,21 +179,22 @@ TRACES = {"mooncake-conversation": "traces/mooncake_conversation.jsonl"}
 
 
 def test_every_committed_scenario_is_validated_or_refused() -> None:
-    assert set(bundled_scenarios()) == set(REQUESTS) | set(REFUSED)
+    assert set(bundled_scenarios()) == set(RUNS) | set(REFUSED)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", REQUESTS)
-def test_every_promise_of_a_committed_scenario_holds(
+@pytest.mark.parametrize("name", RUNS)
+def test_no_promise_of_a_committed_scenario_fails_and_all_that_can_be_decided_hold(
     name: str, data_file: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name in TRACES:
         monkeypatch.setenv("PLANNER_DATA", str(data_file(TRACES[name]).parent))
-    ended = called(name, "--requests", str(REQUESTS[name]), "--format", "json")
-    assert ended.exit_code == 0, (ended.stdout, ended.exception)
+    requests, replications = map(str, RUNS[name])
+    ended = called(name, "--requests", requests, "--replications", replications, "--format", "json")
+    assert isinstance(ended.exception, UndecidedError | None), (ended.stdout, ended.exception)
     found = json.loads(ended.stdout)
     assert not faults(found, FORM)
-    assert found["holds"]
+    assert {c["metric"] for c in found["checks"] if not c["holds"]} <= OPEN.get(name, set())
     assert {"max_throughput_req_per_s", "ttft_p90_s", "tpot_mean_s"} <= {c["metric"] for c in found["checks"]}
 
 

@@ -38,7 +38,7 @@ def calibrate(
         typer.Option(metavar="F", min=0.05, max=1.0, help="Part of an accelerator's nominal memory that serving uses."),
     ] = None,
     chunk_tokens: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Most prompt tokens of one prefill pass.")
+        int | None, typer.Option(metavar="N", min=1, max=10**9, help="Most prompt tokens of one prefill pass.")
     ] = None,
     reserves_output: Annotated[
         bool | None,
@@ -181,4 +181,27 @@ def show(profile: "StackProfile", scores: "Fidelity", format_: Format) -> None:
     from planner.report import worst_table
 
     worst = worst_table(scores.points, "worst residuals")
-    print_rich(*stack_tables(profile), *([worst] if worst else []))
+    print_rich(*stack_tables(profile), *([worst] if worst else []), *grounds(profile), *scores.notes)
+
+
+def grounds(profile: "StackProfile") -> list[str]:
+    """What the points determine, what rests on priors, and whether predictions get an error band."""
+    factors = [*profile.factors]
+    learnt = [key for key, factor in factors if factor.basis != "assumed"]
+    assumed = [key for key, factor in factors if factor.basis == "assumed"]
+    found = profile.calibration
+    n_points = sum(file.n_used for file in found.points) if found else 0
+    points = f"{n_points:,} point{'s' * (n_points != 1)}"
+    lines = [f"{points}: {len(learnt)} of {len(factors)} factors rest on them{listed(learnt)}"]
+    if assumed:
+        lines.append(f"{len(assumed)} rest on priors, which the points hardly move{listed(assumed)}")
+    if found and not (found.model_bands.prefill or found.model_bands.decode):
+        lines.append(
+            "no error band: it takes points of two models or accelerators, each predicted by a fit to the rest"
+        )
+    return lines
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names after a colon; nothing where there are none."""
+    return f": {', '.join(names)}" if names else ""

@@ -19,6 +19,7 @@ WIDTH = 100
 """Columns of tables, where there is room for as many."""
 LEAST_WIDTH = 60
 """Columns below which no table can be read."""
+MOST_SEED = 2**63 - 1
 
 
 @dataclass

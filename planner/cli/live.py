@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.common import Format, FormatOption, print_json, print_rich
+from planner.cli.common import MOST_SEED, Format, FormatOption, print_json, print_rich
 from planner.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def live(
         float, typer.Option(min=0.5, max=60.0, metavar="M", help="Time for measuring and serving together.")
     ] = 3.0,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 6 when a check does not hold.")] = False,
-    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Of weights, prompts and arrivals.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, metavar="S", help="Of weights, prompts and arrivals.")] = 0,
     load: Annotated[
         float, typer.Option(min=0.05, max=0.95, metavar="F", help="Rate of arrivals over the predicted capacity.")
     ] = 0.4,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli.common import (
+    MOST_SEED,
     Format,
     FormatOption,
     ScenarioArgument,
@@ -59,7 +60,8 @@ def optimize(
         typer.Option("--requests", metavar="N", min=1, help="Of each run to certify; 200,000 if not given."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="S", min=0, help="Of the runs to certify; 0 if not given.")
+        int | None,
+        typer.Option("--seed", metavar="S", min=0, max=MOST_SEED, help="Of the runs to certify; 0 if not given."),
     ] = None,
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
@@ -103,8 +105,11 @@ def _planned(
     """The plan; with requests and seed of runs, one that is certified."""
     if runs is None:
         from planner.optimizer import optimize as optimize_scenario
+        from planner.studies.cost_band import cost_band
 
-        return optimize_scenario(question, data_dirs(), time_limit_s)
+        plan = optimize_scenario(question, data_dirs(), time_limit_s)
+        tell(f"{question.name}: what the cost rests on")
+        return plan.model_copy(update={"cost_band": cost_band(question, data_dirs())})
     from planner.executor import RunQuestion
     from planner.studies.certify import certified_plan
 

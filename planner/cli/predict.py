@@ -49,7 +49,7 @@ def predict(
     ] = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
-    """Predict prefill seconds, KV bytes and decode steps of a model on accelerators; exit 4 where it does not fit."""
+    """Predict prefill seconds, KV bytes and decode steps of a model; exit 4 where it, or every length, does not fit."""
     from planner.errors import InfeasibleError
     from planner.report import shortfall
     from planner.studies.predict import PredictQuestion
@@ -78,7 +78,7 @@ def predict(
         from planner.report import prediction_tables
 
         print_rich(*prediction_tables(found))
-    if not found.fits:
+    if not found.fits_any_prompt:
         raise InfeasibleError(shortfall(found))
     if figure is not None:
         from planner.report import write_roofline

@@ -2,32 +2,30 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.cli import completion
-from planner.cli.common import Format, FormatOption, asked_for, print_json, print_rich
+from planner.cli.common import Format, FormatOption, print_json, print_rich
+from planner.cli.gate import GateFormat, GateFormatOption, print_gate
+from planner.cli.profile_import import import_config
+from planner.cli.profile_new import new_profile
 from planner.cli.progress import progress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from planner.errors import Problem
     from planner.profiles import ProfileCheck
     from planner.profiles.catalogue import AnyProfile
+    from planner.profiles.folders import Kind
 
+SHIPPED = "shipped"
 app = typer.Typer(
-    help="Accelerators, models and stacks: list, show, check.", no_args_is_help=True, rich_markup_mode=None
+    help="Accelerators, models and stacks: list, show, check, import, start.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
-
-
-class CheckFormat(StrEnum):
-    """How problems are printed."""
-
-    TEXT = "text"
-    JSON = "json"
-    GITHUB = "github"
 
 
 class SchemaKind(StrEnum):
@@ -49,10 +47,35 @@ def list_profiles(format_: FormatOption = Format.TEXT) -> None:
     models = [model_profile(name) for name in profile_names("model")]
     stacks = [stack_profile(name) for name in profile_names("stack")]
     if format_ is Format.JSON:
-        found = {"hardware": [*map(tables.summary, hardware)], "models": [*map(tables.summary, models)]}
-        print_json({**found, "stacks": [*map(stack_summary, stacks)]})
+        found = {
+            "schema": "planner.profiles/1",
+            "hardware": [{**tables.summary(item), "origin": origin(item.name, "hardware")} for item in hardware],
+            "models": [{**tables.summary(item), "origin": origin(item.name, "model")} for item in models],
+            "stacks": [{**stack_summary(item), "origin": origin(item.name, "stack")} for item in stacks],
+        }
+        print_json(found)
     else:
         print_rich(tables.hardware_table(hardware), tables.models_table(models), stacks_table(stacks))
+        print_rich(*own_tables())
+
+
+def origin(name: str, kind: "Kind") -> str:
+    """Where a profile of the catalogue comes from: shipped, or the file of an own one."""
+    from planner.profiles.folders import own_paths
+
+    return next((str(path) for path in own_paths(kind) if path.stem == name), SHIPPED)
+
+
+def own_tables() -> "list[RenderableType]":
+    """Own profiles with their files, and that all others are shipped; nothing where there are none."""
+    from planner.cli.catalogue_tables import titled_table
+    from planner.profiles.folders import KINDS, VARIABLE, own_paths
+
+    table = titled_table(f"Own profiles, of {VARIABLE}; all others are shipped", "name", "kind", "file")
+    for kind in KINDS:
+        for path in own_paths(kind):
+            table.add_row(path.stem, kind, str(path))
+    return [table] if table.row_count else []
 
 
 @app.command("show")
@@ -68,12 +91,14 @@ def show_profile(
     """Show one profile: every figure with its source."""
     from planner.cli.catalogue_tables import sources_table
     from planner.profiles import profile
+    from planner.profiles.catalogue import is_shipped, profile_path
 
-    found = profile(name)
+    found, path = profile(name), profile_path(name)
     if format_ is Format.JSON:
         print_json(found.model_dump(mode="json", by_alias=True, exclude_none=True))
         return
-    print_rich(found.title, *_tables_of(found), sources_table(found.sources))
+    title = found.title if is_shipped(path) else f"{found.title} (own, {path})"
+    print_rich(title, *_tables_of(found), sources_table(found.sources))
 
 
 def _tables_of(found: "AnyProfile") -> list["RenderableType"]:
@@ -90,10 +115,10 @@ def _tables_of(found: "AnyProfile") -> list["RenderableType"]:
 
 @app.command("check", short_help="Check profile files; exit 6 with every problem.")
 def check_files(
-    paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders; all shipped profiles if none.")] = None,
-    format_: Annotated[
-        CheckFormat, typer.Option("--format", callback=asked_for, help="Lines, JSON, or workflow annotations.")
-    ] = (CheckFormat.TEXT),
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Files, or folders with all below; the catalogue if none.")
+    ] = None,
+    format_: GateFormatOption = GateFormat.TEXT,
 ) -> None:
     """Check profile files; exit 6 and print every problem when they do not hold."""
     from planner.errors import CheckFailedError
@@ -101,12 +126,15 @@ def check_files(
 
     with progress("checking profiles"):
         found = check_profiles(paths or ())
-    if format_ is CheckFormat.JSON:
-        print_json([_problem_fields(problem) for problem in found.problems])
-    else:
-        typer.echo(_check_report(found, format_))
+    print_gate(found.problems, format_, _held(found))
     if not found.holds:
         raise typer.Exit(CheckFailedError.exit_code)
+
+
+def _held(found: "ProfileCheck") -> str:
+    n, others = found.n_files, found.n_skipped
+    skipped = f"; {others} other TOML file{'s' * (others > 1)} skipped" if others else ""
+    return f"{n} profile{' holds' if n == 1 else 's hold'}{skipped}"
 
 
 @app.command("schema")
@@ -118,49 +146,5 @@ def print_schema(kind: Annotated[SchemaKind, typer.Argument(metavar="KIND", help
     print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
 
 
-def _check_report(found: "ProfileCheck", format_: CheckFormat) -> str:
-    if found.holds:
-        return f"{found.n_files} profiles hold"
-    return "\n".join(_annotation(p) if format_ is CheckFormat.GITHUB else str(p) for p in found.problems)
-
-
-def _problem_fields(problem: "Problem") -> dict[str, Any]:
-    return {"file": problem.file, "line": problem.line, "key": problem.key, "message": _message(problem)}
-
-
-def _message(problem: "Problem") -> str:
-    return f"{problem.message} ({problem.allowed})" if problem.allowed else problem.message
-
-
-def _annotation(problem: "Problem") -> str:
-    """A GitHub workflow command; a problem without a line points at the file."""
-    line = "" if problem.line is None else f",line={problem.line}"
-    text = f"{problem.key}: {_message(problem)}" if problem.key else _message(problem)
-    return f"::error file={_escaped(problem.file, ':,')}{line}::{_escaped(text)}"
-
-
-def _escaped(text: str, also: str = "") -> str:
-    for character in "%\r\n" + also:
-        text = text.replace(character, f"%{ord(character):02X}")
-    return text
-
-
-@app.command("import")
-def import_config(
-    path: Annotated[Path, typer.Argument(help="A config.json of Hugging Face.", metavar="CONFIG")],
-    name: Annotated[str | None, typer.Option(help="Name of the profile; by default --out's or the config's.")] = None,
-    precision: Annotated[str | None, typer.Option(help="Precision of the weights, if the config is silent.")] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write; standard output if none.")] = None,
-) -> None:
-    """Make a model profile from a config; refuse what cannot be mapped rather than guess."""
-    from planner.files import write_text
-    from planner.profiles.importer import import_profile
-
-    found = import_profile(path, name or (out.stem if out else None), precision)
-    for key in found.unmapped:
-        typer.echo(f"not mapped: {key}", err=True)
-    if out is None:
-        typer.echo(found.text, nl=False)
-    else:
-        write_text(out, found.text)
-        typer.echo(f"wrote {out}", err=True)
+app.command("new", short_help="Write a hardware profile to fill in.")(new_profile)
+app.command("import", short_help="Make a model profile from a config.json.")(import_config)

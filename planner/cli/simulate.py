@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli.common import (
+    MOST_SEED,
     Format,
     FormatOption,
     ScenarioArgument,
@@ -39,7 +40,9 @@ PlanOption = Annotated[
     ),
 ]
 RequestsOption = Annotated[int, typer.Option("--requests", metavar="N", min=1, help="Of all replications together.")]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="S", min=0, help="The same seed gives the same answer.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", metavar="S", min=0, max=MOST_SEED, help="The same seed gives the same answer.")
+]
 LoadOption = Annotated[
     float | None,
     typer.Option("--load", metavar="F", help="Of the plan's rate; 1, or 0.8 where that saturates a pool or a link."),

@@ -1,7 +1,7 @@
 """`planner sweep`: one plan per point of a grid of scenario keys."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from planner.cli.common import (
 from planner.cli.progress import progress
 from planner.cli.simulate import DaskOption, WorkersOption, workers_of
 
+if TYPE_CHECKING:
+    from planner.results import PlanSweep, SweepPoint
+
 
 def sweep(
     scenario: ScenarioArgument,
@@ -29,21 +32,45 @@ def sweep(
     dask: DaskOption = None,
     table: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write one row per point.")] = None,
     figure: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the highest rate over the last key: .png or .svg.")
+        Path | None, typer.Option(metavar="FILE", help="Draw objective and fleet over the last key: .png or .svg.")
     ] = None,
     overrides: SetOption = None,
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
 ) -> None:
-    """Plan a scenario at every point of a grid of its keys; a point without a plan says why."""
-    from planner.report import sweep_tables, write_sweep_csv, write_sweep_figure
-    from planner.studies.plan_sweep import plan_sweep
+    """Plan a scenario at every point of a grid of its keys, and mark the best by the scenario's objective.
+
+    A point without a plan says why and leaves the others as they are. Exit code: 0 where every point is planned or
+    proven infeasible, 4 where none has a plan, else 3 (bad input) or 5 (undecided) as of the points themselves. What
+    was finished is also printed and written when the sweep is interrupted (130).
+    """
+    from planner.studies.plan_sweep import plan_sweep, planned_points, sweep_question
 
     grid = values_of(over)
     check_files(table, figure)
     by = workers_of(workers, dask)
-    with progress(f"planning {scenario}"):
-        found = plan_sweep(scenario, grid, overrides or (), data_dirs(), time_limit_s, by)
+    asked = sweep_question(scenario, grid, overrides or ())
+    points: dict[int, SweepPoint] = {}
+    try:
+        with progress(f"planning {asked.name}") as tell:
+            for place, point in planned_points(asked, data_dirs(), time_limit_s, by):
+                points[place] = point
+                tell(f"planning {asked.name}: {len(points)} of {len(asked.grid)} points")
+    except BaseException as stop:  # an interrupt, too, leaves what was finished before it
+        if points:
+            typer.echo(f"stopped after {len(points)} of {len(asked.grid)} points", err=True)
+            _give(plan_sweep(asked, points), table, figure, format_)
+            _end_as(stop)
+        raise
+    found = plan_sweep(asked, points)
+    _give(found, table, figure, format_)
+    _end(found)
+
+
+def _give(found: "PlanSweep", table: Path | None, figure: Path | None, format_: Format) -> None:
+    """Write and print what was found."""
+    from planner.report import sweep_tables, write_sweep_csv, write_sweep_figure
+
     for path, write in ((table, write_sweep_csv), (figure, write_sweep_figure)):
         if path is not None:
             write(found, path)
@@ -52,6 +79,26 @@ def sweep(
         print_json(found.answer())
     else:
         print_rich(*sweep_tables(found))
+
+
+def _end_as(stop: BaseException) -> None:
+    """Exit for a reason that the answer does not hold, which is on stdout already."""
+    from planner.errors import PlannerError
+
+    if isinstance(stop, PlannerError):
+        typer.echo(f"planner: {stop}", err=True)
+        raise typer.Exit(stop.exit_code)
+
+
+def _end(found: "PlanSweep") -> None:
+    """Exit with the code of the whole; a bug is told in full."""
+    from planner.errors import PlannerError
+
+    bug = next((point.failure for point in found.points if point.failure and point.exit_code == 1), None)
+    if bug is not None:
+        raise PlannerError(bug)
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)
 
 
 def values_of(over: list[str]) -> dict[str, list[str]]:

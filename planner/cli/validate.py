@@ -36,10 +36,13 @@ def validate(
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
 ) -> None:
-    """Plan a scenario, run the plan request by request and compare metric by metric; exit 6 where a promise fails."""
-    from planner.errors import CheckFailedError
+    """Plan a scenario, run the plan request by request and compare metric by metric; exit 6 where a promise fails.
+
+    Exit 5 where none fails, and the run is too short to judge them all.
+    """
+    from planner.errors import CheckFailedError, UndecidedError
     from planner.executor import RunQuestion
-    from planner.report import broken_promises, validation_tables
+    from planner.report import broken_promises, undecided_promises, validation_tables
     from planner.scenario import read_scenario
     from planner.studies.validation import validate as validated
 
@@ -52,5 +55,7 @@ def validate(
         print_json(found.answer())
     else:
         print_rich(*validation_tables(found))
-    if not found.holds:
+    if found.failed:
         raise CheckFailedError(broken_promises(found))
+    if not found.decided:
+        raise UndecidedError(undecided_promises(found))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from planner.errors import InputError
-from planner.executor.kernel.records import MOVER, NONE, OFFER, PREFIX, REBALANCER, USED, USES, Records
+from planner.executor.kernel.records import MOVER, NONE, OFFER, POOL_CURVES, PREFIX, REBALANCER, USED, USES, Records
 from planner.results import LinkPlan, PoolPlan
 from planner.scenario import CacheRebalance, Scenario
 from planner.workload.traces import Blocks
@@ -79,7 +79,8 @@ def _movers(sites: Sequence[str], prefill: Sequence[PoolPlan], plans: Sequence[L
     for (from_site, to_site), k in last.items():
         movers[k]["is_used"] = 1
         movers[k]["from_site"], movers[k]["to_site"] = sites.index(from_site), sites.index(to_site)
-        movers[k]["wire_curve"] = 3 * next(p for p, pool in enumerate(prefill) if pool.site == to_site) + 1
+        pool = next(p for p, pool in enumerate(prefill) if pool.site == to_site)
+        movers[k]["wire_curve"] = len(POOL_CURVES) * pool + POOL_CURVES.index("wire_curve")
     return movers
 
 

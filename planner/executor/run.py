@@ -13,6 +13,7 @@ from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import Records, World
 from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome
 from planner.executor.rebalancing import stated_rebalance
+from planner.executor.refused import check_room
 from planner.executor.sessions import session_requests
 from planner.executor.streams import Streams, drawn_requests, prompt_blocks
 from planner.executor.systems import System, system, world
@@ -120,7 +121,7 @@ def simulate(
         The run, and the records where they are wanted.
 
     Raises:
-        InputError: the plan is not the scenario's, or a trace is missing.
+        InputError: the plan is not the scenario's, a trace is missing, or no pool of the plan holds some prompt.
         CheckFailedError: no request that counts has finished.
     """
     question = question or RunQuestion()
@@ -185,6 +186,7 @@ def replicate(
     streams = Streams(question.seed, replication)
     requests, blocks = _asked(plan.scenario, n, req_per_s, streams, data_dirs)
     faults = troubles(plan, HORIZON * float(requests["arrival_s"][-1]), streams)
+    check_room(plan, requests)
     w = world(plan, requests, window.first, window.last, closed, faults, blocks)
     run_to_end(w, progress)
     return outcome(plan, w, window, keep=keep)

@@ -11,21 +11,19 @@ from numpy.typing import NDArray
 
 from planner.curves import Curve, PrefillService
 from planner.errors import InputError, Problem
+from planner.executor.room import Room, prefill_room
 from planner.profiles import HardwareProfile, MeasuredInstance, missing_shapes
 from planner.roofline import (
     Chip,
     Layout,
     ServedModel,
-    Stack,
-    altered,
-    best_stack,
+    asked_stack,
     index_key_bytes_per_token,
     instance_rates,
     kv_bytes_curve,
     kv_bytes_per_rank,
     physical_kv_bytes,
     roofline_prefill,
-    stack,
 )
 from planner.scenario import Pool, Scenario
 from planner.units import GB, MILLI
@@ -46,6 +44,13 @@ class PrefillTimes:
     handoff_bytes: Curve
     """Bytes of the hand-off inside the site: every rank's copy where the layout is known [B]."""
     n_layers: int
+    room: Room | None = None
+    """Memory for caches; None where nothing is known to limit it."""
+
+    @property
+    def held_bytes(self) -> Curve:
+        """Memory that a prompt takes by its length; of no use without a limit [B]."""
+        return self.wire_bytes if self.room is None else self.room.held
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +97,7 @@ def prefill_times(scenario: Scenario, name: str) -> PrefillTimes:
         InputError: nobody measured the instance and the roofline cannot time it.
     """
     pool = scenario.pools[name]
-    model, precision = scenario.profile_of(pool.model), scenario.model_choice(pool.model).kv_precision
+    model, precision = scenario.profile_of(pool.model), scenario.choice_of(pool).kv_precision
     measured, served = source(scenario, name, "prefill")
     if measured is not None:
         rates = instance_rates(model, measured, precision)
@@ -104,7 +109,28 @@ def prefill_times(scenario: Scenario, name: str) -> PrefillTimes:
     service = service.scaled(pool.time_factor)
     wire = with_slope(bytes_, index_key_bytes_per_token(model))
     handoff = wire if served is None else _physical(served)
-    return PrefillTimes(service, wire, handoff, model.architecture.n_layers or 1)
+    room = _prefill_room(scenario, name, measured, served)
+    return PrefillTimes(service, wire, handoff, model.architecture.n_layers or 1, room)
+
+
+def _prefill_room(
+    scenario: Scenario, name: str, measured: MeasuredInstance | None, served: ServedModel | None
+) -> Room | None:
+    """Memory of a prefill instance for caches; None where shapes, stack or memory are unknown."""
+    pool, stated = scenario.pools[name], scenario.execution.pools.get(name)
+    if served is None and not missing_shapes(scenario.profile_of(pool.model).architecture):
+        try:
+            served = _served(scenario, name, pool, scenario.hardware_of(pool))
+            served.memory  # noqa: B018 - the accelerator's memory may be unknown
+        except InputError:
+            served = None
+    memory_gb = None if stated is None else stated.memory_gb
+    if served is not None:
+        return prefill_room(served, measured, memory_gb)
+    if memory_gb is not None:
+        what = "is of a prefill instance whose cache nobody can count: its model's shapes are not known"
+        raise InputError(scenario.problem(("execution", "pools", name, "memory_gb"), what, "leave it out"))
+    return None
 
 
 def decode_times(scenario: Scenario, name: str, context_tokens: float) -> DecodeTimes:
@@ -140,8 +166,8 @@ def _decode(
         assert measured.decode is not None, "a source of decode has a decode point"
         limit = measured.decode.batch
         step = np.column_stack([np.full(limit + 1, measured.decode.step_s), np.zeros(limit + 1)])
-        of = scenario.pools[name].model
-        kv = instance_rates(scenario.profile_of(of), measured, scenario.model_choice(of).kv_precision).kv_bytes
+        pool = scenario.pools[name]
+        kv = instance_rates(scenario.profile_of(pool.model), measured, scenario.choice_of(pool).kv_precision).kv_bytes
         state, per_token = _line(kv(LONG_TOKENS))
         return DecodeTimes(limit, step, np.inf if memory is None else memory, state, per_token)
     assert served is not None, "a source is measured or served"
@@ -179,9 +205,8 @@ def source(
     """
     pool = scenario.pools[name]
     hardware, model = scenario.hardware_of(pool), scenario.profile_of(pool.model)
-    measured = scenario.measured_instance(hardware, pool.accelerators_per_instance, role, pool.model)
-    has_shapes = not missing_shapes(model.architecture)
-    if measured is not None and pool.service_times != "roofline":
+    measured, has_shapes = scenario.measured_for(pool, role), not missing_shapes(model.architecture)
+    if measured is not None:
         return measured, None
     if pool.service_times == "measured" or not has_shapes:
         what = f"no {role} times of {model.name} on {pool.accelerators_per_instance} x {hardware.name}"
@@ -190,9 +215,9 @@ def source(
 
 
 def _served(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile) -> ServedModel:
-    model, choice = scenario.profile_of(pool.model), scenario.model_choice(pool.model)
+    model, choice = scenario.profile_of(pool.model), scenario.choice_of(pool)
     try:
-        used = _stack(scenario, pool, hardware)
+        used = asked_stack(scenario.stack_of(pool), scenario.stacks)
         layout = Layout.parse(pool.layout) if pool.layout else Layout(tp_size=pool.accelerators_per_instance)
         return ServedModel(
             model,
@@ -207,17 +232,6 @@ def _served(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile
         )
     except InputError as error:
         raise InputError(_at_pool(scenario, name, problem) for problem in error.problems) from None
-
-
-def _stack(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> Stack:
-    """The stack that a pool names, which may be the scenario's own, else the one calibrated best."""
-    if pool.stack is None:
-        return best_stack(scenario.profile_of(pool.model).name, hardware.name)
-    own = scenario.stacks.get(pool.stack)
-    if own is None:
-        return stack(pool.stack)
-    settings = own.model_dump(include={"chunk_tokens", "memory_fraction", "runtime_gb"})
-    return altered(stack(own.like), pool.stack, own.factors, settings)
 
 
 def _at_pool(scenario: Scenario, name: str, problem: Problem) -> Problem:

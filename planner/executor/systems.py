@@ -26,6 +26,7 @@ from planner.executor.kernel.records import (
     LONG_LINE,
     NONE,
     POOL,
+    POOL_CURVES,
     QUEUE,
     ROUND_ROBIN,
     ROUTE,
@@ -41,11 +42,11 @@ from planner.executor.kernel.records import (
 from planner.executor.rebalancing import check_rebalance, rebalance_fields, stated_rebalance
 from planner.executor.service import DecodeTimes, PrefillTimes, decode_times, prefill_times
 from planner.results import Fleet, LinkPlan, PoolPlan, PoolShares
-from planner.scenario import LinkExecution, Scenario
+from planner.roofline import BLOCK_TOKENS
+from planner.scenario import LinkExecution, Scenario, requests_of
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
 from planner.units import bytes_per_s
-from planner.workload import request_mix
 from planner.workload.traces import Blocks
 
 Floats = NDArray[np.float64]
@@ -149,8 +150,8 @@ def _link_of_run(scenario: Scenario, link: LinkPlan) -> LinkPlan:
 def _contexts(scenario: Scenario, data_dirs: Sequence[Path]) -> dict[str, float]:
     """Mean context of every class while it is decoded: prompt and half the output [tokens]."""
     found = {}
-    for name, (_, workload) in scenario.workloads.items():
-        mix = request_mix(workload, Path(scenario.directory), data_dirs)
+    for name in scenario.workloads:
+        mix = requests_of(scenario, name, data_dirs)
         found[name] = mix.mean_total_tokens + mix.mean_output_tokens / 2
     return found
 
@@ -223,10 +224,10 @@ def _thresholds(scenario: Scenario, fleet: Fleet, prefill: Sequence[PoolPlan], d
         return np.full(len(scenario.workloads), -1.0)
     stated = {c.name: c.threshold_tokens for c in getattr(fleet, "classes", ())}
     found = []
-    for name, (_, workload) in scenario.workloads.items():
+    for name in scenario.workloads:
         threshold = fleet.threshold_tokens if stated.get(name) is None else stated[name]
         if threshold is None:  # the plan states how many are sent away; which follows from the lengths
-            mix = request_mix(workload, Path(scenario.directory), data_dirs)
+            mix = requests_of(scenario, name, data_dirs)
             total, cached, weights = mix.atoms(4096)
             order = np.argsort(total - cached, kind="stable")
             kept = np.searchsorted(np.cumsum(weights[order]), 1.0 - fleet.offload_fraction)
@@ -258,7 +259,7 @@ def world(
     execution, n, sites = plan.scenario.execution, len(requests), list(plan.scenario.sites)
     has_fetches = execution.cache is not None
     links, fabrics = _links(plan)
-    pools, routes, found = _pools(plan, sites), _routes(plan), np.zeros(0, dtype=UNIT)
+    pools, routes, found = _pools(plan, sites), route_table(plan), np.zeros(0, dtype=UNIT)
     instances = _instances(plan, fabrics)
     decoders, decode_pools = _decoders(plan, sites)
     links["is_watched"][[k for k in routes["link"][routes["is_long"] == 1] if k != NONE]] = execution.scheduler.is_on
@@ -267,7 +268,7 @@ def world(
         instances["unit"][found["instance"]] = decoders["unit"][found["decoder"]] = np.arange(len(found))
     n_instances, n_links, n_decoders = len(instances), len(links), len(decoders)
     sample_at = _sample_at(n, warm_up, n if cool_down is None else cool_down)
-    curves = [c for t in plan.prefill_times for c in (t.service.curve, t.wire_bytes, t.handoff_bytes)]
+    curves = [c for t in plan.prefill_times for c in (t.service.curve, t.wire_bytes, t.handoff_bytes, t.held_bytes)]
     most_batch = max((t.batch_limit for t in plan.decode_times), default=1)
     actors = _actors(n_instances, n_decoders, n_links, len(found), len(plan.links))
     n_flows = max(n_instances, 1) * (execution.max_transfers + _prompts_in_a_pass(plan))
@@ -338,7 +339,12 @@ def _pools(plan: System, sites: Sequence[str]) -> Records:
         pool["chunk_tokens"] = scenario.execution.chunk_tokens
         pool["priority_tokens"] = -1.0 if priority is None else priority
         pool["max_transfers"], pool["n_layers"] = scenario.execution.max_transfers, times.n_layers
-        pool["prefill_curve"], pool["wire_curve"], pool["handoff_curve"] = 3 * p, 3 * p + 1, 3 * p + 2
+        for offset, curve in enumerate(POOL_CURVES):
+            pool[curve] = len(POOL_CURVES) * p + offset
+        pool["room_block_tokens"], pool["longest_tokens"] = BLOCK_TOKENS, inf
+        if times.room is not None:
+            pool["is_limited"], pool["room_bytes"] = 1, int(times.room.memory_bytes)
+            pool["longest_tokens"] = times.room.longest_tokens
         pool["floor_s"] = times.service.floor_s
         pool["line"] = LONG_LINE if spec.prompts == "long" else SHORT_LINE
         first += n
@@ -412,7 +418,7 @@ def _link(plan: System, link: LinkPlan) -> tuple[float, ...]:
     )
 
 
-def _routes(plan: System) -> Records:
+def route_table(plan: System) -> Records:
     """Ways of every class: pools for its kind of prompt and decode pools they reach, in proportion to their rates."""
     rows = []
     prefill = [*((spec, p) for p, spec in enumerate(plan.prefill)), *plan.guests]

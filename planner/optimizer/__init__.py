@@ -15,7 +15,7 @@ from planner.optimizer.network.answer import (
     network_solved,
     quickest_explained,
 )
-from planner.optimizer.network.problem import NetworkProblem, network_problem
+from planner.optimizer.network.problem import NetworkPool, NetworkProblem, network_problem
 from planner.optimizer.network.quickest import QuickestNetwork
 from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.plan import (
@@ -35,6 +35,7 @@ from planner.optimizer.promised_search import search
 from planner.optimizer.search import Solution
 
 __all__ = [
+    "NetworkPool",
     "NetworkProblem",
     "NetworkSolution",
     "Outcome",

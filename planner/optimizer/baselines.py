@@ -1,13 +1,13 @@
 """Other ways to serve the same requests: one kind of accelerator, all prefill remote, the same money."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from math import floor
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.optimizer.at_hand import Variant, at_hand, has_one_site, is_same_fleet
 from planner.optimizer.capacity import decode_s, threshold_loads
 from planner.optimizer.fleet import fleet_fields
 from planner.optimizer.problem import PlanningProblem, planning_problem
@@ -19,32 +19,31 @@ from planner.units import number
 PREFILL, DECODE = "pd-p", "pd-d"
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A baseline as a scenario."""
-
-    name: str
-    title: str
-    scenario: Scenario
-
-
 def baselines(
     problem: PlanningProblem, plan: Fleet, time_limit_s: float, names: Collection[str] | None = None
 ) -> tuple[tuple[Baseline, ...], tuple[str, ...]]:
     """Every baseline, or those of some names, that can be planned beside a plan, and why each of the others cannot.
 
-    The plan stands without a comparison, such as one on a chip that nobody measured in the other role.
+    The plan stands without a comparison, such as one on a chip that nobody measured in the other role. What turns out
+    to be the plan itself is no comparison and left out.
     """
-    planned, missing = [], []
+    planned: list[Baseline] = []
+    missing, same = [], []
     for variant in variants(problem, plan):
         if names is not None and variant.name not in names:
             continue
         try:
-            planned.append(_planned(problem, variant, plan, time_limit_s))
-        except InputError as error:
-            missing.append(f"no {variant.name} to compare with: {error.problems[0].message}")
-        except (InfeasibleError, UndecidedError) as error:
-            missing.append(f"no {variant.name} to compare with: {error}")
+            other = _planned(problem, variant, plan, time_limit_s)
+            if is_same_fleet(plan, other):
+                same.append(variant.name)
+            else:
+                planned.append(other)
+        except (InputError, InfeasibleError, UndecidedError) as error:
+            if not variant.is_tried:
+                why = error.problems[0].message if isinstance(error, InputError) else error
+                missing.append(f"no {variant.name} to compare with: {why}")
+    if same:
+        missing.append(f"compared with {', '.join(same)} nothing differs: that is the plan itself")
     return tuple(planned), tuple(missing)
 
 
@@ -82,6 +81,8 @@ def variants(problem: PlanningProblem, plan: Fleet) -> Iterator[Variant]:
             f"the cheapest {home.hardware} fleet that serves the demand",
             homogeneous(scenario, None),
         )
+    if has_one_site(scenario):
+        yield from at_hand(scenario, {c.name: (c.share, c.mix) for c in problem.classes})
 
 
 def _for_the_same_money(scenario: Scenario, home: Pool, plan: Fleet) -> Iterator[Variant]:

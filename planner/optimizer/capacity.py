@@ -12,12 +12,9 @@ from numpy.typing import NDArray
 
 from planner.curves import PrefillService
 from planner.optimizer.problem import PlanningProblem, Route
-from planner.workload import RequestMix
+from planner.workload import ALL_LONG, RequestMix
 
 Array = NDArray[np.float64]
-
-ALL_LONG = -1.0
-"""A threshold below every length."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +171,7 @@ def first_thresholds(problem: PlanningProblem, route: Route) -> Array:
     if fixed != "free":
         return np.array([float(fixed)])
     grid = mix.threshold_grid(problem.scenario.routing.n_candidates)
-    return np.unique(np.concatenate([[ALL_LONG], grid, [mix.support[1]]]))
+    return route.held(np.concatenate([[ALL_LONG], grid, [mix.support[1]]]))
 
 
 def first_intervals(problem: PlanningProblem, route: Route) -> tuple[Array, Array]:

@@ -15,6 +15,7 @@ from planner.optimizer.latency import latencies
 from planner.optimizer.problem import LinkSpec, PlanningProblem, most_work_s
 from planner.optimizer.search import Solution
 from planner.results import ClassPlan, Cost, LinkPlan, PoolPlan
+from planner.roofline import InstanceRates
 from planner.units import SECONDS_PER_HOUR, gbps
 
 PER_MILLION = 1e6
@@ -79,10 +80,24 @@ def pool_plans(problem: PlanningProblem, solution: Solution, operating: Operatin
             offered_req_per_s=offered_req_per_s(problem, solution, operating, i),
             utilization=_at_most_full(utilization[i]),
             usd_per_hour=bills[i],
-            basis=pool.rates.basis,
+            **setup_fields(pool.rates, pool.role, pool.n_accelerators),
         )
         for i, pool in enumerate(problem.pools)
     )
+
+
+def setup_fields(rates: InstanceRates, role: str, accelerators_per_instance: int) -> dict[str, Any]:
+    """How a pool's instances are run, as far as it is known, under the names of a plan's fields."""
+    setup = rates.setup
+    return {
+        "basis": rates.basis,
+        "accelerators_per_instance": accelerators_per_instance,
+        "layout": setup.layout,
+        "stack": setup.stack,
+        "precision": setup.precision,
+        "kv_precision": setup.kv_precision,
+        "batch_limit": rates.decode.batch if rates.decode and role == "decode" else None,
+    }
 
 
 def pool_usd_per_hour(problem: PlanningProblem, solution: Solution, operating: Operating) -> tuple[float | None, ...]:

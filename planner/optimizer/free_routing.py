@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.capacity import ALL_LONG, decode_s
+from planner.optimizer.capacity import decode_s
 from planner.optimizer.problem import PlanningProblem
 from planner.optimizer.search import Solution
 from planner.optimizer.sensitivity import most_of_sizes
 from planner.results import FreeRouting
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT
+from planner.workload import ALL_LONG
 
 if TYPE_CHECKING:
     import pulp
@@ -98,13 +99,20 @@ def _route_class(
     mass = -np.diff(problem.classes[request_class].mix.long_fraction(edges))
     bins = [int(b) for b in np.flatnonzero(mass > 0)]
     share = problem.classes[request_class].share
-    flow = {(b, j): lp.add_variable(f"x_{request_class}_{b}_{j}", 0) for b in bins for j in range(len(choices))}
+    held = {j: _held(problem, request_class, choice, edges, bins) for j, choice in enumerate(choices)}
+    flow = {(b, j): lp.add_variable(f"x_{request_class}_{b}_{j}", 0) for b in bins for j in held if b in held[j]}
     for b in bins:
-        routed = pulp.lpSum(flow[b, j] for j in range(len(choices)))
+        routed = pulp.lpSum(flow[b, j] for j in held if b in held[j])
         lp.addConstraint(routed == rate * float(share * mass[b]), f"route_{request_class}_{b}")
     for j, choice in enumerate(choices):
         seconds, gbits = _per_request(problem, request_class, choice, edges, mass)
-        _load(terms, choice, bins, [flow[b, j] for b in bins], seconds, gbits)
+        _load(terms, choice, held[j], [flow[b, j] for b in held[j]], seconds, gbits)
+
+
+def _held(problem: PlanningProblem, request_class: int, choice: Choice, edges: Array, bins: Sequence[int]) -> list[int]:
+    """Bins whose longest prompt fits beside the weights of a choice's prefill pool."""
+    mix, room = problem.classes[request_class].mix, problem.pools[choice.pool].rates.longest_tokens
+    return [b for b in bins if room == np.inf or mix.longest_tokens(float(edges[b]), float(edges[b + 1])) <= room]
 
 
 def _load(

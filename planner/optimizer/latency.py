@@ -128,6 +128,45 @@ def extrapolated_fraction(problem: PlanningProblem, solution: Solution, pool: in
     return beyond / sent if sent > 0 else 0.0
 
 
+def leaving_tokens(problem: PlanningProblem, solution: Solution, pool: int) -> float:
+    """Mean tokens per instance of a prefill pool whose caches are prefilled and have not left yet.
+
+    Equation:
+        lambda / n E[L X], X the part of the transfer that is left when prefill ends
+
+    Args:
+        problem: the resolved scenario.
+        solution: sizes and thresholds.
+        pool: index of the pool.
+
+    Returns:
+        Tokens [tokens]; 0 for a pool without instances.
+
+    Source:
+        Little (1961), Operations Research 9, 383, of tokens instead of customers.
+    """
+    n, tokens_s = solution.sizing.n_instances[pool], 0.0
+    for r, route in enumerate(problem.routes):
+        total, cached, weights = problem.classes[route.request_class].mix.atoms(N_ATOMS)
+        is_long = (total - cached) > solution.thresholds_tokens[r]
+        for end, link, chosen in ((route.long, route.long_link, is_long), (route.short, route.short_link, ~is_long)):
+            if end == pool and chosen.any():
+                kind = total[chosen], cached[chosen]
+                left_s = transfer_s(problem, solution.sizing, pool, link, *kind, _service_s(problem, pool, *kind))
+                tokens_s += solution.operating.route_rates[r] * float(weights[chosen] @ (total[chosen] * left_s))
+    return tokens_s / n if n else 0.0
+
+
+def longest_sent(problem: PlanningProblem, solution: Solution, pool: int) -> float:
+    """Longest prompt that a solution sends to a prefill pool [tokens]; 0 where it sends none."""
+    found = [0.0]
+    for route, t in zip(problem.routes, solution.thresholds_tokens, strict=True):
+        mix = problem.classes[route.request_class].mix
+        found += [mix.longest_tokens(t)] if route.long == pool else []
+        found += [mix.longest_tokens(high_tokens=t)] if route.short == pool else []
+    return max(found)
+
+
 def latencies(problem: PlanningProblem, solution: Solution, operating: Operating) -> list[Latency]:
     """Latency of every class, then of all requests together.
 

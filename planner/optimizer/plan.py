@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 from planner.optimizer.baselines import baselines
+from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
 from planner.optimizer.fleet import class_plans, fleet_fields
 from planner.optimizer.free_routing import free_routing
-from planner.optimizer.latency import extrapolated_fraction, has_queueing_model
+from planner.optimizer.latency import extrapolated_fraction, has_queueing_model, leaving_tokens, longest_sent
 from planner.optimizer.least_ttft import GAP as TTFT_GAP
 from planner.optimizer.network.answer import network_outcome, network_plan
 from planner.optimizer.network.problem import NetworkProblem, network_problem
@@ -18,8 +20,10 @@ from planner.optimizer.promise import GAP as PROMISE_GAP
 from planner.optimizer.promise import MOST_BUSY
 from planner.optimizer.promised_search import search
 from planner.optimizer.relaxation import infeasible
+from planner.optimizer.room import oversized_notes
 from planner.optimizer.search import GAP_TARGET, Solution
 from planner.optimizer.sensitivity import bottlenecks, sweep
+from planner.optimizer.software import Candidate, price_notes, setup_notes
 from planner.optimizer.verdict import decisive, verdict
 from planner.results import Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario
@@ -33,6 +37,8 @@ BASES = {
     "datasheet": "the bare datasheet's, which no software reaches",
 }
 """What a pool's service times are where nobody measured them."""
+CROWDED = 0.01
+"""Share of a prefill instance's room, for caches that still leave, that goes without saying."""
 UNMEASURED = 0.01
 """Share of prompts beyond the measured lengths that goes without saying."""
 
@@ -189,13 +195,39 @@ def _notes(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterat
             f"the {what} counts waits for prefill, for a shared link and for a place in a decode batch; decode and "
             f"links are planned at most {percent(MOST_BUSY, 0)} busy"
         )
+    yield from _room_notes(problem, solution)
+    for spec in problem.classes:
+        yield from context_notes(problem.scenario, spec.name, spec.mix)
     yield from _doubts(problem, solution, fleet)
     for pool in fleet.pools:
         if pool.basis != "measured" and pool.n_instances:
             how = BASES[pool.basis] + _by_roofline(problem, pool.name)
             yield f"service times of {pool.name} ({pool.hardware}) are {how}"
-    if fleet.cost.missing_prices:
-        yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)
+    yield from setup_notes(problem.scenario, _candidates(problem))
+    yield from price_notes(problem, fleet)
+
+
+def _room_notes(problem: PlanningProblem, solution: Solution) -> Iterator[str]:
+    """Pools without room: of prefill beside the caches that still leave on average, of decode for the longest."""
+    for i, pool in enumerate(problem.pools):
+        if solution.sizing.n_instances[i]:
+            yield from oversized_notes(pool.name, pool.rates, (c.mix for c in problem.classes))
+        room, leaving = pool.rates.longest_tokens, 0.0
+        if pool.role == "prefill" and isfinite(room):
+            leaving = leaving_tokens(problem, solution, i)
+        longest = longest_sent(problem, solution, i)
+        if leaving > CROWDED * room and longest + leaving > room:
+            yield (
+                f"an instance of {pool.name} has room for {room:,.0f} tokens, for its longest prompt of {longest:,.0f} "
+                f"not beside the {number(leaving)} whose caches are still leaving on average: prompts wait for room, "
+                "which the plan's latency does not count and the executor does"
+            )
+
+
+def _candidates(problem: PlanningProblem) -> list[Candidate]:
+    classes = tuple((c.share, c.mix) for c in problem.classes)
+    pools = problem.scenario.pools
+    return [Candidate(spec.name, pools[spec.name], spec.rates, classes) for spec in problem.pools]
 
 
 def _by_roofline(problem: PlanningProblem, name: str) -> str:

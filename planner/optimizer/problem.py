@@ -1,18 +1,23 @@
 """The scenario in numbers: pools, links, classes and the routes that requests may take between them."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from planner.errors import InputError, Problem
+from planner.optimizer.context import context_problems
+from planner.optimizer.room import Limits, is_held, too_long
 from planner.optimizer.service_times import Decoded, service_times
 from planner.roofline import InstanceRates
-from planner.scenario import LinkTier, Pool, Scenario, Slo
-from planner.workload import RequestMix, request_mix
+from planner.scenario import LinkTier, Pool, Scenario, Slo, requests_of
+from planner.workload import ALL_LONG, RequestMix
 
 PROMISED_SPARE = 2.0
 """Instances for each one that the work of the demand asks for, beyond which no more shorten waits worth speaking of."""
@@ -83,6 +88,12 @@ class Route:
     decode: int
     long_link: int | None
     short_link: int | None
+    limits_tokens: Limits = (ALL_LONG, inf)
+    """Least and greatest threshold under which its pools hold all prompts that they are sent [tokens]."""
+
+    def held(self, thresholds_tokens: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Thresholds moved to the nearest under which its pools hold what they are sent, each once [tokens]."""
+        return np.unique(np.clip(thresholds_tokens, *self.limits_tokens))
 
     @property
     def is_split(self) -> bool:
@@ -129,6 +140,12 @@ class Resolved:
     def is_priced(self) -> bool:
         """Whether every accelerator and port has a price."""
         return not self.missing_prices()
+
+    def unsourced_prices(self) -> tuple[str, ...]:
+        """Accelerators whose price the scenario states without a source."""
+        used = {pool.hardware for pool in self.pools}
+        named = {self.scenario.hardware_named(name).name: price for name, price in self.scenario.prices.items()}
+        return tuple(name for name, price in named.items() if name in used and not price.source)
 
     def missing_prices(self) -> tuple[str, ...]:
         """Scenario keys of the prices that are not stated."""
@@ -194,16 +211,19 @@ def planning_problem(
     Raises:
         InputError: a key asks for what is not planned for, a pool has no service times, a site cannot reach a decode
             pool, a price is missing for min-cost, or nothing limits the fleet of max-throughput.
+        InfeasibleError: weights do not fit, no sequence keeps its step, or prompts fit no pool that they may go to.
     """
     _refuse_unplanned(scenario)
     links = link_specs(scenario)
     classes = classes or tuple(
-        ClassSpec(name, share, request_mix(workload, Path(scenario.directory), data_dirs))
-        for name, (share, workload) in scenario.workloads.items()
+        ClassSpec(name, share, requests_of(scenario, name, data_dirs))
+        for name, (share, _) in scenario.workloads.items()
     )
+    if found := [problem for c in classes for problem in context_problems(scenario, c.name, c.mix)]:
+        raise InputError(found)
     decoded = Decoded.of([(c.share, c.mix) for c in classes])
     pools = tuple(_pool_spec(scenario, name, pool, decoded) for name, pool in scenario.pools.items())
-    routes = tuple(_routes(pools, links, len(classes)))
+    routes = tuple(_held_routes(scenario, pools, classes, _routes(pools, links, len(classes))))
     problem = PlanningProblem(scenario, pools, links, classes, routes, tuple(_inventories(scenario, pools)))
     _check(problem)
     return problem
@@ -260,6 +280,67 @@ def _routes(pools: Sequence[PoolSpec], links: Sequence[LinkSpec], n_classes: int
             yield from (Route(c, long, short, decode, *ends) for c in range(n_classes))
 
 
+def _held_routes(
+    scenario: Scenario, pools: Sequence[PoolSpec], classes: Sequence[ClassSpec], routes: Iterable[Route]
+) -> Iterator[Route]:
+    """Routes whose pools hold the prompts of their class under some threshold, with the thresholds that are left.
+
+    Raises:
+        InfeasibleError: none is left for a class that had one.
+    """
+    refused: dict[int, list[Route]] = {}
+    kept = set()
+    for route in routes:
+        limits = _limits(pools, classes[route.request_class].mix, route)
+        fixed = scenario.routing.threshold_tokens
+        tried = limits[0] if fixed == "free" or not route.is_split else float(fixed)
+        route = replace(route, limits_tokens=limits)
+        if is_held(classes[route.request_class].mix, tried, limits):
+            kept.add(route.request_class)
+            yield route
+        else:
+            refused.setdefault(route.request_class, []).append(route)
+    for c, some in refused.items():
+        if c not in kept:
+            rooms = _rooms(scenario, pools, classes[c].mix, some)
+            raise too_long(scenario, classes[c].name, rooms, _other_thresholds(scenario, some))
+
+
+def holds_prompts(problem: PlanningProblem, thresholds_tokens: Sequence[float]) -> bool:
+    """Whether every pool holds all prompts that thresholds, one per route, send there."""
+    return all(
+        not route.is_split or is_held(problem.classes[route.request_class].mix, t, route.limits_tokens)
+        for route, t in zip(problem.routes, thresholds_tokens, strict=True)
+    )
+
+
+def _other_thresholds(scenario: Scenario, routes: Iterable[Route]) -> Iterator[str]:
+    """Thresholds under which routes would do, where another one is stated."""
+    fixed = scenario.routing.threshold_tokens
+    for low, high in (route.limits_tokens for route in routes):
+        if fixed != "free" and low <= high:
+            nearest = min(max(float(fixed), low), high)
+            yield f"routing.threshold_tokens = {nearest:.10g}" if nearest >= 0 else 'routing.threshold_tokens = "free"'
+
+
+def _limits(pools: Sequence[PoolSpec], mix: RequestMix, route: Route) -> Limits:
+    """Thresholds under which the pools of a route hold all that they are sent; without a pool nothing is sent there."""
+    long, short = (0.0 if i is None else pools[i].rates.longest_tokens for i in (route.long, route.short))
+    return mix.held_thresholds(long, short)
+
+
+def _rooms(
+    scenario: Scenario, pools: Sequence[PoolSpec], mix: RequestMix, routes: Iterable[Route]
+) -> Iterator[tuple[str, float, float]]:
+    """Pools of routes that do not hold the longest prompt they would be sent, with that and the longest they hold."""
+    fixed = scenario.routing.threshold_tokens
+    for route in routes:
+        low, high = (ALL_LONG, inf) if fixed == "free" or not route.is_split else (float(fixed), float(fixed))
+        for i, asked in ((route.long, mix.longest_tokens(low)), (route.short, mix.longest_tokens(ALL_LONG, high))):
+            if i is not None and asked > pools[i].rates.longest_tokens:
+                yield pools[i].name, pools[i].rates.longest_tokens, asked
+
+
 def _joined(pools: Sequence[PoolSpec], links: Sequence[LinkSpec], prefill: int, decode: int) -> bool:
     return pools[prefill].site == pools[decode].site or _link_index(pools, links, prefill, decode) is not None
 
@@ -306,11 +387,11 @@ def _size_limit(problem: PlanningProblem, index: int) -> int | None:
         limits.append(int(budget / pool.usd_per_hour + 1e-9))
     demand = problem.scenario.demand_req_per_s
     if problem.is_min_cost and demand is not None:
-        limits.append(_most_for_demand(problem, index, demand))
+        limits.append(most_for_demand(problem, index, demand))
     return max(min(limits), 0) if limits else None
 
 
-def _most_for_demand(problem: PlanningProblem, index: int, demand: float) -> int:
+def most_for_demand(problem: PlanningProblem, index: int, demand: float) -> int:
     """Instances of a pool beyond which no more are of use; a ratio may ask for more of it than its own work does."""
     pools, ratio = problem.pools, problem.ratio
     slo = problem.scenario.slo

@@ -1,20 +1,31 @@
 """No plan exists: which limits are in the way, and the smallest change of each alone that would do."""
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import ceil, floor, log10
+from time import monotonic
 
-from planner.errors import InfeasibleError
+from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer.capacity import first_thresholds, threshold_loads
 from planner.optimizer.formulation import Request, Sizing
-from planner.optimizer.problem import PlanningProblem
-from planner.optimizer.promise import MOST_BUSY, least_promise_s
+from planner.optimizer.more_stock import Sizes, stock_relaxations, together
+from planner.optimizer.problem import PlanningProblem, most_for_demand, planning_problem
+from planner.optimizer.promise import MOST_BUSY, best_goodput, least_promise_s
 from planner.optimizer.promised_search import search
 from planner.optimizer.solver import Answer, solve
-from planner.scenario import Slo
+from planner.scenario import Scenario, Slo
 from planner.units import number
 
 TIME_LIMIT_S = 20.0
+STOCK_LIMIT_S = 20.0
+"""For all plans with more accelerators or instances,"""
+ONE_LIMIT_S = 1.0
+"""and for the thresholds of one of them."""
+MORE = (1.0, 1.1, 1.3, 1.7)
+"""Multiples of the demand that capacity is asked for until a promise holds."""
+FEW_SIZES = 32
+"""Sizes of a pool that are tried one by one; of more, the nearest is looked for by halves."""
 ANY_RATE = 1e-3
 """A fleet that serves anything at all serves this [req/s]."""
 
@@ -43,12 +54,71 @@ def _relaxations(problem: PlanningProblem) -> Iterator[str]:
         # The others ask the model of capacity, which knows no promise.
         yield from _later_first_token(problem) if _broken_promise(problem) else _less_demand(problem)
         yield from _longer_promise(problem, slo)
+        yield from _more_stock(problem)
         return
     yield from _less_demand(problem)
     yield from _more_budget(problem)
-    yield from _more_accelerators(problem)
-    yield from _other_sizes(problem)
+    if problem.is_min_ttft:  # its waits leave no pool quite full, which the model of capacity does not know
+        yield from _more_stock(problem)
+        return
+    stock = [*_more_accelerators(problem), *_other_sizes(problem)]
+    yield from stock or _more_of_several(problem)
     yield from _no_ratio(problem)
+
+
+def _more_stock(problem: PlanningProblem) -> Iterator[str]:
+    """Accelerators or instances that a promise or the least TTFT asks for, found by planning with them."""
+    if problem.must_serve_req_per_s is not None:
+        yield from stock_relaxations(problem.scenario, _most(problem), _planner(problem))
+
+
+def _more_of_several(problem: PlanningProblem) -> Iterator[str]:
+    if problem.must_serve_req_per_s is not None:
+        yield from together(problem.scenario, _most(problem), _planner(problem))
+
+
+def _most(problem: PlanningProblem) -> dict[str, int]:
+    """Instances of every pool beyond which the demand has no use for more."""
+    demand = problem.must_serve_req_per_s or 0.0
+    return {pool.name: most_for_demand(problem, i, demand) for i, pool in enumerate(problem.pools)}
+
+
+def _planner(problem: PlanningProblem) -> Sizes:
+    """Sizes that serve other scenarios with the same requests as promised, while there is time.
+
+    They are those of the fewest accelerators that capacity asks for at the demand, or at more of it until the promise
+    holds, else of the highest rate within the limits: not the fewest that keep it, but some that do.
+    """
+    deadline, demand = monotonic() + STOCK_LIMIT_S, problem.must_serve_req_per_s or 0.0
+
+    def sizes(scenario: Scenario) -> Mapping[str, int] | None:
+        try:
+            other = planning_problem(scenario, classes=problem.classes)
+            for request in _requests(other, demand):
+                answer = _solve(other, request) if monotonic() < deadline else None
+                if answer is not None and _keeps(other, answer, demand):
+                    names = (pool.name for pool in other.pools)
+                    return dict(zip(names, answer.sizing.n_instances, strict=True))
+        except (InputError, InfeasibleError, UndecidedError):
+            return None
+        return None
+
+    return sizes
+
+
+def _requests(problem: PlanningProblem, demand: float) -> Iterator[Request]:
+    counted = tuple(range(len(problem.pools)))
+    for rate in (demand * more for more in MORE):
+        yield Request("accelerators", least_rate=rate, most_rate=rate, counted=counted)
+    yield Request("rate")
+
+
+def _keeps(problem: PlanningProblem, answer: Answer, demand: float) -> bool:
+    """Whether sizes of some capacity serve the demand as promised."""
+    slo = problem.scenario.slo
+    if slo is None or slo.ttft_s is None:
+        return not problem.is_min_ttft or demand <= answer.rate * MOST_BUSY
+    return best_goodput(problem, answer.sizing, monotonic() + ONE_LIMIT_S, demand).rate >= demand
 
 
 def _broken_promise(problem: PlanningProblem) -> float | None:
@@ -134,9 +204,12 @@ def _nearest_size(problem: PlanningProblem, index: int) -> int | None:
     least = _solve(_resized(problem, index, 0, None), _served(problem, (index,)))
     if least is None:
         return None
-    smallest = least.sizing.n_instances[index]
-    fewer = range(problem.pools[index].min_instances - 1, smallest, -1)
-    return next((n for n in fewer if _solve(_resized(problem, index, n, n), _served(problem))), smallest)
+    smallest, stated = least.sizing.n_instances[index], problem.pools[index].min_instances
+    fewer = range(smallest + 1, stated)
+    if len(fewer) > FEW_SIZES:  # then the limit is a budget or an inventory, which what is smaller keeps as well
+        n = bisect_left(fewer, True, key=lambda n: _solve(_resized(problem, index, n, n), _served(problem)) is None)
+        return smallest + n
+    return next((n for n in reversed(fewer) if _solve(_resized(problem, index, n, n), _served(problem))), smallest)
 
 
 def _resized(problem: PlanningProblem, index: int, low: int, high: int | None) -> PlanningProblem:

@@ -211,7 +211,7 @@ def _best_threshold(problem: PlanningProblem, sizing: Sizing) -> float:
     route = problem.routes[0]
     mix = problem.classes[route.request_class].mix
     low, high = mix.support
-    grid = np.unique(np.concatenate([first_thresholds(problem, route), mix.split_points(low, high, 512)]))
+    grid = route.held(np.concatenate([first_thresholds(problem, route), mix.split_points(low, high, 512)]))
     while True:
         k = _best_index(problem, sizing, grid)
         low, high = grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)]
@@ -277,7 +277,7 @@ def _around(problem: PlanningProblem, index: int, centre: float, width: float) -
     if not route.is_split:
         return np.array([centre])
     mix = problem.classes[route.request_class].mix
-    return np.unique(np.append(mix.split_points(centre - width, centre + width, ZOOM_POINTS - 1), centre))
+    return route.held(np.append(mix.split_points(centre - width, centre + width, ZOOM_POINTS - 1), centre))
 
 
 def _thriftiest(problem: PlanningProblem, best: Solution, deadline: float) -> Solution:

@@ -157,7 +157,7 @@ def sweep(problem: PlanningProblem, solution: Solution) -> Sweep | None:
     mix = problem.classes[0].mix
     low, high = mix.support
     grid = np.geomspace(max(low, 1.0), high, N_SWEEP)
-    thresholds = np.unique(np.append(grid, np.clip(solution.thresholds_tokens[0], low, high)))
+    thresholds = problem.routes[0].held(np.append(grid, np.clip(solution.thresholds_tokens[0], low, high)))
     loads = threshold_loads(problem, problem.routes[0], thresholds)
     limits = rate_limits(problem, solution.sizing, loads)
     return Sweep(

@@ -1,7 +1,8 @@
 """Service times of a pool's instances: somebody's figures where there are any, else the roofline."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +17,13 @@ from planner.roofline import (
     Layout,
     RatesBasis,
     ServedModel,
+    Setup,
     Stack,
-    altered,
-    best_stack,
+    asked_stack,
     instance_rates,
     kv_bytes_curve,
     kv_bytes_per_rank,
     roofline_prefill,
-    stack,
 )
 from planner.scenario import Pool, Scenario
 from planner.units import GB, MILLI, number
@@ -80,17 +80,30 @@ def service_times(
 def _unscaled(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, decoded: Decoded) -> InstanceRates:
     """Service times as somebody measured them, or as the roofline has them."""
     n, model = pool.accelerators_per_instance, scenario.profile_of(pool.model)
-    measured = scenario.measured_instance(hardware, n, pool.role, pool.model)
-    if pool.service_times == "roofline" or (measured is None and _can_be_timed(scenario, pool)):
+    measured = scenario.measured_for(pool)
+    if measured is None and _can_be_timed(scenario, pool):
         return _roofline_times(scenario, name, pool, hardware, decoded)
     if measured is None:
         raise InputError(_unmeasured(scenario, name, pool, hardware))
     _check_step(scenario, name, pool, measured)
     try:
-        return instance_rates(model, measured, scenario.model_choice(pool.model).kv_precision)
+        rates = instance_rates(model, measured, scenario.choice_of(pool).kv_precision)
     except ValueError as error:
         what = f"the measured {pool.role} of {model.name} on {n} x {hardware.name} is no curve to plan with: {error}"
         raise InputError(scenario.problem(("pools", name), what)) from None
+    return replace(rates, longest_tokens=_measured_room(scenario, pool, hardware, measured))
+
+
+def _measured_room(scenario: Scenario, pool: Pool, hardware: HardwareProfile, measured: MeasuredInstance) -> float:
+    """Longest prompt that a measured instance holds: as counted, and what somebody ran on it fits anyhow [tokens]."""
+    if missing_shapes(scenario.profile_of(pool.model).architecture):
+        return inf
+    try:
+        counted = served_model(scenario, pool, hardware).longest_request
+    except InputError:  # a stack or a memory that nobody knows limits nothing
+        return inf
+    ran = measured.prefill if measured.basis == "measured" else None
+    return counted if ran is None else max(counted, ran.tokens[-1])
 
 
 def _check_step(scenario: Scenario, name: str, pool: Pool, measured: MeasuredInstance) -> None:
@@ -112,7 +125,10 @@ def _step_limit_ms(scenario: Scenario, pool: Pool) -> float | None:
 
 
 def _can_be_timed(scenario: Scenario, pool: Pool) -> bool:
-    return pool.service_times is None and not missing_shapes(scenario.profile_of(pool.model).architecture)
+    """Whether the roofline is asked for, or may stand in where nothing was measured."""
+    if pool.service_times is not None:
+        return pool.service_times == "roofline"
+    return not missing_shapes(scenario.profile_of(pool.model).architecture)
 
 
 def _unmeasured(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile) -> Problem:
@@ -134,20 +150,9 @@ def _unmeasured(scenario: Scenario, name: str, pool: Pool, hardware: HardwarePro
 def _roofline_times(
     scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, decoded: Decoded
 ) -> InstanceRates:
-    model, choice = scenario.profile_of(pool.model), scenario.model_choice(pool.model)
     try:
-        used = pool_stack(scenario, pool, hardware)
-        served = ServedModel(
-            model,
-            Chip(hardware, used.derated),
-            _layout(pool),
-            used.factors,
-            choice.precision,
-            choice.kv_precision,
-            used.settings.chunk_tokens,
-            used.settings.memory_fraction,
-            used.runtime_bytes,
-        )
+        used = pool_stack(scenario, pool)
+        served = served_model(scenario, pool, hardware)
         _check_memory(name, served)
         prefill = roofline_prefill(served, _known_tokens(used)) if pool.role == "prefill" else None
         limit_ms = _step_limit_ms(scenario, pool)
@@ -156,23 +161,35 @@ def _roofline_times(
         raise InputError(_at_pool(scenario, name, problem) for problem in error.problems) from None
     return InstanceRates(
         prefill=prefill,
-        kv_bytes=kv_bytes_curve(model, choice.kv_precision),
+        kv_bytes=kv_bytes_curve(served.model, served.kv_precision),
         decode=decode,
-        n_layers=model.architecture.n_layers,
+        n_layers=served.model.architecture.n_layers,
         basis=_basis(served, used, pool.role),
         stack=used.name,
+        setup=Setup.of(served, used.name),
+        longest_tokens=served.longest_request,
     )
 
 
-def pool_stack(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> Stack:
-    """The stack that a pool names, the scenario's own first, else the one calibrated best. Raises InputError."""
-    if pool.stack is None:
-        return best_stack(scenario.profile_of(pool.model).name, hardware.name)
-    own = scenario.stacks.get(pool.stack)
-    if own is None:
-        return stack(pool.stack)
-    settings = own.model_dump(include={"chunk_tokens", "memory_fraction", "runtime_gb"})
-    return altered(stack(own.like), pool.stack, own.factors, settings)
+def served_model(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> ServedModel:
+    """The roofline of a pool's instances. Raises InputError."""
+    choice, used = scenario.choice_of(pool), pool_stack(scenario, pool)
+    return ServedModel(
+        scenario.profile_of(pool.model),
+        Chip(hardware, used.derated),
+        _layout(pool),
+        used.factors,
+        choice.precision,
+        choice.kv_precision,
+        used.settings.chunk_tokens,
+        used.settings.memory_fraction,
+        used.runtime_bytes,
+    )
+
+
+def pool_stack(scenario: Scenario, pool: Pool) -> Stack:
+    """The stack that a pool names, the scenario's own first, else the one of all pools of its model; or InputError."""
+    return asked_stack(scenario.stack_of(pool), scenario.stacks)
 
 
 def _layout(pool: Pool) -> Layout:

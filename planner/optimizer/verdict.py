@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from planner.optimizer.at_hand import has_one_site
+from planner.optimizer.one_site import WORTHWHILE, one_site_verdict
 from planner.optimizer.problem import PlanningProblem
 from planner.results import Baseline, Fleet, Latency, Verdict
 from planner.units import number, percent
-
-WORTHWHILE = 0.01
-"""A gain below one per cent is less than the service times are known to."""
-
 
 FOR_THE_SAME = ("equal-bill-homogeneous-pd", "equal-cost-homogeneous-pd", "homogeneous-pd")
 """Baselines that a rate is compared with, the fairest first."""
@@ -32,8 +30,8 @@ def verdict(problem: PlanningProblem, plan: Fleet, baselines: Sequence[Baseline]
         demand, else the fleet for the same bill, else that of as many accelerators.
     """
     by_name = {baseline.name: baseline for baseline in baselines}
-    if len(problem.scenario.sites) < 2 or not problem.links:
-        return _no(f"there is no second site to prefill in{_alone(problem, plan)}")
+    if has_one_site(problem.scenario):
+        return one_site_verdict(problem.scenario, plan, baselines)
     if not any(link.mean_gbps > 0 for link in plan.links):
         return _no(f"the best plan sends nothing to another site{_alone(problem, plan)}")
     plain = by_name.get("homogeneous-pd")

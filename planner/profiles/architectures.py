@@ -40,6 +40,8 @@ class Generation:
     """Dense bf16 FLOP of one SM (compute unit, matrix engine) per clock; None where unpublished or not shared."""
     source: str = ""
     """Where ratios and FLOP per clock are printed."""
+    variants: tuple[str, ...] = ()
+    """Generations of the same name to its vendor; parts are judged by the one that their figures fit best."""
 
 
 GENERAL: Mapping[str, Range] = {
@@ -128,17 +130,41 @@ GENERATIONS: Mapping[str, Generation] = {
     "blackwell": Generation(
         ("NVIDIA",),
         _ranges(
-            bf16_tflops=(400, 2_500),
-            memory_gb=(90, 192),
-            memory_bandwidth_tb_per_s=(1.5, 8.0),
-            boost_clock_mhz=(1_500, 2_700),
+            bf16_tflops=(1_700, 2_500),
+            memory_gb=(170, 192),
+            memory_bandwidth_tb_per_s=(7.0, 8.0),
+            boost_clock_mhz=(1_500, 2_100),
             scaleup_gb_per_s=(64, 900),
             nic_gbps=(100, 800),
-            tdp_w=(400, 1_200),
+            tdp_w=(700, 1_200),
             release_year=(2024, 2026),
         ),
         {**_TWICE, "fp4_tflops": 4.0},
         source="NVIDIA Blackwell datasheet, 2024",
+        variants=("blackwell-workstation",),
+    ),
+    # RTX PRO cards with GDDR7. GeForce cards of the family halve products that are summed in fp32: they are `other`.
+    "blackwell-workstation": Generation(
+        ("NVIDIA",),
+        _ranges(
+            bf16_tflops=(50, 512),
+            fp8_tflops=(100, 1_024),
+            fp4_tflops=(200, 2_048),
+            int8_tops=(100, 1_024),
+            memory_gb=(16, 103),
+            memory_bandwidth_tb_per_s=(0.28, 1.8),
+            n_sm=(20, 192),
+            boost_clock_mhz=(1_500, 2_900),
+            scaleup_gb_per_s=(16, 64),
+            nic_gbps=(10, 800),
+            tdp_w=(70, 600),
+            release_year=(2025, 2027),
+        ),
+        {**_TWICE, "fp4_tflops": 4.0},
+        (),
+        1_024,
+        "NVIDIA's AIConfigurator 0.12, rtx_pro_6000_server: 467.8 dense TFLOP/s of bf16 at 2,430 MHz and 188 SMs, "
+        "twice as many of fp8 and int8, four times of fp4; 1.792 TB/s of GDDR7",
     ),
     "blackwell-ultra": Generation(
         ("NVIDIA",),

@@ -11,8 +11,8 @@ from planner.schema import Fault, StrictModel, error_detail, fault_detail, raise
 from planner.toml_lines import KeyPath
 
 Precision = Literal["bf16", "fp8", "int8", "int4", "fp4"]
-Text = Annotated[str, Field(min_length=1)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+Text = Annotated[str, Field(min_length=1, max_length=10_000)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=100)]
 
 
 class Profile(StrictModel):

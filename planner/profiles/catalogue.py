@@ -1,46 +1,46 @@
 """Profiles by file name, alias or path."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from planner.errors import InputError, Problem, did_you_mean
+from planner.profiles.folders import KINDS, VARIABLE, Kind, own_paths, profile_dir, profile_paths
 from planner.profiles.hardware import HardwareProfile
 from planner.profiles.model import ModelProfile
 from planner.profiles.stack import StackProfile
+from planner.reading import resolved
 from planner.schema import TomlFile
 
-Kind = Literal["hardware", "model", "stack"]
 AnyProfile = HardwareProfile | ModelProfile | StackProfile
 Found = TypeVar("Found", HardwareProfile, ModelProfile, StackProfile)
-KINDS: tuple[Kind, ...] = ("hardware", "model", "stack")
 RECORDS: dict[str, type[AnyProfile]] = {
     "planner.hardware/1": HardwareProfile,
     "planner.model/1": ModelProfile,
     "planner.stack/1": StackProfile,
 }
-PACKAGE = Path(__file__).resolve().parents[1]
-
-
-def profile_dir(kind: Kind, package: Path = PACKAGE) -> Path:
-    """Folder of the shipped profiles of a kind: inside an installed package, beside it in a source checkout."""
-    inside = package / "data" / f"{kind}_profiles"
-    return inside if inside.is_dir() else package.parent / f"{kind}_profiles"
-
-
-def profile_paths(kind: Kind) -> tuple[Path, ...]:
-    """Files of the shipped profiles of a kind, by name."""
-    return tuple(sorted(profile_dir(kind).glob("*.toml")))
 
 
 def profile_names(kind: Kind) -> tuple[str, ...]:
-    """Names of the shipped profiles of a kind.
+    """Names of the profiles of a kind: the shipped ones, then own ones of PLANNER_PROFILES.
+
+    Raises:
+        InputError: PLANNER_PROFILES names what is no folder.
 
     >>> "h200-sxm" in profile_names("hardware")
     True
     """
-    return tuple(path.stem for path in profile_paths(kind))
+    return tuple(dict.fromkeys(path.stem for path in catalogue_paths(kind)))
+
+
+def catalogue_paths(kind: Kind) -> tuple[Path, ...]:
+    """Files of all profiles that are found by name: the shipped ones, then own ones.
+
+    Raises:
+        InputError: PLANNER_PROFILES names what is no folder.
+    """
+    return (*profile_paths(kind), *own_paths(kind))
 
 
 def hardware_profile(name: str) -> HardwareProfile:
@@ -80,21 +80,84 @@ def stack_profile(name: str) -> StackProfile:
 
 
 def profile(name: str, kinds: Iterable[Kind] = KINDS) -> AnyProfile:
-    """The profile of a name, alias or path to a .toml file, among the shipped ones of some kinds.
+    """The profile of a name, alias or path to a .toml file, among the shipped and the own ones of some kinds.
 
     Raises:
-        InputError: no such profile, or a file that does not hold.
+        InputError: no such profile, one of two files that take the same name, or a file that does not hold.
     """
-    paths = {path.stem: path for kind in kinds for path in profile_paths(kind)}
-    if name in paths:
-        return _shipped(paths[name])
-    if name.endswith(".toml"):
-        return read_profile(Path(name))
-    known = {label: path for path in paths.values() for label in labels(_shipped(path))}
-    for label, path in known.items():
-        if label.casefold() == name.casefold():
-            return _shipped(path)
-    raise InputError(_unknown(name, tuple(kinds), known))
+    return _read(profile_path(name, kinds))
+
+
+def profile_path(name: str, kinds: Iterable[Kind] = KINDS) -> Path:
+    """File of the profile of a name, alias or path.
+
+    Raises:
+        InputError: no such profile, or two files that take the same name.
+    """
+    wanted, broken = tuple(kinds), list[Problem]()
+    if name.endswith(".toml") and not any(name == path.stem for kind in wanted for path in catalogue_paths(kind)):
+        return Path(name)
+    if found := find_path(name, wanted, broken):
+        return found
+    known = [label for kind in wanted for path in catalogue_paths(kind) for label in _labels_at(path)]
+    raise InputError([_unknown(name, wanted, known), *broken])
+
+
+def find_path(name: str, kinds: Iterable[Kind], broken: list[Problem] | None = None) -> Path | None:
+    """File in the catalogue of a name or alias; None where no profile of these kinds has it.
+
+    Args:
+        name: name or alias.
+        kinds: kinds of profiles.
+        broken: where to keep the problems of own profiles that do not hold, and may be the one that is meant.
+
+    Raises:
+        InputError: two files take the same name.
+    """
+    for kind in kinds:
+        found = _files_called(name, kind, [] if broken is None else broken)
+        if len(found) > 1:
+            raise InputError(_taken(name, *found))
+        if found:
+            return found[0]
+    return None
+
+
+def _files_called(name: str, kind: Kind, broken: list[Problem]) -> list[Path]:
+    """Files of a kind that take a name; shipped ones are read only where it is the name of none."""
+    own = _called(name, own_paths(kind), broken)
+    shipped = [path for path in profile_paths(kind) if path.stem == name]
+    return [*(shipped or _called(name, profile_paths(kind), broken)), *own]
+
+
+def _called(name: str, paths: Iterable[Path], broken: list[Problem]) -> list[Path]:
+    """Files that have a name, or whose profiles have it in any case of letters; problems of the others are kept."""
+    found = []
+    for path in paths:
+        try:
+            if path.stem == name or name.casefold() in map(str.casefold, labels(_read(path))):
+                found.append(path)
+        except InputError as error:
+            broken += error.problems
+    return found
+
+
+def _labels_at(path: Path) -> tuple[str, ...]:
+    try:
+        return labels(_read(path))
+    except InputError:
+        return (path.stem,)
+
+
+def _taken(name: str, first: Path, *others: Path) -> Iterator[Problem]:
+    """An own profile takes the place of no shipped one and of no other own one: each is told at its name or alias."""
+    owner = "a shipped profile" if is_shipped(first) else str(first)
+    for path in others:
+        file = profile_file(path)
+        aliases = file.data.get("aliases")
+        folded = [str(alias).casefold() for alias in aliases] if isinstance(aliases, list) else []
+        key = ("aliases", folded.index(name.casefold())) if name.casefold() in folded else ("name",)
+        yield file.problem(key, f"{name!r} already names {owner}", f"{VARIABLE} adds profiles and replaces none")
 
 
 def labels(found: AnyProfile) -> tuple[str, ...]:
@@ -113,7 +176,7 @@ def read_profile(path: Path) -> AnyProfile:
 
 def profile_file(path: Path) -> TomlFile:
     """A profile's file, named as seen from the current folder."""
-    shown = path.resolve()
+    shown = resolved(path)
     return TomlFile.read(path, str(shown.relative_to(Path.cwd()) if shown.is_relative_to(Path.cwd()) else path))
 
 
@@ -162,9 +225,18 @@ def _misnamed(file: TomlFile) -> list[Problem]:
     return [file.problem(("name",), f"is {name!r}", f"the file's name, {stem!r}")]
 
 
+def is_shipped(path: Path) -> bool:
+    """Whether a file is one of the shipped profiles."""
+    return any(path.parent == profile_dir(kind) for kind in KINDS)
+
+
+def _read(path: Path) -> AnyProfile:
+    # Only shipped files are remembered: a user's file may change between two readings.
+    return _shipped(path) if is_shipped(path) else read_profile(path)
+
+
 @cache
 def _shipped(path: Path) -> AnyProfile:
-    # Only shipped files are remembered: a user's file may change between two readings.
     return read_profile(path)
 
 

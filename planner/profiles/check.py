@@ -6,22 +6,22 @@ from pathlib import Path
 
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles.catalogue import (
-    KINDS,
     AnyProfile,
-    Kind,
+    catalogue_paths,
     labels,
     parsed_profile,
     profile_file,
     profile_names,
-    profile_paths,
     read_profile,
 )
 from planner.profiles.checked import Check, CheckedFile
+from planner.profiles.folders import KINDS, Kind, is_own, profiles_below
 from planner.profiles.hardware_checks import HARDWARE_CHECKS
 from planner.profiles.model import ModelProfile
 from planner.profiles.model_checks import MODEL_CHECKS
 from planner.profiles.stack import StackProfile
 from planner.profiles.stack_checks import STACK_CHECKS, stack_references
+from planner.reading import resolved
 from planner.toml_lines import KeyPath
 
 CHECKS: Mapping[str, tuple[Check, ...]] = {
@@ -38,6 +38,8 @@ class ProfileCheck:
 
     n_files: int
     problems: tuple[Problem, ...]
+    n_skipped: int = 0
+    """TOML files of the folders that are no profiles."""
 
     @property
     def holds(self) -> bool:
@@ -46,8 +48,8 @@ class ProfileCheck:
 
 
 def check_profiles(paths: Iterable[Path] = ()) -> ProfileCheck:
-    """Every problem of profile files, of folders of them, or of all shipped ones when none is named."""
-    files = _toml_files(tuple(paths) or tuple(path for kind in KINDS for path in profile_paths(kind)))
+    """Every problem of profile files, of those in folders and below, or of the whole catalogue when none is named."""
+    files, n_skipped = _files(tuple(paths) or tuple(path for kind in KINDS for path in catalogue_paths(kind)))
     problems: list[Problem] = []
     read: list[CheckedFile] = []
     for path in files:
@@ -55,7 +57,8 @@ def check_profiles(paths: Iterable[Path] = ()) -> ProfileCheck:
         problems += found
         read += [checked] if checked else []
     problems += [*_repeated_labels(read, _neighbours(files)), *_unknown_names(read, files)]
-    return ProfileCheck(len(files), tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0))))
+    in_order = sorted(problems, key=lambda problem: (problem.file, problem.line or 0))
+    return ProfileCheck(len(files), tuple(in_order), n_skipped)
 
 
 def _checked(path: Path) -> tuple[CheckedFile | None, list[Problem]]:
@@ -88,10 +91,16 @@ def _placed(problem: Problem) -> Problem:
     return replace(problem, line=1) if problem.key and problem.line is None else problem
 
 
-def _toml_files(paths: Iterable[Path]) -> list[Path]:
-    """Each file once, in the order named; an empty folder stands for itself and is reported as unreadable."""
-    found = [file for path in paths for file in (sorted(path.glob("*.toml")) or [path])]
-    return list(dict.fromkeys(found))
+def _files(paths: Iterable[Path]) -> tuple[list[Path], int]:
+    """Each profile once, in the order named, and how many other TOML files lie in the folders; a folder without any
+    profile stands for itself and is reported as unreadable."""
+    found: list[Path] = []
+    n_skipped = 0
+    for path in paths:
+        below = profiles_below(path) if path.is_dir() else None
+        found += [path] if below is None else below.profiles or [path]
+        n_skipped += below.n_others if below else 0
+    return list(dict.fromkeys(found)), n_skipped
 
 
 def _repeated_labels(read: Iterable[CheckedFile], neighbours: Iterable[AnyProfile]) -> Iterator[Problem]:
@@ -107,9 +116,13 @@ def _repeated_labels(read: Iterable[CheckedFile], neighbours: Iterable[AnyProfil
 
 
 def _neighbours(files: Iterable[Path]) -> list[AnyProfile]:
-    """Profiles beside the files that are checked, which a commit of these alone would not name."""
-    named = {path.resolve() for path in files}
-    beside = {found for path in named for found in path.parent.glob("*.toml")} - named
+    """Profiles beside the files that are checked, which a commit of these alone would not name; with those of
+    PLANNER_PROFILES, the whole catalogue that they are to be part of."""
+    named = {resolved(path) for path in files}
+    beside = {found for path in named for found in path.parent.glob("*.toml")}
+    if any(map(is_own, named)):
+        beside |= {resolved(path) for kind in KINDS for path in catalogue_paths(kind)}
+    beside -= named
     return [found for path in sorted(beside) if (found := _readable(path)) is not None]
 
 
@@ -155,5 +168,5 @@ def _references(found: AnyProfile | None) -> Iterator[tuple[KeyPath, Kind, str]]
 def _known(kind: Kind, items: Iterable[CheckedFile], files: Iterable[Path]) -> set[str]:
     """Names of the profiles of a kind, those whose schema does not hold too."""
     stated = {str(item.file.data.get("name")) for item in items if item.file.data.get("schema") == f"planner.{kind}/1"}
-    folders = {file.resolve().parent.parent / f"{kind}_profiles" for file in files}
+    folders = {resolved(file).parent.parent / f"{kind}_profiles" for file in files}
     return {*profile_names(kind), *stated, *(path.stem for folder in folders for path in folder.glob("*.toml"))}

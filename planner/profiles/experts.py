@@ -3,31 +3,32 @@
 from collections.abc import Iterator
 from typing import Self
 
-from pydantic import NonNegativeInt, PositiveInt, model_validator
+from pydantic import model_validator
 
+from planner.ranges import Heads, HeadsOrNone, Layers, LayersOrNone, Width
 from planner.schema import Fault, StrictModel, raise_faults
 
 
 class MixtureOfExperts(StrictModel):
     """The sparse MLP of all layers but those named dense."""
 
-    n_experts: PositiveInt
+    n_experts: Heads
     """Routed experts of a layer."""
-    n_experts_per_token: PositiveInt
+    n_experts_per_token: Heads
     """Routed experts each token visits."""
-    n_shared_experts: NonNegativeInt
+    n_shared_experts: HeadsOrNone
     """Experts every token visits."""
-    expert_intermediate_size: PositiveInt
+    expert_intermediate_size: Width
     """Width of one routed expert."""
-    shared_expert_intermediate_size: PositiveInt | None = None
+    shared_expert_intermediate_size: Width | None = None
     """Width of one shared expert, where it is not that of a routed one."""
-    n_dense_first_layers: NonNegativeInt
+    n_dense_first_layers: LayersOrNone
     """Leading layers with a dense MLP instead."""
-    layer_period: PositiveInt = 1
+    layer_period: Layers = 1
     """Every how many layers the MLP is sparse."""
-    layer_offset: NonNegativeInt = 0
+    layer_offset: LayersOrNone = 0
     """First sparse layer of a period, counted from 0."""
-    latent_size: PositiveInt | None = None
+    latent_size: Width | None = None
     """Width the routed experts read and write, reached by one projection down and one up; absent: hidden_size."""
     router_bias: bool = False
     """Whether the router adds one value per expert to the scores."""

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field
 
 from planner.profiles.base import Text
+from planner.ranges import Positive, Whole
 from planner.schema import StrictModel
 
 Basis = Literal["datasheet", "measured", "derived", "inferred", "announced", "quoted", "lead", "assumed"]
@@ -13,7 +14,7 @@ Basis = Literal["datasheet", "measured", "derived", "inferred", "announced", "qu
 class Figure(StrictModel):
     """A number with where it comes from."""
 
-    value: PositiveFloat
+    value: Positive
     """The number, in the unit its key ends in."""
     source: Text
     """Id of one of the profile's [sources]."""
@@ -29,7 +30,7 @@ class Figure(StrictModel):
 class Count(Figure):
     """A whole number with where it comes from."""
 
-    value: PositiveInt
+    value: Whole
     """The number."""
 
 

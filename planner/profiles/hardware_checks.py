@@ -3,6 +3,7 @@
 Figures are read from the file as written, so that a file whose schema does not hold is judged as far as it can be.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
@@ -24,6 +25,9 @@ TABLES = ("figures", "efficiency")
 _PEAKS = ("bf16_tflops", "fp8_tflops", "fp4_tflops")
 _RISING = (_PEAKS, ("rent_low_usd_per_hour", "rent_high_usd_per_hour"))
 _NEEDED = ("memory_gb", "memory_bandwidth_tb_per_s")
+_OWN = frozenset({"measured", "derived"})
+"""Bases of figures that rest on somebody's own measurement."""
+_DAY = re.compile(r"\b20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b")
 _SPECIFIED, _CLAIMED = ("datasheet", "measured"), ("announced",)
 
 
@@ -45,12 +49,12 @@ def known_generation(checked: CheckedFile) -> Iterator[Problem]:
 def plausible_figures(checked: CheckedFile) -> Iterator[Problem]:
     """Each figure lies in its range, and those that do agree with each other."""
     file, values = checked.file, _values(checked.file)
-    generation = _generation(file)
-    misfits = _out_of_range(values, _ranges(generation))
+    name = _generation(file)
+    misfits = _out_of_range(values, {**GENERAL, **GENERATIONS[name].ranges})
     for key, allowed in misfits.items():
-        yield _range_problem(file, key, values[key], allowed)
+        yield _range_problem(file, name, key, values[key], allowed)
     fitting = {key: value for key, value in values.items() if key not in misfits}
-    yield from _inconsistent(file, generation, fitting)
+    yield from _inconsistent(file, name, fitting)
 
 
 def figures_that_plan(checked: CheckedFile) -> Iterator[Problem]:
@@ -83,13 +87,25 @@ def sourced_figures(checked: CheckedFile) -> Iterator[Problem]:
 def _idle_or_placeless_sources(
     file: TomlFile, sources: Mapping[str, str], cited: Iterable[Mapping[str, Any]]
 ) -> Iterator[Problem]:
-    ids = {entry.get("source") for entry in cited}
+    bases: dict[Any, set[Any]] = {}
+    for entry in cited:
+        bases.setdefault(entry.get("source"), set()).add(entry.get("basis"))
     for name, text in sources.items():
-        if name not in ids:
+        if name not in bases:
             yield file.problem(("sources", name), "is cited by no figure", "cite it or leave it out")
         elif "://" not in text and not _is_lead(name):
-            allowed = "an address with https://; an id that ends in -lead where there is none"
-            yield file.problem(("sources", name), "gives no address", allowed)
+            yield from _placeless(file, name, text, is_own=bases[name] <= _OWN)
+
+
+def _placeless(file: TomlFile, name: str, text: str, is_own: bool) -> Iterator[Problem]:
+    """An own measurement has no address: it says on which day it was done, beside by whom and how."""
+    if is_own and not _DAY.search(text):
+        allowed = "such as 'measured by us, 2026-11-20, nvbandwidth 0.7', or an address with https://"
+        yield file.problem(("sources", name), "gives no day of the measurement", allowed)
+    elif not is_own:
+        measured = "a text with the day where all its figures are 'measured' by yourselves"
+        allowed = f"an address with https://; {measured}; an id that ends in -lead where there is neither"
+        yield file.problem(("sources", name), "gives no address", allowed)
 
 
 def marked_figures(checked: CheckedFile) -> Iterator[Problem]:
@@ -128,15 +144,23 @@ def _is_lead(source: Any) -> bool:
     return isinstance(source, str) and source.endswith("-lead")
 
 
-def _generation(file: TomlFile) -> Generation:
+def _generation(file: TomlFile) -> str:
     """The file's generation where it is credible, else that of which only the general ranges are known."""
-    found = GENERATIONS.get(str(file.data.get("generation")))
-    return GENERATIONS["other"] if found is None or _is_of_another_generation(file) else found
+    name = file.data.get("generation")
+    known = isinstance(name, str) and name in GENERATIONS
+    return _variant(file) if known and not _is_of_another_generation(file) else "other"
+
+
+def _variant(file: TomlFile) -> str:
+    """The variant of the file's generation whose ranges hold most of its figures; the generation itself at a draw."""
+    name, values = str(file.data["generation"]), _values(file)
+    names = (name, *GENERATIONS[name].variants)
+    return min(names, key=lambda variant: len(_out_of_range(values, GENERATIONS[variant].ranges)))
 
 
 def _is_of_another_generation(file: TomlFile) -> bool:
     """Whether most figures that have a range in the generation lie outside it, though they are plausible in general."""
-    own = GENERATIONS[str(file.data["generation"])].ranges
+    own = GENERATIONS[_variant(file)].ranges
     values = {key: value for key, value in _values(file).items() if key in own and value in GENERAL[key]}
     return 2 * len(_out_of_range(values, own)) > max(len(values), 3)
 
@@ -148,17 +172,12 @@ def _vendor_problems(file: TomlFile, name: str, generation: Generation) -> Itera
         yield file.problem(("vendor",), f"is {vendor!r}", allowed)
 
 
-def _ranges(generation: Generation) -> dict[str, Range]:
-    return {**GENERAL, **generation.ranges}
-
-
 def _out_of_range(values: Mapping[str, float], ranges: Mapping[str, Range]) -> dict[str, Range]:
     """Range of each figure that lies outside it."""
     return {key: ranges[key] for key, value in values.items() if key in ranges and value not in ranges[key]}
 
 
-def _range_problem(file: TomlFile, key: str, value: float, allowed: Range) -> Problem:
-    name = file.data.get("generation")
+def _range_problem(file: TomlFile, name: str, key: str, value: float, allowed: Range) -> Problem:
     where = f" in generation {name}" if allowed is not GENERAL[key] else ""
     unit = figure_unit(key)
     hint = unit_hint(key, value, allowed)
@@ -166,9 +185,10 @@ def _range_problem(file: TomlFile, key: str, value: float, allowed: Range) -> Pr
     return file.problem(("figures", key, "value"), f"is {value:.10g}", text)
 
 
-def _inconsistent(file: TomlFile, generation: Generation, values: Mapping[str, float]) -> Iterator[Problem]:
+def _inconsistent(file: TomlFile, name: str, values: Mapping[str, float]) -> Iterator[Problem]:
+    generation = GENERATIONS[name]
     for key in (key for key in generation.lacks if key in values):
-        message = f"is {values[key]:.10g}, but generation {file.data['generation']} has no unit for it"
+        message = f"is {values[key]:.10g}, but generation {name} has no unit for it"
         yield file.problem(("figures", key, "value"), message, "absent")
     wrong = blamed(relations(generation, values, _clock_is_the_peaks(file)))
     for key, message in wrong.items():

@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, Problem, shown
+from planner.schema import JsonFile
 
 _IRRELEVANT = """
 _name_or_path add_cross_attention architectures attention_dropout attention_value_scale attn_implementation
@@ -21,8 +22,66 @@ router_dtype router_jitter_noise score_function scoring_func seq_aux swa_rope_th
 tf_legacy_loss time_step_floor time_step_limit time_step_max time_step_min topk_group topk_method torch_dtype
 transformers_version unk_token_id use_bfloat16 use_cache use_grouped_topk use_mamba_kernels
 """
+_OF_TOKENS = ("_token_id", "_token_index")
 IRRELEVANT = frozenset(_IRRELEVANT.split())
 """Keys that say nothing of shapes, precision or what is cached."""
+MOST: Mapping[str, int] = {"num_hidden_layers": 10_000}
+"""Largest whole number by key, where something is counted out one by one."""
+MOST_OTHERWISE = 10**9
+"""Largest of any other key; what is too large for its place is refused by the profile's schema."""
+KINDS: Mapping[str, tuple[type, str]] = {
+    "architectures": (str, "a list of strings"),
+    "layer_types": (str, "a list of strings"),
+    "modules_to_not_convert": (str, "a list of strings"),
+    "ignore": (str, "a list of strings"),
+    "full_attn_layers": (int, "a list of whole numbers"),
+    "kda_layers": (int, "a list of whole numbers"),
+    "hybrid_layer_pattern": (int, "a list of whole numbers"),
+    "mlp_only_layers": (int, "a list of whole numbers"),
+    "moe_layers": (int, "a list of whole numbers"),
+    "no_rope_layers": (int, "a list of whole numbers"),
+    "config_groups": (dict, "a table of tables"),
+}
+"""Keys that hold several values, and of which kind each must be."""
+TEXTS = ("model_type", "_name_or_path", "quant_method", "quant_algo", "type")
+TABLES = ("quantization_config", "text_config", "linear_attn_config", "weights")
+NUMBERS = ("num_bits", "bits")
+
+
+class ConfigNumber(int):
+    """A whole number that knows which key of a config states it."""
+
+    key: str
+
+    def __new__(cls, value: int, key: str) -> "ConfigNumber":
+        """The number, and its key."""
+        made = super().__new__(cls, value)
+        made.key = key
+        return made
+
+
+def _kind_problems(name: str, table: Mapping[str, Any], path: str = "") -> Iterator[Problem]:
+    """Keys that importers look into, of another kind than any published config has."""
+    for key, value in table.items():
+        allowed = _kind_allowed(key, value)
+        if allowed and value is not None:
+            yield Problem(name, path + key, f"is {shown(value)}", allowed)
+        elif isinstance(value, dict) and key in TABLES:
+            yield from _kind_problems(name, value, f"{path}{key}.")
+        elif isinstance(value, dict) and key in KINDS:
+            for inner, item in value.items():
+                yield from _kind_problems(name, item, f"{path}{key}.{inner}.")
+
+
+def _kind_allowed(key: str, value: Any) -> str:
+    """What a key must be where its value is something else; empty where it may be what it is."""
+    if key in KINDS:
+        kind, allowed = KINDS[key]
+        items = value.values() if isinstance(value, dict) else value
+        fits = isinstance(value, dict if kind is dict else list) and all(isinstance(item, kind) for item in items)
+        return "" if fits else allowed
+    kinds = ((TEXTS, str, "a string"), (NUMBERS, int, "a whole number"), (TABLES, dict, "a table"))
+    return next((allowed for keys, kind, allowed in kinds if key in keys and not isinstance(value, kind)), "")
 
 
 class HfConfig:
@@ -32,18 +91,17 @@ class HfConfig:
         """Raises InputError when the text is no JSON object."""
         self.name = name
         self.problems: list[Problem] = []
+        self._defaults: dict[str, Any] = {}
         self._read: set[str] = {"text_config"}
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InputError(
-                Problem(name, "", f"is not valid JSON: {error.msg}", "a config.json", error.lineno)
-            ) from None
+        data = JsonFile(name, text, "a config.json of Hugging Face").data
         if not isinstance(data, dict):
             raise InputError(Problem(name, "", "is no JSON object", "a config.json of Hugging Face"))
+        if problems := [*_kind_problems(name, data)]:
+            raise InputError(problems)
         tower = data.get("text_config")
         self.outer: Mapping[str, Any] = data
-        self.data: dict[str, Any] = {**data, **tower} if isinstance(tower, dict) else data
+        self.is_wrapped = isinstance(tower, dict)
+        self.data: dict[str, Any] = {**data, **(tower if isinstance(tower, dict) else {})}
 
     def refuse(self, key: str, message: str, allowed: str) -> None:
         """Keep a problem; the importer raises all of them together."""
@@ -54,14 +112,29 @@ class HfConfig:
         self._read.add(key)
         return self.data.get(key)
 
+    def assume(self, **defaults: Any) -> None:
+        """Values that the config's class has by default, where the config states nothing; a null is a statement."""
+        absent = {key: value for key, value in defaults.items() if key not in self.data}
+        self.data.update(absent)
+        self._defaults.update(absent)
+
+    @property
+    def assumed(self) -> dict[str, Any]:
+        """Defaults that were taken; lists, which follow from other keys, left out."""
+        return {key: value for key, value in self._defaults.items() if not isinstance(value, list)}
+
+    def ignore(self, *keys: str) -> None:
+        """Keys that say nothing of shapes in this family."""
+        self._read.update(keys)
+
     def integer(self, *keys: str) -> int:
         """The positive whole number of the first of several names that is there; a problem where none is."""
         for key in keys:
-            value = self.get(key)
-            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                return value
+            value, most = self.get(key), MOST.get(key, MOST_OTHERWISE)
+            if type(value) is int and 0 < value <= most:
+                return ConfigNumber(value, key)
             if value is not None:
-                self.refuse(key, f"is {json.dumps(value)}", "a positive whole number")
+                self.refuse(key, f"is {shown(value)}", f"a positive whole number, at most {most:,}")
                 return 1
         self.refuse(keys[0], "is required", "it cannot be derived" if len(keys) == 1 else f"or {', '.join(keys[1:])}")
         return 1
@@ -80,14 +153,14 @@ class HfConfig:
         if isinstance(value, bool):
             return value
         if value is not None or default is None:
-            self.refuse(key, "is required" if value is None else f"is {json.dumps(value)}", "true or false")
+            self.refuse(key, "is required" if value is None else f"is {shown(value)}", "true or false")
         return bool(default)
 
     def items(self, key: str, n_items: int | None = None) -> list[Any]:
         """A list, of a known length where one is given; a problem where it is absent or another."""
         value = self.get(key)
         if not isinstance(value, list):
-            self.refuse(key, "is required" if value is None else f"is {json.dumps(value)}", "a list")
+            self.refuse(key, "is required" if value is None else f"is {shown(value)}", "a list")
             return []
         if n_items is not None and len(value) != n_items:
             self.refuse(key, f"has {len(value)} items", f"one per layer, {n_items}")
@@ -107,10 +180,11 @@ class HfConfig:
         value = self.get(key)
         if value is not None and value not in allowed:
             expected = " or ".join(json.dumps(item) for item in allowed) or "absent"
-            self.refuse(key, f"is {json.dumps(value)}", f"counted for {expected} only")
+            self.refuse(key, f"is {shown(value)}", f"counted for {expected} only")
 
     def unmapped(self) -> Iterator[str]:
         """Keys with a value that nothing read and that may matter."""
         for key, value in self.data.items():
-            if key not in self._read and key not in IRRELEVANT and value not in (None, False, [], {}):
+            known = key in self._read or key in IRRELEVANT or key.endswith(_OF_TOKENS)
+            if not known and value not in (None, False, [], {}):
                 yield key

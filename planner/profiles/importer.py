@@ -1,36 +1,35 @@
 """A model profile from a Hugging Face config.json: what is stated is mapped, what is not is refused."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError, Problem
-from planner.profiles.hf_config import HfConfig
+from planner.profiles.hf_config import ConfigNumber, HfConfig
+from planner.profiles.hf_context import context_limit_tokens
 from planner.profiles.hf_families import family, shapes
 from planner.profiles.hf_precision import precision, unquantized
+from planner.profiles.imported import ImportedProfile
 from planner.profiles.model import ModelProfile
 from planner.profiles.toml_text import toml_assignments, toml_table
-from planner.schema import TomlFile, read_text
+from planner.schema import Document, dotted, read_text
+from planner.toml_lines import KeyPath
+
+_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-@dataclass(frozen=True)
-class ImportedProfile:
-    """A profile as TOML, and the keys of the config that it does not contain."""
-
-    name: str
-    text: str
-    unmapped: tuple[str, ...]
-
-
-def import_profile(path: Path, name: str | None = None, weights: str | None = None) -> ImportedProfile:
+def import_profile(
+    path: Path, name: str | None = None, weights: str | None = None, model_id: str | None = None
+) -> ImportedProfile:
     """A model profile from a config file.
 
     Args:
         path: a config.json.
         name: name of the profile; None: from the config's _name_or_path, else its model_type.
         weights: precision of the weights, where the config does not state it.
+        model_id: name of the model, such as mistralai/Mistral-7B-v0.1; None: the config's _name_or_path.
 
     Returns:
         The profile as TOML, checked against its schema.
@@ -38,38 +37,69 @@ def import_profile(path: Path, name: str | None = None, weights: str | None = No
     Raises:
         InputError: the file cannot be read, its architecture is not supported, or a shape is missing; with every key.
     """
-    return profile_of_config(str(path), read_text(path), name, weights)
+    return profile_of_config(str(path), read_text(path), name, weights, model_id)
 
 
-def profile_of_config(file: str, text: str, name: str | None = None, weights: str | None = None) -> ImportedProfile:
+def profile_of_config(
+    file: str, text: str, name: str | None = None, weights: str | None = None, model_id: str | None = None
+) -> ImportedProfile:
     """As `import_profile`, from the text of a config."""
     config = HfConfig(file, text)
     kind = family(config)
     architecture = shapes(config, kind) if kind else {}
+    if (longest := context_limit_tokens(config)) is not None:
+        architecture["context_limit_tokens"] = longest
     stored = weights or precision(config)
     if config.problems:
         raise InputError(_first_of_each_key(config.problems))
-    origin = str(config.outer.get("_name_or_path") or "")
-    found = name or _slug(origin.rsplit("/", 1)[-1]) or _slug(str(kind))
+    origin = model_id or str(config.outer.get("_name_or_path") or "")
+    found = name or profile_name(origin) or profile_name(str(kind))
     head: dict[str, Any] = {"schema": "planner.model/1", "name": found, "title": origin or found, "precision": stored}
-    if "/" in origin:
+    if _ID.fullmatch(origin):  # and not the path of a folder
         head["aliases"] = [origin]
     sources = {"hf-config": f"config.json of {origin or found}, read from {Path(file).name}"}
     checkpoint: dict[str, Any] = {"source": "hf-config"}
     if stored != "bf16":
         checkpoint["unquantized"] = unquantized(config)
-    toml = _toml(head, sources, checkpoint, {"source": "hf-config", "basis": "published", **architecture})
-    # What the schema refuses is the config's fault: its keys are named as they will stand in the profile.
-    TomlFile(f"{found}.toml", toml).record(ModelProfile)
-    return ImportedProfile(found, toml, tuple(config.unmapped()))
+    shown = {"source": "hf-config", "basis": "published"}
+    if config.assumed:
+        defaults = ", ".join(f"{key} = {json.dumps(value)}" for key, value in config.assumed.items())
+        shown["note"] = f"By default of its class, as the config does not say: {defaults}"
+    shape = {**shown, **architecture}
+    content = {**head, "sources": sources, "checkpoint": checkpoint, "architecture": shape}
+    profile = _Mapped(file, content, {"name": name, "precision": weights}).record(ModelProfile)
+    toml = _toml(head, sources, checkpoint, shape)
+    return ImportedProfile(found, toml, profile, tuple(config.unmapped()), config.assumed)
+
+
+class _Mapped(Document):
+    """A profile made of a config: what its schema refuses is told by the config's own keys, or the option's."""
+
+    def __init__(self, name: str, profile: Mapping[str, Any], options: Mapping[str, str | None]) -> None:
+        super().__init__(name, profile)
+        self._said = {option for option, value in options.items() if value is not None}
+
+    def problem(self, key: KeyPath, message: str, allowed: str = "") -> Problem:
+        """A problem at the key of the config that states the value; at the profile's where it is derived."""
+        if key and key[0] in self._said:
+            return Problem(f"--{key[0]}", "", message, allowed)
+        value: Any = self.data
+        for part in key:
+            value = value[part] if isinstance(part, int) else value.get(part, {})
+        return Problem(self.name, value.key if isinstance(value, ConfigNumber) else dotted(key), message, allowed)
 
 
 def _first_of_each_key(problems: Iterable[Problem]) -> list[Problem]:
     return list({problem.key: problem for problem in reversed([*problems])}.values())[::-1]
 
 
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")
+def profile_name(model_id: str) -> str:
+    """The name of a profile by a model's id.
+
+    >>> profile_name("mistralai/Mixtral-8x7B_v0.1")
+    'mixtral-8x7b-v0.1'
+    """
+    return re.sub(r"[^a-z0-9.]+", "-", model_id.rpartition("/")[2].lower()).strip("-.")
 
 
 def _toml(head: Mapping[str, Any], sources: Any, checkpoint: Any, architecture: Mapping[str, Any]) -> str:

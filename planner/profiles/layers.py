@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
+from planner.ranges import Heads, Layers, Whole, Width
 from planner.schema import Fault, StrictModel, raise_faults
 
 Bias = Literal["qkv", "qkvo"]
@@ -15,11 +16,11 @@ Symbol = Annotated[str, Field(pattern=r"^[A-Za-z*]$")]
 class Indexer(StrictModel):
     """The lightning indexer of DeepSeek sparse attention: a small attention that picks the keys to attend to."""
 
-    n_heads: PositiveInt
+    n_heads: Heads
     """Index heads."""
-    head_dim: PositiveInt
+    head_dim: Width
     """Values per index head, and per token of the one index key that is cached."""
-    top_k: PositiveInt
+    top_k: Whole
     """Keys each query attends to."""
 
 
@@ -28,22 +29,22 @@ class LayerGroup(StrictModel):
 
     kind: str
     """How the layers mix tokens."""
-    n_layers: PositiveInt
+    n_layers: Layers
     """Layers of this group."""
     symbol: Symbol | None = None
     """Letter that stands for a layer of this group in the architecture's pattern."""
 
 
-class _HeadLayers(LayerGroup):
+class HeadLayers(LayerGroup):
     """What full and sliding-window attention by heads share."""
 
-    n_heads: PositiveInt
+    n_heads: Heads
     """Query heads."""
-    n_kv_heads: PositiveInt
+    n_kv_heads: Heads
     """Key and value heads."""
-    head_dim: PositiveInt
+    head_dim: Width
     """Values per head of queries and keys, and of values unless v_head_dim says otherwise."""
-    v_head_dim: PositiveInt | None = None
+    v_head_dim: Width | None = None
     """Values per value head, where it is not head_dim."""
     qk_norm: QkNorm | None = None
     """Norm of queries and keys: one weight per value of a head, or of the whole layer; absent when there is none."""
@@ -53,6 +54,9 @@ class _HeadLayers(LayerGroup):
     """Whether a gate as wide as the heads' output multiplies it."""
     sink: bool = False
     """Whether each query head has a learned logit beside its keys."""
+    borrows_kv: bool = False
+    """Whether keys and values are those of a layer below (cross-layer attention): without projections of its own, but
+    with a copy in the cache, as serving software keeps it."""
 
     @property
     def value_dim(self) -> int:
@@ -65,20 +69,25 @@ class _HeadLayers(LayerGroup):
         return self
 
 
-class GqaLayers(_HeadLayers):
+class GqaLayers(HeadLayers):
     """Layers of grouped-query attention (multi-head when every head has its own KV head)."""
 
     kind: Literal["gqa"]
     """Grouped-query attention."""
 
 
-class SwaLayers(_HeadLayers):
-    """Layers of sliding-window attention: each query attends to the last `window` keys, itself included."""
+class SwaLayers(HeadLayers):
+    """Layers of sliding-window attention: each query attends to the last `window` keys, itself included.
+
+    Chunked ones (Llama 4) attend from the last multiple of `window` on.
+    """
 
     kind: Literal["swa"]
     """Grouped-query attention over a sliding window."""
-    window: PositiveInt
-    """Keys that a query attends to, and tokens that are cached."""
+    window: Whole
+    """Most keys that a query attends to, and tokens that are cached."""
+    chunked: bool = False
+    """Whether windows lie side by side, so that a query sees its own one from its start, rather than slide along."""
 
 
 class MlaLayers(LayerGroup):
@@ -86,17 +95,17 @@ class MlaLayers(LayerGroup):
 
     kind: Literal["mla"]
     """Multi-head latent attention, sparse where there is an indexer."""
-    n_heads: PositiveInt | None = None
+    n_heads: Heads | None = None
     """Heads; absent when unpublished."""
-    q_lora_rank: PositiveInt | None = None
+    q_lora_rank: Width | None = None
     """Width of compressed queries; absent when they are not compressed, or unpublished."""
-    kv_lora_rank: PositiveInt
+    kv_lora_rank: Width
     """Width of the cached compressed keys and values."""
-    qk_nope_head_dim: PositiveInt | None = None
+    qk_nope_head_dim: Width | None = None
     """Values per head that carry no position; absent when unpublished."""
-    qk_rope_head_dim: PositiveInt
+    qk_rope_head_dim: Width
     """Values per token cached beside the compressed ones, shared by all heads."""
-    v_head_dim: PositiveInt | None = None
+    v_head_dim: Width | None = None
     """Values per value head; absent when unpublished."""
     output_gate: bool = False
     """Whether a gate as wide as the heads' output multiplies it."""
@@ -115,11 +124,11 @@ class KdaLayers(LayerGroup):
 
     kind: Literal["kda"]
     """Kimi delta attention."""
-    n_heads: PositiveInt
+    n_heads: Heads
     """Heads, each with a state of head_dim x head_dim."""
-    head_dim: PositiveInt
+    head_dim: Width
     """Values per head of keys and of values."""
-    conv_kernel: PositiveInt
+    conv_kernel: Heads
     """Length of the short convolution on queries, keys and values; one less is kept per request."""
     full_rank_gate: bool = False
     """Whether the output gate is one full matrix; else it passes through head_dim values, as the decay does."""
@@ -130,15 +139,15 @@ class GdnLayers(LayerGroup):
 
     kind: Literal["gdn"]
     """Gated DeltaNet."""
-    n_key_heads: PositiveInt
+    n_key_heads: Heads
     """Heads of queries and of keys."""
-    n_value_heads: PositiveInt
+    n_value_heads: Heads
     """Heads of values, each with a state of key_head_dim x value_head_dim."""
-    key_head_dim: PositiveInt
+    key_head_dim: Width
     """Values per key head."""
-    value_head_dim: PositiveInt
+    value_head_dim: Width
     """Values per value head."""
-    conv_kernel: PositiveInt
+    conv_kernel: Heads
     """Length of the short convolution on queries, keys and values; one less is kept per request."""
 
     @property
@@ -157,9 +166,9 @@ class LightningLayers(LayerGroup):
 
     kind: Literal["lightning"]
     """Lightning attention."""
-    n_heads: PositiveInt
+    n_heads: Heads
     """Heads, each with a state of head_dim x head_dim."""
-    head_dim: PositiveInt
+    head_dim: Width
     """Values per head of keys and of values."""
     qk_norm: bool = False
     """Whether queries and keys are normed per head."""
@@ -170,13 +179,13 @@ class Mamba1Layers(LayerGroup):
 
     kind: Literal["mamba1"]
     """Mamba."""
-    inner_size: PositiveInt
+    inner_size: Width
     """Channels inside the layer."""
-    state_size: PositiveInt
+    state_size: Width
     """State values per channel."""
-    dt_rank: PositiveInt
+    dt_rank: Width
     """Width through which the step sizes are made."""
-    conv_kernel: PositiveInt
+    conv_kernel: Heads
     """Length of the short convolution on the channels; one less is kept per request."""
     inner_norms: bool = False
     """Whether step sizes, inputs and outputs of the state are normed (Jamba)."""
@@ -187,15 +196,15 @@ class Mamba2Layers(LayerGroup):
 
     kind: Literal["mamba2"]
     """Mamba-2."""
-    n_heads: PositiveInt
+    n_heads: Heads
     """Heads, each with a state of head_dim x state_size."""
-    head_dim: PositiveInt
+    head_dim: Width
     """Channels per head."""
-    state_size: PositiveInt
+    state_size: Width
     """State values per channel."""
-    n_groups: PositiveInt
+    n_groups: Heads
     """Groups of heads that share the inputs and outputs of the state."""
-    conv_kernel: PositiveInt
+    conv_kernel: Heads
     """Length of the short convolution on channels and groups; one less is kept per request."""
 
     @property

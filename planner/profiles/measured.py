@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from planner.profiles.base import Name, Precision, Text
+from planner.ranges import Accelerators, Batch, Bytes, Seconds, Whole
 from planner.schema import Fault, StrictModel, raise_faults
 
 Interpolation = Literal["monotone-cubic", "linear"]
 # Not min_length: pydantic would also call a curve too short whose points are merely invalid.
 _TWO_POINTS = Field(json_schema_extra={"minItems": 2})
-Tokens = Annotated[tuple[PositiveInt, ...], _TWO_POINTS]
-Values = Annotated[tuple[PositiveFloat, ...], _TWO_POINTS]
+Tokens = Annotated[tuple[Whole, ...], _TWO_POINTS]
 
 
 class PrefillCurve(StrictModel):
@@ -21,11 +21,11 @@ class PrefillCurve(StrictModel):
 
     tokens: Tokens
     """Prompt lengths, strictly increasing [tokens]."""
-    seconds: Values
+    seconds: Annotated[tuple[Seconds, ...], _TWO_POINTS]
     """Seconds to prefill each length, alone and with nothing cached; never decreasing [s]."""
     interpolation: Interpolation
     """How seconds are read between the points."""
-    overhead_s: PositiveFloat | None = None
+    overhead_s: Seconds | None = None
     """Part of the seconds that no prompt, however short or cached, goes below [s]; absent when unknown."""
 
     @model_validator(mode="after")
@@ -39,7 +39,7 @@ class KvCurve(StrictModel):
 
     tokens: Tokens
     """Prompt lengths, strictly increasing [tokens]."""
-    bytes: Values
+    bytes: Annotated[tuple[Bytes, ...], _TWO_POINTS]
     """One logical copy of all layers' cache and state; never decreasing [bytes]."""
     interpolation: Interpolation
     """How bytes are read between the points."""
@@ -53,11 +53,11 @@ class KvCurve(StrictModel):
 class DecodePoint(StrictModel):
     """One decode operating point."""
 
-    batch: PositiveInt
+    batch: Batch
     """Sequences decoded together on the instance."""
-    step_s: PositiveFloat
+    step_s: Seconds
     """Seconds of one step, which yields one token per sequence [s]."""
-    context_tokens: PositiveInt | None = None
+    context_tokens: Whole | None = None
     """Mean context of the sequences [tokens]; absent when unknown."""
     how: Text | None = None
     """How the point was obtained, when it was not read off directly."""
@@ -68,7 +68,7 @@ class MeasuredInstance(StrictModel):
 
     hardware: Name
     """Hardware profile of the instance's accelerators."""
-    n_accelerators: PositiveInt
+    n_accelerators: Accelerators
     """Accelerators in the instance."""
     precision: Precision
     """Precision of weights and matrix products; `note` says so where the source left it open."""

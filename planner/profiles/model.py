@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from math import floor, log10
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from planner.profiles.base import Name, Precision, Profile, Text
 from planner.profiles.experts import MixtureOfExperts
-from planner.profiles.layers import AttentionLayers
+from planner.profiles.layers import AttentionLayers, HeadLayers
 from planner.profiles.measured import MeasuredInstance
+from planner.ranges import Layers, LayersOrNone, Parameters, Whole, Width
 from planner.schema import Fault, StrictModel, raise_faults
 
 WeightPart = Literal[
@@ -22,9 +23,9 @@ UNQUANTIZED: tuple[WeightPart, ...] = ("router", "embedding", "lm_head", "norms"
 class ParameterCount(StrictModel):
     """A published number of parameters."""
 
-    value: PositiveInt
+    value: Parameters
     """The count as published."""
-    digits: PositiveInt | Literal["exact"]
+    digits: Annotated[int, Field(ge=1, le=18)] | Literal["exact"]
     """Significant digits the source gives, or "exact"."""
     source: Text
     """Id of one of the profile's [sources]."""
@@ -65,9 +66,9 @@ class Published(StrictModel):
 class MlpOnlyLayers(StrictModel):
     """Layers that are an MLP alone, in models where each layer is either attention or an MLP (Nemotron)."""
 
-    n_sparse_layers: NonNegativeInt
+    n_sparse_layers: LayersOrNone
     """Layers that are a mixture of experts."""
-    n_dense_layers: NonNegativeInt
+    n_dense_layers: LayersOrNone
     """Layers that are a dense MLP."""
 
     @model_validator(mode="after")
@@ -88,19 +89,24 @@ class Architecture(StrictModel):
     """How the shapes follow; required when inferred."""
     note: Text | None = None
     """What a reader must know to use the shapes."""
-    n_layers: PositiveInt
+    n_layers: Layers
     """Layers, all kinds together."""
-    hidden_size: PositiveInt | None = None
+    hidden_size: Width | None = None
     """Width of the residual stream."""
-    vocab_size: PositiveInt | None = None
+    vocab_size: Width | None = None
     """Entries of the vocabulary."""
+    context_limit_tokens: Whole | None = None
+    """Longest context that the model is made for, its positions with the RoPE scaling of its config [tokens]; absent
+    when unknown."""
     tie_word_embeddings: bool | None = None
     """Whether input and output embeddings are one matrix."""
-    intermediate_size: PositiveInt | None = None
+    intermediate_size: Width | None = None
     """Width of the dense MLP; absent when no layer has one."""
     gated_mlp: bool = True
     """Whether MLPs and experts multiply by a gate: three matrices, else two."""
-    n_mtp_layers: NonNegativeInt = 0
+    post_norms: bool = False
+    """Whether what attention and MLP put out is normed, too, and not only what they take in (Gemma 2 and 3)."""
+    n_mtp_layers: LayersOrNone = 0
     """Layers that predict further tokens; in no total, cache or step unless asked for."""
     pattern: Annotated[str, Field(pattern=r"^[A-Za-z*.-]+$")] | None = None
     """Layers in order, one letter each: an attention group's symbol, or E and - for a sparse and a dense MLP alone."""
@@ -110,6 +116,12 @@ class Architecture(StrictModel):
     """The sparse MLP; absent when there is none, or unpublished."""
     attention: tuple[AttentionLayers, ...]
     """Attention layers, recurrent ones included, in groups of one kind and shape."""
+
+    @property
+    def n_norms(self) -> int:
+        """Norms as wide as the residual stream: before each part of a layer, perhaps after it, and at the end."""
+        n_parts = 1 if self.mlp_only else 2
+        return self.n_layers * n_parts * (2 if self.post_norms else 1) + 1
 
     @property
     def n_sparse_layers(self) -> int:
@@ -127,7 +139,7 @@ class Architecture(StrictModel):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        raise_faults([*self._layer_faults(), *self._missing(), *self._pattern_faults()])
+        raise_faults([*self._layer_faults(), *self._missing(), *self._pattern_faults(), *self._borrowing_faults()])
         return self
 
     @property
@@ -145,6 +157,19 @@ class Architecture(StrictModel):
             yield Fault(("moe", "n_dense_first_layers"), message)
         if self.moe and self.mlp_only and (self.moe.n_dense_first_layers or self.moe.layer_period > 1):
             yield Fault(("moe",), "places sparse layers, as mlp_only does (n_dense_first_layers = 0, no layer_period)")
+
+    def _borrowing_faults(self) -> Iterator[Fault]:
+        """Borrowed keys and values are those of a layer below that has its own, of the same shape."""
+        heads = [group for group in self.attention if isinstance(group, HeadLayers)]
+        shapes = {(group.n_kv_heads, group.head_dim, group.value_dim) for group in heads if not group.borrows_kv}
+        for index, group in enumerate(self.attention):
+            if not isinstance(group, HeadLayers) or not group.borrows_kv:
+                continue
+            if (group.n_kv_heads, group.head_dim, group.value_dim) not in shapes:
+                allowed = "layers with keys and values of their own, of as many heads as wide, to borrow from"
+                yield Fault(("attention", index, "borrows_kv"), f"is true ({allowed})")
+            elif self.pattern and self.pattern[0] == group.symbol:
+                yield Fault(("pattern",), f"begins with {group.symbol!r} (a layer with keys and values of its own)")
 
     def _missing(self) -> Iterator[Fault]:
         if self.basis == "inferred" and self.how is None:
@@ -207,7 +232,7 @@ class Checkpoint(StrictModel):
     """Id of one of the profile's [sources]."""
     unquantized: tuple[WeightPart, ...] = UNQUANTIZED
     """Parts that stay bf16 when the weights are narrower."""
-    bytes_per_weight: PositiveFloat | None = None
+    bytes_per_weight: Annotated[float, Field(ge=0.01, le=16)] | None = None
     """Bytes of a weight at the checkpoint's precision, its share of the scales included; absent: the format's width."""
     note: Text | None = None
     """What a reader must know to use it."""

@@ -164,13 +164,12 @@ def parameters_by_part(architecture: Architecture) -> dict[WeightPart, int]:
     """
     hidden = known(architecture.hidden_size, "hidden_size")
     n_sparse, moe = architecture.n_sparse_layers, architecture.moe
-    n_norms = architecture.n_layers * (1 if architecture.mlp_only else 2) + 1
     embedding = embedding_parameters(architecture)
     parts: dict[WeightPart, int] = {
         "attention": sum(g.n_layers * attention_parameters(g, hidden) for g in architecture.attention),
         "embedding": embedding,
         "lm_head": 0 if architecture.tie_word_embeddings else embedding,
-        "norms": n_norms * hidden,
+        "norms": architecture.n_norms * hidden,
     }
     if architecture.n_dense_layers:
         parts["dense_mlp"] = architecture.n_dense_layers * dense_mlp_parameters(architecture)
@@ -265,12 +264,13 @@ def attention_parameters(group: AttentionLayers, hidden: int) -> int:
 
 
 def _head_attention(group: GqaLayers | SwaLayers, hidden: int) -> int:
-    """Queries, keys, values, output; norms, biases, gate and sinks where there are any."""
+    """Queries, keys and values unless they are borrowed, output; norms, biases, gate and sinks where there are any."""
     queries, keys = group.n_heads * group.head_dim, group.n_kv_heads * group.head_dim
-    values, out = group.n_kv_heads * group.value_dim, group.n_heads * group.value_dim
-    matrices = hidden * (queries + keys + values + out * (2 if group.output_gate else 1))
+    out = group.n_heads * group.value_dim
+    projected = queries + (0 if group.borrows_kv else keys + group.n_kv_heads * group.value_dim)
+    matrices = hidden * (projected + out * (2 if group.output_gate else 1))
     norms = {None: 0, "head": 2 * group.head_dim, "layer": queries + keys}[group.qk_norm]
-    bias = {None: 0, "qkv": queries + keys + values, "qkvo": queries + keys + values + hidden}[group.attention_bias]
+    bias = {None: 0, "qkv": projected, "qkvo": projected + hidden}[group.attention_bias]
     return matrices + norms + bias + (group.n_heads if group.sink else 0)
 
 

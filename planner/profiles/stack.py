@@ -2,26 +2,26 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import ConfigDict, Field
 
 from planner.profiles.base import Name, Profile, Text
+from planner.ranges import NonNegative, Positive, Share, Whole, WholeOrNone
 from planner.schema import StrictModel
 
 FactorBasis = Literal["calibrated", "measured", "quoted", "assumed"]
-Fraction = Annotated[float, Field(gt=0, le=1)]
 
 
 class Factor(StrictModel):
     """One factor with where it comes from."""
 
-    value: NonNegativeFloat
+    value: NonNegative
     """The number, in the unit its key ends in; a ratio without one."""
     source: Text
     """Id of one of the profile's [sources]."""
     basis: FactorBasis
     """calibrated: fitted to measured points. measured: read off. quoted: stated by the framework. assumed: the prior
     that a fit starts from, where no point speaks about it."""
-    spread_fraction: NonNegativeFloat | None = None
+    spread_fraction: NonNegative | None = None
     """Standard error of a fitted value over the value."""
     note: Text | None = None
     """What a reader must know to use it."""
@@ -71,11 +71,11 @@ class StackFactors(StrictModel):
 class StackSettings(StrictModel):
     """How the framework is run unless a scenario says otherwise."""
 
-    chunk_tokens: PositiveInt = 8192
+    chunk_tokens: Annotated[int, Field(ge=16, le=10**9)] = 8192
     """Most prompt tokens of one prefill pass [tokens]."""
-    memory_fraction: Fraction = 0.9
+    memory_fraction: Share = 0.9
     """Part of an accelerator's memory that serving uses."""
-    runtime_gb: NonNegativeFloat | None = None
+    runtime_gb: NonNegative | None = None
     """Memory of one accelerator that the serving process itself takes: context, graphs and communication buffers
     [GB]; absent: 2, as on a GPU."""
     reserves_output: bool = False
@@ -87,26 +87,26 @@ class StackSettings(StrictModel):
 class VersionFactors(StrictModel):
     """How one version of the framework differs from the factors."""
 
-    n_points: PositiveInt
+    n_points: Whole
     """Measured points it was fitted to."""
-    kernel_latency: PositiveFloat
+    kernel_latency: Positive
     """Ratio of its kernel latency to the stack's."""
-    collective: PositiveFloat
+    collective: Positive
     """Ratio of its collectives' latency to the stack's."""
-    host: PositiveFloat
+    host: Positive
     """Ratio of its host times and overheads to the stack's."""
-    request: PositiveFloat
+    request: Positive
     """Ratio of its overhead per request to the stack's."""
 
 
 class Band(StrictModel):
     """Where the measured value lies relative to the predicted one, in nine of ten cases."""
 
-    low: PositiveFloat
+    low: Positive
     """5 % quantile of measured over predicted."""
-    high: PositiveFloat
+    high: Positive
     """95 % quantile of measured over predicted."""
-    n: PositiveInt
+    n: Whole
     """Residuals it was read from."""
 
 
@@ -126,13 +126,13 @@ class GroupError(StrictModel):
     """Model profile."""
     hardware: Name
     """Hardware profile."""
-    n_points: PositiveInt
+    n_points: Whole
     """Points of the group."""
     version: Text | None = None
     """Version that most of its points name; absent where most name none."""
-    ttft_mean_abs: NonNegativeFloat | None = None
+    ttft_mean_abs: NonNegative | None = None
     """Mean absolute error of TTFT."""
-    tpot_mean_abs: NonNegativeFloat | None = None
+    tpot_mean_abs: NonNegative | None = None
     """Mean absolute error of TPOT."""
 
 
@@ -143,22 +143,22 @@ class PointsFile(StrictModel):
     """File name, without folders."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     """Digest of the file."""
-    n_points: PositiveInt
+    n_points: Whole
     """Points it holds."""
-    n_used: int
+    n_used: WholeOrNone
     """Points that could be predicted, and so were used."""
 
 
 class ErrorSummary(StrictModel):
     """Errors over all points, as fractions of the measured value."""
 
-    n: PositiveInt
+    n: Whole
     """Points."""
-    mean_abs: NonNegativeFloat
+    mean_abs: NonNegative
     """Mean absolute error."""
-    median_abs: NonNegativeFloat
+    median_abs: NonNegative
     """Median absolute error."""
-    bias: float
+    bias: Annotated[float, Field(ge=-1, le=1e9)]
     """Median signed error, predicted over measured less 1."""
 
 
@@ -184,13 +184,13 @@ class Calibration(StrictModel):
     """Models among the points."""
     hardware: tuple[Name, ...]
     """Accelerators among the points."""
-    input_tokens: tuple[PositiveInt, PositiveInt]
+    input_tokens: tuple[Whole, Whole]
     """Shortest and longest prompt [tokens]."""
-    context_tokens: tuple[PositiveInt, PositiveInt]
+    context_tokens: tuple[Whole, Whole]
     """Shortest and longest context decoded at [tokens]."""
-    batch: tuple[PositiveInt, PositiveInt]
+    batch: tuple[Whole, Whole]
     """Smallest and largest batch."""
-    n_accelerators: tuple[PositiveInt, PositiveInt]
+    n_accelerators: tuple[Whole, Whole]
     """Fewest and most accelerators of an instance."""
     in_sample: Errors
     """Errors on the points fitted to."""

@@ -7,10 +7,10 @@ from typing import Any, TypeGuard
 
 from planner.errors import Problem
 from planner.profiles.architectures import Range
-from planner.profiles.catalogue import Kind
 from planner.profiles.checked import Check, CheckedFile
 from planner.profiles.entries import HUGE, entries
 from planner.profiles.figure_units import figure_unit, unit_hint
+from planner.profiles.folders import Kind
 from planner.profiles.stack import Band, Calibration, StackProfile, VersionFactors
 from planner.schema import Fault, TomlFile
 from planner.toml_lines import KeyPath
@@ -176,7 +176,7 @@ def _points_faults(found: Calibration) -> _Found:
     except ValueError:
         yield ("date",), f"is {found.date!r}", "a day of the calendar, such as 2026-01-31"
     for index, file in enumerate(found.points):
-        if not 0 <= file.n_used <= file.n_points:
+        if file.n_used > file.n_points:
             yield ("points", index, "n_used"), f"is {file.n_used}", f"0 to n_points = {file.n_points}"
 
 

@@ -1,9 +1,11 @@
 """One look for every figure: sizes, colours, axes and direct labels. Matplotlib is imported when something is drawn."""
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from math import ceil, floor, isfinite, log10
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,12 +19,22 @@ CHARACTER = 0.0142
 """Width of a small character as a share of a figure's width that bars fill most of."""
 HUES = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#56B4E9", "#E69F00", "#882255", "#999933")
 """Colours that colour-blind readers tell apart (Okabe and Ito; purple, wine, olive: Tol); dark ones first, for text."""
+SHADES = ((0.0, 0.0), (0.0, 0.4), (1.0, 0.5))
+"""What colours are mixed with when they come again, and how much of it: nothing, black, white."""
+DASHES: tuple[Any, ...] = ("solid", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+LEGEND_CHARACTERS = 84
+"""In a row of a legend."""
+HANDLE_CHARACTERS = 6
+"""Room of the line or patch beside a label."""
+LEGEND_ROW_IN = 0.23
 INK = "#222222"
 GREY = "#767676"
 PALE = "#D8D8D8"
 STYLE: dict[str, Any] = {
     "font.size": 11,
     "text.color": INK,
+    "svg.hashsalt": "planner",  # the same names inside the file every time
+    "text.parse_math": False,  # a dollar sign in a name is one
     "axes.edgecolor": GREY,
     "axes.labelcolor": INK,
     "axes.spines.top": False,
@@ -64,25 +76,89 @@ def new_figure(height_in: float) -> "Figure":
 
 def png(figure: "Figure", texts: dict[str, str]) -> bytes:
     """A figure as a PNG with text entries and nothing that changes from run to run."""
-    buffer = BytesIO()
-    with style():
-        figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None, **texts})
-    return buffer.getvalue()
+    return _saved(figure, format="png", dpi=DPI, metadata={"Software": None, **texts})
 
 
 def svg(figure: "Figure") -> bytes:
     """A figure as an SVG with nothing that changes from run to run."""
-    from matplotlib import rc_context
+    return _saved(figure, format="svg", metadata={"Date": None, "Creator": None})
 
+
+def _saved(figure: "Figure", **options: Any) -> bytes:
     buffer = BytesIO()
-    with style(), rc_context({"svg.hashsalt": "planner"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    with style(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # of a name in another script: a box stands for it
+        figure.savefig(buffer, **options)
     return buffer.getvalue()
 
 
 def hue(index: int) -> str:
-    """A colour for the n-th thing; colours repeat after six."""
-    return HUES[index % len(HUES)]
+    """A colour for the n-th thing: after eight they come again darker, then paler, and then repeat."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    again = index // len(HUES) % len(SHADES)
+    to, part = SHADES[again]
+    red, green, blue = ((1 - part) * own + part * to for own in to_rgb(HUES[index % len(HUES)]))
+    return to_hex((red, green, blue))
+
+
+def dashes(index: int) -> Any:
+    """A line style for the n-th line, so that lines on top of one another show."""
+    return DASHES[index % len(DASHES)]
+
+
+def broken(index: int) -> Any:
+    """A line style for the n-th limit, which is never solid."""
+    return DASHES[1 + index % (len(DASHES) - 1)]
+
+
+def label(text: str, width: int = 30, most: int = 2) -> str:
+    """A name on two lines at most, or as stated; what is longer lacks its middle.
+
+    >>> label("virginia-prefill"), label("a-very-long-name-of-a-pool", 16), label("abcdefghijkl", 3)
+    ('virginia-prefill', 'a-very-long-\\nname-of-a-pool', 'ab…\\nkl')
+    """
+    lines = wrap(text, width)
+    if len(lines) <= most:
+        return "\n".join(lines)
+    kept = (most * width - 1) // 2
+    return "\n".join(wrap(f"{text[:kept]}…{text[-kept:]}", width, break_on_hyphens=False))
+
+
+def columns(labels: Sequence[str], room: int = LEGEND_CHARACTERS) -> int:
+    """Columns of a legend that fit beside one another.
+
+    >>> columns(["P90", "mean"]), columns(["virginia-prefill-of-h200"] * 9)
+    (2, 2)
+    """
+    longest = max((len(line) for text in labels for line in text.split("\n")), default=1)
+    return max(min(room // (longest + HANDLE_CHARACTERS), len(labels)), 1)
+
+
+def legend_in(labels: Sequence[str]) -> float:
+    """Height of a legend above a figure [in]."""
+    return LEGEND_ROW_IN * -(-len(labels) // columns(labels))
+
+
+def legend_above(figure: "Figure", handles: Sequence[Any]) -> None:
+    """A legend above everything, in as many columns as fit; labels are wrapped."""
+    labels = [label(handle.get_label(), LEGEND_CHARACTERS - HANDLE_CHARACTERS) for handle in handles]
+    figure.legend(handles, labels, loc="outside upper left", ncols=columns(labels), handlelength=1.6)
+
+
+def legend_of_patches(figure: "Figure", colors: Mapping[str, int]) -> None:
+    """A legend above everything, of names and colour numbers."""
+    from matplotlib.patches import Patch
+
+    legend_above(figure, [Patch(color=hue(color), label=name) for name, color in colors.items()])
+
+
+def legend_over(axes: "Axes", n_columns: int | None = None) -> None:
+    """A legend of what is drawn in a panel, between it and the one above it."""
+    handles, labels = axes.get_legend_handles_labels()
+    labels = [label(text, LEGEND_CHARACTERS - HANDLE_CHARACTERS) for text in labels]
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.2}
+    axes.legend(handles, labels, ncols=n_columns or columns(labels), handlelength=2.2, fontsize=9, **place)
 
 
 def round_ticks(low: float, high: float) -> list[float]:
@@ -122,20 +198,42 @@ def log_axis(axes: "Axes", which: str, low: float, high: float) -> None:
 
 
 def bar_axis(axes: "Axes", names: Sequence[str]) -> None:
-    """Names of horizontal bars from top to bottom, without an axis line."""
-    axes.set_yticks(range(len(names)), labels=list(names))
+    """Names of horizontal bars from top to bottom, without an axis line; long ones are wrapped, and then smaller."""
+    shown = [_row_label(*name.split("\n")) for name in names]
+    axes.set_yticks(range(len(names)), labels=shown)
+    if max(text.count("\n") for text in shown) > 1:
+        axes.tick_params(axis="y", labelsize=9)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
 
 
-def write_in_bar(axes: "Axes", bar: "Rectangle", texts: Sequence[str], character: float) -> None:
-    """The first of some texts that fits in the middle of a bar, given the width of a character."""
-    text = next((text for text in texts if (len(text) + 1) * character <= bar.get_width()), "")
+def _row_label(name: str, *more: str) -> str:
+    """A name on two lines at most and everything else on a line of its own."""
+    return "\n".join([label(name, 34 if more else 30), *(label(line, 38, 1) for line in more)])
+
+
+def write_in_bar(
+    axes: "Axes", bar: "Rectangle", texts: Sequence[str], character: float, line: float | None = None
+) -> bool:
+    """The first of some texts that fits in the middle of a bar; False where none does.
+
+    Args:
+        axes: where the bar is.
+        bar: the bar.
+        texts: what may be written, longest first.
+        character: width of a character, as data.
+        line: where a line crosses the bar, on one side of which the text must be.
+    """
+    low, high = bar.get_x(), bar.get_x() + bar.get_width()
+    if line is not None and low < line < high:
+        low, high = max(((low, line), (line, high)), key=lambda part: part[1] - part[0])
+    text = next((text for text in texts if (len(text) + 1) * character <= high - low), "")
     if text:
-        x, y = bar.get_x() + bar.get_width() / 2, bar.get_y() + bar.get_height() / 2
+        x, y = (low + high) / 2, bar.get_y() + bar.get_height() / 2
         axes.text(x, y, text, ha="center", va="center", color=_ink_on(bar), fontsize=9.5)
+    return bool(text)
 
 
 def _ink_on(bar: "Rectangle") -> str:

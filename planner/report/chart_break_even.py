@@ -36,7 +36,7 @@ class BreakEvenChart:
     """Colour numbers with what they mean."""
 
     def draw(self) -> "Figure":
-        figure = canvas.new_figure(1.6 + 0.42 * len(self.spans))
+        figure = canvas.new_figure(1.6 + 0.46 * len(self.spans))
         axes = figure.subplots()
         ends = [x for span in self.spans for low, high, _ in span.pieces for x in (low, high)]
         canvas.log_axis(axes, "x", min(ends) / 1.15, max(ends) * 1.15)
@@ -54,7 +54,7 @@ def _draw(axes: "Axes", y: int, span: Span) -> None:
         axes.barh(y, high - low, left=low, height=0.34, color=_color(color), edgecolor="none")
     for x, text in span.turns:
         axes.plot([x, x], [y - 0.27, y + 0.27], color=canvas.INK, linewidth=2.0)
-        canvas.halo(axes, x, y, text, offset=(0, -15), fontsize=8.5, bbox=None)
+        canvas.halo(axes, x, y, text, offset=(0, -15), fontsize=8.5)
 
 
 def _color(number: int) -> str:

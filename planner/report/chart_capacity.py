@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 FEW = 0.005
 """A share of prompts that does not matter."""
 Limit = tuple[float | None, ...]
+MOST_CHARACTERS = 30
+"""Of a label beside a bar, on one line."""
+MOST_SIZES = 8
+"""Pools whose sizes fit beside a bar."""
 HEADROOM = 1.75
 """Height of the threshold figure over its peak; limits far above do not matter."""
 
@@ -198,30 +202,40 @@ class ThetaChart:
     fleets: tuple[FleetCapacity, ...]
 
     def draw(self) -> "Figure":
-        figure = canvas.new_figure(1.3 + 0.85 * len(self.fleets))
+        parts = {name: color for f in self.fleets for row in (f.prefill, f.decode) for name, color, _ in row}
+        figure = canvas.new_figure(1.3 + 0.85 * len(self.fleets) + canvas.legend_in(list(parts)))
         axes = figure.subplots()
         widest = max(sum(c for *_, c in row) for f in self.fleets for row in (f.prefill, f.decode))
+        named = set[str]()
         for y, fleet in enumerate(self.fleets):
-            self._draw_row(axes, y - 0.19, fleet.prefill, widest, "prefill")
-            self._draw_row(axes, y + 0.19, fleet.decode, widest, "decode")
+            named |= self._draw_row(axes, y - 0.19, fleet, widest, "prefill")
+            named |= self._draw_row(axes, y + 0.19, fleet, widest, "decode")
             axes.vlines(fleet.rate, y - 0.38, y + 0.37, color=canvas.INK, linewidth=2.5)
             text = f"{words.figure(fleet.rate)} req/s in all" if y == 0 else words.figure(fleet.rate)
-            axes.text(fleet.rate, y - 0.385, text, ha="center", va="bottom", fontweight="bold")
+            side = "center" if fleet.rate > 0.2 * widest else "left"
+            axes.text(fleet.rate, y - 0.385, text, ha=side, va="bottom", fontweight="bold")
         canvas.bar_axis(axes, [fleet.label for fleet in self.fleets])
         axes.set_ylim(len(self.fleets) - 0.45, -0.72)
         axes.set_xlim(0, 1.22 * widest)
         axes.set_xlabel("capacity [requests of its kind per second]")
+        if named < parts.keys():
+            canvas.legend_of_patches(figure, parts)
         return figure
 
     @staticmethod
-    def _draw_row(axes: "Axes", y: float, parts: Sequence[tuple[str, int, float]], widest: float, role: str) -> None:
-        left = 0.0
+    def _draw_row(axes: "Axes", y: float, fleet: FleetCapacity, widest: float, role: str) -> set[str]:
+        """Bars one after the other; what is returned are the names that could be written into one."""
+        parts = fleet.prefill if role == "prefill" else fleet.decode
+        left, named = 0.0, set[str]()
         for name, color, capacity in parts:
             bar = axes.barh(y, capacity, height=0.34, left=left, color=canvas.hue(color), edgecolor="white")[0]
-            canvas.write_in_bar(axes, bar, [f"{name} {words.figure(capacity)}", name], canvas.CHARACTER * 1.22 * widest)
+            texts = [f"{name} {words.figure(capacity)}", name]
+            if canvas.write_in_bar(axes, bar, texts, canvas.CHARACTER * 1.22 * widest, fleet.rate):
+                named.add(name)
             left += capacity
         if parts:
             canvas.beside(axes, left, y, role, canvas.GREY)
+        return named
 
 
 def theta_chart(case: Case) -> ThetaChart | None:
@@ -230,7 +244,7 @@ def theta_chart(case: Case) -> ThetaChart | None:
     fleets: list[tuple[str, Fleet]] = [("plan", case.plan), *((b.name, b) for b in case.plan.baselines)]
     rows = tuple(
         FleetCapacity(
-            label=f"{name}\n{words.sizes(fleet)}",
+            label=f"{name}\n{_sizes(fleet)}",
             prefill=_role(fleet, "prefill", colors),
             decode=_role(fleet, "decode", colors),
             rate=fleet.most_req_per_s,
@@ -239,6 +253,12 @@ def theta_chart(case: Case) -> ThetaChart | None:
     )
     has_capacity = any(c > 0 for row in rows for *_, c in row.prefill + row.decode)
     return ThetaChart(rows) if case.plan.baselines and has_capacity else None
+
+
+def _sizes(fleet: Fleet) -> str:
+    """Instances by pool, or where there are too many pools, of all."""
+    n = len(fleet.pools)
+    return words.sizes(fleet) if n <= MOST_SIZES else f"{sum(p.n_instances for p in fleet.pools)} instances"
 
 
 def _role(fleet: Fleet, role: str, colors: dict[str, int]) -> tuple[tuple[str, int, float], ...]:
@@ -278,7 +298,7 @@ def utilisation_chart(case: Case) -> UtilisationChart | None:
     plan, colors = case.plan, hues(case.plan)
     pools = [
         (
-            f"{p.name}, {p.n_instances} x {p.n_accelerators // p.n_instances} {p.hardware}",
+            _named(p.name, f"{p.n_instances} x {p.n_accelerators // p.n_instances} {p.hardware}"),
             colors[p.name],
             p.utilization,
             f"{words.figure(p.offered_req_per_s)} of {words.figure(p.capacity_req_per_s)} req/s",
@@ -288,7 +308,7 @@ def utilisation_chart(case: Case) -> UtilisationChart | None:
     ]
     links = [
         (
-            f"{link.name}, {words.ports(link)}",
+            _named(link.name, words.ports(link)),
             colors[link.name],
             link.utilization,
             f"{words.figure(link.mean_gbps)} of {number(link.capacity_gbps)} Gbps",
@@ -297,3 +317,8 @@ def utilisation_chart(case: Case) -> UtilisationChart | None:
         if link.capacity_gbps > 0
     ]
     return UtilisationChart((*pools, *links), plan.throughput_req_per_s) if pools else None
+
+
+def _named(name: str, what: str) -> str:
+    """A name and what it has, on a line of its own where it is long."""
+    return f"{name}, {what}" if len(name) + len(what) < MOST_CHARACTERS else f"{name}\n{what}"

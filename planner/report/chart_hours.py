@@ -1,7 +1,7 @@
 """The figure of a day for a fleet that is bought for its busiest hour: demand, use, time to first token and cost."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner.report import canvas
 from planner.results import Case
@@ -33,7 +33,7 @@ class HoursChart:
             ("USD per million\ninput tokens", self.usd_per_million, 1.0),
         ]
         shown = [panel for panel in panels if panel[1]]
-        figure = canvas.new_figure(1.2 + 1.7 * len(shown))
+        figure = canvas.new_figure(1.0 + 1.7 * len(shown) + canvas.legend_in([name for name, _ in self.busy]))
         for axes, (label, lines, factor) in zip(figure.subplots(len(shown), 1, sharex=True), shown, strict=True):
             _steps(axes, lines, factor)
             axes.set_ylabel(label)
@@ -47,11 +47,12 @@ def _steps(axes: "Axes", lines: Lines, factor: float) -> None:
     for index, (name, values) in enumerate(lines):
         heights = [float("nan") if value is None else factor * value for value in values]
         edges = range(len(values) + 1)
-        axes.stairs(heights, edges, baseline=None, color=canvas.hue(index), linewidth=2.0, label=name)
+        look: dict[str, Any] = {"color": canvas.hue(index), "linestyle": canvas.dashes(index), "linewidth": 2.0}
+        axes.stairs(heights, edges, baseline=None, label=name, **look)
     axes.set_ylim(0, 1.1 * max((factor * v for _, values in lines for v in values if v is not None), default=1.0))
     axes.grid(axis="y")
     if len(lines) > 1:
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(len(lines), 4), fontsize=9)
+        canvas.legend_over(axes)
 
 
 def hours_chart(case: Case) -> HoursChart | None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner.report import canvas, words
 from planner.report.chart_capacity import hues
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TRAFFIC = "traffic"
-LEGEND_CHARACTERS = 84
-"""In a row of the legend, with room for the patches."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,8 @@ class CostChart:
     bills: tuple[Bill, ...]
 
     def draw(self) -> "Figure":
-        figure = canvas.new_figure(1.7 + 0.55 * len(self.bills))
+        colors = {name: color for bill in self.bills for name, color, _ in bill.items}
+        figure = canvas.new_figure(1.5 + 0.55 * len(self.bills) + canvas.legend_in(list(colors)))
         left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2.1, 1])
         most = max(bill.usd_per_hour for bill in self.bills) or 1.0
         for y, bill in enumerate(self.bills):
@@ -54,7 +53,7 @@ class CostChart:
         right.set_xlim(0, 1.3 * max(bill.usd_per_million_input_tokens or 0.0 for bill in self.bills) or 1.0)
         left.set_xlabel("USD per hour")
         right.set_xlabel("USD per million\ninput tokens")
-        _legend(figure, self.bills)
+        canvas.legend_of_patches(figure, colors)
         return figure
 
     @staticmethod
@@ -65,15 +64,6 @@ class CostChart:
             canvas.write_in_bar(axes, bar, [number(usd)], 1.65 * canvas.CHARACTER * most)
             start += usd
         canvas.beside(axes, start, y, words.usd(bill.usd_per_hour))
-
-
-def _legend(figure: "Figure", bills: Sequence[Bill]) -> None:
-    from matplotlib.patches import Patch
-
-    colors = {name: color for bill in bills for name, color, _ in bill.items}
-    handles = [Patch(color=canvas.hue(color), label=name) for name, color in colors.items()]
-    columns = max(int(LEGEND_CHARACTERS / (max(map(len, colors), default=1) + 4)), 1)
-    figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), columns), handlelength=1.0)
 
 
 def cost_chart(case: Case) -> CostChart | None:
@@ -129,16 +119,17 @@ class PriceRatioChart:
         low = axes.get_ylim()[0]
         canvas.halo(axes, self.stated, low, f"this scenario: {self.stated:.2f}", ha="left", va="bottom", offset=(5, 6))
         axes.grid(axis="y")
-        axes.set_xlabel(f"price of {self.long_hardware} over price of {self.home_hardware}")
-        axes.set_ylabel(f"more requests than {self.home_hardware} alone [%]")
+        axes.set_xlabel(canvas.label(f"price of {self.long_hardware} over price of {self.home_hardware}", 80))
+        axes.set_ylabel(canvas.label(f"more requests than {self.home_hardware} alone [%]", 40))
         axes.legend(loc="upper right", title="for the same", alignment="left")
         return figure
 
     def _draw_curve(self, axes: "Axes", index: int, curve: tuple[str, int, tuple[float, ...], float | None]) -> None:
         name, color, values, even = curve
         paint = canvas.hue(color)
+        look: dict[str, Any] = {"color": paint, "linestyle": canvas.dashes(index), "linewidth": 2.2}
         percents = [100 * value for value in values]
-        axes.stairs(percents, _edges(self.ratios, even), baseline=None, color=paint, linewidth=2.2, label=name)
+        axes.stairs(percents, _edges(self.ratios, even), baseline=None, label=name, **look)
         if even is None or not axes.get_xlim()[0] <= even <= axes.get_xlim()[1]:
             return
         axes.plot([even], [0], "D", color=paint, markersize=8, markeredgecolor="white", zorder=4)

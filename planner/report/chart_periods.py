@@ -1,11 +1,12 @@
 """The figure of a day: demand, how busy pools and links are, and the time to first token, period by period."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from planner.report import canvas
-from planner.results import Case
+from planner.report import canvas, words
+from planner.results import Case, Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,33 +28,38 @@ class PeriodsChart:
     """Pool or link, and its use by period [fraction]."""
     ttft_s: tuple[tuple[str, tuple[float, ...]], ...]
     """Quantile, and its value by period [s]."""
-    promises_s: tuple[float, ...]
-    """Promised TTFTs."""
+    promises_s: tuple[tuple[str, float], ...]
+    """Whom a TTFT is promised, and that TTFT [s]."""
 
     def draw(self) -> "Figure":
-        figure = canvas.new_figure(7.6)
+        figure = canvas.new_figure(7.4 + canvas.legend_in([name for name, _ in (*self.busy, *self.promises_s)]))
         panels = figure.subplots(3, 1, sharex=True, height_ratios=[1, 1.5, 1])
         self._steps(panels[0], (("demand", self.demand_req_per_s),), 1.0)
         panels[0].set_ylabel("requests\nper second")
         self._steps(panels[1], self.busy, 100.0)
         panels[1].set_ylabel("busy [%]")
         panels[1].set_ylim(0, 100)
-        panels[1].legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize=9)
+        canvas.legend_over(panels[1])
         self._steps(panels[2], self.ttft_s, 1.0)
-        for promise in self.promises_s:
-            panels[2].axhline(promise, color=canvas.GREY, linestyle=(0, (4, 3)), linewidth=1.2)
-            canvas.halo(panels[2], self.edges_h[0], promise, "promised", ha="left", va="bottom", offset=(4, 1))
+        for index, (name, promise) in enumerate(self.promises_s, len(self.ttft_s)):
+            look: dict[str, Any] = {"color": canvas.hue(index), "linestyle": canvas.broken(index), "linewidth": 1.4}
+            panels[2].axhline(promise, label=name, **look)
         panels[2].set_ylabel("TTFT [s]")
-        panels[2].set_ylim(0, 1.2 * max([*self.promises_s, *(x for _, values in self.ttft_s for x in values)]))
-        panels[2].legend(loc="lower right", ncols=2, fontsize=9)
+        panels[2].set_ylim(0, 1.1 * max(x for _, values in (*self.ttft_s, *self._promised) for x in values))
+        canvas.legend_over(panels[2])
         panels[2].set_xlabel("hours")
         panels[2].set_xlim(self.edges_h[0], self.edges_h[-1])
         return figure
 
+    @property
+    def _promised(self) -> list[tuple[str, tuple[float, ...]]]:
+        return [(name, (promise,)) for name, promise in self.promises_s]
+
     def _steps(self, axes: "Axes", lines: tuple[tuple[str, tuple[float, ...]], ...], factor: float) -> None:
         for index, (name, values) in enumerate(lines):
             heights = [factor * value for value in values]
-            axes.stairs(heights, self.edges_h, baseline=None, color=canvas.hue(index), linewidth=2.0, label=name)
+            look: dict[str, Any] = {"color": canvas.hue(index), "linestyle": canvas.dashes(index), "linewidth": 2.0}
+            axes.stairs(heights, self.edges_h, baseline=None, label=name, **look)
         axes.set_ylim(0, None)
         axes.grid(axis="y")
 
@@ -71,14 +77,26 @@ def periods_chart(case: Case) -> PeriodsChart | None:
         busy |= {link.name: link.utilization for link in period.links}
         for name, values in use.items():
             values.append(busy[name])
-    latencies = [("P90", [p.latency.ttft_p90_s for p in periods]), ("mean", [p.latency.ttft_mean_s for p in periods])]
-    promises = {
-        c.slo["ttft_s"] for c in case.plan.classes if c.slo and "ttft_s" in c.slo and c.slo["ttft_percentile"] == P90
-    }
+    of = " of all requests" if len(case.plan.classes) > 1 else ""
+    latencies = [
+        (f"P90{of}", [p.latency.ttft_p90_s for p in periods]),
+        (f"mean{of}", [p.latency.ttft_mean_s for p in periods]),
+    ]
     return PeriodsChart(
         edges_h=tuple(accumulate((period.hours for period in periods), initial=0.0)),
         demand_req_per_s=tuple(period.demand_req_per_s for period in periods),
         busy=tuple((name, tuple(values)) for name, values in use.items()),
         ttft_s=tuple((name, tuple(x or 0.0 for x in values)) for name, values in latencies),
-        promises_s=tuple(sorted(promises)),
+        promises_s=tuple(_promises(case.plan)),
     )
+
+
+def _promises(plan: Plan) -> Iterator[tuple[str, float]]:
+    """Promises on P90, shortest first, each with the classes that it is made to."""
+    made: dict[float, list[str]] = {}
+    for c in plan.classes:
+        if c.slo and "ttft_s" in c.slo and c.slo["ttft_percentile"] == P90:
+            made.setdefault(c.slo["ttft_s"], []).append(c.name)
+    for promise, names in sorted(made.items()):
+        whom = "" if len(names) == len(plan.classes) else f" to {words.listed(names)}"
+        yield f"P90 promised{whom}: {words.seconds(promise)}", promise

@@ -1,6 +1,7 @@
 """Figures of what comes in: how long prompts are, and how long they take to prefill."""
 
 from dataclasses import dataclass
+from math import log
 from typing import TYPE_CHECKING
 
 from planner.report import canvas
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+LABEL_PART = 0.2
+"""Part of the width that the label of a quantile takes."""
+MARGIN = 1.06
+"""Room on either side of the lengths, on a logarithmic axis."""
 STRETCH = 1.05
 """Longest over shortest prompt below which there is no curve to see."""
 
@@ -29,47 +34,42 @@ class LengthsChart:
     offload: float
 
     def draw(self) -> "Figure":
-        figure = canvas.new_figure(3.8)
+        low, high = _room(self.lengths)
+        marks = [(self._name(*mark), mark[1]) for mark in self.thresholds if low / MARGIN < mark[1] < high * MARGIN]
+        figure = canvas.new_figure(3.7 + canvas.legend_in([name for name, _ in marks]))
         axes = figure.subplots()
-        canvas.token_axis(axes, *_room(self.lengths), "uncached prompt length [tokens]")
+        canvas.token_axis(axes, low / MARGIN, high * MARGIN, "uncached prompt length [tokens]")
         axes.set_ylim(0, 104)
         axes.set_yticks([0, 25, 50, 75, 100])
         axes.set_ylabel("requests up to this length [%]")
         axes.grid(axis="y")
         axes.plot(self.lengths, [100 * share for share in self.shares], color=canvas.HUES[0], linewidth=2.5)
+        for index, (name, threshold) in enumerate(marks):
+            color = canvas.INK if index == 0 else canvas.hue(index)
+            axes.axvline(threshold, color=color, linestyle=canvas.broken(index), linewidth=1.6, label=name)
         for name, length in self.quantiles:
-            y = float(name.removeprefix("p"))
-            axes.plot([length], [y], "o", color=canvas.HUES[0], markersize=6, markeredgecolor="white")
-            text, low = f"{name.upper()} {number(length)}", y < 50
-            side, offset = ("left", (8, -3)) if low else ("right", (-7, 0))
-            canvas.halo(
-                axes, length, y, text, ha=side, va="top" if low else "bottom", offset=offset, color=canvas.HUES[0]
-            )
-        for index, (name, threshold) in enumerate(self.thresholds):
-            self._mark(axes, name, threshold, index)
+            self._mark(axes, name, length)
+        if marks:
+            canvas.legend_above(figure, axes.get_lines()[1 : 1 + len(marks)])
         return figure
 
-    def _mark(self, axes: "Axes", name: str, threshold: float, index: int) -> None:
-        """A threshold with its name where the curve is not: before it at the top, or after it at the bottom."""
-        low, high = axes.get_xlim()
-        if not low <= threshold <= high:
-            return
-        axes.axvline(threshold, color=canvas.INK, linestyle=(0, (4, 3)), linewidth=1.4)
-        text = f"{name} threshold {number(threshold)}".strip()
-        if len(self.thresholds) == 1:
-            text += f"\n{percent(1 - self.offload)} stay, {percent(self.offload)} go"
-        before = threshold**2 > low * high
-        height, side = (97 - 9 * index, "right") if before else (6 + 9 * index, "left")
-        canvas.halo(
-            axes,
-            threshold,
-            height,
-            text,
-            ha=side,
-            va="top" if before else "bottom",
-            offset=(-6 if before else 6, 0),
-            fontweight="bold",
-        )
+    def _name(self, name: str, threshold: float) -> str:
+        """A threshold in words; of the only one, also what it does."""
+        text = f"{name}: threshold {number(threshold)}" if name else f"threshold {number(threshold)}"
+        if len(self.thresholds) > 1:
+            return text
+        return f"{text} tokens: {percent(1 - self.offload)} stay, {percent(self.offload)} go"
+
+    @staticmethod
+    def _mark(axes: "Axes", name: str, length: float) -> None:
+        """A quantile with its length where the curve, which rises, is not: above it on the left, else below it."""
+        y, (low, high) = float(name.removeprefix("p")), axes.get_xlim()
+        axes.plot([length], [y], "o", color=canvas.HUES[0], markersize=6, markeredgecolor="white")
+        across = log(length / low) / log(high / low)
+        above = across > LABEL_PART and (y >= 50 or across > 1 - LABEL_PART)
+        side, offset = ("right", (-7, 0)) if above else ("left", (8, -3))
+        text, height = f"{name.upper()} {number(length)}", "bottom" if above else "top"
+        canvas.halo(axes, length, y, text, ha=side, va=height, offset=offset, color=canvas.HUES[0])
 
 
 def _room(values: tuple[float, ...]) -> tuple[float, float]:
@@ -120,7 +120,7 @@ class PrefillChart:
     curves: tuple[PrefillCurve, ...]
 
     def draw(self) -> "Figure":
-        figure = canvas.new_figure(4.2)
+        figure = canvas.new_figure(4.0 + canvas.legend_in([curve.name for curve in self.curves]))
         axes = figure.subplots()
         tokens = [n for curve in self.curves for n in (*curve.tokens, *(n for n, _ in curve.points))]
         seconds = [s for curve in self.curves for s in (*curve.seconds, *(s for _, s in curve.points))]
@@ -132,7 +132,7 @@ class PrefillChart:
         axes.grid(axis="y")
         for curve in self.curves:
             self._draw_curve(axes, curve)
-        axes.legend(loc="upper left")
+        canvas.legend_above(figure, axes.get_legend_handles_labels()[0])
         return figure
 
     @staticmethod
@@ -165,9 +165,11 @@ class PrefillChart:
 
 
 def prefill_chart(case: Case) -> PrefillChart | None:
-    """Prefill seconds by length of every prefill pool that has them."""
+    """Prefill seconds by length, of pools in their colours or of what several have in common."""
     colors = hues(case.plan)
-    curves = tuple(_curve(curve, colors.get(curve.pool, 0)) for curve in case.curves if _has_length(curve))
+    names = [curve.pool for curve in case.curves]
+    own = colors if all(name in colors for name in names) else {name: i for i, name in enumerate(names)}
+    curves = tuple(_curve(curve, own[curve.pool]) for curve in case.curves if _has_length(curve))
     return PrefillChart(curves) if curves else None
 
 
@@ -179,10 +181,14 @@ def _has_length(curve: ServiceCurve) -> bool:
 def _curve(curve: ServiceCurve, color: int) -> PrefillCurve:
     points = zip(curve.measured_tokens, curve.measured_s, strict=True)
     return PrefillCurve(
-        name=f"{curve.pool}, {curve.hardware} ({curve.basis})",
+        name=f"{_with_hardware(curve)} ({curve.basis})",
         color=color,
         inferred=curve.basis == "inferred",
         tokens=curve.tokens,
         seconds=curve.prefill_s,
         points=tuple(points),
     )
+
+
+def _with_hardware(curve: ServiceCurve) -> str:
+    return curve.pool if curve.hardware in curve.pool else f"{curve.pool}, {curve.hardware}"

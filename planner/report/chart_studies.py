@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MOST_CHARACTERS = 20
+"""Of the label of a plan; longer ones would run into one another."""
+LABEL_WIDTH, LABEL_HEIGHT = 0.12, 0.05
+"""Of such a label, as parts of the axes."""
 LOST = 1.25
 """Length of the bar of a change without a plan, over the longest other one."""
 
@@ -37,12 +41,20 @@ class FrontChart:
             axes.plot(usd, values, "o", color=color, markersize=6, markeredgecolor="white")
             axes.set_xlim(min(usd) - 0.14 * span, max(usd) + 0.16 * span)
             axes.set_ylim(0, 1.16 * max(values))
-        for x, y, text in self.points:
+        is_short = max((len(text) for *_, text in self.points), default=0) <= MOST_CHARACTERS
+        taken: list[tuple[float, float]] = []
+        for number, (x, y, text) in enumerate(self.points, 1):
+            place = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
+            if any(abs(place[0] - a) < LABEL_WIDTH and abs(place[1] - b) < LABEL_HEIGHT for a, b in taken):
+                continue
+            taken.append((float(place[0]), float(place[1])))
             # Where a step leaves room: above it, to the right where it falls, to the left where it rises.
             side, shift = ("left", 3) if self.falls else ("right", -3)
-            canvas.halo(axes, x, y, text, offset=(shift, 10), fontsize=9, ha=side, bbox=None)
+            label = text if is_short else str(number)
+            canvas.halo(axes, x, y, label, offset=(shift, 10), fontsize=9, ha=side, bbox=None)
         axes.grid(axis="both")
-        axes.set_xlabel(f"USD per hour; labels: {self.pools}")
+        labels = f"labels: {self.pools}" if is_short else "labels: plans, the cheapest first"
+        axes.set_xlabel(canvas.label(f"USD per hour; {labels}", 80))
         axes.set_ylabel(self.heading)
         return figure
 

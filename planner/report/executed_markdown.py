@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from planner.report import words
 from planner.report.markdown_tables import table
+from planner.report.validation_tables import UNDECIDED
 from planner.results import Case, Executed, ExecutedFigure, ExecutedLoad, ScheduledRun
 from planner.units import DASH, number, percent
 
@@ -44,8 +45,14 @@ def _cells(figure: ExecutedFigure, unit: str) -> list[str]:
         words.signed_percent(figure.error_of_paper),
         words.signed_percent(figure.error),
         percent(figure.allowed, 0),
-        {True: "holds", False: "**fails**", None: DASH}[figure.holds],
+        _judged(figure),
     ]
+
+
+def _judged(figure: ExecutedFigure) -> str:
+    if not figure.decided:
+        return UNDECIDED
+    return {True: "holds", False: "**fails**", None: DASH}[figure.holds]
 
 
 def _value(value: float | None, unit: str, digits: int) -> str:
@@ -54,11 +61,12 @@ def _value(value: float | None, unit: str, digits: int) -> str:
 
 def told(found: Executed) -> str:
     """What was run, and how far both kinds of promise can be relied on."""
-    judged = [figure for figure in found.figures if figure.holds is not None]
-    kept = sum(bool(figure.holds) for figure in judged)
+    judged = [figure for figure in found.figures if figure.predicted is not None]
+    kept = sum(figure.holds is True for figure in judged)
     text = (
         f"Every row is a run of {number(found.n_requests)} requests in {found.n_replications} independent replications "
         f"(seed {found.seed}). Predictions within what is allowed: {kept} of {len(judged)}."
+        f"{_undecided(found)}"
     )
     last = found.loads[-1]
     mean, p90 = last.ttft_mean_s, last.ttft_p90_s
@@ -70,6 +78,16 @@ def told(found: Executed) -> str:
         f"waits: it promises {words.seconds(mean.by_paper)} in the mean and {words.seconds(p90.by_paper)} at P90, at "
         f"any load. At {percent(last.load, 0)} of the highest rate requests take {' and '.join(longer)} times as long."
     )
+
+
+def _undecided(found: Executed) -> str:
+    """Predictions of which the runs are too short to tell; nothing without any."""
+    open_ = [figure for figure in found.figures if not figure.decided]
+    if not open_:
+        return ""
+    are = "is" if len(open_) == 1 else "are"
+    enough = words.longer_run([figure.enough_requests(found.n_requests) for figure in open_])
+    return f" {len(open_)} {are} undecided, as only a part of the interval is within what is allowed: {enough}."
 
 
 def schedulers(case: Case) -> str:

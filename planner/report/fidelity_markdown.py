@@ -1,6 +1,7 @@
 """Predictions against measurements as a report in Markdown."""
 
 import re
+import shlex
 from collections.abc import Collection, Iterator
 from importlib.resources import files
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 from planner.report import fidelity_tables as cells
 from planner.report import words
 from planner.report.markdown_tables import table
+from planner.report.markdown_text import as_code, code, escaped_record, unescaped
 from planner.results import FidelitySurvey, HardwareScore, LatencyError, Scored, ScoredCurve
 from planner.units import DASH, number, percent
 
@@ -29,6 +31,7 @@ def fidelity_markdown(survey: FidelitySurvey, figures: Collection[str]) -> str:
     """
     from jinja2 import Environment, StrictUndefined
 
+    survey = escaped_record(survey)
     environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, autoescape=False)
     template = files("planner.report").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
     text = environment.from_string(template).render(
@@ -40,7 +43,8 @@ def fidelity_markdown(survey: FidelitySurvey, figures: Collection[str]) -> str:
 def headline(survey: FidelitySurvey) -> str:
     """Errors of each file in a line."""
     rows = (
-        [f"`{file.name}`", f"{file.n_predicted:,} of {file.scored.n:,}", *_errors(file.scored)] for file in survey.files
+        [as_code(file.name), f"{file.n_predicted:,} of {file.scored.n:,}", *_errors(file.scored)]
+        for file in survey.files
     )
     return table(["points", ">predicted", *ERROR_HEADINGS], rows)
 
@@ -49,7 +53,7 @@ def files_table(survey: FidelitySurvey) -> str:
     """What was measured, and whose it is; aggregates only."""
     rows = (
         [
-            f"`{file.name}`",
+            as_code(file.name),
             file.what or DASH,
             ", ".join(file.models),
             ", ".join(file.hardware),
@@ -134,7 +138,7 @@ def curves(survey: FidelitySurvey) -> str:
 
 
 def _origin(curve: ScoredCurve) -> str:
-    return curve.origin if curve.is_published else f"`{curve.origin}`"
+    return curve.origin if curve.is_published else as_code(curve.origin)
 
 
 def curve_points(survey: FidelitySurvey) -> str:
@@ -187,7 +191,7 @@ def refused(survey: FidelitySurvey) -> str:
 
 def command(survey: FidelitySurvey) -> str:
     """What regenerates the report, in its folder."""
-    return f"planner fidelity {' '.join(file.name for file in survey.files)} --report ."
+    return code(shlex.join(["planner", "fidelity", *(unescaped(file.name) for file in survey.files), "--report", "."]))
 
 
 def _errors(scored: Scored) -> list[str]:

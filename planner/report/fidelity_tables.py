@@ -26,6 +26,7 @@ def fidelity_tables(found: Fidelity) -> list["RenderableType"]:
     """
     parts = (
         frame("predicted against measured", _headline(found)),
+        *found.notes,
         _groups(found),
         _refused(found),
         worst_table(found.points),

@@ -15,6 +15,7 @@ from planner.report.chart_money import cost_chart, price_ratio_chart
 from planner.report.chart_periods import periods_chart
 from planner.report.chart_requests import lengths_chart, prefill_chart
 from planner.report.chart_studies import front_chart, tornado_chart
+from planner.report.markdown_text import plain_record
 from planner.results import Case
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ DIGITS = 5
 """Significant digits of plotted data that count; the rest differs between machines."""
 NOTHING = 1e-9
 """Plotted data nearer to zero than this is zero."""
-LOOK = 1
+LOOK = 2
 """To be raised when figures are drawn another way, so that those drawn before are stale."""
 PNG_KEY = "planner-data"
 """Entry of a PNG that holds the digest of what it shows."""
@@ -61,6 +62,7 @@ CHARTS: dict[str, Callable[[Case], Chart | None]] = {
 
 def charts(case: Case) -> dict[str, Chart]:
     """What the figures of a case show, by file name without suffix; only those that make sense for it."""
+    case = plain_record(case)
     found = {name: chart(case) for name, chart in CHARTS.items()}
     found |= {f"front_{item.front.against}": front_chart(item.front) for item in case.fronts}
     found |= {"sensitivity": tornado_chart(case.sensitivity)} if case.sensitivity else {}

@@ -13,6 +13,7 @@ from planner.errors import InputError, Problem
 from planner.files import put
 from planner.report.figures import NAME_KEY, PNG_KEY, Chart, charts, digest, images
 from planner.report.markdown import report_markdown
+from planner.report.rerun import Rerun
 from planner.results import Case
 
 SCENARIO, REPORT, FIGURES = "scenario.toml", "report.md", "figures"
@@ -21,18 +22,19 @@ LEFTOVER = ".report-"
 PNG_HEADER = b"\x89PNG\r\n\x1a\n"
 
 
-def write_report(case: Case, out_dir: Path, scenario_text: str) -> None:
+def write_report(case: Case, out_dir: Path, scenario_text: str, again: Rerun | None = None) -> None:
     """Write scenario.toml, report.md and figures/*.png into a folder.
 
     Args:
         case: what to report.
         out_dir: the folder; made where it does not exist.
         scenario_text: the question, as it stands in its file.
+        again: what else the report depends on; None: nothing.
 
     Raises:
         InputError: the folder cannot be written.
     """
-    texts = {REPORT: report_markdown(case)}
+    texts = {REPORT: report_markdown(case, again)}
     if _text(out_dir / SCENARIO) != scenario_text:
         texts = {SCENARIO: scenario_text, **texts}
     write_folder(out_dir, texts, charts(case))
@@ -106,18 +108,19 @@ def _remove_leftovers(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def check_report(case: Case, out_dir: Path, scenario_text: str) -> list[str]:
+def check_report(case: Case, out_dir: Path, scenario_text: str, again: Rerun | None = None) -> list[str]:
     """What in a folder is not as `write_report` would leave it.
 
     Args:
         case: what the report should say.
         out_dir: the folder.
         scenario_text: the question, as it stands in its file.
+        again: what else the report depends on; None: nothing.
 
     Returns:
         One line per stale, missing or superfluous file; empty when the report is current.
     """
-    return check_folder(out_dir, {SCENARIO: scenario_text, REPORT: report_markdown(case)}, charts(case))
+    return check_folder(out_dir, {SCENARIO: scenario_text, REPORT: report_markdown(case, again)}, charts(case))
 
 
 def check_folder(out_dir: Path, texts: Mapping[str, str], shown: Mapping[str, Chart]) -> list[str]:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 from planner.report import words
 from planner.report.markdown_tables import table
+from planner.report.markdown_text import escaped_record
 from planner.results import Live, LiveCheck, LiveMachine
 from planner.units import DASH, number, percent
 
@@ -26,6 +27,7 @@ def live_markdown(live: Live, figures: Collection[str]) -> str:
     """
     from jinja2 import Environment, StrictUndefined
 
+    live = escaped_record(live)
     environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, autoescape=False)
     template = files("planner.report").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
     n_rounds = max((len(item.rounds_s) for item in live.passes), default=0)

@@ -7,6 +7,8 @@ from typing import Any
 
 from planner.report import executed_markdown, markdown_tables, words
 from planner.report.figures import charts
+from planner.report.markdown_text import as_code, code, escaped_record
+from planner.report.rerun import Rerun
 from planner.results import Case, ClaimResult, PriceRatios, Sensitivity
 from planner.units import SECONDS_PER_HOUR, number, percent
 
@@ -14,24 +16,26 @@ TEMPLATE = "report.md.jinja"
 PER_MILLION = 1e6
 
 
-def report_markdown(case: Case) -> str:
+def report_markdown(case: Case, again: Rerun | None = None) -> str:
     """The report of a case; figures are referred to as `figures/NAME.png`.
 
     Args:
         case: a plan with what it is held against.
+        again: what else the report depends on; None: nothing.
 
     Returns:
         Markdown that ends in one newline and is the same for the same case.
     """
     from jinja2 import Environment, StrictUndefined
 
+    case = escaped_record(case)
     environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, autoescape=False)
     template = files("planner.report").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
-    text = environment.from_string(template).render(_context(case, charts(case).keys()))
+    text = environment.from_string(template).render(_context(case, charts(case).keys(), again or Rerun()))
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def _context(case: Case, figures: Collection[str]) -> dict[str, Any]:
+def _context(case: Case, figures: Collection[str], again: Rerun) -> dict[str, Any]:
     plan = case.plan
     return {
         "case": case,
@@ -40,7 +44,9 @@ def _context(case: Case, figures: Collection[str]) -> dict[str, Any]:
         "executed": executed_markdown,
         "words": words,
         "figures": figures,
-        "one_line": one_line,
+        "as_code": as_code,
+        "changed": words.listed(list(map(code, again.overrides))),
+        "regenerate": regenerate_words(again),
         "percent": percent,
         "verdict": words.verdict(plan),
         "several_classes": len(plan.classes) > 1,
@@ -60,9 +66,12 @@ def _context(case: Case, figures: Collection[str]) -> dict[str, Any]:
     }
 
 
-def one_line(text: str) -> str:
-    """Text without line breaks."""
-    return " ".join(text.split())
+def regenerate_words(again: Rerun) -> str:
+    """How the report is made again."""
+    where = "in this folder"
+    if again.data:
+        where += f" and with the folder of {words.listed(list(map(code, again.data)))} in `PLANNER_DATA`"
+    return f"To regenerate, {where}: {code(again.command())}"
 
 
 def saturation_words(case: Case) -> str:
@@ -100,7 +109,7 @@ def break_even_words(case: Case) -> str:
     goal = "a lower bill" if case.plan.objective == "min-cost" else "a higher rate"
     text = "".join(f" *Ahead of {name}* means {goal} than the variant {titles[name]!r}." for name in others)
     if case.not_varied:
-        text += f" Assumed, and not varied: {words.listed([f'`{key}`' for key in case.not_varied])}."
+        text += f" Assumed, and not varied: {words.listed(list(map(as_code, case.not_varied)))}."
     return f"Where it turns more than once, the value nearest to the stated one is given.{text}"
 
 
@@ -120,7 +129,7 @@ def hours_words(case: Case) -> str:
     share = mean / max(hour.demand_req_per_s for hour in hours)
     text = (
         f"The fleet is that of the busiest hour, its thresholds are kept; over the day it serves {words.figure(mean)} "
-        f"req/s, {percent(share)} of that. Shape of the day: {one_line(case.hours_source)}."
+        f"req/s, {percent(share)} of that. Shape of the day: {case.hours_source}."
     )
     bills = [hour.usd_per_hour for hour in hours]
     if any(usd is None for usd in bills):

@@ -52,7 +52,6 @@ def pools(plan: Plan) -> str:
             ">req/s",
             ">capacity",
             ">busy",
-            "service times",
         ],
         (
             (
@@ -65,11 +64,15 @@ def pools(plan: Plan) -> str:
                 words.figure(pool.offered_req_per_s),
                 words.figure(pool.capacity_req_per_s),
                 percent(pool.utilization),
-                pool.basis,
             )
             for pool in plan.pools
         ),
     )
+
+
+def setups(plan: Plan) -> str:
+    """How the instances of every pool are run, and where their times come from."""
+    return table(list(words.SETUP_HEADINGS), words.setup_rows(plan))
 
 
 def periods(plan: Plan) -> str:
@@ -286,9 +289,11 @@ def comparisons(case: Case) -> str:
     """The plan beside variants of the scenario."""
     if not case.comparisons:
         return ""
-    against = [baseline.name for baseline in case.plan.baselines[:N_BASELINES]]
+    variants = [variant.plan for variant in case.comparisons if variant.plan is not None]
+    shared = {baseline.name for plan in variants for baseline in plan.baselines}
+    against = [name for name in (b.name for b in case.plan.baselines) if name in shared][:N_BASELINES]
     headings = ["variant", "rule", "instances", ">req/s at most", ">threshold", ">offloaded", ">egress Gbps", ">USD/h"]
-    plans = [case.plan, *(variant.plan for variant in case.comparisons if variant.plan is not None)]
+    plans = [case.plan, *variants]
     loaded = any(plan.latency.ttft_mean_s is not None for plan in plans)
     headings += [">planned req/s", ">its TTFT mean", ">P90"] if loaded else []
     headings += [f">over {name}" for name in against]

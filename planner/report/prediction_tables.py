@@ -35,18 +35,26 @@ def prediction_tables(prediction: Prediction) -> list["RenderableType"]:
 
 
 def shortfall(prediction: Prediction) -> str:
-    """Why a model does not fit: the bytes that are lacking, and the smallest changes that would do."""
-    lacking = prediction.lacking_bytes_per_accelerator
-    total = prediction.n_accelerators * lacking
-    memory = prediction.memory
+    """Why a model, or every prompt asked for, does not fit: the bytes that are lacking, and the smallest changes."""
+    lacking, memory = _lacking_bytes(prediction), prediction.memory
+    what = f"{prediction.model} in {prediction.precision}"
+    if prediction.fits:
+        what = f"a prompt of {max(row.tokens for row in prediction.prefill):,} tokens beside {what}"
     lines = [
-        f"{prediction.model} in {prediction.precision} does not fit {prediction.instance} ({prediction.layout}): "
-        f"each accelerator lacks {size(lacking)}, {size(total)} in total",
+        f"{what} does not fit {prediction.instance} ({prediction.layout}): "
+        f"each accelerator lacks {size(lacking)}, {size(prediction.n_accelerators * lacking)} in total",
         f"  weights {size(memory.weights_bytes)} and workspace {size(memory.workspace_bytes)} per accelerator, "
         f"of whose {size(memory.total_bytes)} serving uses {size(memory.usable_bytes)} ({prediction.stack})",
         *(f"  would fit: {change}" for change in prediction.relaxations),
     ]
     return "\n".join(lines)
+
+
+def _lacking_bytes(prediction: Prediction) -> float:
+    """What an accelerator lacks for the weights, else for the longest prompt asked for [B]."""
+    if not prediction.fits:
+        return prediction.lacking_bytes_per_accelerator
+    return max((row.lacking_bytes_per_accelerator for row in prediction.prefill), default=0.0)
 
 
 def size(n_bytes: float | None) -> str:
@@ -91,7 +99,7 @@ def _largest_batch(prediction: Prediction) -> str:
 
 def _memory(prediction: Prediction) -> "RenderableType | None":
     table = empty_table("memory of one accelerator", ">has", ">used", ">weights", ">workspace", ">caches", ">lacks")
-    memory, lacking = prediction.memory, prediction.lacking_bytes_per_accelerator
+    memory, lacking = prediction.memory, _lacking_bytes(prediction)
     parts = (memory.total_bytes, memory.usable_bytes, memory.weights_bytes, memory.workspace_bytes, memory.cache_bytes)
     return filled(table, [[*map(size, parts), size(lacking) if lacking else "nothing"]])
 
@@ -117,7 +125,7 @@ def _prefill_cells(row: PrefillPrediction, cached: bool, measured: bool) -> list
         size(row.kv_bytes),
         words.figure(row.kv_gbps),
         row.bound or DASH,
-        DASH if row.prefill_s is None else row.basis,
+        row.basis if row.prefill_s is not None else DASH if row.fits else "does not fit",
         *[words.seconds(row.measured_s)] * measured,
     ]
 

@@ -1,118 +1,143 @@
-"""A sweep as a table for a terminal of a hundred columns, as CSV and as a figure."""
+"""A sweep as tables for a terminal, and as CSV."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.files import whole_file
-from planner.report import canvas, words
-from planner.report.figure_files import write_figure
 from planner.report.run_files import check_folder
-from planner.report.terminal import caption, empty_table, filled, remarks
-from planner.results import Plan, PlanSweep, SweepPoint
-from planner.units import DASH, number
+from planner.report.sweep_columns import Column, csv_columns, table_columns
+from planner.report.terminal import MARK, PRINT_WIDTH, caption, empty_table, filled, remarks
+from planner.results import PlanSweep, SweepPoint
+from planner.units import DASH
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from rich.console import RenderableType
 
-FIGURE_SUFFIXES = (".png", ".svg")
-COLUMNS = (
-    "throughput_req_per_s",
-    "max_throughput_req_per_s",
-    "goodput_req_per_s",
-    "threshold_tokens",
-    "offload_fraction",
-)
+APART = 2
+"""Columns between two columns of a table."""
+WIDEST = 28
+"""Most columns of a cell; longer texts are folded."""
+MOST_LEAD = 50
+"""Most columns that the values of the varied keys may take where a table goes on in another."""
+STATES = {1: "a bug", 3: "bad input", 4: "infeasible", 5: "undecided"}
+"""Why a point has no plan, by its exit code."""
+STATE = "plan"
+Cells = list[tuple[str, list[str]]]
+"""Headings with the cells under each."""
 
 
-def sweep_tables(found: PlanSweep) -> list["RenderableType"]:
-    """Plans by point, for people.
+def sweep_tables(found: PlanSweep, width: int = PRINT_WIDTH) -> list["RenderableType"]:
+    """Plans by point, for people: in several tables where one would be too wide.
 
     Args:
         found: the answer of `planner sweep`.
+        width: columns of what is printed.
 
     Returns:
         What to print, in order.
     """
-    headings = (">at most req/s", ">threshold", "instances", ">USD/h", ">TTFT", ">P90")
-    table = empty_table(f"{found.scenario}, one plan per point", *(f">{_short(key)}" for key in found.over), *headings)
-    pools = next((words.pool_names(p.plan) for p in found.points if p.plan), "")
-    caption(table, f"instances: {pools}; TTFT: mean, and P90, without waiting")
-    failures = [f"{_named(point)}: {point.failure.splitlines()[0]}" for point in found.points if point.failure]
-    parts = (filled(table, map(_row, found.points)), remarks("no plan", failures))
+    lead = _lead(found)
+    facts = [(c.heading, [_text(point, c) for point in found.points]) for c in table_columns(found)]
+    pages = list(_pages(lead, facts, width))
+    parts = [_table(found, page, i, is_last=i == len(pages) - 1) for i, page in enumerate(pages)]
+    parts.append(remarks("no plan", _failures(found)))
     return [part for part in parts if part is not None]
 
 
-def _short(key: str) -> str:
-    """The end of a key, which tells keys apart in a narrow table."""
-    return ".".join(key.split(".")[-2:])
+def _lead(found: PlanSweep) -> Cells:
+    """The number of every point, the best marked, and its values; why it has no plan, where any has none."""
+    marks = [f"{i + 1} *" if i == found.best else f"{i + 1}  " for i in range(len(found.points))]
+    keys = [(MARK + _heading(key), [point.set[key] for point in found.points]) for key in found.over]
+    states = [_state(point) for point in found.points]
+    return [(f"{MARK}#  ", marks), *keys, *([(STATE, states)] if {*states} - {"optimal"} else [])]
 
 
-def _named(point: SweepPoint) -> str:
-    return ", ".join(f"{_short(key)} = {value}" for key, value in point.set.items())
+def _heading(key: str) -> str:
+    """A key in two lines: where, and what."""
+    where, _, what = key.rpartition(".")
+    return f"{where}\n{what}" if where else what
 
 
-def _row(point: SweepPoint) -> tuple[str, ...]:
-    plan = point.plan
-    if plan is None:
-        return (*point.set.values(), *(DASH,) * 6)
-    return (
-        *point.set.values(),
-        number(plan.most_req_per_s),
-        number(plan.threshold_tokens),
-        words.sizes(plan),
-        words.usd(plan.cost.usd_per_hour),
-        words.seconds(plan.latency.ttft_unloaded_mean_s),
-        words.seconds(plan.latency.ttft_unloaded_p90_s),
-    )
+def _state(point: SweepPoint) -> str:
+    return point.plan.status if point.plan else STATES.get(point.exit_code, f"exit {point.exit_code}")
+
+
+def _text(point: SweepPoint, column: Column) -> str:
+    return DASH if point.plan is None else str(column.cell(point.plan))
+
+
+def _pages(lead: Cells, facts: Cells, width: int) -> Iterator[Cells]:
+    """Columns in tables of at most that width, each with the number of its points and, where narrow, their values."""
+    keys = [column for column in lead if column[0] != STATE]
+    again = keys if sum(map(_width, keys)) <= MOST_LEAD else lead[:1]
+    page, n_lead = [*lead], len(lead)
+    for column in facts:
+        if len(page) > n_lead and sum(map(_width, [*page, column])) - APART > width:
+            yield page
+            page, n_lead = [*again], len(again)
+        page.append(column)
+    yield page
+
+
+def _width(column: tuple[str, list[str]]) -> int:
+    heading, cells = column
+    texts = (*heading.removeprefix(MARK).split("\n"), *cells)
+    return min(max(map(len, texts)), WIDEST) + APART
+
+
+def _table(found: PlanSweep, page: Cells, index: int, is_last: bool) -> "RenderableType | None":
+    n, whole = len(found.points), found.n_points
+    title = f"{found.scenario}, continued" if index else f"{found.scenario}, one plan per point"
+    partly = "" if found.is_whole else f" ({n} of {whole} finished)"
+    table = empty_table(title + partly, *(heading for heading, _ in page))
+    for column in table.columns:
+        column.max_width = WIDEST
+    if is_last:
+        rule = f"* the best: {found.best_by}" if found.best is not None else found.best_by
+        caption(table, "\n".join(filter(None, (rule, "below names of pools: instances"))))
+    return filled(table, zip(*(cells for _, cells in page), strict=True))
+
+
+def _failures(found: PlanSweep) -> Iterator[str]:
+    """Every reason once, with the points that it is given for."""
+    reasons: dict[str, list[int]] = {}
+    for i, point in enumerate(found.points):
+        if point.failure is not None:
+            reasons.setdefault(point.failure.splitlines()[0], []).append(i + 1)
+    for reason, points in reasons.items():
+        yield f"{_numbers(points)}: {reason}"
+
+
+def _numbers(points: Sequence[int]) -> str:
+    """Numbers of points, runs of them as their ends.
+
+    >>> _numbers([1, 2, 3, 5, 7, 8])
+    '#1 to 3, 5, 7 to 8'
+    """
+    runs: list[list[int]] = []
+    for n in points:
+        if runs and runs[-1][-1] == n - 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    return "#" + ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
 
 
 def write_sweep_csv(found: PlanSweep, path: Path) -> None:
-    """One row per point; what a plan does not know is empty."""
+    """One row per point; what a plan does not know, or is without, is empty."""
     check_folder(path)
+    columns = csv_columns(found)
     with whole_file(path) as aside, aside.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        pools = next(([pool.name for pool in p.plan.pools] for p in found.points if p.plan), [])
-        writer.writerow([*found.over, *COLUMNS, *(f"n_{name}" for name in pools), "usd_per_hour", "failure"])
-        for point in found.points:
-            writer.writerow([*point.set.values(), *_cells(point.plan, pools), point.failure or ""])
+        writer.writerow([*found.over, "status", "exit_code", "best", *(c.heading for c in columns), "failure"])
+        for i, point in enumerate(found.points):
+            told = [_state(point), point.exit_code, str(i == found.best).lower()]
+            writer.writerow([*point.set.values(), *told, *_cells(point, columns), point.failure or ""])
 
 
-def _cells(plan: Plan | None, pools: list[str]) -> list[object]:
-    if plan is None:
-        return [""] * (len(COLUMNS) + len(pools) + 1)
-    sizes = [plan.pool(name).n_instances for name in pools]
-    values = [*(getattr(plan, name) for name in COLUMNS), *sizes, plan.cost.usd_per_hour]
-    return ["" if value is None else value for value in values]
-
-
-def write_sweep_figure(found: PlanSweep, path: Path) -> None:
-    """The highest rate over the last key, one line per point of the others."""
-    check_folder(path)
-    write_figure(lambda: _figure(found), path)
-
-
-def _figure(found: PlanSweep) -> "Figure":
-    figure = canvas.new_figure(4.0)
-    axes, last = figure.subplots(), list(found.over)[-1]
-    for label, points in _lines(found, last):
-        planned = [(p.set[last], p.plan.most_req_per_s) for p in points if p.plan]
-        places = [list(found.over[last]).index(value) for value, _ in planned]
-        axes.plot(places, [rate for _, rate in planned], marker="o", label=label)
-    axes.set_xticks(range(len(found.over[last])), found.over[last])
-    axes.set_xlabel(last)
-    axes.set_ylabel("requests per second at most")
-    axes.set_ylim(bottom=0)
-    if len(found.over) > 1:
-        axes.legend()
-    return figure
-
-
-def _lines(found: PlanSweep, last: str) -> Iterator[tuple[str, list[SweepPoint]]]:
-    groups: dict[str, list[SweepPoint]] = {}
-    for point in found.points:
-        label = ", ".join(f"{_short(key)} = {value}" for key, value in point.set.items() if key != last)
-        groups.setdefault(label, []).append(point)
-    yield from groups.items()
+def _cells(point: SweepPoint, columns: Sequence[Column]) -> list[object]:
+    if point.plan is None:
+        return [""] * len(columns)
+    return ["" if (value := column.cell(point.plan)) is None else value for column in columns]

@@ -25,6 +25,7 @@ def plan_tables(plan: Plan) -> list["RenderableType"]:
     parts = (
         _headline(plan),
         _pools(plan),
+        filled(empty_table("how an instance runs", *words.SETUP_HEADINGS), words.setup_rows(plan)),
         _links(plan),
         filled(empty_table("periods", *words.PERIOD_HEADINGS), words.period_rows(plan)),
         _latency(plan),
@@ -67,7 +68,6 @@ def _pools(plan: Plan) -> "RenderableType | None":
         ">req/s",
         ">capacity",
         ">busy",
-        "times",
     )
     return filled(
         table,
@@ -81,7 +81,6 @@ def _pools(plan: Plan) -> "RenderableType | None":
                 words.figure(pool.offered_req_per_s),
                 words.figure(pool.capacity_req_per_s),
                 percent(pool.utilization),
-                pool.basis,
             )
             for pool in plan.pools
         ),

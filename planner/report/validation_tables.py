@@ -2,12 +2,15 @@
 
 from typing import TYPE_CHECKING
 
+from planner.report import words
 from planner.report.terminal import caption, empty_table, filled, frame, remarks
 from planner.results import Check, Validation
 from planner.units import DASH, number, percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+UNDECIDED = "undecided"
 
 
 def validation_tables(found: Validation) -> list["RenderableType"]:
@@ -19,14 +22,17 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
     Returns:
         What to print, in order.
     """
-    n, kept = len(found.checks), len(found.checks) - len(found.failed)
     table = empty_table("checks", "metric", ">predicted", ">executed", ">95 % interval", ">error", ">allowed", "")
-    caption(table, "error: predicted over executed, less one; a check fails where the whole interval is beyond it")
+    caption(
+        table,
+        "error: predicted over executed, less one; a check fails where all of the interval is beyond\n"
+        "what is allowed, and is undecided where a part of it is",
+    )
     parts = (
         frame(
             found.scenario if found.period is None else f"{found.scenario}, {found.period}",
             (
-                ("verdict", "every promise holds" if found.holds else f"{kept} of {n} promises hold"),
+                ("verdict", _verdict(found)),
                 ("load", _load(found)),
                 ("requests", f"{found.n_requests:,} each, seed {found.seed}"),
             ),
@@ -35,6 +41,19 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
         remarks("not predicted", found.unpredicted),
     )
     return [part for part in parts if part is not None]
+
+
+def _verdict(found: Validation) -> str:
+    n, n_failed, n_undecided = len(found.checks), len(found.failed), len(found.undecided)
+    if found.holds:
+        return "every promise holds"
+    text = f"{n - n_failed - n_undecided} of {n} promises hold"
+    return text + (f", {n_undecided} undecided: {_enough(found)}" if n_undecided else "")
+
+
+def _enough(found: Validation) -> str:
+    """What would decide."""
+    return words.longer_run([check.enough_requests for check in found.undecided])
 
 
 def _load(found: Validation) -> str:
@@ -55,15 +74,27 @@ def check_row(check: Check) -> tuple[str, ...]:
         interval,
         f"{100 * check.relative_error:+.1f} %",
         percent(check.tolerance, 0),
-        "" if check.holds else "fails",
+        UNDECIDED if not check.decided else "" if check.holds else "fails",
     )
 
 
 def broken_promises(found: Validation) -> str:
     """What to say of a plan that does not hold."""
-    lines = (
-        f"  - {c.metric}: {number(c.predicted, 4)} predicted, {number(c.executed, 4)} executed, "
-        f"{100 * c.relative_error:+.1f} % (allowed {percent(c.tolerance, 0)})"
-        for c in found.failed
+    head = f"{found.scenario}: {len(found.failed)} of {len(found.checks)} promises do not hold:\n"
+    return head + "\n".join(map(_line, found.failed))
+
+
+def undecided_promises(found: Validation) -> str:
+    """What to say of a plan that may hold."""
+    n = len(found.undecided)
+    are = "promise is" if n == 1 else "promises are"
+    head = f"{found.scenario}: {n} {are} undecided, the run is too short: {_enough(found)} (--requests)\n"
+    return head + "\n".join(map(_line, found.undecided))
+
+
+def _line(check: Check) -> str:
+    interval = "" if check.ci_low is None else f" ({number(check.ci_low, 4)} to {number(check.ci_high, 4)})"
+    return (
+        f"  - {check.metric}: {number(check.predicted, 4)} predicted, {number(check.executed, 4)} executed{interval}, "
+        f"{100 * check.relative_error:+.1f} % (allowed {percent(check.tolerance, 0)})"
     )
-    return f"{found.scenario}: {len(found.failed)} of {len(found.checks)} promises do not hold:\n" + "\n".join(lines)

@@ -106,6 +106,16 @@ def sentence(text: str) -> str:
     return text if not text else text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
 
 
+def longer_run(enough: Sequence[int | None]) -> str:
+    """How many requests should decide everything that is undecided, as far as it is known.
+
+    >>> longer_run([44000, None, 81000]), longer_run([None])
+    ('about 81,000 requests should do', 'more requests are needed')
+    """
+    most = max((n for n in enough if n is not None), default=None)
+    return "more requests are needed" if most is None else f"about {most:,} requests should do"
+
+
 def decision(decides: str, answer: bool | None) -> str:
     """What a decision says.
 
@@ -177,6 +187,27 @@ def pool_kind(pool: PoolPlan) -> str:
 def instance_hardware(pool: PoolPlan) -> str:
     """Accelerators of one instance, such as `8 x h200-sxm`."""
     return f"{pool.n_accelerators // pool.n_instances} x {pool.hardware}" if pool.n_instances else pool.hardware
+
+
+SETUP_HEADINGS = ("pool", "instance of", "layout", "stack", "weights", "KV cache", ">batch", "times")
+
+
+def setup_rows(fleet: Fleet) -> Iterator[tuple[str, ...]]:
+    """How the instances of every pool are run, under SETUP_HEADINGS; a dash where nobody said."""
+    for pool in fleet.pools:
+        known = (pool.layout and layout(pool.layout), pool.stack, pool.precision, pool.kv_precision)
+        n = pool.accelerators_per_instance
+        hardware = instance_hardware(pool) if n is None else f"{n} x {pool.hardware}"
+        yield (pool.name, hardware, *(text or DASH for text in known), number(pool.batch_limit), pool.basis)
+
+
+def layout(text: str) -> str:
+    """A parallel layout without what is not parallel.
+
+    >>> layout("tp=4,ep=8,dp=2,pp=1"), layout("tp=1,ep=1,dp=1,pp=1")
+    ('tp=4,ep=8,dp=2', 'tp=1')
+    """
+    return ",".join(size for size in text.split(",") if not size.endswith("=1")) or "tp=1"
 
 
 def quantiles(profile: LengthProfile) -> list[tuple[str, float]]:
@@ -333,8 +364,23 @@ def cost(plan: Plan) -> str:
         return DASH + (f" (not stated: {missing})" if missing else "")
     return (
         f"{usd(plan.cost.usd_per_hour)} USD/h: {figure(plan.cost.usd_per_million_input_tokens)} USD per million input "
-        f"tokens, or {figure(plan.cost.usd_per_million_output_tokens)} per million output tokens"
+        f"tokens, or {figure(plan.cost.usd_per_million_output_tokens)} per million output tokens{cost_band(plan)}"
     )
+
+
+def cost_band(plan: Plan) -> str:
+    """What the bill may be, and what that rests on; nothing where nothing is known of it."""
+    band = plan.cost_band
+    if band is None:
+        return ""
+    ends: tuple[float | None, ...] = (band.low_usd_per_hour, band.high_usd_per_hour)
+    what = "USD/h"
+    if plan.objective == "max-throughput":  # the fleet is given or bought for a budget: its rate is what is uncertain
+        ends = (band.low_usd_per_million_input_tokens, band.high_usd_per_million_input_tokens)
+        what = "USD per million input tokens"
+    shown = figure if plan.objective == "max-throughput" else usd
+    low, high = ("no plan" if end is None else shown(end) for end in ends)
+    return f". {low} to {high} {what} over the {band.rests_on} ({listed(list(band.pools))})"
 
 
 def traffic_usd_per_hour(fleet: Fleet) -> float | None:

@@ -27,6 +27,7 @@ from planner.results.fidelity_survey import (
     StackScore,
     VersionScore,
 )
+from planner.results.judgement import enough_requests, judgement, relative_error
 from planner.results.live import Live, LiveCheck, LiveLine, LiveMachine, LivePass, LiveRepeat, LiveTtft
 from planner.results.live_file import live_from
 from planner.results.plan import (
@@ -34,6 +35,7 @@ from planner.results.plan import (
     Bottleneck,
     ClassPlan,
     Cost,
+    CostBand,
     Fleet,
     FreeRouting,
     Latency,
@@ -50,7 +52,7 @@ from planner.results.plan import (
     Work,
 )
 from planner.results.plan_file import plan_from
-from planner.results.plan_sweep import PlanSweep, SweepPoint
+from planner.results.plan_sweep import PlanSweep, SweepPoint, sought
 from planner.results.prediction import (
     AcceleratorMemory,
     DecodePrediction,
@@ -90,6 +92,7 @@ __all__ = [
     "ClassRun",
     "ComparedPlan",
     "Cost",
+    "CostBand",
     "CurvePoint",
     "DecodePrediction",
     "Doubt",
@@ -166,6 +169,10 @@ __all__ = [
     "Work",
     "VersionScore",
     "WaitRun",
+    "enough_requests",
+    "judgement",
     "live_from",
     "plan_from",
+    "sought",
+    "relative_error",
 ]

@@ -1,5 +1,6 @@
 """A plan run at parts of its highest rate, for its report: what was promised without a queue and with it, what came."""
 
+from planner.results.judgement import enough_requests, judgement, relative_error
 from planner.results.scheduling import ScheduledSeries, SchedulerComparison
 from planner.schema import StrictModel
 
@@ -30,13 +31,27 @@ class ExecutedFigure(StrictModel):
         return _error(self.by_paper, self.executed)
 
     @property
+    def decided(self) -> bool:
+        """False where there is a prediction, and the interval is too wide to judge it."""
+        return self.predicted is None or self._judgement(self.predicted) is not None
+
+    @property
     def holds(self) -> bool | None:
-        """Whether the prediction is as near to the mean as is allowed, the interval left aside; None without one."""
-        return None if self.error is None else abs(self.error) <= self.allowed
+        """Whether the whole interval is within what is allowed of the prediction; None without one, or undecided."""
+        return None if self.predicted is None else self._judgement(self.predicted)
+
+    def enough_requests(self, n: int) -> int | None:
+        """About how many would do instead of n; None where these decide, or where that cannot be said."""
+        if self.predicted is None or self.decided:
+            return None
+        return enough_requests(n, self.predicted, self.ci_low, self.ci_high, self.allowed)
+
+    def _judgement(self, predicted: float) -> bool | None:
+        return judgement(predicted, self.ci_low, self.ci_high, self.allowed)
 
 
 def _error(stated: float | None, executed: float) -> float | None:
-    return stated / executed - 1 if stated is not None and executed > 0 else None
+    return None if stated is None else relative_error(stated, executed)
 
 
 class ExecutedLoad(StrictModel):

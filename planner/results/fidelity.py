@@ -108,6 +108,8 @@ class Fidelity(StrictModel):
     """By model, accelerator, framework and mode."""
     refused: tuple[RefusedPoints, ...]
     """What was not predicted."""
+    notes: tuple[str, ...] = ()
+    """What is to be known of how rows were read, such as a precision that only the model's name states."""
     points: tuple[PredictedPoint, ...] = Field(default=(), exclude=True)
     """Every point beside its prediction, in the order of the files; not part of the JSON."""
 

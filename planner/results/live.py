@@ -1,9 +1,16 @@
 """What a live run on this machine showed: predicted, executed and measured side by side."""
 
-from typing import Any, Literal
+from collections.abc import Iterator
+from math import isclose
+from typing import Any, Literal, Self
 
-from planner.schema import StrictModel
+from pydantic import model_validator
 
+from planner.ranges import Counted, Quantity, Seed, Signed
+from planner.schema import Fault, StrictModel, raise_faults
+
+ROUNDING = 1e-6
+"""Digits that a file may have lost."""
 TORCH_ONLY = ("torch", "device", "device_memory_bytes")
 """Of a machine: stated where torch computed, and left out of the answer where NumPy did."""
 
@@ -15,40 +22,40 @@ class LiveMachine(StrictModel):
     system: str
     python: str
     numpy: str
-    n_cores: int
+    n_cores: Counted
     """Cores that could be used."""
-    memory_bytes: int
+    memory_bytes: Counted
     """Physical memory [B]."""
     torch: str | None = None
     """Version of torch, where it computed; None: NumPy did."""
     device: str | None = None
     """Device that torch computed on, shared by the workers; None: the cores did."""
-    device_memory_bytes: int | None = None
+    device_memory_bytes: Counted | None = None
     """Memory of that device [B]."""
-    workers: dict[str, int | None]
+    workers: dict[str, Counted | None]
     """Core of each worker; None where it was not pinned."""
-    gemm_flop_per_s: dict[str, float]
+    gemm_flop_per_s: dict[str, Quantity]
     """fp32 products of one core by rows, all workers busy [FLOP/s]."""
-    memory_bytes_per_s: float
+    memory_bytes_per_s: Quantity
     """Memory bandwidth of one core, all workers busy [B/s]."""
-    call_s: float
+    call_s: Quantity
     """One call of NumPy or torch on one value [s]."""
-    loopback_bytes_per_s: float
+    loopback_bytes_per_s: Quantity
     """TCP over 127.0.0.1 [B/s]."""
-    busy_before_fraction: float
+    busy_before_fraction: Quantity
     """Share of the time that workers had their cores for while they were measured without a pause; the rest went to
     other programs."""
-    stretch: float | None = None
+    stretch: Quantity | None = None
     """Seconds on the wall of prefills with pauses between them, just before the run, over busy seconds of the same
     without: latencies under load are predicted for a machine as busy as that."""
-    busy_fraction: float | None
+    busy_fraction: Quantity | None
     """The same while the served model was timed and prefilled what was served."""
-    steal_before_fraction: float | None = None
+    steal_before_fraction: Quantity | None = None
     """Share of the time of the cores that the hypervisor gave to others while they were measured; None where the system
     does not tell."""
-    steal_fraction: float | None = None
+    steal_fraction: Quantity | None = None
     """The same while requests were served."""
-    load_average: float | None = None
+    load_average: Quantity | None = None
     """Processes that wanted a core in the minute before the start, this program's none among them."""
 
 
@@ -59,37 +66,64 @@ class LiveCheck(StrictModel):
     """Name, with what it was asked at."""
     unit: str
     """s, B, req/s or a fraction."""
-    predicted: float | None
+    predicted: Quantity | None
     """By roofline and queueing, before the run."""
-    executed: float | None
+    executed: Quantity | None
     """By the request-level executor; None where it was not asked."""
-    measured: float | None
+    measured: Quantity | None
     """On this machine."""
-    ci_low: float | None
+    ci_low: Signed | None
     """Low end of where the measured value lay from try to try, or of the 95 % interval of its mean."""
-    ci_high: float | None
+    ci_high: Signed | None
     """High end."""
-    spread: float | None = None
+    spread: Quantity | None = None
     """Largest less smallest of the repeats over their mean, the same asked each time; None without repeats."""
-    relative_error: float | None
+    relative_error: Signed | None
     """Predicted over measured, less 1; 0 where both are 0."""
-    tolerance: float
+    tolerance: Quantity
     """Largest absolute error that holds."""
     holds: bool
     """Whether it does."""
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        raise_faults(self._faults())
+        return self
+
+    def _faults(self) -> Iterator[Fault]:
+        error = self.error_of(self.predicted, self.measured)
+        if (error is None) != (self.relative_error is None) or not isclose(
+            error or 0.0, self.relative_error or 0.0, rel_tol=ROUNDING, abs_tol=ROUNDING
+        ):
+            what = "nothing" if self.relative_error is None else f"{self.relative_error:g}"
+            said = "unknown" if error is None else f"{error:g}"
+            yield Fault(("relative_error",), f"is {what} ({said}, as predicted over measured, less 1)")
+        elif self.holds != (error is not None and abs(error) <= self.tolerance):
+            yield Fault(("holds",), f"is {str(self.holds).lower()} (whether the error is within {self.tolerance:g})")
+        if self.ci_low is not None and self.ci_high is not None and self.ci_low > self.ci_high:
+            yield Fault(("ci_low",), f"is {self.ci_low:g} (at most ci_high, {self.ci_high:g})")
+
+    @staticmethod
+    def error_of(predicted: float | None, measured: float | None) -> float | None:
+        """Predicted over measured, less 1; 0 where both are 0, None where it is unknown."""
+        if predicted is None or measured is None:
+            return None
+        if measured:
+            return predicted / measured - 1
+        return 0.0 if predicted == measured else None
 
 
 class LivePass(StrictModel):
     """Passes of the served model at one length or batch, in seconds that the worker ran."""
 
     kind: Literal["prefill", "decode"]
-    size: int
+    size: Counted
     """Tokens of the prompt, or requests of the batch."""
-    context_tokens: int | None
+    context_tokens: Counted | None
     """Tokens that a step attends to; None for prefill."""
-    predicted_s: float
-    executed_s: float | None
-    rounds_s: tuple[float, ...]
+    predicted_s: Quantity
+    executed_s: Quantity | None
+    rounds_s: tuple[Quantity, ...]
     """Median over workers, round by round."""
 
 
@@ -97,34 +131,34 @@ class LiveLine(StrictModel):
     """What the roofline says between the lengths or batches that were timed."""
 
     kind: Literal["prefill", "decode"]
-    sizes: tuple[int, ...]
-    predicted_s: tuple[float, ...]
+    sizes: tuple[Counted, ...]
+    predicted_s: tuple[Quantity, ...]
 
 
 class LiveTtft(StrictModel):
     """Times to first token, ascending."""
 
-    fractions: tuple[float, ...]
+    fractions: tuple[Quantity, ...]
     """Of requests, for which `predicted_s` is the quantile."""
-    predicted_s: tuple[float, ...]
-    executed_s: tuple[float, ...]
+    predicted_s: tuple[Quantity, ...]
+    executed_s: tuple[Quantity, ...]
     """Of every request."""
-    measured_s: tuple[tuple[float, ...], ...]
+    measured_s: tuple[tuple[Quantity, ...], ...]
     """Of every finished request, repeat by repeat."""
 
 
 class LiveRepeat(StrictModel):
     """The same requests served once."""
 
-    n_finished: int
-    n_dropped: int
-    served_s: float
-    ttft_mean_s: float
-    ttft_p90_s: float
-    tpot_mean_s: float | None
-    throughput_req_per_s: float
-    link_fraction: float
-    busy_fraction: float | None
+    n_finished: Counted
+    n_dropped: Counted
+    served_s: Quantity
+    ttft_mean_s: Quantity
+    ttft_p90_s: Quantity
+    tpot_mean_s: Quantity | None
+    throughput_req_per_s: Quantity
+    link_fraction: Quantity
+    busy_fraction: Quantity | None
     """Share of the time between start and end of prefills that workers ran."""
 
 
@@ -136,29 +170,35 @@ class Live(StrictModel):
     machine: LiveMachine
     measured_on: str | None = None
     """Day of the run."""
-    seed: int
+    seed: Seed
     """Of weights, prompts and arrivals."""
-    threshold_tokens: float
+    threshold_tokens: Quantity
     """Requests with more uncached tokens went over the link."""
-    link_bytes_per_s: float
+    link_bytes_per_s: Quantity
     """Rate that the link was limited to [B/s]."""
-    offered_req_per_s: float
+    offered_req_per_s: Quantity
     """Rate of arrivals [req/s]."""
-    n_requests: int
+    n_requests: Counted
     """Requests of the run, those of every repeat."""
-    n_finished: int
+    n_finished: Counted
     """Of these, finished."""
-    n_dropped: int
+    n_dropped: Counted
     """Of these, dropped, each with a reason in the records."""
-    n_foreign: int = 0
+    n_foreign: Counted = 0
     """Connections to workers that carried something else than frames of this run, and were dropped."""
-    served_s: float
+    served_s: Quantity
     """Length of the run, all repeats together [s]."""
     checks: tuple[LiveCheck, ...]
     passes: tuple[LivePass, ...] = ()
     lines: tuple[LiveLine, ...] = ()
     ttft: LiveTtft | None = None
     repeats: tuple[LiveRepeat, ...] = ()
+
+    @model_validator(mode="after")
+    def _counts_its_requests(self) -> Self:
+        if self.n_finished + self.n_dropped > self.n_requests:
+            raise ValueError(f"n_finished and n_dropped are more than n_requests = {self.n_requests}")
+        return self
 
     @property
     def holds(self) -> bool:

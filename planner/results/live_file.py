@@ -1,14 +1,7 @@
 """A live run read back from the JSON that `planner live` wrote."""
 
-import json
-
-from pydantic import ValidationError
-
-from planner.errors import InputError, Problem
 from planner.results.live import Live
-from planner.results.plan_file import json_problem
-
-ALLOWED = "the answer of planner live --format json"
+from planner.results.plan_file import answer_file
 
 
 def live_from(text: str, name: str) -> Live:
@@ -21,14 +14,5 @@ def live_from(text: str, name: str) -> Live:
     Raises:
         InputError: the text is not such an answer; every problem is named.
     """
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(Problem(name, "", f"is not JSON: {error}", ALLOWED)) from None
-    if not isinstance(content, dict) or content.get("schema") != "planner.live/1":
-        raise InputError(Problem(name, "schema", "is not planner.live/1", ALLOWED))
-    stated = {key: value for key, value in content.items() if key not in ("schema", "holds")}
-    try:
-        return Live.model_validate_json(json.dumps(stated))
-    except ValidationError as error:
-        raise InputError(json_problem(name, dict(e)) for e in error.errors()) from None
+    file = answer_file(text, name, "planner.live/1", "the answer of planner live --format json")
+    return file.record(Live, {key: value for key, value in file.data.items() if key not in ("schema", "holds")})

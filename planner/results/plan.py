@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from planner.ranges import Counted, Quantity, Signed
 from planner.results.certified import Certified
 from planner.schema import StrictModel
 
@@ -17,16 +18,28 @@ class PoolPlan(StrictModel):
     role: Literal["prefill", "decode"]
     prompts: Literal["long", "short"] | None
     """Which prompts a prefill pool takes; None for one that takes both, and for decode."""
-    n_instances: int
-    n_accelerators: int
-    capacity_req_per_s: float
+    n_instances: Counted
+    n_accelerators: Counted
+    capacity_req_per_s: Quantity
     """Requests of its kind the pool can serve [1/s]."""
-    offered_req_per_s: float
+    offered_req_per_s: Quantity
     """Requests sent to it at the operating point [1/s]."""
-    utilization: float
-    usd_per_hour: float | None
+    utilization: Quantity
+    usd_per_hour: Quantity | None
     basis: Literal["measured", "calibrated", "inferred", "datasheet"]
     """Where its service times come from."""
+    accelerators_per_instance: Counted | None = None
+    """Accelerators of one instance; like all that follows None where nobody said."""
+    layout: str | None = None
+    """Parallel layout of an instance, such as `tp=8,ep=1,dp=1,pp=1`."""
+    stack: str | None = None
+    """Serving software that its times are of, at its version."""
+    precision: str | None = None
+    """Weights and matrix products."""
+    kv_precision: str | None = None
+    """Attention KV cache."""
+    batch_limit: Counted | None = None
+    """Most sequences that an instance decodes together; None for prefill, which is one prompt at a time."""
 
 
 class LinkPlan(StrictModel):
@@ -35,49 +48,64 @@ class LinkPlan(StrictModel):
     name: str
     from_site: str = Field(serialization_alias="from")
     to_site: str = Field(serialization_alias="to")
-    capacity_gbps: float
-    n_ports: int
-    port_gbps: float | None
+    capacity_gbps: Quantity
+    n_ports: Counted
+    port_gbps: Quantity | None
     """Size of the ports rented, or None when sizes are mixed."""
-    ports_by_tier: tuple[int, ...] = Field(default=(), exclude=True)
+    ports_by_tier: tuple[Counted, ...] = Field(default=(), exclude=True)
     """Ports rented of every size on offer."""
-    mean_gbps: float
-    utilization: float
-    usd_per_hour: float | None
+    mean_gbps: Quantity
+    utilization: Quantity
+    usd_per_hour: Quantity | None
 
 
 class Latency(StrictModel):
     """Time to first token and time per output token; None where unknown."""
 
-    ttft_mean_s: float | None
-    ttft_p50_s: float | None
-    ttft_p90_s: float | None
-    ttft_p99_s: float | None
-    ttft_unloaded_mean_s: float | None
-    ttft_unloaded_p90_s: float | None
-    tpot_mean_s: float | None
+    ttft_mean_s: Quantity | None
+    ttft_p50_s: Quantity | None
+    ttft_p90_s: Quantity | None
+    ttft_p99_s: Quantity | None
+    ttft_unloaded_mean_s: Quantity | None
+    ttft_unloaded_p90_s: Quantity | None
+    tpot_mean_s: Quantity | None
 
 
 class Cost(StrictModel):
     """Rent, power and charges of everything in the plan; None when a price is missing."""
 
-    usd_per_hour: float | None
-    usd_per_million_input_tokens: float | None
-    usd_per_million_output_tokens: float | None
-    accelerators_usd_per_hour: float | None
+    usd_per_hour: Quantity | None
+    usd_per_million_input_tokens: Quantity | None
+    usd_per_million_output_tokens: Quantity | None
+    accelerators_usd_per_hour: Quantity | None
     """The accelerators alone, without the link."""
     missing_prices: tuple[str, ...] = ()
     """What has no price in the scenario."""
 
 
+class CostBand(StrictModel):
+    """What the plan may cost where an input is as uncertain as it is known to be: the best plan at both ends of it."""
+
+    rests_on: str
+    """The input, in words."""
+    pools: tuple[str, ...]
+    """Pools that it is about."""
+    low_usd_per_hour: float | None
+    """At the end where it costs less; None where there is no plan, or none was found in the time."""
+    high_usd_per_hour: float | None
+    low_usd_per_million_input_tokens: float | None
+    """The same per million tokens, which changes with the rate where that is what is sought."""
+    high_usd_per_million_input_tokens: float | None
+
+
 class PlannedAgain(StrictModel):
     """What more of a constraint brought when the fleet was planned again with it, in whole instances."""
 
-    n_more: float
+    n_more: Signed
     """Units of the constraint that were added."""
-    least: float
+    least: Signed
     """Gain of all of them together that is proven, in the objective's unit."""
-    most: float
+    most: Signed
     """Gain beyond which there is none, or beyond which none was found; the solver leaves a little open."""
 
 
@@ -85,7 +113,7 @@ class Bottleneck(StrictModel):
     """A constraint that holds the rate down, and what one more unit of it would add."""
 
     constraint: str
-    shadow_price: float
+    shadow_price: Signed
     unit: str
     basis: Literal["planned-again", "linear-program"] = "planned-again"
     """Whether the price was found by planning again, or is that of a linear program at the plan's thresholds."""
@@ -101,7 +129,7 @@ class Verdict(StrictModel):
 
 
 Work = Literal["long", "short", "decode"]
-PoolShares = dict[Work, dict[str, float]]
+PoolShares = dict[Work, dict[str, Quantity]]
 """What each pool takes of the long prompts, of the short ones, and of decoding [-]."""
 
 
@@ -110,15 +138,15 @@ class ClassPlan(StrictModel):
 
     name: str
     model: str
-    share: float
-    slo: dict[str, float] | None = None
+    share: Quantity
+    slo: dict[str, Quantity] | None = None
     """What is promised about its latency; None: nothing."""
-    threshold_tokens: float | None
+    threshold_tokens: Signed | None
     latency: Latency
-    mean_total_tokens: float
-    mean_uncached_tokens: float
-    mean_output_tokens: float
-    cached_fraction: float
+    mean_total_tokens: Quantity
+    mean_uncached_tokens: Quantity
+    mean_output_tokens: Quantity
+    cached_fraction: Quantity
     """Share of prompt tokens found in the prefix cache [-]."""
     pool_shares: PoolShares = {}
     """What every pool takes, where the plan says; else it is in proportion to the pools' rates."""
@@ -128,29 +156,29 @@ class PeriodPool(StrictModel):
     """One pool in a period."""
 
     name: str
-    n_instances: int
-    offered_req_per_s: float
+    n_instances: Counted
+    offered_req_per_s: Quantity
     """Requests sent to it [1/s]."""
-    utilization: float
+    utilization: Quantity
 
 
 class PeriodLink(StrictModel):
     """One link in a period."""
 
     name: str
-    mean_gbps: float
-    utilization: float
+    mean_gbps: Quantity
+    utilization: Quantity
 
 
 class PeriodPlan(StrictModel):
     """A period of the day at its demand."""
 
     name: str
-    hours: float
-    demand_req_per_s: float
-    offload_fraction: float
+    hours: Quantity
+    demand_req_per_s: Quantity
+    offload_fraction: Quantity
     """Share of the requests that are longer than their threshold, and leave their site or go to a pool for such [-]."""
-    thresholds: dict[str, dict[str, float | None]]
+    thresholds: dict[str, dict[str, Quantity | None]]
     """By class and by the site that decodes: requests with more uncached tokens may leave; None: none do [tokens]."""
     pool_shares: dict[str, dict[str, PoolShares]] = {}
     """By class and by the site that decodes."""
@@ -158,18 +186,18 @@ class PeriodPlan(StrictModel):
     links: tuple[PeriodLink, ...]
     latency: Latency
     """Of all requests of the period."""
-    use_usd_per_hour: float
+    use_usd_per_hour: Quantity
     """Power of busy instances and traffic by volume, which change with the demand."""
 
 
 class Fleet(StrictModel):
     """Sizes, routing and operating point: what a plan and a baseline have in common."""
 
-    threshold_tokens: float | None
-    offload_fraction: float
-    throughput_req_per_s: float
-    max_throughput_req_per_s: float
-    goodput_req_per_s: float | None = None
+    threshold_tokens: Signed | None
+    offload_fraction: Quantity
+    throughput_req_per_s: Quantity
+    max_throughput_req_per_s: Quantity
+    goodput_req_per_s: Quantity | None = None
     """Highest rate at which the promise on TTFT still holds; None without one [1/s]."""
     pools: tuple[PoolPlan, ...]
     links: tuple[LinkPlan, ...]
@@ -196,26 +224,26 @@ class Baseline(Fleet):
 
     name: str
     title: str
-    ratio: float
+    ratio: Signed
     """Plan over baseline, in requests per second at most, as promised [-]."""
 
 
 class Sweep(StrictModel):
     """Most throughput by threshold, and by each pool alone, for the sizes of the plan."""
 
-    threshold_tokens: tuple[float, ...]
-    offload_fraction: tuple[float, ...]
-    limits_req_per_s: dict[str, tuple[float | None, ...]]
+    threshold_tokens: tuple[Signed, ...]
+    offload_fraction: tuple[Quantity, ...]
+    limits_req_per_s: dict[str, tuple[Quantity | None, ...]]
     """Rate each pool or link would allow alone [1/s]; None where nothing is asked of it."""
 
 
 class FreeRouting(StrictModel):
     """What sending each length bin wherever it fits best would gain over one threshold."""
 
-    max_throughput_req_per_s: float
-    gain: float
+    max_throughput_req_per_s: Quantity
+    gain: Signed
     """Relative gain over the plan [-]."""
-    n_bins: int
+    n_bins: Counted
 
 
 class Plan(Fleet):
@@ -225,13 +253,15 @@ class Plan(Fleet):
     scenario: str
     objective: Literal["max-throughput", "min-cost", "min-ttft"]
     status: Literal["optimal", "feasible"]
-    gap: float
+    gap: Signed
     """Relative distance of the objective to a proven bound over every threshold, grid error included [-]."""
-    bound: float
+    bound: Signed
     """That bound: requests per second, USD per hour, or with min-ttft seconds at the percentile asked for."""
     capacity_rule: Literal["mean-length", "expected-work"]
     prefill_to_decode: str | None
     """Instances of prefill for short prompts to instances of decode."""
+    cost_band: CostBand | None = None
+    """What the cost may be with what is known of the error of predicted times; None where nothing is, or not asked."""
     bottlenecks: tuple[Bottleneck, ...]
     verdict: Verdict
     classes: tuple[ClassPlan, ...]

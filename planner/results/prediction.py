@@ -26,6 +26,12 @@ class PrefillPrediction(StrictModel):
     """Logical bytes of cache and state of the whole prompt [B]."""
     kv_gbps: float | None
     """Those bytes over the seconds [Gbps]."""
+    fits: bool
+    """Whether the whole prompt's cache fits the memory beside the weights; where it does not, there are no seconds."""
+    lacking_bytes_per_accelerator: float
+    """Bytes that the weights and the prompt need beyond the memory of an accelerator; 0 where they fit [B]."""
+    beyond_context_limit: bool
+    """Whether it is longer than the model is made for."""
     bound: Bound | None
     """What takes the largest part of the seconds."""
     basis: PredictionBasis
@@ -126,10 +132,20 @@ class Prediction(StrictModel):
     lacking_bytes_per_accelerator: float
     """Bytes that weights and workspace need beyond the memory; 0 where they fit [B]."""
     largest_batch: LargestBatch
+    longest_prompt_tokens: int | None
+    """Longest prompt whose cache fits beside the weights, 0 where they do not [tokens]; None where weights are not
+    counted, or any length fits."""
+    context_limit_tokens: int | None
+    """Longest context that the model is made for [tokens]; None where its profile states none."""
     relaxations: tuple[str, ...] = ()
-    """The smallest changes that would make it fit, where it does not."""
+    """The smallest changes that would make the weights fit, where they do not, else the longest prompt asked for."""
     notes: tuple[str, ...] = ()
     """What the reader must know to use the figures."""
+
+    @property
+    def fits_any_prompt(self) -> bool:
+        """Whether the weights, and any of the prompts asked for beside them, fit."""
+        return self.fits and any(row.fits for row in self.prefill)
 
     @property
     def instance(self) -> str:

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from planner.ranges import Counted, Quantity, Seed, Signed
 from planner.schema import StrictModel
 
 
@@ -11,18 +12,22 @@ class Check(StrictModel):
     """One promise and its run."""
 
     metric: str
-    predicted: float
-    executed: float
+    predicted: Quantity
+    executed: Quantity
     """Mean over replications."""
-    ci_low: float | None
+    ci_low: Signed | None
     """Its 95 % confidence interval; None with a single replication."""
-    ci_high: float | None
-    relative_error: float
+    ci_high: Signed | None
+    relative_error: Signed
     """Predicted over executed, less one [-]."""
-    tolerance: float
+    tolerance: Quantity
     """Relative error that is allowed [-]."""
     holds: bool
-    """Whether the error, or the confidence interval's nearest end, is within the tolerance."""
+    """Whether the run bears it out: the whole interval, or without one the figure, is within the tolerance."""
+    decided: bool
+    """False where only a part of the interval is within the tolerance: the run is too short to tell."""
+    enough_requests: Counted | None = None
+    """About how many would do; None where it is decided, or where that cannot be said."""
     period: str | None = None
     """Period that was run, where a plan for several is certified."""
 
@@ -35,12 +40,14 @@ class Validation(StrictModel):
     )
     scenario: str
     holds: bool
+    decided: bool
+    """False where some promise is undecided; it holds only where all are decided and hold."""
     period: str | None = None
     """Period that was run, of a plan for several."""
-    load: float
+    load: Quantity
     """Of the plan's rate; the promises are those at this load."""
-    seed: int
-    n_requests: int
+    seed: Seed
+    n_requests: Counted
     """Of the run at that load; the one with the system kept full has as many."""
     checks: tuple[Check, ...]
     unpredicted: tuple[str, ...]
@@ -54,4 +61,9 @@ class Validation(StrictModel):
     @property
     def failed(self) -> tuple[Check, ...]:
         """Promises that were not kept."""
-        return tuple(check for check in self.checks if not check.holds)
+        return tuple(check for check in self.checks if check.decided and not check.holds)
+
+    @property
+    def undecided(self) -> tuple[Check, ...]:
+        """Promises of which the run was too short to tell."""
+        return tuple(check for check in self.checks if not check.decided)

@@ -7,6 +7,8 @@ from planner.roofline.instance import (
     DecodePoint,
     InstanceRates,
     RatesBasis,
+    Setup,
+    emulation,
     exposed_transfer_s,
     instance_rates,
     roofline_prefill,
@@ -20,9 +22,9 @@ from planner.roofline.kv_cache import (
     window_bytes,
     wire_bytes,
 )
-from planner.roofline.kv_memory import kv_bytes_per_rank, physical_kv_bytes, physical_kv_bytes_per_token
+from planner.roofline.kv_memory import BLOCK_TOKENS, kv_bytes_per_rank, physical_kv_bytes, physical_kv_bytes_per_token
 from planner.roofline.layout import Layout
-from planner.roofline.memory_fit import MemoryFit, memory_fit
+from planner.roofline.memory_fit import MemoryFit, longest_request, memory_fit
 from planner.roofline.mlp import distinct_experts
 from planner.roofline.operator import Gemm, Operator, total_bytes, total_flop
 from planner.roofline.operators import decode_operators, pass_operators, prefill_operators
@@ -30,10 +32,11 @@ from planner.roofline.pass_time import PassTime, operator_seconds, pass_time
 from planner.roofline.rank_work import RankWork, rank_work
 from planner.roofline.sequences import Sequences
 from planner.roofline.served_model import ServedModel, prefill_passes
-from planner.roofline.stack import Stack, altered, best_stack, factors_of, runtime_bytes, stack, versioned
+from planner.roofline.stack import Stack, altered, asked_stack, best_stack, factors_of, runtime_bytes, stack, versioned
 from planner.roofline.weights import bytes_per_weight, weights_bytes
 
 __all__ = [
+    "BLOCK_TOKENS",
     "Chip",
     "DecodePoint",
     "FACTOR_NAMES",
@@ -50,13 +53,16 @@ __all__ = [
     "SERVING_BENCHMARK",
     "Sequences",
     "ServedModel",
+    "Setup",
     "Stack",
     "altered",
+    "asked_stack",
     "best_stack",
     "bytes_per_weight",
     "closed_loop_latency",
     "decode_operators",
     "distinct_experts",
+    "emulation",
     "exposed_transfer_s",
     "factors_of",
     "index_key_bytes_per_token",
@@ -65,6 +71,7 @@ __all__ = [
     "kv_bytes_curve",
     "kv_bytes_per_rank",
     "kv_bytes_per_token",
+    "longest_request",
     "memory_fit",
     "operator_seconds",
     "pass_operators",

@@ -31,7 +31,8 @@ def head_projections(group: GqaLayers | SwaLayers, hidden: int, rows: FloatArray
     [6144, 4096]
     """
     out = group.n_heads * group.value_dim
-    n = group.n_heads * group.head_dim + kv_values_per_token(group) + (out if group.output_gate else 0)
+    own_kv = 0 if group.borrows_kv else kv_values_per_token(group)
+    n = group.n_heads * group.head_dim + own_kv + (out if group.output_gate else 0)
     yield gemm_operator("qkv_proj", group.n_layers, rows, n, hidden, width, "attention", "heads")
     yield gemm_operator("o_proj", group.n_layers, rows, hidden, out, width, "attention", "heads")
 
@@ -40,7 +41,9 @@ def head_attention(group: GqaLayers | SwaLayers, sequences: Sequences, kv_precis
     """Attention by heads, over all keys or a window.
 
     Equation:
-        FLOP = 2 heads (d_qk + d_v) pairs; cache read once per token in reach, written once per new token
+        FLOP = 2 heads (d_qk + d_v) pairs; cache read once per token in reach, written once per new token.
+        Chunked windows: pairs and reach of their own in prefill, those of sliding ones in decode, where the
+        sequences of a batch stand anywhere in their chunks: an upper bound
 
     Args:
         group: layers of GQA or sliding windows.
@@ -61,15 +64,18 @@ def head_attention(group: GqaLayers | SwaLayers, sequences: Sequences, kv_precis
     16384000.0
     """
     window = float(group.window) if isinstance(group, SwaLayers) else np.inf
+    chunked = isinstance(group, SwaLayers) and group.chunked and sequences.phase == "prefill"
+    pairs = sequences.chunked_pairs(window) if chunked else sequences.pairs(window)
+    read = sequences.chunked_read_tokens(window) if chunked else sequences.read_tokens(window)
     per_token = kv_values_per_token(group) * BYTES_PER_VALUE[kv_precision]
     return Operator(
         "window_attention" if isinstance(group, SwaLayers) else "attention",
         "attention",
         group.n_layers,
-        flop=2.0 * group.n_heads * (group.head_dim + group.value_dim) * sequences.pairs(window),
+        flop=2.0 * group.n_heads * (group.head_dim + group.value_dim) * pairs,
         weight_bytes=np.zeros_like(sequences.rows),
         activation_bytes=ACTIVATION_BYTES * group.n_heads * (group.head_dim + group.value_dim) * sequences.rows,
-        kv_bytes=per_token * (sequences.read_tokens(window) + sequences.rows),
+        kv_bytes=per_token * (read + sequences.rows),
         split="heads",
         n_shards=group.n_heads,
         n_kv_shards=group.n_kv_heads,

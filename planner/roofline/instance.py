@@ -1,6 +1,7 @@
 """Service times of one instance: how long a prefill takes, what it hands over, how fast decode goes."""
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.curves import Curve, PrefillService
 from planner.profiles import KvCurve, MeasuredInstance, ModelProfile, PrefillCurve
-from planner.roofline.kv_cache import kv_bytes_curve
+from planner.roofline.kv_cache import BYTES_PER_VALUE, kv_bytes_curve
 from planner.roofline.served_model import ServedModel
 
 RatesBasis = Literal["measured", "calibrated", "inferred", "datasheet"]
@@ -68,6 +69,41 @@ class DecodePoint:
 
 
 @dataclass(frozen=True)
+class Setup:
+    """How an instance is run, as far as anybody said; None where it is unknown."""
+
+    stack: str | None = None
+    """Serving software with its version."""
+    layout: str | None = None
+    """Parallel layout, as `Layout.parse` reads it."""
+    precision: str | None = None
+    """Weights and matrix products."""
+    kv_precision: str | None = None
+    """Attention KV cache."""
+    product_precision: str | None = None
+    """What products run at where the accelerator has no unit for the weights' format; None: at that format."""
+
+    @classmethod
+    def of(cls, served: ServedModel, stack: str) -> "Setup":
+        """How a served model is run under a stack."""
+        own, products = served.weights_precision, served.product_precision
+        emulated = None if products == own else products
+        return cls(stack, str(served.layout), own, served.kv_precision, emulated)
+
+
+def emulation(hardware: str, weights: str, products: str) -> str:
+    """What it means that an accelerator has no unit for the format of the weights.
+
+    >>> emulation("a100-sxm-80gb", "fp8", "bf16")
+    'weights in fp8 stream at 8 bits, products run in bf16: a100-sxm-80gb has no fp8 unit'
+    """
+    bits = 8 * BYTES_PER_VALUE[weights]
+    return (
+        f"weights in {weights} stream at {bits:.0f} bits, products run in {products}: {hardware} has no {weights} unit"
+    )
+
+
+@dataclass(frozen=True)
 class InstanceRates:
     """Everything the planner knows about one instance; a role it was not measured in is None."""
 
@@ -78,6 +114,10 @@ class InstanceRates:
     basis: RatesBasis
     stack: str | None = None
     """Software stack of the roofline that they come from; None: somebody's figures."""
+    longest_tokens: float = inf
+    """Longest prompt whose cache fits beside the weights; infinite where nothing is known to limit it [tokens]."""
+    setup: Setup = Setup()
+    """How the instance is run."""
 
     def scaled(self, factor: float) -> "InstanceRates":
         """The same instance with prefills and decode steps that take `factor` times as long; bytes stay [-]."""
@@ -97,6 +137,11 @@ def instance_rates(model: ModelProfile, measured: MeasuredInstance, kv_precision
         decode=DecodePoint(decode.batch, decode.step_s) if decode else None,
         n_layers=model.architecture.n_layers,
         basis=measured.basis,
+        setup=Setup(
+            stack=measured.stack,
+            precision=measured.precision,
+            kv_precision=None if kv_precision == "bf16" else kv_precision,
+        ),
     )
 
 

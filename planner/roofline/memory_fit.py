@@ -1,6 +1,7 @@
-"""Whether weights and caches fit an instance's memory, and how many sequences do."""
+"""Whether weights and caches fit an instance's memory, how many sequences do, and how long one may be."""
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +21,8 @@ RUNTIME_BYTES = 2e9
 """Context, graphs and communication buffers of a serving process on a GPU; a stack may state its own."""
 ACTIVATION_COPIES = 8.0
 """Tensors as wide as the residual stream that are alive at once."""
+LONGEST_TOKENS = 1 << 30
+"""Above any length of a workload."""
 
 
 @dataclass(frozen=True)
@@ -143,3 +146,43 @@ def largest_batch(
         model, tokens, kv_precision, tp_size=layout.tp_size, pp_size=layout.pp_size, block_tokens=block_tokens
     )
     return layout.dp_size * np.floor(max(fit.cache_bytes, 0.0) / per_rank)
+
+
+def longest_request(
+    model: ModelProfile,
+    fit: MemoryFit,
+    layout: Layout,
+    kv_precision: str = "bf16",
+    block_tokens: int = BLOCK_TOKENS,
+) -> float:
+    """Longest request whose cache and state fit beside the weights: what an instance can prefill at all.
+
+    Equation:
+        max L, in whole blocks, with bytes of L on a rank <= cache bytes of the rank
+
+    Args:
+        model: a model whose attention shapes are known.
+        fit: memory of one accelerator.
+        layout: parallel sizes; a request lies on one of the dp replicas.
+        kv_precision: number format of the attention cache.
+        block_tokens: tokens of a cache block.
+
+    Returns:
+        Length, prefix that is cached included [tokens]; 0 where none fits, infinite where windows and states bound the
+        bytes of any length.
+
+    Source:
+        A prompt's blocks are all held until its last token is computed: PagedAttention (vLLM, 2023).
+
+    >>> from planner.profiles import model_profile
+    >>> model, layout = model_profile("llama-3.1-70b"), Layout(tp_size=8)
+    >>> longest_request(model, memory_fit(model, 141e9, layout), layout)
+    2592384.0
+    """
+    sizes = {"tp_size": layout.tp_size, "pp_size": layout.pp_size, "block_tokens": block_tokens}
+    low, high = 0, LONGEST_TOKENS // block_tokens
+    while low < high:
+        middle = (low + high + 1) // 2
+        holds = kv_bytes_per_rank(model, middle * block_tokens, kv_precision, **sizes) <= fit.cache_bytes
+        low, high = (middle, high) if holds else (low, middle - 1)
+    return inf if low * block_tokens >= LONGEST_TOKENS else float(low * block_tokens)

@@ -144,8 +144,7 @@ def pass_operators(
     for group in architecture.attention:
         operators += _mixer(group, hidden, parts, rows, width, kv_precision)
     operators += mlp_operators(model, rows, precision)
-    n_norms = architecture.n_layers * (1 if architecture.mlp_only else 2) + 1
-    operators.append(elementwise_operator("norms", n_norms, rows, NORM_VALUES * hidden))
+    operators.append(elementwise_operator("norms", architecture.n_norms, rows, NORM_VALUES * hidden))
     last_rows = np.asarray(sum(part.n_sequences for part in parts), float)
     head = bytes_per_weight(model, "embedding" if architecture.tie_word_embeddings else "lm_head", precision)
     operators.append(gemm_operator("lm_head", 1, last_rows, vocabulary, hidden, head, "lm_head", "vocabulary"))

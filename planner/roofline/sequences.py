@@ -92,6 +92,51 @@ class Sequences:
         """
         return self.n_sequences * (np.minimum(self.cached_tokens, window - 1) + self.new_tokens)
 
+    def chunked_pairs(self, chunk_tokens: float) -> FloatArray:
+        """Pairs of query and key where each query attends to its own chunk up to itself.
+
+        Equation:
+            F(c + n) - F(c), F(x) = floor(x / w) w (w + 1) / 2 + r (r + 1) / 2, r = x mod w
+
+        Args:
+            chunk_tokens: tokens w of a chunk.
+
+        Returns:
+            Pairs over all sequences.
+
+        Source:
+            Chunked attention of Llama 4 (2025); its first chunk is as `pairs`.
+
+        >>> float(Sequences.prefill(8).chunked_pairs(4)), float(Sequences.prefill(1, 5).chunked_pairs(4))
+        (20.0, 2.0)
+        """
+        before = _pairs_in_chunks(self.cached_tokens, chunk_tokens)
+        return self.n_sequences * (_pairs_in_chunks(self.cached_tokens + self.new_tokens, chunk_tokens) - before)
+
+    def chunked_read_tokens(self, chunk_tokens: float) -> FloatArray:
+        """Distinct tokens whose cache the queries of a sequence read in chunks: the new ones, and those before in the
+        first one's chunk.
+
+        Equation:
+            (c mod w) + n
+
+        Args:
+            chunk_tokens: tokens w of a chunk.
+
+        Returns:
+            Tokens over all sequences.
+
+        >>> float(Sequences.prefill(10, 5).chunked_read_tokens(4))
+        11.0
+        """
+        return self.n_sequences * (np.mod(self.cached_tokens, chunk_tokens) + self.new_tokens)
+
     def chunks(self, chunk_tokens: int) -> FloatArray:
         """Chunks of a sequence's new tokens, the last one perhaps short."""
         return np.asarray(np.ceil(self.new_tokens / chunk_tokens))
+
+
+def _pairs_in_chunks(tokens: FloatArray, chunk_tokens: float) -> FloatArray:
+    """Pairs of a sequence of that many tokens, all new."""
+    whole, rest = np.divmod(tokens, chunk_tokens)
+    return np.asarray(whole * chunk_tokens * (chunk_tokens + 1) / 2 + rest * (rest + 1) / 2)

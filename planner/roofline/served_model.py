@@ -11,7 +11,7 @@ from planner.profiles import ModelProfile
 from planner.roofline.chip import Chip
 from planner.roofline.factors import Factors
 from planner.roofline.layout import Layout
-from planner.roofline.memory_fit import RUNTIME_BYTES, MemoryFit, largest_batch, memory_fit
+from planner.roofline.memory_fit import RUNTIME_BYTES, MemoryFit, largest_batch, longest_request, memory_fit
 from planner.roofline.operator import FloatArray
 from planner.roofline.pass_time import PassTime, pass_time
 from planner.roofline.rank_work import RankWork, rank_work
@@ -95,6 +95,16 @@ class ServedModel:
         n, stages = self.model.architecture.n_layers, self.layout.pp_size
         if stages > n:
             raise InputError(Problem("layout", "pp", f"is {stages}", f"at most {n}, the layers of {self.model.name}"))
+
+    @property
+    def weights_precision(self) -> str:
+        """Number format of the weights: the one asked for, else the checkpoint's own."""
+        return self.precision or self.model.precision
+
+    @property
+    def product_precision(self) -> str:
+        """Format that products run at: a wider one where the chip has no unit for the weights'. Raises InputError."""
+        return self.chip.product_format(self.weights_precision)
 
     @property
     def slowest_stage_fraction(self) -> float:
@@ -204,6 +214,11 @@ class ServedModel:
     def largest_batch(self, tokens: ArrayLike) -> NDArray[np.float64]:
         """Sequences whose caches fit together, each reserving that many tokens."""
         return largest_batch(self.model, self.memory, self.layout, tokens, self.kv_precision)
+
+    @cached_property
+    def longest_request(self) -> float:
+        """Longest request whose cache fits beside the weights; infinite where no length exceeds them [tokens]."""
+        return longest_request(self.model, self.memory, self.layout, self.kv_precision)
 
     def largest_batch_within(self, context_tokens: float, tpot_s: float) -> int:
         """Largest batch that fits the memory and keeps the step within a limit; 0 when not even one sequence does.

@@ -1,7 +1,8 @@
 """Software stacks by name: factors with a version's ratios, settings, and the error bands of their calibration."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import ModelProfile, StackProfile, profile_names, stack_profile
@@ -11,6 +12,8 @@ from planner.roofline.memory_fit import RUNTIME_BYTES
 from planner.units import GB, MICRO, MILLI
 
 DATASHEET_NAME = "datasheet"
+UNVERSIONED = "unversioned"
+"""In place of a version: the factors of a framework as they are, where its name alone would mean its default one."""
 QUANTIZED = ("fp8", "int8", "int4", "fp4")
 
 
@@ -95,7 +98,7 @@ def stack(name: str, *, default_version: bool = True) -> Stack:
     """The stack of a name: datasheet, a framework, a framework and version, or a path to a profile.
 
     A version matches a fitted one that begins with it, 0.18 the fitted 0.18.0; one that was not fitted takes the
-    framework's factors.
+    framework's factors, and so does `unversioned`, which stands for points that do not say what they ran under.
 
     Args:
         name: such as vllm, vllm-0.18, sglang-0.5.9 or datasheet.
@@ -126,32 +129,38 @@ def stack(name: str, *, default_version: bool = True) -> Stack:
 
 
 def versioned(profile: StackProfile, version: str | None) -> Stack:
-    """A profile at a version; None: at none in particular."""
+    """A profile at a version; None: at none in particular. Its name is one by which `stack` finds the same."""
+    if version is None or version.casefold() == UNVERSIONED:
+        name = profile.name if profile.default_version is None else f"{profile.name}-{UNVERSIONED}"
+        return Stack(name, factors_of(profile), profile.settings, True, True, profile.calibration)
     found = _fitted_version(profile, version)
     factors = factors_of(profile)
     if found is not None:
         ratios = profile.versions[found]
         factors = factors.with_version(ratios.kernel_latency, ratios.collective, ratios.host, ratios.request)
-    shown = profile.framework if version is None else f"{profile.framework}-{found or version}"
-    is_fitted = version is None or found is not None
-    return Stack(shown, factors, profile.settings, True, is_fitted, profile.calibration)
+    name = f"{profile.name}-{found or version}"
+    return Stack(name, factors, profile.settings, True, found is not None, profile.calibration)
 
 
-def best_stack(model: str, hardware: str) -> Stack:
-    """The stack calibrated best for a model and an accelerator.
+def best_stack(model: str, *hardware: str) -> Stack:
+    """The stack calibrated best for a model on an accelerator, or on several that are to run the same software.
 
-    Those that measured both come first, by their error there; then those that measured the accelerator, then the
-    model, then any: of these the ones that know TTFT and TPOT both, by their error on models held out.
+    On one accelerator, those that measured both come first, by their error there; then those that measured the
+    accelerator, then the model, then any: of these the ones that know TTFT and TPOT both, by their error on models held
+    out. On several, the accelerator that a stack knows least decides, then the next; then the mean of the errors.
 
     Args:
         model: name of a model profile.
-        hardware: name of a hardware profile.
+        hardware: names of hardware profiles, in any order.
 
     Returns:
-        The stack at the version of those points, at its default one where it has none there.
+        The stack at the version of most of those points, at its default one where it has none there.
 
     Raises:
         InputError: no stack profile is shipped.
+
+    >>> best_stack("qwen3-235b", "h20-141gb", "h200-sxm").name == best_stack("qwen3-235b", "h200-sxm", "h20-141gb").name
+    True
     """
     profiles = [stack_profile(name) for name in profile_names("stack")]
     if not profiles:
@@ -160,32 +169,111 @@ def best_stack(model: str, hardware: str) -> Stack:
     return versioned(best, _measured_version(best, model, hardware))
 
 
-def _measured_version(profile: StackProfile, model: str, hardware: str) -> str | None:
-    """The version that the model was measured with on the accelerator, else what was there; else the default."""
+class OwnStack(Protocol):
+    """A stack that somebody describes by what differs from another one."""
+
+    @property
+    def like(self) -> str:
+        """The other one."""
+
+    @property
+    def factors(self) -> Mapping[str, float]:
+        """Factors that differ."""
+
+    @property
+    def settings(self) -> Mapping[str, float | int | None]:
+        """Settings that differ; None: as the other one."""
+
+
+class AskedStack(Protocol):
+    """What decides the stack of a pool."""
+
+    @property
+    def model(self) -> str:
+        """Name of the model's profile."""
+
+    @property
+    def hardware(self) -> tuple[str, ...]:
+        """Kinds of accelerators that are to run the same software."""
+
+    @property
+    def ran_under(self) -> tuple[str, ...]:
+        """Stacks that some of them were measured under."""
+
+    @property
+    def stated(self) -> str | None:
+        """The stack that is asked for by name."""
+
+
+def asked_stack(asked: AskedStack, own: Mapping[str, OwnStack]) -> Stack:
+    """The stack that is stated; else the one that others were measured under; else the one calibrated best for all.
+
+    Args:
+        asked: what decides.
+        own: stacks that a scenario brings, by name; they come before the shipped ones.
+
+    Returns:
+        The stack. Measurements decide where they name one stack and it is known.
+
+    Raises:
+        InputError: no such framework.
+    """
+    if asked.stated is not None:
+        return _own_or_shipped(asked.stated, own)
+    if len(asked.ran_under) == 1 and (known := _known(asked.ran_under[0])) is not None:
+        return known
+    return best_stack(asked.model, *asked.hardware)
+
+
+def _own_or_shipped(name: str, own: Mapping[str, OwnStack]) -> Stack:
+    found = own.get(name)
+    return stack(name) if found is None else altered(stack(found.like), name, found.factors, found.settings)
+
+
+def _known(name: str) -> Stack | None:
+    """The stack of a name that somebody wrote beside a measurement; None where it is none of ours."""
+    try:
+        return stack(name)
+    except InputError:
+        return None
+
+
+def _measured_version(profile: StackProfile, model: str, hardware: Collection[str]) -> str | None:
+    """The version that most points of the model there ran under, else of any model there; else the default."""
     groups = profile.calibration.groups if profile.calibration else ()
-    there = [group for group in groups if group.hardware == hardware]
+    there = [group for group in groups if group.hardware in hardware]
     same = [group for group in there if group.model == model] or there
-    return max(same, key=lambda group: group.n_points).version if same else profile.default_version
+    points: dict[str | None, int] = {}
+    for group in same:
+        points[group.version] = points.get(group.version, 0) + group.n_points
+    return max(points, key=lambda version: points[version]) if points else profile.default_version
 
 
-def _distance(profile: StackProfile, model: str, hardware: str) -> tuple[int, int, float, str]:
+def _distance(profile: StackProfile, model: str, hardware: Collection[str]) -> tuple[tuple[int, ...], int, float, str]:
+    """How far a stack's points are from a model on some accelerators: what they know least first, then errors."""
+    found = [_evidence(profile, model, name) for name in hardware]
+    ranks = tuple(sorted((rank for rank, _, _ in found), reverse=True))
+    error = sum(error for _, _, error in found) / max(len(found), 1)
+    return ranks, sum(lack for _, lack, _ in found), error, profile.name
+
+
+def _evidence(profile: StackProfile, model: str, hardware: str) -> tuple[int, int, float]:
+    """What a stack's points tell of a model on an accelerator: how far they are, what they lack, and their error."""
     found = profile.calibration
     if found is None:
-        return 4, 0, 0.0, profile.name
+        return 4, 0, 0.0
     for group in found.groups:
         if (group.model, group.hardware) == (model, hardware):
             errors = [error for error in (group.ttft_mean_abs, group.tpot_mean_abs) if error is not None]
-            return 0, 0, sum(errors) / len(errors), profile.name
+            return 0, 0, sum(errors) / len(errors)
     held_out = found.held_out_models or found.in_sample
     overall = [summary.mean_abs for summary in (held_out.ttft, held_out.tpot) if summary is not None]
     rank = 1 if hardware in found.hardware else 2 if model in found.models else 3
-    return rank, -len(overall), sum(overall) / max(len(overall), 1), profile.name
+    return rank, -len(overall), sum(overall) / max(len(overall), 1)
 
 
-def _fitted_version(profile: StackProfile, wanted: str | None) -> str | None:
+def _fitted_version(profile: StackProfile, wanted: str) -> str | None:
     """The fitted version that a wanted one names: itself, or the only family it begins; the longest if several."""
-    if wanted is None:
-        return None
     if wanted in profile.versions:
         return wanted
     family = [version for version in profile.versions if version.startswith(f"{wanted}.") or wanted == version]

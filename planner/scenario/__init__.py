@@ -19,6 +19,7 @@ from planner.scenario.execution import (
     Sessions,
     ShortTermScheduler,
 )
+from planner.scenario.moved import Move
 from planner.scenario.overrides import parsed_key
 from planner.scenario.parts import (
     CapacityRule,
@@ -39,6 +40,7 @@ from planner.scenario.parts import (
     WorkloadClass,
 )
 from planner.scenario.question import Scenario, load_scenario, read_scenario
+from planner.scenario.requests import requests_of
 
 __all__ = [
     "AssumedStack",
@@ -59,6 +61,7 @@ __all__ = [
     "LongTermScheduler",
     "Measurement",
     "ModelChoice",
+    "Move",
     "Objective",
     "Period",
     "Pool",
@@ -81,5 +84,6 @@ __all__ = [
     "load_scenario",
     "parsed_key",
     "read_scenario",
+    "requests_of",
     "scenario_path",
 ]

@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Self
 
-from pydantic import Field, NonNegativeFloat, model_validator
+from pydantic import Field, model_validator
 
 from planner.errors import did_you_mean
 from planner.profiles import Efficiencies, Figures, HardwareProfile, StackFactors
+from planner.ranges import NonNegative, Positive, Share, Whole
 from planner.schema import Fault, StrictModel, raise_faults
 
 OWN = "scenario"
 """Id under which a completed profile cites the scenario."""
 VERDICT = "verdict"
 """What a break-even is about unless it names a comparison."""
-Positive = Annotated[float, Field(gt=0, le=1e9)]
 WHOLE = ("n_sm", "scaleup_domain_accelerators", "accelerators_per_node", "release_year")
 """Figures that are counts."""
 
@@ -32,16 +32,25 @@ class AssumedStack(StrictModel):
 
     like: str = "datasheet"
     """Stack that everything not stated here is taken from: datasheet, or a framework as `predict --stack` takes it."""
-    factors: dict[str, NonNegativeFloat] = {}
+    factors: dict[str, NonNegative] = {}
     """Factors that differ, under the keys of stack profiles, such as kernel_latency_us."""
-    chunk_tokens: Annotated[int, Field(ge=1)] | None = None
+    chunk_tokens: Whole | None = None
     """Most tokens of one pass; absent: as `like`."""
-    memory_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    memory_fraction: Share | None = None
     """Part of an accelerator's memory that serving uses; absent: as `like`."""
-    runtime_gb: NonNegativeFloat | None = None
+    runtime_gb: NonNegative | None = None
     """Memory of one accelerator that the serving process itself takes; absent: as `like`."""
     source: Annotated[str, Field(min_length=1)]
     """Why these values and no others."""
+
+    @property
+    def settings(self) -> dict[str, float | int | None]:
+        """How it is run; None: as `like`."""
+        return {
+            "chunk_tokens": self.chunk_tokens,
+            "memory_fraction": self.memory_fraction,
+            "runtime_gb": self.runtime_gb,
+        }
 
     @model_validator(mode="after")
     def _names_factors(self) -> Self:
@@ -61,7 +70,7 @@ class BreakEven(StrictModel):
     """Key of the scenario, as `--set` takes it; its value must be a number."""
     title: Annotated[str, Field(min_length=1)]
     """The input in words, with its unit."""
-    low: Annotated[float, Field(ge=0, le=1e9)]
+    low: NonNegative
     """Least value looked at."""
     high: Positive
     """Greatest value looked at."""

@@ -7,13 +7,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from planner.errors import did_you_mean
+from planner.ranges import NonNegative, Positive, Seconds, Seed
 from planner.schema import Fault as StatedFault
 from planner.schema import StrictModel, raise_faults
 from planner.workload.lengths import Lengths
 
 BLOCK_TOKENS = 512
 """Tokens of a block, as traces record them."""
-Gbps = Annotated[float, Field(gt=0, le=1e9)]
+Gbps = Annotated[float, Field(ge=1e-6, le=1e9)]
+Interval = Annotated[float, Field(ge=1e-3, le=1e7)]
+"""Time between two things that a run does again and again [s]."""
 Rate = Annotated[float, Field(ge=0, le=1e6)]
 Connections = Annotated[int, Field(ge=1, le=10_000)]
 
@@ -42,17 +45,17 @@ class Fault(StrictModel):
     link carries nothing, or a fraction; background: others want to send so much on it."""
     at_s: Annotated[float, Field(ge=0, le=1e9)]
     """When it begins, after the start of the run."""
-    duration_s: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    duration_s: Seconds | None = None
     """How long it lasts; absent: to the end."""
     pool: str | None = None
     """Pool of the instance that crashes or slows down."""
-    instance: Annotated[int, Field(ge=0)] = 0
+    instance: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """Which instance of the pool, from 0."""
     link: str | None = None
     """Link that fails or carries others."""
-    slowdown: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    slowdown: Annotated[float, Field(ge=1e-3, le=1e6)] | None = None
     """Seconds over those of a sound instance; required by slow."""
-    left_fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
+    left_fraction: Annotated[float, Field(ge=1e-6, lt=1)] | None = None
     """Bandwidth that is left; required by brownout."""
     background_gbps: Annotated[float, Field(ge=0, le=1e9)] | None = None
     """Traffic of others; required by background."""
@@ -73,13 +76,14 @@ class Fault(StrictModel):
 class PoolExecution(StrictModel):
     """What a pool's instances have that the plan does not need to know."""
 
-    mean_days_between_crashes: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    mean_days_between_crashes: Annotated[float, Field(ge=1e-4, le=1e6)] | None = None
     """Of every instance, at random; absent: none but those stated."""
-    restart_s: Annotated[float, Field(gt=0, le=1e9)] = 300.0
+    restart_s: Seconds = 300.0
     """How long a crash at random takes to mend."""
 
-    memory_gb: Annotated[float, Field(gt=0, le=1e9)] | None = None
-    """Memory of a decode instance for caches and states; absent: the roofline's, unlimited where it was measured."""
+    memory_gb: Positive | None = None
+    """Memory of an instance for caches and states; absent: what weights leave of it, unlimited where that is not
+    known, or for decode where it was measured."""
     batch_limit: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Most sequences in the batch of a decode instance; absent: what memory and the limit on its step allow."""
     instances_of: str | None = None
@@ -91,7 +95,7 @@ class GammaArrivals(StrictModel):
     """Independent gaps between arrivals, more or less even than those of independent users."""
 
     kind: Literal["gamma"]
-    squared_cv: Annotated[float, Field(gt=0, le=1000)]
+    squared_cv: Annotated[float, Field(ge=1e-4, le=1000)]
     """Squared coefficient of variation of the gaps: 1 is Poisson, above it bursts, below it regularity."""
 
 
@@ -101,9 +105,9 @@ class BurstArrivals(StrictModel):
     kind: Literal["bursts"]
     rate_factor: Annotated[float, Field(gt=1, le=1e6)]
     """Rate in a burst over that in calm."""
-    mean_calm_s: Annotated[float, Field(gt=0, le=1e9)]
+    mean_calm_s: Annotated[float, Field(ge=1e-3, le=1e9)]
     """Mean length of calm."""
-    mean_burst_s: Annotated[float, Field(gt=0, le=1e9)]
+    mean_burst_s: Annotated[float, Field(ge=1e-3, le=1e9)]
     """Mean length of a burst."""
 
 
@@ -111,7 +115,7 @@ class DiurnalArrivals(StrictModel):
     """Poisson arrivals whose rate follows the time of day; the load is the mean over a whole period."""
 
     kind: Literal["diurnal"]
-    period_s: Annotated[float, Field(gt=0, le=1e9)] = 86_400.0
+    period_s: Annotated[float, Field(ge=1e-3, le=1e9)] = 86_400.0
     """Length of the day; the run begins with it, and runs into the next ones."""
     swing_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
     """Of a sinusoid that begins at its lowest: how far lowest and highest rate are from the mean, over the mean."""
@@ -143,7 +147,7 @@ class Sessions(StrictModel):
     """Mean number of turns, geometric; fewer where prompts would get too long."""
     new_tokens: Lengths
     """New text of every turn but the first."""
-    mean_gap_s: Annotated[float, Field(gt=0, le=1e9)]
+    mean_gap_s: Annotated[float, Field(ge=1e-3, le=1e9)]
     """Mean time between a turn and the next, exponential, from arrival to arrival; turns do not wait for answers."""
     max_tokens: Annotated[float, Field(ge=1, le=1e9)] = 131_072.0
     """Longest prompt: a session ends before it would be longer."""
@@ -153,7 +157,7 @@ class CacheRebalance(StrictModel):
     """Copies prefixes between the pools of sites that prefill before anybody asks for them there: those in use (under
     scarce bandwidth) by the tokens of prefill that they would save over their bytes, then those about to be dropped."""
 
-    interval_s: Annotated[float, Field(gt=0, le=1e6)] = 30.0
+    interval_s: Interval = 30.0
     """Time between two looks at what was used; what was not begun by the next one is weighed anew."""
     link_fraction: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Most that it uses of each link; less where the fair share of one connection is less."""
@@ -166,7 +170,7 @@ class CacheRebalance(StrictModel):
 class PrefixCache(StrictModel):
     """A pool of cache blocks per site that the run fills and empties, instead of the hits that the workload states."""
 
-    capacity_gb: dict[str, Annotated[float, Field(gt=0, le=1e12)]] = {}
+    capacity_gb: dict[str, Annotated[float, Field(ge=1e-9, le=1e12)]] = {}
     """Room for prefixes, states and caches to be sent, by site; a site that is not named has no limit."""
     bandwidth: Literal["scarce", "ample"] = "scarce"
     """scarce: the prefix that the site of the short prompts holds decides about the way; ample: the longest prefix of
@@ -183,9 +187,9 @@ class ShortTermScheduler(StrictModel):
     """Moves the thresholds every few seconds: up where long prompts wait longer or their link is congested, down where
     short ones wait longer and the link is free, else back to where they were."""
 
-    interval_s: Annotated[float, Field(gt=0, le=1e6)] = 5.0
+    interval_s: Interval = 5.0
     """Time between two looks at queues and link."""
-    doubling_s: Annotated[float, Field(gt=0, le=1e6)] = 20.0
+    doubling_s: Annotated[float, Field(ge=1e-3, le=1e6)] = 20.0
     """By how much longer long prompts wait, in queues and for the link, where their thresholds are to be twice as high;
     half as high where short ones wait so much longer."""
     step_fraction: Annotated[float, Field(gt=0, le=10)] = 0.25
@@ -202,7 +206,7 @@ class LongTermScheduler(StrictModel):
     """Converts instances between prefill and decode, and balances thresholds, where something is persistently the
     bottleneck; from what it observes, by the paper's balance equations."""
 
-    interval_s: Annotated[float, Field(gt=0, le=1e7)] = 300.0
+    interval_s: Interval = 300.0
     """Time between two decisions; what was observed counts three quarters as much after each."""
     warm_up_s: Annotated[float, Field(ge=0, le=1e6)] = 60.0
     """Time from the end of an instance's last work in one role until it serves in the other."""
@@ -242,7 +246,7 @@ class ReportedRuns(StrictModel):
     """Requests of every run, all replications together."""
     n_replications: Annotated[int, Field(ge=2, le=1000)] = 4
     """Independent runs, for confidence intervals."""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Seed = 0
     """The same seed gives the same report."""
     scheduler_load: Part | None = None
     """Part of the highest rate at which kinds of scheduling are compared under bursts, a day and a brownout; absent:
@@ -264,7 +268,7 @@ class Execution(StrictModel):
     """Last part of the requests, which is run and not counted."""
     chunk_tokens: Annotated[int, Field(ge=16, le=10_000_000)] = 8192
     """Most prompt tokens of one pass, with prefill_batching = "chunked"."""
-    priority_tokens: Annotated[float, Field(ge=0)] | None = None
+    priority_tokens: NonNegative | None = None
     """Requests with at most so many uncached tokens are prefilled before others of their pool; absent: in order."""
     max_transfers: Annotated[int, Field(ge=1, le=1_000_000)] = 64
     """Unsent caches of whole prompts that an instance keeps; with more it starts no prompt."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from planner.errors import InputError, Problem
 from planner.profiles import ModelProfile, hardware_profile
 from planner.scenario.assumptions import assumption_faults
+from planner.scenario.overrides import KEY
 from planner.toml_lines import KeyPath
 
 if TYPE_CHECKING:
@@ -83,6 +84,11 @@ def _assumption_problems(scenario: "Scenario") -> Iterator[Problem]:
 def _break_even_problems(scenario: "Scenario") -> Iterator[Problem]:
     """Break-evens of keys at which no number stands: there would be nothing to vary."""
     for i, item in enumerate(scenario.break_even):
+        if not KEY.fullmatch(item.key):
+            yield scenario.problem(
+                ("break_even", i, "key"), f"'{item.key}' is not written as a key", "as --set takes it"
+            )
+            continue
         value = scenario.value_at(item.key)
         if isinstance(value, bool) or not isinstance(value, int | float):
             what = f"'{item.key}' is no number that the scenario states"

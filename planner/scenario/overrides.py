@@ -2,10 +2,11 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from planner.errors import InputError, Problem, UsageError
+from planner.errors import InputError, Problem, UsageError, printable
+from planner.reading import KEY_CHARACTERS, MOST_DEPTH, ExcessError, check_content, toml_value
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
 
@@ -14,20 +15,35 @@ def parsed_override(text: str) -> tuple[KeyPath, Any]:
     """A `KEY=VALUE` text as a key path and a TOML value; a bare word is a string. Raises UsageError."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
-        raise UsageError(f"--set {text}: not KEY=VALUE, such as --set pools.pd-p.n_instances=3")
+        raise UsageError(f"{option(text)}: not KEY=VALUE, such as --set pools.pd-p.n_instances=3")
     try:
-        return parsed_key(key.strip()), tomllib.loads(f"value = {value}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return parsed_key(key.strip()), value.strip()
+        return parsed_key(key.strip()), _parsed_value(value)
+    except ExcessError as error:
+        raise InputError(Problem("--set", key, error.excess.message, error.excess.allowed)) from None
 
 
+def _parsed_value(text: str) -> Any:
+    try:
+        return toml_value(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        word = text.strip()
+        check_content([word], None, is_strict=True)
+        return word
+
+
+def option(text: str) -> str:
+    """An override as it was given, cut to a readable length."""
+    return f"--set {printable(text, OPTION_CHARACTERS)}"
+
+
+OPTION_CHARACTERS = 100
 _PART = r'(?:"[^"]*"|[^.\[\]"\s]+)'
-KEY = re.compile(rf"{_PART}(?:\.{_PART}|\[\d+\])*")
+KEY = re.compile(rf"{_PART}(?:\.{_PART}|\[\d{{1,6}}\]){{0,{MOST_DEPTH - 1}}}")
 
 
 def parsed_key(text: str) -> KeyPath:
     """A dotted key, quoted parts and list indexes included, as a path. Raises InputError."""
-    if not KEY.fullmatch(text):
+    if not KEY.fullmatch(text) or len(text) > KEY_CHARACTERS:
         raise InputError(Problem("--set", text, "is not written as a key", "such as pools.pd-p.n_instances, tiers[0]"))
     parts = re.findall(r'"([^"]*)"|([^.\[\]"]+)|\[(\d+)\]', text)
     return tuple(int(index) if index else quoted or bare for quoted, bare, index in parts)
@@ -42,6 +58,16 @@ def assign(data: dict[str, Any], key: KeyPath, value: Any) -> None:
         last = depth == len(key) - 1
         node[part] = value if last else _copied(node, part)
         node = node[part]
+
+
+def unsourced(keys: Sequence[KeyPath]) -> Iterator[tuple[KeyPath, Any]]:
+    """What goes with another price: the source of the one in the file is none of it, unless one is given with it."""
+    said = {key[:2] for key in keys if key[0] == "prices" and key[2:] in (("basis",), ("source",))}
+    for key in keys:
+        is_price = key[0] == "prices" and key[2:] in (("usd_per_accelerator_hour",), ("purchase_usd",))
+        if is_price and key[:2] not in said:
+            yield (*key[:2], "basis"), "assumed"
+            yield (*key[:2], "source"), ""
 
 
 def _fits(node: Any, part: str | int) -> bool:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from planner.profiles import MeasuredInstance
+from planner.ranges import Heads, NonNegative, Positive, Share
 from planner.schema import Fault, StrictModel, raise_faults
 from planner.workload import Workload
 
@@ -16,12 +17,13 @@ Objective = Literal["max-throughput", "min-cost", "min-ttft"]
 Loss = Literal["instance", "link", "site"]
 Basis = Literal["quoted", "derived", "assumed"]
 Free = Literal["free"]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=100)]
 # Upper limits are far beyond any fleet: they keep slips of the keyboard out of the solver's arithmetic.
 Usd = Annotated[float, Field(ge=0, le=1e9)]
-Amount = Annotated[float, Field(gt=0, le=1e9)]
+Amount = Annotated[float, Field(ge=1e-6, le=1e9)]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Factor = Annotated[float, Field(ge=0, le=1e6)]
+Precision = Literal["bf16", "fp8", "int8", "int4", "fp4"]
 LayoutText = Annotated[str, Field(pattern=r"^(tp|ep|dp|pp)=[1-9]\d{0,4}(,(tp|ep|dp|pp)=[1-9]\d{0,4})*$")]
 HOURS_PER_YEAR = 8760.0
 MOST_ACCELERATORS = 10_000_000
@@ -34,12 +36,19 @@ class ModelChoice(StrictModel):
 
     profile: str
     """Model profile: a catalogue name, an alias, or a path to a TOML file."""
-    precision: Literal["bf16", "fp8", "int8", "int4", "fp4"] | None = None
+    precision: Precision | None = None
     """Weights and matrix products; by default the checkpoint's own."""
-    kv_precision: Literal["bf16", "fp8", "int8", "int4", "fp4"] = "bf16"
+    kv_precision: Precision = "bf16"
     """Attention KV cache."""
-    n_experts_per_token: Annotated[int, Field(ge=1)] | None = None
+    stack: str | None = None
+    """Software stack of the roofline in all pools of this model that state none, as `predict --stack` takes it. By
+    default the one that its measured pools ran under, where that is one and known; else the one calibrated best over
+    the accelerators of all its pools."""
+    n_experts_per_token: Heads | None = None
     """Experts that each token visits, to see what depends on it; by default the profile's."""
+    context_limit_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
+    """Longest prompt that it is served with, where that is not what the model is made for, as with RoPE scaling;
+    longer prompts are refused. By default the profile's limit, which is only pointed out."""
 
 
 class Slo(StrictModel):
@@ -61,13 +70,13 @@ class Slo(StrictModel):
 class WorkloadClass(StrictModel):
     """One class of requests and its share of the total rate."""
 
-    share: Annotated[float, Field(gt=0, le=1)]
+    share: Share
     """Fraction of all requests; the shares of all classes add up to 1."""
     workload: Workload
     """Lengths, outputs, prefix hits and arrivals of this class."""
     model: Name | None = None
     """Name under [models] of the model that these requests are for; absent: the default, [model]."""
-    sites: dict[Name, Annotated[float, Field(gt=0, le=1)]] = {}
+    sites: dict[Name, Share] = {}
     """Fraction of the requests by the site where they arrive and are decoded, adding up to 1; absent: any site that
     decodes their model."""
     slo: Slo | None = None
@@ -77,7 +86,7 @@ class WorkloadClass(StrictModel):
 class Period(StrictModel):
     """A part of the day, or of whatever time the demand repeats after, and its demand."""
 
-    hours: Annotated[float, Field(gt=0, le=HOURS_PER_YEAR)] = 1.0
+    hours: Annotated[float, Field(ge=1e-3, le=HOURS_PER_YEAR)] = 1.0
     """How long it lasts [h]; what a period costs counts by its hours."""
     demand: Factor = 1.0
     """Factor on the rate of every class."""
@@ -98,7 +107,7 @@ class Spare(StrictModel):
 class Routing(StrictModel):
     """Which prompts may leave the site."""
 
-    threshold_tokens: Annotated[float, Field(ge=0)] | Free = "free"
+    threshold_tokens: NonNegative | Free = "free"
     """Requests with more uncached tokens are prefilled in the pool for long prompts; "free" lets the planner choose."""
     prefill_to_decode: Annotated[str, Field(pattern=r"^[1-9]\d{0,2}:[1-9]\d{0,2}$")] | Free = "free"
     """Instances of prefill for short prompts to instances of decode, such as "3:5"; "free" lets the planner choose."""
@@ -116,13 +125,13 @@ class Site(StrictModel):
 
     title: str = ""
     """Name for people."""
-    accelerators: dict[str, Annotated[int, Field(ge=0)]] = {}
+    accelerators: dict[str, Annotated[int, Field(ge=0, le=10**12)]] = {}
     """Most accelerators of each kind that the pools of this site may use together; a kind not named is not limited."""
     usd_per_kwh: Usd | None = None
     """Price of electricity; absent means that power is in the prices of the accelerators."""
     pue: Annotated[float, Field(ge=1, le=5)] = 1.0
     """Power usage effectiveness: what the site draws over what its servers draw."""
-    draw_fraction: Annotated[float, Field(gt=0, le=1.5)] = 1.0
+    draw_fraction: Annotated[float, Field(ge=1e-3, le=1.5)] = 1.0
     """Mean draw of an accelerator over its TDP, of a busy one where idle_draw_fraction is given; above 1 to count its
     share of the server."""
     idle_draw_fraction: Annotated[float, Field(ge=0, le=1.5)] | None = None
@@ -164,14 +173,18 @@ class Pool(StrictModel):
     service_times: Literal["measured", "roofline"] | None = None
     """Where prefill and decode seconds come from; by default what somebody measured, else the roofline."""
     stack: str | None = None
-    """Software stack of the roofline, as `predict --stack` takes it; by default the one calibrated best."""
+    """Software stack of the roofline, as `predict --stack` takes it; by default the one of all pools of its model."""
+    precision: Precision | None = None
+    """Weights and matrix products; by default those of its model."""
+    kv_precision: Precision | None = None
+    """Attention KV cache; by default that of its model."""
     layout: str | None = None
     """Parallel layout of the roofline, such as "tp=8,ep=1,dp=1,pp=1"; by default tensor parallel over the instance."""
     layouts: tuple[LayoutText, ...] = ()
     """Parallel layouts of the roofline to choose from, instead of `layout`."""
     tpot_ms: Amount | None = None
     """Longest decode step: the roofline's batch is the largest within it and the memory; absent: within the memory."""
-    time_factor: Annotated[float, Field(gt=0, le=1e3)] = 1.0
+    time_factor: Annotated[float, Field(ge=1e-3, le=1e3)] = 1.0
     """Factor on the seconds of prefill, or of a decode step: an engine that is slower or faster than what is known."""
     prompts: Literal["long", "short"] | None = None
     """Which prompts a prefill pool takes; by default "short" at a site that decodes and "long" elsewhere. Among many
@@ -227,7 +240,7 @@ class Link(StrictModel):
     """Rent of a fixed capacity that is no tier; absent means unknown."""
     usd_per_gb: Usd = 0.0
     """Charge per gigabyte (1e9 bytes) sent."""
-    round_trip_ms: Annotated[float, Field(ge=0)] = 0.0
+    round_trip_ms: Annotated[float, Field(ge=0, le=1e5)] = 0.0
     """Round-trip time."""
     destination_holds_prefix: bool = True
     """Whether the destination has the KV blocks of a prefix hit, so that only new blocks and the state are sent."""
@@ -262,10 +275,16 @@ class Price(StrictModel):
     """Price of one accelerator with its share of the server, where it is bought."""
     amortized_years: Amount | None = None
     """Years over which a purchase is written off evenly."""
-    basis: Basis
+    basis: Basis = "assumed"
     """quoted (somebody sells at it), derived (computed from published figures) or assumed."""
-    source: str
-    """Citation, or how it was derived."""
+    source: str = ""
+    """Citation, or how it was derived; an assumed price needs none."""
+
+    @model_validator(mode="after")
+    def _has_a_source(self) -> Self:
+        if self.basis != "assumed" and not self.source:
+            raise_faults([Fault(("source",), f'is required of a {self.basis} price (or basis = "assumed")')])
+        return self
 
     @model_validator(mode="after")
     def _is_rent_or_purchase(self) -> Self:
@@ -312,7 +331,7 @@ class Claim(StrictModel):
     metric: str
     """Where the answer states it: a plan, then its fields, such as `plan.pools.prfaas.n_instances`. A plan is `plan`, a
     capacity rule (`mean-length.max_throughput_req_per_s`) or a comparison; `A / B` divides two of them."""
-    published: float
+    published: Annotated[float, Field(ge=-1e12, le=1e12)]
     """The published figure."""
     unit: str = ""
     """Its unit."""
@@ -320,7 +339,7 @@ class Claim(StrictModel):
     """Citation."""
     kind: Literal["input", "result"] = "result"
     """Whether the figure went into the scenario or comes out of it."""
-    tolerance: Annotated[float, Field(gt=0)] | None = None
+    tolerance: Positive | None = None
     """Relative difference that still counts as reproduced."""
     note: str = ""
     """Why they differ, where they do."""

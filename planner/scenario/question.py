@@ -1,5 +1,6 @@
 """The question: model, workload, sites, pools, links, prices and what to optimise, as one strict frozen record."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -10,12 +11,13 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
+from planner.reading import resolved
 from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven, completed
 from planner.scenario.bundled import scenario_path
 from planner.scenario.execution import Execution, execution_faults
 from planner.scenario.names import name_problems, of_profile
 from planner.scenario.network import network_faults, network_keys
-from planner.scenario.overrides import KEY, assign, merged, parsed_key, parsed_override
+from planner.scenario.overrides import KEY, assign, merged, option, parsed_key, parsed_override, unsourced
 from planner.scenario.parts import (
     DEFAULT_CLASS,
     MOST_ACCELERATORS,
@@ -38,6 +40,7 @@ from planner.scenario.parts import (
     WorkloadClass,
 )
 from planner.scenario.shown import Shown, shown_faults
+from planner.scenario.software import AskedStack, asked_stack, choice_for
 from planner.schema import Fault, StrictModel, TomlFile, dotted, raise_faults, read_text
 from planner.toml_lines import KeyPath
 from planner.workload import Workload
@@ -116,6 +119,8 @@ class Scenario(StrictModel):
     _file: TomlFile = PrivateAttr(default_factory=lambda: TomlFile("", ""))
     _stated: dict[str, Any] = PrivateAttr(default_factory=dict)
     # What the file and the overrides say, before the model profile's measurements join it: the root of variants.
+    _asked_pools: dict[str, Pool] = PrivateAttr(default_factory=dict)
+    # The pools that the default software is chosen for: fleets made from a scenario to compare it with keep it.
 
     @property
     def directory(self) -> Path:
@@ -217,6 +222,10 @@ class Scenario(StrictModel):
         """A model by its name under [models]; None is the default, [model]."""
         return self.model if name is None else self.models[name]
 
+    def choice_of(self, pool: Pool) -> ModelChoice:
+        """The model that a pool serves, in the number formats of the pool."""
+        return choice_for(self.model_choice(pool.model), pool)
+
     def profile_of(self, name: str | None) -> ModelProfile:
         """The profile of a model by its name under [models], None the default, with the experts per token asked for."""
         choice = self.model_choice(name)
@@ -288,6 +297,23 @@ class Scenario(StrictModel):
         return {self.published(name).name: items for name, items in self.assumed.items()}
 
     @property
+    def asked_pools(self) -> dict[str, Pool]:
+        """The pools that the default software of every model is chosen for, also where others are planned."""
+        return self._asked_pools or self.pools
+
+    def stack_of(self, pool: Pool) -> AskedStack:
+        """What decides the software stack of a pool: what it states, else what all pools of its model share."""
+        if pool.model not in self._asked_stacks:
+            self._asked_stacks[pool.model] = asked_stack(self, pool.model)
+        found = self._asked_stacks[pool.model]
+        return found if pool.stack is None else replace(found, stated=pool.stack)
+
+    @cached_property
+    def _asked_stacks(self) -> dict[str | None, AskedStack]:
+        """What was found of the models' stacks before."""
+        return {}
+
+    @property
     def stated(self) -> dict[str, Any]:
         """The data of the file and its overrides, as written."""
         return self._stated
@@ -352,9 +378,13 @@ class Scenario(StrictModel):
         n_accelerators: int,
         role: Literal["prefill", "decode"],
         model: str | None = None,
+        precision: str | None = None,
     ) -> MeasuredInstance | None:
-        """The first measurement of this instance of a model, None the default, in that role; None without any."""
-        names, precision = (hardware.name, *hardware.aliases), self.model_choice(model).precision
+        """The first measurement of this instance of a model, None the default, in that role; None without any.
+
+        Its precision is the one given, else the one stated for the model; where neither is, any will do.
+        """
+        names, precision = (hardware.name, *hardware.aliases), precision or self.model_choice(model).precision
         return next(
             (
                 instance
@@ -366,6 +396,13 @@ class Scenario(StrictModel):
             ),
             None,
         )
+
+    def measured_for(self, pool: Pool, role: Literal["prefill", "decode"] | None = None) -> MeasuredInstance | None:
+        """The measurement that a pool's times are, in its role or another; None where they are not measured ones."""
+        if pool.service_times == "roofline":
+            return None
+        n, hardware = pool.accelerators_per_instance, self.hardware_of(pool)
+        return self.measured_instance(hardware, n, role or pool.role, pool.model, pool.precision)
 
     def measurements_of(self, model: str | None) -> tuple[MeasuredInstance, ...]:
         """What was measured of a model, None the default: the scenario's own, then its profile's."""
@@ -391,6 +428,8 @@ class Scenario(StrictModel):
             variant = self.varied(changes)
         except InputError as error:
             raise InputError([self._of_comparison(name, problem) for problem in error.problems]) from None
+        if (variant.model, variant.models) == (self.model, self.models):
+            variant._asked_pools = self.asked_pools  # a variant differs in what it sets, not in its default software
         return variant.model_copy(update={"comparisons": {}, "claims": (), "break_even": (), "report": Shown()})
 
     def _of_comparison(self, name: str, problem: Problem) -> Problem:
@@ -403,7 +442,7 @@ class Scenario(StrictModel):
 def read_scenario(name: str, overrides: Iterable[str] = ()) -> Scenario:
     """A bundled scenario, or one from a path, with `KEY=VALUE` overrides; raises as `load_scenario` does."""
     path = scenario_path(name)
-    return load_scenario(read_text(path), str(path), path.resolve().parent, overrides)
+    return load_scenario(read_text(path), str(path), resolved(path).parent, overrides)
 
 
 def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str] = ()) -> Scenario:
@@ -420,15 +459,27 @@ def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str
         UsageError: when an override is not `KEY=VALUE`.
     """
     file = TomlFile(name, text)
-    stated, changes = dict(file.data), [parsed_override(override) for override in overrides]
-    for key, value in changes:
+    stated, changes = dict(file.data), {}
+    for override in overrides:
+        changes[override] = _assigned(stated, override)
+    for key, value in unsourced([*changes.values()]):
         assign(stated, key, value)
     try:
         return _checked(file, stated, directory)
     except InputError as error:
-        known = _problems(file, directory)
-        blamed = (p if p in known else _of_override(p, file, [key for key, _ in changes]) for p in error.problems)
+        known = _problems(file, directory) if changes else error.problems
+        blamed = (p if p in known else _of_override(p, file, changes) for p in error.problems)
         raise InputError(blamed) from None
+
+
+def _assigned(stated: dict[str, Any], override: str) -> KeyPath:
+    """The key that an override has changed."""
+    try:
+        key, value = parsed_override(override)
+        assign(stated, key, value)
+    except InputError as error:
+        raise InputError(replace(p, file=option(override), key="") for p in error.problems) from None
+    return key
 
 
 def _checked(file: TomlFile, stated: dict[str, Any], directory: Path) -> Scenario:
@@ -444,6 +495,7 @@ def _checked(file: TomlFile, stated: dict[str, Any], directory: Path) -> Scenari
     except InputError as error:
         raise InputError([*problems, *error.problems]) from None
     scenario._directory, scenario._file, scenario._stated = directory, file, stated
+    scenario._asked_pools = scenario.pools
     problems += name_problems(scenario)
     if problems:
         raise InputError(problems)
@@ -459,12 +511,15 @@ def _problems(file: TomlFile, directory: Path) -> tuple[Problem, ...]:
     return ()
 
 
-def _of_override(problem: Problem, file: TomlFile, changed: Iterable[KeyPath]) -> Problem:
-    """A problem that the file alone does not have; one inside a profile's file stays there."""
+def _of_override(problem: Problem, file: TomlFile, changes: Mapping[str, KeyPath]) -> Problem:
+    """A problem that the file alone does not have, as told of the override; one inside a profile's file stays there."""
     if problem.file != file.name:
         return problem
-    hints = (_new_entry(key, file) for key in changed if problem.key.startswith(dotted(key[:2]) + "."))
-    return replace(problem, file="--set", line=None, allowed=problem.allowed or next(filter(None, hints), ""))
+    hints = (_new_entry(key, file) for key in changes.values() if problem.key.startswith(dotted(key[:2]) + "."))
+    guilty = [text for text, key in changes.items() if _is_within(problem.key, dotted(key))] or [*changes]
+    key = "" if problem.key == dotted(changes[guilty[-1]]) else problem.key
+    allowed = problem.allowed or next(filter(None, hints), "")
+    return replace(problem, file=" ".join(map(option, guilty)), key=key, line=None, allowed=allowed)
 
 
 def _new_entry(key: KeyPath, file: TomlFile) -> str:
@@ -509,5 +564,5 @@ def _with_experts_per_token(profile: ModelProfile, n: int) -> ModelProfile:
 
 
 def _located(profile: str, directory: Path) -> str:
-    """A profile path as seen from the scenario's folder; a name stays a name."""
-    return str(directory / profile) if profile.endswith(".toml") else profile
+    """A profile path as seen from the scenario's folder, which need not be there yet; a name stays a name."""
+    return os.path.normpath(directory / profile) if profile.endswith(".toml") else profile

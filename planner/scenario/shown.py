@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from planner.ranges import Share
 from planner.schema import Fault, StrictModel
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class AskedFront(StrictModel):
 class AskedHours(StrictModel):
     """A day of demand that the planned fleet is looked at in, its thresholds kept."""
 
-    factors: Annotated[tuple[Annotated[float, Field(gt=0, le=1)], ...], Field(min_length=2)]
+    factors: Annotated[tuple[Share, ...], Field(min_length=2, max_length=10_000)]
     """Demand of every hour over `demand_req_per_s`, which is that of the busiest one."""
     source: Annotated[str, Field(min_length=1)]
     """Where this shape of a day comes from."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import (
+    NetworkPool,
     PlanningProblem,
     Solution,
     explained,
@@ -26,6 +27,7 @@ from planner.roofline import InstanceRates
 from planner.scenario import CapacityRule, Scenario
 from planner.studies.break_even import break_evens, not_varied
 from planner.studies.claims import claim_results
+from planner.studies.cost_band import cost_band
 from planner.studies.front import pareto_front
 from planner.studies.hours import hours_of
 from planner.studies.inputs import citation, input_notes, measured_times, roofline_source
@@ -66,6 +68,7 @@ def build_case(
     problem = planning_problem(scenario, data_dirs)
     solution = solved(problem, time_limit_s)
     plan = explained(problem, solution, time_limit_s)
+    plan = plan.model_copy(update={"cost_band": cost_band(scenario, data_dirs, problem)})
     other = _planned(_with_rule(problem, OTHER_RULE[scenario.capacity_rule]), time_limit_s)
     compared = tuple(
         _comparison(name, scenario.comparisons[name].title, variant, data_dirs, time_limit_s)
@@ -152,7 +155,6 @@ def _network_case(
     )
     plans = {"plan": plan} | {variant.name: variant.plan for variant in compared}
     mixes = [(c.share, c.mix) for c in problem.classes]
-    alike = {id(pool.rates): pool for pool in reversed(problem.pools) if pool.is_prefill}
     return Case(
         name=scenario.name,
         title=scenario.title or scenario.name,
@@ -162,9 +164,7 @@ def _network_case(
         rule_shortfall=None,
         requests=length_profile(mixes),
         curves=tuple(
-            service_curve(scenario, pool.key, pool.hardware, pool.rates, mixes)
-            for pool in problem.pools
-            if alike.get(id(pool.rates)) is pool
+            service_curve(scenario, pool.key, name, pool.rates, mixes) for name, pool in _apart(scenario, problem.pools)
         ),
         comparisons=compared,
         claims=claim_results(scenario.claims, plans, scenario.name),
@@ -174,6 +174,24 @@ def _network_case(
         inputs=input_notes(scenario, {pool.key: pool.rates for pool in problem.pools}),
         sources=scenario.sources,
     )
+
+
+def _apart(scenario: Scenario, pools: Sequence[NetworkPool]) -> list[tuple[str, NetworkPool]]:
+    """Prefill pools that differ in their times, by what they differ in: accelerators, models, sizes, or all else."""
+    alike = {id(pool.rates): pool for pool in reversed(pools) if pool.is_prefill}
+    found = [pool for pool in pools if alike.get(id(pool.rates)) is pool]
+    models = {pool.key: scenario.profile_of(scenario.pools[pool.key].model).name for pool in found}
+    sizes = {pool.key: scenario.pools[pool.key].accelerators_per_instance for pool in found}
+    namings: tuple[Callable[[NetworkPool], str], ...] = (
+        lambda pool: pool.hardware,
+        lambda pool: f"{models[pool.key]} on {pool.hardware}",
+        lambda pool: f"{models[pool.key]} on {sizes[pool.key]} x {pool.hardware}",
+        lambda pool: f"{pool.key}, {pool.hardware}",
+    )
+    several = len(set(models.values())) > 1
+    enough = (naming for naming in namings[several:] if len(set(map(naming, found))) == len(found))
+    naming = next(enough, namings[-1])
+    return [(naming(pool), pool) for pool in found]
 
 
 def _mixes(problem: PlanningProblem) -> Mixes:

@@ -295,7 +295,7 @@ def _plan(search: Search, chosen: Tried) -> Plan:
 def _certified(search: Search, chosen: Tried) -> Certified:
     rate, load = chosen.fleet.throughput_req_per_s, chosen.load
     predicted = at_rate(chosen.stated, chosen.solution, load * rate)
-    found = judged(list(pairs(chosen.fleet, predicted, load, chosen.executed)))
+    found = judged(list(pairs(chosen.fleet, predicted, load, chosen.executed)), search.question.n_requests)
     return Certified(
         req_per_s=rate,
         load=load,

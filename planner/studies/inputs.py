@@ -13,9 +13,7 @@ def measured_times(scenario: Scenario, key: str, rates: InstanceRates) -> Measur
     """The figures that the service times of a scenario's pool come from; None where it is the roofline."""
     if rates.stack is not None:
         return None
-    pool = scenario.pools[key]
-    hardware, n = scenario.hardware_of(pool), pool.accelerators_per_instance
-    return scenario.measured_instance(hardware, n, pool.role, pool.model)
+    return scenario.measured_for(scenario.pools[key])
 
 
 def roofline_source(stack: str | None) -> str:
@@ -55,7 +53,7 @@ def _assumptions(scenario: Scenario) -> Iterator[SourceNote]:
         for key, item in items.items():
             yield SourceNote(what=f"{key} of {hardware}: {item.value:g}", basis="assumed", source=item.source)
     for name, own in scenario.stacks.items():
-        stated = {**own.factors, **own.model_dump(include={"chunk_tokens", "memory_fraction", "runtime_gb"})}
+        stated = {**own.factors, **own.settings}
         listed = ", ".join(f"{key} {value:g}" for key, value in stated.items() if value is not None)
         what = f"stack {name}, like {own.like}" + (f" but for {listed}" if listed else "")
         yield SourceNote(what=what, basis="assumed", source=own.source)
@@ -77,7 +75,7 @@ def input_notes(scenario: Scenario, rates: Mapping[str, InstanceRates]) -> tuple
     notes += _assumptions(scenario)
     for name, price in scenario.prices.items():
         what = f"price of {name}: {price_words(price)}"
-        notes.append(SourceNote(what=what, basis=price.basis, source=price.source))
+        notes.append(SourceNote(what=what, basis=price.basis, source=price.source or "the scenario"))
     for name, site in scenario.sites.items():
         if site.usd_per_kwh:
             what = f"power at {name}: {site.usd_per_kwh:g} USD/kWh, PUE {site.pue:g}, {draw_words(site)}"

@@ -75,7 +75,8 @@ def _of_period(stated: Scenario, plan: Plan, name: str, question: RunQuestion, d
     asked, alone = one_period(stated, plan, name)
     executed = execute(asked, alone, question, 1.0, data_dirs)
     _check_dropped(stated, name, executed)
-    found = judged(list(pairs(alone, alone, 1.0, Executed(executed.run))))  # no period's highest rate is predicted
+    seen = pairs(alone, alone, 1.0, Executed(executed.run))  # no period's highest rate is predicted
+    found = judged(list(seen), question.n_requests)
     promises = (p.model_copy(update={"period": name}) for p in _promises(asked, alone, executed))
     checks = (check.model_copy(update={"period": name}) for check in found["checks"])
     return Seen(name, tuple(promises), tuple(checks), found["unpredicted"])

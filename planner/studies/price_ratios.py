@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.errors import InfeasibleError
 from planner.optimizer import PlanningProblem
 from planner.optimizer.baselines import affordable_accelerators, homogeneous_rates
 from planner.results import Plan, PoolPlan, PriceRatios
@@ -60,6 +61,10 @@ def price_ratios(problem: PlanningProblem, plan: Plan) -> PriceRatios | None:
     home_usd = home.usd_per_hour / home.n_accelerators
     stated = (fast.usd_per_hour or 0.0) / fast.n_accelerators / home_usd
     if not ALIKE[0] <= stated <= ALIKE[1]:
+        return None
+    try:
+        homogeneous_rates(problem, np.array([2]))
+    except InfeasibleError:  # the one kind of accelerator does not hold the prompts
         return None
     rent = Rent(n_fast, plan.n_accelerators - n_fast, home_usd, home.n_accelerators)
     total = plan.cost.usd_per_hour

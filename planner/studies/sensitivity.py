@@ -17,6 +17,7 @@ from planner.optimizer.network.kept import kept_network
 from planner.optimizer.network.problem import network_problem
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.solution import NetworkSolution
+from planner.optimizer.problem import holds_prompts
 from planner.optimizer.promise import PromisedFleet, best_goodput, promised_capacity
 from planner.optimizer.sensitivity import most_of_sizes
 from planner.optimizer.service_times import pool_stack
@@ -141,6 +142,8 @@ def _kept_fractions(
     if not isinstance(stated.solution, Solution):
         return None, None
     problem = planning_problem(varied, data_dirs)
+    if len(problem.routes) != len(stated.solution.thresholds_tokens):  # a pool no longer holds what it was sent
+        return None, None
     problem = replace(problem, scenario=problem.scenario.model_copy(update={"budget_usd_per_hour": None}))
     wanted = varied.demand_req_per_s or stated.fleet.throughput_req_per_s
     kept = min(_kept_rate(problem, stated.solution) / wanted, 1.0)
@@ -150,7 +153,12 @@ def _kept_fractions(
 
 
 def _kept_rate(problem: PlanningProblem, solution: Solution) -> float:
-    """The most that fixed sizes and thresholds serve, under the promise on TTFT if there is one [req/s]."""
+    """The most that fixed sizes and thresholds serve, under the promise on TTFT if there is one [req/s].
+
+    Nothing, where a pool cannot hold a prompt that a threshold sends there.
+    """
+    if not holds_prompts(problem, solution.thresholds_tokens):
+        return 0.0
     if not _promises(problem):
         return highest_rate(problem, solution.sizing, exact_loads(problem, solution.thresholds_tokens)).rate
     at = np.array(solution.thresholds_tokens)
@@ -185,7 +193,7 @@ def inputs(scenario: Scenario) -> tuple[list[Input], list[str]]:
     """Everything that is varied, and why something is not."""
     notes: list[str] = []
     found = [*_demand(scenario, notes), *_prices(scenario), *_links(scenario), *_pools(scenario)]
-    found += [*_lengths(scenario, notes), *_model_error(scenario, notes)]
+    found += [*_lengths(scenario, notes), *model_error(scenario, notes)]
     return found, notes
 
 
@@ -296,7 +304,7 @@ def longer(lengths: Mapping[str, Any], factor: float) -> dict[str, Any]:
     return {**lengths, key: [max(t * factor, low) for t, low in zip(lengths[key], least, strict=True)]}
 
 
-def _model_error(scenario: Scenario, notes: list[str]) -> Iterator[Input]:
+def model_error(scenario: Scenario, notes: list[str]) -> Iterator[Input]:
     """Both ends of the predictor's 90 % band, at once in every pool whose times are the roofline's."""
     bands = {name: band for name, pool in scenario.pools.items() if (band := _band(scenario, pool)) is not None}
     unknown = [name for name, pool in scenario.pools.items() if _is_predicted(scenario, pool) and name not in bands]
@@ -319,7 +327,7 @@ def _band(scenario: Scenario, pool: Pool) -> Band | None:
     if not _is_predicted(scenario, pool):
         return None
     hardware = scenario.hardware_of(pool)
-    found = pool_stack(scenario, pool, hardware).calibration
+    found = pool_stack(scenario, pool).calibration
     if found is None:
         return None
     low, high = found.n_accelerators
@@ -331,7 +339,4 @@ def _band(scenario: Scenario, pool: Pool) -> Band | None:
 
 def _is_predicted(scenario: Scenario, pool: Pool) -> bool:
     """Whether a pool's seconds are the roofline's."""
-    if pool.service_times is not None:
-        return pool.service_times == "roofline"
-    n, hardware = pool.accelerators_per_instance, scenario.hardware_of(pool)
-    return scenario.measured_instance(hardware, n, pool.role, pool.model) is None
+    return pool.service_times != "measured" and scenario.measured_for(pool) is None

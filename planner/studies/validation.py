@@ -10,7 +10,7 @@ from planner.errors import InputError, UsageError
 from planner.executor import RunQuestion, default_load, simulate
 from planner.jobs import HERE, Workers
 from planner.optimizer import PlanningProblem, at_rate, optimize, planned_at, planning_problem, solved
-from planner.results import Check, Fleet, Interval, Run, Validation
+from planner.results import Check, Fleet, Interval, Run, Validation, enough_requests, judgement, relative_error
 from planner.scenario import Scenario
 from planner.schema import dotted
 from planner.studies.periods import one_period
@@ -29,7 +29,6 @@ TOLERANCES = {
     "links": 0.03,
 }
 """Relative error allowed, by the metric's name or what it begins with."""
-NOTHING = 1e-12
 
 Say = Callable[[str, float], None]
 
@@ -116,7 +115,7 @@ def _validation(scenario: Scenario, question: RunQuestion, load: float, found: S
         load=load,
         seed=question.seed,
         n_requests=question.n_requests,
-        **judged(found),
+        **judged(found, question.n_requests),
     )
 
 
@@ -167,11 +166,14 @@ def execute(
 Pair = tuple[str, float | None, float, Interval | None]
 
 
-def judged(found: Sequence[Pair]) -> dict[str, Any]:
-    """The fields `holds`, `checks` and `unpredicted` of a validation."""
-    checks = tuple(check(name, promise, seen, sure) for name, promise, seen, sure in found if promise is not None)
+def judged(found: Sequence[Pair], n_requests: int) -> dict[str, Any]:
+    """The fields `holds`, `decided`, `checks` and `unpredicted` of a validation by runs of so many requests."""
+    checks = tuple(
+        check(name, promise, seen, sure, n_requests) for name, promise, seen, sure in found if promise is not None
+    )
     return {
         "holds": all(c.holds for c in checks),
+        "decided": all(c.decided for c in checks),
         "checks": checks,
         "unpredicted": tuple(name for name, promise, *_ in found if promise is None),
     }
@@ -206,29 +208,27 @@ def pairs(plan: Fleet, promised: Fleet, load: float, executed: Executed) -> Iter
         yield name, link.mean_gbps, run.links[link.name].mean_gbps, run.intervals.get(name)
 
 
-def check(metric: str, predicted: float, executed: float, interval: Interval | None) -> Check:
-    """A promise beside its run: refuted where not even the confidence interval comes within the tolerance.
+def check(metric: str, predicted: float, executed: float, interval: Interval | None, n_requests: int) -> Check:
+    """A promise beside its run: kept or broken where the whole confidence interval says so, otherwise undecided.
 
-    >>> check("ttft_mean_s", 2.0, 2.08, None).holds, check("ttft_mean_s", 2.0, 2.2, Interval(low=2.1, high=2.3)).holds
-    (True, True)
+    Without an interval, of a single replication, the figure itself is judged.
+
+    >>> sure = Interval(low=2.05, high=2.15)
+    >>> check("ttft_mean_s", 2.0, 2.1, sure, 1000).decided, check("ttft_mean_s", 2.0, 2.08, None, 1000).holds
+    (False, True)
     """
-    tolerance = TOLERANCES.get(metric) or TOLERANCES[metric.partition(".")[0]]
+    allowed = TOLERANCES.get(metric) or TOLERANCES[metric.partition(".")[0]]
     low, high = (executed, executed) if interval is None else (interval.low, interval.high)
-    nearest = min(max(predicted, low), high)
+    found = judgement(predicted, low, high, allowed)
     return Check(
         metric=metric,
         predicted=predicted,
         executed=executed,
         ci_low=None if interval is None else interval.low,
         ci_high=None if interval is None else interval.high,
-        relative_error=_error(predicted, executed),
-        tolerance=tolerance,
-        holds=abs(_error(predicted, nearest)) <= tolerance,
+        relative_error=relative_error(predicted, executed),
+        tolerance=allowed,
+        holds=found is True,
+        decided=found is not None,
+        enough_requests=enough_requests(n_requests, predicted, low, high, allowed) if found is None else None,
     )
-
-
-def _error(predicted: float, executed: float) -> float:
-    """Predicted over executed, less one; 0 where both are nothing."""
-    if abs(predicted) < NOTHING and abs(executed) < NOTHING:
-        return 0.0
-    return predicted / executed - 1.0 if abs(executed) >= NOTHING else 1.0

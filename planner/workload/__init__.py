@@ -10,13 +10,14 @@ from planner.workload.spec import TraceFile, Workload
 
 if TYPE_CHECKING:
     from planner.workload.distributions import distribution, weighted_quantile
-    from planner.workload.mix import AtomMix, LengthMix, RequestMix
+    from planner.workload.mix import ALL_LONG, AtomMix, LengthMix, RequestMix
     from planner.workload.requests import request_mix, trace_mix
     from planner.workload.traces import Trace, read_trace
 
 _LAZY = {
     "distribution": "distributions",
     "weighted_quantile": "distributions",
+    "ALL_LONG": "mix",
     "AtomMix": "mix",
     "LengthMix": "mix",
     "RequestMix": "mix",
@@ -27,6 +28,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "ALL_LONG",
     "AtomMix",
     "LengthMix",
     "RequestMix",

@@ -22,7 +22,7 @@ class GammaArrivals(StrictModel):
     """Independent gaps with a Gamma distribution: bursty above a squared_cv of 1, paced below."""
 
     kind: Literal["gamma"]
-    squared_cv: Annotated[float, Field(gt=0, le=16)]
+    squared_cv: Annotated[float, Field(ge=1e-4, le=16)]
     """Squared coefficient of variation of the gaps, variance / mean^2; waits are validated from 0.25 to 4."""
 
 

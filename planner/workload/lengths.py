@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from planner.schema import StrictModel
 
 Tokens = Annotated[float, Field(ge=1, le=1e9)]
-Weight = Annotated[float, Field(gt=0, le=1e12)]
+Weight = Annotated[float, Field(ge=1e-9, le=1e12)]
 
 
 class LogNormalLengths(StrictModel):
@@ -20,7 +20,7 @@ class LogNormalLengths(StrictModel):
     mu: float = Field(ge=-100, le=100)
     """Mean of ln(tokens) before truncation."""
 
-    sigma: float = Field(gt=0, le=100)
+    sigma: float = Field(ge=1e-6, le=100)
     """Standard deviation of ln(tokens) before truncation."""
 
     low_tokens: Tokens

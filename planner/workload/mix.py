@@ -14,6 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from planner.curves import Curve, FloatArray, PrefillService
 from planner.workload.distributions import Distribution, cdf, mean_tokens, weighted_quantile
 
+ALL_LONG = -1.0
+"""A threshold below every length."""
+
 
 class RequestAtoms(NamedTuple):
     """Weighted requests; three arrays of one shape, the weights sum to 1."""
@@ -49,6 +52,15 @@ class RequestMix(Protocol):
     @property
     def cached_fraction(self) -> float:
         """E[cached] / E[total], the share of prompt tokens found in the cache."""
+
+    def longest_tokens(self, low_tokens: float = -np.inf, high_tokens: float = np.inf) -> float:
+        """Longest prompt, cached prefix included, with low < U <= high [tokens]; 0 where there is none."""
+
+    def held_thresholds(self, long_tokens: float, short_tokens: float) -> tuple[float, float]:
+        """Least t under which no long prompt exceeds one length, and greatest under which no short one exceeds another.
+
+        Lengths are whole prompts, cached prefix included; -1 and infinity where any t will do.
+        """
 
     def long_fraction(self, threshold_tokens: ArrayLike) -> FloatArray:
         """P(U > t)."""
@@ -122,6 +134,22 @@ class LengthMix:
     def mean_uncached_tokens(self) -> float:
         """E[L] [tokens]."""
         return self.mean_total_tokens
+
+    def longest_tokens(self, low_tokens: float = -np.inf, high_tokens: float = np.inf) -> float:
+        """Longest prompt between two lengths [tokens]; 0 where there is none."""
+        shortest, longest = self.support
+        return min(high_tokens, longest) if low_tokens < longest and high_tokens >= shortest else 0.0
+
+    def held_thresholds(self, long_tokens: float, short_tokens: float) -> tuple[float, float]:
+        """Least and greatest threshold under which long and short prompts are no longer than that [tokens].
+
+        >>> from planner.workload.distributions import LogNormal
+        >>> LengthMix(LogNormal(9.90, 1.0, 128, 131072), 1024.0).held_thresholds(200_000, 6528)
+        (-1.0, 6528)
+        """
+        shortest, longest = self.support
+        least = ALL_LONG if longest <= long_tokens else longest
+        return least, np.inf if longest <= short_tokens else short_tokens if short_tokens >= shortest else ALL_LONG
 
     def long_fraction(self, threshold_tokens: ArrayLike) -> FloatArray:
         """P(L > t)."""
@@ -244,6 +272,9 @@ class AtomMix:
 
     mean_output_tokens: float
 
+    most_tokens: FloatArray
+    """Longest of the prompts that each stands for; where it stands for itself, its own length [tokens]."""
+
     is_discrete = True
 
     @classmethod
@@ -253,8 +284,9 @@ class AtomMix:
         cached_tokens: ArrayLike = 0.0,
         weights: ArrayLike = 1.0,
         mean_output_tokens: float = 1.0,
+        most_tokens: ArrayLike | None = None,
     ) -> "AtomMix":
-        """Requests in any order; `cached_tokens` and `weights` broadcast to the shape of `total_tokens`.
+        """Requests in any order; the other arrays broadcast to the shape of `total_tokens`.
 
         >>> mix = AtomMix.of([100, 50, 80], [0, 0, 60])
         >>> mix.long_fraction([0, 20, 50]).round(3).tolist(), mix.mean_long_length(20).item()
@@ -268,7 +300,8 @@ class AtomMix:
             raise ValueError("requests need a positive weight and 0 <= cached <= total")
         order = np.argsort(total - cached, kind="stable")
         order = order[weight[order] > 0]
-        return cls(total[order], cached[order], weight[order] / weight.sum(), mean_output_tokens)
+        most = total if most_tokens is None else np.broadcast_to(np.asarray(most_tokens, dtype=np.float64), total.shape)
+        return cls(total[order], cached[order], weight[order] / weight.sum(), mean_output_tokens, most[order])
 
     @property
     def support(self) -> tuple[float, float]:
@@ -289,6 +322,25 @@ class AtomMix:
     def cached_fraction(self) -> float:
         """E[cached] / E[total]."""
         return float(self.weights @ self.cached_tokens) / self.mean_total_tokens
+
+    def longest_tokens(self, low_tokens: float = -np.inf, high_tokens: float = np.inf) -> float:
+        """Longest prompt with low < U <= high [tokens]; 0 where there is none."""
+        first, end = self._n_short([low_tokens, high_tokens])
+        return float(self.most_tokens[first:end].max(initial=0.0))
+
+    def held_thresholds(self, long_tokens: float, short_tokens: float) -> tuple[float, float]:
+        """Least and greatest threshold under which long and short prompts are no longer than that [tokens].
+
+        >>> AtomMix.of([100, 500, 900], [0, 450, 0]).held_thresholds(1000, 200)
+        (-1.0, -1.0)
+        """
+        too_long = np.flatnonzero(self.most_tokens > long_tokens)
+        least = float(self._uncached[too_long[-1]]) if too_long.size else ALL_LONG
+        too_short = np.flatnonzero(self.most_tokens > short_tokens)
+        if not too_short.size:
+            return least, np.inf
+        n_below = int(np.searchsorted(self._uncached, self._uncached[too_short[0]]))
+        return least, float(self._uncached[n_below - 1]) if n_below else ALL_LONG
 
     def long_fraction(self, threshold_tokens: ArrayLike) -> FloatArray:
         """P(U > t)."""

@@ -36,7 +36,7 @@ class DiscreteHits(StrictModel):
     fractions: Annotated[tuple[Fraction, ...], Field(min_length=1)]
     """Cached / total tokens."""
 
-    weights: tuple[Annotated[float, Field(gt=0, le=1e12)], ...]
+    weights: tuple[Annotated[float, Field(ge=1e-9, le=1e12)], ...]
     """Relative frequency of each fraction."""
 
     @model_validator(mode="after")

@@ -1,5 +1,6 @@
 """From a workload as stated to the request mix the optimizer uses."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from planner.workload.traces import Trace, read_trace
 
 N_QUADRATURE_ATOMS = 2**17
 MIN_STRATA = 2**10
+Strata = tuple[FloatArray, FloatArray, FloatArray]
+"""Lengths, what they weigh, and the longest of those that each stands for; three arrays of one shape."""
 
 
 def request_mix(workload: Workload, base_dir: Path, data_dirs: Sequence[Path] = ()) -> RequestMix:
@@ -52,7 +55,10 @@ def trace_path(path: str, base_dir: Path, data_dirs: Sequence[Path] = ()) -> Pat
     Raises:
         InputError: naming every place that was looked in.
     """
-    candidates = [base_dir / path, *(folder / path for root in data_dirs for folder in (root, root / "traces"))]
+    candidates = [
+        Path(os.path.normpath(base_dir / path)),
+        *(folder / path for root in data_dirs for folder in (root, root / "traces")),
+    ]
     found = next((c for c in candidates if is_file(c)), None)
     if found is None:
         places = ", ".join(dict.fromkeys(map(str, candidates)))
@@ -71,7 +77,7 @@ def trace_mix(trace: Trace, prefix_hits: PrefixHits = "none") -> AtomMix:
     total, n_output = trace.total_tokens.astype(np.float64), float(trace.output_tokens.mean())
     if prefix_hits == "ideal":
         return AtomMix.of(total, _ideal_cached(trace), mean_output_tokens=n_output)
-    return _paired(total, np.ones_like(total), _stated_hits(prefix_hits), n_output)
+    return _paired((total, np.ones_like(total), total), _stated_hits(prefix_hits), n_output)
 
 
 def _stated_hits(prefix_hits: PrefixHits) -> HitDistribution | None:
@@ -87,24 +93,26 @@ def _ideal_cached(trace: Trace) -> FloatArray:
 
 def _stated_mix(lengths: Distribution, n_output: float, hits: HitDistribution | None) -> RequestMix:
     if isinstance(lengths, Atoms):
-        return _paired(lengths.tokens, lengths.weights, hits, n_output)
+        return _paired((lengths.tokens, lengths.weights, lengths.tokens), hits, n_output)
     if hits is None:
         return LengthMix(lengths, n_output)
-    total, weights = _strata(lengths, max(MIN_STRATA, N_QUADRATURE_ATOMS // hit_nodes(hits)[0].size))
-    return _paired(total, weights, hits, n_output)
+    strata = _strata(lengths, max(MIN_STRATA, N_QUADRATURE_ATOMS // hit_nodes(hits)[0].size))
+    return _paired(strata, hits, n_output)
 
 
-def _paired(total_tokens: FloatArray, weights: FloatArray, hits: HitDistribution | None, n_output: float) -> AtomMix:
+def _paired(strata: Strata, hits: HitDistribution | None, n_output: float) -> AtomMix:
     """Every length with every node of the hit distribution."""
+    total_tokens, weights, most_tokens = strata
     fractions, shares = (np.zeros(1), np.ones(1)) if hits is None else hit_nodes(hits)
-    total, cached = np.repeat(total_tokens, fractions.size), np.outer(total_tokens, fractions).ravel()
-    return AtomMix.of(total, cached, np.outer(weights, shares).ravel(), n_output)
+    total, most = (np.repeat(tokens, fractions.size) for tokens in (total_tokens, most_tokens))
+    cached = np.outer(total_tokens, fractions).ravel()
+    return AtomMix.of(total, cached, np.outer(weights, shares).ravel(), n_output, most)
 
 
-def _strata(lengths: Distribution, n: int) -> tuple[FloatArray, FloatArray]:
-    """Mean length and probability of n strata between quantiles; empty strata are left out."""
+def _strata(lengths: Distribution, n: int) -> Strata:
+    """Of n strata between quantiles, the mean length, the probability and the end; empty strata are left out."""
     edges = lengths.quantile(np.linspace(0, 1, n + 1))
     low, high = np.concatenate([[0.0], edges[1:-1]]), edges[1:]
     weights = lengths.partial_moment(0, low, high)
     keep = weights > 0
-    return (lengths.partial_moment(1, low, high)[keep] / weights[keep]), weights[keep]
+    return lengths.partial_moment(1, low, high)[keep] / weights[keep], weights[keep], high[keep]

@@ -1,6 +1,5 @@
 """Recorded requests: Mooncake JSON lines and Azure CSV, read line by line; the first broken line is named."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,18 +8,23 @@ from functools import lru_cache
 from itertools import chain
 from math import ceil
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.curves import FloatArray
-from planner.errors import InputError, Problem
+from planner.errors import InputError, Problem, shown
+from planner.reading import LINE_BYTES, MIB, json_value, opened
 from planner.workload.spec import TraceFormat
 
 _Line = tuple[int, str]
 
 BLOCK_TOKENS = 512
+MOST_REQUESTS = 3_000_000
+MOST_BLOCKS = 20_000_000
+"""Of a trace: what a machine of a few gigabytes holds."""
+MOST_BLANK = 1_000
 MAX_TOKENS = 10**9
 MAX_TIME_MS = 10**15
 MIN_ID, MAX_ID = -(2**63), 2**63 - 1
@@ -87,12 +91,8 @@ def read_trace(path: Path, trace_format: TraceFormat = "auto") -> Trace:
         InputError: naming the first line that is not text, not of the format, out of order, or whose numbers are
             impossible. A request must have a prompt and an answer, one token each at least.
     """
-    try:
-        with path.open("rb") as file:
-            return _trace(str(path), _lines(str(path), file), trace_format)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(Problem(str(path), "", f"cannot be read: {reason}", "a readable trace")) from None
+    with opened(path, "a readable trace") as file:
+        return _trace(str(path), _lines(str(path), file), trace_format)
 
 
 def _trace(name: str, lines: Iterator[_Line], trace_format: TraceFormat) -> Trace:
@@ -107,15 +107,18 @@ def _trace(name: str, lines: Iterator[_Line], trace_format: TraceFormat) -> Trac
     return _collected(name, lines, _azure_request, _azure_arrival_s)
 
 
-def _lines(name: str, file: Iterable[bytes]) -> Iterator[_Line]:
-    """Every line with its number, stripped; blank lines may only end the file."""
+def _lines(name: str, file: BinaryIO) -> Iterator[_Line]:
+    """Every line with its number, stripped; blank lines may only end the file, and not many of them."""
     blank = None
-    for number, raw in enumerate(file, start=1):
+    for number, raw in enumerate(iter(lambda: file.readline(LINE_BYTES + 1), b""), start=1):
+        if len(raw) > LINE_BYTES:
+            what = f"is longer than {LINE_BYTES / MIB:g} MiB"
+            raise InputError(Problem(name, "", what, "one request a line", number))
         try:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
         except UnicodeDecodeError as error:
             raise InputError(Problem(name, "", f"is not UTF-8 text: {error.reason}", "a text file", number)) from None
-        if text and blank:
+        if blank and (text or number - blank > MOST_BLANK):
             raise InputError(Problem(name, "", "is blank", "one request a line", blank))
         if text:
             yield number, text
@@ -130,6 +133,7 @@ def _collected(
     arrival_s: Callable[[list[float]], FloatArray],
 ) -> Trace:
     requests: list[_Request] = []
+    n_blocks = 0
     for number, text in lines:
         try:
             request = parse(text)
@@ -138,6 +142,10 @@ def _collected(
         except _BrokenLineError as error:
             raise InputError(Problem(name, error.key, error.message, error.allowed, number)) from None
         requests.append(request)
+        n_blocks += len(request.hashes or ())
+        if len(requests) > MOST_REQUESTS or n_blocks > MOST_BLOCKS:
+            allowed = f"at most {MOST_REQUESTS:,} requests and {MOST_BLOCKS:,} blocks; plan for a part of it"
+            raise InputError(Problem(name, "", "is too long a trace", allowed, number))
     if not requests:
         raise InputError(Problem(name, "", "has no requests", "a trace of at least one request"))
     times, totals, outputs, hashes = zip(*requests, strict=True)
@@ -159,8 +167,8 @@ def _blocks(hashes: Sequence[list[int]]) -> Blocks:
 
 def _mooncake_request(text: str) -> _Request:
     try:
-        line = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        line = json_value(text, is_strict=False)
+    except ValueError as error:
         reason = getattr(error, "msg", str(error))
         raise _BrokenLineError("", f"is not JSON: {reason}", "one JSON object a line") from None
     if not isinstance(line, dict):
@@ -169,7 +177,7 @@ def _mooncake_request(text: str) -> _Request:
         raise _BrokenLineError(missing[0], "is missing", "fields: " + ", ".join(MOONCAKE_FIELDS))
     time = line["timestamp"]
     if type(time) not in (int, float) or not 0 <= time <= MAX_TIME_MS:
-        raise _BrokenLineError("timestamp", f"is {_shown(time)}", "milliseconds, 0 or more")
+        raise _BrokenLineError("timestamp", f"is {shown(time)}", "milliseconds, 0 or more")
     total, output = (_tokens(field, line[field]) for field in ("input_length", "output_length"))
     return _Request(time, total, output, _hashes(line.get("hash_ids"), total))
 
@@ -177,13 +185,7 @@ def _mooncake_request(text: str) -> _Request:
 def _tokens(key: str, value: Any) -> int:
     if type(value) is int and 1 <= value <= MAX_TOKENS:
         return value
-    raise _BrokenLineError(key, f"is {_shown(value)}", f"a whole number from 1 to {MAX_TOKENS:,}")
-
-
-def _shown(value: Any) -> str:
-    """A value as JSON, cut to a readable length."""
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    raise _BrokenLineError(key, f"is {shown(value)}", f"a whole number from 1 to {MAX_TOKENS:,}")
 
 
 def _hashes(ids: Any, total_tokens: int) -> list[int] | None:
@@ -253,7 +255,7 @@ def _wall_clock_ns(text: str) -> int:
     except (ValueError, OverflowError):
         seconds = None
     if match is None or seconds is None:
-        raise _BrokenLineError(AZURE_COLUMNS[0], f"is {_shown(text)}", "YYYY-MM-DD HH:MM:SS.fffffff")
+        raise _BrokenLineError(AZURE_COLUMNS[0], f"is {shown(text)}", "YYYY-MM-DD HH:MM:SS.fffffff")
     return seconds * 10**9 + int((match[2] or "").ljust(9, "0"))
 
 

@@ -202,7 +202,7 @@ def lose_flows(w: World, i: int) -> None:
                 f += 1
         if is_changed:
             share(w, k)
-    instance.n_transfers = 0
+    instance.n_transfers, instance.used_bytes = 0, 0
 
 
 @compiled_apart

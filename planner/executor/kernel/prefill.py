@@ -2,7 +2,7 @@
 
 from math import inf
 
-from planner.executor.compiled import compiled, compiled_within
+from planner.executor.compiled import compiled, compiled_apart, compiled_within
 from planner.executor.kernel.cache import end_transfer, keep, n_prefix_blocks, use
 from planner.executor.kernel.calendar import plan
 from planner.executor.kernel.curves import prefill_s, value, whole_prefill_s
@@ -27,6 +27,7 @@ from planner.executor.kernel.records import (
     World,
 )
 from planner.executor.kernel.roles import may_be_drained
+from planner.executor.kernel.room import has_room, occupy, vacate
 
 
 @compiled
@@ -69,12 +70,12 @@ def chosen_instance(w: World, p: int) -> int:
 
 
 @compiled
-def wake_one(w: World, p: int) -> None:
-    """Start the first idle instance of a pool that may start."""
-    pool = w.pools[p]
-    for i in range(pool.first, pool.first + pool.n):
-        if w.instances[i].is_busy == 0 and wake(w, i):
-            return
+def wake_one(w: World, p: int) -> bool:
+    """Start the first idle instance of a pool that may start, if there is one."""
+    i, end = w.pools[p].first, w.pools[p].first + w.pools[p].n
+    while i < end and (w.instances[i].is_busy == 1 or not wake(w, i)):
+        i += 1
+    return bool(i < end)
 
 
 @compiled
@@ -84,10 +85,19 @@ def wake(w: World, i: int) -> bool:
     pool = w.pools[instance.pool]
     if instance.is_up == DOWN or instance.is_busy == 1 or instance.n_transfers >= pool.max_transfers:
         return False
-    if instance.first == NONE and not is_waited_for(w, i):
+    if instance.first == NONE and not may_take(w, i):
         return False
     begin_pass(w, i)
     return True
+
+
+@compiled
+def wake_next(w: World, i: int) -> None:
+    """Start a pass on an instance that has got free, and on others where memory let them wait."""
+    wake(w, i)
+    pool = w.pools[w.instances[i].pool]
+    if pool.is_limited == 1 and pool.dispatch == SHARED_QUEUE and pool.n_waiting > 0:
+        wake_others(w, w.instances[i].pool)
 
 
 @compiled
@@ -107,10 +117,30 @@ def is_waited_for(w: World, i: int) -> bool:
 
 
 @compiled
-def take(w: World, i: int) -> int:
-    """The next request for an instance: of those that overtake, else of the others."""
+def may_take(w: World, i: int) -> bool:
+    """Whether a request waits for an instance that may take it and has room for it."""
+    return is_waited_for(w, i) and has_room(w, i, w.queues[next_queue(w, i)].first)
+
+
+@compiled
+def next_queue(w: World, i: int) -> int:
+    """The queue that the next request for an instance is in: of those that overtake, else of the others."""
     q = own_queue(w, i)
-    r = pop(w.requests, w.queues, q if w.queues[q].n > 0 else q + 1)
+    return q if w.queues[q].n > 0 else q + 1
+
+
+@compiled_apart
+def wake_others(w: World, p: int) -> None:
+    """Start idle instances of a pool while one has room for whoever is next: another may have taken who was."""
+    pool = w.pools[p]
+    while pool.n_idle > 0 and pool.n_waiting > 0 and wake_one(w, p):
+        pass
+
+
+@compiled
+def take(w: World, i: int) -> int:
+    """The next request for an instance."""
+    r = pop(w.requests, w.queues, next_queue(w, i))
     w.pools[w.instances[i].pool].n_waiting -= 1
     w.requests[r].instance = i
     w.requests[r].state = PREFILLS
@@ -120,6 +150,7 @@ def take(w: World, i: int) -> int:
     if w.cache_rule[0].is_on == 1:
         use(w, w.pools[w.instances[i].pool].site, r)
     w.requests[r].held_tokens = held_tokens(w, r)
+    occupy(w, i, r)
     return r
 
 
@@ -143,7 +174,7 @@ def begin_pass(w: World, i: int) -> None:
     seconds, has_start, has_cold, r = 0.0, False, False, instance.first
     while True:
         if r == NONE:
-            if room <= 0 or not is_waited_for(w, i):
+            if room <= 0 or not may_take(w, i):
                 break
             r = take(w, i)
             append(w, i, r)
@@ -278,7 +309,7 @@ def pass_ends(w: World, i: int) -> None:
         if not is_whole:
             append(w, i, r)
         r = following
-    wake(w, i)
+    wake_next(w, i)
     if instance.is_up == DRAINS:
         may_be_drained(w, instance.unit)
 
@@ -314,6 +345,7 @@ def hand_over(w: World, i: int, r: int, end: float, is_whole: bool) -> None:
     if k == NONE:
         if is_whole:
             end_transfer(w, r)
+            vacate(w, i, r)
             if not w.requests[r].first_token_s >= 0:
                 w.requests[r].kv_end_s = w.clock[0].now_s
             arrive_at_decode(w, r)
@@ -348,9 +380,10 @@ def link_changes(w: World, k: int) -> None:
         if i == NONE:  # a prefix that was fetched
             continue
         end_transfer(w, r)
+        vacate(w, i, r)
         w.instances[i].n_transfers -= 1
         if w.instances[i].is_busy == 0:
-            wake(w, i)
+            wake_next(w, i)
         if w.instances[i].is_up == DRAINS:
             may_be_drained(w, w.instances[i].unit)
     if w.links[k].is_moving == 1 and w.links[k].move_bytes == 0:

@@ -90,6 +90,9 @@ ROUTE = np.dtype(
 )
 """A way through the system; routes of one class and kind stand together, the last with `up_to` 1."""
 
+POOL_CURVES = ("prefill_curve", "wire_curve", "handoff_curve", "held_curve")
+"""Of every prefill pool, in the order in which they stand among all curves."""
+
 POOL = np.dtype(
     [
         ("first", "i4"),
@@ -105,6 +108,11 @@ POOL = np.dtype(
         ("floor_s", "f8"),
         ("wire_curve", "i4"),
         ("handoff_curve", "i4"),
+        ("is_limited", "i4"),  # whether memory limits what an instance holds
+        ("held_curve", "i4"),  # of memory by length, in whole blocks
+        ("room_block_tokens", "i4"),
+        ("room_bytes", "i8"),  # of an instance, for caches of prompts
+        ("longest_tokens", "f8"),  # of a prompt that fits at all
         ("line", "i4"),  # of its seconds among the scheduler's
         ("turn", "i4"),  # round-robin's next
         ("n_idle", "i4"),
@@ -125,6 +133,7 @@ INSTANCE = np.dtype(
         ("first", "i4"),  # requests of the pass
         ("last", "i4"),
         ("n_transfers", "i4"),
+        ("used_bytes", "i8"),  # by prompts whose cache has not left
         ("slowdown", "f8"),
         ("pass_start_s", "f8"),
         ("pass_s", "f8"),

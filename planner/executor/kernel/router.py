@@ -9,7 +9,8 @@ from planner.executor.kernel.records import NONE, World
 def route(w: World, r: int) -> int:
     """More uncached tokens than the threshold are long; ways of one kind share by their rates.
 
-    Where the way it should take is down, a request takes the first that is not; where all are, it waits on its own.
+    Where the way it should take is down, or its instances cannot hold the prompt, a request takes the first that can
+    have it; where all that hold it are down, it waits on such a one.
     With caches, what counts as cached follows the paper (Prefill-as-a-Service, arXiv 2604.15039v2): under scarce
     bandwidth what the site of the short way holds, under ample bandwidth the longest prefix that either site holds or
     can get from the other.
@@ -18,7 +19,7 @@ def route(w: World, r: int) -> int:
     cached = known_tokens(w, r) if w.cache_rule[0].is_on == 1 else request.cached_tokens
     is_long = 1 if request.prompt_tokens - cached > w.thresholds[request.request_class] else 0
     found = way(w, r, is_long)
-    return found if is_open(w, found) else open_instead(w, found)
+    return found if is_open(w, found) and holds(w, found, r) else open_instead(w, found, r)
 
 
 @compiled
@@ -68,10 +69,20 @@ def is_open(w: World, found: int) -> bool:
     return w.pools[w.routes[found].prefill_pool].n_up > 0 and (k == NONE or w.links[k].health > 0)
 
 
+@compiled
+def holds(w: World, found: int, r: int) -> bool:
+    """Whether an instance on a way has memory for a prompt."""
+    return bool(w.requests[r].prompt_tokens <= w.pools[w.routes[found].prefill_pool].longest_tokens)
+
+
 @compiled_apart
-def open_instead(w: World, found: int) -> int:
-    """The first open way of the same class, or the way itself where there is none."""
+def open_instead(w: World, found: int, r: int) -> int:
+    """The first open way of the same class that holds a prompt; else the way itself, or the first that holds it."""
+    instead = found
     for other in range(w.routes.shape[0]):
-        if w.routes[other].request_class == w.routes[found].request_class and is_open(w, other):
-            return other
-    return found
+        if w.routes[other].request_class == w.routes[found].request_class and holds(w, other, r):
+            if is_open(w, other):
+                return other
+            if not holds(w, instead, r):
+                instead = other
+    return instead

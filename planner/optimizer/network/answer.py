@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.errors import InfeasibleError, UndecidedError
+from planner.optimizer.context import context_notes
 from planner.optimizer.network.compared import baselines_of, sites_alone, spare_notes, verdict_by_ttft, verdict_of
 from planner.optimizer.network.loads import DECODE_LATE, DECODE_TIME, LINK_BUSY
 from planner.optimizer.network.problem import NetworkProblem, network_problem
@@ -16,6 +17,8 @@ from planner.optimizer.network.search import network_search
 from planner.optimizer.network.solution import GAP_TARGET, NetworkSolution
 from planner.optimizer.network.told import Told
 from planner.optimizer.network.worth import network_bottlenecks
+from planner.optimizer.room import oversized_notes
+from planner.optimizer.software import Candidate, price_notes, setup_notes
 from planner.results import (
     Baseline,
     Bottleneck,
@@ -190,6 +193,18 @@ def _ratio(fleet: Fleet) -> str | None:
     return f"{prefill}:{sum(p.n_instances for p in fleet.pools if p.role == 'decode')}"
 
 
+def _candidates(problem: NetworkProblem) -> list[Candidate]:
+    return [
+        Candidate(
+            pool.name,
+            problem.scenario.pools[pool.key].model_copy(update={"layout": pool.layout, "layouts": ()}),
+            pool.rates,
+            tuple((problem.classes[c].share, problem.classes[c].mix) for c in pool.classes),
+        )
+        for pool in problem.pools
+    ]
+
+
 def _notes(problem: NetworkProblem, fleet: Fleet) -> Iterator[str]:
     if any(c.ttft_s is not None for c in problem.classes):
         yield (
@@ -197,7 +212,12 @@ def _notes(problem: NetworkProblem, fleet: Fleet) -> Iterator[str]:
             f"{percent(DECODE_LATE, 0)} of the requests that may be late wait over {percent(DECODE_TIME, 0)} of it "
             f"for a place in a decode batch, and links are at most {percent(LINK_BUSY, 0)} busy on average"
         )
+    for spec in problem.classes:
+        yield from context_notes(problem.scenario, spec.name, spec.mix)
+    used = {pool.name for pool in fleet.pools if pool.n_instances}
+    for of_pool in (pool for pool in problem.pools if pool.name in used):
+        yield from oversized_notes(of_pool.name, of_pool.rates, (problem.classes[c].mix for c in of_pool.classes))
     for hardware, basis in dict.fromkeys((p.hardware, p.basis) for p in fleet.pools if p.basis != "measured"):
         yield f"service times of some pools of {hardware} are {basis}"
-    if fleet.cost.missing_prices:
-        yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)
+    yield from setup_notes(problem.scenario, _candidates(problem))
+    yield from price_notes(problem, fleet)

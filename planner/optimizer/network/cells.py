@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.capacity import ALL_LONG, split_interval
+from planner.optimizer.capacity import split_interval
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled
 from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of, point
 from planner.optimizer.network.model import Model
 from planner.optimizer.network.problem import Arc, NetworkProblem
 from planner.optimizer.network.rows import Found
-from planner.workload import RequestMix
+from planner.workload import ALL_LONG, RequestMix
 
 FIRST_CELLS = 5
 PARTS = 4
@@ -122,9 +123,23 @@ def first_cells_of(problem: NetworkProblem, members: Sequence[int]) -> list[Cell
     highest = max(high for _, high in ends)
     if not any(problem.arcs[q]["long"] for q in members):
         return [Cell(highest, highest, 0.0, 0.0)]
-    grid = np.unique([min(low for low, _ in ends) - 1.0, *mix.threshold_grid(FIRST_CELLS + 1)[1:-1], highest])
+    lowest, inner_grid = min(low for low, _ in ends) - 1.0, mix.threshold_grid(FIRST_CELLS + 1)[1:-1]
+    rooms = [t for t in room_thresholds(problem, members) if lowest < t < highest]
+    grid = np.unique([lowest, *inner_grid, *rooms, highest])
     inner = [Cell(float(a), float(np.nextafter(b, -np.inf)), *shares) for a, b in pairwise(grid)]
     return [*inner, Cell(highest, highest, 0.0, 0.0), Cell(ALL_LONG, ALL_LONG, 1.0, 1.0)]
+
+
+def room_thresholds(problem: NetworkProblem, members: Sequence[int]) -> list[float]:
+    """Thresholds beyond which some pool does not hold what a group would send it [tokens]."""
+    found = set()
+    for q in members:
+        mix = problem.classes[problem.streams[q].request_class].mix
+        for part, arcs in problem.arcs[q].items():
+            for room in {problem.pools[arc.pool].rates.longest_tokens for arc in arcs} - {inf}:
+                least, most = mix.held_thresholds(*((room, inf) if part == "long" else (inf, room)))
+                found.add(least if part == "long" else most)
+    return sorted(t for t in found if ALL_LONG < t < inf)
 
 
 def chosen_cells(model: Model, values: NDArray[np.float64]) -> Cells:
@@ -150,7 +165,8 @@ def finest_cells(problem: NetworkProblem, members: Sequence[int]) -> list[Cell]:
         inner = [Cell(float(t), float(t), *shares) for t in lengths[:-1]]
     else:
         edges = mix_of(problem, members).threshold_grid(MOST_POINTS // 2)
-        edges = np.unique([offers[0].low_tokens, *edges[1:-1], highest])
+        rooms = [t for t in room_thresholds(problem, members) if offers[0].low_tokens < t < highest]
+        edges = np.unique([offers[0].low_tokens, *edges[1:-1], *rooms, highest])
         inner = [Cell(float(a), float(np.nextafter(b, -np.inf)), *shares) for a, b in pairwise(edges)]
     return [Cell(ALL_LONG, ALL_LONG, 1.0, 1.0), *inner, Cell(highest, highest, 0.0, 0.0)]
 

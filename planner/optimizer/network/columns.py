@@ -101,7 +101,8 @@ def add_rate_columns(model: Model, s: int) -> None:
 def _prefill_columns(model: Model, q: int, s: int, k: int) -> None:
     """Rates of a stream in a cell; none where a part of its prompts has nowhere to go."""
     cell = cell_of(model, q, s, k)
-    if not all(usable_arcs(model, q, s, part) for part in PARTS if model.question.loads.fraction(q, part, cell) > 0):
+    parts = [part for part in PARTS if model.question.loads.fraction(q, part, cell) > 0]
+    if not all(usable_arcs(model, q, s, part, cell) for part in parts):
         if known_rate(model, q, s):
             model.rows.highs[model.y[model.problem.group_of[q], s, k]] = 0.0
         return
@@ -109,7 +110,7 @@ def _prefill_columns(model: Model, q: int, s: int, k: int) -> None:
     y = model.y[model.problem.group_of[q], s, k]
     model.r[q, s, k] = (model.rows.column(f"r_{q}_{s}_{k}"), 1.0) if rate is None else (y, rate)
     for share in shares_of(model, q, cell):
-        for part, arc in ways_of(model, q, s, share):
+        for part, arc in ways_of(model, q, s, share, cell):
             link = "" if arc.link is None else arc.link
             if share == "between":
                 name = f"b_{q}_{s}_{k}_{arc.pool}_{link}"

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from time import monotonic
 
-from planner.errors import UndecidedError
-from planner.optimizer.network.problem import NetworkProblem
+from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.optimizer.at_hand import at_hand, is_same_fleet
+from planner.optimizer.network.problem import NetworkProblem, network_problem
 from planner.optimizer.network.quickest import ANY_PLAN, QuickestNetwork
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.network.told import Told
-from planner.optimizer.verdict import WORTHWHILE
+from planner.optimizer.one_site import WORTHWHILE, one_site_verdict
 from planner.results import (
     Baseline,
     Fleet,
@@ -19,13 +20,17 @@ from planner.results import (
 from planner.scenario import Scenario, Spare
 from planner.units import number, percent
 
+FEW_POOLS = 6
+"""Pools up to which a network without links is planned on other accelerators as well."""
+
 
 def baselines_of(
     problem: NetworkProblem, plan: Fleet, time_limit_s: float
 ) -> tuple[tuple[Baseline, ...], list[str], bool]:
-    """The fleet without links between sites, where there are any; why there is none, and whether that is known."""
+    """The fleet without links between sites; why there is none, and whether that is known. Without links: what else is
+    at hand for the pools."""
     if not problem.links:
-        return (), [], True
+        return tuple(_at_hand(problem, plan, time_limit_s)), [], True
     name, title = "local-prefill", "every prompt prefilled at the site that decodes it; what that costs"
     deadline = monotonic() + time_limit_s
     scenario = problem.scenario.model_copy(update={"links": {}})
@@ -36,9 +41,33 @@ def baselines_of(
         return (), [f"{name} was not found in the time"], False
     if other is None or solution is None:
         return (), [f"{name}: no fleet without links between sites serves this demand as promised"], True
-    fields = Told(other, solution).fleet()
-    fleet = Fleet(**fields)
-    return (Baseline(**fields, name=name, title=title, ratio=plan.most_req_per_s / fleet.most_req_per_s),), [], True
+    found = _told(other, solution, plan, name, title)
+    if is_same_fleet(plan, found):
+        return (), [f"compared with {name} nothing differs: that is the plan itself"], True
+    return (found,), [], True
+
+
+def _told(problem: NetworkProblem, solution: NetworkSolution, plan: Fleet, name: str, title: str) -> Baseline:
+    fields = Told(problem, solution).fleet()
+    return Baseline(**fields, name=name, title=title, ratio=plan.most_req_per_s / Fleet(**fields).most_req_per_s)
+
+
+def _at_hand(problem: NetworkProblem, plan: Fleet, time_limit_s: float) -> Iterator[Baseline]:
+    """Small networks without links on other layouts and kinds of accelerators."""
+    if len(problem.pools) > FEW_POOLS or problem.scenario.objective == "min-ttft":
+        return
+    deadline = monotonic() + time_limit_s
+    requests = {c.name: (c.share, c.mix) for c in problem.classes}
+    for variant in at_hand(problem.scenario, requests, per_pool=1):
+        try:
+            other = network_problem(variant.scenario, classes=problem.classes)
+            solution = network_search(other, max(deadline - monotonic(), 0.1))
+        except (InputError, InfeasibleError, UndecidedError):
+            continue
+        if solution is not None:
+            found = _told(other, solution, plan, variant.name, variant.title)
+            if not is_same_fleet(plan, found):
+                yield found
 
 
 def _without_links(problem: NetworkProblem, scenario: Scenario) -> NetworkProblem | None:
@@ -49,9 +78,7 @@ def _without_links(problem: NetworkProblem, scenario: Scenario) -> NetworkProble
 
 def verdict_of(problem: NetworkProblem, plan: Fleet, others: Sequence[Baseline], is_known: bool = True) -> Verdict:
     if not problem.links:
-        return Verdict(
-            worth_it=False, because="There is no link between sites, so every prompt stays where it arrives."
-        )
+        return one_site_verdict(problem.scenario, plan, others)
     if not any(link.mean_gbps > 0 for link in plan.links):
         return Verdict(worth_it=False, because="Not worth it: the best plan sends nothing to another site.")
     if not is_known:

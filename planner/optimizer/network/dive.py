@@ -12,7 +12,7 @@ from time import monotonic
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.cells import Cells, around, chosen_cells, largest_sizes
+from planner.optimizer.network.cells import Cells, around, chosen_cells, largest_sizes, room_thresholds
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of, point
 from planner.optimizer.network.model import Model, Question, Segments
@@ -95,11 +95,12 @@ class Dive:
 
     def _grid(self, situations: Sequence[Situation]) -> Cells:
         """Thresholds over all lengths, each with the allowance in the middle."""
-        return {
-            (g, s.period): self.points(g, mix_of(self.loads.problem, members).threshold_grid(N_THRESHOLDS), (0.5,))
-            for g, members in enumerate(self.loads.problem.groups)
-            for s in situations
-        }
+        problem = self.loads.problem
+        grids = [
+            [*mix_of(problem, members).threshold_grid(N_THRESHOLDS), *room_thresholds(problem, members)]
+            for members in problem.groups
+        ]
+        return {(g, s.period): self.points(g, grid, (0.5,)) for g, grid in enumerate(grids) for s in situations}
 
     def _neighbours(self, chosen: Cells) -> Cells:
         """The chosen thresholds and those halfway to the next ones of the grid, with several allowances."""

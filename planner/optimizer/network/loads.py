@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from planner.curves import PrefillService
 from planner.optimizer.network.problem import Arc, NetworkClass, NetworkProblem, Part
+from planner.optimizer.room import is_held
 from planner.queueing import QueuedRequests, most_busy_servers
 from planner.roofline import DecodePoint, exposed_transfer_s
 from planner.units import bytes_per_s
@@ -133,6 +134,16 @@ class NetworkLoads:
             of_part = long if part == "long" else 1.0 - long
             self._known[key] = of_part if of_part > ROUNDING_OF_SUMS else 0.0
         return float(self._known[key])
+
+    def holds(self, q: int, arc: Arc, part: Part, cell: Cell) -> bool:
+        """Whether a pool holds every prompt of a part of a stream, under some threshold of a cell."""
+        room, mix = self.problem.pools[arc.pool].rates.longest_tokens, self._class(q).mix
+        if room == np.inf:
+            return True
+        key = ("limits", room, id(mix), part)
+        if key not in self._known:
+            self._known[key] = mix.held_thresholds(*((room, np.inf) if part == "long" else (np.inf, room)))
+        return is_held(mix, _end(part, cell), self._known[key])
 
     def work_s(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
         """Instance-seconds in a pool per request of the stream, at the least over a cell [s]."""

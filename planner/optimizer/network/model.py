@@ -142,16 +142,16 @@ def shares_of(model: Model, q: int, cell: Cell) -> list[Share]:
     return [*shares, "between"] if loads.holds_between(q, cell) else shares
 
 
-def ways_of(model: Model, q: int, s: int, share: Share) -> list[tuple[Part, Arc]]:
+def ways_of(model: Model, q: int, s: int, share: Share, cell: Cell) -> list[tuple[Part, Arc]]:
     """Arcs that a share of a stream's prompts may take, and the part of their pools."""
     parts = PARTS if share == "between" else (share,)
-    return [(part, arc) for part in parts for arc in usable_arcs(model, q, s, part)]
+    return [(part, arc) for part in parts for arc in usable_arcs(model, q, s, part, cell)]
 
 
-def usable_arcs(model: Model, q: int, s: int, part: Part) -> list[Arc]:
-    """Arcs of a stream that a situation leaves."""
+def usable_arcs(model: Model, q: int, s: int, part: Part, cell: Cell) -> list[Arc]:
+    """Arcs of a stream that a situation leaves, to pools that hold a part of its prompts under some threshold."""
     problem, situation, allowed = model.problem, model.question.situations[s], model.question.arcs
-    arcs = list(problem.arcs[q][part])
+    arcs = [arc for arc in problem.arcs[q][part] if model.question.loads.holds(q, arc, part, cell)]
     if allowed is not None:
         arcs = [arc for arc in arcs if (q, situation.period, arc) in allowed]
     if situation.loss is None or situation.loss.kind == "instance":

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from planner.errors import InputError
+from planner.optimizer.context import context_problems
 from planner.optimizer.problem import Inventory, Resolved, link_specs
+from planner.optimizer.room import is_held, too_long
 from planner.optimizer.service_times import Decoded, service_times
 from planner.roofline import InstanceRates
-from planner.scenario import Pool, Scenario, Slo
-from planner.workload import RequestMix, request_mix
+from planner.scenario import Pool, Scenario, Slo, requests_of
+from planner.workload import RequestMix
 
 Part = Literal["long", "short"]
 LARGEST_POOL = 100_000
@@ -220,19 +222,24 @@ class NetworkProblem(Resolved):
             yield from (Loss("site", name) for name in self.scenario.sites)
 
 
-def network_problem(scenario: Scenario, data_dirs: Sequence[Path] = ()) -> NetworkProblem:
+def network_problem(
+    scenario: Scenario, data_dirs: Sequence[Path] = (), classes: tuple[NetworkClass, ...] | None = None
+) -> NetworkProblem:
     """Resolve a scenario of many sites, models, classes or periods.
 
     Args:
         scenario: the question.
         data_dirs: folders in which traces are looked for.
+        classes: the classes of another problem with the same workload, so that a trace is read once.
 
     Raises:
         InputError: a pool has no service times, no pool takes a class at its site, a price is missing where one is
             needed, nothing limits the fleet of max-throughput, or a promise has no model.
-        InfeasibleError: weights do not fit, or no sequence keeps its step.
+        InfeasibleError: weights do not fit, no sequence keeps its step, or prompts fit no pool that they may go to.
     """
-    classes = tuple(_classes(scenario, data_dirs))
+    classes = classes or tuple(_classes(scenario, data_dirs))
+    if found := [problem for c in classes for problem in context_problems(scenario, c.name, c.mix)]:
+        raise InputError(found)
     pools = tuple(_pools(scenario, classes))
     streams = tuple(_streams(classes, pools))
     demands = tuple(_demands(scenario, classes, streams))
@@ -240,6 +247,7 @@ def network_problem(scenario: Scenario, data_dirs: Sequence[Path] = ()) -> Netwo
     inventories = tuple(_inventories(scenario, pools))
     problem = NetworkProblem(scenario, pools, link_specs(scenario), classes, streams, demands, periods, inventories)
     _check(problem)
+    _check_room(problem)
     return replace(problem, pools=tuple(_limited(problem)))
 
 
@@ -249,7 +257,7 @@ def _classes(scenario: Scenario, data_dirs: Sequence[Path]) -> Iterator[NetworkC
     for name, (share, workload) in scenario.workloads.items():
         requests = workload.model_dump_json(exclude={"arrivals"})
         if requests not in known:
-            known[requests] = request_mix(workload, Path(scenario.directory), data_dirs)
+            known[requests] = requests_of(scenario, name, data_dirs)
         slo = scenario.slo_of(name)
         yield NetworkClass(name, scenario.model_of(name), share, known[requests], slo, workload.arrivals.squared_cv)
 
@@ -377,6 +385,37 @@ def _check(problem: NetworkProblem) -> None:
         raise InputError(found)
 
 
+def _check_room(problem: NetworkProblem) -> None:
+    """Raises InfeasibleError where prompts of a class fit no pool that they could be routed to."""
+    for demand in problem.demands:
+        if demand.streams and not any(_is_held(problem, q) for q in demand.streams):
+            name = problem.classes[demand.request_class].name
+            raise too_long(problem.scenario, name, _rooms(problem, demand))
+
+
+def _is_held(problem: NetworkProblem, q: int) -> bool:
+    """Whether some threshold sends every prompt of a stream to a pool that holds it."""
+    mix, arcs = problem.classes[problem.streams[q].request_class].mix, problem.arcs[q]
+    rooms = {part: max((_room(problem, arc) for arc in arcs[part]), default=0.0) for part in arcs}
+    limits, fixed = mix.held_thresholds(rooms["long"], rooms["short"]), problem.scenario.routing.threshold_tokens
+    return is_held(mix, limits[0] if fixed == "free" else float(fixed), limits)
+
+
+def _rooms(problem: NetworkProblem, demand: Demand) -> Iterator[tuple[str, float, float]]:
+    """Prefill pools of a demand that do not hold its longest prompt, with the longest they hold and that prompt."""
+    mix, fixed = problem.classes[demand.request_class].mix, problem.scenario.routing.threshold_tokens
+    low, high = (-inf, inf) if fixed == "free" else (float(fixed), float(fixed))
+    longest = {"long": mix.longest_tokens(low), "short": mix.longest_tokens(-inf, high)}
+    for part, arcs in (item for q in demand.streams for item in problem.arcs[q].items()):
+        for arc in (arc for arc in arcs if _room(problem, arc) < longest[part]):
+            yield problem.pools[arc.pool].key, _room(problem, arc), longest[part]
+
+
+def _room(problem: NetworkProblem, arc: Arc) -> float:
+    """Longest prompt that the pool of an arc holds [tokens]."""
+    return problem.pools[arc.pool].rates.longest_tokens
+
+
 def _limited(problem: NetworkProblem) -> Iterator[NetworkPool]:
     """Pools with the most instances that inventory, budget and demand leave any use for."""
     scenario, found = problem.scenario, []
@@ -386,7 +425,7 @@ def _limited(problem: NetworkProblem) -> Iterator[NetworkPool]:
         if scenario.budget_usd_per_hour is not None and pool.usd_per_hour:
             limits.append(int(scenario.budget_usd_per_hour / pool.usd_per_hour + 1e-9))
         if problem.is_min_cost:
-            limits.append(max(_most_for_demand(problem, i), pool.min_instances))
+            limits.append(max(most_for_demand(problem, i), pool.min_instances))
         if min(limits) >= LARGEST_POOL:
             what = "nothing limits its size"
             found.append(scenario.problem(("pools", pool.key), what, "max_instances, an inventory or a budget"))
@@ -395,7 +434,7 @@ def _limited(problem: NetworkProblem) -> Iterator[NetworkPool]:
         raise InputError(found)
 
 
-def _most_for_demand(problem: NetworkProblem, index: int) -> int:
+def most_for_demand(problem: NetworkProblem, index: int) -> int:
     """Instances beyond which no more are of use: half as many again as all the work there could be, and a few."""
     pool, work = problem.pools[index], 0.0
     for stream, rate in zip(problem.streams, problem.peak_req_per_s, strict=True):

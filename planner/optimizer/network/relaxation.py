@@ -1,20 +1,24 @@
 """No plan of a network exists: the smallest change of demand, promises, budget or spare that would do."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import ceil, floor, log10
 from time import monotonic
 
-from planner.errors import InfeasibleError, UndecidedError
-from planner.optimizer.network.problem import NetworkClass, NetworkProblem
+from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.optimizer.more_stock import stock_relaxations
+from planner.optimizer.network.limits import largest_sizes
+from planner.optimizer.network.problem import NetworkClass, NetworkProblem, most_for_demand, network_problem
 from planner.optimizer.network.quickest import ANY_PLAN
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.solution import NetworkSolution
-from planner.scenario import Spare
+from planner.scenario import Scenario, Spare
 from planner.units import number
 
 LIMIT_S = 40.0
-"""For all relaxations together; what does not fit in is left out."""
+"""For all relaxations of demand, money and promises together; what does not fit in is left out."""
+STOCK_LIMIT_S = 20.0
+"""For all plans with more accelerators or instances."""
 LONGEST = 64.0
 """Multiple of the promised TTFT beyond which no longer promise is looked for."""
 NEAR = 0.02
@@ -35,7 +39,36 @@ def _relaxations(problem: NetworkProblem, deadline: float) -> Iterator[str]:
     yield from _less_demand(problem, deadline)
     yield from _more_budget(problem, deadline)
     yield from _no_spare(problem, deadline)
+    yield from _more_stock(problem, monotonic() + STOCK_LIMIT_S)
     yield from _longer_promises(problem, deadline)
+
+
+def _more_stock(problem: NetworkProblem, deadline: float) -> Iterator[str]:
+    """Accelerators or instances that the demand lacks, found by planning with them."""
+    if problem.scenario.demand_req_per_s is None or not problem.is_priced:
+        return
+    most: dict[str, int] = {}
+    for i, pool in enumerate(problem.pools):
+        most[pool.key] = max(most.get(pool.key, 0), most_for_demand(problem, i))
+
+    def sizes(scenario: Scenario) -> Mapping[str, int] | None:
+        asked = scenario.model_copy(update={"objective": "min-cost"})
+        try:
+            other = network_problem(asked, classes=problem.classes)
+        except (InputError, InfeasibleError):
+            return None
+        found = _found(other, deadline)
+        return None if found is None else _sizes(other, found)
+
+    yield from stock_relaxations(problem.scenario, most, sizes)
+
+
+def _sizes(problem: NetworkProblem, solution: NetworkSolution) -> dict[str, int]:
+    """Most instances of every pool of the scenario in any period, in all its layouts."""
+    sizes: dict[str, int] = {}
+    for pool, n in zip(problem.pools, largest_sizes(problem, solution), strict=True):
+        sizes[pool.key] = sizes.get(pool.key, 0) + n
+    return sizes
 
 
 def _less_demand(problem: NetworkProblem, deadline: float) -> Iterator[str]:

@@ -1,10 +1,10 @@
 """A solved network in the words of the answer: pools, links, periods, classes, latency and cost."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from planner.optimizer.delays import loaded_step_s
-from planner.optimizer.fleet import link_plan
+from planner.optimizer.fleet import link_plan, setup_fields
 from planner.optimizer.latency import latency_of
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
 from planner.optimizer.network.evaluate import (
@@ -115,11 +115,12 @@ class Told:
         offered = sum(w * self._offered(p, i) for p, w in enumerate(self.weights))
         busy = sum(w * busy_instances(self.problem, settled[p])[i] for p, w in enumerate(self.weights))
         usd = rent_usd_per_hour(self.problem, [n if j == i else 0 for j in range(len(self.problem.pools))])[i]
+        role: Literal["prefill", "decode"] = "prefill" if pool.is_prefill else "decode"
         return PoolPlan(
             name=pool.name,
             site=pool.site,
             hardware=pool.hardware,
-            role="prefill" if pool.is_prefill else "decode",
+            role=role,
             prompts=pool.parts[0] if len(pool.parts) == 1 else None,
             n_instances=n,
             n_accelerators=n * pool.n_accelerators,
@@ -127,7 +128,7 @@ class Told:
             offered_req_per_s=offered,
             utilization=min(busy / n, 1.0),
             usd_per_hour=None if usd is None else usd + busy * pool.busy_usd_per_hour,
-            basis=pool.rates.basis,
+            **setup_fields(pool.rates, role, pool.n_accelerators),
         )
 
     def _offered(self, p: int, i: int) -> float:

@@ -4,19 +4,23 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, Problem, shown
 from planner.profiles.points.point import CONFIGURATION, NO_DEFAULTS, PointDefaults, ServingPoint
-from planner.profiles.points.row import Row, decimal, point, shown
-from planner.profiles.points.sglang_server import sglang_server
+from planner.profiles.points.row import Row, decimal, point
+from planner.profiles.points.sglang_server import MAX_SIZE, sglang_server, wrong_sizes
+from planner.profiles.points.table import MOST_POINTS, MOST_PROBLEMS
+from planner.schema import JsonFile
 
 Result = Mapping[str, Any]
 
 FRAMEWORKS = {"vllm": "vllm", "sglang": "sglang", "trt": "trtllm", "tensorrt-llm": "trtllm", "lmdeploy": "lmdeploy"}
 """Serving software by how the benchmark's name of its client starts; a client such as `openai` says nothing."""
 SIGNATURE = ("completed", "total_input_tokens", "total_output_tokens")
+MOST_STRANGE = 200
+"""Names of a file that are looked at for a mistyped one."""
 OBJECTS = "one JSON object, or one a line"
 ALLOWED = "results of vllm bench serve --save-result or of SGLang bench_serving"
 REMEDY = "a key {column!r} in the file, as vllm bench serve --metadata {column}=VALUE writes, or the option {option}"
@@ -65,10 +69,14 @@ def bench_points(name: str, text: str, defaults: PointDefaults = NO_DEFAULTS) ->
 def _objects(name: str, text: str, problems: list[Problem]) -> Iterator[tuple[int, Result]]:
     """Every benchmark result with the line it starts in; whatever else there is becomes a problem."""
     for index, (line, chunk) in enumerate(_chunks(text)):
+        if len(problems) > MOST_PROBLEMS or index >= MOST_POINTS:
+            allowed = f"at most {MOST_POINTS:,}, and {MOST_PROBLEMS:,} problems"
+            problems.append(Problem(name, "", "the rest is not read", allowed, line))
+            return
         try:
-            value = json.loads(chunk)
-        except (ValueError, RecursionError) as error:
-            problems.append(_syntax_problem(name, line, error))
+            value = JsonFile(name, chunk, OBJECTS, is_strict=False, line=line).data
+        except InputError as error:
+            problems += error.problems
             continue
         if isinstance(value, dict) and {*SIGNATURE} <= value.keys():
             yield line, value
@@ -98,11 +106,6 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _syntax_problem(name: str, line: int, error: Exception) -> Problem:
-    reason = getattr(error, "msg", None) or "it is nested too deep or has too long a number"
-    return Problem(name, "", f"is not JSON: {reason}", OBJECTS, line + getattr(error, "lineno", 1) - 1)
-
-
 def _foreign(name: str, line: int, value: Any) -> Problem:
     if not isinstance(value, dict):
         return Problem(name, "", f"is {shown(value)}", f"{OBJECTS}: {ALLOWED}", line)
@@ -119,10 +122,12 @@ def _row(name: str, line: int, result: Result, defaults: PointDefaults) -> Row:
         cells={**_configuration(result), **{column: text for column, (_, text) in latencies.items()}},
         defaults=defaults.cells(),
         written_as={column: key for column, (key, _) in latencies.items()} | {"concurrency": "max_concurrency"},
-        strange=[key for key in result if key not in CONFIGURATION],
+        strange=[*islice((key for key in result if key not in CONFIGURATION), MOST_STRANGE)],
         remedy=REMEDY,
     )
     row.cells = {**row.cells, **_mean_tokens(row, result), **_load(row, result)}
+    for key, size in wrong_sizes(result.get("server_info")):
+        row.problem(key, f"is {shown(size)}", f"a whole number from 1 to {MAX_SIZE:,}")
     return row
 
 

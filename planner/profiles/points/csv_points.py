@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from planner.errors import InputError, Problem
 from planner.profiles.points.point import COLUMNS, NO_DEFAULTS, PointDefaults, ServingPoint
 from planner.profiles.points.row import CLOSE, Row, point
-from planner.profiles.points.table import TableRow, table_rows
+from planner.profiles.points.table import MOST_PROBLEMS, TableRow, table_rows
 
 KNOWN = (*COLUMNS, "n_accelerators")
 REQUIRED = ("model", "hardware", "framework", "input_tokens", "output_tokens")
@@ -98,6 +98,9 @@ def _rows(
     implied = PREFILL_ALONE if _is_prefill_alone(columns) else {}
     otherwise = {**implied, **defaults.cells()}
     for line, cells, _, _ in body:
+        if len(problems) > MOST_PROBLEMS:
+            problems.append(Problem(name, "", "the rest is not read", f"at most {MOST_PROBLEMS:,} problems", line))
+            return
         if len(cells) != len(columns):
             problems.append(Problem(name, "", f"has {len(cells)} cells", f"{len(columns)}, as in the header", line))
             continue

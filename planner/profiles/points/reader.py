@@ -7,7 +7,7 @@ from planner.profiles.points.bench_points import bench_points
 from planner.profiles.points.csv_points import KNOWN, csv_points
 from planner.profiles.points.point import NO_DEFAULTS, PointDefaults, ServingPoint
 from planner.profiles.points.table import table_rows
-from planner.schema import read_text
+from planner.reading import TABLE_BYTES, read_text
 
 ALLOWED = (
     "a CSV table with the columns model, hardware, framework, input_tokens, output_tokens, concurrency, gpus, ttft_ms "
@@ -33,7 +33,7 @@ def read_points(path: Path, defaults: PointDefaults = NO_DEFAULTS) -> list[Servi
     Traceback (most recent call last):
     planner.errors.InputError: nowhere.csv: cannot be read: No such file or directory (a readable file)
     """
-    text = read_text(path)
+    text = read_text(path, TABLE_BYTES)
     if is_bench_result(text):
         return bench_points(str(path), text, defaults)
     _check_is_table(str(path), text)

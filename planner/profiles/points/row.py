@@ -1,6 +1,5 @@
 """One row of text cells, checked cell by cell, into a point: what every file format is turned into first."""
 
-import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -8,11 +7,14 @@ from difflib import get_close_matches
 from math import nan, prod
 from typing import Any
 
-from planner.errors import Problem
+from planner.errors import NAME_CHARACTERS, Problem, shown
 from planner.profiles.points.point import MODES, SIZES, Mode, ServingPoint
+from planner.profiles.points.sglang_server import MAX_SIZE
+from planner.reading import unprintable
+from planner.units import unit_of
 
-MAX_NUMBER = 10**9
-MAX_SIZE = 10**6
+LEAST_NUMBER, MAX_NUMBER = 1e-6, 10**9
+"""Range of every number that is above 0: in milliseconds, from a nanosecond to eleven days."""
 WORKERS = ("prefill_num_workers", "prefill_tp_size", "decode_num_workers", "decode_tp_size")
 CLOSE = 0.8
 """Likeness from which a strange name is taken for a mistyped one."""
@@ -47,19 +49,27 @@ class Row:
 
     def required_text(self, column: str) -> str:
         """Text of a column; where there is none, that is a problem."""
-        text = self.text(column)
+        text = self.name(column)
         if text is None:
             self.missing(column)
         return text or ""
 
-    def number(self, column: str, least: float | None = None) -> float | None:
-        """A number above 0, or from `least` on; None where there is no text, or after a problem."""
+    def name(self, column: str) -> str | None:
+        """Text of a column that answers will show; None where there is none, or after a problem."""
+        text = self.text(column) or ""
+        what = unprintable(text) or f"is a name of {len(text):,} characters" * (len(text) > NAME_CHARACTERS)
+        if what:
+            self.problem(column, what, f"at most {NAME_CHARACTERS} printable characters")
+        return text or None
+
+    def number(self, column: str, least: float = LEAST_NUMBER) -> float | None:
+        """A number from `least` on; None where there is no text, or after a problem."""
         text = self.text(column)
         value = decimal(text)
-        if text is None or (value is not None and (value > 0 if least is None else value >= least)):
+        if text is None or (value is not None and value >= least):
             return value
-        bound = "above 0" if least is None else f"of {least:g} or more"
-        self.problem(column, f"is {shown(text)}", f"a number {bound}, at most {MAX_NUMBER:,}")
+        unit = unit_of(column)
+        self.problem(column, f"is {shown(text)}", f"a number from {least:g} to {MAX_NUMBER:,} {unit}".rstrip())
         return None
 
     def required_number(self, column: str, least: float) -> float:
@@ -113,16 +123,6 @@ def decimal(text: str | None) -> float | None:
     return value if abs(value) <= MAX_NUMBER else None
 
 
-def shown(value: Any) -> str:
-    """A value as JSON, cut to a readable length.
-
-    >>> shown("x" * 100)
-    '"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'
-    """
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 def point(row: Row) -> ServingPoint | None:
     """The point in a row.
 
@@ -145,7 +145,7 @@ def point(row: Row) -> ServingPoint | None:
 def _deployment(row: Row) -> dict[str, Any]:
     required = {column: row.required_text(column) for column in ("model", "hardware", "framework")}
     optional = ("framework_version", "precision", "kv_precision", "measured_date")
-    known = {column: row.text(column) for column in optional}
+    known = {column: row.name(column) for column in optional}
     mode = _mode(row)
     sizes = {column: row.whole(column) for column in SIZES}
     return {**required, **known, **sizes, "mode": mode, "n_accelerators": _n_accelerators(row, mode, sizes)}
@@ -169,7 +169,10 @@ def _n_accelerators(row: Row, mode: Mode, sizes: Mapping[str, int | None]) -> in
         return stated
     if row.text("tp_size") is None and not (mode == "disagg" and all(map(row.text, WORKERS))):
         row.missing("n_accelerators", ", nor is gpus or tp_size")
-    return (_workers_accelerators(sizes) if mode == "disagg" else None) or _product(sizes)
+    found = (_workers_accelerators(sizes) if mode == "disagg" else None) or _product(sizes)
+    if found > MAX_SIZE:
+        row.problem("n_accelerators", f"would be {found:,} by the layout", f"at most {MAX_SIZE:,}")
+    return found
 
 
 def _workers_accelerators(sizes: Mapping[str, int | None]) -> int | None:

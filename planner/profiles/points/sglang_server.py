@@ -1,6 +1,6 @@
 """What an SGLang server says of itself in the result of its benchmark."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 PRECISIONS = {
@@ -15,6 +15,9 @@ PRECISIONS = {
 KV_PRECISIONS = {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "bf16": "bf16", "bfloat16": "bf16"}
 """Precision of the KV cache by SGLang's kv_cache_dtype."""
 ROLES = ("prefill", "decode")
+SIZES = ("tp_size", "dp_size", "attn_dp_size", "pp_size", "ep_size")
+MAX_SIZE = 10**6
+"""Most of any of these, and of any size of a point."""
 
 
 def sglang_server(info: Any) -> dict[str, str]:
@@ -38,6 +41,23 @@ def sglang_server(info: Any) -> dict[str, str]:
     pools = {role: _servers(info.get(role)) for role in ROLES}
     one = next((servers[0] for servers in reversed(pools.values()) if servers), info)
     return _identity(one) | (_workers(pools) if any(pools.values()) else _layout(info))
+
+
+def wrong_sizes(info: Any) -> Iterator[tuple[str, Any]]:
+    """Sizes of servers that are no sizes: their keys in the file, and what they are.
+
+    >>> [*wrong_sizes({"tp_size": 8, "decode": [{"dp_size": -1}]})]
+    [('server_info.decode[0].dp_size', -1)]
+    """
+    if not isinstance(info, Mapping):
+        return
+    servers = {"server_info": info}
+    for role in ROLES:
+        servers |= {f"server_info.{role}[{i}]": server for i, server in enumerate(_servers(info.get(role)))}
+    for place, server in servers.items():
+        for key in SIZES:
+            if server.get(key) is not None and _size(server, key) is None:
+                yield f"{place}.{key}", server[key]
 
 
 def _servers(value: Any) -> list[Mapping[str, Any]]:
@@ -106,7 +126,7 @@ def _attention_groups(server: Mapping[str, Any]) -> int:
 
 def _size(server: Mapping[str, Any], key: str) -> int | None:
     value = server.get(key)
-    return value if type(value) is int and value >= 1 else None
+    return value if type(value) is int and 1 <= value <= MAX_SIZE else None
 
 
 def _text(size: int | None) -> str:

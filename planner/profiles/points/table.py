@@ -8,6 +8,10 @@ from typing import NamedTuple
 from planner.errors import InputError, Problem
 
 BOM = "\ufeff"
+MOST_POINTS, MOST_COLUMNS = 100_000, 1_000
+"""Most points and columns of a file."""
+MOST_PROBLEMS = 1_000
+"""Problems after which a file is read no further."""
 
 
 class TableRow(NamedTuple):
@@ -43,8 +47,16 @@ def table_rows(name: str, text: str) -> Iterator[TableRow]:
         for cells in reader:
             written = "".join(lines[start : reader.line_num])
             bare = written.rstrip("\r\n")
+            _check_size(name, cells, start + 1, len(lines))
             stripped = [cell.strip() for cell in cells]
             yield TableRow(start + 1, stripped if any(stripped) else [], bare, written[len(bare) :])
             start = reader.line_num
     except csv.Error as error:
         raise InputError(Problem(name, "", f"is not CSV: {error}", "quotes in pairs", start + 1)) from None
+
+
+def _check_size(name: str, cells: list[str], line: int, n_lines: int) -> None:
+    if len(cells) > MOST_COLUMNS:
+        raise InputError(Problem(name, "", f"has {len(cells):,} cells", f"at most {MOST_COLUMNS:,}", line))
+    if n_lines > MOST_POINTS + 1:
+        raise InputError(Problem(name, "", f"has {n_lines:,} lines", f"at most {MOST_POINTS:,} points"))

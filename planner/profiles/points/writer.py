@@ -11,6 +11,7 @@ from planner.files import write_text
 from planner.profiles.points.point import COLUMNS, NO_DEFAULTS, PointDefaults, ServingPoint
 from planner.profiles.points.reader import is_bench_result, read_points
 from planner.profiles.points.table import BOM, table_rows
+from planner.reading import TABLE_BYTES, read_bytes
 
 Cell = float | str | None
 
@@ -100,5 +101,4 @@ def _cell_text(cell: Cell) -> str:
 
 def _read(path: Path) -> str:
     """Text with its line ends and byte order mark; `read_points` has shown that it can be read."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return file.read()
+    return read_bytes(path, TABLE_BYTES).decode()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InputError, Problem
+from planner.errors import NAME_CHARACTERS, InputError, Problem, printable
 from planner.profiles.points import ServingPoint, weights
 from planner.profiles.stack import (
     Bands,
@@ -24,13 +24,15 @@ from planner.profiles.stack import (
     StackSettings,
     VersionFactors,
 )
+from planner.reading import TABLE_BYTES, read_bytes
 from planner.studies.fidelity.cases import Case, cases_of
 from planner.studies.fidelity.fit import PRIORS, Fit, Measured, fit_factors
 from planner.studies.fidelity.loads import loads_of
 from planner.studies.fidelity.scores import band, relative_errors, summary
 
 FloatArray = NDArray[np.float64]
-FEWEST_POINTS = 5
+FEWEST_POINTS = 1
+"""Priors carry what the points do not determine, and the profile says of which factors."""
 MOVED_SPREAD = 0.9
 """A factor whose standard error is still this share of its prior's spread was not learnt from the points."""
 UNITS = {"kernel_latency": 1e6, "replica_latency": 1e6, "sequence_overhead": 1e6, "host_sequence": 1e6}
@@ -126,7 +128,7 @@ def _measured(framework: str, files: Sequence[PointsOf], settings: StackSettings
     cases, _ = cases_of(points)
     if len(cases) < FEWEST_POINTS:
         message = f"{len(cases)} points of {framework} can be predicted, of {len(points)} given"
-        raise InputError(Problem("points", "", message, f"at least {FEWEST_POINTS}"))
+        raise InputError(Problem("points", "", message, f"at least {FEWEST_POINTS}; planner fidelity says why not"))
     share = dict(zip(map(id, points), weights(points), strict=True))
     measured = Measured(
         loads=loads_of(cases, settings),
@@ -250,11 +252,11 @@ def _file_name(file: PointsOf, files: Sequence[PointsOf]) -> str:
     if file.path is None:
         return "model profiles"
     same = [other for other in files if other.path is not None and other.path.name == file.path.name]
-    return file.path.name if len(same) == 1 else str(file.path)
+    return printable(file.path.name if len(same) == 1 else str(file.path), NAME_CHARACTERS)
 
 
 def _digest(file: PointsOf) -> str:
-    text = repr(file.points).encode() if file.path is None else file.path.read_bytes()
+    text = repr(file.points).encode() if file.path is None else read_bytes(file.path, TABLE_BYTES)
     return hashlib.sha256(text).hexdigest()
 
 

@@ -1,8 +1,7 @@
 """Measured points as questions to the roofline: the model, the instance and the load each one means, or why not."""
 
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from planner.errors import InputError
@@ -16,15 +15,9 @@ from planner.profiles import (
 )
 from planner.profiles.points import ServingPoint
 from planner.roofline import Chip, Factors, Layout, ServedModel, memory_fit
+from planner.studies.fidelity.copies import FORMATS, family_name, format_in
 from planner.units import GB
 
-FORMATS = {"fp16": "bf16", "float16": "bf16", "bfloat16": "bf16", "nvfp4": "fp4", "mxfp4": "fp4", "w4a16": "int4"}
-"""Names of number formats in points files that the profiles write otherwise."""
-COPY_SUFFIX = re.compile(
-    r"(-(?:fp8|nvfp4|mxfp4|fp4|bf16|int8|int4|awq|gptq|w4a16|w8a8|quantized)(?:[-.]?(?:dynamic|block|kv|v\d+|w4a16|int4))*)+$",
-    re.IGNORECASE,
-)
-"""What publishers of quantised copies append to a model's name."""
 REPORTED_MEMORY = 1.07
 """What devices report of memory over the gigabytes that they are sold with, such as 143,771 MiB for 141 GB."""
 PRECISIONS = ("bf16", "fp8", "int8", "int4", "fp4")
@@ -51,6 +44,8 @@ class Case:
     n_prefill_workers: int
     n_decode_workers: int
     is_disaggregated: bool
+    note: str | None = None
+    """What a reader must know of how the row was read."""
 
     @property
     def version(self) -> str:
@@ -86,15 +81,15 @@ def case_of(point: ServingPoint) -> Case:
     model, hardware = _model(point.model), _hardware(point.hardware)
     if missing := missing_shapes(model.architecture):
         raise UnfitPointError(f"the profile {model.name} lacks {', '.join(missing)}")
-    precision = _precision(point, model)
+    precision, note = _precision(point, model)
     if point.concurrency is None and point.request_rate_req_per_s is None:
         raise UnfitPointError("has neither a concurrency nor a rate")
     _check_cache_format(point)
     if point.mode == "disagg":
-        return _with_room(_disaggregated(point, model, hardware, precision))
+        return _with_room(replace(_disaggregated(point, model, hardware, precision), note=note))
     layout = _layout(point)
     n = point.n_accelerators // layout.n_accelerators
-    return _with_room(Case(point, model, hardware, precision, layout, layout, n, n, False))
+    return _with_room(Case(point, model, hardware, precision, layout, layout, n, n, False, note))
 
 
 def _with_room(case: Case) -> Case:
@@ -168,14 +163,21 @@ def _layout(point: ServingPoint) -> Layout:
     return Layout(tp_size=tp, dp_size=dp, pp_size=pp, ep_size=ep)
 
 
-def _precision(point: ServingPoint, model: ModelProfile) -> str | None:
-    """Number format of the weights; None for the checkpoint's own, scales and unquantised parts included."""
-    if point.precision is None:
-        return None
-    named = FORMATS.get(point.precision.casefold(), point.precision.casefold())
-    if named not in PRECISIONS:
-        raise UnfitPointError(f"precision {point.precision!r} is unknown (known: {', '.join(PRECISIONS)})")
-    return None if named == model.precision else named
+def _precision(point: ServingPoint, model: ModelProfile) -> tuple[str | None, str | None]:
+    """Number format of the weights, None for the checkpoint's own with its scales and unquantised parts; and a note.
+
+    What the row states comes first, then what the name of a copy says, such as Qwen3-32B-FP8.
+    """
+    in_name, stated = format_in(point.model), point.precision
+    named = in_name if stated is None else FORMATS.get(stated.casefold(), stated.casefold())
+    if named is not None and named not in PRECISIONS:
+        raise UnfitPointError(f"precision {stated!r} is unknown (known: {', '.join(PRECISIONS)})")
+    note = None
+    if in_name is not None and stated is None:
+        note = f"{point.model}: {in_name} by its name, as no precision is stated"
+    elif in_name is not None and named != in_name:
+        note = f"{point.model}: {named} as stated, though its name says {in_name}"
+    return None if named == model.precision else named, note
 
 
 @lru_cache(maxsize=256)
@@ -188,17 +190,12 @@ def _model(name: str) -> ModelProfile:
     try:
         return model_profile(name)
     except InputError as error:
-        plain = _plain(name)
+        plain = family_name(name)
         for known in profile_names("model"):
             profile = model_profile(known)
-            if plain in map(_plain, (profile.name, *profile.aliases)):
+            if plain in map(family_name, (profile.name, *profile.aliases)):
                 return profile
         raise error
-
-
-def _plain(name: str) -> str:
-    """A model's name without its publisher and number format."""
-    return COPY_SUFFIX.sub("", name).rpartition("/")[2].casefold()
 
 
 @lru_cache(maxsize=256)

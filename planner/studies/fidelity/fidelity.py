@@ -47,6 +47,7 @@ def fidelity(
         tpot=latency_error((row.predicted_tpot_s, row.tpot_s) for row in rows),
         groups=_groups(rows, modes),
         refused=_refusals(refused),
+        notes=_notes(cases),
         points=tuple(rows),
     )
 
@@ -156,6 +157,12 @@ def _group(key: Key, rows: Sequence[PredictedPoint]) -> FidelityGroup:
         ttft=latency_error((row.predicted_ttft_s, row.ttft_s) for row in rows),
         tpot=latency_error((row.predicted_tpot_s, row.tpot_s) for row in rows),
     )
+
+
+def _notes(cases: Sequence[Case]) -> tuple[str, ...]:
+    """What is to be known of how rows were read, each once with how many rows it is of."""
+    counts = Counter(case.note for case in cases if case.note)
+    return tuple(f"{note} ({n:,} point{'s' * (n > 1)})" for note, n in sorted(counts.items()))
 
 
 def _refusals(refused: Sequence[Refusal]) -> tuple[RefusedPoints, ...]:

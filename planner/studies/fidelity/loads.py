@@ -105,7 +105,11 @@ def loads_of(cases: Sequence[Case], settings: StackSettings, *, derated: bool = 
     Returns:
         The loads, in the order of the cases.
     """
-    parts = [_load(case, settings, derated) for case in cases]
+    known: dict[tuple[object, ...], _Load] = {}
+    for case in cases:  # copies of a point, of which files of measurements have many, are one load
+        if _asked(case) not in known:
+            known[_asked(case)] = _load(case, settings, derated)
+    parts = [known[_asked(case)] for case in cases]
     column = {name: np.array([getattr(part, name) for part in parts], float) for name in _Load.NUMBERS}
     return Loads(
         cases=tuple(cases),
@@ -119,6 +123,12 @@ def loads_of(cases: Sequence[Case], settings: StackSettings, *, derated: bool = 
         is_closed=np.array([case.point.is_closed_loop for case in cases]),
         **column,
     )
+
+
+def _asked(case: Case) -> tuple[object, ...]:
+    """A case without what was measured and where it stands: equal for cases that ask for the same."""
+    point = replace(case.point, file="", line=0, ttft_s=None, tpot_s=None, measured_date=None, weight=1.0)
+    return point, case.model.name, case.hardware.name, case.precision
 
 
 @dataclass(frozen=True, eq=False)

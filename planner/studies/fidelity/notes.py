@@ -6,11 +6,12 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from planner.profiles.points import ServingPoint
+from planner.ranges import NonNegative
 from planner.results import Peer
 from planner.schema import StrictModel, TomlFile, is_file
 
 NOTES = "notes.toml"
-Span = tuple[float, float]
+Span = tuple[NonNegative, NonNegative]
 
 
 class FileNote(StrictModel):
@@ -43,7 +44,7 @@ class DoubtNote(StrictModel):
     """Shortest and longest answer [tokens]."""
     concurrency: Span | None = None
     """Fewest and most requests in flight."""
-    ttft_above_s: float | None = None
+    ttft_above_s: NonNegative | None = None
     """TTFT that they exceed [s]."""
 
     def holds(self, point: ServingPoint, model: str, hardware: str) -> bool:

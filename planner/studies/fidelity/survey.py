@@ -8,6 +8,7 @@ from pathlib import Path
 from planner.profiles import StackProfile, profile_names, stack_profile
 from planner.profiles.points import ServingPoint
 from planner.profiles.stack import Calibration, Errors, ErrorSummary
+from planner.reading import TABLE_BYTES, read_bytes
 from planner.results import (
     CurvePoint,
     Doubt,
@@ -178,7 +179,7 @@ def _file_curves(rows: Sequence[Row], stacks: Sequence[Fitted]) -> Iterator[Scor
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(read_bytes(path, TABLE_BYTES)).hexdigest()
 
 
 def _grouped(rows: Sequence[Row], key_of: Callable[[Row], Key]) -> Iterator[tuple[Key, list[Row]]]:

@@ -186,7 +186,7 @@ def check(
 ) -> LiveCheck:
     """One metric: predicted, executed, measured."""
     predicted, executed, measured = values
-    error = predicted / measured - 1 if measured else (0.0 if predicted == measured else None)
+    error = LiveCheck.error_of(predicted, measured)
     low, high = interval or (None, None)
     return LiveCheck(
         metric=metric,

@@ -1,5 +1,7 @@
 """The answer to a question about one instance."""
 
+from math import inf
+
 import numpy as np
 
 from planner.results.prediction import DecodePrediction, Prediction, PrefillPrediction
@@ -10,10 +12,12 @@ from planner.studies.predict.memory import (
     accelerator_memory,
     batch_limits,
     instance_memory,
+    lacking_bytes,
+    longest_prompt_tokens,
     most_sequences,
     relaxations,
 )
-from planner.studies.predict.notes import notes, product_format, stack_basis
+from planner.studies.predict.notes import notes, product_format, prompt_notes, stack_basis
 from planner.studies.predict.question import Instance, PredictQuestion, instance
 from planner.studies.predict.seconds import (
     InstanceSeconds,
@@ -21,6 +25,7 @@ from planner.studies.predict.seconds import (
     instance_seconds,
     measured_prefill_s,
     profile_entry,
+    untimed,
 )
 from planner.units import gbps
 
@@ -41,6 +46,10 @@ def predict(question: PredictQuestion) -> Prediction:
     memory = instance_memory(asked)
     seconds = instance_seconds(asked, memory.fits)
     lacking = 0.0 if memory.fits else memory.likely.lacking_bytes
+    prefill = _prefill_rows(asked, seconds, memory)
+    too_long = max((row.tokens for row in prefill if not row.fits), default=0)
+    longest = longest_prompt_tokens(asked, memory)
+    changes = () if memory.fits and not too_long else relaxations(asked, too_long if memory.fits else 0)
     shown = accelerator_memory(asked, memory)
     is_timed = any(row.value_s is not None for row in seconds.decode)
     return Prediction(
@@ -56,7 +65,7 @@ def predict(question: PredictQuestion) -> Prediction:
             asked.model, question.kv_precision, tp_size=asked.layout.tp_size
         ),
         state_bytes=recurrent_state_bytes(asked.model),
-        prefill=_prefill_rows(asked, seconds),
+        prefill=prefill,
         decode=_decode_rows(asked, seconds, memory),
         layout=str(asked.layout),
         kv_precision=question.kv_precision,
@@ -66,30 +75,41 @@ def predict(question: PredictQuestion) -> Prediction:
         memory=shown,
         lacking_bytes_per_accelerator=lacking,
         largest_batch=batch_limits(asked, memory, is_timed=is_timed),
-        relaxations=() if memory.fits else relaxations(asked),
-        notes=(*notes(asked), *seconds.notes),
+        longest_prompt_tokens=longest,
+        context_limit_tokens=asked.model.architecture.context_limit_tokens,
+        relaxations=changes,
+        notes=(*(prompt_notes(asked, prefill, longest, changes) if memory.fits else ()), *notes(asked), *seconds.notes),
     )
 
 
-def _prefill_rows(asked: Instance, seconds: InstanceSeconds) -> tuple[PrefillPrediction, ...]:
+def _prefill_rows(asked: Instance, seconds: InstanceSeconds, memory: Memory) -> tuple[PrefillPrediction, ...]:
     question = asked.question
     sizes = kv_bytes(asked.model, np.asarray(question.tokens, float), question.kv_precision).tolist()
-    rows = zip(question.tokens, sizes, seconds.prefill, _measured_s(asked), strict=True)
-    return tuple(
-        PrefillPrediction(
-            tokens=tokens,
-            cached_tokens=question.cached_tokens,
-            prefill_s=time.value_s,
-            low_s=time.low_s,
-            high_s=time.high_s,
-            kv_bytes=size,
-            kv_gbps=gbps(size / time.value_s) if time.value_s else None,
-            bound=time.bound,
-            basis=time.basis,
-            extrapolated=time.extrapolated,
-            measured_s=measured,
-        )
-        for tokens, size, time, measured in rows
+    columns = (question.tokens, sizes, seconds.prefill, _measured_s(asked), lacking_bytes(asked, memory))
+    return tuple(_prefill_row(asked, *row) for row in zip(*columns, strict=True))
+
+
+def _prefill_row(
+    asked: Instance, tokens: int, size: float, found: Seconds, measured_s: float | None, short_bytes: float
+) -> PrefillPrediction:
+    """One length; what somebody measured on the instance fits it, whatever was counted."""
+    lacking = 0.0 if measured_s is not None else short_bytes
+    time = found if lacking == 0 else untimed(found)
+    return PrefillPrediction(
+        tokens=tokens,
+        cached_tokens=asked.question.cached_tokens,
+        prefill_s=time.value_s,
+        low_s=time.low_s,
+        high_s=time.high_s,
+        kv_bytes=size,
+        kv_gbps=gbps(size / time.value_s) if time.value_s else None,
+        fits=lacking == 0,
+        lacking_bytes_per_accelerator=lacking,
+        beyond_context_limit=tokens > (asked.model.architecture.context_limit_tokens or inf),
+        bound=time.bound,
+        basis=time.basis,
+        extrapolated=time.extrapolated,
+        measured_s=measured_s,
     )
 
 

@@ -1,20 +1,24 @@
-"""Whether a model fits an instance, what it lacks where it does not, and the smallest changes that would do."""
+"""Whether a model and its prompts fit an instance, what they lack, and the smallest changes that would do."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import isfinite
 
 import numpy as np
 
 from planner.results.prediction import AcceleratorMemory, LargestBatch
 from planner.roofline.chip import FORMATS
 from planner.roofline.kv_cache import BYTES_PER_VALUE
+from planner.roofline.kv_memory import kv_bytes_per_rank
 from planner.roofline.layout import Layout
-from planner.roofline.memory_fit import MemoryFit, largest_batch
+from planner.roofline.memory_fit import MemoryFit, largest_batch, longest_request
 from planner.roofline.weights import bytes_per_weight
 from planner.studies.predict.question import Instance
 
 MOST_TIMES = 64
 """An instance this many times as large is not looked for."""
+NARROW_CACHE = "fp8"
+"""Narrowest format of the attention cache that every engine has."""
 
 
 @dataclass(frozen=True)
@@ -96,15 +100,46 @@ def batch_limits(asked: Instance, memory: Memory, *, is_timed: bool) -> LargestB
     )
 
 
-def relaxations(asked: Instance) -> tuple[str, ...]:
-    """The smallest changes, each by itself, that would let the weights fit: more accelerators, or narrower weights."""
-    return (*_more_accelerators(asked), *_narrower(asked))
+def lacking_bytes(asked: Instance, memory: Memory) -> tuple[float, ...]:
+    """What an accelerator lacks for the weights and every prompt of the question; 0 where they fit [B].
+
+    Nothing is known to lack where somebody ran a model whose weights are not counted.
+    """
+    if not memory.is_counted and asked.measured:
+        return (0.0,) * len(asked.question.tokens)
+    sizes = {"tp_size": asked.layout.tp_size, "pp_size": asked.layout.pp_size}
+    held = kv_bytes_per_rank(asked.model, asked.question.tokens, asked.question.kv_precision, **sizes)
+    return tuple(np.maximum(held - memory.least.cache_bytes, 0.0).tolist())
 
 
-def _more_accelerators(asked: Instance) -> Iterator[str]:
+def longest_prompt_tokens(asked: Instance, memory: Memory) -> int | None:
+    """Longest prompt that fits beside the weights [tokens]; None where weights are not counted, or any fits."""
+    if not memory.is_counted:
+        return None
+    found = longest_request(asked.model, memory.likely, asked.layout, asked.question.kv_precision)
+    return int(found) if isfinite(found) else None
+
+
+def relaxations(asked: Instance, tokens: int = 0) -> tuple[str, ...]:
+    """The smallest changes, each by itself, that would let the weights fit, and a prompt of a length beside them.
+
+    More accelerators, narrower weights, or for a prompt a narrower cache.
+    """
+    return (*_more_accelerators(asked, tokens), *_narrower(asked, tokens), *_narrower_cache(asked, tokens))
+
+
+def _holds(asked: Instance, layout: Layout, tokens: int, precision: str | None = None, kv: str | None = None) -> bool:
+    """Whether weights and a prompt fit under a layout and number formats."""
+    fit = fit_of(asked, layout, precision, least=True)
+    if tokens == 0 or not fit.fits:
+        return fit.fits
+    return bool(largest_batch(asked.model, fit, layout, tokens, kv or asked.question.kv_precision) >= 1)
+
+
+def _more_accelerators(asked: Instance, tokens: int) -> Iterator[str]:
     layouts = sorted(_larger(asked), key=lambda layout: layout.n_accelerators)
     for layout in layouts:
-        if fit_of(asked, layout, least=True).fits:
+        if _holds(asked, layout, tokens):
             yield f"{layout.n_accelerators} x {asked.hardware.name} (--layout {layout})"
             return
 
@@ -120,12 +155,18 @@ def _larger(asked: Instance) -> Iterator[Layout]:
     yield from (replace(layout, tp_size=n * layout.tp_size) for n in sizes if n not in inside)
 
 
-def _narrower(asked: Instance) -> Iterator[str]:
+def _narrower(asked: Instance, tokens: int) -> Iterator[str]:
     """The widest of the narrower formats that fits, and not integers for a model of floating-point weights."""
     now = BYTES_PER_VALUE[asked.precision]
     narrower = [name for name in reversed(FORMATS) if BYTES_PER_VALUE[name] < now]
     floats = [name for name in narrower if name.startswith("fp")]
     for name in floats:
-        if fit_of(asked, asked.layout, name, least=True).fits:
+        if _holds(asked, asked.layout, tokens, name):
             yield f"{name} weights (--precision {name})"
             return
+
+
+def _narrower_cache(asked: Instance, tokens: int) -> Iterator[str]:
+    is_narrower = BYTES_PER_VALUE[NARROW_CACHE] < BYTES_PER_VALUE[asked.question.kv_precision]
+    if tokens and is_narrower and _holds(asked, asked.layout, tokens, kv=NARROW_CACHE):
+        yield f"a cache in {NARROW_CACHE} (--kv-precision {NARROW_CACHE})"

@@ -1,14 +1,15 @@
 """What a reader must know to use a prediction."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from planner.errors import InputError
 from planner.profiles.stack import Calibration
-from planner.roofline.kv_cache import BYTES_PER_VALUE
+from planner.results.prediction import PrefillPrediction
+from planner.roofline import emulation
 from planner.studies.predict.question import Instance
 from planner.studies.predict.seconds import Phase, beyond_calibration, calibration_of
+from planner.units import GB, number
 
-BITS = 8
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
 
 
@@ -37,9 +38,24 @@ def stack_basis(asked: Instance) -> str:
     )
 
 
+def prompt_notes(
+    asked: Instance, rows: Sequence[PrefillPrediction], longest_tokens: int | None, changes: Sequence[str]
+) -> Iterator[str]:
+    """What a prompt that does not fit beside the weights lacks, the longest that does, and what would do."""
+    row = max((row for row in rows if not row.fits), key=lambda row: row.tokens, default=None)
+    if row is None:
+        return
+    lacking = f"each accelerator lacks {number(row.lacking_bytes_per_accelerator / GB)} GB"
+    fits = "" if longest_tokens is None else f"; the longest prompt that fits has {number(longest_tokens)} tokens"
+    do = f"; would do: {' or '.join(changes)}" if changes else ""
+    name = f"{asked.n_accelerators} x {asked.hardware.name}"
+    yield f"the cache of {row.tokens:,} tokens does not fit beside the weights on {name}: {lacking}{fits}{do}"
+
+
 def notes(asked: Instance) -> Iterator[str]:
     """Notes on the question itself; those on where seconds come from are made with them."""
     yield from _format_notes(asked)
+    yield from _context_notes(asked)
     yield from _stack_notes(asked)
     if asked.stack.derated and not asked.chip.is_measured:
         yield f"no kernel was measured on {asked.hardware.name}: fractions of its peaks are typical ones"
@@ -54,12 +70,19 @@ def notes(asked: Instance) -> Iterator[str]:
         yield f"the cache is in bf16; {asked.stack.name} keeps it in fp8 unless told otherwise (--kv-precision fp8)"
 
 
+def _context_notes(asked: Instance) -> Iterator[str]:
+    limit, question = asked.model.architecture.context_limit_tokens, asked.question
+    if limit is not None and max(*question.tokens, question.context_tokens) > limit:
+        yield (
+            f"{asked.model.name} is made for contexts of up to {limit:,} tokens: engines refuse longer ones unless "
+            "RoPE scaling extends that"
+        )
+
+
 def _format_notes(asked: Instance) -> Iterator[str]:
     own, products = asked.precision, product_format(asked)
-    if products not in (None, own) and asked.has_shapes:
-        bits = BITS * BYTES_PER_VALUE[own]
-        unit = f"{asked.hardware.name} has no {own} unit"
-        yield f"weights in {own} stream at {bits:.0f} bits, products run in {products}: {unit}"
+    if products is not None and products != own and asked.has_shapes:
+        yield emulation(asked.hardware.name, own, products)
 
 
 def _stack_notes(asked: Instance) -> Iterator[str]:

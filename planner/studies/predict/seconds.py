@@ -1,7 +1,7 @@
 """Seconds of prefills and decode steps with what they rest on: from the roofline, or from what was measured."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -70,6 +70,11 @@ def instance_seconds(asked: Instance, fits: bool) -> InstanceSeconds:
         # A figure of the accelerator that nobody published: bytes can still be told.
         return _unknown(asked, f"no seconds: {error}")
     return InstanceSeconds(_timed(asked, "prefill", prefill), _timed(asked, "decode", decode))
+
+
+def untimed(found: Seconds) -> Seconds:
+    """The same without a time: what does not fit never runs."""
+    return replace(found, value_s=None, bound=None, band=None)
 
 
 def calibration_of(asked: Instance, phase: Phase) -> Calibration | None:

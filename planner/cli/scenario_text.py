@@ -1,0 +1,285 @@
+"""The text of a new scenario: what its options say, what a trace tells, and what is chosen for the rest."""
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import exp
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner.cli.common import data_dirs
+from planner.errors import InputError, Problem, UsageError
+from planner.profiles import HardwareProfile, ModelProfile, hardware_profile, model_profile
+from planner.studies.instance_size import RequestLengths, accelerators_per_instance
+from planner.workload import Trace, read_trace
+from planner.workload.requests import trace_path
+from planner.workload.trace_arrivals import dispersion, rate_req_per_s
+
+COMMAND = "planner scenario new"
+TWO_SITES = ("prfaas-1t", "h20-141gb")
+"""Model and local accelerators of a scenario about which nothing is said,"""
+ONE_SITE = ("llama-3.1-70b", "h100-sxm")
+"""the same with one site,"""
+REMOTE = "h200-sxm"
+"""and the accelerators of its remote site."""
+MEASURED_PRECISION = {"prfaas-1t": "fp8"}
+"""Number formats in which models were measured whose checkpoint has another."""
+INVENTORY, REMOTE_INVENTORY = 64, 32
+"""Accelerators at the local and the remote site where no demand sizes them."""
+A_DEMAND = 1.0
+"""Rate of one site about which nothing is said [req/s]."""
+PRICES = {
+    "h200-sxm": ("2.50", "quoted", "low end of cloud offers, May 2026"),
+    "h20-141gb": ("1.25", "assumed", "half an H200"),
+}
+UNPRICED = ("1.00", "assumed", "not known: at 1 USD each the bill counts accelerators")
+SQUARED_CV = (0.01, 16.0)
+"""Least and greatest dispersion that the gaps between arrivals can state."""
+P90_SIGMAS = 1.2816
+"""Standard deviations from the median of a normal distribution to its P90."""
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    """Prompts of a scenario about which nothing is said."""
+
+    mu: float
+    low: int
+    high: int
+    output: int
+
+    @property
+    def lengths(self) -> RequestLengths:
+        """Mean, P90 and longest prompt with a sigma of 1, cut off where they end."""
+        return RequestLengths(
+            min(exp(self.mu + 0.5), self.high), min(exp(self.mu + P90_SIGMAS), self.high), self.high, self.output
+        )
+
+
+DOCUMENTS, CHAT = LogNormal(9.9, 128, 131072, 1024), LogNormal(7.0, 16, 32768, 256)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command was told, by the names of its options."""
+
+    path: Path
+    trace: Path | None = None
+    one_site: bool = False
+    model: str | None = None
+    hardware: str | None = None
+    remote_hardware: str | None = None
+    precision: str | None = None
+    demand: float | None = None
+    slo_ttft: float | None = None
+    percentile: float | None = None
+    slo_tpot_ms: float | None = None
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    accelerators: int | None = None
+    per_instance: int | None = None
+    price: float | None = None
+
+    def check(self) -> None:
+        """Raises UsageError where options contradict each other."""
+        if self.one_site and self.remote_hardware is not None:
+            raise UsageError("--remote-hardware: is about a second site, and --one-site has none")
+        if self.percentile is not None and self.slo_ttft is None:
+            raise UsageError("--percentile: is about --slo-ttft, which is not given")
+        for option, value in (("--input", self.input_tokens), ("--output", self.output_tokens)):
+            if value is not None and self.trace is not None:
+                raise UsageError(f"{option}: a trace brings its own lengths (this, or --from)")
+
+
+@dataclass
+class _Draft:
+    """A scenario in the making, and what its reader should hear of."""
+
+    wanted: Wanted
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        wanted = self.wanted
+        names = ONE_SITE if wanted.one_site else TWO_SITES
+        self.model = wanted.model or names[0]
+        self.profile: ModelProfile = _found(model_profile, self.model, "--model")
+        self.precision = wanted.precision or MEASURED_PRECISION.get(self.profile.name)
+        self.local = wanted.hardware or names[1]
+        self.trace = None if wanted.trace is None else _read(wanted.trace)
+        self.unstated = CHAT if wanted.one_site else DOCUMENTS
+
+    def text(self) -> str:
+        demand, why = self._demand()
+        if demand and not self.wanted.slo_ttft:
+            self.notes.append("no --slo-ttft: the cheapest fleet may be nearly saturated, with long waits")
+        prices = [self._price(self.local, "--hardware")]
+        remote = None
+        if not self.wanted.one_site:
+            other = self.wanted.remote_hardware or REMOTE
+            remote = {**self._chip(other, "--remote-hardware"), "inventory": None if demand else REMOTE_INVENTORY}
+            prices += [price for price in [self._price(other, "--remote-hardware")] if price["key"] != prices[0]["key"]]
+        facts = {
+            "name": short_name(self.wanted.path),
+            "file": shlex.quote(self.wanted.path.name),
+            "objective": "min-cost" if demand else "max-throughput",
+            "demand": demand and _figure(demand),
+            "demand_note": why,
+            "model": json.dumps(self._seen(self.model)),
+            "precision": self.precision,
+            "is_measured": bool(self.profile.measured),
+            "slo": self._slo(),
+            "trace": self.trace and self._trace_facts(*self.trace),
+            "constant": self._constant(),
+            "lognormal": self.unstated,
+            "local": self._chip(self.local, "--hardware"),
+            "remote": remote,
+            "inventory": self.wanted.accelerators or (None if demand else INVENTORY),
+            "prices": prices,
+        }
+        return _rendered("one-site.toml.jinja" if self.wanted.one_site else "scenario.toml.jinja", facts)
+
+    def _demand(self) -> tuple[float | None, str]:
+        """Rate to serve, and where it comes from: as stated, as recorded, or of one site without any limit."""
+        recorded = None if self.trace is None else rate_req_per_s(self.trace[1].arrival_s)
+        if self.wanted.demand is not None:
+            return self.wanted.demand, ""
+        if recorded is not None:
+            return recorded, "as recorded: one over the mean gap between arrivals"
+        if self.wanted.one_site and self.wanted.accelerators is None:
+            self.notes.append(f"no --demand: {A_DEMAND:g} req/s is written, to be edited")
+            return A_DEMAND, "not stated: edit it"
+        return None, ""
+
+    def _slo(self) -> dict[str, str | float | None] | None:
+        stated = {"ttft_s": self.wanted.slo_ttft, "tpot_ms": self.wanted.slo_tpot_ms}
+        known = {key: value and _figure(value) for key, value in stated.items()}
+        return {**known, "percentile": _figure(self.wanted.percentile or 90.0)} if any(known.values()) else None
+
+    def _constant(self) -> dict[str, str] | None:
+        """Lengths where either is stated; the other is that of the requests nothing is said of."""
+        wanted, mean = self.wanted, round(self.unstated.lengths.mean)
+        if wanted.input_tokens is None and wanted.output_tokens is None:
+            return None
+        return {
+            "input": _figure(wanted.input_tokens or mean),
+            "output": _figure(wanted.output_tokens or self.unstated.output),
+        }
+
+    def _lengths(self) -> RequestLengths:
+        if self.trace is not None:
+            tokens, output = self.trace[1].total_tokens, self.trace[1].output_tokens
+            p90 = float(np.percentile(tokens, 90))
+            return RequestLengths(float(tokens.mean()), p90, float(tokens.max()), float(output.mean()))
+        if (constant := self._constant()) is not None:
+            n = float(constant["input"])
+            return RequestLengths(n, n, n, float(constant["output"]))
+        return self.unstated.lengths
+
+    def _chip(self, name: str, option: str) -> dict[str, Any]:
+        """Accelerators of a site and how many of them make an instance."""
+        chip: HardwareProfile = _found(hardware_profile, name, option)
+        n, why = self.wanted.per_instance, "as stated"
+        if n is None:
+            wanted = self.wanted
+            n = accelerators_per_instance(self.model, name, self.precision, self._lengths(), wanted.slo_ttft)
+            is_measured = any(one.hardware == chip.name for one in self.profile.measured.values())
+            why = "as measured" if is_measured else "holds the model and its requests; more make prefill faster"
+        seen = self._seen(name)
+        return {"name": chip.name, "key": _toml_key(seen), "toml": json.dumps(seen), "n_accelerators": n, "why": why}
+
+    def _price(self, name: str, option: str) -> dict[str, str]:
+        chip: HardwareProfile = _found(hardware_profile, name, option)
+        usd, basis, source = PRICES.get(chip.name, UNPRICED)
+        if option == "--hardware" and self.wanted.price is not None:
+            usd, basis, source = _figure(self.wanted.price), "assumed", "as stated by --price"
+        elif chip.name not in PRICES:
+            self.notes.append(f"no price of {chip.name} is known: 1 USD an hour is written, so that cost counts them")
+        return {"key": _toml_key(self._seen(name)), "usd": usd, "basis": basis, "source": source}
+
+    def _seen(self, profile: str) -> str:
+        """A profile's name, or its path as the scenario's folder sees it."""
+        return _from_folder(self.wanted.path, Path(profile)) if profile.endswith(".toml") else profile
+
+    def _trace_facts(self, path: Path, trace: Trace) -> dict[str, Any]:
+        """What a first read of a trace tells: lengths, rate, and how bursty it is."""
+        rate, found = rate_req_per_s(trace.arrival_s), dispersion(trace.arrival_s)
+        low, high = SQUARED_CV
+        burst = found and {
+            "dispersion": _figure(found.value, 3),
+            "squared_cv": _figure(min(max(found.value, low), high), 3),
+            "window_s": _figure(found.window_s, 3),
+            "n_windows": found.n_windows,
+        }
+        return {
+            "path": json.dumps(_from_folder(self.wanted.path, path)),
+            "n_requests": trace.n_requests,
+            "mean_tokens": round(float(trace.total_tokens.mean())),
+            "req_per_s": rate and _figure(rate),
+            "has_blocks": trace.blocks is not None,
+            "dispersion": None,
+            **(burst or {}),
+        }
+
+
+def short_name(path: Path) -> str:
+    """A file's name as scenarios may be called: lower-case letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", path.name.removesuffix(".toml").lower()).strip("-")
+
+
+def scenario_text(wanted: Wanted) -> tuple[str, list[str]]:
+    """The scenario that was asked for, and notes on what was chosen.
+
+    Raises:
+        UsageError: options contradict each other.
+        InputError: a profile or the trace is not there, or the trace is broken.
+    """
+    wanted.check()
+    draft = _Draft(wanted)
+    return draft.text(), draft.notes
+
+
+def _found(find: Any, name: str, option: str) -> Any:
+    """A profile; one that is not there is told as the option's fault."""
+    try:
+        return find(name)
+    except InputError as error:
+        raise InputError(list(_of_option(error, name, option))) from None
+
+
+def _of_option(error: InputError, name: str, option: str) -> Iterator[Problem]:
+    for problem in error.problems:
+        is_inside = problem.key or problem.line
+        yield problem if is_inside else Problem(COMMAND, option, f"{name!r} {problem.message}", problem.allowed)
+
+
+def _read(trace: Path) -> tuple[Path, Trace]:
+    path = trace if trace.exists() else trace_path(str(trace), Path.cwd(), data_dirs())
+    return path, read_trace(path, "auto")
+
+
+def _from_folder(scenario: Path, other: Path) -> str:
+    return Path(os.path.relpath(other.resolve(), scenario.resolve().parent)).as_posix()
+
+
+def _toml_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+
+
+def _figure(value: float, digits: int = 6) -> str:
+    """A number as TOML writes it."""
+    return f"{value:.{digits}g}"
+
+
+def _rendered(template: str, facts: dict[str, Any]) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("planner.cli", "templates")
+    environment = Environment(
+        loader=loader, undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True, autoescape=False
+    )
+    return environment.get_template(template).render(facts)

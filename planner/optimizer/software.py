@@ -1,0 +1,129 @@
+"""What a reader must know of the software and number formats that the pools of a plan run in, and of their prices."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from planner.errors import InfeasibleError, InputError
+from planner.optimizer.problem import Resolved
+from planner.optimizer.service_times import Decoded, service_times
+from planner.results import Fleet
+from planner.roofline import InstanceRates, emulation
+from planner.scenario import Pool, Scenario
+from planner.units import MILLI, number
+from planner.workload import RequestMix
+
+MOST_NAMES = 4
+"""Pools that a note names; of more it gives the number."""
+MOST_COMPARED = 3
+"""Pools of which a note says how long they take with other software."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A pool that a plan may use."""
+
+    name: str
+    pool: Pool
+    """As the scenario has it, with the layout that was chosen."""
+    rates: InstanceRates
+    classes: tuple[tuple[float, RequestMix], ...]
+    """Share and requests of every class that it serves."""
+
+
+def setup_notes(scenario: Scenario, pools: Sequence[Candidate]) -> Iterator[str]:
+    """Where pools of one model differ in software or number formats, and where a format is emulated.
+
+    Args:
+        scenario: the question.
+        pools: the pools that were to choose from, also those that the plan leaves empty.
+
+    Returns:
+        Notes; none where all pools of every model run alike, in formats that their accelerators have units for.
+    """
+    for model in dict.fromkeys(candidate.pool.model for candidate in pools):
+        mine = [candidate for candidate in pools if candidate.pool.model == model]
+        name = scenario.profile_of(model).name
+        yield from _different_software(scenario, name, mine)
+        if formats := _by(mine, "precision"):
+            yield f"pools of {name} hold its weights in different formats: {formats}"
+        if formats := _by(mine, "kv_precision"):
+            yield f"pools of {name} keep caches in different formats ({formats}); converting them is not counted"
+    setups = ((candidate, candidate.rates.setup) for candidate in pools)
+    yield from dict.fromkeys(
+        emulation(scenario.hardware_of(candidate.pool).name, setup.precision, setup.product_precision)
+        for candidate, setup in setups
+        if setup.precision is not None and setup.product_precision is not None
+    )
+
+
+def price_notes(problem: Resolved, fleet: Fleet) -> Iterator[str]:
+    """Prices that are missing, and those that are assumed without a source."""
+    if fleet.cost.missing_prices:
+        yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)
+    if unsourced := problem.unsourced_prices():
+        yield f"assumed without a source: the price of {', '.join(unsourced)}"
+
+
+def _by(pools: Sequence[Candidate], field: str) -> str:
+    """Pools by what is known of their setup; empty where they agree.
+
+    >>> from planner.curves import Curve
+    >>> flat = Curve.affine(1.0, 0.0)
+    >>> def pool(name, precision):
+    ...     rates = InstanceRates(None, flat, None, 1, "inferred", setup=Setup(precision=precision))
+    ...     return Candidate(name, Pool(site="here", hardware="h200-sxm", role="prefill"), rates, ())
+    >>> _by([pool("a", "fp8"), pool("b", "bf16"), pool("c", "fp8"), pool("d", None)], "precision")
+    'fp8 in a, c; bf16 in b'
+    """
+    found: dict[str, list[str]] = {}
+    for candidate in pools:
+        value = getattr(candidate.rates.setup, field)
+        if value is not None:
+            found.setdefault(value, []).append(candidate.name)
+    if len(found) < 2:
+        return ""
+    return "; ".join(f"{value} in {_named(names)}" for value, names in found.items())
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} pools such as {names[0]}"
+
+
+def _different_software(scenario: Scenario, model: str, pools: Sequence[Candidate]) -> Iterator[str]:
+    stacks = _by(pools, "stack")
+    if not stacks:
+        return
+    sizes = [size for candidate in pools if (size := _with_other_stack(scenario, candidate, pools))]
+    told = "; ".join(sizes[:MOST_COMPARED])
+    yield (
+        f"pools of {model} run on different software ({stacks}), so what sets them apart is not hardware alone"
+        + (f": {told}" if told else "")
+    )
+
+
+def _with_other_stack(scenario: Scenario, candidate: Candidate, pools: Sequence[Candidate]) -> str:
+    """How long a pool takes with its own stack, and with one that others run on; empty where that cannot be told."""
+    own = candidate.rates.stack
+    other = next((p for p in pools if p.rates.setup.stack not in (None, own)), None)
+    if own is None or other is None:
+        return ""
+    stack = other.pool.stack if other.rates.stack is not None else other.rates.setup.stack
+    pool = candidate.pool.model_copy(update={"stack": stack})
+    try:
+        decoded = Decoded.of(candidate.classes)
+        rates = service_times(scenario, candidate.name, pool, scenario.hardware_of(pool), decoded)
+    except (InputError, InfeasibleError):
+        return ""
+    ours, theirs = (_seconds(candidate, found) for found in (candidate.rates, rates))
+    what = "a mean prompt" if candidate.rates.prefill else "a step of a full batch"
+    return f"{what} takes {candidate.name} {ours}, and with {rates.stack} {theirs}"
+
+
+def _seconds(candidate: Candidate, rates: InstanceRates) -> str:
+    """Seconds of a prompt of mean uncached length, or of a step of a full batch."""
+    if rates.prefill is not None:
+        whole = sum(share for share, _ in candidate.classes)
+        tokens = sum(share * mix.mean_uncached_tokens for share, mix in candidate.classes) / whole
+        return f"{number(float(rates.prefill.curve(tokens)), 3)} s"
+    point = rates.decode
+    return "an unknown time" if point is None else f"{number(point.step_s / MILLI, 3)} ms for {point.batch} sequences"

@@ -1,0 +1,93 @@
+"""Where profiles lie: the shipped ones, and folders of own ones that the environment names."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from planner.errors import InputError, Problem
+from planner.reading import TOML_BYTES, is_file, read_bytes, resolved
+
+Kind = Literal["hardware", "model", "stack"]
+KINDS: tuple[Kind, ...] = ("hardware", "model", "stack")
+VARIABLE = "PLANNER_PROFILES"
+NOT_OURS = ("site-packages", "node_modules")
+"""Folders of what is installed."""
+PACKAGE = Path(__file__).resolve().parents[1]
+_SCHEMA = re.compile(r"""^\s*["']?schema["']?\s*=\s*["']planner\.(hardware|model|stack)/""", re.MULTILINE)
+
+
+def profile_dir(kind: Kind, package: Path = PACKAGE) -> Path:
+    """Folder of the shipped profiles of a kind: inside an installed package, beside it in a source checkout."""
+    inside = package / "data" / f"{kind}_profiles"
+    return inside if inside.is_dir() else package.parent / f"{kind}_profiles"
+
+
+def profile_paths(kind: Kind) -> tuple[Path, ...]:
+    """Files of the shipped profiles of a kind, by name."""
+    return tuple(sorted(profile_dir(kind).glob("*.toml")))
+
+
+def own_dirs() -> tuple[Path, ...]:
+    """Folders of own profiles: the PLANNER_PROFILES environment variable, separated as PATH is.
+
+    Raises:
+        InputError: one of them is no folder.
+    """
+    folders = [Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
+    if missing := [folder for folder in folders if not folder.is_dir()]:
+        allowed = f"folders of profiles, separated by {os.pathsep!r}"
+        raise InputError(
+            Problem(VARIABLE, "", f"names {str(folder)!r}, which is no folder", allowed) for folder in missing
+        )
+    return tuple(dict.fromkeys(folders))
+
+
+def own_paths(kind: Kind) -> tuple[Path, ...]:
+    """Files of own profiles of a kind: those of its schema in the folders of PLANNER_PROFILES, or in a subfolder of the
+    kind there, such as hardware_profiles.
+
+    Raises:
+        InputError: a folder that the variable names is none.
+    """
+    places = [place for folder in own_dirs() for place in (folder, folder / f"{kind}_profiles")]
+    return tuple(path for place in places for path in sorted(place.glob("*.toml")) if kind_in(path) == kind)
+
+
+@dataclass(frozen=True)
+class FolderContent:
+    """TOML files of a folder and all below it."""
+
+    profiles: list[Path]
+    """Those that state a schema of profiles, or lie in a folder for them, such as hardware_profiles."""
+    n_others: int
+    """All others, which are no profiles."""
+
+
+def profiles_below(folder: Path) -> FolderContent:
+    """Profiles in a folder and all below it, those of hidden folders and of installed packages left out."""
+    files: list[Path] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in NOT_OURS)
+        files += [Path(place) / name for name in sorted(names) if name.endswith(".toml")]
+    homes = {f"{kind}_profiles" for kind in KINDS}
+    profiles = [path for path in files if resolved(path).parent.name in homes or kind_in(path)]
+    return FolderContent(profiles, len(files) - len(profiles))
+
+
+def is_own(path: Path) -> bool:
+    """Whether a file is one that PLANNER_PROFILES makes part of the catalogue."""
+    here = resolved(path)
+    return any(here == resolved(own) for kind in KINDS for own in own_paths(kind))
+
+
+def kind_in(path: Path) -> str | None:
+    """Kind of profile by the schema that a file states, whether or not the rest of it holds; None: it is no profile."""
+    if not is_file(path):
+        return None
+    try:
+        found = _SCHEMA.search(read_bytes(path, TOML_BYTES).decode("utf-8-sig", errors="replace"))
+    except InputError:
+        return None
+    return found[1] if found else None

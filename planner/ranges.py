@@ -1,0 +1,51 @@
+"""Ranges of the numbers that files may state: far beyond any fleet, model or measurement, and never endless.
+
+They keep slips of the keyboard, and numbers that overflow or vanish in arithmetic, out of everything behind the
+readers. A test holds every field of every record that is read against them.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+Whole = Annotated[int, Field(ge=1, le=10**9)]
+"""A count, or a number of tokens, of one at least."""
+WholeOrNone = Annotated[int, Field(ge=0, le=10**9)]
+"""A count that may be 0."""
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""What random numbers start from."""
+Layers = Annotated[int, Field(ge=1, le=10_000)]
+"""Layers of a model: pattern and totals are counted out one by one."""
+LayersOrNone = Annotated[int, Field(ge=0, le=10_000)]
+"""Layers of a kind that a model may lack."""
+Heads = Annotated[int, Field(ge=1, le=100_000)]
+"""Heads, groups or experts of a layer, and the length of its short convolution."""
+HeadsOrNone = Annotated[int, Field(ge=0, le=100_000)]
+"""Experts or heads that a layer may lack."""
+Width = Annotated[int, Field(ge=1, le=100_000_000)]
+"""Values of a vector, or entries of a vocabulary."""
+Parameters = Annotated[int, Field(ge=1, le=10**18)]
+"""Parameters of a model."""
+Accelerators = Annotated[int, Field(ge=1, le=1_000_000)]
+"""Accelerators of one instance."""
+Batch = Annotated[int, Field(ge=1, le=10_000_000)]
+"""Sequences decoded together."""
+Seconds = Annotated[float, Field(ge=1e-9, le=1e9)]
+"""From a nanosecond to thirty years."""
+Bytes = Annotated[float, Field(ge=1, le=1e18)]
+"""Up to an exabyte."""
+Positive = Annotated[float, Field(ge=1e-9, le=1e9)]
+"""A figure above 0, in the unit that its key ends in."""
+NonNegative = Annotated[float, Field(ge=0, le=1e9)]
+"""A figure that may be 0."""
+Share = Annotated[float, Field(ge=1e-9, le=1)]
+"""A part of something, above 0."""
+Fraction = Annotated[float, Field(ge=0, le=1)]
+"""A part of something."""
+
+Quantity = Annotated[float, Field(ge=-1e-6, le=1e30)]
+"""A figure of an answer: 0 or more, but for what a solver's rounding leaves below 0."""
+Signed = Annotated[float, Field(ge=-1e30, le=1e30)]
+"""A figure of an answer that may be below 0, such as a gain or a price of a constraint."""
+Counted = Annotated[int, Field(ge=0, le=10**15)]
+"""A count in an answer."""

@@ -1,0 +1,40 @@
+"""What a scenario says of the software that its pools run on: one stack per model, unless a pool states its own."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from planner.scenario.parts import ModelChoice, Pool
+    from planner.scenario.question import Scenario
+
+
+@dataclass(frozen=True)
+class AskedStack:
+    """What decides the stack of the pools of a model."""
+
+    model: str
+    """Name of the model's profile."""
+    hardware: tuple[str, ...]
+    """Kinds of accelerators of all pools of the model."""
+    ran_under: tuple[str, ...]
+    """Stacks that the pools of the model were measured under, where somebody says so."""
+    stated: str | None
+    """The stack that the pool states, else its model; None: the default of the model."""
+
+
+def asked_stack(scenario: "Scenario", model: str | None) -> AskedStack:
+    """What decides the stack of the pools of a model that state none."""
+    pools = [pool for pool in scenario.asked_pools.values() if pool.model == model]
+    measured = (scenario.measured_for(pool) for pool in pools)
+    return AskedStack(
+        model=scenario.profile_of(model).name,
+        hardware=tuple(sorted({scenario.hardware_of(pool).name for pool in pools})),
+        ran_under=tuple(sorted({found.stack for found in measured if found is not None and found.stack is not None})),
+        stated=scenario.model_choice(model).stack,
+    )
+
+
+def choice_for(choice: "ModelChoice", pool: "Pool") -> "ModelChoice":
+    """What is served where a pool may state number formats of its own."""
+    stated = {"precision": pool.precision, "kv_precision": pool.kv_precision}
+    return choice.model_copy(update={key: value for key, value in stated.items() if value is not None})

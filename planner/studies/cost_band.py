@@ -1,0 +1,66 @@
+"""The bill as a band: the best plan where all predicted times are at either end of the predictor's error."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.optimizer import PlanningProblem, outcome
+from planner.results import Cost, CostBand
+from planner.scenario import Scenario
+from planner.studies.sensitivity import Change, model_error
+
+LIMIT_S = 10.0
+"""For the plan at one end, beyond which that end is unknown: the band must not delay the answer it stands beside."""
+NEAR = 0.03
+"""Gap of a plan beyond which its bill says more of the search than of the times [fraction]."""
+
+UNKNOWN = Cost(
+    usd_per_hour=None,
+    usd_per_million_input_tokens=None,
+    usd_per_million_output_tokens=None,
+    accelerators_usd_per_hour=None,
+)
+
+
+def cost_band(
+    scenario: Scenario, data_dirs: Sequence[Path] = (), problem: PlanningProblem | None = None
+) -> CostBand | None:
+    """What a plan costs when the times that the roofline predicts are at the ends of its 90 % band.
+
+    Args:
+        scenario: the question.
+        data_dirs: folders in which traces are looked for.
+        problem: the resolved scenario, where there is one, so that a trace is read once.
+
+    Returns:
+        The bills of the plans made for either end; None where no pool is timed by a stack whose error is known, or
+        where a price is missing.
+
+    Valid:
+        All predicted pools are off in the same way, which is the worst case: one stack times them.
+    """
+    found = next(model_error(scenario, []), None)
+    if found is None:
+        return None
+    low, high = (_cost(scenario, change, data_dirs, problem) for change in found.changes)
+    if low.usd_per_hour is None and high.usd_per_hour is None:
+        return None
+    pools = (key.split(".")[1] for key in found.changes[0].keys)
+    return CostBand(
+        rests_on="90 % band of the error of predicted times",
+        pools=tuple(pools),
+        low_usd_per_hour=low.usd_per_hour,
+        high_usd_per_hour=high.usd_per_hour,
+        low_usd_per_million_input_tokens=low.usd_per_million_input_tokens,
+        high_usd_per_million_input_tokens=high.usd_per_million_input_tokens,
+    )
+
+
+def _cost(scenario: Scenario, change: Change, data_dirs: Sequence[Path], problem: PlanningProblem | None) -> Cost:
+    """The bill of the best plan with a change; unknown where there is none, or none near the best in the time."""
+    try:
+        varied = scenario.varied(change.keys)
+        found = outcome(varied, data_dirs, LIMIT_S, None if problem is None else problem.classes)
+    except (InputError, InfeasibleError, UndecidedError):
+        return UNKNOWN
+    return found.fleet.cost if found.solution.gap <= NEAR else UNKNOWN
