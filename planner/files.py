@@ -8,7 +8,6 @@ no regular file - a device, a pipe - the text is written through, and it stays w
 import os
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -157,8 +156,6 @@ def _write_through(content: Path, path: Path) -> None:
     if path.is_dir():
         raise _refusal(EISDIR)
     own = _own_output(path.stat())
-    if own is not None and sys.stdout is not None:
-        sys.stdout.flush()
     target = os.open(path, os.O_WRONLY) if own is None else os.dup(own)
     with content.open("rb") as source, os.fdopen(target, "wb") as file:
         shutil.copyfileobj(source, file)

@@ -11,6 +11,7 @@ settings.register_profile("planner", deadline=None, derandomize=True, max_exampl
 settings.load_profile("planner")
 
 os.environ.pop("PLANNER_PROFILES", None)  # own profiles of whoever runs the tests are no part of them
+os.environ.pop("COLUMNS", None)  # tables are as wide as it says; here as wide as they get
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDENS = ROOT / "tests" / "goldens"

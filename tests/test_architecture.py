@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "results": BASE - {"curves"},
     "roofline": BASE | {"profiles", "results"},
     "queueing": BASE - {"schema", "toml_lines"},
-    "hybrid": BASE - {"schema", "toml_lines", "curves"} | {"profiles"},
+    "hybrid": BASE - {"schema", "toml_lines", "curves"} | {"files", "profiles"},
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
     "executor": BASE | {"jobs", "scenario", "profiles", "results", "roofline", "workload"},
     "studies": BASE

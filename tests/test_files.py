@@ -153,7 +153,7 @@ def test_a_device_that_takes_nothing_is_said() -> None:
         write_text(Path("/dev/full"), "new")
 
 
-SAYS = "import sys; from planner.files import write_text; from pathlib import Path; print('before'); "
+SAYS = "import sys; from planner.files import write_text; from pathlib import Path; print('before', flush=True); "
 
 
 @pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="needs /dev/stdout")

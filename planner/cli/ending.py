@@ -11,7 +11,7 @@ from planner.cli.commands import app
 from planner.cli.failures import exit_code
 from planner.cli.signals import AFTER_SIGNAL, Signals
 from planner.cli.streams import write_plainly
-from planner.errors import InputError, PlannerError
+from planner.errors import PlannerError
 
 READER_LEFT = AFTER_SIGNAL + 13
 """What shells know a process by that wrote into a pipe without a reader (SIGPIPE)."""
@@ -24,12 +24,12 @@ def run(signals: Signals) -> NoReturn:
     try:
         app()
         _end(0)
-    except PlannerError as error:
-        _end(error.exit_code, str(error))
     except BaseException as error:
         # Whatever comes of an interrupt, a library's own error perhaps, is the interrupt.
         if signals.heard is not None:
             _end(signals.exit_code, signals.word())
+        if isinstance(error, PlannerError):
+            _end(error.exit_code, str(error))
         _end_as(error)
 
 
@@ -70,7 +70,8 @@ def _end(code: str | int | None, message: str = "") -> NoReturn:
             sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if code in (0, None) and isinstance(error, BrokenPipeError):
+            _end(READER_LEFT)
         if code in (0, None):
-            refused = isinstance(error, BrokenPipeError)
-            _end(READER_LEFT) if refused else _end(InputError.exit_code, f"the system refuses: {error}")
+            _end(exit_code(error), f"the system refuses: {error}")
     sys.exit(code)

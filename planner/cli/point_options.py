@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from planner.cli.progress import progress
+
 if TYPE_CHECKING:
     from planner.errors import Problem
     from planner.profiles.points import PointDefaults, ServingPoint
@@ -92,7 +94,8 @@ def read_all(paths: Sequence[Path], defaults: "PointDefaults") -> "list[list[Ser
     problems: list[Problem] = []
     for path in paths:
         try:
-            found.append(read_points(path, defaults))
+            with progress(f"reading {path}"):
+                found.append(read_points(path, defaults))
         except InputError as error:
             problems += error.problems
     if problems:

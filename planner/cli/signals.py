@@ -98,7 +98,7 @@ class Signals:
 
             remove_scratch()
         with suppress(OSError):
-            if os.isatty(2):
+            if self._is_raised and os.isatty(2):
                 os.write(2, SHOW_CURSOR)
             if not self._is_said:
                 os.write(2, f"planner: {self.word()}\n".encode())

@@ -106,7 +106,8 @@ def simulate(
                 write(kept, path)
                 typer.echo(f"wrote {path}", err=True)
         if figure is not None:
-            draw(asked, planned, run, kept, figure, time_limit_s)
+            with progress(f"drawing {figure}"):
+                draw(asked, planned, run, kept, figure, time_limit_s)
     if format_ is Format.JSON:
         print_json(run.answer())
     else:

@@ -7,7 +7,6 @@ a folder named after all sources of the event loop: another version of the plann
 import logging
 import os
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from platform import python_version
 from time import monotonic
 from typing import Any
 
@@ -97,7 +97,7 @@ def _roots() -> list[tuple[Path, bool]]:
 
 def _digest() -> str:
     """What the compiled code depends on: the compiler, and the sources of the event loop by content."""
-    total = sha256(f"{version('numba')} {sys.implementation.cache_tag}".encode())
+    total = sha256(f"{version('numba')} {python_version()}".encode())
     for path in (SOURCES / "compiled.py", *sorted((SOURCES / "kernel").glob("*.py"))):
         total.update(path.name.encode() + b"\0" + path.read_bytes())
     return total.hexdigest()[:16]
