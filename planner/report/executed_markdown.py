@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from planner.report import words
 from planner.report.markdown_tables import table
-from planner.report.validation_tables import UNDECIDED
+from planner.report.validation_tables import UNDECIDED, longer_run
 from planner.results import Case, Executed, ExecutedFigure, ExecutedLoad, ScheduledRun
 from planner.units import DASH, number, percent
 
@@ -86,7 +86,7 @@ def _undecided(found: Executed) -> str:
     if not open_:
         return ""
     are = "is" if len(open_) == 1 else "are"
-    enough = words.longer_run([figure.enough_requests(found.n_requests) for figure in open_])
+    enough = longer_run([figure.enough_requests(found.n_requests) for figure in open_])
     return f" {len(open_)} {are} undecided, as only a part of the interval is within what is allowed: {enough}."
 
 

@@ -1,8 +1,8 @@
 """A validation as a table for a terminal of a hundred columns."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from planner.report import words
 from planner.report.terminal import caption, empty_table, filled, frame, remarks
 from planner.results import Check, Validation
 from planner.units import DASH, number, percent
@@ -53,7 +53,17 @@ def _verdict(found: Validation) -> str:
 
 def _enough(found: Validation) -> str:
     """What would decide."""
-    return words.longer_run([check.enough_requests for check in found.undecided])
+    return longer_run([check.enough_requests for check in found.undecided])
+
+
+def longer_run(enough: Sequence[int | None]) -> str:
+    """How many requests should decide everything that is undecided, as far as it is known.
+
+    >>> longer_run([44000, None, 81000]), longer_run([None])
+    ('about 81,000 requests should do', 'more requests are needed')
+    """
+    most = max((n for n in enough if n is not None), default=None)
+    return "more requests are needed" if most is None else f"about {most:,} requests should do"
 
 
 def _load(found: Validation) -> str:

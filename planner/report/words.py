@@ -106,16 +106,6 @@ def sentence(text: str) -> str:
     return text if not text else text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
 
 
-def longer_run(enough: Sequence[int | None]) -> str:
-    """How many requests should decide everything that is undecided, as far as it is known.
-
-    >>> longer_run([44000, None, 81000]), longer_run([None])
-    ('about 81,000 requests should do', 'more requests are needed')
-    """
-    most = max((n for n in enough if n is not None), default=None)
-    return "more requests are needed" if most is None else f"about {most:,} requests should do"
-
-
 def decision(decides: str, answer: bool | None) -> str:
     """What a decision says.
 

@@ -27,7 +27,7 @@ from planner.results.fidelity_survey import (
     StackScore,
     VersionScore,
 )
-from planner.results.judgement import enough_requests, judgement, relative_error
+from planner.results.judging import enough_requests, judgement, relative_error
 from planner.results.live import Live, LiveCheck, LiveLine, LiveMachine, LivePass, LiveRepeat, LiveTtft
 from planner.results.live_file import live_from
 from planner.results.plan import (

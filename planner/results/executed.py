@@ -1,6 +1,6 @@
 """A plan run at parts of its highest rate, for its report: what was promised without a queue and with it, what came."""
 
-from planner.results.judgement import enough_requests, judgement, relative_error
+from planner.results.judging import enough_requests, judgement, relative_error
 from planner.results.scheduling import ScheduledSeries, SchedulerComparison
 from planner.schema import StrictModel
 

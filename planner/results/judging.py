@@ -1,8 +1,8 @@
 """Whether a run bears a prediction out, given how sure the run is of its own figure."""
 
 NOTHING = 1e-12
-LEAST_TIMES = 2.0**0.5
-"""Root of what a run is made longer by at least: its interval is narrow, but off the prediction."""
+LEAST_TIMES = 2.0
+"""What a run is made longer by at least: its interval is narrow, but off the prediction."""
 DIGITS = 2
 """Significant digits of a number of requests that is but estimated."""
 
@@ -43,7 +43,7 @@ def enough_requests(n: int, predicted: float, low: float, high: float, allowed: 
     """About how many requests decide where a prediction is right; None where no number does.
 
     Equation:
-        n max((high - low) / room, LEAST_TIMES)^2, room = predicted allowed / (1 + allowed): intervals narrow with the
+        n max((high - low)^2 / room^2, LEAST_TIMES), room = predicted allowed / (1 + allowed): intervals narrow with the
         root of n, and one whose half is half of the room is within it, wherever chance puts its middle
 
     Args:
@@ -53,13 +53,13 @@ def enough_requests(n: int, predicted: float, low: float, high: float, allowed: 
         high: its upper end.
         allowed: relative error that is allowed [-].
 
-    >>> enough_requests(1000, 2.1, 1.8, 2.2, 0.05), enough_requests(1000, 0.0, 1.8, 2.2, 0.05)
-    (16000, None)
+    >>> enough_requests(1000, 2.1, 1.81, 2.19, 0.05), enough_requests(1000, 0.0, 1.8, 2.2, 0.05)
+    (15000, None)
     """
     room = predicted * allowed / (1 + allowed)
     if room <= NOTHING:
         return None
-    return rounded_up(n * max((high - low) / room, LEAST_TIMES) ** 2)
+    return rounded_up(n * max(((high - low) / room) ** 2, LEAST_TIMES))
 
 
 def rounded_up(count: float) -> int:
