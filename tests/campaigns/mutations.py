@@ -73,6 +73,8 @@ CHUNKS = (
     "‮".encode(),
 )
 MILD_SHARE = 0.6
+MOST_BYTES = 10**6
+"""Most that repeated lines may come to."""
 _TOKEN = re.compile(rb"[A-Za-z0-9_.+-]+|[^\sA-Za-z0-9_.+-]")
 _NUMBER = re.compile(rb"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
 
@@ -110,7 +112,8 @@ def _without(content: bytes, rng: Random) -> bytes:
 def _repeated(content: bytes, rng: Random) -> bytes:
     lines = content.splitlines(keepends=True) or [b""]
     at = rng.randrange(len(lines))
-    return b"".join([*lines[:at], lines[at] * rng.choice((2, 100, 5000)), *lines[at + 1 :]])
+    times = min(rng.choice((2, 100, 5000)), MOST_BYTES // (len(lines[at]) + 1) + 1)
+    return b"".join([*lines[:at], lines[at] * times, *lines[at + 1 :]])
 
 
 def _inserted(content: bytes, rng: Random) -> bytes:
