@@ -84,7 +84,7 @@ def check_read(read: Reader, path: Path) -> None:
 
 
 FIXED = settings(
-    max_examples=25, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -280,11 +280,10 @@ def test_the_same_problem_of_every_row_is_one_message_with_a_count(tmp_path: Pat
     )
     with pytest.raises(InputError) as caught:
         read_points(tmp_path / "points.csv")
-    lines = str(caught.value).split("\n")
-    assert len(lines) == 2  # the second says that it stopped reading
-    assert 'points.csv:2: concurrency: is "0"' in lines[0]
-    assert "more like it, on lines 3, 4, 5, 6, 7, ..." in lines[0]
-    assert "the rest is not read" in lines[1]
+    (line,) = str(caught.value).split("\n")
+    assert 'points.csv:2: concurrency: is "0"' in line
+    assert line.endswith("and 1,243 more like it, on lines 3, 4, 5, 6, 7, ...")
+    assert len(caught.value.problems) == 1244
 
 
 def test_different_problems_are_told_one_by_one() -> None:
@@ -310,7 +309,7 @@ def test_a_config_is_refused_by_its_own_name_and_keys(good: dict[str, bytes]) ->
 
 
 def test_lists_of_lists_and_other_kinds_in_a_config_are_messages() -> None:
-    for case in corpus()["config"]:
+    for case in corpus()["config"][::7]:
         config = json.loads(case.files["config.json"])
         for key in config:
             for value in ([[1]], [{}], {"a": []}, 5, "x", -1, 1.5, True, [None]):
@@ -340,7 +339,7 @@ def test_a_live_run_with_times_below_0_or_an_error_of_its_own_is_refused(good: d
 
 def test_a_sample_of_the_campaign_breaks_no_law() -> None:
     kinds = [kind for kind in corpus() if kind != EXECUTED]
-    for found in campaign(0, range(44), kinds):
+    for found in campaign(0, range(33), kinds):
         assert [*found.faults()] == [], (found.kind, found.index, found.err)
 
 

@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -38,6 +39,7 @@ class Case:
         return replace(self, arguments=tuple(given))
 
 
+@cache
 def corpus() -> dict[str, list[Case]]:
     """Cases by the kind of what is broken."""
     return {

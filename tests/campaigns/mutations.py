@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from random import Random
 from typing import Any
@@ -72,6 +73,8 @@ CHUNKS = (
     "‮".encode(),
 )
 MILD_SHARE = 0.6
+MOST_BYTES = 10**6
+"""Most that repeated lines may come to."""
 _TOKEN = re.compile(rb"[A-Za-z0-9_.+-]+|[^\sA-Za-z0-9_.+-]")
 _NUMBER = re.compile(rb"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
 
@@ -80,7 +83,8 @@ def mutated(content: bytes, rng: Random) -> bytes:
     """One to three mutations of a file, of any kind that its format allows."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         changes = [*BYTE_CHANGES, *(structural(content) * 4)]
-        content = rng.choice(changes)(content, rng)
+        with suppress(RecursionError):  # what is nested too deep to be changed again stays as it is
+            content = rng.choice(changes)(content, rng)
     return content
 
 
@@ -108,7 +112,8 @@ def _without(content: bytes, rng: Random) -> bytes:
 def _repeated(content: bytes, rng: Random) -> bytes:
     lines = content.splitlines(keepends=True) or [b""]
     at = rng.randrange(len(lines))
-    return b"".join([*lines[:at], lines[at] * rng.choice((2, 100, 5000)), *lines[at + 1 :]])
+    times = min(rng.choice((2, 100, 5000)), MOST_BYTES // (len(lines[at]) + 1) + 1)
+    return b"".join([*lines[:at], lines[at] * times, *lines[at + 1 :]])
 
 
 def _inserted(content: bytes, rng: Random) -> bytes:

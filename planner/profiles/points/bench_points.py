@@ -11,7 +11,7 @@ from planner.errors import InputError, Problem, shown
 from planner.profiles.points.point import CONFIGURATION, NO_DEFAULTS, PointDefaults, ServingPoint
 from planner.profiles.points.row import Row, decimal, point
 from planner.profiles.points.sglang_server import MAX_SIZE, sglang_server, wrong_sizes
-from planner.profiles.points.table import MOST_POINTS, MOST_PROBLEMS
+from planner.profiles.points.table import MOST_POINTS
 from planner.schema import JsonFile
 
 Result = Mapping[str, Any]
@@ -19,7 +19,9 @@ Result = Mapping[str, Any]
 FRAMEWORKS = {"vllm": "vllm", "sglang": "sglang", "trt": "trtllm", "tensorrt-llm": "trtllm", "lmdeploy": "lmdeploy"}
 """Serving software by how the benchmark's name of its client starts; a client such as `openai` says nothing."""
 SIGNATURE = ("completed", "total_input_tokens", "total_output_tokens")
-MOST_STRANGE = 200
+MOST_PROBLEMS = 1_000
+"""Problems after which a file is read no further: names are compared for each."""
+MOST_STRANGE = 50
 """Names of a file that are looked at for a mistyped one."""
 OBJECTS = "one JSON object, or one a line"
 ALLOWED = "results of vllm bench serve --save-result or of SGLang bench_serving"

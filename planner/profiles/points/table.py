@@ -10,7 +10,7 @@ from planner.errors import InputError, Problem
 BOM = "\ufeff"
 MOST_POINTS, MOST_COLUMNS = 100_000, 1_000
 """Most points and columns of a file."""
-MOST_PROBLEMS = 1_000
+MOST_PROBLEMS = 10_000
 """Problems after which a file is read no further."""
 
 
