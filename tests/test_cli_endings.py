@@ -283,8 +283,8 @@ BAD = "bad.toml"
 NEEDED = {"predict": ["no-model", "h200-sxm"], "sweep": [BAD, "--over", "links.wan.capacity_gbps=1,2"]}
 NEEDED |= {"fidelity": ["absent.csv"], "calibrate": ["absent.csv", "--stack", "vllm", "--out", "vllm.toml"]}
 NEEDED |= {"live": ["--from", "absent.json"], "profiles show": ["nobody"]}
-OWN_ANSWER = ["profiles list", "profiles check"]
-"""Whatever becomes of these, their answer says it."""
+OWN_ANSWER = ["profiles list", "profiles check", "scenario check", "scenario schema"]
+"""Whatever becomes of these, their answer says it; a schema is asked of no file."""
 
 
 def with_json() -> list[str]:
