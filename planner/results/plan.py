@@ -90,12 +90,12 @@ class CostBand(StrictModel):
     """The input, in words."""
     pools: tuple[str, ...]
     """Pools that it is about."""
-    low_usd_per_hour: float | None
+    low_usd_per_hour: Quantity | None
     """At the end where it costs less; None where there is no plan, or none was found in the time."""
-    high_usd_per_hour: float | None
-    low_usd_per_million_input_tokens: float | None
+    high_usd_per_hour: Quantity | None
+    low_usd_per_million_input_tokens: Quantity | None
     """The same per million tokens, which changes with the rate where that is what is sought."""
-    high_usd_per_million_input_tokens: float | None
+    high_usd_per_million_input_tokens: Quantity | None
 
 
 class PlannedAgain(StrictModel):
