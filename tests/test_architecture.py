@@ -14,12 +14,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "planner"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-BASE = {"errors", "units", "schema", "toml_lines", "curves"}
+BASE = {"errors", "units", "schema", "toml_lines", "curves", "ranges", "reading"}
 MAY_IMPORT = {
     "errors": set(),
     "units": set(),
     "toml_lines": set(),
-    "schema": {"errors", "toml_lines"},
+    "ranges": set(),
+    "reading": {"errors", "toml_lines"},
+    "schema": {"errors", "toml_lines", "reading", "units"},
     "curves": set(),
     "files": {"errors"},
     "jobs": {"errors"},
@@ -28,8 +30,8 @@ MAY_IMPORT = {
     "scenario": BASE | {"profiles", "workload"},
     "results": BASE - {"curves"},
     "roofline": BASE | {"profiles", "results"},
-    "queueing": BASE - {"schema", "toml_lines"},
-    "hybrid": BASE - {"schema", "toml_lines", "curves"} | {"files", "profiles"},
+    "queueing": {"errors", "units", "curves"},
+    "hybrid": {"errors", "units", "files", "profiles"},
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
     "executor": BASE | {"jobs", "scenario", "profiles", "results", "roofline", "workload"},
     "studies": BASE
