@@ -38,7 +38,9 @@ PATIENCE_S = 5.0
 """How long a pipe may say nothing [s]."""
 
 _BIDI = "\u202a-\u202e\u2066-\u2069"
-_UNPRINTABLE = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{_BIDI}\ud800-\udfff]")
+_UNPRINTABLE = re.compile(
+    rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028\u2029\u2060\ufeff{_BIDI}\ud800-\udfff]"
+)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TOML_TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?(?:"{3,5}|\Z)'

@@ -89,9 +89,10 @@ def new(
     from planner.cli.scenario_text import Wanted, scenario_text, short_name
     from planner.errors import InputError, Problem
     from planner.files import write_text
+    from planner.reading import unprintable
 
     path = Path(name) if name.endswith(".toml") else Path(f"{name}.toml")
-    if not short_name(path):
+    if not short_name(path) or unprintable(name):
         raise InputError(Problem(COMMAND, "NAME", f"is {name!r}", "letters or digits, or a path"))
     if os.path.lexists(path) and not force:
         raise InputError(Problem(str(path), "", "exists already", "a new name, or --force to write over it"))

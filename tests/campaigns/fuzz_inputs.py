@@ -26,6 +26,7 @@ from random import Random
 
 import planner
 from planner.cli import main
+from planner.errors import printable
 from planner.executor import RunQuestion, simulate
 from planner.results import plan_from
 from planner.scenario import load_scenario
@@ -196,7 +197,7 @@ def run() -> int:
         runs[found.kind, found.code] += 1
         slowest = found if slowest is None or found.cpu_s > slowest.cpu_s else slowest
         for fault in found.faults():
-            failures.append(f"{found.kind} {found.index} `{' '.join(found.arguments)[:200]}`: {fault}")
+            failures.append(f"{found.kind} {found.index} `{printable(' '.join(found.arguments), 200)}`: {fault}")
             print(failures[-1], flush=True)
         if given.verbose:
             print(found.index, found.kind, found.code, f"{found.cpu_s:.2f} s", found.err[:3000], sep=" ", flush=True)
