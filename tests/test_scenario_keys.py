@@ -74,7 +74,7 @@ def test_limits_and_units_of_the_models_stand_on_the_page() -> None:
     page = scenario_keys_page()
     assert '| `n_instances` | whole number, 0 or more, at most 1,000,000 or `"free"` | `"free"` |' in page
     assert "| `ttft_percentile` | number [%], above 0, below 100 | `90.0` |" in page
-    assert "| `share` | number, above 0, at most 1 | required |" in page
+    assert "| `share` | number, 1e-09 or more, at most 1 | required |" in page
 
 
 def test_every_link_of_the_page_leads_to_one_heading_of_it() -> None:
