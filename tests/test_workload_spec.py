@@ -140,11 +140,11 @@ def test_a_trace_is_found_beside_the_scenario_in_a_data_folder_or_its_traces(sma
     assert trace_path(str(deep), elsewhere) == deep
 
 
-def test_a_trace_that_is_nowhere_names_every_place_and_its_publisher(tmp_path):
+def test_a_trace_that_is_nowhere_names_every_place_and_what_may_name_more(tmp_path):
     with pytest.raises(InputError) as caught:
         trace_path("gone.jsonl", tmp_path / "here", [tmp_path / "data"])
     message = str(caught.value)
-    for place in ("here/gone.jsonl", "data/gone.jsonl", "data/traces/gone.jsonl", "publisher"):
+    for place in ("here/gone.jsonl", "data/gone.jsonl", "data/traces/gone.jsonl", "PLANNER_DATA"):
         assert place in message
 
 

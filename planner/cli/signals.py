@@ -32,6 +32,7 @@ class Signals:
         self._is_said = False
         self._before: dict[int, Any] = {}
         self._wakes: tuple[int, int] | None = None
+        self._unraisable = sys.unraisablehook
 
     def __enter__(self) -> Self:
         """Listen; a signal that whoever started us has us ignore stays ignored."""
@@ -43,6 +44,7 @@ class Signals:
 
     def __exit__(self, *_: object) -> None:
         """Everything as it was before."""
+        sys.unraisablehook = self._unraisable
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if self._wakes is not None:
@@ -52,6 +54,7 @@ class Signals:
     def raise_interrupts(self) -> None:
         """From now on a signal is a KeyboardInterrupt, and an end that must come."""
         self._is_raised = True
+        sys.unraisablehook = self._unraised
         if self._before and os.name == "posix":
             from threading import Thread
 
@@ -77,6 +80,11 @@ class Signals:
         if not self._is_raised:
             self._end_now()
         raise KeyboardInterrupt
+
+    def _unraised(self, found: "sys.UnraisableHookArgs") -> None:
+        """A library that calls back from where nothing can be raised shows what it dropped; an interrupt is no news."""
+        if self.heard is None:
+            self._unraisable(found)
 
     def _watch(self, wakes: int) -> None:
         from time import sleep
