@@ -30,12 +30,14 @@ Accelerators = Annotated[int, Field(ge=1, le=1_000_000)]
 """Accelerators of one instance."""
 Batch = Annotated[int, Field(ge=1, le=10_000_000)]
 """Sequences decoded together."""
-Seconds = Annotated[float, Field(ge=1e-9, le=1e9)]
-"""From a nanosecond to thirty years."""
+Seconds = Annotated[float, Field(ge=1e-15, le=1e9)]
+"""From a femtosecond, which stands for no time at all, to thirty years."""
 Bytes = Annotated[float, Field(ge=1, le=1e18)]
 """Up to an exabyte."""
 Positive = Annotated[float, Field(ge=1e-9, le=1e9)]
 """A figure above 0, in the unit that its key ends in."""
+FigureValue = Annotated[float, Field(ge=1e-15, le=1e21)]
+"""A published figure, wide enough for one in another unit than its key's: the gate names the unit."""
 NonNegative = Annotated[float, Field(ge=0, le=1e9)]
 """A figure that may be 0."""
 Share = Annotated[float, Field(ge=1e-9, le=1)]

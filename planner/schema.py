@@ -242,6 +242,8 @@ def _problem(file: Document, model: type[BaseModel], content: Any, error: dict[s
     message = re.sub(r"a valid dictionary( or (instance of \w+|object to extract fields from))?", "a table", message)
     if kind == "literal_error":
         return file.problem(key, f"is {got}", f"allowed: {context['expected']}")
+    if kind == "greater_than_equal" and 0 < context["ge"] < 1 and float(error["input"]) <= 0:
+        message = "should be greater than 0"  # the least is there for arithmetic's sake, and no news to a reader
     message = message[0].lower() + message[1:] + ("" if kind in ("value_error", FAULT) else f", got {got}")
     return file.problem(key, message, _range(model, content, key) if kind in OUT_OF_RANGE else "")
 

@@ -33,8 +33,9 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 PREPARED = """
 import os, signal, sys
-# Whoever starts the tests in the background has them ignore the signal; a terminal does not.
+# Whoever starts the tests in the background has them ignore signals; a terminal does not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 """
 
 

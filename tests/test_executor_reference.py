@@ -85,7 +85,7 @@ def test_intervals_hold_their_means_and_shrink_with_requests() -> None:
 def test_a_warm_up_that_is_too_short_is_said_to_be_so() -> None:
     assert not run(0.8).notes
     (note,) = simulate(reference("expected-work"), plan(), RunQuestion(400, 0, 0.8, 2))[0].notes
-    assert "is short beside" in note
+    assert "is shorter than 3 times" in note
 
 
 def test_an_overload_is_said_to_be_one() -> None:

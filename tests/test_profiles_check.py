@@ -18,7 +18,7 @@ T6_HOW = 'how = "The paper prints no curve for this instance'
 
 PLANTED = {
     "negative figure": Planted(
-        H200, BF16, BF16.replace("989.0", "-989.0"), "figures.bf16_tflops.value", "greater than or equal to"
+        H200, BF16, BF16.replace("989.0", "-989.0"), "figures.bf16_tflops.value", "greater than 0"
     ),
     "zero figure": Planted(H200, "{ value = 141.0", "{ value = 0.0", "figures.memory_gb.value", "greater than"),
     "not a number": Planted(

@@ -102,7 +102,7 @@ FAULTS: dict[str, Fault] = {
     "precision unknown": Fault('precision = "fp8"', 'precision = "fp9"', "precision", "model.precision", "'fp8'"),
     "kind unknown": Fault('kind = "lognormal"', 'kind = "normal"', "kind", "workload.lengths.kind", "'lognormal'"),
     "kind missing": Fault('kind = "lognormal"\n', "", "[workload.lengths]", "workload.lengths.kind", "is required"),
-    "spread of zero": Fault("sigma = 1.00", "sigma = 0", "sigma", "workload.lengths.sigma", "greater than or equal to"),
+    "spread of zero": Fault("sigma = 1.00", "sigma = 0", "sigma", "workload.lengths.sigma", "greater than 0"),
     "shortest above longest": Fault(
         "low_tokens = 128", "low_tokens = 999999", "[workload.lengths]", "workload.lengths", "must be below high_tokens"
     ),
@@ -291,10 +291,10 @@ FAULTS: dict[str, Fault] = {
     ),
     "claim without its figure": Fault("published = 19400\n", "", "[[claims]]", "claims[0].published", "is required"),
     "claim with no tolerance": Fault(
-        "tolerance = 0.03", "tolerance = 0", "tolerance", "claims[0].tolerance", "greater than or equal to"
+        "tolerance = 0.03", "tolerance = 0", "tolerance", "claims[0].tolerance", "greater than 0"
     ),
     "curve that falls": curve("seconds = [0.44, 0.72, 0.5, 7.4]", "seconds[2]", "is 0.5 after 0.72"),
-    "curve below zero": curve("seconds = [-0.44, 0.72, 0.8, 7.4]", "seconds[0]", "greater than or equal to"),
+    "curve below zero": curve("seconds = [-0.44, 0.72, 0.8, 7.4]", "seconds[0]", "greater than 0"),
     "curve with a length twice": curve("tokens = [1024, 8192, 8192, 130000]", "tokens[2]", "is 8192 after 8192"),
     "curve with a value too few": curve("seconds = [0.44, 0.72, 7.4]", "seconds", "3 values for 4 tokens"),
     "curve with an interpolation of its own": curve(

@@ -10,6 +10,8 @@ from planner.cli.completion import hardware_names, model_names
 from planner.cli.progress import progress
 
 MILLISECONDS = 1000.0
+MOST_SHOWN = 100
+"""Characters of an option in a message."""
 
 
 def predict(
@@ -94,13 +96,14 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
     Raises:
         UsageError: not such a list.
     """
-    from planner.errors import UsageError
+    from planner.errors import UsageError, printable
 
     parts = [part.strip() for part in text.split(",")]
     wrong = [part for part in parts if not (part.isascii() and part.isdigit() and len(part) < 10)]
     if wrong:
         shown = repr(wrong[0]) if wrong[0] else "nothing between commas" if len(parts) > 1 else "nothing"
-        raise UsageError(f"{option} {text}: holds {shown} (whole numbers with commas, such as 1024,8192)")
+        asked, shown = printable(text, MOST_SHOWN), printable(shown, MOST_SHOWN)
+        raise UsageError(f"{option} {asked}: holds {shown} (whole numbers with commas, such as 1024,8192)")
     return tuple(map(int, parts))
 
 

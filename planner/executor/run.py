@@ -357,6 +357,8 @@ def _notes(
         yield "at this load a pool is full: its queue grows as long as requests arrive"
     if mean["warm_up_s"] < STAYS_TO_WARM_UP * mean["stay_s"]:
         yield (
-            f"the warm-up of {number(mean['warm_up_s'])} s is short beside the {number(mean['stay_s'])} s that a "
-            "request stays: figures, throughput above all, are those of a system that still fills; run more requests"
+            f"the warm-up of {number(mean['warm_up_s'])} s is shorter than {number(STAYS_TO_WARM_UP)} times the "
+            f"{number(mean['stay_s'])} s that a request stays: figures, throughput above all, are those of a system "
+            f"that still fills; run {number(STAYS_TO_WARM_UP * mean['stay_s'] / max(mean['warm_up_s'], 1e-9), 2)} "
+            "times as many requests"
         )

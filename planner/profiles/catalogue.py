@@ -243,7 +243,7 @@ def _shipped(path: Path) -> AnyProfile:
 def _unknown(name: str, kinds: tuple[Kind, ...], known: Iterable[str]) -> Problem:
     hint = did_you_mean(name, known)
     names = "known: " + ", ".join(stem for kind in kinds for stem in profile_names(kind))
-    allowed = f"{names}; or a path to a .toml file"
+    allowed = f"{names}; or a path to a .toml file, or one in a folder of {VARIABLE}"
     # Aliases count for the hint, but would drown the names in the listing.
     allowed = allowed if hint.startswith("known: ") else f"{hint} {allowed}"
     *others, last = kinds

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from planner.profiles.base import Text
-from planner.ranges import Positive, Whole
+from planner.ranges import FigureValue, Whole
 from planner.schema import StrictModel
 
 Basis = Literal["datasheet", "measured", "derived", "inferred", "announced", "quoted", "lead", "assumed"]
@@ -14,7 +14,7 @@ Basis = Literal["datasheet", "measured", "derived", "inferred", "announced", "qu
 class Figure(StrictModel):
     """A number with where it comes from."""
 
-    value: Positive
+    value: FigureValue
     """The number, in the unit its key ends in."""
     source: Text
     """Id of one of the profile's [sources]."""

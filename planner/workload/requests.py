@@ -63,7 +63,12 @@ def trace_path(path: str, base_dir: Path, data_dirs: Sequence[Path] = ()) -> Pat
     if found is None:
         places = ", ".join(dict.fromkeys(map(str, candidates)))
         raise InputError(
-            Problem(path, "trace.path", f"is not there; looked at {places}", "a file there; name a folder of traces in PLANNER_DATA")
+            Problem(
+                path,
+                "trace.path",
+                f"is not there; looked at {places}",
+                "a file there; name a folder of traces in PLANNER_DATA",
+            )
         )
     return found
 
