@@ -17,6 +17,8 @@ MOST_KINDS = 4
 """Other kinds of accelerators that are looked at, the cheapest first."""
 TOO_DEAR = 1.5
 """Times the estimate for the pool as it is, beyond which another way to run it is not worth a plan."""
+BEST_OF_EACH = "best-of-each"
+"""All pools changed to their best way together."""
 Requests = Mapping[str, tuple[float, RequestMix]]
 """Share and requests of every class, by name."""
 
@@ -28,6 +30,8 @@ class Variant:
     name: str
     title: str
     scenario: Scenario
+    changes: tuple[str, ...] = ()
+    """What makes the question this one, each as `--set` takes it; empty where there is no such short way."""
     is_tried: bool = False
     """Whether it is one of many that are tried, of which nobody misses one that cannot be planned."""
 
@@ -86,11 +90,19 @@ def at_hand(scenario: Scenario, requests: Requests, per_pool: int = PER_POOL) ->
     for change in (*changes, *([best] if len(best) > 1 else [])):
         pools = {**scenario.pools, **{choice.name: choice.pool for choice in change}}
         yield Variant(
-            f"{change[0].name}-on-{_slug(change[0].what)}" if len(change) == 1 else "best-of-each",
+            f"{change[0].name}-on-{_slug(change[0].what)}" if len(change) == 1 else BEST_OF_EACH,
             "; ".join(f"{choice.name} on {choice.what}" for choice in change),
             scenario.model_copy(update={"pools": pools}),
+            tuple(text for choice in change for text in _changes(scenario.pools[choice.name], choice)),
             is_tried=True,
         )
+
+
+def _changes(own: Pool, choice: Choice) -> Iterator[str]:
+    """What differs of a pool, as `--set` takes it."""
+    for key, value in choice.pool:
+        if value != getattr(own, key):
+            yield f"pools.{choice.name}.{key}={'[]' if value == () else value}"
 
 
 def _slug(what: str) -> str:
@@ -115,9 +127,11 @@ def _others(scenario: Scenario, own: Pool) -> Iterator[Pool]:
     for hardware in (own.hardware, *_other_kinds(scenario, own)):
         domain = scenario.hardware_named(hardware).n_scaleup_domain_accelerators
         for size in (size for size in (n // 2, n, 2 * n) if 1 <= size <= max(domain or n, n)):
+            # Stated only where another one is to be replaced: it is what goes without saying.
+            plain = f"tp={size}" if own.layout is not None or own.layouts else None
             replicas = f"tp=1,dp={size},ep={size}"
             has_experts = scenario.profile_of(own.model).architecture.moe is not None
-            for layout in (None, replicas) if has_experts and size > 1 and hardware == own.hardware else (None,):
+            for layout in (plain, replicas) if has_experts and size > 1 and hardware == own.hardware else (plain,):
                 if (sizes := _sizes(own, size)) is not None:
                     shape = {"accelerators_per_instance": size, "layout": layout, "layouts": ()}
                     yield own.model_copy(update={"hardware": hardware, **shape, **sizes})
