@@ -183,7 +183,7 @@ def test_a_fleet_that_serves_more_for_the_same_bill_is_said_to() -> None:
     assert "not cheaper" not in said
     assert f"for the same bill {more.title} serves {1.7 * plan.most_req_per_s:.3g} req/s" in said
     assert f"instead of {plan.most_req_per_s:.3g}" in said
-    assert [*adoption(one(BEST_KNOWN), plan, [more])][0].startswith("with --set ")
+    assert next(adoption(one(BEST_KNOWN), plan, [more])).startswith("with --set ")
 
 
 def listed(names: dict[str, tuple[float, int]]) -> list[str]:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer.service_times import Decoded, service_times
+from planner.optimizer.service_times import Decoded, pool_stack, service_times
 from planner.results import Fleet
 from planner.roofline import InstanceRates
 from planner.scenario import Pool, Scenario
@@ -93,16 +94,33 @@ def at_hand(scenario: Scenario, requests: Requests, per_pool: int = PER_POOL) ->
             f"{change[0].name}-on-{_slug(change[0].what)}" if len(change) == 1 else BEST_OF_EACH,
             "; ".join(f"{choice.name} on {choice.what}" for choice in change),
             scenario.model_copy(update={"pools": pools}),
-            tuple(text for choice in change for text in _changes(scenario.pools[choice.name], choice)),
+            _changes(scenario, change),
             is_tried=True,
         )
 
 
-def _changes(own: Pool, choice: Choice) -> Iterator[str]:
-    """What differs of a pool, as `--set` takes it."""
-    for key, value in choice.pool:
-        if value != getattr(own, key):
-            yield f"pools.{choice.name}.{key}={'[]' if value == () else value}"
+def _changes(scenario: Scenario, change: Sequence[Choice]) -> tuple[str, ...]:
+    """What makes other ways to run pools the question, as `--set` takes it; nothing where the file allows it not."""
+    keys: dict[str, Any] = {}
+    for choice in change:
+        own = scenario.pools[choice.name]
+        different = ((key, value) for key, value in choice.pool if value != getattr(own, key))
+        keys |= {f"pools.{choice.name}.{key}": [] if value == () else value for key, value in different}
+    try:
+        keys |= _software(scenario, scenario.varied(keys))
+    except InputError:
+        return ()
+    return tuple(f"{key}={value}" for key, value in keys.items())
+
+
+def _software(scenario: Scenario, asked: Scenario) -> Iterator[tuple[str, str]]:
+    """The stacks of models as they are, where other accelerators would make another one the default."""
+    for name, pool in asked.pools.items():
+        own = scenario.pools[name]
+        if pool.stack is None and scenario.measured_for(own) is None:
+            known = pool_stack(scenario, own).name
+            if pool_stack(asked, pool).name != known:
+                yield f"model{'' if pool.model is None else f's.{pool.model}'}.stack", known
 
 
 def _slug(what: str) -> str:

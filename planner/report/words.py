@@ -248,9 +248,8 @@ def threshold(plan: Plan) -> str:
 
 def has_choice_of_place(plan: Plan) -> bool:
     """Whether some prompts may be prefilled elsewhere than others."""
-    if plan.links or plan.threshold_tokens is not None or plan.offload_fraction:
-        return True
-    return any(c.threshold_tokens is not None for c in plan.classes) or any(p.prompts == "long" for p in plan.pools)
+    is_split = plan.threshold_tokens is not None or plan.offload_fraction > 0
+    return bool(plan.links) or is_split or any(pool.prompts == "long" for pool in plan.pools)
 
 
 def class_threshold(part: ClassPlan) -> str:
