@@ -13,7 +13,7 @@ from planner.report.words import cost
 from planner.results import Plan, plan_from
 from planner.scenario import Scenario, load_scenario, read_scenario
 from planner.studies.cost_band import cost_band
-from planner.studies.plan_sweep import plan_sweep
+from planner.studies.plan_sweep import plan_sweep, planned_points, sweep_question
 from planner.studies.sensitivity import model_error
 from tests.builders import FAST, SMALL, small, small_with
 from tests.test_optimizer_one_site import ONE, one
@@ -89,7 +89,8 @@ def test_there_is_no_band_where_no_error_or_no_price_is_known(scenario: Scenario
 def test_points_of_a_sweep_have_no_band(tmp_path: Path) -> None:
     path = tmp_path / "one.toml"
     path.write_text(ONE, encoding="utf-8")
-    found = plan_sweep(str(path), {"demand_req_per_s": ["2", "4"]})
+    asked = sweep_question(str(path), {"demand_req_per_s": ["2", "4"]}, ())
+    found = plan_sweep(asked, dict(planned_points(asked)))
     assert all(point.plan is not None and point.plan.cost_band is None for point in found.points)
 
 
