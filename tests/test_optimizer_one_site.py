@@ -1,15 +1,21 @@
 """One site: the verdict says what it costs, what binds and what at hand is cheaper; no opponent is the plan itself."""
 
-from itertools import product
+import shlex
+from collections.abc import Sequence
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from planner.optimizer import optimize, outcome
-from planner.optimizer.at_hand import is_same_fleet
+from planner.optimizer import optimize, outcome, planning_problem
+from planner.optimizer.at_hand import BEST_OF_EACH, is_same_fleet
+from planner.optimizer.one_site import adoption, one_site_verdict, worth_listing
+from planner.report.tables import headline
+from planner.report.words import compared_ttft, status
 from planner.results import Plan
 from planner.scenario import Scenario, load_scenario, read_scenario
+from planner.scenario.overrides import parsed_override
 from tests.builders import small_with
 
 ONE = """
@@ -47,6 +53,19 @@ def one(changes: dict[str, Any] | None = None) -> Scenario:
     return load_scenario(ONE, "one.toml", Path()).varied(changes or {})
 
 
+BEST_KNOWN = {
+    "pools.prefill.accelerators_per_instance": 1,
+    "pools.decode.accelerators_per_instance": 1,
+    "prices.h20-141gb.usd_per_accelerator_hour": 3.5,
+}
+"""Nothing at hand is cheaper."""
+
+
+def asked(changes: dict[str, Any], sets: Sequence[str]) -> Scenario:
+    """The question with keys changed, and more of them as `--set` takes them."""
+    return one(changes).varied({".".join(map(str, key)): value for key, value in map(parsed_override, sets)})
+
+
 def cheapest(plan: Plan) -> float:
     return min(other.cost.usd_per_hour or 0.0 for other in plan.baselines)
 
@@ -82,10 +101,10 @@ def test_what_is_said_to_be_cheaper_is_what_that_question_is_answered_with() -> 
             key = f"pools.{pool.name}"
             changes |= {f"{key}.hardware": pool.hardware, f"{key}.layout": pool.layout}
             changes |= {f"{key}.accelerators_per_instance": pool.accelerators_per_instance}
-        asked = outcome(one(changes | {"model.stack": plan.pools[0].stack})).fleet
-        assert is_same_fleet(asked, other), other.name
-        assert asked.cost == other.cost
-        assert asked.max_throughput_req_per_s >= 4
+        found = outcome(one(changes | {"model.stack": plan.pools[0].stack})).fleet
+        assert is_same_fleet(found, other), other.name
+        assert found.cost == other.cost
+        assert found.max_throughput_req_per_s >= 4
     assert f"{cheapest(plan):.4g} USD/h" in plan.verdict.because
 
 
@@ -110,6 +129,141 @@ def test_a_site_whose_pools_are_all_measured_and_stated_so_has_nothing_to_compar
     )
     assert plan.baselines == ()
     assert "could be planned to compare with" in plan.verdict.because
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"slo.ttft_s": 2.0},
+        {"demand_req_per_s": 11.0},
+        {"pools.decode.layouts": ["tp=8", "tp=4,dp=2"]},
+        {"pools.decode.layout": "tp=8", "pools.prefill.n_instances": 2, "pools.decode.max_instances": 3},
+        {"model.profile": "deepseek-v3", "model.precision": "fp8"},
+        {"periods": {"day": {"demand": 2.0}, "night": {}}},
+    ],
+)
+def test_the_changes_of_another_fleet_make_it_the_plan(changes: dict[str, Any]) -> None:
+    plan = optimize(one(changes))
+    told = [other for other in plan.baselines if other.changes]
+    assert told
+    for other in told:
+        fleet = outcome(asked(changes, other.changes)).fleet
+        assert is_same_fleet(fleet, other), other.name
+        assert fleet.cost == other.cost
+
+
+@pytest.mark.parametrize(
+    "price", [{}, {"prices.h20-141gb.usd_per_accelerator_hour": 0.6}, {"pools.prefill.accelerators_per_instance": 2}]
+)
+def test_a_note_adopts_the_fleet_that_the_verdict_says_is_cheaper_at_that_cost(price: dict[str, Any]) -> None:
+    plan = optimize(one(price))
+    assert "Cheaper would be: " in plan.verdict.because
+    (note,) = [note for note in plan.notes if " the plan is that fleet: " in note]
+    words = shlex.split(note.removeprefix("with ").partition(" the plan is ")[0])
+    assert set(words[::2]) == {"--set"}
+    cost = outcome(asked(price, words[1::2])).fleet.cost.usd_per_hour
+    assert cost == cheapest(plan)
+    assert f", {cost:.4g} USD/h, " in plan.verdict.because
+    assert status(plan).startswith("optimal for the kinds and layouts that the pools state: ")
+
+
+def test_a_fleet_that_serves_more_for_the_same_bill_is_said_to() -> None:
+    plan = optimize(one(BEST_KNOWN))
+    (other,) = [o for o in plan.baselines if o.changes][:1]
+    more = other.model_copy(
+        update={
+            "cost": plan.cost,
+            "pools": other.pools,
+            "max_throughput_req_per_s": 1.7 * plan.max_throughput_req_per_s,
+        }
+    )
+    requests = {c.name: (c.share, c.mix) for c in planning_problem(one(BEST_KNOWN)).classes}
+    said = one_site_verdict(one(BEST_KNOWN), requests, plan, [more]).because
+    assert "not cheaper" not in said
+    assert f"for the same bill {more.title} serves {1.7 * plan.most_req_per_s:.3g} req/s" in said
+    assert f"instead of {plan.most_req_per_s:.3g}" in said
+    assert next(adoption(one(BEST_KNOWN), plan, [more])).startswith("with --set ")
+
+
+def listed(names: dict[str, tuple[float, int]]) -> list[str]:
+    """Names that are worth listing of fleets with a bill and instances of prefill."""
+    plan = optimize(one())
+    base = next(other for other in plan.baselines if other.changes)
+    others = []
+    for name, (usd, n) in names.items():
+        pools = (base.pools[0].model_copy(update={"n_instances": n}), *base.pools[1:])
+        cost = base.cost.model_copy(update={"usd_per_hour": usd})
+        others.append(base.model_copy(update={"name": name, "cost": cost, "pools": pools}))
+    return [other.name for other in worth_listing(one(), others)]
+
+
+@pytest.mark.parametrize(
+    ("usd", "n", "is_listed"), [(9.0, 3, True), (10.0, 3, False), (10.5, 3, False), (12.5, 3, False), (10.0, 1, False)]
+)
+def test_all_changes_together_are_listed_only_where_they_beat_each_alone(usd: float, n: int, is_listed: bool) -> None:
+    names = listed({"one": (10.0, 1), "two": (12.0, 2), BEST_OF_EACH: (usd, n)})
+    assert names == ["one", "two", *([BEST_OF_EACH] if is_listed else [])]
+
+
+@pytest.mark.parametrize("changes", [{}, {"demand_req_per_s": 1.0}, {"pools.decode.hardware": "h20-141gb"}])
+def test_no_two_rows_are_of_the_same_fleet(changes: dict[str, Any]) -> None:
+    others = optimize(one(changes)).baselines
+    assert not any(is_same_fleet(a, b) for a, b in combinations(others, 2))
+
+
+@pytest.mark.parametrize("changes", [{}, {"slo.ttft_s": 2.0}, {"periods": {"day": {"demand": 2.0}, "night": {}}}])
+def test_a_plan_of_one_site_has_no_word_of_links_thresholds_or_itself(changes: dict[str, Any]) -> None:
+    plan = optimize(one(changes))
+    assert not {"threshold", "link"} & dict(headline(plan)).keys()
+    assert "threshold" not in status(plan)
+    assert not any("plan itself" in note for note in plan.notes)
+    two = optimize(small_with({}))
+    assert {"threshold", "link"} <= dict(headline(two)).keys()
+
+
+@pytest.mark.parametrize("percentile", [50.0, 90.0, 99.0])
+def test_fleets_are_compared_under_the_demand_at_the_promised_percentile(percentile: float) -> None:
+    plan = optimize(one({"slo.ttft_s": 3.0, "slo.ttft_percentile": percentile}))
+    waits, name, found = compared_ttft(plan)
+    assert (waits, name) == ("under load, at 4.00 req/s", f"P{percentile:.0f}")
+    expected = [
+        (f.latency.ttft_mean_s, getattr(f.latency, f"ttft_p{percentile:.0f}_s")) for f in (plan, *plan.baselines)
+    ]
+    assert found == expected
+
+
+def test_fleets_at_rates_of_their_own_are_compared_without_waiting() -> None:
+    plan = optimize(one({"objective": "max-throughput", "budget_usd_per_hour": 150.0, "demand_req_per_s": None}))
+    waits, _, found = compared_ttft(plan)
+    assert waits == "without waiting"
+    assert found[0] == (plan.latency.ttft_unloaded_mean_s, plan.latency.ttft_unloaded_p90_s)
+
+
+@pytest.mark.parametrize("limit_ms", [None, 1000.0, 14.0, 18.0])
+def test_what_binds_says_what_limits_the_batches_of_decode(limit_ms: float | None) -> None:
+    changes = {"demand_req_per_s": 40.0, "workload.output_lengths.tokens": 2000}
+    free = optimize(one(changes)).pool("decode").batch_limit
+    plan = optimize(one(changes | ({"pools.decode.tpot_ms": limit_ms} if limit_ms else {})))
+    batch = plan.pool("decode").batch_limit
+    assert free is not None
+    assert batch is not None
+    limit = "memory" if batch == free else f"the step of {limit_ms:g} ms"
+    assert "What binds is decode: " in plan.verdict.because
+    assert f"; its batches of {batch:,} are limited by {limit}." in plan.verdict.because
+
+
+@pytest.mark.parametrize("demand", [1.0, 4.0, 9.0, 17.0, 40.0])
+def test_what_binds_says_why_a_pool_that_is_not_full_is_the_limit(demand: float) -> None:
+    for changes in ({}, {"slo.ttft_s": 2.0}):
+        plan = optimize(one({"demand_req_per_s": demand} | changes))
+        busiest = max(plan.pools, key=lambda pool: pool.utilization)
+        n = busiest.n_instances
+        one_less = n > 1 and busiest.capacity_req_per_s * (n - 1) / n < busiest.offered_req_per_s
+        assert ("one less would be over its capacity" in plan.verdict.because) is one_less
+        kept = f"the promise on TTFT holds up to {plan.most_req_per_s:.3g} req/s only"
+        is_told = bool(changes) and not one_less and "What binds" in plan.verdict.because
+        assert (kept in plan.verdict.because) is is_told
 
 
 @pytest.mark.parametrize(("demand", "far"), [*product((0.2, 1.0, 3.0), (0.5, 4.0, 40.0))])

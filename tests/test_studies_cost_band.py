@@ -13,7 +13,7 @@ from planner.report.words import cost
 from planner.results import Plan, plan_from
 from planner.scenario import Scenario, load_scenario, read_scenario
 from planner.studies.cost_band import cost_band
-from planner.studies.plan_sweep import plan_sweep
+from planner.studies.plan_sweep import plan_sweep, planned_points, sweep_question
 from planner.studies.sensitivity import model_error
 from tests.builders import FAST, SMALL, small, small_with
 from tests.test_optimizer_one_site import ONE, one
@@ -57,7 +57,20 @@ def test_an_end_without_a_plan_is_unknown_and_said_so() -> None:
     assert band.low_usd_per_hour is not None
     assert band.high_usd_per_hour is None
     plan = optimize(scenario).model_copy(update={"cost_band": band})
-    assert f"{band.low_usd_per_hour:.2f} to no plan USD/h" in cost(plan)
+    said = cost(plan)
+    assert f". {band.low_usd_per_hour:.2f} USD/h at the fast end of the 90 % band" in said
+    assert said.endswith(f"At its slow end no fleet within the limits serves {scenario.demand_req_per_s:.4g} req/s")
+
+
+@pytest.mark.parametrize(("slo", "promise"), [({"slo.ttft_s": 0.7}, "TTFT"), ({"slo.tpot_ms": 12.0}, "TPOT")])
+def test_an_end_without_a_plan_says_which_promise_no_fleet_keeps(slo: dict[str, float], promise: str) -> None:
+    (key, tight), *_ = slo.items()
+    while (band := cost_band(one({key: tight}))) is not None and band.high_usd_per_hour is not None:
+        tight *= 0.93  # down to where only the slow end breaks it
+    assert band is not None
+    said = cost(optimize(one({key: tight})).model_copy(update={"cost_band": band}))
+    assert "no plan USD/h" not in said
+    assert f"on {promise}" in said.partition("At its slow end no fleet ")[2]
 
 
 UNPRICED = {"prices": {}, "objective": "max-throughput", "sites.here.accelerators": {"h200-sxm": 32}}
@@ -76,7 +89,8 @@ def test_there_is_no_band_where_no_error_or_no_price_is_known(scenario: Scenario
 def test_points_of_a_sweep_have_no_band(tmp_path: Path) -> None:
     path = tmp_path / "one.toml"
     path.write_text(ONE, encoding="utf-8")
-    found = plan_sweep(str(path), {"demand_req_per_s": ["2", "4"]})
+    asked = sweep_question(str(path), {"demand_req_per_s": ["2", "4"]}, ())
+    found = plan_sweep(asked, dict(planned_points(asked)))
     assert all(point.plan is not None and point.plan.cost_band is None for point in found.points)
 
 

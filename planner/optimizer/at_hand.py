@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer.service_times import Decoded, service_times
+from planner.optimizer.service_times import Decoded, pool_stack, service_times
 from planner.results import Fleet
 from planner.roofline import InstanceRates
 from planner.scenario import Pool, Scenario
@@ -17,6 +18,8 @@ MOST_KINDS = 4
 """Other kinds of accelerators that are looked at, the cheapest first."""
 TOO_DEAR = 1.5
 """Times the estimate for the pool as it is, beyond which another way to run it is not worth a plan."""
+BEST_OF_EACH = "best-of-each"
+"""All pools changed to their best way together."""
 Requests = Mapping[str, tuple[float, RequestMix]]
 """Share and requests of every class, by name."""
 
@@ -28,6 +31,8 @@ class Variant:
     name: str
     title: str
     scenario: Scenario
+    changes: tuple[str, ...] = ()
+    """What makes the question this one, each as `--set` takes it; empty where there is no such short way."""
     is_tried: bool = False
     """Whether it is one of many that are tried, of which nobody misses one that cannot be planned."""
 
@@ -86,11 +91,36 @@ def at_hand(scenario: Scenario, requests: Requests, per_pool: int = PER_POOL) ->
     for change in (*changes, *([best] if len(best) > 1 else [])):
         pools = {**scenario.pools, **{choice.name: choice.pool for choice in change}}
         yield Variant(
-            f"{change[0].name}-on-{_slug(change[0].what)}" if len(change) == 1 else "best-of-each",
+            f"{change[0].name}-on-{_slug(change[0].what)}" if len(change) == 1 else BEST_OF_EACH,
             "; ".join(f"{choice.name} on {choice.what}" for choice in change),
             scenario.model_copy(update={"pools": pools}),
+            _changes(scenario, change),
             is_tried=True,
         )
+
+
+def _changes(scenario: Scenario, change: Sequence[Choice]) -> tuple[str, ...]:
+    """What makes other ways to run pools the question, as `--set` takes it; nothing where the file allows it not."""
+    keys: dict[str, Any] = {}
+    for choice in change:
+        own = scenario.pools[choice.name]
+        different = ((key, value) for key, value in choice.pool if value != getattr(own, key))
+        keys |= {f"pools.{choice.name}.{key}": [] if value == () else value for key, value in different}
+    try:
+        keys |= _software(scenario, scenario.varied(keys))
+    except InputError:
+        return ()
+    return tuple(f"{key}={value}" for key, value in keys.items())
+
+
+def _software(scenario: Scenario, asked: Scenario) -> Iterator[tuple[str, str]]:
+    """The stacks of models as they are, where other accelerators would make another one the default."""
+    for name, pool in asked.pools.items():
+        own = scenario.pools[name]
+        if pool.stack is None and scenario.measured_for(own) is None:
+            known = pool_stack(scenario, own).name
+            if pool_stack(asked, pool).name != known:
+                yield f"model{'' if pool.model is None else f's.{pool.model}'}.stack", known
 
 
 def _slug(what: str) -> str:
@@ -115,9 +145,11 @@ def _others(scenario: Scenario, own: Pool) -> Iterator[Pool]:
     for hardware in (own.hardware, *_other_kinds(scenario, own)):
         domain = scenario.hardware_named(hardware).n_scaleup_domain_accelerators
         for size in (size for size in (n // 2, n, 2 * n) if 1 <= size <= max(domain or n, n)):
+            # Stated only where another one is to be replaced: it is what goes without saying.
+            plain = f"tp={size}" if own.layout is not None or own.layouts else None
             replicas = f"tp=1,dp={size},ep={size}"
             has_experts = scenario.profile_of(own.model).architecture.moe is not None
-            for layout in (None, replicas) if has_experts and size > 1 and hardware == own.hardware else (None,):
+            for layout in (plain, replicas) if has_experts and size > 1 and hardware == own.hardware else (plain,):
                 if (sizes := _sizes(own, size)) is not None:
                     shape = {"accelerators_per_instance": size, "layout": layout, "layouts": ()}
                     yield own.model_copy(update={"hardware": hardware, **shape, **sizes})

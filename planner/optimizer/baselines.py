@@ -10,6 +10,7 @@ from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer.at_hand import Variant, at_hand, has_one_site, is_same_fleet
 from planner.optimizer.capacity import decode_s, threshold_loads
 from planner.optimizer.fleet import fleet_fields
+from planner.optimizer.one_site import worth_listing
 from planner.optimizer.problem import PlanningProblem, planning_problem
 from planner.optimizer.promised_search import search
 from planner.results import Baseline, Fleet
@@ -42,6 +43,8 @@ def baselines(
             if not variant.is_tried:
                 why = error.problems[0].message if isinstance(error, InputError) else error
                 missing.append(f"no {variant.name} to compare with: {why}")
+    if has_one_site(problem.scenario):
+        return worth_listing(problem.scenario, planned), tuple(missing)
     if same:
         missing.append(f"compared with {', '.join(same)} nothing differs: that is the plan itself")
     return tuple(planned), tuple(missing)
@@ -58,6 +61,7 @@ def _planned(problem: PlanningProblem, variant: Variant, plan: Fleet, time_limit
     return Baseline(
         name=variant.name,
         title=variant.title,
+        changes=variant.changes,
         ratio=plan.most_req_per_s / (found.highest.rate if found.goodput is None else found.goodput),
         **fleet_fields(other, found),
     )

@@ -1,8 +1,11 @@
 """The verdict where there is one site: what it costs, what limits it, and what else at hand would cost less."""
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 
-from planner.results import Baseline, Fleet, Verdict
+from planner.optimizer.at_hand import BEST_OF_EACH, Requests, is_same_fleet
+from planner.optimizer.service_times import Decoded, batch_limit_words
+from planner.results import Baseline, Fleet, PoolPlan, Verdict
 from planner.scenario import Scenario
 from planner.units import SECONDS_PER_HOUR, number, percent
 
@@ -16,20 +19,55 @@ IDLE = 0.5
 THOUSAND = 1e3
 
 
-def one_site_verdict(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> Verdict:
+def one_site_verdict(scenario: Scenario, requests: Requests, plan: Fleet, others: Sequence[Baseline]) -> Verdict:
     """The verdict without a second site: nothing is to be moved, so what was asked is what the plan costs.
 
     Args:
         scenario: the question.
+        requests: what is asked.
         plan: the planned fleet.
         others: other fleets for the same requests, as far as they were planned.
     """
-    parts = (_served(plan), _limit(plan), _cheaper(scenario, plan, others))
+    parts = (_served(plan), _limit(scenario, requests, plan), _cheaper(scenario, plan, others))
     return Verdict(worth_it=False, because=" ".join(filter(None, parts)))
 
 
+def adoption(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> Iterator[str]:
+    """How to ask for the other fleet that the verdict names, where that is better than the plan.
+
+    Args:
+        scenario: the question.
+        plan: the planned fleet.
+        others: other fleets for the same requests.
+    """
+    best = _best(scenario, plan, others)
+    if best is not None and best.changes and (_saves(scenario, plan, best) or _serves_more(scenario, plan, best)):
+        changes = " ".join(f"--set {shlex.quote(change)}" for change in best.changes)
+        yield f"with {changes} the plan is that fleet: {best.title}"  # last would be the full stop of a sentence
+
+
+def worth_listing(scenario: Scenario, others: Sequence[Baseline]) -> tuple[Baseline, ...]:
+    """Every fleet once, and all changes together only where that is better than each of them alone.
+
+    Args:
+        scenario: the question.
+        others: fleets for the same requests.
+    """
+    kept: list[Baseline] = []
+    for other in sorted(others, key=lambda other: not other.changes):  # of two names that which can be adopted
+        if not any(is_same_fleet(other, one) for one in kept):
+            kept.append(other)
+    single = [other for other in kept if other.changes and other.name != BEST_OF_EACH]
+    names = {
+        other.name
+        for other in kept
+        if other.name != BEST_OF_EACH or all(_beats(scenario, other, one) for one in single)
+    }
+    return tuple(other for other in others if other.name in names)
+
+
 def _served(plan: Fleet) -> str:
-    text = f"There is one site, so no prefill to move: {number(plan.throughput_req_per_s)} req/s"
+    text = f"{number(plan.throughput_req_per_s)} req/s"
     cost = plan.cost
     if cost.usd_per_hour is None:
         missing = ", ".join(cost.missing_prices)
@@ -38,7 +76,7 @@ def _served(plan: Fleet) -> str:
     return f"{text} cost {number(cost.usd_per_hour, 4)} USD/h, {per_million} USD per million input tokens."
 
 
-def _limit(plan: Fleet) -> str:
+def _limit(scenario: Scenario, requests: Requests, plan: Fleet) -> str:
     """The pool that is full first."""
     used = [pool for pool in plan.pools if pool.n_instances]
     if not used:
@@ -48,28 +86,90 @@ def _limit(plan: Fleet) -> str:
     if all(pool.n_instances == 1 for pool in used) and busiest.utilization < IDLE:
         return f"No load binds: one instance of each pool is the least there is, and {busiest.name} is {busy}."
     many = busiest.n_instances > 1
+    why = filter(None, (_why(scenario, plan, busiest), _batch(scenario, requests, busiest)))
     return (
         f"What binds is {busiest.name}: its {busiest.n_instances} {'instances' if many else 'instance'} of "
-        f"{busiest.hardware} {'are' if many else 'is'} {busy}."
+        f"{busiest.hardware} {'are' if many else 'is'} {busy}{''.join(f'; {text}' for text in why)}."
     )
+
+
+def _why(scenario: Scenario, plan: Fleet, pool: PoolPlan) -> str:
+    """Why a pool that is not full is the limit."""
+    n = pool.n_instances
+    if scenario.objective == "min-cost" and n > 1 and pool.utilization * n > n - 1:
+        return "one less would be over its capacity"
+    if plan.goodput_req_per_s is not None:
+        return f"the promise on TTFT holds up to {number(plan.goodput_req_per_s)} req/s only"
+    return ""
+
+
+def _batch(scenario: Scenario, requests: Requests, pool: PoolPlan) -> str:
+    """What holds the batches of a decode pool down."""
+    stated = scenario.pools.get(pool.name)
+    if stated is None or pool.role != "decode" or pool.batch_limit is None:
+        return ""
+    run = stated.model_copy(update={"layout": pool.layout, "layouts": ()})
+    decoded = Decoded.of([requests[name] for name in scenario.classes_of(stated)])
+    limit = batch_limit_words(scenario, run, pool.batch_limit, decoded)
+    return f"its batches of {number(pool.batch_limit)} are limited by {limit}" if limit else ""
 
 
 def _cheaper(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> str:
     ours = _usd(scenario, plan)
     if ours is None:
         return ""
-    enough = [other for other in others if _is_enough(scenario, plan, other)]
-    priced = [(usd, other) for other in enough if (usd := _usd(scenario, other)) is not None]
-    if not priced:
+    best = _best(scenario, plan, others)
+    usd = None if best is None else _usd(scenario, best)
+    if best is None or usd is None:
         return "No other layout or kind of accelerators at hand could be planned to compare with."
-    usd, best = min(priced, key=lambda item: item[0])
     unit = "USD/h" if scenario.objective != "max-throughput" else "USD per thousand requests"
     figures = f"{best.title}, {number(usd, 4)} {unit}"
-    if usd < (1 - WORTHWHILE) * ours:
+    if _saves(scenario, plan, best):
         return f"Cheaper would be: {figures}, {percent(1 - usd / ours)} less{_doubt(plan, best)}."
-    if len(priced) == 1:
+    if _serves_more(scenario, plan, best):
+        most = f"{number(best.most_req_per_s)} req/s at most instead of {number(plan.most_req_per_s)}"
+        return f"None at hand is cheaper, but for the same bill {best.title} serves {most}{_doubt(plan, best)}."
+    n = len(_enough(scenario, plan, others))
+    if n == 1:
         return f"The only other fleet that was planned is not cheaper: {figures}."
-    return f"None of the {len(priced)} other fleets that were planned is cheaper; the best is {figures}."
+    return f"None of the {n} other fleets that were planned is cheaper; the best is {figures}."
+
+
+def _enough(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> list[Baseline]:
+    """Fleets whose bill is known that serve what the plan serves."""
+    return [o for o in others if _is_enough(scenario, plan, o) and _usd(scenario, o) is not None]
+
+
+def _best(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> Baseline | None:
+    """The cheapest of them; of the same bill that which serves most."""
+    best: Baseline | None = None
+    for other in _enough(scenario, plan, others):
+        if best is None or _beats(scenario, other, best):
+            best = other
+    return best
+
+
+def _beats(scenario: Scenario, one: Fleet, other: Fleet) -> bool:
+    """Whether a fleet costs less than another, or serves more for the same; without a bill, on fewer accelerators."""
+    ours, theirs = (_usd(scenario, fleet) for fleet in (one, other))
+    if ours is None or theirs is None:
+        ours, theirs = (fleet.n_accelerators / max(fleet.most_req_per_s, ROUNDING) for fleet in (one, other))
+    if abs(ours - theirs) > ROUNDING * theirs:
+        return ours < theirs
+    return one.most_req_per_s > (1 + ROUNDING) * other.most_req_per_s
+
+
+def _saves(scenario: Scenario, plan: Fleet, other: Fleet) -> bool:
+    ours, theirs = _usd(scenario, plan), _usd(scenario, other)
+    return ours is not None and theirs is not None and theirs < (1 - WORTHWHILE) * ours
+
+
+def _serves_more(scenario: Scenario, plan: Fleet, other: Fleet) -> bool:
+    """Whether another fleet serves more for a bill that is no higher."""
+    ours, theirs = plan.cost.usd_per_hour, other.cost.usd_per_hour
+    if scenario.objective == "max-throughput" or ours is None or theirs is None:
+        return False
+    return theirs <= (1 + ROUNDING) * ours and other.most_req_per_s > (1 + WORTHWHILE) * plan.most_req_per_s
 
 
 def _is_enough(scenario: Scenario, plan: Fleet, other: Fleet) -> bool:

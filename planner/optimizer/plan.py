@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
+from planner.optimizer.at_hand import has_one_site
 from planner.optimizer.baselines import baselines
 from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
@@ -15,6 +16,7 @@ from planner.optimizer.least_ttft import GAP as TTFT_GAP
 from planner.optimizer.network.answer import network_outcome, network_plan
 from planner.optimizer.network.problem import NetworkProblem, network_problem
 from planner.optimizer.network.solution import NetworkSolution
+from planner.optimizer.one_site import adoption
 from planner.optimizer.problem import ClassSpec, PlanningProblem, planning_problem
 from planner.optimizer.promise import GAP as PROMISE_GAP
 from planner.optimizer.promise import MOST_BUSY
@@ -25,7 +27,7 @@ from planner.optimizer.search import GAP_TARGET, Solution
 from planner.optimizer.sensitivity import bottlenecks, sweep
 from planner.optimizer.software import Candidate, price_notes, setup_notes
 from planner.optimizer.verdict import decisive, verdict
-from planner.results import Fleet, Plan, PoolPlan, Verdict
+from planner.results import Baseline, Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario
 from planner.units import MILLI, number, percent
 
@@ -155,8 +157,12 @@ def explained(problem: PlanningProblem, solution: Solution, time_limit_s: float 
         baselines=others,
         free_routing=None if _is_about_time(problem, solution) else free_routing(problem, solution),
         sweep=sweep(problem, solution),
-        notes=(*_notes(problem, solution, fleet), *missing),
+        notes=(*_notes(problem, solution, fleet), *missing, *_adoption(problem, fleet, others)),
     )
+
+
+def _adoption(problem: PlanningProblem, fleet: Fleet, others: Sequence[Baseline]) -> Iterator[str]:
+    return adoption(problem.scenario, fleet, others) if has_one_site(problem.scenario) else iter(())
 
 
 def _tolerance(problem: PlanningProblem, solution: Solution) -> float:

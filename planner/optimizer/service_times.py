@@ -124,6 +124,24 @@ def _step_limit_ms(scenario: Scenario, pool: Pool) -> float | None:
     return min((limit / pool.time_factor for limit in limits if limit is not None), default=None)
 
 
+def batch_limit_words(scenario: Scenario, pool: Pool, batch: int, decoded: Decoded) -> str | None:
+    """What holds a decode batch down, in words; None where nobody computes it.
+
+    Args:
+        scenario: the question.
+        pool: the decode pool, on the layout that it runs on.
+        batch: its batch.
+        decoded: the requests that it holds.
+    """
+    if scenario.measured_for(pool) is not None or not _can_be_timed(scenario, pool):
+        return None
+    limit_ms = _step_limit_ms(scenario, pool)
+    served = served_model(scenario, pool, scenario.hardware_of(pool))
+    if limit_ms is None or batch >= int(served.largest_batch(decoded.context_tokens)):
+        return "memory"
+    return f"the step of {number(limit_ms * pool.time_factor)} ms"
+
+
 def _can_be_timed(scenario: Scenario, pool: Pool) -> bool:
     """Whether the roofline is asked for, or may stand in where nothing was measured."""
     if pool.service_times is not None:

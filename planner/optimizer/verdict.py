@@ -31,7 +31,8 @@ def verdict(problem: PlanningProblem, plan: Fleet, baselines: Sequence[Baseline]
     """
     by_name = {baseline.name: baseline for baseline in baselines}
     if has_one_site(problem.scenario):
-        return one_site_verdict(problem.scenario, plan, baselines)
+        requests = {c.name: (c.share, c.mix) for c in problem.classes}
+        return one_site_verdict(problem.scenario, requests, plan, baselines)
     if not any(link.mean_gbps > 0 for link in plan.links):
         return _no(f"the best plan sends nothing to another site{_alone(problem, plan)}")
     plain = by_name.get("homogeneous-pd")

@@ -174,6 +174,7 @@ def classes(plan: Plan) -> str:
 
 def baselines(plan: Plan) -> str:
     """The plan beside other fleets."""
+    _, percentile, ttft = words.compared_ttft(plan)
     headings = [
         "fleet",
         "instances",
@@ -182,11 +183,12 @@ def baselines(plan: Plan) -> str:
         ">USD/h",
         ">USD per M input",
         ">TTFT mean",
-        ">TTFT P90",
+        f">TTFT {percentile}",
     ]
     rows: list[tuple[str, Fleet, str]] = [("**plan**", plan, "")]
     rows += [(f"**{b.name}**: {b.title}", b, words.times(b.ratio)) for b in plan.baselines]
-    return table(headings, ((name, *_fleet_cells(fleet, ratio)) for name, fleet, ratio in rows))
+    each = zip(rows, ttft, strict=True)
+    return table(headings, ((name, *_fleet_cells(f, ratio), *map(words.seconds, t)) for (name, f, ratio), t in each))
 
 
 def _fleet_cells(fleet: Fleet, ratio: str) -> Iterator[str]:
@@ -195,8 +197,6 @@ def _fleet_cells(fleet: Fleet, ratio: str) -> Iterator[str]:
     yield ratio
     yield words.usd(fleet.cost.usd_per_hour)
     yield words.figure(fleet.cost.usd_per_million_input_tokens)
-    yield words.seconds(fleet.latency.ttft_unloaded_mean_s)
-    yield words.seconds(fleet.latency.ttft_unloaded_p90_s)
 
 
 def price_ratios(prices: PriceRatios) -> str:

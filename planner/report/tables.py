@@ -45,7 +45,7 @@ def _headline(plan: Plan) -> "RenderableType":
 
 def headline(plan: Plan) -> list[tuple[str, str]]:
     """The decision in one screen: what is asked for most, and the answer."""
-    return [
+    rows = [
         ("verdict", words.verdict(plan)),
         ("instances", f"{words.sizes(plan)}  ({words.pool_names(plan)}; {words.accelerators(plan)})"),
         ("prefill:decode", words.prefill_to_decode(plan)),
@@ -55,6 +55,8 @@ def headline(plan: Plan) -> list[tuple[str, str]]:
         ("cost", words.cost(plan)),
         ("TTFT", words.ttft(plan)),
     ]
+    idle = () if words.has_choice_of_place(plan) else ("threshold", "link")
+    return [(label, text) for label, text in rows if label not in idle]
 
 
 def _pools(plan: Plan) -> "RenderableType | None":
@@ -137,15 +139,20 @@ def cost_rows(fleet: Fleet) -> Iterator[tuple[str, float | None]]:
 def _baselines(plan: Plan) -> "RenderableType | None":
     if not plan.baselines:
         return None
-    headings = ("fleet", "instances", ">req/s", ">plan is", ">USD/h", ">USD/M", ">TTFT", ">P90")
+    waits, percentile, ttft = words.compared_ttft(plan)
+    headings = ("fleet", "instances", ">req/s", ">plan is", ">USD/h", ">USD/M", ">TTFT", f">{percentile}")
     table = empty_table("against other fleets", *headings)
     explained = [
-        "req/s at most; plan over fleet; USD/M per million input tokens; TTFT mean and P90 in s, without waiting"
+        f"req/s at most, and those of the plan over the fleet's; USD/M per million input tokens; TTFT mean and "
+        f"{percentile} in s, {waits}"
     ]
     caption(table, "\n".join(explained + [f"{b.name}: {b.title}" for b in plan.baselines]))
     fleets: list[tuple[str, Fleet, str]] = [("plan", plan, "")]
     fleets += [(b.name, b, words.times(b.ratio)) for b in plan.baselines]
-    return filled(table, ((name, *_fleet_cells(fleet, ratio)) for name, fleet, ratio in fleets))
+    rows = zip(fleets, ttft, strict=True)
+    return filled(
+        table, ((name, *_fleet_cells(fleet, ratio), *map(words.figure, t)) for (name, fleet, ratio), t in rows)
+    )
 
 
 def _fleet_cells(fleet: Fleet, ratio: str) -> list[str]:
@@ -155,8 +162,6 @@ def _fleet_cells(fleet: Fleet, ratio: str) -> list[str]:
         ratio,
         words.usd(fleet.cost.usd_per_hour),
         words.figure(fleet.cost.usd_per_million_input_tokens),
-        words.figure(fleet.latency.ttft_unloaded_mean_s),
-        words.figure(fleet.latency.ttft_unloaded_p90_s),
     ]
 
 

@@ -96,6 +96,8 @@ class CostBand(StrictModel):
     low_usd_per_million_input_tokens: Quantity | None
     """The same per million tokens, which changes with the rate where that is what is sought."""
     high_usd_per_million_input_tokens: Quantity | None
+    no_plan: str | None = None
+    """Why one end has no bill, where that is so."""
 
 
 class PlannedAgain(StrictModel):
@@ -226,6 +228,8 @@ class Baseline(Fleet):
     title: str
     ratio: Signed
     """Plan over baseline, in requests per second at most, as promised [-]."""
+    changes: tuple[str, ...] = ()
+    """What makes it the plan, each as `--set` takes it; empty where it is another question altogether."""
 
 
 class Sweep(StrictModel):

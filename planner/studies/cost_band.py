@@ -13,6 +13,7 @@ LIMIT_S = 10.0
 """For the plan at one end, beyond which that end is unknown: the band must not delay the answer it stands beside."""
 NEAR = 0.03
 """Gap of a plan beyond which its bill says more of the search than of the times [fraction]."""
+NOT_FOUND = "no plan was found in the time"
 
 UNKNOWN = Cost(
     usd_per_hour=None,
@@ -42,7 +43,7 @@ def cost_band(
     found = next(model_error(scenario, []), None)
     if found is None:
         return None
-    low, high = (_cost(scenario, change, data_dirs, problem) for change in found.changes)
+    (low, why_low), (high, why_high) = (_cost(scenario, change, data_dirs, problem) for change in found.changes)
     if low.usd_per_hour is None and high.usd_per_hour is None:
         return None
     pools = (key.split(".")[1] for key in found.changes[0].keys)
@@ -53,14 +54,26 @@ def cost_band(
         high_usd_per_hour=high.usd_per_hour,
         low_usd_per_million_input_tokens=low.usd_per_million_input_tokens,
         high_usd_per_million_input_tokens=high.usd_per_million_input_tokens,
+        no_plan=why_low or why_high,
     )
 
 
-def _cost(scenario: Scenario, change: Change, data_dirs: Sequence[Path], problem: PlanningProblem | None) -> Cost:
-    """The bill of the best plan with a change; unknown where there is none, or none near the best in the time."""
+def _cost(
+    scenario: Scenario, change: Change, data_dirs: Sequence[Path], problem: PlanningProblem | None
+) -> tuple[Cost, str | None]:
+    """The bill of the best plan with a change; unknown, and why, without one, or none near the best in the time."""
     try:
         varied = scenario.varied(change.keys)
         found = outcome(varied, data_dirs, LIMIT_S, None if problem is None else problem.classes)
-    except (InputError, InfeasibleError, UndecidedError):
-        return UNKNOWN
-    return found.fleet.cost if found.solution.gap <= NEAR else UNKNOWN
+    except InfeasibleError as error:
+        return UNKNOWN, _broken(scenario, str(error))
+    except (InputError, UndecidedError):
+        return UNKNOWN, NOT_FOUND
+    return (found.fleet.cost, None) if found.solution.gap <= NEAR else (UNKNOWN, NOT_FOUND)
+
+
+def _broken(scenario: Scenario, error: str) -> str:
+    """What no fleet does at an end, of the error that says so and what would do."""
+    what = error.partition("\n")[0].removeprefix(f"{scenario.name}: infeasible: ").partition(";")[0].rstrip(".")
+    # A pool that cannot run at all: times change what it promises of its steps, and nothing of its memory.
+    return f"no fleet as stated keeps the promise on TPOT: {what}" if what.startswith("pools.") else what

@@ -5,13 +5,13 @@ from dataclasses import replace
 from time import monotonic
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer.at_hand import at_hand, is_same_fleet
+from planner.optimizer.at_hand import Variant, at_hand, is_same_fleet
 from planner.optimizer.network.problem import NetworkProblem, network_problem
 from planner.optimizer.network.quickest import ANY_PLAN, QuickestNetwork
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.network.told import Told
-from planner.optimizer.one_site import WORTHWHILE, one_site_verdict
+from planner.optimizer.one_site import WORTHWHILE, adoption, one_site_verdict, worth_listing
 from planner.results import (
     Baseline,
     Fleet,
@@ -30,7 +30,8 @@ def baselines_of(
     """The fleet without links between sites; why there is none, and whether that is known. Without links: what else is
     at hand for the pools."""
     if not problem.links:
-        return tuple(_at_hand(problem, plan, time_limit_s)), [], True
+        others = worth_listing(problem.scenario, [*_at_hand(problem, plan, time_limit_s)])
+        return others, [*adoption(problem.scenario, plan, others)], True
     name, title = "local-prefill", "every prompt prefilled at the site that decodes it; what that costs"
     deadline = monotonic() + time_limit_s
     scenario = problem.scenario.model_copy(update={"links": {}})
@@ -41,15 +42,16 @@ def baselines_of(
         return (), [f"{name} was not found in the time"], False
     if other is None or solution is None:
         return (), [f"{name}: no fleet without links between sites serves this demand as promised"], True
-    found = _told(other, solution, plan, name, title)
+    found = _told(other, solution, plan, Variant(name, title, scenario))
     if is_same_fleet(plan, found):
         return (), [f"compared with {name} nothing differs: that is the plan itself"], True
     return (found,), [], True
 
 
-def _told(problem: NetworkProblem, solution: NetworkSolution, plan: Fleet, name: str, title: str) -> Baseline:
+def _told(problem: NetworkProblem, solution: NetworkSolution, plan: Fleet, variant: Variant) -> Baseline:
     fields = Told(problem, solution).fleet()
-    return Baseline(**fields, name=name, title=title, ratio=plan.most_req_per_s / Fleet(**fields).most_req_per_s)
+    ratio = plan.most_req_per_s / Fleet(**fields).most_req_per_s
+    return Baseline(**fields, name=variant.name, title=variant.title, changes=variant.changes, ratio=ratio)
 
 
 def _at_hand(problem: NetworkProblem, plan: Fleet, time_limit_s: float) -> Iterator[Baseline]:
@@ -65,7 +67,7 @@ def _at_hand(problem: NetworkProblem, plan: Fleet, time_limit_s: float) -> Itera
         except (InputError, InfeasibleError, UndecidedError):
             continue
         if solution is not None:
-            found = _told(other, solution, plan, variant.name, variant.title)
+            found = _told(other, solution, plan, variant)
             if not is_same_fleet(plan, found):
                 yield found
 
@@ -78,7 +80,8 @@ def _without_links(problem: NetworkProblem, scenario: Scenario) -> NetworkProble
 
 def verdict_of(problem: NetworkProblem, plan: Fleet, others: Sequence[Baseline], is_known: bool = True) -> Verdict:
     if not problem.links:
-        return one_site_verdict(problem.scenario, plan, others)
+        requests = {c.name: (c.share, c.mix) for c in problem.classes}
+        return one_site_verdict(problem.scenario, requests, plan, others)
     if not any(link.mean_gbps > 0 for link in plan.links):
         return Verdict(worth_it=False, because="Not worth it: the best plan sends nothing to another site.")
     if not is_known:
