@@ -97,7 +97,7 @@ VERSION = st.fixed_dictionaries({"n_points": COUNTS, **dict.fromkeys(VERSION_RAT
 SETTINGS = st.fixed_dictionaries(
     {},
     optional={
-        "chunk_tokens": COUNTS.map(lambda n: 15 + n),
+        "chunk_tokens": st.integers(16, 10**9),
         "memory_fraction": FRACTIONS,
         "reserves_output": st.booleans(),
         "quantized_kv": st.booleans(),
