@@ -89,7 +89,8 @@ def test_a_prefill_computes_two_operations_per_weight_and_token_and_the_lower_tr
     assert time.compute_s[0] == pytest.approx((products + attention) / 989e12, rel=1e-9)
     head_s = 2 * 4096 * 128256 / 3.35e12  # the last token alone needs the vocabulary: its weights are what takes time
     assert head_s < time.memory_s[0] < 0.1 * time.compute_s[0]
-    assert time.network_s[0] == time.overhead_s[0] == 0
+    assert time.network_s[0] == 0
+    assert abs(time.overhead_s[0]) < 1e-12 * time.compute_s[0]  # what is left of a sum, to its rounding
 
 
 def test_eight_ranks_share_weights_and_heads_and_pay_two_all_reduces_per_layer() -> None:

@@ -87,7 +87,7 @@ def test_an_override_does_not_change_the_file(tmp_path: Path) -> None:
         ("pools.pd-p.hardware=h21", "pools.pd-p.hardware", "is no hardware profile"),
         ("model.profile=prfaas-2t", "model.profile", "did you mean 'prfaas-1t'?"),
         ("demand_req_per_s=nan", "demand_req_per_s", "finite number"),
-        ("demand_req_per_s=0", "demand_req_per_s", "greater than or equal to"),
+        ("demand_req_per_s=0", "demand_req_per_s", "greater than 0"),
         ("objective=min-cost", "demand_req_per_s", "required by objective min-cost"),
         ("links.wan.to=remote", "links.wan", "two different sites"),
         ("links.wan.tiers[1].capacity_gbps=-3", "links.wan.tiers[1].capacity_gbps", "got -3"),
