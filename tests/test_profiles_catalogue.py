@@ -78,7 +78,7 @@ def test_a_mistyped_name_is_answered_with_the_near_one_and_the_choice(typed: str
 def test_a_name_like_nothing_is_answered_with_the_choice_of_its_kind_only() -> None:
     with pytest.raises(
         InputError,
-        match=r"is no model profile \(known: .*qwen3-235b.*path to a \.toml file, or one in a folder of PLANNER_PROFILES\)",
+        match=r"is no model profile \(known: .*qwen3-235b.*to a \.toml file, or one in a folder of PLANNER_PROFILES\)",
     ) as caught:
         model_profile("zzz")
     assert "h200-sxm" not in str(caught.value)
