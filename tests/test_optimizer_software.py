@@ -213,7 +213,7 @@ def test_a_format_that_an_accelerator_has_no_unit_for_is_said_to_be_emulated(chi
 
 
 def test_fleets_that_a_plan_is_compared_with_run_on_its_software() -> None:
-    scenario = asked("deepseek-v3", "h200-sxm", "h20-141gb", "demand_req_per_s=40")
+    scenario = asked("deepseek-v3", "h200-sxm", "h20-141gb", "demand_req_per_s=40", "pools.near.max_instances=2")
     problem = planning_problem(scenario)
     (expected,) = names_of(scenario)
     plan = optimize(scenario)

@@ -98,4 +98,4 @@ def test_the_default_stack_of_a_calibrated_pair_is_at_the_version_it_was_measure
             best = best_stack(group.model, group.hardware)
             if best.name.startswith(name):
                 assert best.name == f"{name}-{group.version or 'unversioned'}"
-                assert stack(best.name).factors == best.factors
+                assert vars(stack(best.name).factors) == vars(best.factors)

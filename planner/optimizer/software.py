@@ -68,6 +68,7 @@ def _by(pools: Sequence[Candidate], field: str) -> str:
     """Pools by what is known of their setup; empty where they agree.
 
     >>> from planner.curves import Curve
+    >>> from planner.roofline import Setup
     >>> flat = Curve.affine(1.0, 0.0)
     >>> def pool(name, precision):
     ...     rates = InstanceRates(None, flat, None, 1, "inferred", setup=Setup(precision=precision))
