@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.optimizer import PlanningProblem, planning_problem
+from planner.optimizer import Problem, planning_problem
 from planner.scenario import Scenario, load_scenario, read_scenario
 
 GPUS = 8
@@ -88,7 +88,7 @@ def small_with(changes: Mapping[str, Any]) -> Scenario:
     return small().varied(changes)
 
 
-def problem_of(changes: Mapping[str, Any] | None = None) -> PlanningProblem:
+def problem_of(changes: Mapping[str, Any] | None = None) -> Problem:
     """The small scenario with keys changed, resolved."""
     return planning_problem(small_with(changes or {}))
 

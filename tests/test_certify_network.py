@@ -10,13 +10,13 @@ from rich.console import Console
 from planner.errors import CheckFailedError, InfeasibleError, InputError
 from planner.executor import RunQuestion, simulate
 from planner.optimizer import (
-    NetworkProblem,
-    NetworkSolution,
+    Problem,
+    Solution,
     network_at,
-    network_problem,
     network_sketch,
     network_solved,
     optimize,
+    planning_problem,
 )
 from planner.report import PRINT_WIDTH
 from planner.report.certified_tables import certified_tables
@@ -178,8 +178,8 @@ def test_drops_beyond_what_may_be_missed_of_the_rate_fail_at_once() -> None:
 
 
 @cache
-def solved() -> tuple[NetworkProblem, NetworkSolution]:
-    problem = network_problem(question(TWO))
+def solved() -> tuple[Problem, Solution]:
+    problem = planning_problem(question(TWO))
     return problem, network_solved(problem, LIMIT_S)
 
 
@@ -226,7 +226,7 @@ EACH_OTHERS: dict[str, Any] = {
 
 def test_a_pool_that_takes_long_and_short_prompts_is_run_and_requests_take_the_ways_that_the_plan_says() -> None:
     scenario = small_with(EACH_OTHERS)
-    problem = network_problem(scenario)
+    problem = planning_problem(scenario)
     plan = network_sketch(problem, network_solved(problem, LIMIT_S))
     assert {pool.name: pool.prompts for pool in plan.pools if pool.role == "prefill"} == {"fast": None}
     asked, alone = one_period(scenario, plan, "always")
@@ -253,7 +253,7 @@ def test_a_pool_that_takes_long_and_short_prompts_is_run_and_requests_take_the_w
 
 def test_a_network_without_periods_is_run_with_the_ways_of_its_plan() -> None:
     scenario = small_with(EACH_OTHERS)
-    problem = network_problem(scenario)
+    problem = planning_problem(scenario)
     plan = network_sketch(problem, network_solved(problem, LIMIT_S))
     assert all(set(part.pool_shares) >= {"decode"} for part in plan.classes)
     run, _ = simulate(scenario, plan, RunQuestion(100_000, 3, 1.0, 2))
@@ -264,7 +264,7 @@ def test_a_network_without_periods_is_run_with_the_ways_of_its_plan() -> None:
 
 def test_a_scheduler_has_nothing_to_hold_against_each_other_where_one_queue_takes_both() -> None:
     scenario = small_with({**EACH_OTHERS, "execution.scheduler.short_term": {}})
-    problem = network_problem(scenario)
+    problem = planning_problem(scenario)
     plan = network_sketch(problem, network_solved(problem, LIMIT_S))
     with pytest.raises(InputError, match=r"execution.scheduler.*'fast' has one queue for both.*two pools"):
         simulate(*one_period(scenario, plan, "always"), RunQuestion(1_000, 3, 1.0, 1))
@@ -273,7 +273,7 @@ def test_a_scheduler_has_nothing_to_hold_against_each_other_where_one_queue_take
 def test_pools_of_one_site_that_are_to_be_apart_are_two_of_the_scenario() -> None:
     apart = {"pools.near.prompts": "short", "pools.mine.prompts": "long"}
     other = {"pools.mine.site": "local", "pools.mine.hardware": HOME, "pools.mine.role": "prefill"}
-    found = network_problem(small_with({**EACH_OTHERS, **other, **apart}))
+    found = planning_problem(small_with({**EACH_OTHERS, **other, **apart}))
     assert {pool.name: pool.parts for pool in found.pools if pool.name in ("near", "mine", "fast")} == {
         "near": ("short",),
         "mine": ("long",),

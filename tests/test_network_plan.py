@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import network_decided, network_planned, network_problem, optimize
+from planner.optimizer import network_decided, network_planned, optimize, planning_problem
 from planner.optimizer.network import compared, search
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled, broken_classes, period_of
 from planner.optimizer.network.loads import NetworkLoads, point
-from planner.optimizer.network.problem import NetworkProblem, Part
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.solution import NetworkSolution, SearchState
+from planner.optimizer.network.solution import SearchState
+from planner.optimizer.problem import Part, Problem
+from planner.optimizer.solution import Solution
 from tests.builders import FAST, GPUS, HOME, small_with
 from tests.network_scenarios import scale_scenario
 
@@ -34,17 +35,17 @@ DAY: dict[str, Any] = {
 }
 
 
-def problem_of(changes: Mapping[str, Any]) -> NetworkProblem:
-    return network_problem(small_with({**DAY, **changes}))
+def problem_of(changes: Mapping[str, Any]) -> Problem:
+    return planning_problem(small_with({**DAY, **changes}))
 
 
-def solved(problem: NetworkProblem) -> NetworkSolution:
+def solved(problem: Problem) -> Solution:
     found = network_search(problem, 600.0, 0.0)
     assert found is not None
     return found
 
 
-def sizes(problem: NetworkProblem, solution: NetworkSolution) -> dict[str, int]:
+def sizes(problem: Problem, solution: Solution) -> dict[str, int]:
     return {p.name: n for p, n in zip(problem.pools, solution.settled[0].n_instances, strict=True) if n}
 
 
@@ -95,7 +96,7 @@ def test_accelerators_that_change_roles_are_bought_for_the_busiest_period_alone(
     }
     kept = {key: value for key, value in DAY.items() if key != "workload.lengths"}
     fixed, free = (
-        network_problem(small_with({**kept, **_without(changes), "routing": {"role_conversion": conversion}}))
+        planning_problem(small_with({**kept, **_without(changes), "routing": {"role_conversion": conversion}}))
         for conversion in (False, True)
     )
     # Day: 5 req/s of 1.6 s prefill and 0.125 s decode; night: 5 req/s of 0.3 s prefill and 5 s decode.
@@ -104,7 +105,7 @@ def test_accelerators_that_change_roles_are_bought_for_the_busiest_period_alone(
 
 
 def test_accelerators_that_change_roles_are_no_more_than_the_site_has_though_models_need_them_by_turns() -> None:
-    problem = network_problem(scale_scenario(1, n_hours=2, n_sites=1, n_kinds=1, n_models=2, conversion=True))
+    problem = planning_problem(scale_scenario(1, n_hours=2, n_sites=1, n_kinds=1, n_models=2, conversion=True))
     days = {None: (20.0, 2.0), "next": (2.0, 20.0)}
     demands = [d._replace(req_per_s=days[problem.classes[d.request_class].model]) for d in problem.demands]
     problem = replace(problem, demands=tuple(demands))
@@ -177,7 +178,7 @@ def test_a_network_of_one_period_waits_as_a_plan_without_periods_does() -> None:
     changes: dict[str, Any] = {**DAY, **sizes, "demand_req_per_s": 10.4}
     changes.pop("periods")
     alone = optimize(small_with(changes)).latency
-    network = network_planned(network_problem(small_with({**changes, "periods": {"day": {"hours": 24.0}}}))).latency
+    network = network_planned(planning_problem(small_with({**changes, "periods": {"day": {"hours": 24.0}}}))).latency
     assert alone.ttft_mean_s is not None
     assert alone.ttft_unloaded_mean_s is not None
     assert alone.ttft_mean_s > 1.05 * alone.ttft_unloaded_mean_s
@@ -268,7 +269,7 @@ def test_a_ratio_is_refused_rather_than_passed_over() -> None:
         optimize(small_with({**DAY, "routing": {"prefill_to_decode": "1:1"}}))
 
 
-def price_of(problem: NetworkProblem, name: str) -> float:
+def price_of(problem: Problem, name: str) -> float:
     return next(pool.usd_per_hour or 0.0 for pool in problem.pools if pool.name == name)
 
 

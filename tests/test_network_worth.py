@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.optimizer import network_problem
+from planner.optimizer import planning_problem
 from planner.optimizer.network import worth
-from planner.optimizer.network.problem import NetworkProblem
 from planner.optimizer.network.quickening import quickest_bottlenecks
 from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
 from planner.optimizer.network.quickest import quickest_network
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.network.worth import network_bottlenecks
+from planner.optimizer.problem import Problem
+from planner.optimizer.solution import Solution
 from planner.report import words
 from planner.results import Bottleneck, PlannedAgain
 from tests.builders import GPUS, HOME, small_with
@@ -31,29 +31,29 @@ SHORT_OF_HOME = {"sites.local.accelerators": {HOME: N_HOME * GPUS}}
 """Too few to prefill everything near: one more instance there spares half of one elsewhere."""
 
 
-def problem_of(changes: Mapping[str, Any]) -> NetworkProblem:
-    return network_problem(small_with({**THREE, **changes}))
+def problem_of(changes: Mapping[str, Any]) -> Problem:
+    return planning_problem(small_with({**THREE, **changes}))
 
 
 @cache
-def solved(changes: tuple[tuple[str, Any], ...]) -> tuple[NetworkProblem, NetworkSolution]:
+def solved(changes: tuple[tuple[str, Any], ...]) -> tuple[Problem, Solution]:
     problem = problem_of({key: {HOME: n} if key == "sites.local.accelerators" else n for key, n in changes})
     found = network_search(problem, 600.0, 0.0)
     assert found is not None
     return problem, found
 
 
-def prices_of(problem: NetworkProblem, solution: NetworkSolution) -> dict[str, Bottleneck]:
+def prices_of(problem: Problem, solution: Solution) -> dict[str, Bottleneck]:
     return {b.constraint: b for b in network_bottlenecks(problem, solution, 600.0)}
 
 
-def work_s(problem: NetworkProblem) -> list[tuple[float, float]]:
+def work_s(problem: Problem) -> list[tuple[float, float]]:
     """Seconds per request of the pools for long and for short prompts, at every threshold that makes a difference."""
     fast, near = (np.asarray(problem.pools[i].rates.prefill.seconds(np.array(LENGTHS), 0.0)) for i in (0, 1))
     return [(float(fast[k:].sum()) / 3, float(near[:k].sum()) / 3) for k in range(len(LENGTHS) + 1)]
 
 
-def least_usd(problem: NetworkProblem, n_home: int, peak: float = PEAK) -> float:
+def least_usd(problem: Problem, n_home: int, peak: float = PEAK) -> float:
     """The cheapest of all fleets of at most so many instances at home, counted out [USD/h]."""
     n_decode = int(np.ceil(peak * DECODE_S - 1e-9))
     bills = [
@@ -64,7 +64,7 @@ def least_usd(problem: NetworkProblem, n_home: int, peak: float = PEAK) -> float
     return min(bills)
 
 
-def most_req_per_s(problem: NetworkProblem, n_fast: int, n_near: int, n_decode: int) -> float:
+def most_req_per_s(problem: Problem, n_fast: int, n_near: int, n_decode: int) -> float:
     """The most of the day's profile that a fleet serves with any threshold, as a mean rate [req/s]."""
     rates = []
     for long_s, short_s in work_s(problem):

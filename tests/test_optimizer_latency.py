@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import quad
-
-from planner.optimizer import PlanningProblem, Solution, optimize, planning_problem, search
-from planner.optimizer.delays import admission_wait
-from planner.optimizer.evaluate import Operating, pool_utilization
 from planner.optimizer.fleet import operating_point
 from planner.optimizer.latency import branches, latencies
+from scipy.integrate import quad
+
+from planner.optimizer import Problem, Solution, optimize, planning_problem, search
+from planner.optimizer.delays import admission_wait
+from planner.optimizer.evaluate import Operating, pool_utilization
 from planner.results import Latency
 from tests.builders import Draw, in_classes, problem_of, reference
 from tests.oracles import mg1_wait_moments
@@ -23,14 +23,14 @@ SEEDS = st.integers(0, 10_000)
 LOADED = ("ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s")
 
 
-def solved(changes: dict[str, Any]) -> tuple[PlanningProblem, Solution]:
+def solved(changes: dict[str, Any]) -> tuple[Problem, Solution]:
     problem = problem_of(changes)
     solution = search(problem)
     assert solution is not None
     return problem, solution
 
 
-def latency_at(problem: PlanningProblem, solution: Solution, load: float) -> Latency:
+def latency_at(problem: Problem, solution: Solution, load: float) -> Latency:
     return latencies(problem, solution, solution.highest.scaled_to(load * solution.highest.rate))[-1]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.optimizer import PlanningProblem, planning_problem, search
+from planner.optimizer import Problem, planning_problem, search
 from planner.optimizer.baselines import homogeneous, homogeneous_rates
 from planner.optimizer.capacity import exact_loads, interval_loads, split_interval, threshold_loads
 from planner.optimizer.evaluate import highest_rate
@@ -39,7 +39,7 @@ def rate(changes: dict[str, Any]) -> float:
     return rate_of(small_with(changes))
 
 
-def found(problem: PlanningProblem) -> Solution:
+def found(problem: Problem) -> Solution:
     solution = search(problem)
     assert solution is not None
     return solution

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer import PlanningProblem, network_plan, network_problem, optimize
+from planner.optimizer import Problem, network_plan, optimize, planning_problem
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.least_ttft import GAP, filled_with_budget, floor_s, least_ttft
 from planner.optimizer.network.quickest import promising
@@ -33,7 +33,7 @@ CLASSES = {
 }
 
 
-def quick(changes: dict[str, Any] | None = None) -> PlanningProblem:
+def quick(changes: dict[str, Any] | None = None) -> Problem:
     return problem_of(QUICK | (changes or {}))
 
 
@@ -178,7 +178,7 @@ def test_several_classes_are_planned_as_a_network_with_a_proven_bound() -> None:
     assert plan.latency.ttft_p90_s is not None
     kept = plan.bound / (1 - plan.gap)
     assert all(c.latency.ttft_p90_s <= kept * (1 + 1e-6) for c in plan.classes)  # type: ignore[operator]
-    problem = network_problem(scenario)
+    problem = planning_problem(scenario)
     assert network_search(promising(problem, plan.bound * 0.999)) is None
     assert network_search(promising(problem, kept)) is not None
 

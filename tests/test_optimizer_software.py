@@ -10,7 +10,7 @@ import pytest
 from planner.executor.service import source
 from planner.optimizer import optimize, outcome, planning_problem
 from planner.optimizer.baselines import variants
-from planner.optimizer.network.problem import network_problem
+from planner.optimizer.resolution import planning_problem
 from planner.optimizer.service_times import pool_stack
 from planner.profiles import hardware_profile, missing_shapes, model_profile, profile_names
 from planner.roofline import best_stack, stack
@@ -244,7 +244,7 @@ set = { "model.stack" = "trtllm" }
 )
 def test_the_executor_and_both_planners_run_a_pool_alike(changes: list[str]) -> None:
     scenario = asked("qwen3-235b", *PAIR, *changes)
-    network = network_problem(scenario.varied({"periods": {"day": {}}}))
+    network = planning_problem(scenario.varied({"periods": {"day": {}}}))
     for spec in planning_problem(scenario).pools:
         setup = spec.rates.setup
         assert setup == next(pool.rates.setup for pool in network.pools if pool.name == spec.name)

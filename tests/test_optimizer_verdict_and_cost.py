@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planner.optimizer.fleet import fleet_fields
 
 from planner.optimizer import optimize, planning_problem, search
-from planner.optimizer.fleet import fleet_fields
 from planner.results import Fleet, Plan
 from planner.scenario import read_scenario
 from tests.builders import FAST, HOME, Draw, problem_of, reference, small, small_with

@@ -53,13 +53,13 @@ def check(
 
 def _held(file: str) -> str:
     """What is said of a scenario that holds. Raises PlannerError where it does not."""
-    from planner.optimizer import network_problem, planning_problem
+    from planner.optimizer import planning_problem
     from planner.scenario import read_scenario
 
     scenario = read_scenario(file)
     for name in scenario.comparisons:
         scenario.compared(name)
-    problem = (network_problem if scenario.is_network else planning_problem)(scenario, data_dirs())
+    problem = planning_problem(scenario, data_dirs())
     counts = f"{len(problem.pools)} pools, {len(problem.links)} links, {len(problem.classes)} classes"
     return f"{file}: holds ({counts})"
 

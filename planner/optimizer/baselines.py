@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer.at_hand import Variant, at_hand, has_one_site, is_same_fleet
 from planner.optimizer.capacity import decode_s, threshold_loads
-from planner.optimizer.fleet import fleet_fields
+from planner.optimizer.evaluation import Evaluation
 from planner.optimizer.one_site import worth_listing
-from planner.optimizer.problem import PlanningProblem, planning_problem
-from planner.optimizer.promised_search import search
+from planner.optimizer.problem import Problem
+from planner.optimizer.resolution import planning_problem
+from planner.optimizer.strategies import searched
 from planner.results import Baseline, Fleet
 from planner.scenario import Objective, Pool, Routing, Scenario
 from planner.units import number
@@ -21,7 +22,7 @@ PREFILL, DECODE = "pd-p", "pd-d"
 
 
 def baselines(
-    problem: PlanningProblem, plan: Fleet, time_limit_s: float, names: Collection[str] | None = None
+    problem: Problem, plan: Fleet, time_limit_s: float, names: Collection[str] | None = None
 ) -> tuple[tuple[Baseline, ...], tuple[str, ...]]:
     """Every baseline, or those of some names, that can be planned beside a plan, and why each of the others cannot.
 
@@ -50,24 +51,20 @@ def baselines(
     return tuple(planned), tuple(missing)
 
 
-def _planned(problem: PlanningProblem, variant: Variant, plan: Fleet, time_limit_s: float) -> Baseline:
+def _planned(problem: Problem, variant: Variant, plan: Fleet, time_limit_s: float) -> Baseline:
     other = planning_problem(variant.scenario, classes=problem.classes)
-    found = search(other, time_limit_s)
+    found = searched(other, time_limit_s)
     if found is None:
         why = "serves nothing" if problem.scenario.slo is None else "keeps the promise at no rate"
         if problem.is_min_ttft:
             why = f"does not serve {number(problem.must_serve_req_per_s)} req/s"
         raise InfeasibleError(f"such a fleet {why}")
-    return Baseline(
-        name=variant.name,
-        title=variant.title,
-        changes=variant.changes,
-        ratio=plan.most_req_per_s / (found.highest.rate if found.goodput is None else found.goodput),
-        **fleet_fields(other, found),
-    )
+    fields = Evaluation(other, found).fleet()
+    ratio = plan.most_req_per_s / Fleet(**fields).most_req_per_s
+    return Baseline(name=variant.name, title=variant.title, changes=variant.changes, ratio=ratio, **fields)
 
 
-def variants(problem: PlanningProblem, plan: Fleet, tries: bool = True) -> Iterator[Variant]:
+def variants(problem: Problem, plan: Fleet, tries: bool = True) -> Iterator[Variant]:
     """The scenarios of the baselines; with one site also of what may be tried there, unless told not to."""
     scenario, home = problem.scenario, _home(problem.scenario)
     n = plan.n_accelerators
@@ -150,7 +147,7 @@ def _objective_of_given(scenario: Scenario) -> Objective:
     return "min-ttft" if scenario.objective == "min-ttft" else "max-throughput"
 
 
-def _naive(problem: PlanningProblem, plan: Fleet) -> Scenario | None:
+def _naive(problem: Problem, plan: Fleet) -> Scenario | None:
     """The plan's accelerators with all prefill in its pools for long prompts; None when it has none of those."""
     scenario = problem.scenario
     long = {p.name: p for p in plan.pools if p.prompts == "long" and p.n_instances > 0}
@@ -190,7 +187,7 @@ def _decode_instances(plan: Fleet, pool: Pool, name: str) -> int:
     return plan.pool(name).n_instances + freed // pool.accelerators_per_instance
 
 
-def homogeneous_rates(problem: PlanningProblem, n_instances: NDArray[np.int64]) -> NDArray[np.float64]:
+def homogeneous_rates(problem: Problem, n_instances: NDArray[np.int64]) -> NDArray[np.float64]:
     """Highest rate of homogeneous fleets by trying every split into prefill and decode.
 
     Equation:

@@ -10,9 +10,11 @@ from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer.capacity import first_thresholds, threshold_loads
 from planner.optimizer.formulation import Request, Sizing
 from planner.optimizer.more_stock import Sizes, stock_relaxations, together
-from planner.optimizer.problem import PlanningProblem, most_for_demand, planning_problem
+from planner.optimizer.problem import Problem
 from planner.optimizer.promise import MOST_BUSY, best_goodput, least_promise_s
 from planner.optimizer.promised_search import search
+from planner.optimizer.resolution import planning_problem
+from planner.optimizer.routes import most_useful_instances
 from planner.optimizer.solver import Answer, solve
 from planner.scenario import Scenario, Slo
 from planner.units import number
@@ -30,7 +32,7 @@ ANY_RATE = 1e-3
 """A fleet that serves anything at all serves this [req/s]."""
 
 
-def infeasible(problem: PlanningProblem) -> InfeasibleError:
+def infeasible(problem: Problem) -> InfeasibleError:
     """The error for a scenario without a plan: what was asked, and every single relaxation that would do."""
     ways = [*_relaxations(problem)]
     asked = (
@@ -48,7 +50,7 @@ def infeasible(problem: PlanningProblem) -> InfeasibleError:
     return InfeasibleError(f"{problem.scenario.name}: infeasible: {asked}.{options}", ways)
 
 
-def _relaxations(problem: PlanningProblem) -> Iterator[str]:
+def _relaxations(problem: Problem) -> Iterator[str]:
     slo = problem.scenario.slo
     if slo is not None and slo.ttft_s is not None:
         # The others ask the model of capacity, which knows no promise.
@@ -66,24 +68,24 @@ def _relaxations(problem: PlanningProblem) -> Iterator[str]:
     yield from _no_ratio(problem)
 
 
-def _more_stock(problem: PlanningProblem) -> Iterator[str]:
+def _more_stock(problem: Problem) -> Iterator[str]:
     """Accelerators or instances that a promise or the least TTFT asks for, found by planning with them."""
     if problem.must_serve_req_per_s is not None:
         yield from stock_relaxations(problem.scenario, _most(problem), _planner(problem))
 
 
-def _more_of_several(problem: PlanningProblem) -> Iterator[str]:
+def _more_of_several(problem: Problem) -> Iterator[str]:
     if problem.must_serve_req_per_s is not None:
         yield from together(problem.scenario, _most(problem), _planner(problem))
 
 
-def _most(problem: PlanningProblem) -> dict[str, int]:
+def _most(problem: Problem) -> dict[str, int]:
     """Instances of every pool beyond which the demand has no use for more."""
     demand = problem.must_serve_req_per_s or 0.0
-    return {pool.name: most_for_demand(problem, i, demand) for i, pool in enumerate(problem.pools)}
+    return {pool.name: most_useful_instances(problem, i, demand) for i, pool in enumerate(problem.pools)}
 
 
-def _planner(problem: PlanningProblem) -> Sizes:
+def _planner(problem: Problem) -> Sizes:
     """Sizes that serve other scenarios with the same requests as promised, while there is time.
 
     They are those of the fewest accelerators that capacity asks for at the demand, or at more of it until the promise
@@ -106,14 +108,14 @@ def _planner(problem: PlanningProblem) -> Sizes:
     return sizes
 
 
-def _requests(problem: PlanningProblem, demand: float) -> Iterator[Request]:
+def _requests(problem: Problem, demand: float) -> Iterator[Request]:
     counted = tuple(range(len(problem.pools)))
     for rate in (demand * more for more in MORE):
         yield Request("accelerators", least_rate=rate, most_rate=rate, counted=counted)
     yield Request("rate")
 
 
-def _keeps(problem: PlanningProblem, answer: Answer, demand: float) -> bool:
+def _keeps(problem: Problem, answer: Answer, demand: float) -> bool:
     """Whether sizes of some capacity serve the demand as promised."""
     slo = problem.scenario.slo
     if slo is None or slo.ttft_s is None:
@@ -121,7 +123,7 @@ def _keeps(problem: PlanningProblem, answer: Answer, demand: float) -> bool:
     return best_goodput(problem, answer.sizing, monotonic() + ONE_LIMIT_S, demand).rate >= demand
 
 
-def _broken_promise(problem: PlanningProblem) -> float | None:
+def _broken_promise(problem: Problem) -> float | None:
     """A promised TTFT that even an idle fleet breaks [s]; None where there is none, or where the fleet keeps it."""
     slo = problem.scenario.slo
     if slo is None or slo.ttft_s is None:
@@ -129,14 +131,14 @@ def _broken_promise(problem: PlanningProblem) -> float | None:
     return slo.ttft_s if least_promise_s(problem, _widest(problem)) > slo.ttft_s else None
 
 
-def _later_first_token(problem: PlanningProblem) -> Iterator[str]:
+def _later_first_token(problem: Problem) -> Iterator[str]:
     promise = _broken_promise(problem)
     if promise is not None:
         least = least_promise_s(problem, _widest(problem))
         yield f"slo.ttft_s above {ceil(100 * least) / 100:g}, which an idle fleet takes (is {promise:g})"
 
 
-def _longer_promise(problem: PlanningProblem, slo: Slo) -> Iterator[str]:
+def _longer_promise(problem: Problem, slo: Slo) -> Iterator[str]:
     """For the least TTFT beside a promise: the least that there is."""
     if not problem.is_min_ttft:
         return
@@ -145,13 +147,13 @@ def _longer_promise(problem: PlanningProblem, slo: Slo) -> Iterator[str]:
         yield f"slo.ttft_s at least {ceil(100 * best.objective) / 100:g} (is {slo.ttft_s:g})"
 
 
-def _widest(problem: PlanningProblem) -> Sizing:
+def _widest(problem: Problem) -> Sizing:
     """Every port on offer; a TTFT without waiting does not depend on instances."""
     ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
     return Sizing((1,) * len(problem.pools), ports)
 
 
-def _less_demand(problem: PlanningProblem) -> Iterator[str]:
+def _less_demand(problem: Problem) -> Iterator[str]:
     demand = problem.must_serve_req_per_s
     if demand is not None:
         best = search(_for_throughput(problem), TIME_LIMIT_S)
@@ -162,9 +164,9 @@ def _less_demand(problem: PlanningProblem) -> Iterator[str]:
             yield f"demand_req_per_s at most {_rounded_down(most)} (is {demand:g})"
 
 
-def _for_throughput(problem: PlanningProblem) -> PlanningProblem:
+def _for_throughput(problem: Problem) -> Problem:
     """The problem with the rate as objective, its pools limited to what the demand could ever use."""
-    pools = tuple(replace(p, max_instances=n) for p, n in zip(problem.pools, problem.size_limits, strict=True))
+    pools = tuple(replace(p, stated_max_instances=n) for p, n in zip(problem.pools, problem.size_limits, strict=True))
     return replace(_changed(problem, objective="max-throughput", demand_req_per_s=None), pools=pools)
 
 
@@ -173,7 +175,7 @@ def _rounded_down(rate: float) -> str:
     return f"{floor(rate * 10**digits) / 10**digits:g}"
 
 
-def _more_budget(problem: PlanningProblem) -> Iterator[str]:
+def _more_budget(problem: Problem) -> Iterator[str]:
     budget = problem.scenario.budget_usd_per_hour
     if budget is not None:
         answer = _solve(_changed(problem, budget_usd_per_hour=None), _served(problem))
@@ -181,7 +183,7 @@ def _more_budget(problem: PlanningProblem) -> Iterator[str]:
             yield f"budget_usd_per_hour at least {ceil(100 * answer.objective - 1e-6) / 100:g} (is {budget:g})"
 
 
-def _more_accelerators(problem: PlanningProblem) -> Iterator[str]:
+def _more_accelerators(problem: Problem) -> Iterator[str]:
     for index, inventory in enumerate(problem.inventories):
         others = tuple(v for i, v in enumerate(problem.inventories) if i != index)
         answer = _solve(replace(problem, inventories=others), _served(problem, inventory.pools))
@@ -190,7 +192,7 @@ def _more_accelerators(problem: PlanningProblem) -> Iterator[str]:
             yield f"{key} = {round(answer.objective)} (is {inventory.n_accelerators})"
 
 
-def _other_sizes(problem: PlanningProblem) -> Iterator[str]:
+def _other_sizes(problem: Problem) -> Iterator[str]:
     for index, pool in enumerate(problem.pools):
         low, high = pool.min_instances, pool.max_instances
         n = _nearest_size(problem, index)
@@ -199,7 +201,7 @@ def _other_sizes(problem: PlanningProblem) -> Iterator[str]:
             yield f"pools.{pool.name}.n_instances = {n} (is {limits})"
 
 
-def _nearest_size(problem: PlanningProblem, index: int) -> int | None:
+def _nearest_size(problem: Problem, index: int) -> int | None:
     """The size of a pool, closest to what it may be now, with which a plan exists."""
     least = _solve(_resized(problem, index, 0, None), _served(problem, (index,)))
     if least is None:
@@ -212,30 +214,30 @@ def _nearest_size(problem: PlanningProblem, index: int) -> int | None:
     return next((n for n in reversed(fewer) if _solve(_resized(problem, index, n, n), _served(problem))), smallest)
 
 
-def _resized(problem: PlanningProblem, index: int, low: int, high: int | None) -> PlanningProblem:
-    pool = replace(problem.pools[index], min_instances=low, max_instances=high)
+def _resized(problem: Problem, index: int, low: int, high: int | None) -> Problem:
+    pool = replace(problem.pools[index], min_instances=low, stated_max_instances=high)
     return replace(problem, pools=(*problem.pools[:index], pool, *problem.pools[index + 1 :]))
 
 
-def _no_ratio(problem: PlanningProblem) -> Iterator[str]:
+def _no_ratio(problem: Problem) -> Iterator[str]:
     if problem.ratio is not None:
         routing = problem.scenario.routing.model_copy(update={"prefill_to_decode": "free"})
         if _solve(_changed(problem, routing=routing), _served(problem)):
             yield f'routing.prefill_to_decode = "free" (is "{problem.scenario.routing.prefill_to_decode}")'
 
 
-def _served(problem: PlanningProblem, counted: tuple[int, ...] = ()) -> Request:
+def _served(problem: Problem, counted: tuple[int, ...] = ()) -> Request:
     """Serve the demand, or anything at all, with the least spend or the fewest accelerators in some pools."""
     demand = problem.must_serve_req_per_s
     least = ANY_RATE if demand is None else demand
     return Request("accelerators" if counted else "spend", least_rate=least, most_rate=least, counted=counted)
 
 
-def _changed(problem: PlanningProblem, **changes: object) -> PlanningProblem:
+def _changed(problem: Problem, **changes: object) -> Problem:
     return replace(problem, scenario=problem.scenario.model_copy(update=changes))
 
 
-def _solve(problem: PlanningProblem, request: Request) -> Answer | None:
+def _solve(problem: Problem, request: Request) -> Answer | None:
     loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
     answer = solve(problem, loads, request, TIME_LIMIT_S)
     return answer if answer and answer.rate > 0 else None

@@ -24,7 +24,7 @@ from planner.optimizer.capacity import (
 )
 from planner.optimizer.evaluate import Operating, highest_rate, rate_limits, single_route, spend_of
 from planner.optimizer.formulation import Request, Sizing, most_rate
-from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.problem import Problem
 from planner.optimizer.solver import Answer, solve
 
 GAP_TARGET = 1e-5
@@ -42,7 +42,7 @@ RATE_TOLERANCE = 1e-7
 
 
 @dataclass(frozen=True)
-class Solution:
+class RoutedSolution:
     """Sizes, thresholds and how good they are proven to be."""
 
     sizing: Sizing
@@ -67,7 +67,7 @@ class Solution:
         return abs(self.bound - self.objective) / max(abs(self.objective), 1e-12)
 
 
-def capacity_search(problem: PlanningProblem, time_limit_s: float = 60.0) -> Solution | None:
+def capacity_search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | None:
     """The best plan by capacity alone and its bound, or None when no plan exists.
 
     Args:
@@ -83,20 +83,20 @@ def capacity_search(problem: PlanningProblem, time_limit_s: float = 60.0) -> Sol
     return best and _thriftiest(problem, best, deadline)
 
 
-def _best_on_grid(problem: PlanningProblem, deadline: float) -> Solution | None:
+def _best_on_grid(problem: Problem, deadline: float) -> RoutedSolution | None:
     loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
     answer = solve(problem, loads, _main_request(problem), deadline - monotonic())
     return _refined(problem, answer, loads, deadline) if answer else None
 
 
-def _main_request(problem: PlanningProblem) -> Request:
-    demand = problem.scenario.demand_req_per_s
+def _main_request(problem: Problem) -> Request:
+    demand = problem.demand_req_per_s
     if problem.is_min_cost and demand is not None:
         return Request("spend", least_rate=demand, most_rate=demand)
     return Request("rate")
 
 
-def _closed_in(problem: PlanningProblem, best: Solution | None, deadline: float) -> Solution | None:
+def _closed_in(problem: Problem, best: RoutedSolution | None, deadline: float) -> RoutedSolution | None:
     """Tighten the bound, and the plan with every sizing the bound proposes, until they meet; None when proven empty."""
     cells = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
     tried = {best.sizing} if best else set()
@@ -121,24 +121,24 @@ def _closed_in(problem: PlanningProblem, best: Solution | None, deadline: float)
     return _bounded(problem, best, proven)
 
 
-def _serves_nothing(problem: PlanningProblem, bound: Answer) -> bool:
+def _serves_nothing(problem: Problem, bound: Answer) -> bool:
     """Whether the bound proves that no fleet within the limits serves any request."""
     return not problem.is_min_cost and bound.bound <= SOLVER_SLACK
 
 
-def _bounded(problem: PlanningProblem, best: Solution, bound: float) -> Solution:
+def _bounded(problem: Problem, best: RoutedSolution, bound: float) -> RoutedSolution:
     """A plan with its bound, which the solver's tolerance must not put on the wrong side of it."""
     return replace(best, bound=(min if problem.is_min_cost else max)(bound, best.objective))
 
 
-def _better(problem: PlanningProblem, old: Solution | None, new: Solution | None) -> Solution | None:
+def _better(problem: Problem, old: RoutedSolution | None, new: RoutedSolution | None) -> RoutedSolution | None:
     if old is None or new is None:
         return new or old
     gain = old.objective - new.objective if problem.is_min_cost else new.objective - old.objective
     return new if gain > 0 else old
 
 
-def _split(problem: PlanningProblem, cells: Sequence[Loads], bound: Answer) -> list[Loads] | None:
+def _split(problem: Problem, cells: Sequence[Loads], bound: Answer) -> list[Loads] | None:
     """The cells with every chosen interval cut into parts; None when each chosen one is a single threshold."""
     result, changed = list(cells), False
     for r, (route, k) in enumerate(zip(problem.routes, bound.chosen, strict=True)):
@@ -151,7 +151,7 @@ def _split(problem: PlanningProblem, cells: Sequence[Loads], bound: Answer) -> l
     return result if changed else None
 
 
-def _refined(problem: PlanningProblem, answer: Answer, loads: Sequence[Loads], deadline: float) -> Solution | None:
+def _refined(problem: Problem, answer: Answer, loads: Sequence[Loads], deadline: float) -> RoutedSolution | None:
     """The best plan with the integers of an answer; None when they cannot serve the demand after all."""
     start = [_start(candidates, k) for candidates, k in zip(loads, answer.chosen, strict=True)]
     thresholds = best_thresholds(problem, answer.sizing, start, deadline)
@@ -163,12 +163,10 @@ def _start(candidates: Loads, chosen: int | None) -> float:
     return float(candidates.high_tokens[k])
 
 
-def _solution(
-    problem: PlanningProblem, sizing: Sizing, thresholds: Sequence[float], deadline: float
-) -> Solution | None:
+def _solution(problem: Problem, sizing: Sizing, thresholds: Sequence[float], deadline: float) -> RoutedSolution | None:
     loads = tuple(exact_loads(problem, thresholds))
     highest = highest_rate(problem, sizing, loads, max(deadline - monotonic(), 1.0))
-    demand = problem.scenario.demand_req_per_s
+    demand = problem.demand_req_per_s
     if highest.rate <= 0 or (problem.is_min_cost and demand is not None and highest.rate < demand * (1 - 1e-9)):
         return None
     operating = highest.scaled_to(demand) if problem.is_min_cost and demand is not None else highest
@@ -176,12 +174,10 @@ def _solution(
     if budget is not None and spend_of(problem, sizing, loads, operating) > budget * (1 + SOLVER_SLACK):
         return None
     objective = spend_of(problem, sizing, loads, operating) if problem.is_min_cost else highest.rate
-    return Solution(sizing, tuple(thresholds), loads, highest, operating, objective, objective)
+    return RoutedSolution(sizing, tuple(thresholds), loads, highest, operating, objective, objective)
 
 
-def best_thresholds(
-    problem: PlanningProblem, sizing: Sizing, start: Sequence[float], deadline: float
-) -> tuple[float, ...]:
+def best_thresholds(problem: Problem, sizing: Sizing, start: Sequence[float], deadline: float) -> tuple[float, ...]:
     """Thresholds that let fixed sizes serve the highest rate; for one route by zooming, else by the model.
 
     Args:
@@ -203,7 +199,7 @@ def best_thresholds(
     return _zoomed_by_model(problem, sizing, start, deadline)
 
 
-def _best_threshold(problem: PlanningProblem, sizing: Sizing) -> float:
+def _best_threshold(problem: Problem, sizing: Sizing) -> float:
     """Zoom into the best of a fine grid until the bracket is a point.
 
     Decode does not depend on the threshold: where it alone limits the rate, the threshold still balances prefill.
@@ -221,16 +217,14 @@ def _best_threshold(problem: PlanningProblem, sizing: Sizing) -> float:
         grid = np.unique(np.concatenate([[low, grid[k], high], inner]))
 
 
-def _best_index(problem: PlanningProblem, sizing: Sizing, thresholds: NDArray[np.float64]) -> int:
+def _best_index(problem: Problem, sizing: Sizing, thresholds: NDArray[np.float64]) -> int:
     route = problem.routes[0]
     limits = rate_limits(problem, sizing, threshold_loads(problem, route, thresholds))
     decode = problem.pools[route.decode].name
     return int(np.argmax(np.min([limit for name, limit in limits.items() if name != decode], axis=0)))
 
 
-def _zoomed_by_model(
-    problem: PlanningProblem, sizing: Sizing, start: Sequence[float], deadline: float
-) -> tuple[float, ...]:
+def _zoomed_by_model(problem: Problem, sizing: Sizing, start: Sequence[float], deadline: float) -> tuple[float, ...]:
     """Repeatedly offer the model finer thresholds around the last choice."""
     current, request, problem = list(start), _zoom_request(problem, sizing), _without_size_limits(problem)
     widths = [float(np.ptp(problem.classes[r.request_class].mix.support)) for r in problem.routes]
@@ -246,7 +240,7 @@ def _zoomed_by_model(
     return tuple(current)
 
 
-def _without_size_limits(problem: PlanningProblem) -> PlanningProblem:
+def _without_size_limits(problem: Problem) -> Problem:
     """The problem for sizes that are settled: what limited them has done its part, a budget for use has not."""
     routing = problem.scenario.routing.model_copy(update={"prefill_to_decode": "free"})
     budget = problem.scenario.budget_usd_per_hour if problem.charges_use else None
@@ -254,12 +248,12 @@ def _without_size_limits(problem: PlanningProblem) -> PlanningProblem:
     return replace(problem, scenario=scenario, inventories=())
 
 
-def _zoom_request(problem: PlanningProblem, sizing: Sizing) -> Request:
+def _zoom_request(problem: Problem, sizing: Sizing) -> Request:
     """What thresholds of fixed sizes are for: cheap use where that is the objective and priced, else a high rate.
 
     For the rate, decode is given room to spare: where it alone limits the rate, the thresholds still balance prefill.
     """
-    demand = problem.scenario.demand_req_per_s
+    demand = problem.demand_req_per_s
     if problem.is_min_cost and demand is not None and problem.charges_use:
         rate = demand * (1 + SOLVER_SLACK)
         return Request("spend", sizing=sizing, least_rate=rate, most_rate=rate)
@@ -272,7 +266,7 @@ def _zoom_request(problem: PlanningProblem, sizing: Sizing) -> Request:
     return Request("rate", sizing=replace(sizing, n_instances=roomy))
 
 
-def _around(problem: PlanningProblem, index: int, centre: float, width: float) -> NDArray[np.float64]:
+def _around(problem: Problem, index: int, centre: float, width: float) -> NDArray[np.float64]:
     route = problem.routes[index]
     if not route.is_split:
         return np.array([centre])
@@ -280,7 +274,7 @@ def _around(problem: PlanningProblem, index: int, centre: float, width: float) -
     return route.held(np.append(mix.split_points(centre - width, centre + width, ZOOM_POINTS - 1), centre))
 
 
-def _thriftiest(problem: PlanningProblem, best: Solution, deadline: float) -> Solution:
+def _thriftiest(problem: Problem, best: RoutedSolution, deadline: float) -> RoutedSolution:
     """Among plans as fast as the best, one that spends least; a min-cost plan is that already."""
     if problem.is_min_cost:
         return best

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from planner.optimizer.at_hand import has_one_site
 from planner.optimizer.one_site import WORTHWHILE, one_site_verdict
-from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.problem import Problem
 from planner.results import Baseline, Fleet, Latency, Verdict
 from planner.units import number, percent
 
@@ -12,12 +12,12 @@ FOR_THE_SAME = ("equal-bill-homogeneous-pd", "equal-cost-homogeneous-pd", "homog
 """Baselines that a rate is compared with, the fairest first."""
 
 
-def decisive(problem: PlanningProblem) -> tuple[str, ...]:
+def decisive(problem: Problem) -> tuple[str, ...]:
     """Baselines that a verdict may rest on."""
     return ("cheapest-homogeneous-pd", "homogeneous-pd") if problem.is_min_cost else FOR_THE_SAME
 
 
-def verdict(problem: PlanningProblem, plan: Fleet, baselines: Sequence[Baseline]) -> Verdict:
+def verdict(problem: Problem, plan: Fleet, baselines: Sequence[Baseline]) -> Verdict:
     """The verdict on prefill in another site.
 
     Args:
@@ -54,9 +54,9 @@ def verdict(problem: PlanningProblem, plan: Fleet, baselines: Sequence[Baseline]
     return _no("no baseline could be planned with the service times at hand, so a gain is not shown")
 
 
-def _cheaper_for_the_demand(problem: PlanningProblem, plan: Fleet, baselines: Sequence[Baseline]) -> Verdict | None:
+def _cheaper_for_the_demand(problem: Problem, plan: Fleet, baselines: Sequence[Baseline]) -> Verdict | None:
     """No, where a stated demand is served by a homogeneous fleet that costs less than the plan."""
-    demand, ours = problem.scenario.demand_req_per_s, plan.cost.usd_per_hour
+    demand, ours = problem.demand_req_per_s, plan.cost.usd_per_hour
     if demand is None or ours is None:
         return None
     for other in baselines:
@@ -75,10 +75,10 @@ def _no(because: str) -> Verdict:
     return Verdict(worth_it=False, because=f"Cross-site prefill is not worth it here: {because}.")
 
 
-def _alone(problem: PlanningProblem, plan: Fleet) -> str:
+def _alone(problem: Problem, plan: Fleet) -> str:
     """How busy the only site is: the reason why nobody misses another one."""
     used = [p for p in plan.pools if p.role == "prefill" and p.n_instances > 0]
-    if not used or problem.scenario.demand_req_per_s is None:
+    if not used or problem.demand_req_per_s is None:
         return ""
     busiest = max(used, key=lambda p: p.utilization)
     return (
@@ -114,7 +114,7 @@ def _by_rate(plan: Fleet, other: Baseline, plain: Baseline) -> Verdict:
     )
 
 
-def _by_ttft(problem: PlanningProblem, plan: Fleet, others: Mapping[str, Baseline], plain: Baseline | None) -> Verdict:
+def _by_ttft(problem: Problem, plan: Fleet, others: Mapping[str, Baseline], plain: Baseline | None) -> Verdict:
     """By the TTFT at the demand, against the fairest fleet at one site that serves it."""
     demand = number(plan.throughput_req_per_s)
     other = next((others[name] for name in FOR_THE_SAME if name in others), None)
@@ -134,9 +134,7 @@ def _by_ttft(problem: PlanningProblem, plan: Fleet, others: Mapping[str, Baselin
     )
 
 
-def _nearest_percentile(
-    problem: PlanningProblem, ours: Latency, theirs: Latency
-) -> tuple[str, float | None, float | None]:
+def _nearest_percentile(problem: Problem, ours: Latency, theirs: Latency) -> tuple[str, float | None, float | None]:
     """The percentile of the answers that is nearest to the one asked for, and both TTFTs there [s]."""
     n = min((50, 90, 99), key=lambda n: abs(n - problem.ttft_percentile))
     return f"P{n}", getattr(ours, f"ttft_p{n}_s"), getattr(theirs, f"ttft_p{n}_s")

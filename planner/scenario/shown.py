@@ -56,5 +56,5 @@ def shown_faults(scenario: "Scenario") -> Iterator[Fault]:
     key = ("report", "hours")
     if scenario.demand_req_per_s is None:
         yield Fault(key, "are of a demand, and none is stated (demand_req_per_s, that of the busiest hour)")
-    if scenario.is_network:
-        yield Fault(key, "are of one demand, one model and one promise (periods, for a network)")
+    if scenario.periods:
+        yield Fault(key, "are of one demand (periods say what is asked for when)")

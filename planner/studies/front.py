@@ -109,7 +109,7 @@ def _question(scenario: Scenario, against: Against) -> Scenario:
     if against == "goodput" and not any(_promises(scenario)):
         what = "is not stated; a front of goodput needs it"
         raise InputError(scenario.problem(("slo", "ttft_s"), what, "seconds above 0; or --pareto throughput"))
-    if against != "ttft" and not scenario.is_network:
+    if against != "ttft":
         changes["demand_req_per_s"] = None  # the most that each budget serves, not a demand that all serve
     if against != "goodput" and scenario.slo is not None:
         rest = scenario.slo.model_dump(exclude_none=True, exclude={"ttft_s"})

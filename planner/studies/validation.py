@@ -9,7 +9,7 @@ from typing import Any
 from planner.errors import InputError, UsageError
 from planner.executor import RunQuestion, default_load, simulate
 from planner.jobs import HERE, Workers
-from planner.optimizer import PlanningProblem, at_rate, optimize, planned_at, planning_problem, solved
+from planner.optimizer import Problem, at_rate, optimize, planned_at, planning_problem, solved
 from planner.results import Check, Fleet, Interval, Run, Validation, enough_requests, judgement, relative_error
 from planner.scenario import Scenario
 from planner.schema import dotted
@@ -75,7 +75,7 @@ def validate(
     return _validation(scenario, question, load, [*pairs(plan, promised, load, executed), inside])
 
 
-def _inside(problem: PlanningProblem, promised: Fleet) -> float | None:
+def _inside(problem: Problem, promised: Fleet) -> float | None:
     """Requests in the system by the promised times; None where they are not known.
 
     Equation:

@@ -10,7 +10,7 @@ from planner.workload.spec import TraceFile, Workload
 
 if TYPE_CHECKING:
     from planner.workload.distributions import distribution, weighted_quantile
-    from planner.workload.mix import ALL_LONG, AtomMix, LengthMix, RequestMix
+    from planner.workload.mix import ALL_LONG, AtomMix, LengthMix, RequestAtoms, RequestMix
     from planner.workload.requests import request_mix, trace_mix
     from planner.workload.traces import Trace, read_trace
 
@@ -20,6 +20,7 @@ _LAZY = {
     "ALL_LONG": "mix",
     "AtomMix": "mix",
     "LengthMix": "mix",
+    "RequestAtoms": "mix",
     "RequestMix": "mix",
     "request_mix": "requests",
     "trace_mix": "requests",
@@ -31,6 +32,7 @@ __all__ = [
     "ALL_LONG",
     "AtomMix",
     "LengthMix",
+    "RequestAtoms",
     "RequestMix",
     "Trace",
     "TraceFile",

@@ -47,9 +47,10 @@ def fresh_processes() -> None:
 
 def phases() -> None:
     """Every step of `planner optimize` in one warm process."""
+    from planner.optimizer.fleet import fleet_fields
+
     from planner.optimizer import planning_problem, search
     from planner.optimizer.baselines import baselines
-    from planner.optimizer.fleet import fleet_fields
     from planner.optimizer.free_routing import free_routing
     from planner.optimizer.sensitivity import bottlenecks, sweep
     from planner.results import Fleet

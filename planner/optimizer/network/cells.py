@@ -11,8 +11,8 @@ from planner.optimizer.capacity import split_interval
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled
 from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of, point
 from planner.optimizer.network.model import Model
-from planner.optimizer.network.problem import Arc, NetworkProblem
 from planner.optimizer.network.rows import Found
+from planner.optimizer.problem import Arc, Problem
 from planner.workload import ALL_LONG, RequestMix
 
 FIRST_CELLS = 5
@@ -103,7 +103,7 @@ def split(mix: RequestMix, cell: Cell) -> list[Cell]:
     return [Cell(float(a), float(b), float(u), float(v)) for a, b in zip(lows, highs, strict=True) for u, v in shares]
 
 
-def first_cells(problem: NetworkProblem) -> Cells:
+def first_cells(problem: Problem) -> Cells:
     """A few wide intervals of thresholds for every group and period; one point where nothing is to choose."""
     cells: Cells = {}
     for g, members in enumerate(problem.groups):
@@ -112,7 +112,7 @@ def first_cells(problem: NetworkProblem) -> Cells:
     return cells
 
 
-def first_cells_of(problem: NetworkProblem, members: Sequence[int]) -> list[Cell]:
+def first_cells_of(problem: Problem, members: Sequence[int]) -> list[Cell]:
     mix, fixed = mix_of(problem, members), problem.scenario.routing.threshold_tokens
     ends = [problem.classes[problem.streams[q].request_class].mix.support for q in members]
     shares = (0.0, 1.0) if any(has_promise(problem, q) for q in members) else (0.5, 0.5)
@@ -130,7 +130,7 @@ def first_cells_of(problem: NetworkProblem, members: Sequence[int]) -> list[Cell
     return [*inner, Cell(highest, highest, 0.0, 0.0), Cell(ALL_LONG, ALL_LONG, 1.0, 1.0)]
 
 
-def room_thresholds(problem: NetworkProblem, members: Sequence[int]) -> list[float]:
+def room_thresholds(problem: Problem, members: Sequence[int]) -> list[float]:
     """Thresholds beyond which some pool does not hold what a group would send it [tokens]."""
     found = set()
     for q in members:
@@ -152,7 +152,7 @@ def chosen_cells(model: Model, values: NDArray[np.float64]) -> Cells:
     return {at: [cell] for at, (_, cell) in chosen.items()}
 
 
-def finest_cells(problem: NetworkProblem, members: Sequence[int]) -> list[Cell]:
+def finest_cells(problem: Problem, members: Sequence[int]) -> list[Cell]:
     """Every threshold that makes a difference, in order; narrow intervals where lengths are continuous."""
     offers = first_cells_of(problem, members)
     if len(offers) == 1:
@@ -171,5 +171,5 @@ def finest_cells(problem: NetworkProblem, members: Sequence[int]) -> list[Cell]:
     return [Cell(ALL_LONG, ALL_LONG, 1.0, 1.0), *inner, Cell(highest, highest, 0.0, 0.0)]
 
 
-def has_promise(problem: NetworkProblem, q: int) -> bool:
+def has_promise(problem: Problem, q: int) -> bool:
     return problem.classes[problem.streams[q].request_class].ttft_s is not None

@@ -15,7 +15,7 @@ from planner.optimizer.network.model import (
     usable_arcs,
     ways_of,
 )
-from planner.optimizer.network.problem import NetworkProblem
+from planner.optimizer.problem import Problem
 
 
 def add_size_columns(model: Model) -> None:
@@ -73,7 +73,7 @@ def _scale_bounds(model: Model) -> tuple[float, float]:
     return (0.0, most_scale(model.problem)) if least is None else (least, least)
 
 
-def most_scale(problem: NetworkProblem) -> float:
+def most_scale(problem: Problem) -> float:
     """A scale of the demand that no fleet exceeds: by decode alone, all of it anywhere."""
     seconds = {i: inf for i, p in enumerate(problem.pools) if not p.is_prefill}
     loads = NetworkLoads(problem)

@@ -6,12 +6,13 @@ from time import monotonic
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer.at_hand import Variant, at_hand, is_same_fleet
-from planner.optimizer.network.problem import NetworkProblem, network_problem
-from planner.optimizer.network.quickest import ANY_PLAN, QuickestNetwork
+from planner.optimizer.evaluation import Evaluation
+from planner.optimizer.network.quickest import ANY_PLAN
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.solution import NetworkSolution
-from planner.optimizer.network.told import Told
 from planner.optimizer.one_site import WORTHWHILE, adoption, one_site_verdict, worth_listing
+from planner.optimizer.problem import Problem
+from planner.optimizer.resolution import planning_problem
+from planner.optimizer.solution import Solution
 from planner.results import (
     Baseline,
     Fleet,
@@ -24,9 +25,7 @@ FEW_POOLS = 6
 """Pools up to which a network without links is planned on other accelerators as well."""
 
 
-def baselines_of(
-    problem: NetworkProblem, plan: Fleet, time_limit_s: float
-) -> tuple[tuple[Baseline, ...], list[str], bool]:
+def baselines_of(problem: Problem, plan: Fleet, time_limit_s: float) -> tuple[tuple[Baseline, ...], list[str], bool]:
     """The fleet without links between sites; why there is none, and whether that is known. Without links: what else is
     at hand for the pools."""
     if not problem.links:
@@ -42,19 +41,19 @@ def baselines_of(
         return (), [f"{name} was not found in the time"], False
     if other is None or solution is None:
         return (), [f"{name}: no fleet without links between sites serves this demand as promised"], True
-    found = _told(other, solution, plan, Variant(name, title, scenario))
+    found = _baseline(other, solution, plan, Variant(name, title, scenario))
     if is_same_fleet(plan, found):
         return (), [f"compared with {name} nothing differs: that is the plan itself"], True
     return (found,), [], True
 
 
-def _told(problem: NetworkProblem, solution: NetworkSolution, plan: Fleet, variant: Variant) -> Baseline:
-    fields = Told(problem, solution).fleet()
+def _baseline(problem: Problem, solution: Solution, plan: Fleet, variant: Variant) -> Baseline:
+    fields = Evaluation(problem, solution).fleet()
     ratio = plan.most_req_per_s / Fleet(**fields).most_req_per_s
     return Baseline(**fields, name=variant.name, title=variant.title, changes=variant.changes, ratio=ratio)
 
 
-def _at_hand(problem: NetworkProblem, plan: Fleet, time_limit_s: float) -> Iterator[Baseline]:
+def _at_hand(problem: Problem, plan: Fleet, time_limit_s: float) -> Iterator[Baseline]:
     """Small networks without links on other layouts and kinds of accelerators."""
     if len(problem.pools) > FEW_POOLS or problem.scenario.objective == "min-ttft":
         return
@@ -62,23 +61,23 @@ def _at_hand(problem: NetworkProblem, plan: Fleet, time_limit_s: float) -> Itera
     requests = {c.name: (c.share, c.mix) for c in problem.classes}
     for variant in at_hand(problem.scenario, requests, per_pool=1):
         try:
-            other = network_problem(variant.scenario, classes=problem.classes)
+            other = planning_problem(variant.scenario, classes=problem.classes)
             solution = network_search(other, max(deadline - monotonic(), 0.1))
         except (InputError, InfeasibleError, UndecidedError):
             continue
         if solution is not None:
-            found = _told(other, solution, plan, variant)
+            found = _baseline(other, solution, plan, variant)
             if not is_same_fleet(plan, found):
                 yield found
 
 
-def _without_links(problem: NetworkProblem, scenario: Scenario) -> NetworkProblem | None:
+def _without_links(problem: Problem, scenario: Scenario) -> Problem | None:
     """The problem with every link gone; None where some class then has no prefill."""
     other = replace(problem, scenario=scenario, links=())
     return other if all(any(arcs.values()) for arcs in other.arcs) else None
 
 
-def verdict_of(problem: NetworkProblem, plan: Fleet, others: Sequence[Baseline], is_known: bool = True) -> Verdict:
+def verdict_of(problem: Problem, plan: Fleet, others: Sequence[Baseline], is_known: bool = True) -> Verdict:
     if not problem.links:
         requests = {c.name: (c.share, c.mix) for c in problem.classes}
         return one_site_verdict(problem.scenario, requests, plan, others)
@@ -104,7 +103,7 @@ def verdict_of(problem: NetworkProblem, plan: Fleet, others: Sequence[Baseline],
     return Verdict(worth_it=worth, because=f"{start} {percent(more)} more than sites on their own.")
 
 
-def sites_alone(problem: NetworkProblem, time_limit_s: float) -> tuple[bool | None, list[str]]:
+def sites_alone(problem: Problem, time_limit_s: float) -> tuple[bool | None, list[str]]:
     """Whether sites without links between them keep the promises too; None where time was too short to tell."""
     other = _without_links(problem, problem.scenario.model_copy(update={"links": {}}))
     if other is None or not problem.links:
@@ -115,10 +114,10 @@ def sites_alone(problem: NetworkProblem, time_limit_s: float) -> tuple[bool | No
         return None, ["whether sites on their own keep that TTFT was not found out in the time"]
 
 
-def verdict_by_ttft(found: QuickestNetwork, plan: Fleet, alone: bool | None) -> Verdict:
-    if not found.problem.links or not any(link.mean_gbps > 0 for link in plan.links):
-        return verdict_of(found.problem, plan, ())
-    kept = f"a TTFT of {number(found.ttft_s)} s"
+def verdict_by_ttft(problem: Problem, found: Solution, plan: Fleet, alone: bool | None) -> Verdict:
+    if not problem.links or not any(link.mean_gbps > 0 for link in plan.links):
+        return verdict_of(problem, plan, ())
+    kept = f"a TTFT of {number(found.objective)} s"
     if alone is None:
         return Verdict(worth_it=False, because=f"Not shown: whether sites on their own keep {kept} is not known.")
     if alone:
@@ -126,7 +125,7 @@ def verdict_by_ttft(found: QuickestNetwork, plan: Fleet, alone: bool | None) -> 
     return Verdict(worth_it=True, because=f"Cross-site prefill keeps {kept}, which sites on their own do not.")
 
 
-def spare_notes(problem: NetworkProblem, solution: NetworkSolution, time_limit_s: float) -> Iterator[str]:
+def spare_notes(problem: Problem, solution: Solution, time_limit_s: float) -> Iterator[str]:
     """What it costs to survive a loss."""
     kinds = problem.scenario.spare.survive
     if not kinds or not problem.is_min_cost or not problem.is_priced:

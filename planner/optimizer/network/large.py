@@ -18,8 +18,8 @@ from planner.optimizer.network.cells import TINY, Cells, around, chosen_cells, f
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import Cell, NetworkLoads
 from planner.optimizer.network.model import Model, Question, Segments, sizes_of
-from planner.optimizer.network.problem import Arc, Situation
 from planner.optimizer.network.rows import Found
+from planner.optimizer.problem import Arc, Situation
 
 BLOCK_GAP = 0.002
 """What a block may leave open."""

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.curves import PrefillService
-from planner.optimizer.network.problem import Arc, NetworkClass, NetworkProblem, Part
+from planner.optimizer.problem import Arc, ClassSpec, Part, Problem
 from planner.optimizer.room import is_held
+from planner.optimizer.work import long_bytes, long_work_s, short_bytes, short_work_s
 from planner.queueing import QueuedRequests, most_busy_servers
 from planner.roofline import DecodePoint, exposed_transfer_s
 from planner.units import bytes_per_s
@@ -113,7 +114,7 @@ def point(threshold_tokens: float, share: float = 0.5) -> Cell:
 class NetworkLoads:
     """Coefficients of a problem, remembered: equal pools at several sites, and periods, ask for the same."""
 
-    problem: NetworkProblem
+    problem: Problem
     is_hopeful: bool = False
     """Whether waits are the shortest that the closed form may stand for: for bounds."""
     patience: tuple[float, ...] = ()
@@ -148,14 +149,20 @@ class NetworkLoads:
     def work_s(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
         """Instance-seconds in a pool per request of the stream, at the least over a cell [s]."""
         pool, mix = self.problem.pools[arc.pool], self._class(q).mix
-        key = ("work", id(pool.rates), id(mix), part, _end(part, cell))
+        key = ("work", id(pool.rates), id(mix), part, *self._ends(part, cell))
         if key not in self._known:
-            service = pool.rates.prefill
-            if service is None:
-                raise ValueError("a prefill pool has no prefill times")
-            of_part = mix.long_work if part == "long" else mix.short_work
-            self._known[key] = float(of_part(service, _end(part, cell)))
+            rule, (low, high) = self.problem.scenario.capacity_rule, map(np.array, cell[:2])
+            self._known[key] = float(
+                long_work_s(rule, pool.rates.prefill, mix, low, high)
+                if part == "long"
+                else short_work_s(rule, pool.rates.prefill, mix, low)
+            )
         return float(self._known[key])
+
+    def _ends(self, part: Part, cell: Cell) -> tuple[float, ...]:
+        """The thresholds of a cell that the least work of a part depends on: of long prompts by mean length on both."""
+        both = part == "long" and self.problem.scenario.capacity_rule == "mean-length"
+        return cell[:2] if both else (_end(part, cell),)
 
     def residual_s(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
         """What is left of a service in a pool when another request comes, at the least over a cell [s]; 0: of none.
@@ -178,11 +185,12 @@ class NetworkLoads:
             return 0.0
         link, pool = self.problem.links[arc.link], self.problem.pools[arc.pool]
         mix, holds = self._class(q).mix, link.destination_holds_prefix
-        key = ("bytes", id(pool.rates), id(mix), part, _end(part, cell), holds)
+        key = ("bytes", id(pool.rates), id(mix), part, *self._ends(part, cell), holds)
         if key not in self._known:
-            kv = pool.rates.kv_bytes
-            long = float(mix.long_wire_bytes(kv, _end(part, cell), holds))
-            self._known[key] = long if part == "long" else float(mix.long_wire_bytes(kv, -1.0, holds)) - long
+            rule, kv, (low, high) = self.problem.scenario.capacity_rule, pool.rates.kv_bytes, map(np.array, cell[:2])
+            self._known[key] = float(
+                long_bytes(rule, kv, mix, (low, high), holds) if part == "long" else short_bytes(kv, mix, low, holds)
+            )
         return float(self._known[key])
 
     def between_s(self, q: int, arc: Arc, cell: Cell) -> float:
@@ -325,7 +333,7 @@ class NetworkLoads:
         """Bandwidth that every link has at least where it is used; none for bounds."""
         return self.least_gbps or self.gbps
 
-    def _gaps_scv(self, request_class: NetworkClass) -> float:
+    def _gaps_scv(self, request_class: ClassSpec) -> float:
         """Variation of the gaps between the arrivals of a class; for bounds the least."""
         return self._least_gaps_scv if self.is_hopeful else request_class.arrival_scv
 
@@ -399,7 +407,7 @@ class NetworkLoads:
             self._known[key] = self._most_places(point, request_class, request_class.ttft_s)
         return np.asarray(self._known[key])
 
-    def _most_places(self, point: DecodePoint, request_class: NetworkClass, ttft_s: float) -> Array:
+    def _most_places(self, point: DecodePoint, request_class: ClassSpec, ttft_s: float) -> Array:
         held_s = point.batch * point.seconds_per_request(request_class.mix.mean_output_tokens)
         slack_s = np.array([DECODE_TIME * ttft_s])
         requests = QueuedRequests(held_s, 1.0, slack_s, np.ones(1), self._gaps_scv(request_class))
@@ -416,7 +424,7 @@ class NetworkLoads:
         gbps = self.gbps[link] if self.gbps else spec.max_gbps()
         return (gbps, spec.round_trip_s, spec.destination_holds_prefix)
 
-    def _class(self, q: int) -> NetworkClass:
+    def _class(self, q: int) -> ClassSpec:
         return self.problem.classes[self.problem.streams[q].request_class]
 
     @cached_property
@@ -469,6 +477,6 @@ def _condensed(slack_s: Array, weights: Array, n: int = 32) -> tuple[Array, Arra
     return np.append(means, -1.0), np.append(total[used], weights[late].sum())
 
 
-def mix_of(problem: NetworkProblem, group: Sequence[int]) -> RequestMix:
+def mix_of(problem: Problem, group: Sequence[int]) -> RequestMix:
     """Requests of the group's first class: where its thresholds are laid."""
     return problem.classes[problem.streams[group[0]].request_class].mix

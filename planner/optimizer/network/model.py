@@ -16,8 +16,8 @@ from functools import cached_property
 from typing import Literal
 
 from planner.optimizer.network.loads import PARTS, Array, Cell, NetworkLoads
-from planner.optimizer.network.problem import Arc, NetworkProblem, Part, Situation
 from planner.optimizer.network.rows import Rows
+from planner.optimizer.problem import Arc, Part, Problem, Situation
 
 Share = Literal["long", "short", "between"]
 """Of a stream's prompts in a cell: long or short whatever the threshold, or between its ends."""
@@ -84,7 +84,7 @@ class Model:
     """Of rows about the work of a pool: the pool, and the limit at sizes of GRID."""
 
     @property
-    def problem(self) -> NetworkProblem:
+    def problem(self) -> Problem:
         """The problem."""
         return self.question.loads.problem
 

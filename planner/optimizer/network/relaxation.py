@@ -8,10 +8,11 @@ from time import monotonic
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer.more_stock import stock_relaxations
 from planner.optimizer.network.limits import largest_sizes
-from planner.optimizer.network.problem import NetworkClass, NetworkProblem, most_for_demand, network_problem
 from planner.optimizer.network.quickest import ANY_PLAN
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.solution import NetworkSolution
+from planner.optimizer.problem import ClassSpec, Problem
+from planner.optimizer.resolution import most_for_demand, planning_problem
+from planner.optimizer.solution import Solution
 from planner.scenario import Scenario, Spare
 from planner.units import number
 
@@ -26,7 +27,7 @@ NEAR = 0.02
 DIGITS = 3
 
 
-def infeasible_network(problem: NetworkProblem) -> InfeasibleError:
+def infeasible_network(problem: Problem) -> InfeasibleError:
     """The error for a network without a plan: what was asked, and every single relaxation that was found to do."""
     asked = f"no fleet within the limits serves {number(problem.mean_req_per_s)} req/s on average as promised"
     ways = [*_relaxations(problem, monotonic() + LIMIT_S)]
@@ -35,7 +36,7 @@ def infeasible_network(problem: NetworkProblem) -> InfeasibleError:
     return InfeasibleError(f"{problem.scenario.name}: infeasible: {asked}.{options}", ways)
 
 
-def _relaxations(problem: NetworkProblem, deadline: float) -> Iterator[str]:
+def _relaxations(problem: Problem, deadline: float) -> Iterator[str]:
     yield from _less_demand(problem, deadline)
     yield from _more_budget(problem, deadline)
     yield from _no_spare(problem, deadline)
@@ -43,7 +44,7 @@ def _relaxations(problem: NetworkProblem, deadline: float) -> Iterator[str]:
     yield from _longer_promises(problem, deadline)
 
 
-def _more_stock(problem: NetworkProblem, deadline: float) -> Iterator[str]:
+def _more_stock(problem: Problem, deadline: float) -> Iterator[str]:
     """Accelerators or instances that the demand lacks, found by planning with them."""
     if problem.scenario.demand_req_per_s is None or not problem.is_priced:
         return
@@ -54,7 +55,7 @@ def _more_stock(problem: NetworkProblem, deadline: float) -> Iterator[str]:
     def sizes(scenario: Scenario) -> Mapping[str, int] | None:
         asked = scenario.model_copy(update={"objective": "min-cost"})
         try:
-            other = network_problem(asked, classes=problem.classes)
+            other = planning_problem(asked, classes=problem.classes)
         except (InputError, InfeasibleError):
             return None
         found = _found(other, deadline)
@@ -63,7 +64,7 @@ def _more_stock(problem: NetworkProblem, deadline: float) -> Iterator[str]:
     yield from stock_relaxations(problem.scenario, most, sizes)
 
 
-def _sizes(problem: NetworkProblem, solution: NetworkSolution) -> dict[str, int]:
+def _sizes(problem: Problem, solution: Solution) -> dict[str, int]:
     """Most instances of every pool of the scenario in any period, in all its layouts."""
     sizes: dict[str, int] = {}
     for pool, n in zip(problem.pools, largest_sizes(problem, solution), strict=True):
@@ -71,7 +72,7 @@ def _sizes(problem: NetworkProblem, solution: NetworkSolution) -> dict[str, int]
     return sizes
 
 
-def _less_demand(problem: NetworkProblem, deadline: float) -> Iterator[str]:
+def _less_demand(problem: Problem, deadline: float) -> Iterator[str]:
     """The most that the same fleet limits serve, of the same profile of demand."""
     demand = problem.scenario.demand_req_per_s
     if demand is None:
@@ -81,7 +82,7 @@ def _less_demand(problem: NetworkProblem, deadline: float) -> Iterator[str]:
         yield f"demand_req_per_s at most {_rounded(found.scale * demand, floor)} (is {demand:g})"
 
 
-def _more_budget(problem: NetworkProblem, deadline: float) -> Iterator[str]:
+def _more_budget(problem: Problem, deadline: float) -> Iterator[str]:
     budget = problem.scenario.budget_usd_per_hour
     if budget is None or not problem.is_priced:
         return
@@ -90,13 +91,13 @@ def _more_budget(problem: NetworkProblem, deadline: float) -> Iterator[str]:
         yield f"budget_usd_per_hour at least {_rounded(found.objective, ceil)} (is {budget:g})"
 
 
-def _no_spare(problem: NetworkProblem, deadline: float) -> Iterator[str]:
+def _no_spare(problem: Problem, deadline: float) -> Iterator[str]:
     survive = problem.scenario.spare.survive
     if survive and _found(_changed(problem, objective="min-cost", spare=Spare()), deadline) is not None:
         yield f"no [spare] (is survive = {list(survive)})"
 
 
-def _longer_promises(problem: NetworkProblem, deadline: float) -> Iterator[str]:
+def _longer_promises(problem: Problem, deadline: float) -> Iterator[str]:
     """The least multiple of every promised TTFT, by bisection of its logarithm."""
     promised = [c for c in problem.classes if c.ttft_s is not None]
     if not promised or _found(_later(problem, LONGEST), deadline) is None:
@@ -108,23 +109,23 @@ def _longer_promises(problem: NetworkProblem, deadline: float) -> Iterator[str]:
     yield f"every ttft_s at least {_rounded(kept, ceil)} times as long"
 
 
-def _later(problem: NetworkProblem, factor: float) -> NetworkProblem:
+def _later(problem: Problem, factor: float) -> Problem:
     return replace(
         _changed(problem, objective="min-cost"), classes=tuple(_promised(c, factor) for c in problem.classes)
     )
 
 
-def _promised(spec: NetworkClass, factor: float) -> NetworkClass:
+def _promised(spec: ClassSpec, factor: float) -> ClassSpec:
     if spec.slo is None or spec.ttft_s is None:
         return spec
     return replace(spec, slo=spec.slo.model_copy(update={"ttft_s": factor * spec.ttft_s}))
 
 
-def _changed(problem: NetworkProblem, **changes: object) -> NetworkProblem:
+def _changed(problem: Problem, **changes: object) -> Problem:
     return replace(problem, scenario=problem.scenario.model_copy(update=changes))
 
 
-def _found(problem: NetworkProblem, deadline: float, gap: float | None = ANY_PLAN) -> NetworkSolution | None:
+def _found(problem: Problem, deadline: float, gap: float | None = ANY_PLAN) -> Solution | None:
     """A plan, or the best one; None where there is none, or none was found in time."""
     left = deadline - monotonic()
     if left <= 0:

@@ -30,9 +30,10 @@ from planner.optimizer.network.formulation import build
 from planner.optimizer.network.large_search import descend, large_search
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads, mix_of
 from planner.optimizer.network.model import Model, Question, segments_of
-from planner.optimizer.network.problem import Arc, NetworkProblem, Situation
 from planner.optimizer.network.rows import Found
-from planner.optimizer.network.solution import GAP_TARGET, NetworkSolution, SearchState
+from planner.optimizer.network.solution import SearchState
+from planner.optimizer.problem import Arc, Problem, Situation
+from planner.optimizer.solution import GAP_TARGET, Solution
 
 BOUND_GAP = 0.25
 """Of the target: what the solver may leave open in a bound."""
@@ -67,9 +68,7 @@ class Limits(NamedTuple):
     """Whether waits are as short as they may be."""
 
 
-def network_search(
-    problem: NetworkProblem, time_limit_s: float = 60.0, gap: float = GAP_TARGET
-) -> NetworkSolution | None:
+def network_search(problem: Problem, time_limit_s: float = 60.0, gap: float = GAP_TARGET) -> Solution | None:
     """The best plan of a network and its bound, or None when no plan exists.
 
     Args:
@@ -134,7 +133,7 @@ def _bound(state: SearchState, gap: float, deadline: float, relaxed: bool) -> tu
     return model, found
 
 
-def _start(model: Model, best: NetworkSolution) -> dict[int, float]:
+def _start(model: Model, best: Solution) -> dict[int, float]:
     """The integers of a plan as the model has them."""
     start: dict[int, float] = {}
     settled = {one.period: one for one in best.settled}
@@ -242,7 +241,7 @@ def _refine(state: SearchState, model: Model, found: Found) -> bool:
     return changed
 
 
-def peak_situations(problem: NetworkProblem) -> list[Situation]:
+def peak_situations(problem: Problem) -> list[Situation]:
     """Periods in which some stream, some model, or all together ask for most; all where a few roles change."""
     n_sizes = len(problem.pools) * len(problem.periods)
     if problem.scenario.routing.role_conversion and n_sizes <= MANY_SIZES:
