@@ -9,15 +9,8 @@ from rich.console import Console
 
 from planner.errors import CheckFailedError, InfeasibleError, InputError
 from planner.executor import RunQuestion, simulate
-from planner.optimizer import (
-    Problem,
-    Solution,
-    network_at,
-    network_sketch,
-    network_solved,
-    optimize,
-    planning_problem,
-)
+from planner.optimizer import Problem, Solution, optimize, planning_problem, sketched
+from planner.optimizer import solved as plan_of
 from planner.report import PRINT_WIDTH
 from planner.report.certified_tables import certified_tables
 from planner.results import Plan, Promise, plan_from
@@ -180,12 +173,12 @@ def test_drops_beyond_what_may_be_missed_of_the_rate_fail_at_once() -> None:
 @cache
 def solved() -> tuple[Problem, Solution]:
     problem = planning_problem(question(TWO))
-    return problem, network_solved(problem, LIMIT_S)
+    return problem, plan_of(problem, LIMIT_S)
 
 
 def test_the_same_ways_at_a_part_of_the_demand_keep_sizes_and_thresholds() -> None:
     problem, solution = solved()
-    whole, half = network_sketch(problem, solution), network_sketch(problem, network_at(solution, 0.5))
+    whole, half = sketched(problem, solution), sketched(problem, solution.at(0.5))
     assert half.throughput_req_per_s == pytest.approx(0.5 * whole.throughput_req_per_s)
     for one, other in zip(whole.periods, half.periods, strict=True):
         assert other.demand_req_per_s == pytest.approx(0.5 * one.demand_req_per_s)
@@ -195,7 +188,7 @@ def test_the_same_ways_at_a_part_of_the_demand_keep_sizes_and_thresholds() -> No
 
 
 def test_periods_bind_where_a_pool_or_link_is_busiest_and_idle_ones_never() -> None:
-    plan = network_sketch(*solved())
+    plan = sketched(*solved())
     assert binding_periods(plan) == ["noon"]
     night, noon = plan.periods
     busy = night.pools[0].model_copy(update={"utilization": 0.99})
@@ -227,7 +220,7 @@ EACH_OTHERS: dict[str, Any] = {
 def test_a_pool_that_takes_long_and_short_prompts_is_run_and_requests_take_the_ways_that_the_plan_says() -> None:
     scenario = small_with(EACH_OTHERS)
     problem = planning_problem(scenario)
-    plan = network_sketch(problem, network_solved(problem, LIMIT_S))
+    plan = sketched(problem, plan_of(problem, LIMIT_S))
     assert {pool.name: pool.prompts for pool in plan.pools if pool.role == "prefill"} == {"fast": None}
     asked, alone = one_period(scenario, plan, "always")
     assert {pool.name for pool in alone.pools} <= set(asked.pools)
@@ -254,7 +247,7 @@ def test_a_pool_that_takes_long_and_short_prompts_is_run_and_requests_take_the_w
 def test_a_network_without_periods_is_run_with_the_ways_of_its_plan() -> None:
     scenario = small_with(EACH_OTHERS)
     problem = planning_problem(scenario)
-    plan = network_sketch(problem, network_solved(problem, LIMIT_S))
+    plan = sketched(problem, plan_of(problem, LIMIT_S))
     assert all(set(part.pool_shares) >= {"decode"} for part in plan.classes)
     run, _ = simulate(scenario, plan, RunQuestion(100_000, 3, 1.0, 2))
     assert run.offload_fraction == pytest.approx(plan.offload_fraction, abs=0.01)
@@ -265,7 +258,7 @@ def test_a_network_without_periods_is_run_with_the_ways_of_its_plan() -> None:
 def test_a_scheduler_has_nothing_to_hold_against_each_other_where_one_queue_takes_both() -> None:
     scenario = small_with({**EACH_OTHERS, "execution.scheduler.short_term": {}})
     problem = planning_problem(scenario)
-    plan = network_sketch(problem, network_solved(problem, LIMIT_S))
+    plan = sketched(problem, plan_of(problem, LIMIT_S))
     with pytest.raises(InputError, match=r"execution.scheduler.*'fast' has one queue for both.*two pools"):
         simulate(*one_period(scenario, plan, "always"), RunQuestion(1_000, 3, 1.0, 1))
 

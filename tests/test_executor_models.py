@@ -7,7 +7,7 @@ import pytest
 
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate, system
-from planner.optimizer import network_problem, network_sketch, network_solved
+from planner.optimizer import planning_problem, sketched, solved
 from planner.results import Plan, Run
 from planner.roofline import best_stack, kv_bytes_per_token
 from planner.scenario import Scenario
@@ -59,8 +59,8 @@ SHORT_S = 3.0
 @cache
 def planned() -> tuple[Scenario, Plan]:
     scenario = small_with(MODELS)
-    problem = network_problem(scenario)
-    return scenario, network_sketch(problem, network_solved(problem, SHORT_S))
+    problem = planning_problem(scenario)
+    return scenario, sketched(problem, solved(problem, SHORT_S))
 
 
 @cache
@@ -143,7 +143,7 @@ def test_every_class_keeps_its_own_promise_and_steps_in_the_answer() -> None:
 def test_stacks_are_chosen_for_the_model_of_the_pool() -> None:
     scenario = planned()[0]
     light = scenario.profile_of("other").name
-    problem = network_problem(scenario)
+    problem = planning_problem(scenario)
     stacks = {pool.name: pool.rates.stack for pool in problem.pools}
     assert stacks["light-decode"] == best_stack(light, HOME).name
     assert stacks["light-decode"] != best_stack(scenario.model_profile.name, HOME).name

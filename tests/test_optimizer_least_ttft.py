@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer import Problem, network_plan, optimize, planning_problem
+from planner.optimizer import Problem, optimize, planning_problem
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.least_ttft import GAP, filled_with_budget, floor_s, least_ttft
 from planner.optimizer.network.quickest import promising
@@ -173,7 +173,7 @@ def test_a_discipline_without_a_model_is_refused_by_the_key_of_the_objective() -
 def test_several_classes_are_planned_as_a_network_with_a_proven_bound() -> None:
     scenario = in_classes(CLASSES, QUICK)
     assert scenario.is_network
-    plan = network_plan(scenario)
+    plan = optimize(scenario)
     assert plan.objective == "min-ttft"
     assert plan.latency.ttft_p90_s is not None
     kept = plan.bound / (1 - plan.gap)
@@ -187,4 +187,4 @@ def test_classes_that_all_promise_leave_nothing_to_shorten() -> None:
     promised = {f"classes.{name}.slo.ttft_s": 9.0 for name in CLASSES}
     scenario = in_classes(CLASSES, QUICK).varied(promised)
     with pytest.raises(InputError, match="objective: min-ttft has nothing to shorten"):
-        network_plan(scenario)
+        optimize(scenario)

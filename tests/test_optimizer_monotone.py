@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, UndecidedError
-from planner.optimizer import planning_problem, search
+from planner.optimizer import planning_problem
 from planner.optimizer.network.search import network_search
 from planner.optimizer.promise import GAP as PROMISE_GAP
-from planner.optimizer.resolution import planning_problem
+from planner.optimizer.promised_search import search
 from planner.optimizer.search import GAP_TARGET
 from planner.scenario import Scenario
 from tests.builders import FAST, GPUS, HOME, Draw, small_with

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planner.optimizer.fleet import fleet_fields
 
-from planner.optimizer import optimize, planning_problem, search
+from planner.optimizer import optimize, planning_problem
+from planner.optimizer.promised_search import search
 from planner.results import Fleet, Plan
 from planner.scenario import read_scenario
-from tests.builders import FAST, HOME, Draw, problem_of, reference, small, small_with
+from tests.builders import FAST, HOME, Draw, fleet_of, problem_of, reference, small, small_with
 
 SEEDS = st.integers(0, 10_000)
 
@@ -24,7 +24,7 @@ def plan(changes: dict[str, Any] | None = None) -> Plan:
 def fleet(seed: int, **changes: Any) -> Fleet | None:
     problem = problem_of(Draw(np.random.default_rng(seed)).question() | changes)
     solution = search(problem)
-    return None if solution is None else Fleet(**fleet_fields(problem, solution))
+    return None if solution is None else fleet_of(problem, solution)
 
 
 @settings(max_examples=20)
@@ -51,7 +51,7 @@ def test_utilisation_is_offered_over_capacity_and_at_most_one(seed: int, load: f
         return
     demand = load * solution.highest.rate
     asked = replace(problem, scenario=problem.scenario.model_copy(update={"demand_req_per_s": demand}))
-    answer = Fleet(**fleet_fields(asked, solution))
+    answer = fleet_of(asked, solution)
     assert answer.throughput_req_per_s == pytest.approx(demand)
     for pool in answer.pools:
         if pool.n_instances:

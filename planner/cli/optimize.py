@@ -57,7 +57,7 @@ def optimize(
     ] = False,
     requests: Annotated[
         int | None,
-        typer.Option("--requests", metavar="N", min=1, help="Of each run to certify; 200,000 if not given."),
+        typer.Option("--requests", metavar="N", min=1, max=10**9, help="Of each run to certify; 200,000 if not given."),
     ] = None,
     seed: Annotated[
         int | None,

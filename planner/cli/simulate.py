@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from planner.scenario import Scenario
 
 WorkersOption = Annotated[
-    int, typer.Option("--workers", metavar="N", min=1, help="Processes; the answer does not depend on it.")
+    int, typer.Option("--workers", metavar="N", min=1, max=1024, help="Processes; the answer does not depend on it.")
 ]
 DaskOption = Annotated[
     str | None,
@@ -39,7 +39,7 @@ PlanOption = Annotated[
         "--plan", metavar="FILE", help="Run this answer of `optimize --format json`; a new plan if not given."
     ),
 ]
-RequestsOption = Annotated[int, typer.Option("--requests", metavar="N", min=1, help="Of all replications together.")]
+RequestsOption = Annotated[int, typer.Option("--requests", metavar="N", min=1, max=10**9, help="Of all replications together.")]
 SeedOption = Annotated[
     int, typer.Option("--seed", metavar="S", min=0, max=MOST_SEED, help="The same seed gives the same answer.")
 ]
@@ -48,7 +48,7 @@ LoadOption = Annotated[
     typer.Option("--load", metavar="F", help="Of the plan's rate; 1, or 0.8 where that saturates a pool or a link."),
 ]
 ReplicationsOption = Annotated[
-    int, typer.Option("--replications", metavar="R", min=1, help="Independent runs, for confidence intervals.")
+    int, typer.Option("--replications", metavar="R", min=1, max=10_000, help="Independent runs, for confidence intervals.")
 ]
 
 

@@ -43,6 +43,6 @@ class Solution:
 
     def at(self, ratio: float) -> "Solution":
         """The same sizes, ways and thresholds at a part of the demand, in every stream and period alike."""
-        n_streams = 1 + max(d.stream for one in self.settled for d in one.decodings)
+        n_streams = 1 + max((d.stream for one in self.settled for d in one.decodings), default=0)
         settled = tuple(one.scaled_to(one.period, [ratio] * n_streams) for one in self.settled)
         return replace(self, settled=settled, scale=self.scale * ratio)
