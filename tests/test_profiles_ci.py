@@ -94,7 +94,7 @@ def line_of_memory() -> int:
 @pytest.mark.slow
 def test_the_action_passes_good_profiles_of_the_folders_it_looks_in_by_default(runner: Runner) -> None:
     found = runner.step(CHECK)
-    assert (found.returncode, found.stdout, without_progress(found.stderr)) == (0, "2 profiles hold\n", "")
+    assert (found.returncode, found.stdout, without_progress(found.stderr)) == (0, "2 profiles hold (2 own)\n", "")
 
 
 @pytest.mark.slow
@@ -149,7 +149,7 @@ def hook(runner: Runner, *files: str, declared: dict[str, Any] = HOOK) -> subpro
 @pytest.mark.slow
 def test_the_hook_passes_good_files_and_fails_bad_ones_with_file_line_and_key(runner: Runner) -> None:
     good = hook(runner, "hardware_profiles/h200-sxm.toml", "model_profiles/kimi-linear-48b.toml")
-    assert (good.returncode, good.stdout) == (0, "2 profiles hold\n")
+    assert (good.returncode, good.stdout) == (0, "2 profiles hold (2 own)\n")
     bad = hook(runner, "bad/h200-sxm.toml")
     assert bad.returncode == 6
     assert bad.stdout.startswith(f"bad/h200-sxm.toml:{line_of_memory()}: figures.memory_gb.value: is 141000 ")

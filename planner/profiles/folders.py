@@ -55,6 +55,15 @@ def own_paths(kind: Kind) -> tuple[Path, ...]:
     return tuple(path for place in places for path in sorted(place.glob("*.toml")) if kind_in(path) == kind)
 
 
+def without_profiles() -> str:
+    """That PLANNER_PROFILES names folders and no profile lies there; nothing where one does, or none is named."""
+    folders = own_dirs()
+    if not folders or any(own_paths(kind) for kind in KINDS):
+        return ""
+    places = ", ".join(repr(str(folder)) for folder in folders)
+    return f"{VARIABLE} names {places}, where no profile lies"
+
+
 @dataclass(frozen=True)
 class FolderContent:
     """TOML files of a folder and all below it."""
