@@ -31,11 +31,16 @@ def progress(text: str) -> Iterator[Callable[[str], None]]:
             yield lines.say
         return
     from rich.console import Console
+    from rich.text import Text
 
     console = Console(stderr=True)
-    status = console.status(text, spinner="dots" if console.encoding.startswith("utf") else "line")
-    with status, _told(status.update, text):
-        yield status.update
+    status = console.status(Text(text), spinner="dots" if console.encoding.startswith("utf") else "line")
+
+    def say(doing: str) -> None:
+        status.update(Text(doing))  # as it stands: brackets of a title are no markup
+
+    with status, _told(say, text):
+        yield say
 
 
 @contextmanager

@@ -20,10 +20,12 @@ from planner.report.sweep_tables import sweep_tables, write_sweep_csv
 from planner.report.tables import plan_tables
 from planner.report.terminal import PRINT_WIDTH
 from planner.report.validation_tables import broken_promises, undecided_promises, validation_tables
+from planner.report.words import break_even_line
 
 __all__ = [
     "PRINT_WIDTH",
     "Rerun",
+    "break_even_line",
     "broken_promises",
     "check_fidelity_report",
     "check_folder",

@@ -135,6 +135,13 @@ def turns(item: BreakEvenResult) -> str:
     return (listed(found) or "nowhere in that span") + about
 
 
+def break_even_line(item: BreakEvenResult) -> str:
+    """A break-even on one line: what was varied, what is decided as stated, and where that turns."""
+    if not item.is_found:
+        return f"{item.title}: {turns(item)}"
+    return f"{item.title}: {decision(item.decides, item.decision)} at {number(item.stated)}, turns {turns(item)}"
+
+
 def listed(names: list[str]) -> str:
     """Names as one would say them.
 

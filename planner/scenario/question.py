@@ -11,6 +11,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
+from planner.profiles.folders import own_dirs
 from planner.reading import resolved
 from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven, completed
 from planner.scenario.bundled import scenario_path
@@ -458,6 +459,7 @@ def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str
         InputError: with every problem found.
         UsageError: when an override is not `KEY=VALUE`.
     """
+    own_dirs()  # one that is none is a single problem, not one of every name in the file
     file = TomlFile(name, text)
     stated, changes = dict(file.data), {}
     for override in overrides:
@@ -496,10 +498,18 @@ def _checked(file: TomlFile, stated: dict[str, Any], directory: Path) -> Scenari
         raise InputError([*problems, *error.problems]) from None
     scenario._directory, scenario._file, scenario._stated = directory, file, stated
     scenario._asked_pools = scenario.pools
-    problems += name_problems(scenario)
+    problems += _with_one_choice(name_problems(scenario))
     if problems:
         raise InputError(problems)
     return scenario
+
+
+def _with_one_choice(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Problems, of which those that say the same of a name do not list again what is allowed."""
+    told: set[str] = set()
+    for problem in problems:
+        yield replace(problem, allowed="") if problem.message in told else problem
+        told.add(problem.message)
 
 
 def _problems(file: TomlFile, directory: Path) -> tuple[Problem, ...]:

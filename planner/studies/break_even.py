@@ -26,7 +26,8 @@ MOST_PLANS = 40
 """Time limits of one plan that all break-evens may take together; then the rest is left unknown."""
 Decision = Callable[[float], bool | None]
 """Whether the decision is yes at a value of the input; None where there is no plan."""
-
+Say = Callable[[str], None]
+Keep = Callable[[BreakEvenResult], None]
 
 RESOLVED = {"prices", "assumed", "stacks", "measured", "model"}
 """Parts of a scenario that the pools of its problem hold in full: rents and service times."""
@@ -97,7 +98,11 @@ class Planner:
 
 
 def break_evens(
-    scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0
+    scenario: Scenario,
+    data_dirs: Sequence[Path] = (),
+    time_limit_s: float = 60.0,
+    say: Say = lambda _: None,
+    keep: Keep = lambda _: None,
 ) -> tuple[BreakEvenResult, ...]:
     """Every break-even that a scenario asks for.
 
@@ -105,12 +110,20 @@ def break_evens(
         scenario: the question with its `break_even` entries.
         data_dirs: folders in which traces are looked for.
         time_limit_s: limit of each single plan.
+        say: is told which one is looked for.
+        keep: gets every one as soon as it is found: all of them may take hours.
 
     Returns:
         Results in the order of the entries; empty without any. Of a network, those that take too long say so.
     """
     planner = Planner(data_dirs, time_limit_s)
-    return tuple(_found(scenario, item, planner) for item in scenario.break_even)
+    results: list[BreakEvenResult] = []
+    for item in scenario.break_even:
+        place = f"{len(results) + 1} of {len(scenario.break_even)}"
+        say(f"break-even {place}: {item.title} ({item.key} from {item.low:g} to {item.high:g})")
+        results.append(_found(scenario, item, planner))
+        keep(results[-1])
+    return tuple(results)
 
 
 def _found(scenario: Scenario, item: BreakEven, planner: Planner) -> BreakEvenResult:

@@ -14,7 +14,7 @@ from planner.optimizer.formulation import Sizing
 from planner.results import Case, CaseFront, ComparedPlan, Executed, LengthProfile, Plan, ServiceCurve
 from planner.roofline import InstanceRates
 from planner.scenario import CapacityRule, Scenario
-from planner.studies.break_even import break_evens, not_varied
+from planner.studies.break_even import Keep, Say, break_evens, not_varied
 from planner.studies.claims import claim_results
 from planner.studies.cost_band import cost_band
 from planner.studies.front import pareto_front
@@ -29,14 +29,17 @@ N_CURVE = 81
 N_ATOMS = 2048
 NETWORK_LIMIT_S = 1200.0
 """Beyond what a network of a report takes: its plan must not depend on how busy the machine is."""
-Say = Callable[[str], None]
 Mixes = Sequence[tuple[float, RequestMix]]
 """Share and requests of every class."""
 OTHER_RULE: dict[CapacityRule, CapacityRule] = {"mean-length": "expected-work", "expected-work": "mean-length"}
 
 
 def build_case(
-    scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0, say: Say = lambda _: None
+    scenario: Scenario,
+    data_dirs: Sequence[Path] = (),
+    time_limit_s: float = 60.0,
+    say: Say = lambda _: None,
+    keep: Keep = lambda _: None,
 ) -> Case:
     """Plan a scenario, its variant under the other capacity rule and its comparisons; run it where it asks for that.
 
@@ -45,6 +48,7 @@ def build_case(
         data_dirs: folders in which traces are looked for.
         time_limit_s: limit of each single plan.
         say: is told what is going on.
+        keep: gets every break-even as soon as it is found.
 
     Raises:
         InputError, InfeasibleError, UndecidedError: as `optimize` does, for the scenario itself.
@@ -62,10 +66,7 @@ def build_case(
     if is_routed:
         plan = plan.model_copy(update={"cost_band": cost_band(scenario, data_dirs, problem)})
         other = _planned(_with_rule(problem, OTHER_RULE[scenario.capacity_rule]), time_limit_s)
-    compared = tuple(
-        _comparison(name, scenario.comparisons[name].title, variant, data_dirs, time_limit_s)
-        for name, variant in variants.items()
-    )
+    compared = _compared(scenario, variants, data_dirs, time_limit_s, say)
     plans = {"plan": plan, scenario.capacity_rule: plan, OTHER_RULE[scenario.capacity_rule]: other}
     plans |= {variant.name: variant.plan for variant in compared}
     hours = scenario.report.hours
@@ -82,7 +83,7 @@ def build_case(
         ),
         comparisons=compared,
         claims=claim_results(scenario.claims, plans, scenario.name),
-        break_even=break_evens(scenario, data_dirs, time_limit_s),
+        break_even=break_evens(scenario, data_dirs, time_limit_s, say, keep),
         not_varied=not_varied(scenario),
         price_ratios=price_ratios(problem, plan) if is_routed else None,
         executed=_executed(problem, solution, plan, plans["mean-length"], data_dirs, say),
@@ -174,6 +175,17 @@ def _planned(problem: Problem, time_limit_s: float) -> Plan | None:
         return optimized(problem, time_limit_s)
     except (InfeasibleError, UndecidedError):
         return None
+
+
+def _compared(
+    scenario: Scenario, variants: Mapping[str, Scenario], data_dirs: Sequence[Path], time_limit_s: float, say: Say
+) -> tuple[ComparedPlan, ...]:
+    """Every variant's plan."""
+    found: list[ComparedPlan] = []
+    for name, variant in variants.items():
+        say(f"comparison {len(found) + 1} of {len(variants)}: {name}")
+        found.append(_comparison(name, scenario.comparisons[name].title, variant, data_dirs, time_limit_s))
+    return tuple(found)
 
 
 def _comparison(
