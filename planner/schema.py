@@ -44,6 +44,7 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(
         strict=True,
         frozen=True,
+        defer_build=True,
         extra="forbid",
         allow_inf_nan=False,
         protected_namespaces=(),

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from planner.optimizer.at_hand import has_one_site
 from planner.optimizer.baselines import baselines
@@ -13,9 +14,6 @@ from planner.optimizer.fleet import class_plans, fleet_fields
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.latency import extrapolated_fraction, has_queueing_model, leaving_tokens, longest_sent
 from planner.optimizer.least_ttft import GAP as TTFT_GAP
-from planner.optimizer.network.answer import network_outcome, network_plan
-from planner.optimizer.network.problem import NetworkProblem, network_problem
-from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.one_site import adoption
 from planner.optimizer.problem import ClassSpec, PlanningProblem, planning_problem
 from planner.optimizer.promise import GAP as PROMISE_GAP
@@ -30,6 +28,10 @@ from planner.optimizer.verdict import decisive, verdict
 from planner.results import Baseline, Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario
 from planner.units import MILLI, number, percent
+
+if TYPE_CHECKING:  # a network's planner loads when there is a network
+    from planner.optimizer.network.problem import NetworkProblem
+    from planner.optimizer.network.solution import NetworkSolution
 
 TIME_LIMIT_S = 60.0
 BUSY = 0.95
@@ -62,6 +64,8 @@ def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: f
         UndecidedError: time is up without a plan or a proof.
     """
     if scenario.is_network:
+        from planner.optimizer.network.answer import network_plan
+
         return network_plan(scenario, data_dirs, time_limit_s)
     return optimized(planning_problem(scenario, data_dirs), time_limit_s)
 
@@ -73,8 +77,8 @@ class Outcome:
     fleet: Fleet
     objective: float
     """Highest rate or goodput [req/s], bill [USD/h], or TTFT at the percentile asked for [s]."""
-    problem: PlanningProblem | NetworkProblem
-    solution: Solution | NetworkSolution
+    problem: "PlanningProblem | NetworkProblem"
+    solution: "Solution | NetworkSolution"
 
 
 def outcome(
@@ -92,6 +96,9 @@ def outcome(
         classes: the classes of another problem with the same workload, so that a trace is read once.
     """
     if scenario.is_network:
+        from planner.optimizer.network.answer import network_outcome
+        from planner.optimizer.network.problem import network_problem
+
         network = network_problem(scenario, data_dirs)
         fleet, objective, found = network_outcome(network, time_limit_s)
         return Outcome(fleet, objective, network, found)
