@@ -44,9 +44,9 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(
         strict=True,
         frozen=True,
+        defer_build=True,
         extra="forbid",
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
         protected_namespaces=(),
     )
 

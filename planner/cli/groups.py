@@ -1,7 +1,10 @@
 """What all commands of the command line share: sections of the help, and failures as JSON where that was asked for."""
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any, ClassVar, NamedTuple
 
+import typer
 from typer.core import TyperGroup
 
 from planner.cli.common import ANSWER, Answer, print_json
@@ -10,8 +13,60 @@ from planner.errors import PlannerError
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
+class Entry(NamedTuple):
+    """A command, as far as the help of all commands needs it."""
+
+    heading: str
+    place: str
+    """Module of this room, and its name there: a function, or a group of commands of its own."""
+    text: str
+    """What it is for, in one line."""
+
+
+class LoadedCommands(Mapping[str, Any]):
+    """Commands by name; each loads when it is asked for."""
+
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        self._entries = entries
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        """The command. Raises KeyError when there is none of that name."""
+        entry = self._entries[name]
+        if name not in self._loaded:
+            self._loaded[name] = _command(name, entry)
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Names, in the order of the help."""
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._entries)
+
+
+def _command(name: str, entry: Entry) -> Any:
+    module, attribute = entry.place.split(":")
+    found = getattr(import_module(f"planner.cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        command: Any = typer.main.get_group(found)
+    else:
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(name)(found)
+        command = typer.main.get_command(alone)
+    command.name = name
+    return command
+
+
 class PlannerGroup(TyperGroup):
-    """The commands, listed under the headings that they name as their panel."""
+    """The commands, listed under their headings without loading any."""
+
+    entries: ClassVar[Mapping[str, Entry]]
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = LoadedCommands(self.entries)  # type: ignore[assignment]  # nobody adds to them
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; one that fails without an answer gives one that says so, where JSON was asked for."""
@@ -27,13 +82,10 @@ class PlannerGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands under their headings, with names in one column."""
-        commands = {name: self.commands[name] for name in self.list_commands(ctx)}
-        indent = max(map(len, commands), default=0)
+        indent = max(map(len, self.entries))
         sections: dict[str, list[tuple[str, str]]] = {}
-        for name, command in commands.items():
-            heading = getattr(command, "rich_help_panel", None) or "Commands"
-            text = command.get_short_help_str(formatter.width - indent - 6)
-            sections.setdefault(heading, []).append((name.ljust(indent), text))
+        for name, entry in self.entries.items():
+            sections.setdefault(entry.heading, []).append((name.ljust(indent), entry.text))
         for heading, rows in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(rows)

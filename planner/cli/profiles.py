@@ -151,9 +151,10 @@ def _held(found: "ProfileCheck", is_catalogue: bool) -> str:
 @app.command("schema")
 def print_schema(kind: Annotated[SchemaKind, typer.Argument(metavar="KIND", help="hardware, model or stack.")]) -> None:
     """Print the JSON Schema of a kind of profile."""
+    from planner.documented import documented_schema
     from planner.profiles.catalogue import RECORDS
 
-    schema = RECORDS[f"planner.{kind}/1"].model_json_schema()
+    schema = documented_schema(RECORDS[f"planner.{kind}/1"])
     print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
 
 

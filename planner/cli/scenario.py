@@ -102,6 +102,7 @@ def schema(
     ),
 ) -> None:
     """Print every key of a scenario: as JSON Schema, for editors, or as a page to read."""
+    from planner.documented import documented_schema
     from planner.scenario import Scenario
 
     if format_ is SchemaFormat.MARKDOWN:
@@ -109,4 +110,4 @@ def schema(
 
         typer.echo(scenario_keys_page(), nl=False)
         return
-    print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **Scenario.model_json_schema()})
+    print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **documented_schema(Scenario)})

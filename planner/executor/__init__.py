@@ -4,8 +4,9 @@ Only service times and byte counts are common, from the roofline or measured cur
 use, so everything loads on first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from planner.loading import on_first_use
 
 if TYPE_CHECKING:
     from planner.executor.run import RunQuestion, default_load, simulate
@@ -34,8 +35,4 @@ __all__ = [
     "world",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+__getattr__ = on_first_use(__name__, _LAZY)

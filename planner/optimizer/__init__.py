@@ -1,6 +1,8 @@
 """A scenario to a problem in numbers, to a mixed-integer program, to a plan."""
 
-from planner.optimizer.exhaustive import exhaustive_search
+from typing import TYPE_CHECKING
+
+from planner.loading import on_first_use
 from planner.optimizer.plan import (
     Outcome,
     at_rate,
@@ -20,6 +22,9 @@ from planner.optimizer.problem import PoolSpec, Problem
 from planner.optimizer.resolution import planning_problem
 from planner.optimizer.solution import Solution
 from planner.optimizer.strategies import searched
+
+if TYPE_CHECKING:
+    from planner.optimizer.exhaustive import exhaustive_search
 
 __all__ = [
     "Outcome",
@@ -42,3 +47,5 @@ __all__ = [
     "sketched",
     "solved",
 ]
+
+__getattr__ = on_first_use(__name__, {"exhaustive_search": "exhaustive"})

@@ -1,7 +1,5 @@
 """What one more of every limit is worth: by exact search over thresholds where few routes say all, else by programs."""
 
-from planner.optimizer.network.quickening import quickest_bottlenecks
-from planner.optimizer.network.worth import network_bottlenecks
 from planner.optimizer.problem import Problem
 from planner.optimizer.sensitivity import bottlenecks
 from planner.optimizer.solution import Solution
@@ -21,6 +19,9 @@ def shadow_prices(problem: Problem, solution: Solution, time_limit_s: float) -> 
     """
     if solution.routed is not None:
         return bottlenecks(problem, solution.routed)
+    from planner.optimizer.network.quickening import quickest_bottlenecks
+    from planner.optimizer.network.worth import network_bottlenecks
+
     if problem.is_min_ttft:
         return quickest_bottlenecks(problem, solution, SHARE_OF_TIME * time_limit_s)
     return network_bottlenecks(problem, solution, SHARE_OF_TIME * time_limit_s)

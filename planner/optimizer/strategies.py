@@ -3,9 +3,6 @@
 from planner.errors import InputError
 from planner.optimizer.least_ttft import GAP as LEAST_TTFT_GAP
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled
-from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
-from planner.optimizer.network.quickest import quickest_network
-from planner.optimizer.network.search import network_search
 from planner.optimizer.problem import Arc, Part, Problem, Stream
 from planner.optimizer.promise import GAP as PROMISE_GAP
 from planner.optimizer.promised_search import search as routed_search
@@ -33,6 +30,11 @@ def searched(problem: Problem, time_limit_s: float, gap: float = GAP_TARGET) -> 
     if problem.is_routed:
         routed = routed_search(problem, time_limit_s)
         return None if routed is None else solution_of_routes(problem, routed)
+    # What searches networks loads when there is one.
+    from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
+    from planner.optimizer.network.quickest import quickest_network
+    from planner.optimizer.network.search import network_search
+
     if problem.is_min_ttft:
         quickest = quickest_network(problem, time_limit_s)
         return None if quickest is None else quickest.as_solution(ROUNDING * QUICKEST_GAP)

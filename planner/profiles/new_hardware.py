@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 
+from planner.documented import field_texts
 from planner.profiles.architectures import GENERATIONS
 from planner.profiles.hardware import Figures
 from planner.profiles.toml_text import toml_value
@@ -69,5 +70,5 @@ def _comment(text: str) -> list[str]:
 
 
 def _figure(key: str) -> str:
-    meaning = " ".join((Figures.model_fields[key].description or "").split())
+    meaning = " ".join(field_texts(Figures).get(key, "").split())
     return f'{key} = {{ value = 0, source = "datasheet", basis = "datasheet" }}  # {meaning}'

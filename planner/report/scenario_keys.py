@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
+from planner.documented import documented_schema
 from planner.scenario import Scenario
 from planner.units import DASH
 
@@ -99,7 +100,7 @@ class Table:
 
 def scenario_keys_page() -> str:
     """The page, as Markdown."""
-    schema = Scenario.model_json_schema()
+    schema = documented_schema(Scenario)
     tables, examples = _tables(schema), _examples()
     contents = [f"{table.indent}- [{table.heading}](#{table.anchor}): {_summary(table)}" for table in tables.values()]
     sections = [_section(table, tables, examples.get(_plain(table.name), {})) for table in tables.values()]

@@ -1,81 +1,186 @@
 """The answers: frozen records that report and cli print."""
 
-from planner.results.case import (
-    BreakEvenResult,
-    Case,
-    CaseFront,
-    ClaimResult,
-    ComparedPlan,
-    LengthProfile,
-    PriceRatios,
-    ServiceCurve,
-    SourceNote,
-    Turn,
-)
-from planner.results.certified import Certified, Promise, Round
-from planner.results.executed import Executed, ExecutedFigure, ExecutedLoad, TtftByLoad
-from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
-from planner.results.fidelity_survey import (
-    CurvePoint,
-    Doubt,
-    FidelitySurvey,
-    HardwareScore,
-    MeasuredFile,
-    Peer,
-    Scored,
-    ScoredCurve,
-    StackScore,
-    VersionScore,
-)
-from planner.results.judging import enough_requests, judgement, relative_error
-from planner.results.live import Live, LiveCheck, LiveLine, LiveMachine, LivePass, LiveRepeat, LiveTtft
-from planner.results.live_file import live_from
-from planner.results.plan import (
-    Baseline,
-    Bottleneck,
-    ClassPlan,
-    Cost,
-    CostBand,
-    Fleet,
-    FreeRouting,
-    Latency,
-    LinkPlan,
-    PeriodLink,
-    PeriodPlan,
-    PeriodPool,
-    Plan,
-    PlannedAgain,
-    PoolPlan,
-    PoolShares,
-    Sweep,
-    Verdict,
-    Work,
-)
-from planner.results.plan_file import plan_from
-from planner.results.plan_sweep import PlanSweep, SweepPoint, sought
-from planner.results.prediction import (
-    AcceleratorMemory,
-    DecodePrediction,
-    LargestBatch,
-    Prediction,
-    PrefillPrediction,
-)
-from planner.results.roofline import OperatorPoint, RooflinePass, RooflineSurvey
-from planner.results.run import (
-    ClassRun,
-    Interval,
-    LinkRun,
-    PoolRun,
-    RebalanceRun,
-    Run,
-    RunRecords,
-    SchedulerRun,
-    TtftCurve,
-    WaitRun,
-)
-from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
-from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
-from planner.results.validation import Check, Validation
+from typing import TYPE_CHECKING
+
+from planner.loading import on_first_use
+
+if TYPE_CHECKING:
+    from planner.results.case import (
+        BreakEvenResult,
+        Case,
+        CaseFront,
+        ClaimResult,
+        ComparedPlan,
+        LengthProfile,
+        PriceRatios,
+        ServiceCurve,
+        SourceNote,
+        Turn,
+    )
+    from planner.results.certified import Certified, Promise, Round
+    from planner.results.executed import Executed, ExecutedFigure, ExecutedLoad, TtftByLoad
+    from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
+    from planner.results.fidelity_survey import (
+        CurvePoint,
+        Doubt,
+        FidelitySurvey,
+        HardwareScore,
+        MeasuredFile,
+        Peer,
+        Scored,
+        ScoredCurve,
+        StackScore,
+        VersionScore,
+    )
+    from planner.results.judging import enough_requests, judgement, relative_error
+    from planner.results.live import Live, LiveCheck, LiveLine, LiveMachine, LivePass, LiveRepeat, LiveTtft
+    from planner.results.live_file import live_from
+    from planner.results.plan import (
+        Baseline,
+        Bottleneck,
+        ClassPlan,
+        Cost,
+        CostBand,
+        Fleet,
+        FreeRouting,
+        Latency,
+        LinkPlan,
+        PeriodLink,
+        PeriodPlan,
+        PeriodPool,
+        Plan,
+        PlannedAgain,
+        PoolPlan,
+        PoolShares,
+        Sweep,
+        Verdict,
+        Work,
+    )
+    from planner.results.plan_file import plan_from
+    from planner.results.plan_sweep import PlanSweep, SweepPoint, sought
+    from planner.results.prediction import (
+        AcceleratorMemory,
+        DecodePrediction,
+        LargestBatch,
+        Prediction,
+        PrefillPrediction,
+    )
+    from planner.results.roofline import OperatorPoint, RooflinePass, RooflineSurvey
+    from planner.results.run import (
+        ClassRun,
+        Interval,
+        LinkRun,
+        PoolRun,
+        RebalanceRun,
+        Run,
+        RunRecords,
+        SchedulerRun,
+        TtftCurve,
+        WaitRun,
+    )
+    from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
+    from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
+    from planner.results.validation import Check, Validation
+
+_LAZY = {
+    "BreakEvenResult": "case",
+    "Case": "case",
+    "CaseFront": "case",
+    "ClaimResult": "case",
+    "ComparedPlan": "case",
+    "LengthProfile": "case",
+    "PriceRatios": "case",
+    "ServiceCurve": "case",
+    "SourceNote": "case",
+    "Turn": "case",
+    "Certified": "certified",
+    "Promise": "certified",
+    "Round": "certified",
+    "Executed": "executed",
+    "ExecutedFigure": "executed",
+    "ExecutedLoad": "executed",
+    "TtftByLoad": "executed",
+    "Fidelity": "fidelity",
+    "FidelityGroup": "fidelity",
+    "LatencyError": "fidelity",
+    "PredictedPoint": "fidelity",
+    "RefusedPoints": "fidelity",
+    "CurvePoint": "fidelity_survey",
+    "Doubt": "fidelity_survey",
+    "FidelitySurvey": "fidelity_survey",
+    "HardwareScore": "fidelity_survey",
+    "MeasuredFile": "fidelity_survey",
+    "Peer": "fidelity_survey",
+    "Scored": "fidelity_survey",
+    "ScoredCurve": "fidelity_survey",
+    "StackScore": "fidelity_survey",
+    "VersionScore": "fidelity_survey",
+    "enough_requests": "judging",
+    "judgement": "judging",
+    "relative_error": "judging",
+    "Live": "live",
+    "LiveCheck": "live",
+    "LiveLine": "live",
+    "LiveMachine": "live",
+    "LivePass": "live",
+    "LiveRepeat": "live",
+    "LiveTtft": "live",
+    "live_from": "live_file",
+    "Baseline": "plan",
+    "Bottleneck": "plan",
+    "ClassPlan": "plan",
+    "Cost": "plan",
+    "CostBand": "plan",
+    "Fleet": "plan",
+    "FreeRouting": "plan",
+    "Latency": "plan",
+    "LinkPlan": "plan",
+    "PeriodLink": "plan",
+    "PeriodPlan": "plan",
+    "PeriodPool": "plan",
+    "Plan": "plan",
+    "PlannedAgain": "plan",
+    "PoolPlan": "plan",
+    "PoolShares": "plan",
+    "Sweep": "plan",
+    "Verdict": "plan",
+    "Work": "plan",
+    "plan_from": "plan_file",
+    "PlanSweep": "plan_sweep",
+    "SweepPoint": "plan_sweep",
+    "sought": "plan_sweep",
+    "AcceleratorMemory": "prediction",
+    "DecodePrediction": "prediction",
+    "LargestBatch": "prediction",
+    "Prediction": "prediction",
+    "PrefillPrediction": "prediction",
+    "OperatorPoint": "roofline",
+    "RooflinePass": "roofline",
+    "RooflineSurvey": "roofline",
+    "ClassRun": "run",
+    "Interval": "run",
+    "LinkRun": "run",
+    "PoolRun": "run",
+    "RebalanceRun": "run",
+    "Run": "run",
+    "RunRecords": "run",
+    "SchedulerRun": "run",
+    "TtftCurve": "run",
+    "WaitRun": "run",
+    "LoadPattern": "scheduling",
+    "ScheduledRun": "scheduling",
+    "ScheduledSeries": "scheduling",
+    "SchedulerComparison": "scheduling",
+    "Against": "studies",
+    "Front": "studies",
+    "FrontPoint": "studies",
+    "Hour": "studies",
+    "InputSensitivity": "studies",
+    "Sensitivity": "studies",
+    "Variation": "studies",
+    "Check": "validation",
+    "Validation": "validation",
+}
 
 __all__ = [
     "AcceleratorMemory",
@@ -176,3 +281,5 @@ __all__ = [
     "sought",
     "relative_error",
 ]
+
+__getattr__ = on_first_use(__name__, _LAZY)

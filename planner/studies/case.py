@@ -1,6 +1,6 @@
 """A case: the plan of a scenario, its variants and everything they are held against."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 

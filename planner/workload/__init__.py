@@ -3,9 +3,9 @@
 The stated workload loads at once; the mathematics on first use, so that a command without any starts quickly.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from planner.loading import on_first_use
 from planner.workload.spec import TraceFile, Workload
 
 if TYPE_CHECKING:
@@ -44,8 +44,4 @@ __all__ = [
     "weighted_quantile",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+__getattr__ = on_first_use(__name__, _LAZY)

@@ -16,12 +16,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from planner.optimizer.network.row_blocks import Floats, Indices, Mask, block_program, blocks_of, matrix_of
 from planner.optimizer.network.rows import Rows
+
+if TYPE_CHECKING:  # scipy.sparse takes longer to load than the plan of one site
+    from scipy.sparse import csr_matrix
 
 NOTHING = 1e-9
 """Of a cost that is left when all prices are taken off: rounding."""
@@ -79,7 +82,7 @@ class Blocks:
         return values
 
     @cached_property
-    def _matrix(self) -> csr_matrix:
+    def _matrix(self) -> "csr_matrix":
         return matrix_of(self.rows)
 
     @cached_property

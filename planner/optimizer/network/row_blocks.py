@@ -1,25 +1,29 @@
 """Blocks of a program: sets of columns and rows that have nothing in common once some of both are left aside."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import connected_components
 
 from planner.optimizer.network.rows import Rows
+
+if TYPE_CHECKING:  # scipy.sparse takes longer to load than the plan of one site
+    from scipy.sparse import csr_matrix
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 
-def matrix_of(rows: Rows) -> csr_matrix:
+def matrix_of(rows: Rows) -> "csr_matrix":
     """Factors of a program, shape (rows, columns)."""
+    from scipy.sparse import csr_matrix
+
     return csr_matrix((rows.factors, rows.columns, rows.starts), (len(rows.row_names), len(rows.names)))
 
 
-def blocks_of(matrix: csr_matrix, rows: Mask, columns: Mask) -> list[tuple[Indices, Indices]]:
+def blocks_of(matrix: "csr_matrix", rows: Mask, columns: Mask) -> list[tuple[Indices, Indices]]:
     """Columns and rows of every block.
 
     Args:
@@ -27,6 +31,9 @@ def blocks_of(matrix: csr_matrix, rows: Mask, columns: Mask) -> list[tuple[Indic
         rows: those that join the columns in them.
         columns: those that join the rows they are in; the others may be in the rows of many blocks.
     """
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import connected_components
+
     entries = matrix.tocoo()
     used = rows[entries.row] & columns[entries.col]
     n_rows, n_columns = matrix.shape
@@ -39,7 +46,7 @@ def blocks_of(matrix: csr_matrix, rows: Mask, columns: Mask) -> list[tuple[Indic
 
 
 def block_program(
-    rows: Rows, matrix: csr_matrix, columns: Iterable[int], kept: Iterable[int], beside: Mask
+    rows: Rows, matrix: "csr_matrix", columns: Iterable[int], kept: Iterable[int], beside: Mask
 ) -> tuple[Rows, Indices]:
     """A block as a program of its own, with its columns in order, some other columns of its rows behind them.
 
