@@ -107,7 +107,7 @@ def network_search(
             return None
         risen = found.bound + idle_use(state) - state.bound
         state.bound = max(state.bound, found.bound + idle_use(state))
-        state.is_large |= len(model.rows.costs) > LARGE
+        state.is_large |= len(model.rows.costs) - len(model.late) > LARGE
         if state.is_large:
             if not large_search(state, time_limit_s, deadline) and state.best is None:
                 return None
@@ -126,7 +126,7 @@ def network_search(
 
 
 def _bound(state: SearchState, gap: float, deadline: float, relaxed: bool) -> tuple[Model, Found | None]:
-    model = build(Question(state.optimistic, tuple(state.active), state.cells, state.segments))
+    model = build(Question(state.optimistic, tuple(state.active), state.cells, state.segments, shares_lateness=True))
     start = {} if state.best is None or relaxed else _start(model, state.best)
     found = model.rows.solved(deadline - monotonic(), BOUND_GAP * gap, start, () if relaxed else None)
     if found is not None:
