@@ -17,6 +17,7 @@ Proof:
 """
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -75,6 +76,15 @@ def least_late(loads: NetworkLoads, use: Use, is_between: bool) -> float:
     """Fraction of a use that is late in an idle pool."""
     queue = _queue(loads, use, is_between)
     return 0.0 if queue is None else float(queue.weights[queue.slack_s < 0].sum())
+
+
+def requests_of_use(loads: NetworkLoads, use: Use, is_between: bool) -> tuple[float, float]:
+    """Fewest and most requests of a use per unit of its rate; how many are between is known by their work alone."""
+    q, arc, part, cell = use
+    if not is_between:
+        return (loads.fraction(q, part, cell),) * 2
+    service_s = late_service_s(loads, use, is_between)
+    return (loads.between_s(q, arc, cell) / service_s if service_s > 0 else 0.0), inf
 
 
 def late_service_s(loads: NetworkLoads, use: Use, is_between: bool) -> float:

@@ -124,6 +124,8 @@ class NetworkLoads:
     """Mean use of a link at the most; transfers count with the rest of it."""
     least_gbps: tuple[float, ...] = ()
     """Bandwidth that every link has at least where it is used; none: what transfers count with."""
+    lateness: float = 1.0
+    """Multiple of the late requests of a promise that every pool may have, where others are to make up for them."""
 
     def fraction(self, q: int, part: Part, cell: Cell) -> float:
         """Least fraction of a stream's requests in a part, over the thresholds of a cell."""
@@ -292,11 +294,12 @@ class NetworkLoads:
 
     def late_allowed(self, q: int) -> float:
         """Fraction of a stream's requests that prefill may make late: in plans, decode has a part of it."""
-        return self.class_of(q).late_allowed * (1.0 if self.is_for_bounds else 1 - DECODE_LATE)
+        late = self.class_of(q).late_allowed * (1.0 if self.is_for_bounds else 1 - DECODE_LATE)
+        return min(self.lateness * late, 1.0)
 
     def shares(self, q: int, cell: Cell) -> tuple[float, float]:
         """Allowances for long prompts of a stream between which some pool keeps the promise to each part when idle."""
-        late = self.class_of(q).late_allowed * (1 - DECODE_LATE)
+        late = min(self.lateness * self.class_of(q).late_allowed * (1 - DECODE_LATE), 1.0)
         arcs = self.problem.arcs[q]
         long, short = (min((self._late_anyhow(q, arc, p, cell) for arc in arcs[p]), default=0.0) for p in PARTS)
         return long / late, 1 - short / late

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from planner.optimizer.network.lateness import late_service_s, least_late
+from math import inf
+
+from planner.optimizer.network.lateness import least_late, requests_of_use
 from planner.optimizer.network.loads import Use
 from planner.optimizer.network.model import Model, Share, cell_of
 
@@ -35,23 +37,18 @@ def _of(model: Model, streams: dict[tuple[int, int], set[int]], q: int, s: int, 
     return (c, s, k) if len(streams[c, s]) == 1 else (c, s)
 
 
-def count_late_anyhow(model: Model) -> None:
-    """l_qska >= v x_qska f, v the fraction of the f requests of a use that is late in an idle pool."""
+def count_late_requests(model: Model) -> None:
+    """v f x_qska <= l_qska <= f x_qska, v the fraction of the f requests of a use that is late in an idle pool."""
     loads = model.question.loads
     for columns, is_between in ((model.x, False), (model.between, True)):
         for (q, s, k, part, arc), column in columns.items():
             if column not in model.late:
                 continue
-            use = Use(q, arc, part, cell_of(model, q, s, k))
-            least = least_late(loads, use, is_between)
-            if least <= 0:
-                continue
-            if is_between:
-                service_s = late_service_s(loads, use, is_between)
-                n_requests = loads.between_s(q, arc, use.cell) / service_s if service_s > 0 else 0.0
-            else:
-                n_requests = loads.fraction(q, part, use.cell)
+            use, link = Use(q, arc, part, cell_of(model, q, s, k)), "" if arc.link is None else arc.link
+            least, (fewest, most) = least_late(loads, use, is_between), requests_of_use(loads, use, is_between)
             share: Share = "between" if is_between else part
-            name = f"count_late_anyhow_{q}_{s}_{k}_{share}_{part}_{arc.pool}"
-            name += "" if arc.link is None else f"_{arc.link}"
-            model.rows.row(name, [(model.late[column], 1.0), (column, -least * n_requests)], low=0)
+            at, late = f"{q}_{s}_{k}_{share}_{part}_{arc.pool}_{link}", (model.late[column], 1.0)
+            if most < inf:
+                model.rows.row(f"count_late_requests_{at}", [late, (column, -most)], high=0)
+            if least * fewest > 0:
+                model.rows.row(f"count_late_anyhow_{at}", [late, (column, -least * fewest)], low=0)
