@@ -7,7 +7,7 @@ from pathlib import Path
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer.context import context_notes
 from planner.optimizer.network.compared import baselines_of, sites_alone, spare_notes, verdict_by_ttft, verdict_of
-from planner.optimizer.network.loads import DECODE_LATE, DECODE_TIME, LINK_BUSY
+from planner.optimizer.network.loads import LINK_BUSY
 from planner.optimizer.network.problem import NetworkProblem, network_problem
 from planner.optimizer.network.quickening import quickest_bottlenecks
 from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
@@ -208,9 +208,8 @@ def _candidates(problem: NetworkProblem) -> list[Candidate]:
 def _notes(problem: NetworkProblem, fleet: Fleet) -> Iterator[str]:
     if any(c.ttft_s is not None for c in problem.classes):
         yield (
-            "every pool that a class uses keeps its part of the promise on TTFT; at most "
-            f"{percent(DECODE_LATE, 0)} of the requests that may be late wait over {percent(DECODE_TIME, 0)} of it "
-            f"for a place in a decode batch, and links are at most {percent(LINK_BUSY, 0)} busy on average"
+            "a promise on TTFT is kept over all pools that serve a class together, waits for a place in a decode batch "
+            f"included; links are at most {percent(LINK_BUSY, 0)} busy on average"
         )
     for spec in problem.classes:
         yield from context_notes(problem.scenario, spec.name, spec.mix)

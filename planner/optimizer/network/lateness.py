@@ -1,4 +1,4 @@
-"""What a pool may be asked for where some of a class may be late: for bounds, which hold for every division of lateness.
+"""What a pool may be asked for where pools share what a class may be late: for bounds, which hold however they do.
 
 A promise is a class's: of its requests a fraction may be late, in whichever pools. So a pool may be later than that
 with a part of the class, and another less late. In bounds the requests of a use that are late are a column of their

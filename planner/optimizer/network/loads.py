@@ -404,23 +404,32 @@ class NetworkLoads:
     def most_busy_decode(self, q: int, pool: int) -> Array:
         """Busy instances that a decode pool of every size of the grid may have with a stream.
 
-        At most a share of the requests that may be late waits a share of the TTFT for a place in the batch.
+        In plans at most a share of the requests that may be late waits a share of the TTFT for a place in the batch. In
+        bounds no more wait all of it than may be late; where a class has several decode pools, one may be any late.
         """
         point, request_class = self.problem.pools[pool].rates.decode, self.class_of(q)
         if request_class.ttft_s is None or point is None:
             return self.grid
-        key = ("decode", id(self.problem.pools[pool].rates), id(request_class))
+        key = ("decode", id(self.problem.pools[pool].rates), self.problem.streams[q].request_class)
         if key not in self.known:
             self.known[key] = self._most_places(point, request_class, request_class.ttft_s)
         return np.asarray(self.known[key])
 
     def _most_places(self, point: DecodePoint, request_class: NetworkClass, ttft_s: float) -> Array:
+        time, late = (1.0, 1.0) if self.is_for_bounds else (DECODE_TIME, DECODE_LATE)
+        if self.is_for_bounds and self._n_decoders(request_class) > 1:
+            return self.unhurried
         held_s = point.batch * point.seconds_per_request(request_class.mix.mean_output_tokens)
-        slack_s = np.array([DECODE_TIME * ttft_s])
-        requests = QueuedRequests(held_s, 1.0, slack_s, np.ones(1), self.gaps_scv(request_class))
-        allowed, (_, peakedness) = DECODE_LATE * request_class.late_allowed, self.hopes
+        requests = QueuedRequests(held_s, 1.0, np.array([time * ttft_s]), np.ones(1), self.gaps_scv(request_class))
+        allowed, (_, peakedness) = late * request_class.late_allowed, self.hopes
         factor = SHORTEST_DECODE_WAITS if self.is_hopeful else 1.0
         return most_busy_servers(self.grid * point.batch, requests, allowed, factor, peakedness) / point.batch
+
+    def _n_decoders(self, request_class: NetworkClass) -> int:
+        """Decode pools that serve a class, at all sites."""
+        problem = self.problem
+        decoders = zip(problem.streams, problem.decoders, strict=True)
+        return sum(len(pools) for stream, pools in decoders if problem.classes[stream.request_class] is request_class)
 
     def promise_s(self, q: int) -> float:
         c = self.problem.streams[q].request_class

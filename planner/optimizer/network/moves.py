@@ -19,8 +19,8 @@ from time import monotonic
 import numpy as np
 
 from planner.optimizer.network.cost import use_usd_per_hour
-from planner.optimizer.network.evaluate import Flow, Settled, broken_classes, link_gbps
-from planner.optimizer.network.loads import UNHURRIED, NetworkLoads, point
+from planner.optimizer.network.evaluate import Flow, Settled, broken_classes, busy_instances, link_gbps
+from planner.optimizer.network.loads import UNHURRIED, NetworkLoads, point, shortest_waits
 from planner.optimizer.network.problem import Arc, NetworkProblem
 from planner.optimizer.network.solution import NetworkSolution
 from planner.queueing import late_fraction
@@ -34,8 +34,12 @@ OVERLOAD = 20.0
 MOST_MOVES = 120
 """In a row, before a plan counts as one that cannot be mended."""
 PATIENCE = 0.97
-"""Factor on a promise whose exact wait is longer than the closed form's."""
-MOST_ROUNDS = 8
+"""Factor on a promise that is broken with the waits of the closed form itself."""
+CAUTION = (0.0, 0.25, 0.5, 0.75, *(1.0,) * 6)
+"""Where between the shortest waits that the closed form may stand for and its own plans are sought: until one keeps its
+promises in the best model."""
+SWAPPED = (1, 2)
+"""Instances that one of another pool takes the place of."""
 KEPT = 1e-9
 Sizes = tuple[int, ...]
 
@@ -71,24 +75,20 @@ def mended(
         most_usd_per_hour: what the plan may cost, or how many accelerators where prices are missing.
         deadline: `monotonic()` time to stop at.
     """
-    problem, best = loads.problem, None
-    patience = list(loads.patience or [1.0] * len(problem.classes))
-    fleet: Fleet | None = Fleet(solution.settled[0].n_instances, solution.settled)
-    for _ in range(MOST_ROUNDS):
-        if fleet is None or monotonic() > deadline:
-            break
-        moves = Moves(replace(loads, patience=tuple(patience)), solution.ports, deadline)
-        fleet = moves.mended(fleet, most_usd_per_hour)
-        fleet = None if fleet is None else moves.shrunk(fleet)
-        if fleet is None or moves.usd_per_hour(fleet) > most_usd_per_hour - KEPT:
-            break
-        broken = broken_classes(problem, fleet.settled, solution.ports)
+    fleet, patience = Fleet(solution.settled[0].n_instances, solution.settled), [1.0] * len(loads.problem.classes)
+    for caution in CAUTION:
+        moves = Moves(replace(loads, patience=tuple(patience)), solution.ports, deadline, caution)
+        found = moves.mended(fleet, most_usd_per_hour)
+        found = None if found is None else moves.shrunk(found)
+        if found is None or monotonic() > deadline or moves.usd_per_hour(found) > most_usd_per_hour - KEPT:
+            return None
+        fleet, broken = found, broken_classes(loads.problem, found.settled, solution.ports)
         if not broken:
-            best = replace(solution, settled=fleet.settled, objective=moves.usd_per_hour(fleet))
-            break
-        for c in broken:
+            fleet = moves.pared(fleet, solution.ports)
+            return replace(solution, settled=fleet.settled, objective=moves.usd_per_hour(fleet))
+        for c in broken if caution == 1 else ():
             patience[c] *= PATIENCE
-    return best
+    return None
 
 
 class Moves:
@@ -98,9 +98,15 @@ class Moves:
         loads: promises, with the patience that the closed form needs, and what transfers count with.
         ports: ports of every tier of every link.
         deadline: `monotonic()` time to stop at.
+        caution: 0 for the shortest waits that the closed form may stand for, 1 for its own.
     """
 
-    def __init__(self, loads: NetworkLoads, ports: Sequence[Sequence[int]], deadline: float) -> None:
+    def __init__(
+        self, loads: NetworkLoads, ports: Sequence[Sequence[int]], deadline: float, caution: float = 1.0
+    ) -> None:
+        sizes = np.arange(1.0, max((pool.max_instances for pool in loads.problem.pools), default=1) + 1)
+        shortest = shortest_waits(sizes, min((1.0, *(c.arrival_scv for c in loads.problem.classes))))
+        self._wait_factors = np.append(1.0, caution + (1 - caution) * shortest)
         self._loads, self._problem, self._deadline = loads, loads.problem, deadline
         self._gbps = self._problem.gbps(ports)
         self._known: dict[tuple[object, ...], float] = {}
@@ -146,14 +152,30 @@ class Moves:
                     break
         return fleet
 
+    def pared(self, fleet: Fleet, ports: Sequence[Sequence[int]]) -> Fleet:
+        """The plan without every instance that the queues themselves do not miss."""
+        for i in sorted(range(len(self._usd)), key=lambda i: -self._usd[i]):
+            while fleet.sizes[i] > self._problem.pools[i].min_instances and monotonic() < self._deadline:
+                found = fleet.with_sizes(_changed(fleet.sizes, {i: -1}))
+                full = (n * UNHURRIED < b for one in found.settled for n, b in self._filled(one))
+                if any(full) or broken_classes(self._problem, found.settled, ports):
+                    break
+                fleet = found
+        return fleet
+
+    def _filled(self, one: Settled) -> Iterator[tuple[int, float]]:
+        """Instances of every pool, and how many are busy."""
+        return zip(one.n_instances, busy_instances(self._problem, one), strict=True)
+
     def _smaller(self, fleet: Fleet) -> Iterator[Sizes]:
-        """Sizes with an instance less, the dearest first, then with a cheaper one for it."""
+        """Sizes with an instance less, the dearest first, then with another one for some that are dearer together."""
         pools, order = self._problem.pools, sorted(range(len(self._usd)), key=lambda i: -self._usd[i])
         less = [i for i in order if fleet.sizes[i] > pools[i].min_instances]
         for i in less:
             yield _changed(fleet.sizes, {i: -1})
-        for i, j in product(less, order):
-            if self._usd[j] < self._usd[i] and self._has_room(sizes := _changed(fleet.sizes, {i: -1, j: 1}), j):
+        for i, j, n in product(less, order, SWAPPED):
+            is_less = i != j and self._usd[j] < n * self._usd[i] and fleet.sizes[i] - n >= pools[i].min_instances
+            if is_less and self._has_room(sizes := _changed(fleet.sizes, {i: -n, j: 1}), j):
                 yield sizes
 
     def _larger(self, fleet: Fleet, strain: float) -> Iterator[tuple[int, Fleet]]:
@@ -255,7 +277,11 @@ class Moves:
             if queue is None:
                 continue
             mix = replace(queue, mean_s=mean_s, scv=max(squares / mean_s**2 - 1, 0.0))
-            part = float(late_fraction(np.array([float(n)]), np.array([load]), mix)[0]) if n else 1.0
+            part = (
+                float(late_fraction(np.array([float(n)]), np.array([load]), mix, self._wait_factors[n])[0])
+                if n
+                else 1.0
+            )
             c = self._problem.streams[flow.stream].request_class
             served = flow.req_per_s * loads.fraction(flow.stream, flow.part, use[3])
             late[c] = late.get(c, 0.0) + part * served

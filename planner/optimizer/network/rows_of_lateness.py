@@ -10,7 +10,7 @@ from planner.optimizer.network.model import Model, Share, cell_of
 
 
 def bound_late_requests(model: Model) -> None:
-    """sum of l_qska over all pools, parts and streams of a class <= e_c sum of r_qsk, e_c the fraction that may be late.
+    """sum of l_qska over all pools and parts of a class <= e_c sum of r_qsk, e_c the fraction that may be late.
 
     Where a class has one stream, it has one cell, and the row holds for every cell.
     """

@@ -87,8 +87,8 @@ def network_search(
         UndecidedError: when time is up without a plan.
 
     Valid:
-        The bound holds for all plans that keep every promise pool by pool, as `loads` says, in the shortest waits that
-        the closed form may stand for; the plan keeps it in the best model of waits.
+        The bound holds for all plans that keep every promise over the pools of a class together, as `lateness` says, in
+        the shortest waits that the closed form may stand for; the plan keeps it in the best model of waits.
 
     Source:
         Branch and bound (Land and Doig 1960) over thresholds; row generation for periods and losses (Benders 1962).
