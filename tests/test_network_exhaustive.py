@@ -18,12 +18,9 @@ from planner.optimizer.network.evaluate import (
     broken_classes,
     busy_instances,
     link_gbps,
-    period_of,
 )
 from planner.optimizer.network.large import answered, asked, every
 from planner.optimizer.network.loads import (
-    DECODE_LATE,
-    DECODE_TIME,
     LINK_BUSY,
     NetworkLoads,
     point,
@@ -113,12 +110,6 @@ def keeps(problem: Problem, settled: Settled, ports: tuple[tuple[int, ...], ...]
         for f in settled.flows
     ):
         return False
-    places = period_of(problem, settled, ports).places
-    for decoding in settled.decodings:
-        spec, place = problem.classes[problem.streams[decoding.stream].request_class], places[decoding.pool]
-        assert spec.ttft_s is not None
-        if place is None or float(place.survival(DECODE_TIME * spec.ttft_s)) > DECODE_LATE * spec.late_allowed:
-            return False
     return broken_classes(problem, [settled], ports) == []
 
 

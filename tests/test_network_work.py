@@ -130,7 +130,7 @@ def test_a_pool_at_its_safe_limit_keeps_both_promises_and_not_with_much_more(n: 
         sizes = tuple(n if i == near else 1000 for i in range(len(problem.pools)))
         decodings = tuple(Decoding(f.stream, problem.decoders[f.stream][0], f.req_per_s) for f in flows)
         waits = period_of(problem, Settled(0, sizes, flows, decodings), ((10**4,), (10**4,)))
-        late = [waits.late_fraction(f.stream, 9.0) / loads.allowed(f.stream, f.part, cell) for f in flows]
+        late = [waits.late_fraction([f.stream], 9.0) / loads.allowed(f.stream, f.part, cell) for f in flows]
         assert (max(late) <= CLOSED_FORM) == is_kept, late
 
 

@@ -107,7 +107,9 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
         asked, shown = printable(text, MOST_SHOWN), printable(shown, MOST_SHOWN)
         raise UsageError(f"{option} {asked}: holds {shown} (whole numbers with commas, such as 1024,8192)")
     if len(parts) > MOST_NUMBERS:
-        raise UsageError(f"{option} {printable(text, MOST_SHOWN)}: holds {len(parts):,} numbers (at most {MOST_NUMBERS})")
+        raise UsageError(
+            f"{option} {printable(text, MOST_SHOWN)}: holds {len(parts):,} numbers (at most {MOST_NUMBERS})"
+        )
     return tuple(map(int, parts))
 
 

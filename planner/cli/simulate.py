@@ -39,7 +39,9 @@ PlanOption = Annotated[
         "--plan", metavar="FILE", help="Run this answer of `optimize --format json`; a new plan if not given."
     ),
 ]
-RequestsOption = Annotated[int, typer.Option("--requests", metavar="N", min=1, max=10**9, help="Of all replications together.")]
+RequestsOption = Annotated[
+    int, typer.Option("--requests", metavar="N", min=1, max=10**9, help="Of all replications together.")
+]
 SeedOption = Annotated[
     int, typer.Option("--seed", metavar="S", min=0, max=MOST_SEED, help="The same seed gives the same answer.")
 ]
@@ -48,7 +50,8 @@ LoadOption = Annotated[
     typer.Option("--load", metavar="F", help="Of the plan's rate; 1, or 0.8 where that saturates a pool or a link."),
 ]
 ReplicationsOption = Annotated[
-    int, typer.Option("--replications", metavar="R", min=1, max=10_000, help="Independent runs, for confidence intervals.")
+    int,
+    typer.Option("--replications", metavar="R", min=1, max=10_000, help="Independent runs, for confidence intervals."),
 ]
 
 

@@ -12,6 +12,7 @@ from planner.optimizer.network.evaluate import (
     Flow,
     Period,
     Settled,
+    broken_classes,
     busy_instances,
     link_gbps,
     period_of,
@@ -124,16 +125,10 @@ class Evaluation:
         return self.rate * low
 
     def _keeps(self, multiple: float) -> bool:
-        problem = self.problem
-        for one in sorted(self.solution.settled, key=lambda s: -sum(d.req_per_s for d in s.decodings)):
-            more = period_of(problem, one.scaled_to(one.period, [multiple] * len(problem.streams)), self.solution.ports)
-            for q, stream in enumerate(problem.streams):
-                spec = problem.classes[stream.request_class]
-                if spec.ttft_s is None or one.rate_of(q) <= 0:
-                    continue
-                if more.late_fraction(q, spec.ttft_s) > spec.late_allowed:
-                    return False
-        return True
+        problem, ports = self.problem, self.solution.ports
+        busiest = sorted(self.solution.settled, key=lambda s: -sum(d.req_per_s for d in s.decodings))
+        more = (one.scaled_to(one.period, [multiple] * len(problem.streams)) for one in busiest)
+        return not any(broken_classes(problem, [one], ports) for one in more)
 
     def _offloaded(self, p: int) -> float:
         """Rate of long prompts in a period that leave their site or go to a pool for such alone [req/s]."""

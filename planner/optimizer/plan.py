@@ -10,7 +10,7 @@ from planner.optimizer.delays import SATURATED
 from planner.optimizer.doubts import length_notes, room_notes
 from planner.optimizer.evaluation import Evaluation
 from planner.optimizer.free_routing import free_routing
-from planner.optimizer.network.loads import DECODE_LATE, DECODE_TIME, LINK_BUSY
+from planner.optimizer.network.loads import LINK_BUSY
 from planner.optimizer.network.relaxation import infeasible_network
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.promise import MOST_BUSY
@@ -254,9 +254,8 @@ def _promise_notes(problem: Problem) -> Iterator[str]:
         )
     elif promised:
         yield (
-            "every pool that a class uses keeps its part of the promise on TTFT; at most "
-            f"{percent(DECODE_LATE, 0)} of the requests that may be late wait over {percent(DECODE_TIME, 0)} of it "
-            f"for a place in a decode batch, and links are at most {percent(LINK_BUSY, 0)} busy on average"
+            "a promise on TTFT is kept over all pools that serve a class together, waits for a place in a decode batch "
+            f"included; links are at most {percent(LINK_BUSY, 0)} busy on average"
         )
 
 

@@ -23,8 +23,6 @@ OFFERED_SHARES = (0.1, 0.35, 0.6, 0.85)
 """Allowances that a plan may choose from, between the least and the most that leave both parts something."""
 MOST_POINTS = 64
 """Lengths up to which every one of them is a threshold of its own."""
-NARROW = 0.05
-"""Width of an allowance that is not worth cutting."""
 TINY = 1e-7
 
 Cells = dict[tuple[int, int], list[Cell]]
@@ -93,14 +91,12 @@ def around(pieces: Sequence[tuple[int, int]], n: int) -> list[tuple[int, int]]:
 
 
 def split(mix: RequestMix, cell: Cell) -> list[Cell]:
-    """A cell cut in both directions, as far as that makes a difference."""
-    low, high, least, most = cell
-    lows, highs = np.array([low]), np.array([high])
-    if low < high and float(mix.long_fraction(low) - mix.long_fraction(high)) > WIDE:
-        lows, highs = split_interval(mix, low, high, PARTS - 1)
-    edges = np.linspace(least, most, 3 if most - least > NARROW else 2)
-    shares = list(pairwise(edges))
-    return [Cell(float(a), float(b), float(u), float(v)) for a, b in zip(lows, highs, strict=True) for u, v in shares]
+    """A cell cut into narrower ones, as far as that makes a difference."""
+    low, high, *shares = cell
+    if low == high or float(mix.long_fraction(low) - mix.long_fraction(high)) <= WIDE:
+        return [cell]
+    lows, highs = split_interval(mix, low, high, PARTS - 1)
+    return [Cell(float(a), float(b), *shares) for a, b in zip(lows, highs, strict=True)]
 
 
 def first_cells(problem: Problem) -> Cells:

@@ -112,8 +112,9 @@ def _prefill_columns(model: Model, q: int, s: int, k: int) -> None:
     for share in shares_of(model, q, cell):
         for part, arc in ways_of(model, q, s, share, cell):
             link = "" if arc.link is None else arc.link
-            if share == "between":
-                name = f"b_{q}_{s}_{k}_{arc.pool}_{link}"
-                model.between[q, s, k, part, arc] = model.rows.column(name)
-            else:
-                model.x[q, s, k, part, arc] = model.rows.column(f"x_{q}_{s}_{k}_{part}_{arc.pool}_{link}")
+            is_between = share == "between"
+            name = f"b_{q}_{s}_{k}_{arc.pool}_{link}" if is_between else f"x_{q}_{s}_{k}_{part}_{arc.pool}_{link}"
+            column = model.rows.column(name)
+            (model.between if is_between else model.x)[q, s, k, part, arc] = column
+            if model.question.shares_lateness and model.question.loads.is_promised(q):
+                model.late[column] = model.rows.column(f"l_{q}_{s}_{k}_{share}_{part}_{arc.pool}_{link}")

@@ -207,13 +207,13 @@ class Period:
         rate = self.settled.rate_of(stream)
         return [(d.pool, d.req_per_s / rate) for d in self.settled.decodings if d.stream == stream and d.req_per_s > 0]
 
-    def late_fraction(self, stream: int, promise_s: float) -> float:
-        """Fraction of a stream's requests whose first token takes longer than promised, waits for decode included.
+    def late_fraction(self, streams: Sequence[int], promise_s: float) -> float:
+        """Fraction of some streams' requests whose first token takes longer than promised, waits for decode included.
 
         Equation:
-            P(W + T + X + D > x) over the flows and decode pools of the stream
+            P(W + T + X + D > x) over the flows and decode pools of the streams
         """
-        paths = self.paths([stream])
+        paths = self.paths(streams)
         return 1.0 if paths is None else float(Ttft.of(paths).survival(promise_s))
 
 
@@ -284,16 +284,25 @@ def _places(problem: Problem, settled: Settled, pool: int) -> Wait | None:
     return place_wait(problem.pools[pool].rates.decode, rate, tokens_per_s, settled.n_instances[pool])
 
 
+def late_fractions(period: Period) -> dict[int, float]:
+    """Late fraction of every class with a promise that has requests in a period: over all its streams and pools."""
+    problem, found = period.problem, {}
+    for c, spec in enumerate(problem.classes):
+        mine = [q for q, stream in enumerate(problem.streams) if stream.request_class == c]
+        if spec.ttft_s is not None and sum(period.settled.rate_of(q) for q in mine) > TINY:
+            found[c] = period.late_fraction(mine, spec.ttft_s)
+    return found
+
+
 def broken_classes(problem: Problem, settled: Sequence[Settled], ports: Sequence[Sequence[int]]) -> list[int]:
-    """Classes whose promise on TTFT some period breaks, in the best model of waits."""
-    broken = []
-    promised = [c for c, spec in enumerate(problem.classes) if spec.ttft_s is not None]
-    for one in settled if promised else ():
-        period = period_of(problem, one, ports)
-        for q, stream in enumerate(problem.streams):
-            spec = problem.classes[stream.request_class]
-            if spec.ttft_s is None or one.rate_of(q) <= TINY or stream.request_class in broken:
-                continue
-            if period.late_fraction(q, spec.ttft_s) > spec.late_allowed + TINY:
-                broken.append(stream.request_class)
-    return broken
+    """Classes whose promise on TTFT some period breaks, in the best model of waits.
+
+    A promise is judged over the mixture of the pools that serve the class: some may be later than others.
+    """
+    if not any(spec.ttft_s is not None for spec in problem.classes):
+        return []
+    broken: dict[int, None] = {}
+    for one in settled:
+        late = late_fractions(period_of(problem, one, ports))
+        broken |= {c: None for c, part in late.items() if part > problem.classes[c].late_allowed + TINY}
+    return list(broken)

@@ -99,7 +99,7 @@ def quickest_network(problem: Problem, time_limit_s: float) -> QuickestNetwork |
         UndecidedError: when time is up without a plan or a proof that there is none.
 
     Valid:
-        A promise is kept pool by pool, as for `network_search`; classes with a promise of their own keep that.
+        A promise is kept as for `network_search`; classes with a promise of their own keep that.
     """
     _check_has_free_class(problem)
     deadline = monotonic() + time_limit_s

@@ -8,6 +8,7 @@
 Large networks take another way, see `large_search`.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import NamedTuple
@@ -30,8 +31,9 @@ from planner.optimizer.network.formulation import build
 from planner.optimizer.network.large_search import descend, large_search
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads, mix_of
 from planner.optimizer.network.model import Model, Question, segments_of
+from planner.optimizer.network.moves import is_movable, mended
 from planner.optimizer.network.rows import Found
-from planner.optimizer.network.solution import SearchState
+from planner.optimizer.network.solution import SearchState, is_better
 from planner.optimizer.problem import Arc, Problem, Situation
 from planner.optimizer.solution import GAP_TARGET, Solution
 
@@ -44,6 +46,8 @@ SOME = 0.02
 """Of a choice between cells that a relaxed answer must put on one for it to count as chosen."""
 QUIET_LINK = 0.2
 """Mean use of links at which transfers are hardly slowed down."""
+LATENESS = (2.0, 5.0)
+"""Multiples of what a promise allows to be late that pools have in plans which are mended."""
 MAX_TIGHTENINGS = 8
 LARGE = 8_000
 """Columns from which on a model is not solved with whole numbers at once."""
@@ -66,6 +70,8 @@ class Limits(NamedTuple):
     """Mean use of links at the most."""
     is_hopeful: bool = False
     """Whether waits are as short as they may be."""
+    lateness: float = 1.0
+    """Multiple of the late requests of a promise that every pool may have: more than 1 for a plan that moves mend."""
 
 
 def network_search(problem: Problem, time_limit_s: float = 60.0, gap: float = GAP_TARGET) -> Solution | None:
@@ -80,8 +86,8 @@ def network_search(problem: Problem, time_limit_s: float = 60.0, gap: float = GA
         UndecidedError: when time is up without a plan.
 
     Valid:
-        The bound holds for all plans that keep every promise pool by pool, as `loads` says, in the shortest waits that
-        the closed form may stand for; the plan keeps it in the best model of waits.
+        The bound holds for all plans that keep every promise over the pools of a class together, as `lateness` says, in
+        the shortest waits that the closed form may stand for; the plan keeps it in the best model of waits.
 
     Source:
         Branch and bound (Land and Doig 1960) over thresholds; row generation for periods and losses (Benders 1962).
@@ -106,7 +112,7 @@ def network_search(problem: Problem, time_limit_s: float = 60.0, gap: float = GA
             return None
         risen = found.bound + idle_use(state) - state.bound
         state.bound = max(state.bound, found.bound + idle_use(state))
-        state.is_large |= len(model.rows.costs) > LARGE
+        state.is_large |= len(model.rows.costs) - len(model.late) > LARGE
         if state.is_large:
             if not large_search(state, time_limit_s, deadline) and state.best is None:
                 return None
@@ -125,7 +131,7 @@ def network_search(problem: Problem, time_limit_s: float = 60.0, gap: float = GA
 
 
 def _bound(state: SearchState, gap: float, deadline: float, relaxed: bool) -> tuple[Model, Found | None]:
-    model = build(Question(state.optimistic, tuple(state.active), state.cells, state.segments))
+    model = build(Question(state.optimistic, tuple(state.active), state.cells, state.segments, shares_lateness=True))
     start = {} if state.best is None or relaxed else _start(model, state.best)
     found = model.rows.solved(deadline - monotonic(), BOUND_GAP * gap, start, () if relaxed else None)
     if found is not None:
@@ -174,10 +180,15 @@ def _improve(state: SearchState, model: Model, found: Found, gap: float, deadlin
     frugal = tuple(max(gbps, min(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     ample = tuple(max(gbps, max(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     tries = [Limits(ample), Limits(ample, QUIET_LINK), Limits(frugal), Limits(ample, QUIET_LINK, is_hopeful=True)]
+    if is_movable(state.problem):
+        tries += [Limits(ample, QUIET_LINK, lateness=lateness) for lateness in LATENESS]
     for limits in dict.fromkeys(tries):
         # A situation that joined has no cells chosen yet: the next bound comes first.
         if state.gap > gap and len(state.active) == len(model.question.situations):
             _try_limits(state, model, found, gap, deadline, limits)
+    if is_movable(state.problem) and state.best is not None and state.best is not state.moved:
+        _mend(state, state.best, Limits(ample), deadline)
+        state.moved = state.best
 
 
 def _try_limits(state: SearchState, model: Model, found: Found, gap: float, deadline: float, limits: Limits) -> None:
@@ -186,9 +197,9 @@ def _try_limits(state: SearchState, model: Model, found: Found, gap: float, dead
     sizes = dict(enumerate(largest_sizes(model, found)))
     segments = {i: around(state.segments[i], n) for i, n in sizes.items()}
     # What hope broke says nothing of safer limits.
-    patience = list(state.patience) if limits.is_hopeful else state.patience
+    patience = list(state.patience) if limits.is_hopeful or limits.lateness > 1 else state.patience
     for _ in range(MAX_TIGHTENINGS):
-        loads = NetworkLoads(state.problem, limits.is_hopeful, tuple(patience), limits.gbps, limits.link_busy)
+        loads = _loads(state.problem, limits, patience)
         points = _points(loads, model, found)
         safe = build(Question(loads, model.question.situations, points, segments, True, arcs, about=sizes))
         try:
@@ -200,10 +211,25 @@ def _try_limits(state: SearchState, model: Model, found: Found, gap: float, dead
         if plan is None:
             arcs = None  # the strictest user of a pool leaves too little room: other ways may have more
             continue
-        _, missing, broken = judged(state, safe, plan, patience)
+        solution, missing, broken = judged(state, safe, plan, patience)
         state.active += missing
-        if missing or not broken:
+        if limits.lateness > 1 and not missing:
+            _mend(state, solution, limits, deadline)
+        if missing or not broken or limits.lateness > 1:
             return
+
+
+def _loads(problem: Problem, limits: Limits, patience: Sequence[float]) -> NetworkLoads:
+    gbps, busy, lateness = limits.gbps, limits.link_busy, limits.lateness
+    return NetworkLoads(problem, limits.is_hopeful, tuple(patience), gbps, busy, lateness=lateness)
+
+
+def _mend(state: SearchState, begun: Solution, limits: Limits, deadline: float) -> None:
+    """A plan made to keep its promises, and cheaper, by moves between pools: noted if it is the best."""
+    loads = _loads(state.problem, limits._replace(lateness=1.0), [1.0] * len(state.problem.classes))
+    found = mended(loads, begun, np.inf if state.best is None else state.best.objective, deadline)
+    if found is not None and is_better(state, found):
+        state.best = found
 
 
 def _points(loads: NetworkLoads, model: Model, found: Found) -> Cells:

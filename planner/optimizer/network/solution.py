@@ -29,6 +29,8 @@ class SearchState:
     best: Solution | None = None
     polished: Solution | None = None
     """The best that was ever made better by parts."""
+    moved: Solution | None = None
+    """The best from which moves between pools were tried."""
     bound: float = -np.inf
     port_step: int = 0
     """Size of the ports that links in use have at least where a large plan is made better: first the smallest."""
