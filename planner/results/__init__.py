@@ -65,19 +65,24 @@ from planner.results.run import (
     ClassRun,
     Interval,
     LinkRun,
+    PeriodRun,
     PoolRun,
     RebalanceRun,
     Run,
+    RunFigures,
     RunRecords,
     SchedulerRun,
+    SiteRun,
     TtftCurve,
     WaitRun,
 )
 from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
 from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
-from planner.results.validation import Check, Validation
+from planner.results.threshold import ALL_LEAVE, NONE_LEAVES, Threshold
+from planner.results.validation import Check, PeriodValidation, Validation
 
 __all__ = [
+    "ALL_LEAVE",
     "AcceleratorMemory",
     "Against",
     "Baseline",
@@ -125,11 +130,14 @@ __all__ = [
     "LiveRepeat",
     "LiveTtft",
     "MeasuredFile",
+    "NONE_LEAVES",
     "OperatorPoint",
     "Peer",
     "PeriodLink",
     "PeriodPlan",
     "PeriodPool",
+    "PeriodRun",
+    "PeriodValidation",
     "Plan",
     "PlannedAgain",
     "PlanSweep",
@@ -147,11 +155,13 @@ __all__ = [
     "Promise",
     "Round",
     "Run",
+    "RunFigures",
     "RunRecords",
     "ScheduledRun",
     "ScheduledSeries",
     "SchedulerComparison",
     "SchedulerRun",
+    "SiteRun",
     "Scored",
     "ScoredCurve",
     "Sensitivity",
@@ -163,6 +173,7 @@ __all__ = [
     "TtftByLoad",
     "TtftCurve",
     "Turn",
+    "Threshold",
     "Validation",
     "Variation",
     "Verdict",

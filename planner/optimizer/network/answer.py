@@ -179,7 +179,7 @@ def _plan(
         bottlenecks=bottlenecks,
         verdict=verdict,
         classes=tuple(answer.classes()),
-        periods=tuple(answer.periods()) if scenario.periods else (),
+        periods=tuple(answer.periods()) if answer.has_periods else (),
         survives=tuple(f"{loss.kind}:{loss.name}" for loss in problem.losses()),
         baselines=others,
         free_routing=None,
