@@ -97,9 +97,9 @@ class RunQuestion:
 
 def default_load(fleet: Fleet) -> float:
     """The plan's own rate where no pool or link is full at it, else 0.8 of it."""
-    fleets = [fleet.in_period(p) for p in fleet.periods] if isinstance(fleet, Plan) and fleet.periods else [fleet]
-    used = [part.utilization for one in fleets for part in (*one.pools, *one.links)]
-    return 1.0 if max(used, default=0.0) < 1 - 1e-6 else BUSY_LOAD
+    parts = fleet.periods if isinstance(fleet, Plan) else ()
+    most = max([part.most_used for part in parts], default=fleet.most_used)
+    return 1.0 if most < 1 - 1e-6 else BUSY_LOAD
 
 
 def simulate(

@@ -215,6 +215,12 @@ class PeriodPlan(StrictModel):
     use_usd_per_hour: Quantity
     """Power of busy instances and traffic by volume, which change with the demand."""
 
+    @property
+    def most_used(self) -> float:
+        """Utilisation of the busiest pool or link [fraction]."""
+        used = [pool.utilization for pool in self.pools] + [link.utilization for link in self.links]
+        return max(used, default=0.0)
+
 
 class Fleet(StrictModel):
     """Sizes, routing and operating point: what a plan and a baseline have in common."""
@@ -238,6 +244,12 @@ class Fleet(StrictModel):
     def most_req_per_s(self) -> float:
         """The most it serves as asked: its goodput, or without a promise on TTFT its highest rate."""
         return self.max_throughput_req_per_s if self.goodput_req_per_s is None else self.goodput_req_per_s
+
+    @property
+    def most_used(self) -> float:
+        """Utilisation of the busiest pool or link [fraction]."""
+        used = [pool.utilization for pool in self.pools] + [link.utilization for link in self.links]
+        return max(used, default=0.0)
 
     @property
     def n_accelerators(self) -> int:
@@ -316,12 +328,11 @@ class Plan(Fleet):
             link.model_copy(update={"mean_gbps": now.mean_gbps, "utilization": now.utilization})
             for link, now in zip(self.links, period.links, strict=True)
         )
-        busiest = max([used.utilization for used in (*pools, *links)], default=0.0)
         return Fleet(
             threshold_tokens=None,
             offload_fraction=period.offload_fraction,
             throughput_req_per_s=period.demand_req_per_s,
-            max_throughput_req_per_s=period.demand_req_per_s / busiest if busiest > 0 else period.demand_req_per_s,
+            max_throughput_req_per_s=period.demand_req_per_s / (period.most_used or 1.0),
             pools=pools,
             links=links,
             latency=period.latency,

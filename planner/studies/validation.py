@@ -13,7 +13,6 @@ from planner.results import (
     Check,
     Fleet,
     Interval,
-    PeriodPlan,
     PeriodValidation,
     Plan,
     Run,
@@ -137,7 +136,7 @@ def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
     assert isinstance(promised, Plan), "a plan with periods has them at any load"
     say = partial(_share_of, to_run.say, 0.0, n / (n + 1))
     run = simulate_periods(to_run.scenario, plan, asked, to_run.data_dirs, say, to_run.workers)
-    busiest = max(plan.periods, key=_most_used).name
+    busiest = max(plan.periods, key=lambda one: one.most_used).name
     full = replace(to_run, say=partial(_share_of, to_run.say, n / (n + 1), 1 / (n + 1)))
     most = full.run(f"running {busiest} full", load, busiest, is_full=True)
     whole = _validation(to_run, load, [_highest(plan, busiest, most), *pairs(plan, promised, load, Executed(run))])
@@ -161,10 +160,6 @@ def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
 
 def _share_of(say: Say, begun: float, share: float, text: str, fraction: float) -> None:
     say(text, begun + share * fraction)
-
-
-def _most_used(period: PeriodPlan) -> float:
-    return max(used.utilization for used in (*period.pools, *period.links))
 
 
 def _highest(plan: Plan, busiest: str, most: Run) -> "Pair":
