@@ -24,7 +24,7 @@ from planner.results import (
     Threshold,
 )
 from planner.scenario import Scenario
-from tests.builders import BOTH_WAYS, HOME, in_classes, small, small_with
+from tests.builders import BOTH_WAYS, GPUS, HOME, in_classes, small, small_with
 
 LENGTHS = {"kind": "lognormal", "mu": 9.0, "sigma": 1.0, "low_tokens": 128, "high_tokens": 65_536}
 WORKLOAD = {"lengths": LENGTHS, "output_lengths": {"kind": "constant", "tokens": 500}}
@@ -126,6 +126,7 @@ def both_sites() -> tuple[Scenario, Plan]:
         "pools.far-near.role": "prefill",
         "pools.decode.n_instances": 8,
         "pools.far.n_instances": 8,
+        f"sites.local.accelerators.{HOME}": 40 * GPUS,
     }
     scenario = small_with(changes)
     return scenario, optimize(scenario, (), 5.0)
