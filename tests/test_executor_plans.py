@@ -124,8 +124,8 @@ def both_sites() -> tuple[Scenario, Plan]:
         "pools.far-near.site": "remote",
         "pools.far-near.hardware": HOME,
         "pools.far-near.role": "prefill",
-        "pools.decode.n_instances": 8,
-        "pools.far.n_instances": 8,
+        "pools.decode.n_instances": 3,  # either is too small for all that arrives anywhere
+        "pools.far.n_instances": 3,
         f"sites.local.accelerators.{HOME}": 40 * GPUS,
     }
     scenario = small_with(changes)
@@ -138,6 +138,7 @@ def test_a_plan_that_decodes_a_class_at_several_sites_says_how_much_of_it_where(
     rates = period.decoded_req_per_s
     assert rates["homes"] == pytest.approx({"local": 8 * 0.4 * 0.75, "remote": 8 * 0.4 * 0.25})
     assert sum(rates["anywhere"].values()) == pytest.approx(8 * 0.6)
+    assert min(rates["anywhere"].values()) > 0
     assert sum(sum(at.values()) for at in rates.values()) == pytest.approx(period.demand_req_per_s)
     found = system(scenario, plan)
     assert {(s.request_class, s.site): s.req_per_s for s in found.streams} == {
@@ -168,7 +169,9 @@ def test_requests_that_the_plan_moves_are_decoded_where_it_moves_them() -> None:
     scenario, plan = both_sites()
     (period,) = plan.periods
     local = {name: sum(at.values()) for name, at in period.decoded_req_per_s.items()}
-    moved = period.model_copy(update={"decoded_req_per_s": {name: {"local": rate} for name, rate in local.items()}})
+    rates = {name: {"local": rate} for name, rate in local.items()}
+    thresholds = {name: {"local": 4096.0} for name in local}
+    moved = period.model_copy(update={"decoded_req_per_s": rates, "thresholds": thresholds, "pool_shares": {}})
     _, kept = simulate(scenario, with_periods(plan, moved), RunQuestion(4_000, 2, 0.3, 1), keep=True)
     assert kept is not None
     used = {kept.words["decode_pool"][d] for d in np.unique(kept.columns["decode_pool"])}
