@@ -17,7 +17,6 @@ from planner.results import Plan, Promise, plan_from
 from planner.scenario import Scenario
 from planner.studies.certify import certified_plan
 from planner.studies.period_runs import binding_periods
-from planner.studies.periods import class_of_part, one_period
 from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, small_with
 
 OUTPUT = {"kind": "constant", "tokens": 500}
@@ -88,20 +87,19 @@ def test_the_class_that_breaks_its_promise_is_tightened_until_a_run_of_another_s
     found = plan.certified
     assert found is not None
     first, last = found.rounds[0], found.rounds[found.chosen]
-    assert first.broken == ("noon chat-local ttft_p90_s",)
+    assert first.broken == ("noon chat ttft_p90_s",)
     assert first.ttft_by_class_s == {"chat": 2.9, "docs": 12.0}
     assert last.ttft_by_class_s["chat"] < 2.9
     assert last.ttft_by_class_s["docs"] == 12.0
     assert not last.broken
-    assert {p.request_class for p in found.promises} == {None, "chat-local", "docs-local"}
-    assert {p.limit for p in found.promises if p.request_class == "chat-local"} == {2.9}
-    asked, alone = one_period(scenario, plan, "noon")
-    run, _ = simulate(asked, alone, RunQuestion(60_000, 77, 1.0))
+    assert {p.request_class for p in found.promises} == {None, "chat", "docs"}
+    assert {p.limit for p in found.promises if p.request_class == "chat"} == {2.9}
+    run, _ = simulate(scenario, plan, RunQuestion(60_000, 77, 1.0), period="noon")
     late = {c.name: c.ttft_promised_s for c in run.classes}
-    assert late["chat-local"] is not None
-    assert late["chat-local"] <= 2.9 * 1.02  # another seed: within its own noise
-    assert late["docs-local"] is not None
-    assert late["docs-local"] <= 12.0
+    assert late["chat"] is not None
+    assert late["chat"] <= 2.9 * 1.02  # another seed: within its own noise
+    assert late["docs"] is not None
+    assert late["docs"] <= 12.0
     # what no queue is known for is not predicted
     assert plan.latency.ttft_mean_s is None
     assert plan.latency.tpot_mean_s is not None
@@ -161,7 +159,7 @@ def test_a_network_of_one_demand_is_run_as_one_period() -> None:
     assert found.periods == ()
     assert found.certified is not None
     assert found.certified.periods == ("always",)
-    assert {p.request_class for p in found.certified.promises} == {None, "chat-local", "docs-local"}
+    assert {p.request_class for p in found.certified.promises} == {None, "chat", "docs"}
 
 
 def test_drops_beyond_what_may_be_missed_of_the_rate_fail_at_once() -> None:
@@ -198,12 +196,6 @@ def test_periods_bind_where_a_pool_or_link_is_busiest_and_idle_ones_never() -> N
     assert binding_periods(plan.model_copy(update={"periods": (idle, noon)})) == ["noon"]
 
 
-def test_parts_know_their_class() -> None:
-    scenario = question(TWO)
-    assert class_of_part(scenario, "docs-local") == "docs"
-    assert class_of_part(question(ONE), "all") == "all"
-
-
 EACH_OTHERS: dict[str, Any] = {
     **BOTH_WAYS,
     "objective": "min-cost",
@@ -222,14 +214,12 @@ def test_a_pool_that_takes_long_and_short_prompts_is_run_and_requests_take_the_w
     problem = planning_problem(scenario)
     plan = sketched(problem, plan_of(problem, LIMIT_S))
     assert {pool.name: pool.prompts for pool in plan.pools if pool.role == "prefill"} == {"fast": None}
-    asked, alone = one_period(scenario, plan, "always")
-    assert {pool.name for pool in alone.pools} <= set(asked.pools)
-    run, kept = simulate(asked, alone, RunQuestion(200_000, 3, 1.0, 2), keep=True)
+    run, kept = simulate(scenario, plan, RunQuestion(200_000, 3, 1.0, 2), keep=True)
     assert run.n_completed == 200_000
     assert kept is not None
     classes, pools = kept.words["request_class"], kept.words["prefill_pool"]
     for c, name in enumerate(classes):
-        shares = next(k for k in alone.classes if k.name == name).pool_shares
+        (shares,) = plan.periods[0].pool_shares[name].values()
         for is_long in (False, True):
             mine = (kept.columns["request_class"] == c) & (kept.columns["is_long"] == is_long)
             for p, pool in enumerate(pools):
@@ -260,7 +250,7 @@ def test_a_scheduler_has_nothing_to_hold_against_each_other_where_one_queue_take
     problem = planning_problem(scenario)
     plan = sketched(problem, plan_of(problem, LIMIT_S))
     with pytest.raises(InputError, match=r"execution.scheduler.*'fast' has one queue for both.*two pools"):
-        simulate(*one_period(scenario, plan, "always"), RunQuestion(1_000, 3, 1.0, 1))
+        simulate(scenario, plan, RunQuestion(1_000, 3, 1.0, 1))
 
 
 def test_pools_of_one_site_that_are_to_be_apart_are_two_of_the_scenario() -> None:

@@ -247,8 +247,7 @@ def test_the_executor_and_both_planners_run_a_pool_alike(changes: list[str]) -> 
     for spec in planning_problem(scenario).pools:
         setup = spec.rates.setup
         assert setup == next(pool.rates.setup for pool in network.pools if pool.name == spec.name)
-        role = scenario.pools[spec.name].role
-        _, served = source(scenario, spec.name, role)
+        served = source(scenario, spec.name).served
         assert served is not None
         assert setup.precision == served.weights_precision
         assert setup.kv_precision == served.kv_precision

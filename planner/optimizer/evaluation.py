@@ -281,6 +281,7 @@ class Evaluation:
                 demand_req_per_s=demand,
                 offload_fraction=self._offloaded(p) / demand if demand > 0 else 0.0,
                 thresholds=self._thresholds(one),
+                decoded_req_per_s=self._decoded(one),
                 pool_shares=self._pool_shares(one),
                 pools=tuple(
                     PeriodPool(
@@ -308,6 +309,23 @@ class Evaluation:
             at = found.setdefault(spec.name, {})
             at[stream.site] = None if beyond else max(flow.threshold_tokens, 0.0)
         return found
+
+    def _decoded(self, one: Settled) -> dict[str, dict[str, float]]:
+        """Rate of every stream, by class and site."""
+        found: dict[str, dict[str, float]] = {}
+        for decoding in one.decodings:
+            stream = self.problem.streams[decoding.stream]
+            at = found.setdefault(self.problem.classes[stream.request_class].name, {})
+            at[stream.site] = at.get(stream.site, 0.0) + decoding.req_per_s
+        return found
+
+    @property
+    def has_periods(self) -> bool:
+        """Whether the answer needs periods: the scenario has some, or a class is decoded at several sites."""
+        decoded = [
+            self.problem.streams[q].request_class for q in {d.stream for d in self.solution.settled[0].decodings}
+        ]
+        return bool(self.problem.scenario.periods) or len(decoded) > len(set(decoded))
 
     def _pool_shares(self, one: Settled) -> dict[str, dict[str, PoolShares]]:
         """What every pool takes of each stream's long prompts, short ones and decoding."""

@@ -165,11 +165,18 @@ def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_L
     return _plan(problem, solution, answer, found.verdict, found.baselines, prices, found.notes)
 
 
-def sketched(problem: Problem, solution: Solution) -> Plan:
-    """A solution as a plan that can be run: with its periods, and without what it is compared with or what binds."""
+def sketched(problem: Problem, solution: Solution, req_per_s: float | None = None) -> Plan:
+    """A solution as a plan that can be run: without what it is compared with, or what binds.
+
+    Args:
+        problem: the question.
+        solution: its plan.
+        req_per_s: rate that it is stated at, at most the highest it serves; None: the rate that it is for [req/s].
+    """
     verdict = Verdict(worth_it=False, because="Not compared with other fleets.")
-    plan = _plan(problem, solution, _evaluated(problem, solution), verdict, (), (), ())
-    return plan.model_copy(update={"periods": tuple(_evaluated(problem, solution).periods())})
+    answer = _evaluated(problem, solution) if req_per_s is None else _at_rate(problem, solution, req_per_s)
+    plan = _plan(problem, solution, answer, verdict, (), (), ())
+    return plan if problem.is_routed else plan.model_copy(update={"periods": tuple(answer.periods())})
 
 
 def _plan(
@@ -197,7 +204,7 @@ def _plan(
         bottlenecks=prices,
         verdict=verdict,
         classes=tuple(answer.classes()),
-        periods=tuple(answer.periods()) if scenario.periods else (),
+        periods=tuple(answer.periods()) if answer.has_periods else (),
         survives=tuple(f"{loss.kind}:{loss.name}" for loss in problem.losses()),
         baselines=others,
         free_routing=free_routing(problem, routed) if routed is not None and is_about_capacity else None,

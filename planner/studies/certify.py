@@ -18,7 +18,7 @@ from planner.optimizer import (
     planning_problem,
     solved,
 )
-from planner.results import Certified, Fleet, Plan, Promise, Round, Run
+from planner.results import Certified, Fleet, Plan, Promise, Round, RunFigures
 from planner.scenario import Scenario, Slo
 from planner.studies.certify_network import certified_network
 from planner.studies.promises import CLOSE, MOST_ROUNDS, SAFETY, SUPPOSED, Say, promise, supposed
@@ -151,7 +151,7 @@ def _tried(search: Search, handed: Handed) -> Tried:
     return Tried(handed, searched, stated, solution, fleet, load, executed, promises)
 
 
-def _check_dropped(scenario: Scenario, run: Run) -> None:
+def _check_dropped(scenario: Scenario, run: RunFigures) -> None:
     """Raises CheckFailedError where faults drop more requests than may be late, or missed of the rate."""
     late = TOLERANCES["throughput_req_per_s"]
     if _promises_time(scenario):

@@ -18,7 +18,6 @@ from planner.optimizer import (
 from planner.results import Certified, Fleet, Plan, Promise, Round
 from planner.scenario import Scenario
 from planner.studies.period_runs import RATE, STEP, Seen, seen_periods
-from planner.studies.periods import class_of_part
 from planner.studies.promises import CLOSE, MOST_ROUNDS, SAFETY, SUPPOSED, Say, supposed
 from planner.units import number
 
@@ -256,7 +255,7 @@ def _tightened(search: Search, last: Tried) -> Handed:
     asked = _as_asked(search.scenario)
     for broken in last.broken:
         low, high = broken.ci_low or broken.executed, broken.ci_high or broken.executed
-        name = class_of_part(search.scenario, broken.request_class or "")
+        name = broken.request_class or ""
         if broken.metric == RATE:
             served = min(served, SAFETY * low / broken.limit)
         elif broken.metric == STEP:
@@ -296,7 +295,7 @@ def _plan(search: Search, chosen: Tried) -> Plan:
         update={
             **fields,
             "classes": tuple(classes),
-            "periods": chosen.plan.periods if search.scenario.periods else (),
+            "periods": chosen.plan.periods if plan.periods else (),
             "certified": _certified(search, chosen),
             "notes": (*_notes(search, chosen), *plan.notes),
         }
