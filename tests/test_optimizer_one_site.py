@@ -16,9 +16,10 @@ from planner.report.words import compared_ttft, status
 from planner.results import Plan
 from planner.scenario import Scenario, load_scenario, read_scenario
 from planner.scenario.overrides import parsed_override
-from tests.builders import small_with
+from tests.builders import POOLS_HERE, small_with
 
-ONE = """
+ONE = (
+    """
 schema = "planner.scenario/1"
 name = "one"
 objective = "min-cost"
@@ -33,20 +34,14 @@ output_lengths = { kind = "constant", tokens = 200 }
 
 [sites.here]
 
-[pools.prefill]
-site = "here"
-hardware = "h200-sxm"
-role = "prefill"
-
-[pools.decode]
-site = "here"
-hardware = "h200-sxm"
-role = "decode"
-
+"""
+    + POOLS_HERE
+    + """
 [prices]
 h200-sxm = { usd_per_accelerator_hour = 3.0, basis = "assumed", source = "a test" }
 h20-141gb = { usd_per_accelerator_hour = 1.4, basis = "assumed", source = "a test" }
 """
+)
 
 
 def one(changes: dict[str, Any] | None = None) -> Scenario:
