@@ -82,6 +82,20 @@ decode = {{ batch = 20, step_s = 0.025 }}
 """
 
 
+POOLS_HERE = """
+[pools.prefill]
+site = "here"
+hardware = "h200-sxm"
+role = "prefill"
+
+[pools.decode]
+site = "here"
+hardware = "h200-sxm"
+role = "decode"
+"""
+"""The pools of a scenario of one site."""
+
+
 @cache
 def small() -> Scenario:
     """Two sites, three pools, one link: the question that the variants start from."""

@@ -1,5 +1,6 @@
 """Worth of one more of a network's limits, against every fleet counted out and against searches from the start."""
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from itertools import product
@@ -7,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from planner.optimizer import planning_problem
 from planner.optimizer.network import worth
@@ -204,8 +207,8 @@ def test_an_instance_takes_off_the_least_ttft_what_a_search_from_the_start_finds
                 "basis": "linear-program",
                 "planned_again": PlannedAgain(n_more=1.0, least=0.0, most=0.0),
             },
-            "one more port of 10 Gbps on wan would save 3.00 USD/h; planned again in whole instances, it would save "
-            "nothing",
+            "one more port of 10 Gbps on wan would change nothing, planned again in whole instances; one would save "
+            "3.00 USD/h if instances could be bought in parts",
         ),
         (
             {
@@ -215,8 +218,23 @@ def test_an_instance_takes_off_the_least_ttft_what_a_search_from_the_start_finds
                 "basis": "linear-program",
                 "planned_again": PlannedAgain(n_more=600.0, least=0.0, most=8.0),
             },
-            "one more ms of slo.ttft_s would save 0.0100 USD/h; planned again in whole instances, 600 more would save "
-            "0 to 8.00 USD/h",
+            "600 more ms of slo.ttft_s would save 8.00 USD/h at most, planned again in whole instances; one would save "
+            "0.0100 USD/h if instances could be bought in parts",
+        ),
+        (
+            {
+                "constraint": "pools.near.n_instances",
+                "shadow_price": 0.0,
+                "unit": "req/s per instance",
+                "basis": "linear-program",
+                "planned_again": PlannedAgain(n_more=2.0, least=0.5, most=0.5),
+            },
+            "2 more instances of near would add 0.500 req/s, planned again in whole instances; one more would change "
+            "nothing at these thresholds",
+        ),
+        (
+            {"constraint": "budget", "shadow_price": 0.5, "unit": "req/s per USD/h", "basis": "linear-program"},
+            "one more USD/h of budget would add 0.500 req/s; planning again was not done in the time",
         ),
         (
             {
@@ -232,3 +250,22 @@ def test_an_instance_takes_off_the_least_ttft_what_a_search_from_the_start_finds
 )
 def test_a_price_is_told_with_what_planning_again_says(bottleneck: dict[str, Any], text: str) -> None:
     assert words.bottleneck(Bottleneck(**bottleneck)) == text
+
+
+@given(
+    price=st.floats(0.0, 10.0),
+    n=st.sampled_from([1.0, 2.0, 600.0]),
+    most=st.floats(0.0, 50.0),
+    part=st.floats(0.0, 1.0),
+)
+@pytest.mark.parametrize("unit", ["USD/h per ms", "req/s per instance", "s per port of 10 Gbps"])
+def test_no_sentence_of_what_binds_says_that_more_of_something_would_save_nothing(
+    unit: str, price: float, n: float, most: float, part: float
+) -> None:
+    again = PlannedAgain(n_more=n, least=part * most, most=most)
+    said = words.bottleneck(
+        Bottleneck(constraint="c", shadow_price=price, unit=unit, basis="linear-program", planned_again=again)
+    )
+    assert not re.search(r"(save|add|take) (nothing|0 to)", said)
+    assert said.startswith("one more " if n == 1 else f"{n:g} more ")
+    assert ("change nothing, planned again" in said) is (most < words.NOTHING_GAINED)

@@ -113,7 +113,7 @@ def test_without_a_price_cost_is_unknown_and_named_while_the_rate_stands() -> No
 def test_one_site_is_not_worth_a_second_one_it_does_not_have() -> None:
     answer = optimize(read_scenario("not-worth-it"))
     assert not answer.verdict.worth_it
-    assert answer.verdict.because.startswith("0.05 req/s cost 40 USD/h")
+    assert answer.verdict.because.startswith("0.05 req/s cost 40.00 USD/h")
 
 
 def test_an_offer_that_costs_more_than_it_saves_is_not_worth_it() -> None:

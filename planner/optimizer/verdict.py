@@ -6,7 +6,7 @@ from planner.optimizer.at_hand import has_one_site
 from planner.optimizer.one_site import WORTHWHILE, one_site_verdict
 from planner.optimizer.problem import Problem
 from planner.results import Baseline, Fleet, Latency, Verdict
-from planner.units import number, percent
+from planner.units import number, percent, usd
 
 FOR_THE_SAME = ("equal-bill-homogeneous-pd", "equal-cost-homogeneous-pd", "homogeneous-pd")
 """Baselines that a rate is compared with, the fairest first."""
@@ -64,8 +64,8 @@ def _cheaper_for_the_demand(problem: Problem, plan: Fleet, baselines: Sequence[B
         does = "homogeneous-pd" in other.name and other.most_req_per_s >= demand
         if does and theirs is not None and theirs < (1 - WORTHWHILE) * ours:
             return _no(
-                f"the stated {number(demand)} req/s are served for {number(theirs, 4)} USD/h by {other.title}, against "
-                f"{number(ours, 4)}; at most, the plan serves {number(plan.most_req_per_s)} and that fleet "
+                f"the stated {number(demand)} req/s are served for {usd(theirs)} USD/h by {other.title}, against "
+                f"{usd(ours)}; at most, the plan serves {number(plan.most_req_per_s)} and that fleet "
                 f"{number(other.most_req_per_s)}"
             )
     return None
@@ -93,7 +93,7 @@ def _by_cost(plan: Fleet, other: Baseline, plain: Baseline) -> Verdict:
     if ours is None or theirs is None:
         return _no("a price is missing, so a saving is not shown")
     saving = 1 - ours / theirs
-    figures = f"{number(ours, 4)} USD/h against {number(theirs, 4)} for {other.title}"
+    figures = f"{usd(ours)} USD/h against {usd(theirs)} for {other.title}"
     if saving <= WORTHWHILE:
         return _no(f"it serves the demand for {figures}")
     return Verdict(

@@ -123,7 +123,7 @@ def front(found: Front) -> str:
 def sensitivity(found: Sensitivity) -> str:
     """The plan with every input off that makes a difference, what matters most first."""
     headings = ["input", ">change", "best sizes", f">{found.unit}", ">differs", ">kept", ">retuned"]
-    return table(headings, (row for item in found.inputs if item.matters for row in variation_rows(item)))
+    return table(headings, (row for item in found.inputs if item.matters for row in variation_rows(item, found.unit)))
 
 
 def links(plan: Plan) -> str:

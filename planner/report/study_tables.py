@@ -42,24 +42,26 @@ def sizes(n_instances: Mapping[str, int] | None) -> str:
 
 def sensitivity_tables(found: Sensitivity) -> list["RenderableType"]:
     """A sensitivity for people, one row per change, what matters most first."""
-    title = f"sensitivity: {sizes(found.n_instances)} at {words.figure(found.stated, 4)} {found.unit} as stated"
+    title = (
+        f"sensitivity: {sizes(found.n_instances)} at {words.objective(found.stated, found.unit)} {found.unit} as stated"
+    )
     table = empty_table(title, "input", ">change", "best sizes", f">{found.unit}", ">differs", ">kept", ">retuned")
     pools = " / ".join(found.n_instances)
     text = "share of the demand that the stated plan serves then, as it is (kept) or with new thresholds (retuned)"
     caption(table, f"sizes: {pools}, = as stated; {text}")
-    rows = (row for item in found.inputs for row in variation_rows(item))
+    rows = (row for item in found.inputs for row in variation_rows(item, found.unit))
     parts = (filled(table, rows), remarks("notes on the sensitivity", map(words.sentence, found.notes)))
     return [part for part in parts if part is not None]
 
 
-def variation_rows(item: InputSensitivity) -> Iterator[tuple[str, ...]]:
-    """One input, a row for each change."""
+def variation_rows(item: InputSensitivity, unit: str) -> Iterator[tuple[str, ...]]:
+    """One input, a row for each change; the objective is in a unit."""
     for i, variation in enumerate(item.variations):
         yield (
             item.title if i == 0 else "",
             variation.label,
             "=" if variation.n_instances and not variation.changes_fleet else sizes(variation.n_instances),
-            words.figure(variation.objective, 4),
+            words.objective(variation.objective, unit),
             words.signed_percent(variation.objective_change),
             served(variation.kept_fraction),
             served(variation.retuned_fraction),

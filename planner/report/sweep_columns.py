@@ -182,6 +182,8 @@ def _threshold_text(name: str) -> Callable[[Plan], Value]:
 
     def cell(plan: Plan) -> Value:
         found = _named(plan.classes, name)
+        if found is not None and (told := _divides_nothing(plan, found)):
+            return told
         known = [t for place, t in _by_place(plan).items() if place[1] == name and t is not None]
         if known:
             low, high = number(min(known)), number(max(known))
@@ -190,6 +192,18 @@ def _threshold_text(name: str) -> Callable[[Plan], Value]:
         return DASH if found is None else number(alone if found.threshold_tokens is None else found.threshold_tokens)
 
     return cell
+
+
+def _divides_nothing(plan: Plan, one: ClassPlan) -> str:
+    """In words where no prompt, or every one, is longer than the threshold: the length itself says nothing then."""
+    has_threshold = one.threshold_tokens is not None or plan.threshold_tokens is not None
+    if not has_threshold and not any(t is not None for (_, name, _), t in _by_place(plan).items() if name == one.name):
+        return ""
+    if plan.offload_fraction < words.EPSILON:
+        return "none leaves" if plan.links else "none is long"
+    if plan.offload_fraction > 1 - words.EPSILON:
+        return "all leave" if plan.links else "all are long"
+    return ""
 
 
 # Latency: under load where any plan knows it, else without waiting; of every class where there are several.

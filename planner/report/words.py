@@ -16,7 +16,7 @@ from planner.results import (
     PlannedAgain,
     PoolPlan,
 )
-from planner.units import DASH, number, percent
+from planner.units import DASH, number, percent, usd
 
 FULL = 1 - 1e-6
 """A utilisation from which on a pool counts as saturated."""
@@ -28,6 +28,8 @@ SAME = 0.02
 """Relative distance of two figures that are told as one."""
 NOTHING_GAINED = 1e-3
 """USD per hour, requests per second or seconds that nobody would notice."""
+SMALLEST_IN_CENTS = 0.1
+"""USD per hour from which on cents are enough."""
 KNOWN_PERCENTILES = (50, 90, 99)
 """Of TTFT, that a plan states."""
 EPSILON = 1e-9
@@ -44,15 +46,6 @@ def figure(value: float | None, digits: int = 3) -> str:
     if value is None or text in (DASH, "0") or abs(value) >= 10 ** (digits - 1) or "e" in text:
         return text
     return f"{float(text):#.{digits}g}".rstrip(".")
-
-
-def usd(value: float | None) -> str:
-    """Money per hour to the cent.
-
-    >>> usd(182.5), usd(1234567.891), usd(None)
-    ('182.50', '1,234,567.89', '–')
-    """
-    return DASH if value is None else f"{value:,.2f}"
 
 
 def signed_percent(fraction: float | None) -> str:
@@ -85,6 +78,15 @@ def times(ratio: float | None) -> str:
     '1.56 x'
     """
     return DASH if ratio is None else f"{ratio:.2f} x"
+
+
+def objective(value: float | None, unit: str) -> str:
+    """What a plan is for, in its unit: money as every bill is printed.
+
+    >>> objective(7.0, "USD/h"), objective(7.0, "req/s")
+    ('7.00', '7.000')
+    """
+    return usd(value) if unit == "USD/h" else figure(value, 4)
 
 
 def seconds(value: float | None) -> str:
@@ -445,21 +447,40 @@ def no_wait_reason(fleet: Fleet) -> str:
 
 
 def bottleneck(item: Bottleneck) -> str:
-    """What one more unit of a constraint would add, save, cost or shorten, and what planning again says of it."""
+    """What more of a constraint would add, save, cost or shorten: in whole instances first, where that is known.
+
+    The price of a linear program, in which instances have fractions, is told as what it is: what counts at the margin.
+    """
     gained, _, what = item.unit.partition(" per ")
-    text = f"one more {what}{_whose(item.constraint)} would {gain(gained, item.shadow_price)}"
-    if item.shadow_price == 0:
-        text = (
-            f"one more {what}{_whose(item.constraint)} would {gain(gained, 1.0).split()[0]} nothing at these thresholds"
-        )
-    again = item.planned_again
-    if again is None:
-        return text + ("; planning again was not done in the time" if item.basis == "linear-program" else "")
-    if again.n_more == 1 and item.basis != "linear-program":
-        return text
-    how = "planned again in whole instances, " if item.basis == "linear-program" else ""
-    more = "it" if again.n_more == 1 else f"{number(again.n_more)} more"
-    return f"{text}; {how}{more} would {_gains(gained, again)}"
+    again, is_linear = item.planned_again, item.basis == "linear-program"
+    if is_linear and again is not None:
+        counted = f"{_more(again.n_more, what)}{_whose(item.constraint)} would {_gains(gained, again)}"
+        return f"{counted}, planned again in whole instances; {_at_the_margin(item, gained)}"
+    text = f"{_more(1, what)}{_whose(item.constraint)} would {_each(item, gained)}"
+    if again is not None and again.n_more != 1:
+        return f"{text}; {number(again.n_more)} more would {_gains(gained, again)}"
+    return text + ("; planning again was not done in the time" if is_linear else "")
+
+
+def _each(item: Bottleneck, gained: str) -> str:
+    return gain(gained, item.shadow_price) if item.shadow_price else "change nothing at these thresholds"
+
+
+def _at_the_margin(item: Bottleneck, gained: str) -> str:
+    return f"{'one' if item.shadow_price else 'one more'} would {_each(item, gained)}" + (
+        " if instances could be bought in parts" if item.shadow_price else ""
+    )
+
+
+def _more(n: float, what: str) -> str:
+    """So many more of something.
+
+    >>> _more(1, "instance"), _more(8, "accelerator"), _more(2, "port of 10 Gbps"), _more(600, "ms")
+    ('one more instance', '8 more accelerators', '2 more ports of 10 Gbps', '600 more ms')
+    """
+    noun, *rest = what.split(" ", 1)
+    several = f"{noun}s" if n != 1 and noun in ("accelerator", "instance", "port") else noun
+    return " ".join(("one" if n == 1 else number(n), "more", several, *rest))
 
 
 def _whose(constraint: str) -> str:
@@ -485,19 +506,26 @@ def gain(unit: str, value: float) -> str:
     if unit == "s":
         return f"take {seconds(value)} off the TTFT"
     if unit == "USD/h":
-        return f"{'save' if value > 0 else 'cost'} {figure(abs(value))} USD/h"
+        return f"{'save' if value > 0 else 'cost'} {_small_usd(abs(value))} USD/h"
     return f"add {figure(value)} {unit}"
+
+
+def _small_usd(value: float) -> str:
+    """Money that may be less than cents: the price of a millisecond."""
+    return usd(value) if value >= SMALLEST_IN_CENTS else figure(value)
 
 
 def _gains(unit: str, again: PlannedAgain) -> str:
     """A gain that is known between two figures."""
     low, high = sorted((again.least, again.most), key=abs)
     if abs(high) < NOTHING_GAINED:
-        return f"{gain(unit, 1.0).split()[0]} nothing"
+        return "change nothing"
     if abs(high - low) <= SAME * abs(high):
         return gain(unit, high)
-    least = gain(unit, low).split(" ", 1)[1] if abs(low) >= NOTHING_GAINED else "0"
     verb, most = gain(unit, high).split(" ", 1)
+    if abs(low) < NOTHING_GAINED:
+        return f"{verb} {most} at most"
+    least = gain(unit, low).split(" ", 1)[1]
     return f"{verb} {least.removesuffix(f' {unit}').removesuffix(' off the TTFT')} to {most}"
 
 
@@ -510,13 +538,13 @@ def nothing_binds(plan: Plan) -> str:
 
 def status(plan: Plan) -> str:
     """How good the plan is, proven."""
-    unit = {"max-throughput": "req/s", "min-cost": "USD/h", "min-ttft": "s"}[plan.objective]
-    goal = f"{number(plan.bound, 4)} {unit}"
+    bound = number(plan.bound, 4)
+    goal = {"max-throughput": f"{bound} req/s", "min-cost": f"{usd(plan.bound)} USD/h", "min-ttft": f"{bound} s"}
     best = "optimal" if plan.status == "optimal" else "feasible, the best found in the time"
     # Where other kinds and layouts stand beside the plan, the proof is of less than it seems to be.
     which = " for the kinds and layouts that the pools state" if any(other.changes for other in plan.baselines) else ""
     over = " over every threshold" if has_choice_of_place(plan) else ""
-    return f"{best}{which}: {small_percent(plan.gap)} from a proven bound of {goal}{over}"
+    return f"{best}{which}: {small_percent(plan.gap)} from a proven bound of {goal[plan.objective]}{over}"
 
 
 def free_routing(plan: Plan) -> str | None:

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from planner.errors import did_you_mean
 from planner.profiles import Efficiencies, Figures, HardwareProfile, StackFactors, too_steep
-from planner.ranges import NonNegative, Positive, Share, Whole
+from planner.ranges import NonNegative, Positive, Share, Title, Whole
 from planner.schema import Fault, StrictModel, raise_faults
 
 OWN = "scenario"
@@ -68,7 +68,7 @@ class BreakEven(StrictModel):
 
     key: Annotated[str, Field(min_length=1)]
     """Key of the scenario, as `--set` takes it; its value must be a number."""
-    title: Annotated[str, Field(min_length=1)]
+    title: Annotated[Title, Field(min_length=1)]
     """The input in words, with its unit."""
     low: NonNegative
     """Least value looked at."""

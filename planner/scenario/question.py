@@ -12,6 +12,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
 from planner.profiles.folders import own_dirs
+from planner.ranges import Title
 from planner.reading import resolved
 from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven, completed
 from planner.scenario.bundled import scenario_path
@@ -56,7 +57,7 @@ class Scenario(StrictModel):
     """Format of the file."""
     name: Name
     """Short name, used in answers."""
-    title: str = ""
+    title: Title = ""
     """One line for people."""
     notes: str = ""
     """Assumptions, in Markdown."""

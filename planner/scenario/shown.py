@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from planner.ranges import Share
+from planner.ranges import Share, Title
 from planner.schema import Fault, StrictModel
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class AskedFront(StrictModel):
     """What cost is held against."""
     points: Annotated[int, Field(ge=2, le=50)] = 8
     """Budgets looked at."""
-    title: Annotated[str, Field(min_length=1)]
+    title: Annotated[Title, Field(min_length=1)]
     """One line for the report."""
     set: dict[str, Any] = {}
     """Keys of the scenario to change for it, as `--set` would: such as a demand, or a promise."""

@@ -19,7 +19,7 @@ from planner.results import (
     Verdict,
 )
 from planner.scenario import Scenario, Spare
-from planner.units import number, percent
+from planner.units import number, percent, usd
 
 FEW_POOLS = 6
 """Pools up to which a network without links is planned on other accelerators as well."""
@@ -93,7 +93,7 @@ def verdict_of(problem: Problem, plan: Fleet, others: Sequence[Baseline], is_kno
     ours, theirs = plan.cost.usd_per_hour, others[0].cost.usd_per_hour
     if problem.is_min_cost and ours is not None and theirs is not None:
         saved = 1 - ours / theirs
-        what = f"{number(ours)} USD/h instead of {number(theirs)} USD/h with prefill at the decoding sites"
+        what = f"{usd(ours)} USD/h instead of {usd(theirs)} USD/h with prefill at the decoding sites"
         worth = saved > WORTHWHILE
         start = f"Cross-site prefill saves {percent(saved)}: " if worth else "Not worth it: cross-site prefill costs "
         return Verdict(worth_it=worth, because=f"{start}{what}.")
@@ -139,4 +139,4 @@ def spare_notes(problem: Problem, solution: Solution, time_limit_s: float) -> It
     if bare is not None:
         more = solution.objective - bare.objective
         what = " or ".join(f"one {kind}" for kind in kinds)
-        yield f"surviving the loss of any {what} costs {number(more)} USD/h, {percent(more / bare.objective)} more"
+        yield f"surviving the loss of any {what} costs {usd(more)} USD/h, {percent(more / bare.objective)} more"
