@@ -70,9 +70,14 @@ def bound_prefill_work(model: Model) -> None:
             for q, k, part, arc, column, seconds in users:
                 use = q, arc, part, cells[group_of[q], situations[s].period][k]
                 residual_s = loads.residual_s(*use) if model.question.is_safe else 0.0
-                worker = [(column, seconds)], loads.most_busy(*use), residual_s
+                limit = loads.most_busy(*use)
+                if model.question.is_safe and not limit.any():
+                    model.rows.highs[column] = 0.0  # and nobody in the pool has to wait for it
+                    continue
+                worker = [(column, seconds)], limit, residual_s
                 work.setdefault((group_of[q], k), []).append(worker)
-            _bound_crowd(model, (i, s), work, _crowd_of(model, (i, s), work, crowds))
+            if work:
+                _bound_crowd(model, (i, s), work, _crowd_of(model, (i, s), work, crowds))
         model.of_pool[i, s] = list(range(first, len(model.rows.row_names)))
 
 
