@@ -11,6 +11,7 @@ from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
 from planner.optimizer.fleet import class_plans, fleet_fields
 from planner.optimizer.free_routing import free_routing
+from planner.optimizer.infeasibility import infeasible
 from planner.optimizer.latency import extrapolated_fraction, has_queueing_model, leaving_tokens, longest_sent
 from planner.optimizer.least_ttft import GAP as TTFT_GAP
 from planner.optimizer.network.answer import network_outcome, network_plan
@@ -21,7 +22,6 @@ from planner.optimizer.problem import ClassSpec, PlanningProblem, planning_probl
 from planner.optimizer.promise import GAP as PROMISE_GAP
 from planner.optimizer.promise import MOST_BUSY
 from planner.optimizer.promised_search import search
-from planner.optimizer.relaxation import infeasible
 from planner.optimizer.room import oversized_notes
 from planner.optimizer.search import GAP_TARGET, Solution
 from planner.optimizer.sensitivity import bottlenecks, sweep
@@ -121,7 +121,7 @@ def solved(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Solu
     """The best sizes and thresholds of a resolved scenario; raises as `optimize` does."""
     solution = search(problem, time_limit_s)
     if solution is None:
-        raise infeasible(problem)
+        raise infeasible(problem.scenario, problem.classes, time_limit_s)
     return solution
 
 

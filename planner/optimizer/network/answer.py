@@ -6,13 +6,13 @@ from pathlib import Path
 
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer.context import context_notes
+from planner.optimizer.infeasibility import infeasible
 from planner.optimizer.network.compared import baselines_of, sites_alone, spare_notes, verdict_by_ttft, verdict_of
 from planner.optimizer.network.loads import DECODE_LATE, DECODE_TIME, LINK_BUSY
 from planner.optimizer.network.problem import NetworkProblem, network_problem
 from planner.optimizer.network.quickening import quickest_bottlenecks
 from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
 from planner.optimizer.network.quickest import QuickestNetwork, quickest_network
-from planner.optimizer.network.relaxation import infeasible_network
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.solution import GAP_TARGET, NetworkSolution
 from planner.optimizer.network.told import Told
@@ -60,7 +60,7 @@ def network_solved(problem: NetworkProblem, time_limit_s: float = 60.0) -> Netwo
     """Sizes, ways and thresholds of a resolved scenario, of any objective but min-ttft; raises as `network_plan`."""
     solution = network_search(problem, time_limit_s)
     if solution is None:
-        raise infeasible_network(problem)
+        raise infeasible(problem.scenario, problem.classes, time_limit_s)
     return solution
 
 
@@ -105,7 +105,7 @@ def network_outcome(
         return Fleet(**Told(found.problem, found.solution).fleet()), found.ttft_s, found.solution
     solution = network_search(problem, time_limit_s)
     if solution is None:
-        raise infeasible_network(problem) if is_explained else _infeasible(problem)
+        raise infeasible(problem.scenario, problem.classes, time_limit_s) if is_explained else _infeasible(problem)
     unit = 1.0 if problem.is_min_cost else problem.mean_req_per_s
     return Fleet(**Told(problem, solution).fleet()), solution.objective * unit, solution
 
@@ -138,7 +138,7 @@ def network_quickest(problem: NetworkProblem, time_limit_s: float = 60.0, is_exp
     """The least TTFT of a resolved scenario with that objective, and its plan; raises as `network_plan` does."""
     found = quickest_network(problem, time_limit_s)
     if found is None:
-        raise infeasible_network(problem) if is_explained else _infeasible(problem)
+        raise infeasible(problem.scenario, problem.classes, time_limit_s) if is_explained else _infeasible(problem)
     return found
 
 
