@@ -12,7 +12,7 @@ from planner.units import number
 
 TIME_SHARE = 0.5
 """Of the time limit: what looking for ways out may take."""
-Ask = Callable[[Scenario], bool | None]
+NOT_RULED_OUT = "; less was not ruled out in the time"
 
 
 @dataclass
@@ -133,6 +133,14 @@ def _least(scenario: Scenario, change: Change, asked: _Asked) -> str:
     if lifted is None:
         return ""
     first = min(change.nearest(change.used(lifted.fleet)), change.n_values)
+    least, is_unclear = _tried(scenario, change, first, change.n_values, asked)
+    if least is None and is_unclear:
+        asked.unknown.append(change.told(1).partition(" ")[0])
+    return "" if least is None else change.told(least) + (NOT_RULED_OUT if is_unclear else "")
+
+
+def _tried(scenario: Scenario, change: Change, first: int, most: int, asked: _Asked) -> tuple[int | None, bool]:
+    """The least number of a change that was found to do, and whether less, or any, was not ruled out."""
     answers: dict[int, bool | None] = {}
 
     def does(i: int) -> bool:
@@ -140,13 +148,8 @@ def _least(scenario: Scenario, change: Change, asked: _Asked) -> str:
             answers[i] = asked.does(change.at(scenario, i), 0.5)
         return bool(answers[i])
 
-    least = _least_number(does, first, change.n_values)
-    if least is None:
-        if None in answers.values():
-            asked.unknown.append(change.told(1).partition(" ")[0])
-        return ""
-    unclear = any(known is None for i, known in answers.items() if i < least)
-    return change.told(least) + ("; less was not ruled out in the time" if unclear else "")
+    least = _least_number(does, first, most)
+    return least, any(known is None for i, known in answers.items() if least is None or i < least)
 
 
 def _least_number(does: Callable[[int], bool], first: int, most: int) -> int | None:
@@ -162,7 +165,7 @@ def _least_number(does: Callable[[int], bool], first: int, most: int) -> int | N
     >>> _least_number(lambda i: False, 40, 1000) is None
     True
     """
-    low, high, step = 0, first, 1
+    low, high, step = 0, first, 1 if first < most else max(most // 2, 1)
     if does(first):
         while (nearer := high - step) > low:
             if not does(nearer):
@@ -196,14 +199,15 @@ def _several(scenario: Scenario, changes: Sequence[Change], asked: _Asked) -> st
     needed = {c: c.nearest(c.used(found.fleet)) for c in more if c.used(found.fleet) > c.stated}
     if not asked.does(_changed(scenario, needed), 0.5):
         return ""
+    unclear = False
     for change in [*needed]:
         others = _changed(scenario, {c: i for c, i in needed.items() if c is not change})
-        if asked.does(others):
+        if asked.does(others, 0.5):
             del needed[change]
-        else:
-            nearest = _least_number(lambda i: bool(asked.does(change.at(others, i))), needed[change], needed[change])
-            needed[change] = nearest or needed[change]
-    return " with ".join(change.told(i) for change, i in needed.items())
+            continue
+        least, is_unclear = _tried(others, change, needed[change], needed[change], asked)
+        needed[change], unclear = least or needed[change], unclear or is_unclear
+    return " with ".join(change.told(i) for change, i in needed.items()) + (NOT_RULED_OUT if unclear else "")
 
 
 def _changed(scenario: Scenario, values: Mapping[Change, int]) -> Scenario:
