@@ -1,4 +1,4 @@
-"""No plan exists: which limits are in the way, and the least change of each that would do, found by planning with it."""
+"""No plan exists: which limits are in the way, and the least change of each that a plan was found with."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -102,8 +102,8 @@ def _single(scenario: Scenario, asked: _Asked) -> Iterator[str]:
             yield what
         elif done is None:
             asked.unknown.append(what.partition(" ")[0])
-    if is_short and len(stock) > 1 and scenario.demand_req_per_s is not None and (way := _several(scenario, stock, asked)):
-        yield way
+    if is_short and len(stock) > 1 and scenario.demand_req_per_s is not None:
+        yield from filter(None, [_several(scenario, stock, asked)])
 
 
 def _part(asked: _Asked, n_left: int) -> _Asked:

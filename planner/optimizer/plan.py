@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from time import monotonic
 
-from planner.optimizer.at_hand import has_one_site
 from planner.optimizer.baselines import baselines
 from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
@@ -26,8 +26,8 @@ from planner.optimizer.room import oversized_notes
 from planner.optimizer.search import GAP_TARGET, Solution
 from planner.optimizer.sensitivity import bottlenecks, sweep
 from planner.optimizer.software import Candidate, price_notes, setup_notes
-from planner.optimizer.verdict import decisive, verdict
-from planner.results import Baseline, Fleet, Plan, PoolPlan, Verdict
+from planner.optimizer.verdict import DECISIVE, verdict
+from planner.results import Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario
 from planner.units import MILLI, number, percent
 
@@ -107,9 +107,10 @@ def planned_fleet(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) 
 
 def decided(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Verdict:
     """The verdict on a resolved scenario, without what explains it; raises as `optimize` does."""
-    fleet = planned_fleet(problem, time_limit_s)
-    others, _ = baselines(problem, fleet, time_limit_s, decisive(problem))
-    return verdict(problem, fleet, others)
+    solution = solved(problem, time_limit_s)
+    fleet, scenario = planned_at(problem, solution), problem.scenario
+    compared = baselines(scenario, problem.classes, fleet, monotonic() + time_limit_s, DECISIVE)
+    return verdict(scenario, problem.classes, fleet, solution.gap, compared)
 
 
 def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Plan:
@@ -141,7 +142,7 @@ def explained(problem: PlanningProblem, solution: Solution, time_limit_s: float 
     scenario = problem.scenario
     fields = fleet_fields(problem, solution)
     fleet = Fleet(**fields)
-    others, missing = baselines(problem, fleet, time_limit_s)
+    compared = baselines(scenario, problem.classes, fleet, monotonic() + time_limit_s)
     return Plan(
         **fields,
         scenario=scenario.name,
@@ -152,17 +153,17 @@ def explained(problem: PlanningProblem, solution: Solution, time_limit_s: float 
         capacity_rule=scenario.capacity_rule,
         prefill_to_decode=_ratio(fleet.pools),
         bottlenecks=bottlenecks(problem, solution),
-        verdict=verdict(problem, fleet, others),
+        verdict=verdict(scenario, problem.classes, fleet, solution.gap, compared),
         classes=class_plans(problem, solution),
-        baselines=others,
+        baselines=compared.others,
         free_routing=None if _is_about_time(problem, solution) else free_routing(problem, solution),
         sweep=sweep(problem, solution),
-        notes=(*_notes(problem, solution, fleet), *missing, *_adoption(problem, fleet, others)),
+        notes=(
+            *_notes(problem, solution, fleet),
+            *compared.notes,
+            *adoption(scenario, fleet, compared.others),
+        ),
     )
-
-
-def _adoption(problem: PlanningProblem, fleet: Fleet, others: Sequence[Baseline]) -> Iterator[str]:
-    return adoption(problem.scenario, fleet, others) if has_one_site(problem.scenario) else iter(())
 
 
 def _tolerance(problem: PlanningProblem, solution: Solution) -> float:

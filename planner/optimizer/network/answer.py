@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 from planner.errors import InfeasibleError, UndecidedError
+from planner.optimizer.baselines import baselines
 from planner.optimizer.context import context_notes
 from planner.optimizer.infeasibility import infeasible
-from planner.optimizer.network.compared import baselines_of, sites_alone, spare_notes, verdict_by_ttft, verdict_of
 from planner.optimizer.network.loads import DECODE_LATE, DECODE_TIME, LINK_BUSY
 from planner.optimizer.network.problem import NetworkProblem, network_problem
 from planner.optimizer.network.quickening import quickest_bottlenecks
@@ -17,8 +18,11 @@ from planner.optimizer.network.search import network_search
 from planner.optimizer.network.solution import GAP_TARGET, NetworkSolution
 from planner.optimizer.network.told import Told
 from planner.optimizer.network.worth import network_bottlenecks
+from planner.optimizer.one_site import adoption
 from planner.optimizer.room import oversized_notes
 from planner.optimizer.software import Candidate, price_notes, setup_notes
+from planner.optimizer.spare import spare_notes
+from planner.optimizer.verdict import DECISIVE, verdict
 from planner.results import (
     Baseline,
     Bottleneck,
@@ -29,6 +33,8 @@ from planner.results import (
 from planner.scenario import Scenario
 from planner.units import number, percent
 
+SPARE_TIME = 1 / 4
+"""Of the time for all comparisons, what is kept for the fleet without spare."""
 WORTH_TIME = 1 / 3
 """Of the time for a search, what the linear programs of shadow prices may take, and again what confirms them."""
 
@@ -73,21 +79,28 @@ def network_at(solution: NetworkSolution, ratio: float) -> NetworkSolution:
 
 def network_sketch(problem: NetworkProblem, solution: NetworkSolution) -> Plan:
     """A solution as a plan that can be run: with its periods, and without what it is compared with or what binds."""
-    verdict = Verdict(worth_it=False, because="Not compared with other fleets.")
+    said = Verdict(worth_it=False, because="Not compared with other fleets.", decided=False)
     proof = solution.gap, GAP_TARGET, solution.bound
-    plan = _plan(problem, solution, proof, verdict, (), (), ())
+    plan = _plan(problem, solution, proof, said, (), (), ())
     return plan.model_copy(update={"periods": tuple(Told(problem, solution).periods())})
 
 
 def network_explained(problem: NetworkProblem, solution: NetworkSolution, time_limit_s: float = 60.0) -> Plan:
     """The plan that a solution is, with baselines, shadow prices and verdict; raises as `network_plan` does."""
-    fleet = Fleet(**Told(problem, solution).fleet())
-    others, missing, is_known = baselines_of(problem, fleet, time_limit_s)
+    deadline = monotonic() + time_limit_s
+    fleet, scenario = Fleet(**Told(problem, solution).fleet()), problem.scenario
+    compared = baselines(
+        scenario, problem.classes, fleet, deadline - SPARE_TIME * time_limit_s * bool(scenario.spare.survive)
+    )
     bound = solution.bound * (1.0 if problem.is_min_cost else problem.mean_req_per_s)
-    verdict = verdict_of(problem, fleet, others, is_known)
-    told = [*spare_notes(problem, solution, time_limit_s), *missing]
+    said = verdict(scenario, problem.classes, fleet, solution.gap, compared)
+    told = [
+        *spare_notes(scenario, problem.classes, fleet, deadline),
+        *compared.notes,
+        *adoption(scenario, fleet, compared.others),
+    ]
     proof, worth = (solution.gap, GAP_TARGET, bound), network_bottlenecks(problem, solution, WORTH_TIME * time_limit_s)
-    return _plan(problem, solution, proof, verdict, others, worth, told)
+    return _plan(problem, solution, proof, said, compared.others, worth, told)
 
 
 def network_outcome(
@@ -114,20 +127,20 @@ def network_decided(problem: NetworkProblem, time_limit_s: float = 60.0) -> tupl
     """Whether prefill elsewhere is worth it, and the gap of the plan that says so; raises as `network_plan` does.
 
     Raises:
-        UndecidedError: also where the fleet that it is held against was not found in the time.
+        UndecidedError: also where that is not decided within the time or the bounds.
     """
     if problem.scenario.objective == "min-ttft":
         found = network_quickest(problem, time_limit_s, is_explained=False)
-        alone, _ = sites_alone(found.problem, time_limit_s)
-        plan, known = Fleet(**Told(found.problem, found.solution).fleet()), alone is not None
-        worth, gap = verdict_by_ttft(found, plan, alone).worth_it, found.gap
+        plan, gap = Fleet(**Told(found.problem, found.solution).fleet()), found.gap
     else:
         plan, _, solution = network_outcome(problem, time_limit_s, is_explained=False)
-        others, _, known = baselines_of(problem, plan, time_limit_s)
-        worth, gap = verdict_of(problem, plan, others, known).worth_it, solution.gap
-    if not known:
-        raise UndecidedError(f"{problem.scenario.name}: what sites on their own serve was not found out in the time")
-    return worth, gap
+        gap = solution.gap
+    scenario, classes = problem.scenario, problem.classes
+    compared = baselines(scenario, classes, plan, monotonic() + time_limit_s, DECISIVE)
+    said = verdict(scenario, classes, plan, gap, compared)
+    if not said.decided:
+        raise UndecidedError(f"{scenario.name}: {said.because}")
+    return said.worth_it, gap
 
 
 def _infeasible(problem: NetworkProblem) -> InfeasibleError:
@@ -143,13 +156,13 @@ def network_quickest(problem: NetworkProblem, time_limit_s: float = 60.0, is_exp
 
 
 def quickest_explained(problem: NetworkProblem, found: QuickestNetwork, time_limit_s: float = 60.0) -> Plan:
-    """The plan with the least TTFT, and whether sites on their own could promise that."""
-    alone, missing = sites_alone(found.problem, time_limit_s)
-    fleet = Fleet(**Told(found.problem, found.solution).fleet())
-    verdict = verdict_by_ttft(found, fleet, alone)
+    """The plan with the least TTFT, and how soon sites on their own bring the first token."""
+    fleet, scenario = Fleet(**Told(found.problem, found.solution).fleet()), problem.scenario
+    compared = baselines(scenario, problem.classes, fleet, monotonic() + time_limit_s)
+    said = verdict(scenario, problem.classes, fleet, found.gap, compared)
     worth = quickest_bottlenecks(problem, found, WORTH_TIME * time_limit_s)
     proof = (found.gap, QUICKEST_GAP, found.bound_s)
-    plan = _plan(found.problem, found.solution, proof, verdict, (), worth, missing)
+    plan = _plan(found.problem, found.solution, proof, said, compared.others, worth, compared.notes)
     kept = f"the TTFT that is kept is {number(found.ttft_s)} s, and {number(found.bound_s)} s is proven not to be"
     return plan.model_copy(update={"objective": "min-ttft", "notes": (kept, *plan.notes)})
 
@@ -158,7 +171,7 @@ def _plan(
     problem: NetworkProblem,
     solution: NetworkSolution,
     proof: tuple[float, float, float],
-    verdict: Verdict,
+    said: Verdict,
     others: tuple[Baseline, ...],
     bottlenecks: tuple[Bottleneck, ...],
     missing: Sequence[str],
@@ -177,7 +190,7 @@ def _plan(
         capacity_rule="expected-work",
         prefill_to_decode=_ratio(Fleet(**fields)),
         bottlenecks=bottlenecks,
-        verdict=verdict,
+        verdict=said,
         classes=tuple(answer.classes()),
         periods=tuple(answer.periods()) if scenario.periods else (),
         survives=tuple(f"{loss.kind}:{loss.name}" for loss in problem.losses()),
