@@ -29,6 +29,7 @@ from planner.scenario import Objective, Pool, Routing, Scenario
 from planner.units import number
 
 PREFILL, DECODE = "pd-p", "pd-d"
+MIXED_HOME = "mixed-home"
 FEW_POOLS = 6
 """Pools up to which a scenario of one site with several demands is planned on other accelerators as well."""
 
@@ -70,7 +71,7 @@ def baselines(
             other = _planned(scenario, classes, variant, plan, monotonic() + share)
             if is_same_fleet(plan, other):
                 same.append(variant.name)
-            else:
+            elif variant.name != MIXED_HOME or not any(is_same_fleet(one, other) for one in found):
                 found.append(other)
         except (InputError, InfeasibleError, UndecidedError) as error:
             if isinstance(error, InfeasibleError):
@@ -134,7 +135,7 @@ def variants(scenario: Scenario, classes: Classes, plan: Fleet, tries: bool = Tr
         )
         if len(kinds_at_home(scenario)) > 1 or any(site in decoding_sites(scenario) for site, _ in limits(scenario)):
             title = f"{_title_of_home(scenario)}, {_spent(scenario)}"
-            yield Variant("mixed-home", title, lambda: _mixed(scenario, requests, plan))
+            yield Variant(MIXED_HOME, title, lambda: _mixed(scenario, requests, plan))
     elif tries and (not scenario.is_network or _is_small(scenario)):
         yield from at_hand(scenario, requests, *([1] if scenario.is_network else []))
 

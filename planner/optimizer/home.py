@@ -134,4 +134,4 @@ def beyond_stock(scenario: Scenario, fleet: Fleet) -> Iterator[str]:
         used[pool.site, pool.hardware] = used.get((pool.site, pool.hardware), 0) + pool.n_accelerators
     for kind, (n, keys) in limits(scenario).items():
         if used.get(kind, 0) > n:
-            yield f"{used[kind]} {kind[1]} at {kind[0]}, of which {n} can be had ({keys})"
+            yield f"{used[kind]} {kind[1]} at {kind[0]}, of which {n} can be had by {keys}"

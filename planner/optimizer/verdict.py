@@ -138,20 +138,28 @@ def _margin_key(scenario: Scenario, plan: Fleet, other: Baseline) -> float:
 
 def _cheaper_for_the_demand(scenario: Scenario, plan: Fleet, rivals: Sequence[Baseline]) -> Verdict | None:
     """No, where a stated demand is served by a fleet at home that can be had and costs less than the plan."""
-    demand, ours = scenario.demand_req_per_s, plan.cost.usd_per_hour
-    if scenario.objective != "max-throughput" or scenario.is_network or demand is None or ours is None:
-        return None
-    for other in (o for o in rivals if not o.beyond_stock and o.most_req_per_s >= demand):
+    ours = plan.cost.usd_per_hour
+    for other in (o for o in rivals if not o.beyond_stock and _is_cheaper_for_the_demand(scenario, plan, o)):
         theirs = other.cost.usd_per_hour
-        if theirs is not None and theirs < (1 - WORTHWHILE) * ours:
+        if ours is not None and theirs is not None:
             said = _no(
-                f"the stated {number(demand)} req/s are served for {number(theirs, 4)} USD/h by {other.title}, against "
-                f"{number(ours, 4)}; at most, the plan serves {number(plan.most_req_per_s)} and that fleet "
-                f"{number(other.most_req_per_s)}"
+                f"the stated {number(scenario.demand_req_per_s)} req/s are served for {number(theirs, 4)} USD/h by "
+                f"{other.title}, against {number(ours, 4)}; at most, the plan serves {number(plan.most_req_per_s)} and "
+                f"that fleet {number(other.most_req_per_s)}"
             )
             saved = round(1 - ours / theirs, DECIMALS)
             return said.model_copy(update={"margin_fraction": saved, "opponent": other.name})
     return None
+
+
+def _is_cheaper_for_the_demand(scenario: Scenario, plan: Fleet, other: Baseline) -> bool:
+    """Whether a fleet serves the demand that is stated beside a rate to be sought, for less than the plan costs."""
+    demand, ours, theirs = scenario.demand_req_per_s, plan.cost.usd_per_hour, other.cost.usd_per_hour
+    if scenario.objective != "max-throughput" or scenario.is_network or demand is None:
+        return False
+    return (
+        ours is not None and theirs is not None and other.most_req_per_s >= demand and theirs < (1 - WORTHWHILE) * ours
+    )
 
 
 def _no(because: str) -> Verdict:
@@ -219,12 +227,22 @@ def _lifted(plan: Fleet, compared: Compared) -> str:
 
 
 def _stock(scenario: Scenario, plan: Fleet, rivals: Sequence[Baseline]) -> str:
-    """That it is worth it for want of accelerators alone, where a fleet with more than can be had would do better."""
-    more = [o for o in rivals if o.beyond_stock and _margins(scenario, plan, 0.0, o)[0] <= WORTHWHILE]
+    """Whether it is worth it for want of accelerators alone, where fleets with more than can be had were planned."""
+    more = [o for o in rivals if o.beyond_stock]
     if not more:
         return ""
-    best = max(more, key=lambda o: _margin_key(scenario, plan, o))
-    values = _values(scenario, plan, best)
-    unit = {"min-cost": "USD/h", "min-ttft": "s"}.get(scenario.objective, "req/s")
-    with_more = f"with {', '.join(best.beyond_stock)}, it would be {number(values and values[1], 4)} {unit}"
-    return f" Stock is what makes it worth it: {with_more} without another site."
+    cheaper = [o for o in more if _is_cheaper_for_the_demand(scenario, plan, o)]
+    best = cheaper[0] if cheaper else max(more, key=lambda o: _margin_key(scenario, plan, o))
+    is_stock = bool(cheaper) or _margins(scenario, plan, 0.0, best)[0] <= WORTHWHILE
+    start = "Stock is what makes it worth it" if is_stock else "More stock would not change that"
+    if cheaper:
+        does = (
+            f"serve the stated {number(scenario.demand_req_per_s)} req/s for {number(best.cost.usd_per_hour, 4)} USD/h"
+        )
+    elif scenario.objective == "min-cost":
+        does = f"serve the demand for {number(best.cost.usd_per_hour, 4)} USD/h"
+    elif scenario.objective == "min-ttft":
+        does = f"bring the first token within {number(_ttft_s(scenario, best.latency))} s"
+    else:
+        does = f"serve {number(_rate(scenario, best))} req/s"
+    return f" {start}: {', '.join(best.beyond_stock)}, would {does} without another site."
