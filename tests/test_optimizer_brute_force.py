@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.optimizer import Problem, exhaustive_search
-from planner.optimizer.promised_search import search
+from planner.optimizer import Problem, exhaustive_search, search
+from planner.optimizer.evaluate import spend_of
 from tests.builders import FAST, HOME, Draw, problem_of
 
 N_FAST, N_SLOW, BATCH = 320, 1000, 40
@@ -215,6 +215,28 @@ def test_min_cost_finds_the_cheapest_of_all_fleets_that_serve_the_demand(first: 
             assert found.bound <= best * (1 + TOLERANCE)
             assert found.gap <= 1e-4
     assert n_plans >= 3
+
+
+def cheapest_as_fast_by_hand(problem: Problem) -> float:
+    """The least that a plan costs, at the highest rate there is, of all that reach it."""
+    budget, best = problem.scenario.budget_usd_per_hour or inf, highest_by_hand(problem)
+    at_best = [(t.rent + best * t.use) for t in trials(problem) if t.rate >= best * (1 - TOLERANCE)]
+    return min(usd for usd in at_best if usd <= budget * (1 + TOLERANCE))
+
+
+@pytest.mark.parametrize("first", range(0, 80, 20))
+def test_among_plans_as_fast_as_the_best_the_cheapest_is_given(first: int) -> None:
+    """Whatever threshold that takes: where decode limits the rate, another one may do without a pool or a port."""
+    n_plans = 0
+    for seed in range(first, first + 20):
+        draw = Draw(np.random.default_rng(80_000 + seed))
+        problem = problem_of(priced_question(draw) | {"measured.home.decode.step_s": 0.2})
+        found = search(problem)
+        if found is not None:
+            n_plans += 1
+            spent = spend_of(problem, found.sizing, found.loads, found.highest)
+            assert spent == pytest.approx(cheapest_as_fast_by_hand(problem), rel=COST_TOLERANCE), seed
+    assert n_plans >= 10
 
 
 @pytest.mark.parametrize("first", range(0, 40, 10))

@@ -3,7 +3,8 @@
 import shlex
 from collections.abc import Iterator, Sequence
 
-from planner.optimizer.at_hand import BEST_OF_EACH, Requests, is_same_fleet
+from planner.optimizer.at_hand import BEST_OF_EACH, has_one_site, is_same_fleet
+from planner.optimizer.home import Requests
 from planner.optimizer.service_times import Decoded, batch_limit_words
 from planner.results import Baseline, Fleet, PoolPlan, Verdict
 from planner.scenario import Scenario
@@ -39,7 +40,12 @@ def adoption(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> Ite
         scenario: the question.
         plan: the planned fleet.
         others: other fleets for the same requests.
+
+    Returns:
+        Nothing where there are several sites: there a verdict is about where to prefill.
     """
+    if not has_one_site(scenario):
+        return
     best = _best(scenario, plan, others)
     if best is not None and best.changes and (_saves(scenario, plan, best) or _serves_more(scenario, plan, best)):
         changes = " ".join(f"--set {shlex.quote(change)}" for change in best.changes)

@@ -3,25 +3,28 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 
 from planner.errors import InfeasibleError
+from planner.optimizer.baselines import baselines
 from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
 from planner.optimizer.doubts import length_notes, room_notes
-from planner.optimizer.evaluation import Evaluation
+from planner.optimizer.evaluation import Evaluation, unit_of
 from planner.optimizer.free_routing import free_routing
+from planner.optimizer.infeasibility import infeasible
 from planner.optimizer.network.loads import LINK_BUSY
-from planner.optimizer.network.relaxation import infeasible_network
+from planner.optimizer.one_site import adoption
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.promise import MOST_BUSY
-from planner.optimizer.relaxation import infeasible
 from planner.optimizer.resolution import planning_problem
-from planner.optimizer.rivals import rivals_of
 from planner.optimizer.sensitivity import sweep
 from planner.optimizer.shadow_prices import shadow_prices
 from planner.optimizer.software import Candidate, price_notes, setup_notes
 from planner.optimizer.solution import Solution
+from planner.optimizer.spare import spare_notes
 from planner.optimizer.strategies import searched
+from planner.optimizer.verdict import DECISIVE, verdict
 from planner.queueing import Ttft
 from planner.results import Baseline, Bottleneck, ClassPlan, Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario
@@ -88,11 +91,6 @@ def outcome(
     return Outcome(planned_at(problem, solution), solution.objective * unit_of(problem), problem, solution)
 
 
-def unit_of(problem: Problem) -> float:
-    """What a unit of a solution's objective is in an answer: a scale of the demand is its requests per second."""
-    return 1.0 if problem.is_min_cost or problem.is_min_ttft else problem.mean_req_per_s
-
-
 def optimized(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> Plan:
     """The plan of a problem; raises as `optimize` does."""
     return explained(problem, solved(problem, time_limit_s), time_limit_s)
@@ -110,7 +108,7 @@ def solved(problem: Problem, time_limit_s: float = TIME_LIMIT_S, is_explained: b
     if solution is not None:
         return solution
     if is_explained:
-        raise infeasible(problem) if problem.is_routed else infeasible_network(problem)
+        raise infeasible(problem.scenario, problem.classes, time_limit_s)
     raise InfeasibleError(f"{problem.scenario.name}: infeasible: no fleet serves this demand as promised")
 
 
@@ -152,17 +150,21 @@ def _evaluated(problem: Problem, solution: Solution) -> Evaluation:
 def decided(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Verdict, float]:
     """The verdict on a problem, without what explains it, and the gap of its plan; raises as `optimize` does."""
     solution = solved(problem, time_limit_s, is_explained=False)
-    found = rivals_of(problem, solution, planned_at(problem, solution), time_limit_s, is_brief=True)
-    return found.verdict, solution.gap
+    fleet = planned_at(problem, solution)
+    compared = baselines(problem, fleet, monotonic() + time_limit_s, DECISIVE)
+    return verdict(problem.scenario, problem.classes, fleet, solution.gap, compared), solution.gap
 
 
 def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_LIMIT_S) -> Plan:
     """The plan that a solution is, with baselines, shadow prices and verdict; raises as `optimize` does."""
-    answer = _evaluated(problem, solution)
-    fleet = Fleet(**answer.fleet())
-    found = rivals_of(problem, solution, fleet, time_limit_s)
+    deadline, answer = monotonic() + time_limit_s, _evaluated(problem, solution)
+    fleet, scenario = Fleet(**answer.fleet()), problem.scenario
+    compared = baselines(problem, fleet, deadline)
+    found = verdict(scenario, problem.classes, fleet, solution.gap, compared)
+    spare = spare_notes(scenario, problem.classes, fleet, monotonic() + time_limit_s)
+    told = (*spare, *compared.notes, *adoption(scenario, fleet, compared.others))
     prices = shadow_prices(problem, solution, time_limit_s)
-    return _plan(problem, solution, answer, found.verdict, found.baselines, prices, found.notes)
+    return _plan(problem, solution, answer, found, compared.others, prices, told)
 
 
 def sketched(problem: Problem, solution: Solution, req_per_s: float | None = None) -> Plan:
@@ -173,9 +175,9 @@ def sketched(problem: Problem, solution: Solution, req_per_s: float | None = Non
         solution: its plan.
         req_per_s: rate that it is stated at, at most the highest it serves; None: the rate that it is for [req/s].
     """
-    verdict = Verdict(worth_it=False, because="Not compared with other fleets.")
+    said = Verdict(worth_it=False, because="Not compared with other fleets.")
     answer = _evaluated(problem, solution) if req_per_s is None else _at_rate(problem, solution, req_per_s)
-    plan = _plan(problem, solution, answer, verdict, (), (), ())
+    plan = _plan(problem, solution, answer, said, (), (), ())
     return plan if problem.is_routed else plan.model_copy(update={"periods": tuple(answer.periods())})
 
 
@@ -183,7 +185,7 @@ def _plan(
     problem: Problem,
     solution: Solution,
     answer: Evaluation,
-    verdict: Verdict,
+    said: Verdict,
     others: tuple[Baseline, ...],
     prices: tuple[Bottleneck, ...],
     missing: Sequence[str],
@@ -202,7 +204,7 @@ def _plan(
         capacity_rule=scenario.capacity_rule,
         prefill_to_decode=_ratio(fleet.pools),
         bottlenecks=prices,
-        verdict=verdict,
+        verdict=said,
         classes=tuple(answer.classes()),
         periods=tuple(answer.periods()) if answer.has_periods else (),
         survives=tuple(f"{loss.kind}:{loss.name}" for loss in problem.losses()),

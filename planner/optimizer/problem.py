@@ -1,13 +1,13 @@
 """The question in numbers: what may be sized, what must be served, and the ways requests may take in between."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 from planner.optimizer.routes import Route, is_routed, routes_of, size_limit
 from planner.roofline import InstanceRates
-from planner.scenario import LinkTier, Scenario, Slo
+from planner.scenario import LinkTier, Objective, Scenario, Slo
 from planner.workload import RequestMix
 
 Part = Literal["long", "short"]
@@ -238,6 +238,16 @@ class Problem:
             return None
         prefill, _, decode = text.partition(":")
         return int(prefill), int(decode)
+
+    def demanding(self, req_per_s: float, objective: Objective) -> "Problem":
+        """The same question with another objective, and another demand over all classes and the whole time [req/s]."""
+        ratio = req_per_s / self.mean_req_per_s
+        stated = (self.scenario.demand_req_per_s or 1.0) * ratio
+        return replace(
+            self,
+            scenario=self.scenario.model_copy(update={"objective": objective, "demand_req_per_s": stated}),
+            demands=tuple(d._replace(req_per_s=tuple(r * ratio for r in d.req_per_s)) for d in self.demands),
+        )
 
     @cached_property
     def routes(self) -> tuple[Route, ...]:

@@ -24,6 +24,7 @@ from planner.optimizer.promise import (
     PromisedFleet,
     best_settled,
     least_decode_instances,
+    least_promise_s,
 )
 from planner.optimizer.search import RoutedSolution, capacity_search
 from planner.optimizer.solver import Answer, solve
@@ -47,9 +48,19 @@ def search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | Non
     if not problem.is_min_ttft and (slo is None or slo.ttft_s is None):
         return capacity_search(problem, time_limit_s)
     deadline = monotonic() + time_limit_s
+    if _breaks_idle(problem):
+        return None
     if problem.is_min_ttft:
         return _quickest(problem, deadline)
     return _cheapest(problem, deadline) if problem.is_min_cost else _fastest(problem, deadline)
+
+
+def _breaks_idle(problem: Problem) -> bool:
+    """Whether even an idle fleet breaks the promise; a TTFT without waiting does not depend on instances."""
+    slo = problem.slo
+    ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
+    widest = Sizing((1,) * len(problem.pools), ports)
+    return slo is not None and slo.ttft_s is not None and least_promise_s(problem, widest) > slo.ttft_s
 
 
 def _fastest(problem: Problem, deadline: float) -> RoutedSolution | None:
@@ -84,6 +95,8 @@ def _cheapest(problem: Problem, deadline: float) -> RoutedSolution | None:
     best: RoutedSolution | None = None
     bound = inf
     for _ in range(MOST_SIZINGS):
+        if best is None and settled and monotonic() > deadline:
+            raise UndecidedError("no fleet that keeps the promise was found in the time, and none is excluded")
         request = Request("spend", least_rate=demand, most_rate=demand, beyond=tuple(settled))
         answer = _proposed(problem, request, deadline, best)
         if answer is None or (best and answer.bound >= best.objective / (1 + GAP)):

@@ -80,7 +80,20 @@ def capacity_search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolut
     deadline = monotonic() + time_limit_s
     best = _best_on_grid(problem, deadline)
     best = _closed_in(problem, best, deadline)
-    return best and _thriftiest(problem, best, deadline)
+    return best and _cheapest_as_fast(problem, best, deadline)
+
+
+def first_plan(problem: Problem, time_limit_s: float) -> RoutedSolution | None:
+    """A plan by capacity alone on the first grid of thresholds, without a proof; None proves nothing.
+
+    Args:
+        problem: the resolved scenario.
+        time_limit_s: seconds for the one program there is to solve.
+
+    Raises:
+        UndecidedError: when time is up without a plan.
+    """
+    return _best_on_grid(problem, monotonic() + time_limit_s)
 
 
 def _best_on_grid(problem: Problem, deadline: float) -> RoutedSolution | None:
@@ -187,10 +200,7 @@ def best_thresholds(problem: Problem, sizing: Sizing, start: Sequence[float], de
         deadline: `monotonic()` time to stop at.
 
     Returns:
-        One threshold per route [tokens].
-
-    Raises:
-        UndecidedError: when time is up before the first answer of the model.
+        One threshold per route [tokens]; those to start from where none better was found in the time.
     """
     if not any(route.is_split for route in problem.routes) or problem.scenario.routing.threshold_tokens != "free":
         return tuple(start)
@@ -231,7 +241,10 @@ def _zoomed_by_model(problem: Problem, sizing: Sizing, start: Sequence[float], d
     for _ in range(ZOOM_ROUNDS):
         offers = [_around(problem, r, t, width) for r, (t, width) in enumerate(zip(current, widths, strict=True))]
         loads = [threshold_loads(problem, route, offer) for route, offer in zip(problem.routes, offers, strict=True)]
-        answer = solve(problem, loads, request, max(deadline - monotonic(), 1.0))
+        try:
+            answer = solve(problem, loads, request, max(deadline - monotonic(), 1.0))
+        except UndecidedError:
+            break
         if answer is None:
             break
         found = zip(current, offers, answer.chosen, strict=True)
@@ -243,7 +256,7 @@ def _zoomed_by_model(problem: Problem, sizing: Sizing, start: Sequence[float], d
 def _without_size_limits(problem: Problem) -> Problem:
     """The problem for sizes that are settled: what limited them has done its part, a budget for use has not."""
     routing = problem.scenario.routing.model_copy(update={"prefill_to_decode": "free"})
-    budget = problem.scenario.budget_usd_per_hour if problem.charges_use else None
+    budget = problem.scenario.budget_usd_per_hour if problem.charges_use and not problem.is_min_cost else None
     scenario = problem.scenario.model_copy(update={"budget_usd_per_hour": budget, "routing": routing})
     return replace(problem, scenario=scenario, inventories=())
 
@@ -251,19 +264,22 @@ def _without_size_limits(problem: Problem) -> Problem:
 def _zoom_request(problem: Problem, sizing: Sizing) -> Request:
     """What thresholds of fixed sizes are for: cheap use where that is the objective and priced, else a high rate.
 
-    For the rate, decode is given room to spare: where it alone limits the rate, the thresholds still balance prefill.
+    Decode is given room to spare: where it alone limits the rate, the thresholds still balance prefill.
     """
     demand = problem.demand_req_per_s
+    if not problem.is_min_cost and problem.scenario.budget_usd_per_hour is not None and problem.charges_use:
+        return Request("rate", sizing=sizing)
+    roomy = replace(
+        sizing,
+        n_instances=tuple(
+            n * DECODE_ROOM if pool.role == "decode" else n
+            for n, pool in zip(sizing.n_instances, problem.pools, strict=True)
+        ),
+    )
     if problem.is_min_cost and demand is not None and problem.charges_use:
         rate = demand * (1 + SOLVER_SLACK)
-        return Request("spend", sizing=sizing, least_rate=rate, most_rate=rate)
-    if problem.scenario.budget_usd_per_hour is not None and problem.charges_use:
-        return Request("rate", sizing=sizing)
-    roomy = tuple(
-        n * DECODE_ROOM if pool.role == "decode" else n
-        for n, pool in zip(sizing.n_instances, problem.pools, strict=True)
-    )
-    return Request("rate", sizing=replace(sizing, n_instances=roomy))
+        return Request("spend", sizing=roomy, least_rate=rate, most_rate=rate)
+    return Request("rate", sizing=roomy)
 
 
 def _around(problem: Problem, index: int, centre: float, width: float) -> NDArray[np.float64]:
@@ -274,17 +290,26 @@ def _around(problem: Problem, index: int, centre: float, width: float) -> NDArra
     return route.held(np.append(mix.split_points(centre - width, centre + width, ZOOM_POINTS - 1), centre))
 
 
-def _thriftiest(problem: Problem, best: RoutedSolution, deadline: float) -> RoutedSolution:
-    """Among plans as fast as the best, one that spends least; a min-cost plan is that already."""
+def _cheapest_as_fast(problem: Problem, best: RoutedSolution, deadline: float) -> RoutedSolution:
+    """Among plans as fast as the best, the cheapest: a search for the least spend at the rate found."""
     if problem.is_min_cost:
         return best
-    request = Request("spend", least_rate=best.objective * (1 - RATE_TOLERANCE))
-    offers = [np.array([t]) for t in best.thresholds_tokens]
+    asked = problem.demanding(best.objective * (1 - RATE_TOLERANCE), "min-cost")
+    first = found = _solution(asked, best.sizing, best.thresholds_tokens, deadline)
+    offers = [
+        np.union1d(first_thresholds(problem, route), [t])
+        for route, t in zip(problem.routes, best.thresholds_tokens, strict=True)
+    ]
     loads = [threshold_loads(problem, route, offer) for route, offer in zip(problem.routes, offers, strict=True)]
-    answer = solve(problem, loads, request, max(deadline - monotonic(), 1.0))
-    if answer is None or answer.sizing == best.sizing:
+    try:
+        answer = solve(asked, loads, _main_request(asked), deadline - monotonic())
+        found = _better(asked, found, _refined(asked, answer, loads, deadline) if answer else None)
+        found = _closed_in(asked, found, deadline)
+    except UndecidedError:
+        pass
+    if found is None or (first is not None and found.objective >= first.objective):
         return best
-    other = _refined(problem, answer, loads, deadline)
-    if other is None or other.objective < best.objective * (1 - 10 * RATE_TOLERANCE):
+    other = _solution(problem, found.sizing, found.thresholds_tokens, deadline)
+    if other is None:
         return best
     return replace(other, bound=max(best.bound, other.objective))

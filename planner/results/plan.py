@@ -149,7 +149,14 @@ class Verdict(StrictModel):
     """Whether prefill in another site is worth it here, and why."""
 
     worth_it: bool
+    """False too while it is not decided."""
     because: str
+    decided: bool = True
+    """Whether it holds for every plan and opponent within their proven bounds."""
+    margin_fraction: Signed | None = None
+    """What the plan gains over its strongest opponent: more requests, or a lower bill or TTFT; None without one [-]."""
+    opponent: str | None = None
+    """Name of the baseline that it is judged against: one that can be had."""
 
 
 Work = Literal["long", "short", "decode"]
@@ -266,6 +273,10 @@ class Baseline(Fleet):
     """Plan over baseline, in requests per second at most, as promised [-]."""
     changes: tuple[str, ...] = ()
     """What makes it the plan, each as `--set` takes it; empty where it is another question altogether."""
+    beyond_stock: tuple[str, ...] = ()
+    """What it takes more of than the scenario says can be had, each with what it takes; no verdict rests on such."""
+    gap: Signed = 0.0
+    """Relative distance of its objective to a proven bound [-]."""
 
 
 class Sweep(StrictModel):
