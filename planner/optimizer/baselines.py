@@ -48,9 +48,7 @@ class Compared:
     """and of those of which nothing was found in the time."""
 
 
-def baselines(
-    problem: Problem, plan: Fleet, deadline: float, names: Collection[str] | None = None
-) -> Compared:
+def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[str] | None = None) -> Compared:
     """Every baseline, or those of some names, that can be planned beside a plan, and why each of the others cannot.
 
     Args:

@@ -272,7 +272,7 @@ def _unused_notes(problem: Problem) -> Iterator[str]:
     """Pools that no request can reach."""
     reached = {arc.pool for arcs in problem.arcs for part in arcs.values() for arc in part}
     for i, pool in enumerate(problem.pools):
-        if pool.is_prefill and i not in reached:
+        if pool.is_prefill and i not in reached and not pool.is_empty:
             yield f"{pool.name} is of no use: no link joins it to a pool that decodes its model"
 
 
@@ -284,7 +284,8 @@ def _basis_notes(problem: Problem, fleet: Fleet) -> Iterator[str]:
             yield f"service times of some pools of {hardware} are {BASES[basis]}"
         return
     for pool in used:
-        yield f"service times of {pool.name} ({pool.hardware}) are {BASES[pool.basis]}{_by_roofline(problem, pool.name)}"
+        how = BASES[pool.basis] + _by_roofline(problem, pool.name)
+        yield f"service times of {pool.name} ({pool.hardware}) are {how}"
 
 
 def _candidates(problem: Problem) -> list[Candidate]:

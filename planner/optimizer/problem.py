@@ -44,6 +44,11 @@ class PoolSpec:
     """Classes it serves, by index."""
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it is stated to have no instances."""
+        return self.stated_max_instances == 0
+
+    @property
     def is_prefill(self) -> bool:
         """Whether it prefills."""
         return bool(self.parts)
@@ -324,7 +329,7 @@ class Problem:
             tuple(
                 i
                 for i, p in enumerate(self.pools)
-                if not p.is_prefill and p.site == stream.site and stream.request_class in p.classes
+                if not (p.is_prefill or p.is_empty) and p.site == stream.site and stream.request_class in p.classes
             )
             for stream in self.streams
         )
@@ -360,7 +365,7 @@ class Problem:
 
 def _arcs(problem: Problem, stream: Stream, part: Part) -> Iterator[Arc]:
     for i, pool in enumerate(problem.pools):
-        if part not in pool.parts or stream.request_class not in pool.classes:
+        if part not in pool.parts or stream.request_class not in pool.classes or pool.is_empty:
             continue
         stated = problem.scenario.pools[pool.key].prompts is not None
         if pool.site == stream.site:

@@ -1,4 +1,4 @@
-"""From a scenario to the question in numbers: names resolved, service times looked up, what cannot be planned refused."""
+"""From a scenario to the question in numbers: names and service times resolved, what cannot be planned refused."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -209,8 +209,9 @@ def _check_room(problem: Problem) -> None:
 def _is_held(problem: Problem, q: int) -> bool:
     """Whether some threshold sends every prompt of a stream to a pool that holds it."""
     limits, fixed = _thresholds_held(problem, q), problem.scenario.routing.threshold_tokens
+    is_free = fixed == "free" or not all(problem.arcs[q].values())
     mix = problem.classes[problem.streams[q].request_class].mix
-    return is_held(mix, limits[0] if fixed == "free" else float(fixed), limits)
+    return is_held(mix, limits[0] if is_free else float(fixed), limits)
 
 
 def _thresholds_held(problem: Problem, q: int) -> Limits:

@@ -68,8 +68,8 @@ def routes_of(problem: Problem) -> Iterator[Route]:
     """Every combination of a pool for long prompts, one for short ones and a decode pool, that links join and that hold
     the prompts of a class under some threshold."""
     pools = problem.pools
-    for decode in (i for i, p in enumerate(pools) if not p.is_prefill):
-        reach = [i for i, p in enumerate(pools) if p.is_prefill and _joined(problem, i, decode)]
+    for decode in (i for i, p in enumerate(pools) if not (p.is_prefill or p.is_empty)):
+        reach = [i for i, p in enumerate(pools) if p.is_prefill and not p.is_empty and _joined(problem, i, decode)]
         longs: list[int | None] = [i for i in reach if pools[i].prompts == "long"]
         shorts: list[int | None] = [i for i in reach if pools[i].prompts == "short"]
         for long, short in product(longs or [None], shorts or [None]):

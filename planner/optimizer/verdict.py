@@ -109,14 +109,9 @@ def _values(scenario: Scenario, plan: Fleet, other: Baseline) -> tuple[float, fl
     elif scenario.objective == "min-ttft":
         found = (_ttft_s(scenario, plan.latency), _ttft_s(scenario, other.latency))
     else:
-        found = (_rate(scenario, plan), _rate(scenario, other))
+        found = (plan.most_req_per_s, other.most_req_per_s)
     ours, theirs = found
     return None if ours is None or theirs is None else (ours, theirs)
-
-
-def _rate(scenario: Scenario, fleet: Fleet) -> float:
-    """The rate as asked: of several demands it is the scale of all of them that counts [req/s]."""
-    return fleet.most_req_per_s
 
 
 def _margins(scenario: Scenario, plan: Fleet, gap: float, other: Baseline) -> tuple[float, float, float]:
@@ -189,7 +184,7 @@ def _figures(scenario: Scenario, plan: Fleet, other: Baseline) -> str:
         ours, theirs = values or (None, None)
         demand = f"serves {number(plan.throughput_req_per_s)} req/s"
         return f"{demand} with a {name} TTFT of {number(ours)} s against {number(theirs)} with {other.title}"
-    rates = f"{number(_rate(scenario, plan))} req/s at most against {number(_rate(scenario, other))}"
+    rates = f"{number(plan.most_req_per_s)} req/s at most against {number(other.most_req_per_s)}"
     left_out = "" if plan.cost.usd_per_hour is not None else _left_out(plan, other)
     return f"serves {rates} with {other.title}{left_out}"
 
@@ -244,5 +239,5 @@ def _stock(scenario: Scenario, plan: Fleet, rivals: Sequence[Baseline]) -> str:
     elif scenario.objective == "min-ttft":
         does = f"bring the first token within {number(_ttft_s(scenario, best.latency))} s"
     else:
-        does = f"serve {number(_rate(scenario, best))} req/s"
+        does = f"serve {number(best.most_req_per_s)} req/s"
     return f" {start}: {', '.join(best.beyond_stock)}, would {does} without another site."

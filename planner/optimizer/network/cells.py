@@ -112,7 +112,8 @@ def first_cells_of(problem: Problem, members: Sequence[int]) -> list[Cell]:
     mix, fixed = mix_of(problem, members), problem.scenario.routing.threshold_tokens
     ends = [problem.classes[problem.streams[q].request_class].mix.support for q in members]
     shares = (0.0, 1.0) if any(has_promise(problem, q) for q in members) else (0.5, 0.5)
-    if fixed != "free":
+    is_split = any(all(problem.arcs[q].values()) for q in members)
+    if fixed != "free" and is_split:
         return [Cell(float(fixed), float(fixed), *shares)]
     if not any(problem.arcs[q]["short"] for q in members):
         return [Cell(ALL_LONG, ALL_LONG, 1.0, 1.0)]
