@@ -172,7 +172,6 @@ def test_a_discipline_without_a_model_is_refused_by_the_key_of_the_objective() -
 @pytest.mark.slow
 def test_several_classes_are_planned_as_a_network_with_a_proven_bound() -> None:
     scenario = in_classes(CLASSES, QUICK)
-    assert scenario.is_network
     plan = optimize(scenario)
     assert plan.objective == "min-ttft"
     assert plan.latency.ttft_p90_s is not None

@@ -18,7 +18,7 @@ from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, Brea
 from planner.scenario.bundled import scenario_path
 from planner.scenario.execution import Execution, execution_faults
 from planner.scenario.names import name_problems, of_profile
-from planner.scenario.network import network_faults, network_keys
+from planner.scenario.network import network_faults
 from planner.scenario.overrides import KEY, assign, merged, option, parsed_key, parsed_override, unsourced
 from planner.scenario.parts import (
     DEFAULT_CLASS,
@@ -204,16 +204,6 @@ class Scenario(StrictModel):
         if self.workload is not None:
             return {DEFAULT_CLASS: (1.0, self.workload)}
         return {name: (c.share, c.workload) for name, c in self.classes.items()}
-
-    @property
-    def is_network(self) -> bool:
-        """Whether it takes the planner of many models, sites and periods to answer."""
-        return bool(self.network_keys)
-
-    @property
-    def network_keys(self) -> tuple[KeyPath, ...]:
-        """The stated keys that take the planner of many models, sites and periods."""
-        return tuple(network_keys(self))
 
     @cached_property
     def model_profile(self) -> ModelProfile:
