@@ -3,13 +3,15 @@
 from planner.errors import InputError
 from planner.optimizer.least_ttft import GAP as LEAST_TTFT_GAP
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled
-from planner.optimizer.problem import Arc, Part, Problem, Stream
+from planner.optimizer.problem import Arc, Demand, Part, Problem, Stream
 from planner.optimizer.promise import GAP as PROMISE_GAP
 from planner.optimizer.promised_search import search as routed_search
 from planner.optimizer.search import GAP_TARGET as CAPACITY_GAP
 from planner.optimizer.search import RoutedSolution
 from planner.optimizer.solution import GAP_TARGET, Solution
 
+NOTHING = 1e-9
+"""A scale of the demand at which nothing is served."""
 ROUNDING = 1.01
 """Of a gap that counts as none."""
 
@@ -27,6 +29,8 @@ def searched(problem: Problem, time_limit_s: float, gap: float = GAP_TARGET) -> 
         UndecidedError: when time is up without a plan.
     """
     _check_has_queueing_model(problem)
+    if not all(_is_reached(problem, demand) for demand in problem.demands):
+        return None
     if problem.is_routed:
         routed = routed_search(problem, time_limit_s)
         return None if routed is None else solution_of_routes(problem, routed)
@@ -38,7 +42,14 @@ def searched(problem: Problem, time_limit_s: float, gap: float = GAP_TARGET) -> 
     if problem.is_min_ttft:
         quickest = quickest_network(problem, time_limit_s)
         return None if quickest is None else quickest.as_solution(ROUNDING * QUICKEST_GAP)
-    return network_search(problem, time_limit_s, gap)
+    found = network_search(problem, time_limit_s, gap)
+    return None if found is None or found.scale <= NOTHING else found
+
+
+def _is_reached(problem: Problem, demand: Demand) -> bool:
+    """Whether requests of a demand have pools to go to."""
+    streams = [q for q in demand.streams if problem.decoders[q] and any(problem.arcs[q].values())]
+    return bool(streams) or not any(demand.req_per_s)
 
 
 def solution_of_routes(problem: Problem, routed: RoutedSolution) -> Solution:
