@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner.report import words
+from planner.report import formats
 from planner.report.scheduler_tables import scheduler_table
 from planner.report.terminal import caption, empty_table, filled, frame, remarks
 from planner.results import Interval, Run
@@ -37,7 +37,7 @@ def run_tables(run: Run) -> list["RenderableType"]:
         scheduler_table(run),
         _rebalance(run),
         remarks("dropped", (f"{n:,} {WHY[why]}" for why, n in run.dropped.items())),
-        remarks("notes", map(words.sentence, run.notes)),
+        remarks("notes", map(formats.sentence, run.notes)),
     )
     return [part for part in parts if part is not None]
 
@@ -85,7 +85,15 @@ def _latency(run: Run) -> "RenderableType | None":
     rows = [("all", *ttft, *tpot)]
     if len(run.classes) > 1:
         rows += [
-            (c.name, words.seconds(c.ttft_mean_s), "", words.seconds(c.ttft_p90_s), words.seconds(c.ttft_p99_s), "", "")
+            (
+                c.name,
+                formats.seconds(c.ttft_mean_s),
+                "",
+                formats.seconds(c.ttft_p90_s),
+                formats.seconds(c.ttft_p99_s),
+                "",
+                "",
+            )
             for c in run.classes
         ]
     if run.intervals:
@@ -98,7 +106,7 @@ def _seconds(value: float, interval: Interval | None) -> str:
 
 
 def _milliseconds(value: float | None) -> str:
-    return words.seconds(value)
+    return formats.seconds(value)
 
 
 def _waits(run: Run) -> "RenderableType | None":
@@ -110,7 +118,7 @@ def _waits(run: Run) -> "RenderableType | None":
         ("waits for decode", run.waits.decode_wait_s),
     )
     whole = sum(seconds for _, seconds in parts)
-    rows = ((what, words.seconds(seconds), percent(seconds / whole if whole else None)) for what, seconds in parts)
+    rows = ((what, formats.seconds(seconds), percent(seconds / whole if whole else None)) for what, seconds in parts)
     return filled(table, rows)
 
 

@@ -19,6 +19,7 @@ from planner.scenario.execution import (
     Sessions,
     ShortTermScheduler,
 )
+from planner.scenario.loading import load_scenario, read_scenario
 from planner.scenario.moved import Move
 from planner.scenario.overrides import parsed_key
 from planner.scenario.parts import (
@@ -39,7 +40,7 @@ from planner.scenario.parts import (
     Spare,
     WorkloadClass,
 )
-from planner.scenario.question import Scenario, load_scenario, read_scenario
+from planner.scenario.question import Scenario
 from planner.scenario.requests import requests_of
 
 __all__ = [
