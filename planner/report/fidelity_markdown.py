@@ -7,7 +7,7 @@ from importlib.resources import files
 from types import SimpleNamespace
 
 from planner.report import fidelity_tables as cells
-from planner.report import formats, words
+from planner.report import formats
 from planner.report.markdown_tables import table
 from planner.report.markdown_text import as_code, code, escaped_record, unescaped
 from planner.results import FidelitySurvey, HardwareScore, LatencyError, Scored, ScoredCurve
@@ -35,7 +35,7 @@ def fidelity_markdown(survey: FidelitySurvey, figures: Collection[str]) -> str:
     environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, autoescape=False)
     template = files("planner.report").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
     text = environment.from_string(template).render(
-        survey=survey, fidelity=survey.fidelity, figures=figures, tables=TABLES, words=words, percent=percent
+        survey=survey, fidelity=survey.fidelity, figures=figures, tables=TABLES, formats=formats, percent=percent
     )
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
