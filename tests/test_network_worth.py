@@ -20,7 +20,7 @@ from planner.optimizer.network.search import network_search
 from planner.optimizer.network.worth import network_bottlenecks
 from planner.optimizer.problem import Problem
 from planner.optimizer.solution import Solution
-from planner.report import words
+from planner.report import binding
 from planner.results import Bottleneck, PlannedAgain
 from tests.builders import GPUS, HOME, small_with
 from tests.test_network_plan import DAY, DECODE_S, FAST_USD, HOME_USD
@@ -157,7 +157,9 @@ def test_a_full_inventory_of_one_pool_has_a_price_where_its_accelerators_are_lac
     assert holds(price.planned_again, (again.scale - solution.scale) * MEAN, 1e-3 * solution.scale * MEAN)
     # At the plan's threshold there is no more to prefill there: only planning again sees what it is worth.
     assert price.shadow_price == 0
-    assert "would add nothing at these thresholds; planned again in whole instances, 8 more" in words.bottleneck(price)
+    said = binding.bottleneck(price)
+    assert said.startswith("8 more accelerators of h100-sxm at remote would add ")
+    assert said.endswith("; one more would change nothing at these thresholds")
 
 
 def test_what_is_not_planned_again_in_time_is_said_and_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +168,7 @@ def test_what_is_not_planned_again_in_time_is_said_and_not_guessed(monkeypatch: 
     prices = network_bottlenecks(problem, solution, 600.0)
     assert prices
     assert all(b.planned_again is None for b in prices)
-    assert all(words.bottleneck(b).endswith("; planning again was not done in the time") for b in prices)
+    assert all(binding.bottleneck(b).endswith("; planning again was not done in the time") for b in prices)
     assert network_bottlenecks(problem, solution, -1.0) == ()
 
 
@@ -249,7 +251,7 @@ def test_an_instance_takes_off_the_least_ttft_what_a_search_from_the_start_finds
     ],
 )
 def test_a_price_is_told_with_what_planning_again_says(bottleneck: dict[str, Any], text: str) -> None:
-    assert words.bottleneck(Bottleneck(**bottleneck)) == text
+    assert binding.bottleneck(Bottleneck(**bottleneck)) == text
 
 
 @given(
@@ -263,9 +265,9 @@ def test_no_sentence_of_what_binds_says_that_more_of_something_would_save_nothin
     unit: str, price: float, n: float, most: float, part: float
 ) -> None:
     again = PlannedAgain(n_more=n, least=part * most, most=most)
-    said = words.bottleneck(
+    said = binding.bottleneck(
         Bottleneck(constraint="c", shadow_price=price, unit=unit, basis="linear-program", planned_again=again)
     )
     assert not re.search(r"(save|add|take) (nothing|0 to)", said)
     assert said.startswith("one more " if n == 1 else f"{n:g} more ")
-    assert ("change nothing, planned again" in said) is (most < words.NOTHING_GAINED)
+    assert ("change nothing, planned again" in said) is (most < binding.NOTHING_GAINED)

@@ -19,7 +19,7 @@ from planner.optimizer.network.quickest import promising
 from planner.optimizer.network.search import network_search
 from planner.optimizer.promise import PromisedFleet
 from planner.optimizer.promised_search import search
-from planner.report import words
+from planner.report import binding, words
 from planner.results import Plan
 from tests.builders import FAST, HOME, in_classes, problem_of, small_with
 from tests.test_optimizer_promise import p90_by_hand
@@ -95,8 +95,8 @@ def test_the_plan_states_its_objective_in_seconds_at_its_percentile() -> None:
 def test_what_binds_says_how_much_sooner_one_more_unit_would_be() -> None:
     gains = [b for b in quick_plan().bottlenecks if b.constraint == "pools.fast.n_instances"]
     assert gains
-    assert "one more instance of fast would take" in words.bottleneck(gains[0])
-    assert "off the TTFT" in words.bottleneck(gains[0])
+    assert "one more instance of fast would take" in binding.bottleneck(gains[0])
+    assert "off the TTFT" in binding.bottleneck(gains[0])
 
 
 @pytest.mark.slow

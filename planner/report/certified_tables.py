@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from planner.report import words
+from planner.report import formats
 from planner.report.terminal import caption, empty_table, filled, remarks
 from planner.report.validation_tables import check_row
 from planner.results import Certified, Check, Plan, Promise, Round
@@ -35,7 +35,7 @@ def certified_tables(plan: Plan) -> "list[RenderableType | None]":
     caption(checks, said)
     return [
         filled(promises, map(_promise, _nearest(found))),
-        remarks("how it was certified", map(words.sentence, _told(found))),
+        remarks("how it was certified", map(formats.sentence, _told(found))),
         filled(checks, (_when(check) + check_row(check)[:5] for check in _farthest(found))),
     ]
 

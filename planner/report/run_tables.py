@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner.report import words
+from planner.report import formats
 from planner.report.scheduler_tables import scheduler_table
 from planner.report.terminal import caption, empty_table, filled, frame, remarks
 from planner.results import ClassRun, Interval, Run, SiteRun
@@ -38,7 +38,7 @@ def run_tables(run: Run) -> list["RenderableType"]:
         scheduler_table(run),
         _rebalance(run),
         remarks("dropped", (f"{n:,} {WHY[why]}" for why, n in run.dropped.items())),
-        remarks("notes", map(words.sentence, run.notes)),
+        remarks("notes", map(formats.sentence, run.notes)),
     )
     return [part for part in parts if part is not None]
 
@@ -79,7 +79,7 @@ def _periods(run: Run) -> "RenderableType | None":
     rows = []
     for one in run.periods:
         busiest = max(one.utilization, key=lambda name: one.utilization[name])
-        ttft = (words.seconds(s) for s in (one.ttft_mean_s, one.ttft_p90_s, one.ttft_p99_s, one.tpot_mean_s))
+        ttft = (formats.seconds(s) for s in (one.ttft_mean_s, one.ttft_p90_s, one.ttft_p99_s, one.tpot_mean_s))
         rate = number(one.throughput_req_per_s)
         offloaded, busy = percent(one.offload_fraction), percent(one.utilization[busiest])
         rows.append((one.name, number(one.hours), rate, offloaded, *ttft, busiest, busy))
@@ -122,7 +122,7 @@ def _latency(run: Run) -> "RenderableType | None":
 
 
 def _class_row(name: str, of: ClassRun | SiteRun) -> tuple[str, ...]:
-    mean, p90, p99 = (words.seconds(s) for s in (of.ttft_mean_s, of.ttft_p90_s, of.ttft_p99_s))
+    mean, p90, p99 = (formats.seconds(s) for s in (of.ttft_mean_s, of.ttft_p90_s, of.ttft_p99_s))
     return name, mean, "", p90, p99, "", ""
 
 
@@ -131,7 +131,7 @@ def _seconds(value: float, interval: Interval | None) -> str:
 
 
 def _milliseconds(value: float | None) -> str:
-    return words.seconds(value)
+    return formats.seconds(value)
 
 
 def _waits(run: Run) -> "RenderableType | None":
@@ -143,7 +143,7 @@ def _waits(run: Run) -> "RenderableType | None":
         ("waits for decode", run.waits.decode_wait_s),
     )
     whole = sum(seconds for _, seconds in parts)
-    rows = ((what, words.seconds(seconds), percent(seconds / whole if whole else None)) for what, seconds in parts)
+    rows = ((what, formats.seconds(seconds), percent(seconds / whole if whole else None)) for what, seconds in parts)
     return filled(table, rows)
 
 

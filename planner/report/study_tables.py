@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from planner.report import words
+from planner.report import formats
 from planner.report.terminal import caption, empty_table, filled, remarks
 from planner.results import Front, InputSensitivity, Sensitivity
 from planner.results.studies import SERVED
-from planner.units import DASH, number, percent
+from planner.units import DASH, number, percent, usd
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,10 +21,10 @@ def front_tables(front: Front) -> list["RenderableType"]:
     )
     caption(table, f"instances: {' / '.join(pools)}; threshold in uncached tokens; nothing cheaper does as well")
     rows = (
-        (words.usd(p.usd_per_hour), words.figure(p.value, 4), sizes(p.n_instances), number(p.threshold_tokens))
+        (usd(p.usd_per_hour), formats.figure(p.value, 4), sizes(p.n_instances), number(p.threshold_tokens))
         for p in front.points
     )
-    parts = (filled(table, rows), remarks("notes on the front", map(words.sentence, front.notes)))
+    parts = (filled(table, rows), remarks("notes on the front", map(formats.sentence, front.notes)))
     return [part for part in parts if part is not None]
 
 
@@ -42,15 +42,14 @@ def sizes(n_instances: Mapping[str, int] | None) -> str:
 
 def sensitivity_tables(found: Sensitivity) -> list["RenderableType"]:
     """A sensitivity for people, one row per change, what matters most first."""
-    title = (
-        f"sensitivity: {sizes(found.n_instances)} at {words.objective(found.stated, found.unit)} {found.unit} as stated"
-    )
+    stated = f"{formats.objective(found.stated, found.unit)} {found.unit}"
+    title = f"sensitivity: {sizes(found.n_instances)} at {stated} as stated"
     table = empty_table(title, "input", ">change", "best sizes", f">{found.unit}", ">differs", ">kept", ">retuned")
     pools = " / ".join(found.n_instances)
     text = "share of the demand that the stated plan serves then, as it is (kept) or with new thresholds (retuned)"
     caption(table, f"sizes: {pools}, = as stated; {text}")
     rows = (row for item in found.inputs for row in variation_rows(item, found.unit))
-    parts = (filled(table, rows), remarks("notes on the sensitivity", map(words.sentence, found.notes)))
+    parts = (filled(table, rows), remarks("notes on the sensitivity", map(formats.sentence, found.notes)))
     return [part for part in parts if part is not None]
 
 
@@ -61,8 +60,8 @@ def variation_rows(item: InputSensitivity, unit: str) -> Iterator[tuple[str, ...
             item.title if i == 0 else "",
             variation.label,
             "=" if variation.n_instances and not variation.changes_fleet else sizes(variation.n_instances),
-            words.objective(variation.objective, unit),
-            words.signed_percent(variation.objective_change),
+            formats.objective(variation.objective, unit),
+            formats.signed_percent(variation.objective_change),
             served(variation.kept_fraction),
             served(variation.retuned_fraction),
         )

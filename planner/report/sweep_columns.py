@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from planner.report import words
+from planner.report import formats, words
 from planner.report.terminal import MARK
 from planner.results import ClassPlan, Latency, Plan, PlanSweep
-from planner.units import DASH, number
+from planner.units import DASH, number, usd
 
 Value = float | str | None
 RATES = ("throughput_req_per_s", "max_throughput_req_per_s", "goodput_req_per_s", "threshold_tokens")
@@ -51,7 +51,7 @@ def table_columns(found: PlanSweep) -> list[Column]:
     plans = found.plans
     return [
         Column(f"{MARK}req/s\nat most", lambda plan: number(plan.most_req_per_s)),
-        Column(f"{MARK}USD/h", lambda plan: words.usd(plan.cost.usd_per_hour)),
+        Column(f"{MARK}USD/h", lambda plan: usd(plan.cost.usd_per_hour)),
         *([Column("worth\nit", lambda plan: "yes" if plan.verdict.worth_it else "no")] if _links(plans) else []),
         *(Column(MARK + _in_lines(name), _shown(_instances(name))) for name in pool_names(plans)),
         *(Column(f"{MARK}{_in_lines(name)}\nGbps", _rented(name)) for name in _links(plans)),
@@ -234,7 +234,7 @@ def _latency_of(name: str) -> Callable[[Plan], Latency | None]:
 
 
 def _seconds(field: str, part: Callable[[Plan], Latency | None]) -> Callable[[Plan], Value]:
-    return lambda plan: words.seconds(getattr(part(plan), field, None))
+    return lambda plan: formats.seconds(getattr(part(plan), field, None))
 
 
 def _class_latency(name: str, field: str) -> Column:

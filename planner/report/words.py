@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from planner.report.formats import EXACT, SMALL, figure, listed, seconds, small_percent
 from planner.results import (
-    Bottleneck,
     BreakEvenResult,
     ClassPlan,
     Fleet,
@@ -13,101 +13,16 @@ from planner.results import (
     PeriodLink,
     PeriodPool,
     Plan,
-    PlannedAgain,
     PoolPlan,
 )
 from planner.units import DASH, number, percent, usd
 
 FULL = 1 - 1e-6
 """A utilisation from which on a pool counts as saturated."""
-SMALL = 1e-4
-"""Below this fraction a figure says no more than that it is small."""
-EXACT = 1e-6
-"""A tolerance below this asks for equality."""
-SAME = 0.02
-"""Relative distance of two figures that are told as one."""
-NOTHING_GAINED = 1e-3
-"""USD per hour, requests per second or seconds that nobody would notice."""
-SMALLEST_IN_CENTS = 0.1
-"""USD per hour from which on cents are enough."""
 KNOWN_PERCENTILES = (50, 90, 99)
 """Of TTFT, that a plan states."""
 EPSILON = 1e-9
 """Fractions and rents nearer to zero than this are rounding of sums."""
-
-
-def figure(value: float | None, digits: int = 3) -> str:
-    """A measured quantity: significant digits with trailing zeros, so that columns compare.
-
-    >>> figure(2.2), figure(0.98), figure(19677.4), figure(0.0), figure(None), figure(0.9996)
-    ('2.20', '0.980', '19,677', '0', '–', '1.00')
-    """
-    text = number(value, digits)
-    if value is None or text in (DASH, "0") or abs(value) >= 10 ** (digits - 1) or "e" in text:
-        return text
-    return f"{float(text):#.{digits}g}".rstrip(".")
-
-
-def signed_percent(fraction: float | None) -> str:
-    """A difference with its sign.
-
-    >>> signed_percent(0.0204), signed_percent(-0.00001), signed_percent(None)
-    ('+2.0 %', '0.0 %', '–')
-    """
-    text = percent(fraction)
-    if fraction is None or text == DASH:
-        return DASH
-    if text.strip("-") == "0.0 %":
-        return "0.0 %"
-    return text if fraction < 0 else f"+{text}"
-
-
-def small_percent(fraction: float) -> str:
-    """A fraction that may be next to nothing.
-
-    >>> small_percent(1.5e-6), small_percent(0.0148)
-    ('less than 0.01 %', '1.48 %')
-    """
-    return "less than 0.01 %" if abs(fraction) < SMALL else percent(fraction, 2)
-
-
-def times(ratio: float | None) -> str:
-    """A ratio to two decimals.
-
-    >>> times(1.5619)
-    '1.56 x'
-    """
-    return DASH if ratio is None else f"{ratio:.2f} x"
-
-
-def objective(value: float | None, unit: str) -> str:
-    """What a plan is for, in its unit: money as every bill is printed.
-
-    >>> objective(7.0, "USD/h"), objective(7.0, "req/s")
-    ('7.00', '7.000')
-    """
-    return usd(value) if unit == "USD/h" else figure(value, 4)
-
-
-def seconds(value: float | None) -> str:
-    """A duration with its unit; milliseconds below a tenth of a second.
-
-    >>> seconds(2.1968), seconds(0.025), seconds(None)
-    ('2.20 s', '25.0 ms', '–')
-    """
-    if value is None:
-        return DASH
-    return f"{figure(1000 * value)} ms" if value < 0.1 else f"{figure(value)} s"
-
-
-def sentence(text: str) -> str:
-    """A remark as a sentence of its own.
-
-    >>> sentence("cost unknown; missing: wan")
-    'Cost unknown; missing: wan.'
-    """
-    text = text.strip()
-    return text if not text else text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
 
 
 def decision(decides: str, answer: bool | None) -> str:
@@ -142,15 +57,6 @@ def break_even_line(item: BreakEvenResult) -> str:
     if not item.is_found:
         return f"{item.title}: {turns(item)}"
     return f"{item.title}: {decision(item.decides, item.decision)} at {number(item.stated)}, turns {turns(item)}"
-
-
-def listed(names: list[str]) -> str:
-    """Names as one would say them.
-
-    >>> listed(["a", "b", "c"]), listed(["a"]), listed([])
-    ('a, b and c', 'a', '')
-    """
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def sizes(fleet: Fleet) -> str:
@@ -446,96 +352,6 @@ def no_wait_reason(fleet: Fleet) -> str:
     return f"{listed(full)} {'is' if len(full) == 1 else 'are'} saturated"
 
 
-def bottleneck(item: Bottleneck) -> str:
-    """What more of a constraint would add, save, cost or shorten: in whole instances first, where that is known.
-
-    The price of a linear program, in which instances have fractions, is told as what it is: what counts at the margin.
-    """
-    gained, _, what = item.unit.partition(" per ")
-    again, is_linear = item.planned_again, item.basis == "linear-program"
-    if is_linear and again is not None:
-        counted = f"{_more(again.n_more, what)}{_whose(item.constraint)} would {_gains(gained, again)}"
-        return f"{counted}, planned again in whole instances; {_at_the_margin(item, gained)}"
-    text = f"{_more(1, what)}{_whose(item.constraint)} would {_each(item, gained)}"
-    if again is not None and again.n_more != 1:
-        return f"{text}; {number(again.n_more)} more would {_gains(gained, again)}"
-    return text + ("; planning again was not done in the time" if is_linear else "")
-
-
-def _each(item: Bottleneck, gained: str) -> str:
-    return gain(gained, item.shadow_price) if item.shadow_price else "change nothing at these thresholds"
-
-
-def _at_the_margin(item: Bottleneck, gained: str) -> str:
-    return f"{'one' if item.shadow_price else 'one more'} would {_each(item, gained)}" + (
-        " if instances could be bought in parts" if item.shadow_price else ""
-    )
-
-
-def _more(n: float, what: str) -> str:
-    """So many more of something.
-
-    >>> _more(1, "instance"), _more(8, "accelerator"), _more(2, "port of 10 Gbps"), _more(600, "ms")
-    ('one more instance', '8 more accelerators', '2 more ports of 10 Gbps', '600 more ms')
-    """
-    noun, *rest = what.split(" ", 1)
-    several = f"{noun}s" if n != 1 and noun in ("accelerator", "instance", "port") else noun
-    return " ".join(("one" if n == 1 else number(n), "more", several, *rest))
-
-
-def _whose(constraint: str) -> str:
-    """What there is one more of.
-
-    >>> _whose("pools.near.n_instances"), _whose("links.wan.capacity_gbps"), _whose("sites.east.accelerators.h20-96gb")
-    (' of near', ' on wan', ' of h20-96gb at east')
-    """
-    table, name, *rest = constraint.split(".") if "." in constraint else (constraint, "")
-    if table in ("pools", "links"):
-        return f" {'of' if table == 'pools' else 'on'} {name}"
-    if table == "sites":
-        return f" of {'.'.join(rest[1:])} at {name}"
-    return {"demand_req_per_s": "", "budget_usd_per_hour": " of budget"}.get(constraint, f" of {constraint}")
-
-
-def gain(unit: str, value: float) -> str:
-    """A gain as a verb with its figure.
-
-    >>> gain("USD/h", -3.0), gain("req/s", 0.25), gain("s", 0.32)
-    ('cost 3.00 USD/h', 'add 0.250 req/s', 'take 0.320 s off the TTFT')
-    """
-    if unit == "s":
-        return f"take {seconds(value)} off the TTFT"
-    if unit == "USD/h":
-        return f"{'save' if value > 0 else 'cost'} {_small_usd(abs(value))} USD/h"
-    return f"add {figure(value)} {unit}"
-
-
-def _small_usd(value: float) -> str:
-    """Money that may be less than cents: the price of a millisecond."""
-    return usd(value) if value >= SMALLEST_IN_CENTS else figure(value)
-
-
-def _gains(unit: str, again: PlannedAgain) -> str:
-    """A gain that is known between two figures."""
-    low, high = sorted((again.least, again.most), key=abs)
-    if abs(high) < NOTHING_GAINED:
-        return "change nothing"
-    if abs(high - low) <= SAME * abs(high):
-        return gain(unit, high)
-    verb, most = gain(unit, high).split(" ", 1)
-    if abs(low) < NOTHING_GAINED:
-        return f"{verb} {most} at most"
-    least = gain(unit, low).split(" ", 1)[1]
-    return f"{verb} {least.removesuffix(f' {unit}').removesuffix(' off the TTFT')} to {most}"
-
-
-def nothing_binds(plan: Plan) -> str:
-    """Said in place of an empty list of bottlenecks."""
-    if plan.objective == "min-ttft":
-        return "no single instance or Gbps more is known to bring the first token sooner"
-    return "no single instance or Gbps more would raise the rate: several limits bind at once"
-
-
 def status(plan: Plan) -> str:
     """How good the plan is, proven."""
     bound = number(plan.bound, 4)
@@ -561,51 +377,6 @@ def free_routing(plan: Plan) -> str | None:
 def rule(name: str) -> str:
     """A capacity rule in words."""
     return {"mean-length": "work of the mean length", "expected-work": "mean work over all lengths"}.get(name, name)
-
-
-def tolerance(fraction: float | None) -> str:
-    """How far a figure may be off.
-
-    >>> tolerance(0.03), tolerance(1e-9), tolerance(None)
-    ('3.0 %', 'exact', '–')
-    """
-    return "exact" if fraction is not None and fraction < EXACT else percent(fraction)
-
-
-def as_published(value: float) -> str:
-    """A published figure with the digits it was given.
-
-    >>> as_published(19400.0), as_published(0.496), as_published(3.0)
-    ('19,400', '0.496', '3')
-    """
-    return f"{value:,.10g}"
-
-
-def beside_published(value: float, published: float) -> str:
-    """A figure with as many digits as the published one has, and at least three.
-
-    >>> beside_published(3.22589, 3.24), beside_published(0.493313, 0.4957), beside_published(4.0, 4.0)
-    ('3.23', '0.4933', '4')
-    """
-    if value == published:
-        return as_published(value)
-    digits = len(as_published(published).replace(",", "").replace(".", "").strip("0-"))
-    return figure(value, max(3, min(digits, 6)))
-
-
-def between(x: float, xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    """Linear interpolation in ascending points; None outside them.
-
-    >>> between(1.5, [1.0, 2.0], [10.0, 20.0]), between(3.0, [1.0, 2.0], [10.0, 20.0])
-    (15.0, None)
-    """
-    after = next((i for i, value in enumerate(xs) if value >= x), None)
-    if after is None or x < xs[0]:
-        return None
-    if after == 0:
-        return ys[0]
-    part = (x - xs[after - 1]) / (xs[after] - xs[after - 1])
-    return ys[after - 1] + part * (ys[after] - ys[after - 1])
 
 
 def live_device(machine: LiveMachine) -> str:

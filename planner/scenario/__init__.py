@@ -20,6 +20,7 @@ from planner.scenario.execution import (
     ShortTermScheduler,
 )
 from planner.scenario.instances import AskedInstance, asked_instance, at_pool, unmeasured
+from planner.scenario.loading import load_scenario, read_scenario
 from planner.scenario.moved import Move
 from planner.scenario.overrides import parsed_key
 from planner.scenario.parts import (
@@ -40,7 +41,7 @@ from planner.scenario.parts import (
     Spare,
     WorkloadClass,
 )
-from planner.scenario.question import Scenario, load_scenario, read_scenario
+from planner.scenario.question import Scenario
 from planner.scenario.requests import requests_of
 
 __all__ = [
