@@ -222,11 +222,11 @@ def test_a_pool_that_takes_long_and_short_prompts_is_run_and_requests_take_the_w
         (shares,) = plan.periods[0].pool_shares[name].values()
         for is_long in (False, True):
             mine = (kept.columns["request_class"] == c) & (kept.columns["is_long"] == is_long)
-            for p, pool in enumerate(pools):
+            for p, of in enumerate(pools):
                 if mine.sum() > 500:
                     taken = (kept.columns["prefill_pool"][mine] == p).mean()
-                    planned = shares["long" if is_long else "short"].get(pool, 0.0)
-                    assert taken == pytest.approx(planned, abs=0.04), (name, pool)
+                    planned = shares["long" if is_long else "short"].get(of, 0.0)
+                    assert taken == pytest.approx(planned, abs=0.04), (name, of)
     assert run.offload_fraction == pytest.approx(plan.periods[0].offload_fraction, abs=0.01)
     assert run.ttft_p90_s == pytest.approx(plan.periods[0].latency.ttft_p90_s, rel=0.05)
     for pool in plan.periods[0].pools:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from planner.executor.periods import simulate_periods
     from planner.executor.run import RunQuestion, default_load, simulate
     from planner.executor.systems import System, system
-    from planner.executor.world import world
+    from planner.executor.worlds import world
 
 _LAZY = {
     "RunQuestion": "run",
@@ -24,7 +24,7 @@ _LAZY = {
     "drawn_requests": "draws",
     "System": "systems",
     "system": "systems",
-    "world": "world",
+    "world": "worlds",
 }
 
 __all__ = [

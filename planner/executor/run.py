@@ -19,7 +19,7 @@ from planner.executor.sessions import session_requests
 from planner.executor.streams import Stream
 from planner.executor.systems import System, system
 from planner.executor.troubles import troubles
-from planner.executor.world import world
+from planner.executor.worlds import world
 from planner.jobs import HERE, Workers, answers
 from planner.results import (
     ClassRun,
