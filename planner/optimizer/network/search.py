@@ -35,6 +35,7 @@ from planner.optimizer.network.moves import is_movable, mended
 from planner.optimizer.network.problem import Arc, NetworkProblem, Situation
 from planner.optimizer.network.rows import Found
 from planner.optimizer.network.solution import GAP_TARGET, NetworkSolution, SearchState, is_better
+from planner.optimizer.network.spare import with_one_more_each
 
 BOUND_GAP = 0.25
 """Of the target: what the solver may leave open in a bound."""
@@ -48,6 +49,10 @@ QUIET_LINK = 0.2
 LATENESS = (2.0, 5.0)
 """Multiples of what a promise allows to be late that pools have in plans which are mended."""
 MAX_TIGHTENINGS = 8
+BARE_STEP = 0.2
+"""Of the time limit: the longest that a plan without spare is sought, and again that spare is made cheaper;"""
+BARE_GAP = 0.03
+"""and how near to its bound that plan is."""
 LARGE = 8_000
 """Columns from which on a model is not solved with whole numbers at once."""
 MANY_SIZES = 1_000
@@ -94,23 +99,17 @@ def network_search(
         Branch and bound (Land and Doig 1960) over thresholds; row generation for periods and losses (Benders 1962).
     """
     deadline = monotonic() + time_limit_s
-    state = SearchState(
-        problem,
-        peak_situations(problem),
-        first_cells(problem),
-        {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)},
-        [1.0] * len(problem.classes),
-        NetworkLoads(problem, is_hopeful=True),
-        gap,
-    )
+    state = _begun(problem, gap, time_limit_s, deadline)
     relaxed = True
     for _ in range(MAX_ROUNDS):
         try:
             model, found = _bound(state, gap, deadline, relaxed)
         except UndecidedError:
             break
-        if found is None:
+        if found is None and state.best is None:
             return None
+        if found is None:
+            break
         risen = found.bound + idle_use(state) - state.bound
         state.bound = max(state.bound, found.bound + idle_use(state))
         state.is_large |= len(model.rows.costs) - len(model.late) > LARGE
@@ -129,6 +128,42 @@ def network_search(
     if state.best is None:
         raise UndecidedError("no plan was found, and none is excluded either; allow more time or shrink the scenario")
     return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
+
+
+def _begun(problem: NetworkProblem, gap: float, time_limit_s: float, deadline: float) -> SearchState:
+    """Where a search begins: with wide cells, and where instances may be lost with a first plan."""
+    state = SearchState(
+        problem,
+        peak_situations(problem),
+        first_cells(problem),
+        {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)},
+        [1.0] * len(problem.classes),
+        NetworkLoads(problem, is_hopeful=True),
+        gap,
+    )
+    if set(problem.scenario.spare.survive) == {"instance"}:
+        _begin_with_spare(state, time_limit_s, deadline)
+    return state
+
+
+def _begin_with_spare(state: SearchState, time_limit_s: float, deadline: float) -> None:
+    """A first plan that survives the loss of any instance, made cheaper by moves; and the bound of those that do not."""
+    step_s = BARE_STEP * time_limit_s
+
+    def search(bare: NetworkProblem) -> NetworkSolution | None:
+        return network_search(bare, min(step_s, deadline - monotonic()), BARE_GAP)
+
+    found, bound = with_one_more_each(state.problem, search)
+    if bound is not None:
+        state.bound = max(state.bound, state.sign * bound)
+    state.best = found
+    if found is not None and is_movable(state.problem):
+        _mend(state, found, Limits(_ample_gbps(state.problem)), min(deadline, monotonic() + step_s))
+
+
+def _ample_gbps(problem: NetworkProblem) -> tuple[float, ...]:
+    """Bandwidth of a large port of every link [Gbps]."""
+    return tuple(max(tier.capacity_gbps for tier in link.tiers) for link in problem.links)
 
 
 def _bound(state: SearchState, gap: float, deadline: float, relaxed: bool) -> tuple[Model, Found | None]:
