@@ -100,23 +100,28 @@ def network_search(
     """
     deadline = monotonic() + time_limit_s
     state = _begun(problem, gap, time_limit_s, deadline)
+    if not _searched(state, gap, time_limit_s, deadline):
+        return None
+    if state.best is None:
+        raise UndecidedError("no plan was found, and none is excluded either; allow more time or shrink the scenario")
+    return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
+
+
+def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: float) -> bool:
+    """Bounds and plans in turn until they meet or time is up; False where there is no plan."""
     relaxed = True
     for _ in range(MAX_ROUNDS):
         try:
             model, found = _bound(state, gap, deadline, relaxed)
         except UndecidedError:
             break
-        if found is None and state.best is None:
-            return None
         if found is None:
-            break
+            return state.best is not None
         risen = found.bound + idle_use(state) - state.bound
         state.bound = max(state.bound, found.bound + idle_use(state))
         state.is_large |= len(model.rows.costs) - len(model.late) > LARGE
         if state.is_large:
-            if not large_search(state, time_limit_s, deadline) and state.best is None:
-                return None
-            break
+            return large_search(state, time_limit_s, deadline) or state.best is not None
         was_relaxed, relaxed = relaxed, relaxed and risen > BOUND_GAP * gap * abs(state.bound)
         if not relaxed and state.gap > gap:
             _improve(state, model, found, gap, deadline)
@@ -125,9 +130,7 @@ def network_search(
             break
         if not _refine(state, model, found) and not relaxed and not was_relaxed:
             break
-    if state.best is None:
-        raise UndecidedError("no plan was found, and none is excluded either; allow more time or shrink the scenario")
-    return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
+    return True
 
 
 def _begun(problem: NetworkProblem, gap: float, time_limit_s: float, deadline: float) -> SearchState:
@@ -147,7 +150,7 @@ def _begun(problem: NetworkProblem, gap: float, time_limit_s: float, deadline: f
 
 
 def _begin_with_spare(state: SearchState, time_limit_s: float, deadline: float) -> None:
-    """A first plan that survives the loss of any instance, made cheaper by moves; and the bound of those that do not."""
+    """A first plan that survives the loss of any instance, made cheaper by moves; the bound of those without spare."""
     step_s = BARE_STEP * time_limit_s
 
     def search(bare: NetworkProblem) -> NetworkSolution | None:
