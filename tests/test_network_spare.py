@@ -48,7 +48,8 @@ output_lengths = {{ kind = "constant", tokens = 500 }}
             ("near", "local", HOME, "prefill"),
             ("decode", "local", HOME, "decode"),
         ):
-            text += f'[pools.{pool}-{model}]\nsite = "{site}"\nhardware = "{hardware}"\nrole = "{role}"\nmodel = "{model}"\n'
+            text += f'[pools.{pool}-{model}]\nsite = "{site}"\nhardware = "{hardware}"\n'
+            text += f'role = "{role}"\nmodel = "{model}"\n'
     asked = {"objective": "min-cost", "demand_req_per_s": 6.0}
     return load_scenario(text, "two-models.toml", Path()).varied(asked)
 

@@ -15,6 +15,7 @@ from planner.optimizer.network.quickest import QuickestNetwork, quickest_network
 from planner.optimizer.network.relaxation import infeasible_network
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.solution import GAP_TARGET, NetworkSolution
+from planner.optimizer.network.time_limit import TimeLimit
 from planner.optimizer.network.told import Told
 from planner.optimizer.network.worth import network_bottlenecks
 from planner.optimizer.room import oversized_notes
@@ -29,8 +30,14 @@ from planner.results import (
 from planner.scenario import Scenario
 from planner.units import number, percent
 
-WORTH_TIME = 1 / 3
-"""Of the time for a search, what the linear programs of shadow prices may take, and again what confirms them."""
+PLAN_PART = 0.6
+"""Of the time limit of a command, what the search of the plan may take;"""
+BASELINES_PART = 0.5
+"""of what that leaves, the fleets that it is compared with;"""
+SPARE_PART = 0.5
+"""of what those leave, the plan without spare; and of what is then left"""
+WORTH_PART = 0.5
+"""the linear programs of shadow prices, and again what confirms them."""
 
 
 def network_plan(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0) -> Plan:
@@ -39,7 +46,8 @@ def network_plan(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_
     Args:
         scenario: the question.
         data_dirs: folders in which traces are looked for.
-        time_limit_s: seconds each search may take: that of the plan, and that of the fleets it is compared with.
+        time_limit_s: seconds that all of it may take: the plan, what it is compared with, and shadow prices. Each step
+            has a part of what those before it left.
 
     Raises:
         InputError: the scenario cannot be resolved.
@@ -51,9 +59,13 @@ def network_plan(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_
 
 def network_planned(problem: NetworkProblem, time_limit_s: float = 60.0) -> Plan:
     """The plan of a resolved scenario; raises as `network_plan` does."""
+    limit = TimeLimit.of(time_limit_s)
     if problem.scenario.objective == "min-ttft":
-        return quickest_explained(problem, network_quickest(problem, time_limit_s), time_limit_s)
-    return network_explained(problem, network_solved(problem, time_limit_s), time_limit_s)
+        return quickest_explained(problem, network_quickest(problem, limit.part_s(PLAN_PART)), limit.left_s)
+    solution = network_search(problem, limit.part_s(PLAN_PART))
+    if solution is None:
+        raise infeasible_network(problem, limit.left_s)
+    return network_explained(problem, solution, limit.left_s)
 
 
 def network_solved(problem: NetworkProblem, time_limit_s: float = 60.0) -> NetworkSolution:
@@ -80,13 +92,14 @@ def network_sketch(problem: NetworkProblem, solution: NetworkSolution) -> Plan:
 
 
 def network_explained(problem: NetworkProblem, solution: NetworkSolution, time_limit_s: float = 60.0) -> Plan:
-    """The plan that a solution is, with baselines, shadow prices and verdict; raises as `network_plan` does."""
+    """The plan that a solution is, with baselines, shadow prices and verdict, all of them in the time limit."""
+    limit = TimeLimit.of(time_limit_s)
     fleet = Fleet(**Told(problem, solution).fleet())
-    others, missing, is_known = baselines_of(problem, fleet, time_limit_s)
+    others, missing, is_known = baselines_of(problem, fleet, limit.part_s(BASELINES_PART))
     bound = solution.bound * (1.0 if problem.is_min_cost else problem.mean_req_per_s)
     verdict = verdict_of(problem, fleet, others, is_known)
-    told = [*spare_notes(problem, solution, time_limit_s), *missing]
-    proof, worth = (solution.gap, GAP_TARGET, bound), network_bottlenecks(problem, solution, WORTH_TIME * time_limit_s)
+    told = [*spare_notes(problem, solution, limit.part_s(SPARE_PART)), *missing]
+    proof, worth = (solution.gap, GAP_TARGET, bound), network_bottlenecks(problem, solution, limit.part_s(WORTH_PART))
     return _plan(problem, solution, proof, verdict, others, worth, told)
 
 
@@ -116,14 +129,15 @@ def network_decided(problem: NetworkProblem, time_limit_s: float = 60.0) -> tupl
     Raises:
         UndecidedError: also where the fleet that it is held against was not found in the time.
     """
+    limit = TimeLimit.of(time_limit_s)
     if problem.scenario.objective == "min-ttft":
-        found = network_quickest(problem, time_limit_s, is_explained=False)
-        alone, _ = sites_alone(found.problem, time_limit_s)
+        found = network_quickest(problem, limit.part_s(PLAN_PART), is_explained=False)
+        alone, _ = sites_alone(found.problem, limit.left_s)
         plan, known = Fleet(**Told(found.problem, found.solution).fleet()), alone is not None
         worth, gap = verdict_by_ttft(found, plan, alone).worth_it, found.gap
     else:
-        plan, _, solution = network_outcome(problem, time_limit_s, is_explained=False)
-        others, _, known = baselines_of(problem, plan, time_limit_s)
+        plan, _, solution = network_outcome(problem, limit.part_s(PLAN_PART), is_explained=False)
+        others, _, known = baselines_of(problem, plan, limit.left_s)
         worth, gap = verdict_of(problem, plan, others, known).worth_it, solution.gap
     if not known:
         raise UndecidedError(f"{problem.scenario.name}: what sites on their own serve was not found out in the time")
@@ -144,10 +158,11 @@ def network_quickest(problem: NetworkProblem, time_limit_s: float = 60.0, is_exp
 
 def quickest_explained(problem: NetworkProblem, found: QuickestNetwork, time_limit_s: float = 60.0) -> Plan:
     """The plan with the least TTFT, and whether sites on their own could promise that."""
-    alone, missing = sites_alone(found.problem, time_limit_s)
+    limit = TimeLimit.of(time_limit_s)
+    alone, missing = sites_alone(found.problem, limit.part_s(BASELINES_PART))
     fleet = Fleet(**Told(found.problem, found.solution).fleet())
     verdict = verdict_by_ttft(found, fleet, alone)
-    worth = quickest_bottlenecks(problem, found, WORTH_TIME * time_limit_s)
+    worth = quickest_bottlenecks(problem, found, limit.part_s(WORTH_PART))
     proof = (found.gap, QUICKEST_GAP, found.bound_s)
     plan = _plan(found.problem, found.solution, proof, verdict, (), worth, missing)
     kept = f"the TTFT that is kept is {number(found.ttft_s)} s, and {number(found.bound_s)} s is proven not to be"

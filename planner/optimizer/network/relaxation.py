@@ -26,20 +26,26 @@ NEAR = 0.02
 DIGITS = 3
 
 
-def infeasible_network(problem: NetworkProblem) -> InfeasibleError:
-    """The error for a network without a plan: what was asked, and every single relaxation that was found to do."""
+def infeasible_network(problem: NetworkProblem, time_limit_s: float = LIMIT_S + STOCK_LIMIT_S) -> InfeasibleError:
+    """The error for a network without a plan: what was asked, and every single relaxation that was found to do.
+
+    Args:
+        problem: the resolved scenario.
+        time_limit_s: for all of them together [s]; what does not fit in is left out.
+    """
     asked = f"no fleet within the limits serves {number(problem.mean_req_per_s)} req/s on average as promised"
-    ways = [*_relaxations(problem, monotonic() + LIMIT_S)]
+    ways = [*_relaxations(problem, monotonic() + time_limit_s)]
     listed = "".join(f"\n  - {way}" for way in ways)
     options = f"\nAny one of these would do:{listed}" if ways else ""
     return InfeasibleError(f"{problem.scenario.name}: infeasible: {asked}.{options}", ways)
 
 
-def _relaxations(problem: NetworkProblem, deadline: float) -> Iterator[str]:
+def _relaxations(problem: NetworkProblem, stop: float) -> Iterator[str]:
+    deadline = min(stop, monotonic() + LIMIT_S)
     yield from _less_demand(problem, deadline)
     yield from _more_budget(problem, deadline)
     yield from _no_spare(problem, deadline)
-    yield from _more_stock(problem, monotonic() + STOCK_LIMIT_S)
+    yield from _more_stock(problem, min(stop, monotonic() + STOCK_LIMIT_S))
     yield from _longer_promises(problem, deadline)
 
 
