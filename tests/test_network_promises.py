@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.errors import UndecidedError
 from planner.optimizer import Problem, Solution, planning_problem
+from planner.optimizer.network.cells import first_cells_of
 from planner.optimizer.network.evaluate import (
     Decoding,
     Flow,
@@ -20,8 +22,11 @@ from planner.optimizer.network.evaluate import (
     late_fractions,
     period_of,
 )
+from planner.optimizer.network.formulation import build
+from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.network.model import Model, Question
 from planner.optimizer.network.search import network_search
-from planner.optimizer.problem import Arc
+from planner.optimizer.problem import Arc, Situation
 from planner.queueing import QueuedRequests, late_fraction, most_timely_servers
 from planner.scenario import Scenario
 from tests.builders import FAST, GPUS, HOME, small_with
@@ -126,7 +131,10 @@ def test_no_sizes_and_no_division_of_the_classes_are_cheaper_than_the_bound(
     stock = {FAST: n_fast * GPUS, HOME: 9 * GPUS}
     changes = {"demand_req_per_s": demand, "classes.documents.slo.ttft_s": ttft_s, "sites.local.accelerators": stock}
     problem = planning_problem(two_kinds(**changes))
-    found = network_search(problem, LIMIT_S)
+    try:
+        found = network_search(problem, LIMIT_S)
+    except UndecidedError:
+        return
     bound = np.inf if found is None else found.bound * (1 - 1e-9)
     for n in cheaper(problem, bound):
         for parts in product(np.linspace(0, 1, 9), repeat=2):
@@ -188,3 +196,47 @@ def test_load_less_the_price_of_late_load_is_below_its_limit_at_every_load(
     (most,) = most_timely_servers(sizes, requests, weight)
     (late,) = late_fraction(sizes, load, requests)
     assert load[0] * (1 - weight * late) <= most + 1e-4 * n
+
+
+def bounding_model(problem: Problem, n: int) -> Model:
+    """The program of the bound with pools of one size, where pools share what a class may be late."""
+    loads = NetworkLoads(problem, is_hopeful=True)
+    cells = {(g, 0): first_cells_of(problem, members) for g, members in enumerate(problem.groups)}
+    segments = {i: [(n, n)] for i in range(len(problem.pools))}
+    return build(Question(loads, (Situation(0),), cells, segments, shares_lateness=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.floats(0.02, 0.98), st.floats(0.5, 0.99), st.booleans())
+def test_late_requests_of_a_mixed_pool_keep_every_row_of_the_bound(
+    n: int, chat_work: float, use: float, is_fast: bool
+) -> None:
+    """Short and long services in one queue: what the queue itself makes late is no less than rows ask for."""
+    problem, model = mixed(n)
+    pool = next(i for i, p in enumerate(problem.pools) if p.name == ("fast" if is_fast else "near"))
+    columns = {q: (column, arc) for (q, _, _, _, arc), column, *_ in model.uses if arc.pool == pool}
+    seconds = {q: s for (q, *_, arc), _, s, _ in model.uses if arc.pool == pool}
+    rates = {q: use * n * share / seconds[q] for q, share in enumerate((chat_work, 1 - chat_work))}
+    ends = [problem.classes[stream.request_class].mix.support[1] for stream in problem.streams]
+    flows = tuple(Flow(q, "short", columns[q][1], ends[q], rate) for q, rate in rates.items())
+    decodings = tuple(Decoding(q, problem.decoders[q][0], rate) for q, rate in rates.items())
+    sizes = tuple(10_000 if not p.is_prefill else n for p in problem.pools)
+    period = period_of(problem, Settled(0, sizes, flows, decodings), ())
+    values = np.zeros(len(model.rows.names))
+    for q, rate in rates.items():
+        values[columns[q][0]] = rate
+        ttft_s = problem.classes[problem.streams[q].request_class].ttft_s
+        assert ttft_s is not None
+        values[model.late[columns[q][0]]] = rate * period.late_fraction([q], ttft_s)
+    for choice, size in ((model.z, 1.0), (model.n, float(n))):
+        values[list(choice[pool, 0].values())] = size
+    for row in model.of_pool[pool, 0]:
+        terms = slice(model.rows.starts[row], model.rows.starts[row + 1])
+        used = float(np.array(model.rows.factors[terms]) @ values[model.rows.columns[terms]])
+        assert used <= model.rows.row_highs[row] + 1e-6 * n, model.rows.row_names[row]
+
+
+@cache
+def mixed(n: int) -> tuple[Problem, Model]:
+    problem = planning_problem(two_kinds(**{"sites.local.accelerators": {FAST: 12 * GPUS, HOME: 24 * GPUS}}))
+    return problem, bounding_model(problem, n)

@@ -14,6 +14,7 @@ from planner.optimizer.evaluation import Evaluation, unit_of
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.infeasibility import infeasible
 from planner.optimizer.network.loads import LINK_BUSY
+from planner.optimizer.network.time_limit import TimeLimit
 from planner.optimizer.one_site import adoption
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.promise import MOST_BUSY
@@ -31,6 +32,12 @@ from planner.scenario import Scenario
 from planner.units import MILLI, number, percent
 
 TIME_LIMIT_S = 60.0
+PLAN_PART = 0.6
+"""Of the time limit of a command, what the search of the plan may take;"""
+BASELINES_PART = 0.5
+"""of what that leaves, the fleets that it is compared with;"""
+SPARE_PART = 0.5
+"""of what those leave, the plan without spare; the rest is for shadow prices."""
 BUSY = 0.95
 MANY_POOLS = 12
 """Pools from which on notes name kinds of accelerators instead."""
@@ -48,7 +55,7 @@ def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: f
     Args:
         scenario: the question.
         data_dirs: folders in which traces are looked for.
-        time_limit_s: seconds the search may take.
+        time_limit_s: seconds that all of it may take: the plan, what it is compared with, and shadow prices.
 
     Returns:
         Sizes, thresholds, links, latency, cost, baselines and verdict.
@@ -93,7 +100,8 @@ def outcome(
 
 def optimized(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> Plan:
     """The plan of a problem; raises as `optimize` does."""
-    return explained(problem, solved(problem, time_limit_s), time_limit_s)
+    limit = TimeLimit.of(time_limit_s)
+    return explained(problem, solved(problem, limit.part_s(PLAN_PART)), limit.left_s)
 
 
 def solved(problem: Problem, time_limit_s: float = TIME_LIMIT_S, is_explained: bool = True) -> Solution:
@@ -149,21 +157,22 @@ def _evaluated(problem: Problem, solution: Solution) -> Evaluation:
 
 def decided(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Verdict, float]:
     """The verdict on a problem, without what explains it, and the gap of its plan; raises as `optimize` does."""
-    solution = solved(problem, time_limit_s, is_explained=False)
+    limit = TimeLimit.of(time_limit_s)
+    solution = solved(problem, limit.part_s(PLAN_PART), is_explained=False)
     fleet = planned_at(problem, solution)
-    compared = baselines(problem, fleet, monotonic() + time_limit_s, DECISIVE)
+    compared = baselines(problem, fleet, monotonic() + limit.left_s, DECISIVE)
     return verdict(problem.scenario, problem.classes, fleet, solution.gap, compared), solution.gap
 
 
 def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_LIMIT_S) -> Plan:
-    """The plan that a solution is, with baselines, shadow prices and verdict; raises as `optimize` does."""
-    deadline, answer = monotonic() + time_limit_s, _evaluated(problem, solution)
+    """The plan that a solution is, with baselines, shadow prices and verdict, all of them in the time limit."""
+    limit, answer = TimeLimit.of(time_limit_s), _evaluated(problem, solution)
     fleet, scenario = Fleet(**answer.fleet()), problem.scenario
-    compared = baselines(problem, fleet, deadline)
+    compared = baselines(problem, fleet, monotonic() + limit.part_s(BASELINES_PART))
     found = verdict(scenario, problem.classes, fleet, solution.gap, compared)
-    spare = spare_notes(scenario, problem.classes, fleet, monotonic() + time_limit_s)
+    spare = spare_notes(scenario, problem.classes, fleet, monotonic() + limit.part_s(SPARE_PART))
     told = (*spare, *compared.notes, *adoption(scenario, fleet, compared.others))
-    prices = shadow_prices(problem, solution, time_limit_s)
+    prices = shadow_prices(problem, solution, limit.left_s)
     return _plan(problem, solution, answer, found, compared.others, prices, told)
 
 

@@ -5,8 +5,8 @@ from planner.optimizer.sensitivity import bottlenecks
 from planner.optimizer.solution import Solution
 from planner.results import Bottleneck
 
-SHARE_OF_TIME = 1 / 3
-"""Of the time for a search, what the linear programs of shadow prices may take, and again what confirms them."""
+SHARE_OF_TIME = 0.5
+"""Of the time, what the linear programs of shadow prices may take, and again what confirms them."""
 
 
 def shadow_prices(problem: Problem, solution: Solution, time_limit_s: float) -> tuple[Bottleneck, ...]:
@@ -15,7 +15,7 @@ def shadow_prices(problem: Problem, solution: Solution, time_limit_s: float) -> 
     Args:
         problem: the question.
         solution: its plan.
-        time_limit_s: that of a search; this takes a part of it [s].
+        time_limit_s: time for all of them [s].
     """
     if solution.routed is not None:
         return bottlenecks(problem, solution.routed)

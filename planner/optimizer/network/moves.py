@@ -46,22 +46,44 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Fleet:
-    """Sizes, and what every period does with them."""
+    """Sizes, and what every period does with them: with everything in place, and with an instance lost."""
 
     sizes: Sizes
     settled: tuple[Settled, ...]
+    lost: tuple[int | None, ...]
+    """Pool that has an instance less, of every one that is settled."""
+
+    @classmethod
+    def of(cls, problem: Problem, settled: Sequence[Settled]) -> "Fleet":
+        """A plan, with every period once more for every instance whose loss is to be survived."""
+        names = [pool.name for pool in problem.pools]
+        losses = [None, *(names.index(loss.name) for loss in problem.losses())]
+        everything = [(one, lost) for lost in losses for one in settled]
+        fleet = cls((), tuple(one for one, _ in everything), tuple(lost for _, lost in everything))
+        return fleet.with_sizes(settled[0].n_instances)
 
     def with_sizes(self, sizes: Sequence[int]) -> "Fleet":
         """The same flows with other sizes."""
-        return Fleet(tuple(sizes), tuple(replace(one, n_instances=tuple(sizes)) for one in self.settled))
+        left = [tuple(max(n - (i == lost), 0) for i, n in enumerate(sizes)) for lost in self.lost]
+        settled = (replace(one, n_instances=n) for one, n in zip(self.settled, left, strict=True))
+        return replace(self, sizes=tuple(sizes), settled=tuple(settled))
+
+    @property
+    def in_place(self) -> tuple[Settled, ...]:
+        """Periods with everything in place."""
+        return tuple(one for one, lost in zip(self.settled, self.lost, strict=True) if lost is None)
 
 
 def is_movable(problem: Problem) -> bool:
-    """Whether sizes are all that periods share, cost is to be low, and some class has a promise."""
+    """Whether sizes are all that periods share, cost is to be low, and some class has a promise or a loss is survived.
+
+    Of losses only those of instances are looked at.
+    """
     scenario = problem.scenario
-    is_alone = not scenario.spare.survive and scenario.budget_usd_per_hour is None
+    is_alone = set(scenario.spare.survive) <= {"instance"} and scenario.budget_usd_per_hour is None
     is_fixed = not scenario.routing.role_conversion and not problem.families
-    return problem.is_min_cost and is_alone and is_fixed and any(c.ttft_s is not None for c in problem.classes)
+    is_of_use = bool(scenario.spare.survive) or any(c.ttft_s is not None for c in problem.classes)
+    return problem.is_min_cost and is_alone and is_fixed and is_of_use
 
 
 def mended(loads: NetworkLoads, solution: Solution, most_usd_per_hour: float, deadline: float) -> Solution | None:
@@ -73,7 +95,7 @@ def mended(loads: NetworkLoads, solution: Solution, most_usd_per_hour: float, de
         most_usd_per_hour: what the plan may cost, or how many accelerators where prices are missing.
         deadline: `monotonic()` time to stop at.
     """
-    fleet, patience = Fleet(solution.settled[0].n_instances, solution.settled), [1.0] * len(loads.problem.classes)
+    fleet, patience = Fleet.of(loads.problem, solution.settled), [1.0] * len(loads.problem.classes)
     for caution in CAUTION:
         moves = Moves(replace(loads, patience=tuple(patience)), solution.ports, deadline, caution)
         found = moves.mended(fleet, most_usd_per_hour)
@@ -83,7 +105,7 @@ def mended(loads: NetworkLoads, solution: Solution, most_usd_per_hour: float, de
         fleet, broken = found, broken_classes(loads.problem, found.settled, solution.ports)
         if not broken:
             fleet = moves.pared(fleet, solution.ports)
-            return replace(solution, settled=fleet.settled, objective=moves.usd_per_hour(fleet))
+            return replace(solution, settled=fleet.in_place, objective=moves.usd_per_hour(fleet))
         for c in broken if caution == 1 else ():
             patience[c] *= PATIENCE
     return None
@@ -118,7 +140,7 @@ class Moves:
         rent = sum(n * usd for n, usd in zip(fleet.sizes, self._usd, strict=True)) + self._ports_usd
         if not self._problem.is_priced:
             return rent
-        use = (self._problem.weights[one.period] * use_usd_per_hour(self._problem, one) for one in fleet.settled)
+        use = (self._problem.weights[one.period] * use_usd_per_hour(self._problem, one) for one in fleet.in_place)
         return rent + sum(use)
 
     def mended(self, fleet: Fleet, most_usd_per_hour: float = inf) -> Fleet | None:
@@ -217,7 +239,7 @@ class Moves:
             if best[0] > KEPT:
                 best = min((best, *((self._strain_of(o), o) for o in self._shifts(one, to))), key=lambda item: item[0])
             settled.append(best[1])
-        return Fleet(fleet.sizes, tuple(settled))
+        return replace(fleet, settled=tuple(settled))
 
     def _shifts(self, one: Settled, to: int | None) -> Iterator[Settled]:
         """A period with a part of a flow in another pool."""

@@ -34,6 +34,7 @@ from planner.optimizer.network.model import Model, Question, segments_of
 from planner.optimizer.network.moves import is_movable, mended
 from planner.optimizer.network.rows import Found
 from planner.optimizer.network.solution import SearchState, is_better
+from planner.optimizer.network.spare import with_one_more_each
 from planner.optimizer.problem import Arc, Problem, Situation
 from planner.optimizer.solution import GAP_TARGET, Solution
 
@@ -49,6 +50,10 @@ QUIET_LINK = 0.2
 LATENESS = (2.0, 5.0)
 """Multiples of what a promise allows to be late that pools have in plans which are mended."""
 MAX_TIGHTENINGS = 8
+BARE_STEP = 0.2
+"""Of the time limit: the longest that a plan without spare is sought, and again that spare is made cheaper;"""
+BARE_GAP = 0.03
+"""and how near to its bound that plan is."""
 LARGE = 8_000
 """Columns from which on a model is not solved with whole numbers at once."""
 MANY_SIZES = 1_000
@@ -93,6 +98,42 @@ def network_search(problem: Problem, time_limit_s: float = 60.0, gap: float = GA
         Branch and bound (Land and Doig 1960) over thresholds; row generation for periods and losses (Benders 1962).
     """
     deadline = monotonic() + time_limit_s
+    state = _begun(problem, gap, time_limit_s, deadline)
+    if not _searched(state, gap, time_limit_s, deadline):
+        return None
+    if state.best is None:
+        raise UndecidedError("no plan was found, and none is excluded either; allow more time or shrink the scenario")
+    return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
+
+
+def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: float) -> bool:
+    """Bounds and plans in turn until they meet or time is up; False where there is no plan."""
+    relaxed = True
+    for _ in range(MAX_ROUNDS):
+        try:
+            model, found = _bound(state, gap, deadline, relaxed)
+        except UndecidedError:
+            break
+        if found is None:
+            return state.best is not None
+        risen = found.bound + idle_use(state) - state.bound
+        state.bound = max(state.bound, found.bound + idle_use(state))
+        state.is_large |= len(model.rows.costs) - len(model.late) > LARGE
+        if state.is_large:
+            return large_search(state, time_limit_s, deadline) or state.best is not None
+        was_relaxed, relaxed = relaxed, relaxed and risen > BOUND_GAP * gap * abs(state.bound)
+        if not relaxed and state.gap > gap:
+            _improve(state, model, found, gap, deadline)
+            _polish(state, min(monotonic() + DESCENT_STEP * time_limit_s, deadline))
+        if state.gap <= gap or monotonic() > deadline:
+            break
+        if not _refine(state, model, found) and not relaxed and not was_relaxed:
+            break
+    return True
+
+
+def _begun(problem: Problem, gap: float, time_limit_s: float, deadline: float) -> SearchState:
+    """Where a search begins: with wide cells, and where instances may be lost with a first plan."""
     state = SearchState(
         problem,
         peak_situations(problem),
@@ -102,32 +143,29 @@ def network_search(problem: Problem, time_limit_s: float = 60.0, gap: float = GA
         NetworkLoads(problem, is_hopeful=True),
         gap,
     )
-    relaxed = True
-    for _ in range(MAX_ROUNDS):
-        try:
-            model, found = _bound(state, gap, deadline, relaxed)
-        except UndecidedError:
-            break
-        if found is None:
-            return None
-        risen = found.bound + idle_use(state) - state.bound
-        state.bound = max(state.bound, found.bound + idle_use(state))
-        state.is_large |= len(model.rows.costs) - len(model.late) > LARGE
-        if state.is_large:
-            if not large_search(state, time_limit_s, deadline) and state.best is None:
-                return None
-            break
-        was_relaxed, relaxed = relaxed, relaxed and risen > BOUND_GAP * gap * abs(state.bound)
-        if not relaxed and state.gap > gap:
-            _improve(state, model, found, gap, deadline)
-            _polish(state, min(monotonic() + DESCENT_STEP * time_limit_s, deadline))
-        if state.gap <= gap or monotonic() > deadline:
-            break
-        if not _refine(state, model, found) and not relaxed and not was_relaxed:
-            break
-    if state.best is None:
-        raise UndecidedError("no plan was found, and none is excluded either; allow more time or shrink the scenario")
-    return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
+    if set(problem.scenario.spare.survive) == {"instance"}:
+        _begin_with_spare(state, time_limit_s, deadline)
+    return state
+
+
+def _begin_with_spare(state: SearchState, time_limit_s: float, deadline: float) -> None:
+    """A first plan that survives the loss of any instance, made cheaper by moves; the bound of those without spare."""
+    step_s = BARE_STEP * time_limit_s
+
+    def search(bare: Problem) -> Solution | None:
+        return network_search(bare, min(step_s, deadline - monotonic()), BARE_GAP)
+
+    found, bound = with_one_more_each(state.problem, search)
+    if bound is not None:
+        state.bound = max(state.bound, state.sign * bound)
+    state.best = found
+    if found is not None and is_movable(state.problem):
+        _mend(state, found, Limits(_ample_gbps(state.problem)), min(deadline, monotonic() + step_s))
+
+
+def _ample_gbps(problem: Problem) -> tuple[float, ...]:
+    """Bandwidth of a large port of every link [Gbps]."""
+    return tuple(max(tier.capacity_gbps for tier in link.tiers) for link in problem.links)
 
 
 def _bound(state: SearchState, gap: float, deadline: float, relaxed: bool) -> tuple[Model, Found | None]:
