@@ -32,6 +32,7 @@ TWO_KINDS: dict[str, Any] = {
         "decode": {"batch": 10, "step_s": 0.04},
     },
     f"sites.local.accelerators.{HOME}": 400,
+    f"sites.local.accelerators.{OTHER}": 400,
 }
 """Prefill at home on cheap old chips, decode on new ones."""
 ASKED: dict[str, dict[str, Any]] = {
