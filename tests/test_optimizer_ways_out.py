@@ -31,16 +31,20 @@ NO_PLAN: dict[str, dict[str, Any]] = {
 }
 
 
+PATIENT_S = 1200.0
+"""A time limit that a busy machine does not reach: what is found must not depend on it here."""
+
+
 def error_of(scenario: Scenario) -> InfeasibleError:
     with pytest.raises(InfeasibleError) as caught:
-        outcome(scenario)
+        outcome(scenario, time_limit_s=PATIENT_S)
     return caught.value
 
 
 def is_planned(path: Path, overrides: list[str]) -> bool:
     """Whether there is a plan of a file with overrides, as `--set` takes them."""
     try:
-        outcome(read_scenario(str(path), overrides))
+        outcome(read_scenario(str(path), overrides), time_limit_s=PATIENT_S)
     except InfeasibleError:
         return False
     return True

@@ -51,8 +51,15 @@ def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool 
     if scenario.is_network:
         return _as_network(scenario, classes, left, is_any)
     problem = planning_problem(scenario, classes=tuple(ClassSpec(c.name, c.share, c.mix) for c in classes))
+    if _promises(problem) and len(problem.routes) != 1:  # several ways to keep a promise: their waits are a network's
+        return _as_network(scenario, classes, left, is_any)
     found = _any(problem, left) if is_any else search(problem, left)
     return found and Planned(Fleet(**fleet_fields(problem, found)), found.objective, found.bound)
+
+
+def _promises(problem: PlanningProblem) -> bool:
+    """Whether a first token may come too late."""
+    return problem.is_min_ttft or (problem.scenario.slo is not None and problem.scenario.slo.ttft_s is not None)
 
 
 def _any(problem: PlanningProblem, time_limit_s: float) -> Solution | None:
