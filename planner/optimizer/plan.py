@@ -6,6 +6,7 @@ from math import isfinite
 from pathlib import Path
 from time import monotonic
 
+from planner.errors import InfeasibleError
 from planner.optimizer.baselines import baselines
 from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
@@ -102,12 +103,12 @@ def outcome(
 
 def planned_fleet(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Fleet:
     """The fleet of a resolved scenario alone; raises as `optimize` does."""
-    return planned_at(problem, solved(problem, time_limit_s))
+    return planned_at(problem, solved(problem, time_limit_s, is_explained=False))
 
 
 def decided(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Verdict:
     """The verdict on a resolved scenario, without what explains it; raises as `optimize` does."""
-    solution = solved(problem, time_limit_s)
+    solution = solved(problem, time_limit_s, is_explained=False)
     fleet, scenario = planned_at(problem, solution), problem.scenario
     compared = baselines(scenario, problem.classes, fleet, monotonic() + time_limit_s, DECISIVE)
     return verdict(scenario, problem.classes, fleet, solution.gap, compared)
@@ -118,11 +119,19 @@ def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> P
     return explained(problem, solved(problem, time_limit_s), time_limit_s)
 
 
-def solved(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Solution:
-    """The best sizes and thresholds of a resolved scenario; raises as `optimize` does."""
+def solved(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S, is_explained: bool = True) -> Solution:
+    """The best sizes and thresholds of a resolved scenario; raises as `optimize` does.
+
+    Args:
+        problem: the resolved scenario.
+        time_limit_s: seconds the search may take.
+        is_explained: whether, where no plan exists, what would do is looked for: that may take half as long again.
+    """
     solution = search(problem, time_limit_s)
-    if solution is None:
+    if solution is None and is_explained:
         raise infeasible(problem.scenario, problem.classes, time_limit_s)
+    if solution is None:
+        raise InfeasibleError(f"{problem.scenario.name}: infeasible: no fleet within the limits does what is asked")
     return solution
 
 
