@@ -242,7 +242,7 @@ def test_a_verdict_whose_alternative_is_not_found_in_time_is_not_shown(monkeypat
 
 def test_a_demand_beyond_every_accelerator_is_infeasible() -> None:
     with pytest.raises(InfeasibleError, match="small: infeasible") as caught:
-        optimize(small_with({**DAY, "demand_req_per_s": 1000.0}))
+        optimize(small_with({**DAY, "demand_req_per_s": 1000.0}), time_limit_s=600.0)
     most = float(str(caught.value).split("demand_req_per_s at most ")[1].split(" ")[0])
     assert optimize(small_with({**DAY, "demand_req_per_s": most})).status == "optimal"
     with pytest.raises(InfeasibleError):
@@ -252,12 +252,12 @@ def test_a_demand_beyond_every_accelerator_is_infeasible() -> None:
 def test_an_impossible_promise_names_the_shortest_that_would_do_and_a_budget_the_least() -> None:
     promise = {**DAY, "slo": {"ttft_s": 0.5}}
     with pytest.raises(InfeasibleError, match=r"slo\.ttft_s at least \S+ \(is 0\.5\)") as caught:
-        optimize(small_with(promise))
+        optimize(small_with(promise), time_limit_s=600.0)
     least = float(str(caught.value).split("slo.ttft_s at least ")[1].split(" ")[0])
     assert FAST_S <= least <= 1.1 * NEAR_S
     assert optimize(small_with({**promise, "slo": {"ttft_s": least}})).status in ("optimal", "feasible")
     with pytest.raises(InfeasibleError, match="budget_usd_per_hour at least 368 "):
-        optimize(small_with({**DAY, "budget_usd_per_hour": 300.0}))
+        optimize(small_with({**DAY, "budget_usd_per_hour": 300.0}), time_limit_s=600.0)
 
 
 def test_a_promise_without_a_queueing_model_is_refused_with_its_key() -> None:

@@ -32,6 +32,7 @@ TWO_KINDS: dict[str, Any] = {
         "decode": {"batch": 10, "step_s": 0.04},
     },
     f"sites.local.accelerators.{HOME}": 400,
+    f"sites.local.accelerators.{OTHER}": 400,
 }
 """Prefill at home on cheap old chips, decode on new ones."""
 ASKED: dict[str, dict[str, Any]] = {
@@ -154,12 +155,14 @@ def test_a_verdict_that_lies_within_the_gaps_is_undecided_and_not_worth_it(
 
 def test_an_opponent_that_was_not_found_in_the_time_leaves_a_verdict_open() -> None:
     plan = optimize(small_with(MIN_COST))
-    weak = [o for o in plan.baselines if o.name in DECISIVE and not o.beyond_stock]
-    known = verdict(small_with(MIN_COST), (), plan, 0.0, Compared(tuple(weak), (), frozenset(), frozenset()))
-    late = Compared(tuple(weak), (), frozenset(), frozenset({"mixed-home"}))
-    open_ = verdict(small_with(MIN_COST), (), plan, 0.0, late)
-    assert open_.decided is not known.worth_it
-    assert not open_.worth_it
+    usd = plan.cost.usd_per_hour
+    assert usd is not None
+    weak = plan.baseline("cheapest-homogeneous-pd")
+    weak = weak.model_copy(update={"beyond_stock": (), "cost": weak.cost.model_copy(update={"usd_per_hour": 2 * usd})})
+    for unknown, decided in ((frozenset[str](), True), (frozenset({"mixed-home"}), False)):
+        said = verdict(small_with(MIN_COST), (), plan, 0.0, Compared((weak,), (), frozenset(), unknown))
+        assert (said.worth_it, said.decided) == (decided, decided)
+        assert said.margin_fraction == pytest.approx(0.5)
 
 
 def test_all_baselines_share_one_deadline() -> None:

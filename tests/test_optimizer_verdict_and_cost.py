@@ -126,7 +126,8 @@ def test_an_offer_that_costs_more_than_it_saves_is_not_worth_it() -> None:
 
 @pytest.mark.parametrize(("usd", "worth_it"), [(0.5, True), (50.0, False)])
 def test_cheap_fast_chips_are_worth_it_and_dear_ones_are_not(usd: float, worth_it: bool) -> None:
-    verdict = plan({f"prices.{FAST}.usd_per_accelerator_hour": usd, "pools.fast.n_instances": 3}).verdict
+    stock = {f"sites.local.accelerators.{HOME}": 400, "budget_usd_per_hour": 600.0}
+    verdict = plan({f"prices.{FAST}.usd_per_accelerator_hour": usd, "pools.fast.n_instances": 1} | stock).verdict
     assert verdict.worth_it is worth_it
     assert verdict.because.endswith(".")
 
@@ -139,6 +140,7 @@ def test_the_verdict_for_a_demand_goes_by_the_bill(usd: float, worth_it: bool) -
         "links.wan.usd_per_hour": 1.0,
         f"prices.{FAST}.usd_per_accelerator_hour": usd,
         "pools.fast.min_instances": 1,
+        f"sites.local.accelerators.{HOME}": 400,
     }
     answer = plan(changes)
     assert answer.verdict.worth_it is worth_it

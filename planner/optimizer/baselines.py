@@ -30,6 +30,8 @@ from planner.scenario import Objective, Pool, Routing, Scenario
 from planner.units import number
 
 PREFILL, DECODE = "pd-p", "pd-d"
+DECIMALS = 9
+"""Of a gap: what is left is the solver's rounding."""
 MIXED_HOME = "mixed-home"
 FEW_POOLS = 6
 """Pools up to which a scenario of one site with several demands is planned on other accelerators as well."""
@@ -106,7 +108,7 @@ def _planned(scenario: Scenario, classes: Classes, variant: Variant, plan: Fleet
 
 
 def _gap(found: Planned) -> float:
-    return abs(found.bound - found.objective) / max(abs(found.objective), 1e-12)
+    return round(abs(found.bound - found.objective) / max(abs(found.objective), 1e-12), DECIMALS)
 
 
 def _failing(scenario: Scenario) -> str:

@@ -55,7 +55,8 @@ def significant() -> Scale:
 
     def number_of(x: float, how: Callable[[float], int]) -> int:
         exponent = floor(log10(x))
-        return exponent * span + how(round(x / 10.0**exponent * first, 6)) - first
+        digits: float = round(x / 10.0**exponent * first, 6)
+        return exponent * span + how(digits) - first
 
     return Scale(
         lambda i: float(f"{i % span + first}e{i // span - DIGITS + 1}"),
@@ -101,7 +102,8 @@ class Change:
 
     def at(self, scenario: Scenario, i: int) -> Scenario:
         """A scenario with the i-th value."""
-        return with_value(scenario, self.key, self.value(i))
+        changed: Scenario = with_value(scenario, self.key, self.value(i))
+        return changed
 
     def told(self, i: int) -> str:
         """As a way out."""
@@ -136,9 +138,10 @@ def less_demand(scenario: Scenario) -> Iterator[Change]:
 
 def mean_req_per_s(scenario: Scenario) -> float:
     """Demand over all classes and the whole time [req/s]."""
-    hours = {name: period.hours for name, period in scenario.periods.items()} or {None: 1.0}
-    rates = {p: sum(scenario.demand_of(c, None, p) for c in scenario.workloads) for p in hours}
-    return sum(h * rates[p] for p, h in hours.items()) / sum(hours.values())
+    spans: list[tuple[str | None, float]] = [(name, period.hours) for name, period in scenario.periods.items()]
+    spans = spans or [(None, 1.0)]
+    served = sum(hours * sum(scenario.demand_of(c, None, p) for c in scenario.workloads) for p, hours in spans)
+    return served / sum(hours for _, hours in spans)
 
 
 def more_budget(scenario: Scenario) -> Iterator[Change]:

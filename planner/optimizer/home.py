@@ -55,9 +55,9 @@ def mixed_home(scenario: Scenario, requests: Requests, budget_usd_per_hour: floa
     if {pool.role for pool in pools.values()} != {"prefill", "decode"}:
         raise InfeasibleError("no accelerators at home take both roles")
     sites = {}
-    for name, site in scenario.sites.items():
+    for name, place in scenario.sites.items():
         stock = {kind: n for (at, kind), (n, _) in limits(scenario).items() if at == name}
-        sites[name] = site.model_copy(update={"accelerators": stock})
+        sites[name] = place.model_copy(update={"accelerators": stock})
     free = {"threshold_tokens": "free", "prefill_to_decode": "free"}
     return scenario.model_copy(
         update={
@@ -117,14 +117,14 @@ def limits(scenario: Scenario) -> dict[tuple[str, str], tuple[int, str]]:
     for name, pool in scenario.pools.items():
         drawing.setdefault((pool.site, scenario.hardware_of(pool).name), {})[name] = pool
     for kind, pools in drawing.items():
-        most = [p.max_instances * p.accelerators_per_instance for p in pools.values() if _is_limited(p)]
+        most = [
+            p.max_instances * p.accelerators_per_instance
+            for p in pools.values()
+            if p.n_instances == "free" and p.max_instances is not None
+        ]
         if len(most) == len(pools) and (kind not in found or sum(most) < found[kind][0]):
             found[kind] = sum(most), " and ".join(f"pools.{name}.max_instances" for name in pools)
     return found
-
-
-def _is_limited(pool: Pool) -> bool:
-    return pool.n_instances == "free" and pool.max_instances is not None
 
 
 def beyond_stock(scenario: Scenario, fleet: Fleet) -> Iterator[str]:

@@ -12,6 +12,8 @@ from planner.units import number
 
 TIME_SHARE = 0.5
 """Of the time limit: what looking for ways out may take."""
+FEW = 3
+"""A change takes a third of the time that is left at the most, and not less for many that are still to be tried."""
 NOT_RULED_OUT = "; less was not ruled out in the time"
 
 
@@ -107,9 +109,9 @@ def _single(scenario: Scenario, asked: _Asked) -> Iterator[str]:
 
 
 def _part(asked: _Asked, n_left: int) -> _Asked:
-    """The same with an even part of the time that is left."""
+    """The same with a part of the time that is left: what one change leaves is the others'."""
     now = monotonic()
-    return replace(asked, deadline=now + (asked.deadline - now) / max(n_left, 1))
+    return replace(asked, deadline=now + (asked.deadline - now) / min(max(n_left, 1), FEW))
 
 
 def _dropped(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:

@@ -186,7 +186,7 @@ def baselines(plan: Plan) -> str:
         f">TTFT {percentile}",
     ]
     rows: list[tuple[str, Fleet, str]] = [("**plan**", plan, "")]
-    rows += [(f"**{b.name}**: {b.title}", b, formats.times(b.ratio)) for b in plan.baselines]
+    rows += [(f"**{b.name}**: {words.other_fleet(b)}", b, formats.times(b.ratio)) for b in plan.baselines]
     each = zip(rows, ttft, strict=True)
     return table(headings, ((name, *_fleet_cells(f, ratio), *map(formats.seconds, t)) for (name, f, ratio), t in each))
 

@@ -32,6 +32,7 @@ def csv_columns(found: PlanSweep) -> list[Column]:
     plans = found.plans
     return [
         Column("worth_it", lambda plan: str(plan.verdict.worth_it).lower()),
+        Column("verdict_decided", lambda plan: str(plan.verdict.decided).lower()),
         *(_field("", name, lambda plan: plan) for name in (*RATES, "offload_fraction")),
         *_thresholds(plans),
         *(Column(f"n_{name}", _instances(name)) for name in pool_names(plans)),
@@ -52,7 +53,7 @@ def table_columns(found: PlanSweep) -> list[Column]:
     return [
         Column(f"{MARK}req/s\nat most", lambda plan: number(plan.most_req_per_s)),
         Column(f"{MARK}USD/h", lambda plan: usd(plan.cost.usd_per_hour)),
-        *([Column("worth\nit", lambda plan: "yes" if plan.verdict.worth_it else "no")] if _links(plans) else []),
+        *([Column("worth\nit", words.worth_it)] if _links(plans) else []),
         *(Column(MARK + _in_lines(name), _shown(_instances(name))) for name in pool_names(plans)),
         *(Column(f"{MARK}{_in_lines(name)}\nGbps", _rented(name)) for name in _links(plans)),
         *_shown_thresholds(plans),

@@ -146,7 +146,7 @@ def _baselines(plan: Plan) -> "RenderableType | None":
         f"req/s at most, and those of the plan over the fleet's; USD/M per million input tokens; TTFT mean and "
         f"{percentile} in s, {waits}"
     ]
-    caption(table, "\n".join(explained + [f"{b.name}: {b.title}" for b in plan.baselines]))
+    caption(table, "\n".join(explained + [f"{b.name}: {words.other_fleet(b)}" for b in plan.baselines]))
     fleets: list[tuple[str, Fleet, str]] = [("plan", plan, "")]
     fleets += [(b.name, b, formats.times(b.ratio)) for b in plan.baselines]
     rows = zip(fleets, ttft, strict=True)

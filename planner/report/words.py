@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from planner.report.formats import EXACT, SMALL, figure, listed, seconds, small_percent
 from planner.results import (
+    Baseline,
     BreakEvenResult,
     ClassPlan,
     Fleet,
@@ -143,6 +144,16 @@ def prefill_to_decode(plan: Plan) -> str:
 def verdict(plan: Plan) -> str:
     """The verdict as sentences; the reason of a refusal says itself that it is one."""
     return f"Worth it. {plan.verdict.because}" if plan.verdict.worth_it else plan.verdict.because
+
+
+def worth_it(plan: Plan) -> str:
+    """The verdict in a word."""
+    return "yes" if plan.verdict.worth_it else "no" if plan.verdict.decided else "open"
+
+
+def other_fleet(other: Baseline) -> str:
+    """What a baseline is, and whether it takes more than can be had."""
+    return f"{other.title}{' (more than the stated stock)' if other.beyond_stock else ''}"
 
 
 def threshold(plan: Plan) -> str:
