@@ -191,3 +191,14 @@ def test_what_has_no_plan_has_none_in_either_form(data: Data) -> None:
 @pytest.mark.xfail(strict=True, raises=ValueError, reason="a baseline of a network has nan for a rate")
 def test_every_random_network_is_answered(seed: int) -> None:
     assert answer_to(network_data(seed)).kind in ("plan", "infeasible")
+
+
+@pytest.mark.xfail(strict=True, reason="a network asked for its highest rate rents a link that nothing uses")
+def test_a_link_from_a_site_without_pools_is_not_rented() -> None:
+    assert broken("an unused link changes nothing", network_data(30_002)) == []
+
+
+@pytest.mark.xfail(strict=True, reason="the bound of min-ttft is above the percentile that its own plan states")
+def test_no_plan_beats_its_own_bound_on_the_least_ttft() -> None:
+    answer = answer_to(one_site_data(30_028))
+    assert answer.objective >= answer.planned.bound * (1 - 1e-6)
