@@ -151,8 +151,19 @@ def _plan_breaks(law: Law, before: Answer, after: Answer) -> Iterator[str]:
         yield f"sizes: {sizes}, then {after.sizes} for as much"
     elif abs(first.offload_fraction - second.offload_fraction) > SAME_ROUTING:
         yield f"threshold: {first.offload_fraction:.6g} leave, then {second.offload_fraction:.6g} for as much"
+    elif words := next(_other_shares(law, first, second), ""):
+        yield f"shares: {words} for as much"
     elif abs(first.offload_fraction - second.offload_fraction) <= SAME_PLAN:
         yield from _figure_breaks(law, first, second)
+
+
+def _other_shares(law: Law, first: Plan, second: Plan) -> Iterator[str]:
+    """Pools that are sent something else."""
+    rates = {pool.name: pool.offered_req_per_s for pool in second.pools}
+    for pool in first.pools:
+        a, b = pool.offered_req_per_s * law.rate, rates.get(law.names(pool.name), 0.0)
+        if pool.n_instances and not isclose(a, b, rel_tol=SAME_ROUTING, abs_tol=1e-9):
+            yield f"{pool.name} is sent {a:.6g}, then {b:.6g} req/s"
 
 
 def _figure_breaks(law: Law, first: Plan, second: Plan) -> Iterator[str]:

@@ -150,9 +150,9 @@ def main() -> None:
         start, seen, n_faults = time.process_time(), Counter[str](), 0
         for data, answer, fault in judged(questions(first), faults, number, asked.limit):
             seen[answer.kind] += 1
-            n_faults += bool(fault)
+            n_faults += bool(fault) or answer.kind == "fault"
             if fault or answer.kind in ("refused", "fault"):
-                found.append(f"- {data['name']} ({features(data)}): {fault or answer.words}")
+                found.append(f"- {data['name']} ({features(data)}): {fault or answer.words.splitlines()[0]}")
                 print(found[-1], flush=True)
         row = [str(number), *(str(seen[k]) for k in ("plan", "infeasible", "undecided")), str(n_faults)]
         print(f"| {title} | {' | '.join(row)} | {time.process_time() - start:.0f} |", flush=True)

@@ -11,6 +11,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import FrameType
 
 from tests.campaigns.random_scenarios import Data, network_data, one_site_data, toml_text
@@ -41,7 +42,7 @@ def guarded(data: Data, limit_s: float) -> Answer:
     except TimeoutError:
         return Answer(data, "undecided", words=f"no answer in {MOST_WALL_S} s")
     except Exception as error:  # a fault is a result, and the campaign goes on
-        return Answer(data, "fault", words=f"{type(error).__name__}: {error}")
+        return Answer(data, "fault", words=f"{type(error).__name__}: {str(error)[:120]}")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
@@ -86,13 +87,16 @@ def main() -> None:
     asked = parser.parse_args()
     start, counts, broken = time.process_time(), Counter[tuple[str, str]](), list[str]()
     first = 10_000 * asked.seed
-    for make, count in ((one_site_data, asked.count), (network_data, asked.networks)):
-        for law, name, outcome in tried(make, range(first, first + count), asked.limit):
-            kind = outcome.split(":")[0].split(" ")[0]
-            counts[law, kind] += 1
-            if kind not in ("holds", "infeasible", "undecided"):
-                broken.append(f"- {law}: {name} ({features(make(int(name.split('-')[1])))}): {outcome}")
-                print(broken[-1], flush=True)
+    questions = ((one_site_data, asked.count), (network_data, asked.networks))
+    with suppress(KeyboardInterrupt):  # what was tried until then is summed up
+        for make, count in questions:
+            for law, name, outcome in tried(make, range(first, first + count), asked.limit):
+                kind = outcome.split(":")[0].split(" ")[0]
+                counts[law, kind] += 1
+                if kind not in ("holds", "infeasible", "undecided"):
+                    words = features(make(int(name.split("-")[1])))
+                    broken.append(f"- {law}: {name} ({words}): {outcome[:150]}")
+                    print(broken[-1], flush=True)
     print_summary(counts, broken, time.process_time() - start)
 
 

@@ -89,7 +89,7 @@ class Random(Draw):
         lengths: Data = {"kind": "empirical", "tokens": sorted({self.length() for _ in range(n_lengths)})}
         if self.chance(0.5):
             lengths["weights"] = [self.between(0.1, 1, 2) for _ in lengths["tokens"]]
-        if not is_enumerable and self.chance(0.5):
+        if not is_enumerable and self.chance(0.15):
             spread = {"mu": self.between(7, 9.5), "sigma": self.between(0.3, 1.4)}
             lengths = {"kind": "lognormal", **spread, "low_tokens": 128, "high_tokens": 65536}
         data: Data = {"lengths": lengths, "output_lengths": output}
