@@ -173,7 +173,9 @@ def _of_one_kind(problem: Problem, plan: Fleet) -> Iterator[Variant]:
 def _title_of_home(scenario: Scenario) -> str:
     kinds, stock = kinds_at_home(scenario), limits(scenario)
     most = {kind: [stock.get((site, kind)) for site in decoding_sites(scenario)] for kind in kinds}
-    told = [f"up to {sum(n for n, _ in all_)} {k}" if None not in all_ else k for k, all_ in most.items()]
+    known = {kind: [limit for limit in all_ if limit is not None] for kind, all_ in most.items()}
+    is_known = {kind: None not in all_ for kind, all_ in most.items()}
+    told = [f"up to {sum(n for n, _ in known[kind])} {kind}" if is_known[kind] else kind for kind in kinds]
     return f"{' and '.join(told)} where requests are decoded, in either role"
 
 

@@ -56,7 +56,7 @@ def significant() -> Scale:
     def number_of(x: float, how: Callable[[float], int]) -> int:
         exponent = floor(log10(x))
         digits: float = round(x / 10.0**exponent * first, 6)
-        return exponent * span + how(digits) - first
+        return int(exponent * span + how(digits) - first)
 
     return Scale(
         lambda i: float(f"{i % span + first}e{i // span - DIGITS + 1}"),
