@@ -9,7 +9,7 @@ import pytest
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import baselines as rivals
-from planner.optimizer import network_decided, network_planned, optimize, planning_problem
+from planner.optimizer import decided, optimize, optimized, planning_problem
 from planner.optimizer.network import search
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled, broken_classes, period_of
 from planner.optimizer.network.loads import NetworkLoads, point
@@ -70,7 +70,7 @@ def test_surviving_the_loss_of_an_instance_takes_one_more_of_every_full_pool() -
     solution = solved(problem)
     # Seven instances decode 11.2 req/s and six only 9.6: so there, too, one more is needed.
     assert sizes(problem, solution) == {"near": 17, "decode": 8}
-    plan = network_planned(problem)
+    plan = optimized(problem)
     assert set(plan.survives) == {"instance:fast", "instance:near", "instance:decode"}
 
 
@@ -148,7 +148,7 @@ def test_power_is_paid_idle_always_and_the_rest_for_the_hours_that_are_busy() ->
     mean_req_per_s = 10 * (16 + 8 * 0.25) / 24
     busy = mean_req_per_s * (NEAR_S + DECODE_S) * 0.6 * kilowatts * 0.5
     assert solution.objective == pytest.approx(idle + busy, rel=1e-6)
-    assert network_planned(problem).cost.usd_per_hour == pytest.approx(solution.objective, rel=1e-6)
+    assert optimized(problem).cost.usd_per_hour == pytest.approx(solution.objective, rel=1e-6)
 
 
 def test_the_most_throughput_is_the_scale_of_the_whole_day() -> None:
@@ -178,7 +178,7 @@ def test_a_network_of_one_period_waits_as_a_plan_without_periods_does() -> None:
     changes: dict[str, Any] = {**DAY, **sizes, "demand_req_per_s": 10.4}
     changes.pop("periods")
     alone = optimize(small_with(changes)).latency
-    network = network_planned(planning_problem(small_with({**changes, "periods": {"day": {"hours": 24.0}}}))).latency
+    network = optimized(planning_problem(small_with({**changes, "periods": {"day": {"hours": 24.0}}}))).latency
     assert alone.ttft_mean_s is not None
     assert alone.ttft_unloaded_mean_s is not None
     assert alone.ttft_mean_s > 1.05 * alone.ttft_unloaded_mean_s
@@ -222,8 +222,8 @@ def test_the_answer_states_every_period_with_thresholds_by_class_and_site() -> N
 @pytest.mark.parametrize("rent", [3.0, 4.0])
 def test_the_verdict_alone_is_that_of_the_plan(rent: float) -> None:
     problem = problem_of({f"prices.{FAST}.usd_per_accelerator_hour": rent})
-    plan = network_planned(problem)
-    assert network_decided(problem) == (plan.verdict.worth_it, plan.gap)
+    plan = optimized(problem)
+    assert decided(problem) == (plan.verdict, plan.gap)
     assert plan.verdict.worth_it is (rent == 3.0)
 
 
@@ -233,11 +233,11 @@ def test_a_verdict_whose_alternative_is_not_found_in_time_is_not_shown(monkeypat
 
     monkeypatch.setattr(rivals, "planned", late)
     problem = problem_of({f"prices.{FAST}.usd_per_accelerator_hour": 3.0})
-    verdict = network_planned(problem).verdict
+    verdict = optimized(problem).verdict
     assert (verdict.worth_it, verdict.decided) == (False, False)
     assert verdict.because.startswith("Not decided: ")
     with pytest.raises(UndecidedError, match="sites on their own"):
-        network_decided(problem)
+        decided(problem)
 
 
 def test_a_demand_beyond_every_accelerator_is_infeasible() -> None:

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from planner.errors import InfeasibleError
-from planner.optimizer import network_planned, planning_problem
-from planner.optimizer.network import answer, time_limit
+from planner.optimizer import plan, planning_problem
+from planner.optimizer.baselines import Compared
+from planner.optimizer.infeasibility import TIME_SHARE
+from planner.optimizer.network import time_limit
 from planner.optimizer.network.search import network_search
 from tests.builders import FAST, GPUS, HOME, small_with
 
@@ -29,21 +31,33 @@ class Clock:
         self.now_s = 0.0
         self.taken_s: list[float] = []
 
-    def taking(self, result: object, n_times: int = 1) -> Callable[..., Any]:
-        """A step that uses its limit up, so many times, and returns something."""
+    def taking(self, result: object, share: float = 1.0) -> Callable[..., Any]:
+        """A step that uses a share of its limit, its last argument, and returns something."""
 
         def step(*given: Any, **_: Any) -> Any:
-            self.taken_s.append(n_times * float(given[-1]))
-            self.now_s += self.taken_s[-1]
-            return result
+            return self._taken(share * float(given[-1]), result)
 
         return step
+
+    def until(self, result: object) -> Callable[..., Any]:
+        """A step that ends at its deadline, its last argument, and returns something."""
+
+        def step(*given: Any, **_: Any) -> Any:
+            return self._taken(float(given[-1]) - self.now_s, result)
+
+        return step
+
+    def _taken(self, seconds: float, result: object) -> Any:
+        self.taken_s.append(seconds)
+        self.now_s += seconds
+        return result
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(time_limit, "monotonic", lambda: made.now_s)
+    for module in (time_limit, plan):
+        monkeypatch.setattr(module, "monotonic", lambda: made.now_s)
     return made
 
 
@@ -52,22 +66,22 @@ def test_plan_baselines_spare_and_shadow_prices_end_within_one_limit(
 ) -> None:
     problem = planning_problem(small_with(CHANGES))
     found = network_search(problem, 600.0, 0.5)
-    monkeypatch.setattr(answer, "network_search", clock.taking(found))
-    monkeypatch.setattr(answer, "baselines_of", clock.taking(((), [], True)))
-    monkeypatch.setattr(answer, "spare_notes", clock.taking(()))
-    monkeypatch.setattr(answer, "network_bottlenecks", clock.taking((), n_times=2))
-    network_planned(problem, LIMIT_S)
+    monkeypatch.setattr(plan, "searched", clock.taking(found))
+    monkeypatch.setattr(plan, "baselines", clock.until(Compared((), (), frozenset(), frozenset())))
+    monkeypatch.setattr(plan, "spare_notes", clock.until(()))
+    monkeypatch.setattr(plan, "shadow_prices", clock.taking(()))
+    plan.optimized(problem, LIMIT_S)
     assert len(clock.taken_s) == 4
     assert min(clock.taken_s) > 0
     assert clock.now_s == pytest.approx(LIMIT_S)
 
 
-def test_relaxations_of_what_cannot_be_done_have_what_the_search_leaves(
+def test_ways_out_of_what_cannot_be_done_have_what_the_search_leaves(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = planning_problem(small_with(CHANGES))
-    monkeypatch.setattr(answer, "network_search", clock.taking(None))
-    monkeypatch.setattr(answer, "infeasible_network", clock.taking(InfeasibleError("none", [])))
+    monkeypatch.setattr(plan, "searched", clock.taking(None))
+    monkeypatch.setattr(plan, "infeasible", clock.taking(InfeasibleError("none", []), TIME_SHARE))
     with pytest.raises(InfeasibleError):
-        network_planned(problem, LIMIT_S)
-    assert clock.now_s == pytest.approx(LIMIT_S)
+        plan.optimized(problem, LIMIT_S)
+    assert 0.8 * LIMIT_S < clock.now_s <= LIMIT_S

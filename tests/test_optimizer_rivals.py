@@ -168,7 +168,7 @@ def test_an_opponent_that_was_not_found_in_the_time_leaves_a_verdict_open() -> N
 def test_all_baselines_share_one_deadline() -> None:
     scenario = small_with({})
     plan = optimize(scenario)
-    found = baselines(scenario, planning_problem(scenario).classes, plan, monotonic() - 1.0)
+    found = baselines(planning_problem(scenario), plan, monotonic() - 1.0)
     assert found.others == ()
     assert {*DECISIVE[1:4], "local-prefill"} <= found.unknown
     assert all("in the time" in note for note in found.notes)

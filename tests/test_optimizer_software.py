@@ -216,7 +216,7 @@ def test_fleets_that_a_plan_is_compared_with_run_on_its_software() -> None:
     problem = planning_problem(scenario)
     (expected,) = names_of(scenario)
     plan = optimize(scenario)
-    for variant in variants(scenario, problem.classes, plan):
+    for variant in variants(problem, plan):
         assert names_of(variant.scenario()) == {expected}, variant.name
     assert {pool.stack for pool in plan.pools} == {expected}
     assert {pool.stack for baseline in plan.baselines for pool in baseline.pools} == {expected}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
-from planner.errors import InfeasibleError
+from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer.baselines import baselines
 from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
@@ -156,12 +156,20 @@ def _evaluated(problem: Problem, solution: Solution) -> Evaluation:
 
 
 def decided(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Verdict, float]:
-    """The verdict on a problem, without what explains it, and the gap of its plan; raises as `optimize` does."""
+    """The verdict on a problem, without what explains it, and the gap of its plan; raises as `optimize` does.
+
+    Raises:
+        UndecidedError: also where an opponent that decides it was not found in the time.
+    """
     limit = TimeLimit.of(time_limit_s)
     solution = solved(problem, limit.part_s(PLAN_PART), is_explained=False)
     fleet = planned_at(problem, solution)
     compared = baselines(problem, fleet, monotonic() + limit.left_s, DECISIVE)
-    return verdict(problem.scenario, problem.classes, fleet, solution.gap, compared), solution.gap
+    found = verdict(problem.scenario, problem.classes, fleet, solution.gap, compared)
+    if not found.decided and compared.unknown:
+        name = problem.scenario.name
+        raise UndecidedError(f"{name}: what sites on their own serve was not found out in the time")
+    return found, solution.gap
 
 
 def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_LIMIT_S) -> Plan:
