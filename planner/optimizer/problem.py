@@ -227,8 +227,8 @@ class Problem:
 
     @property
     def slo(self) -> Slo | None:
-        """The SLO of the only class; that of the scenario where there are several."""
-        return self.classes[0].slo if len(self.classes) == 1 else self.scenario.slo
+        """The SLO of the first class that promises a TTFT, else of the first class."""
+        return next((c.slo for c in self.classes if c.ttft_s is not None), self.classes[0].slo)
 
     @property
     def ttft_percentile(self) -> float:

@@ -1,6 +1,11 @@
 """How a problem is searched: by routes where few say all, else as a network; the answer is of one type."""
 
-from planner.errors import InputError
+from dataclasses import replace
+from math import inf
+from time import monotonic
+
+from planner.errors import InputError, UndecidedError
+from planner.optimizer.evaluation import Evaluation
 from planner.optimizer.least_ttft import GAP as LEAST_TTFT_GAP
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled
 from planner.optimizer.problem import Arc, Demand, Part, Problem, Stream
@@ -10,6 +15,10 @@ from planner.optimizer.search import GAP_TARGET as CAPACITY_GAP
 from planner.optimizer.search import RoutedSolution
 from planner.optimizer.solution import GAP_TARGET, Solution
 
+FASTEST_PART = 0.6
+"""Of the time, what the search for the highest rate may take; the rest is for the cheapest plan that reaches it."""
+RATE_TOLERANCE = 1e-6
+"""A rate this close to the best counts as equal when cost decides."""
 NOTHING = 1e-9
 """A scale of the demand at which nothing is served."""
 ROUNDING = 1.01
@@ -42,8 +51,34 @@ def searched(problem: Problem, time_limit_s: float, gap: float = GAP_TARGET) -> 
     if problem.is_min_ttft:
         quickest = quickest_network(problem, time_limit_s)
         return None if quickest is None else quickest.as_solution(ROUNDING * QUICKEST_GAP)
-    found = network_search(problem, time_limit_s, gap)
-    return None if found is None or found.scale <= NOTHING else found
+    deadline = monotonic() + time_limit_s
+    found = network_search(problem, time_limit_s if problem.is_min_cost else FASTEST_PART * time_limit_s, gap)
+    if found is None or found.scale <= NOTHING:
+        return None
+    return found if problem.is_min_cost else _cheapest_as_fast(problem, found, deadline, gap)
+
+
+def _cheapest_as_fast(problem: Problem, found: Solution, deadline: float, gap: float) -> Solution:
+    """Among plans as fast as one that was found, the cheapest that is found until a deadline."""
+    from planner.optimizer.network.search import network_search
+
+    scale, left_s = found.scale * (1 - RATE_TOLERANCE), deadline - monotonic()
+    if not problem.is_priced or left_s <= 0:
+        return found
+    asked = problem.demanding(scale * problem.mean_req_per_s, "min-cost")
+    try:
+        cheaper = network_search(asked, left_s, gap)
+    except UndecidedError:
+        return found
+    if cheaper is None or cheaper.objective >= _usd_per_hour(problem, found):
+        return found
+    return replace(found, settled=cheaper.settled, ports=cheaper.ports, scale=scale, objective=scale)
+
+
+def _usd_per_hour(problem: Problem, solution: Solution) -> float:
+    """The bill of a solution of a problem with all prices [USD/h]."""
+    usd: float | None = Evaluation(problem, solution).fleet()["cost"].usd_per_hour
+    return inf if usd is None else usd
 
 
 def _is_reached(problem: Problem, demand: Demand) -> bool:

@@ -16,7 +16,8 @@ from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, bytes_per_s
 
 N_KINDS = 1024
 """Requests that stand for the lengths of a class where its TTFT is found."""
-FULL = 1 - 1e-9
+FULL = 1 - 1e-6
+"""Use of a queue beyond which it has no steady state worth speaking of."""
 TINY = 1e-9
 
 
