@@ -108,10 +108,13 @@ def _period_run(part: Part, question: RunQuestion, load: float) -> PeriodRun:
 
 
 def _notes(runs: Sequence[PeriodRun]) -> Iterator[str]:
-    named = [run.name for run in runs if run.notes]
-    if named:
-        more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-        yield f"the runs of {', '.join(named[:MOST_NAMED])}{more} have notes of their own (--period NAME shows them)"
+    """What is to know of the first period that has something, and which others have."""
+    noted = [run for run in runs if run.notes]
+    yield from (f"{run.name}: {note}" for run in noted[:1] for note in run.notes)
+    others = [run.name for run in noted[1:]]
+    if others:
+        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        yield f"the runs of {', '.join(others[:MOST_NAMED])}{more} have notes of their own (--period NAME shows them)"
 
 
 def whole_system(plan: Plan, parts: Sequence[Part]) -> System:
