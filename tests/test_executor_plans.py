@@ -340,3 +340,21 @@ def test_a_period_of_another_scenario_is_said_to_be_one(thresholds: Any, rates: 
     with pytest.raises(InputError, match=said) as caught:
         simulate(small(), with_periods(plan, foreign), QUESTION)
     assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("of_period", "said"),
+    [
+        ({"pools": ()}, "has other pools in the plan's 'all'"),
+        ({"links": ()}, "has other links in the plan's 'all'"),
+        ({"decoded_req_per_s": {"all": {"local": 0.0}}}, "has no requests in 'all'"),
+        ({"hours": 0.0}, "have no demand in any hour"),
+        ({"demand_req_per_s": 0.0}, "no demand"),
+    ],
+)
+def test_a_plan_that_somebody_has_edited_is_refused_in_one_message(of_period: dict[str, Any], said: str) -> None:
+    plan = one_demand()
+    period = as_period(plan, {"all": {"local": 1.0}}).model_copy(update=of_period)
+    with pytest.raises(InputError, match=said) as caught:
+        simulate_periods(small(), with_periods(plan, period, period), RunQuestion(1_000, 1, 0.5, 1))
+    assert len(caught.value.problems) == 1

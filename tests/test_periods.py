@@ -273,3 +273,10 @@ def test_simulate_and_validate_print_every_period(tmp_path: Path) -> None:
     assert isinstance(printed.exception, UndecidedError)
     assert max(map(len, printed.stdout.splitlines())) <= PRINT_WIDTH
     assert "farthest off" in printed.stdout
+
+
+def test_a_run_too_short_for_its_warm_up_says_so_of_the_first_period_and_names_the_others() -> None:
+    notes = simulate_periods(*planned(), RunQuestion(200, 1, 1.0, 2)).notes
+    assert notes[0].startswith("day: the warm-up of")
+    assert "night have notes of their own" in notes[1]
+    assert validate(small_with(DAY), RunQuestion(200, 1, 1.0, 2)).notes == notes

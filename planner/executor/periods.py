@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import UsageError
+from planner.errors import InputError, UsageError
 from planner.executor.measure import Outcome, RequestTimes, promised_share
 from planner.executor.run import RunQuestion, answer, default_load, replications
 from planner.executor.streams import Stream
@@ -73,7 +73,7 @@ def simulate_periods(
     if question.is_full:
         raise UsageError("--full: the most that is served is that of one period (--period NAME)")
     load = default_load(plan) if question.load is None else question.load
-    whole_h, parts, served = sum(p.hours for p in plan.periods), list[Part](), _served(plan)
+    whole_h, parts, served = sum(p.hours for p in plan.periods), list[Part](), _served(scenario, plan)
     for i, period in enumerate(served):
         tell = partial(_tell, say, period.name, i / len(served), 1 / len(served))
         tell(0.0)
@@ -88,8 +88,13 @@ def simulate_periods(
     return run.model_copy(update={"periods": runs, "notes": tuple(_notes(runs))})
 
 
-def _served(plan: Plan) -> list[PeriodPlan]:
-    return [period for period in plan.periods if period.demand_req_per_s > 0]
+def _served(scenario: Scenario, plan: Plan) -> list[PeriodPlan]:
+    """Periods with demand, in their order."""
+    found = [period for period in plan.periods if period.demand_req_per_s > 0]
+    if not any(period.hours > 0 for period in found):
+        what = "have no demand in any hour of the plan"
+        raise InputError(scenario.problem(("periods",), what, "the plan as `optimize` printed it"))
+    return [period for period in found if period.hours > 0]
 
 
 def _tell(say: Say, name: str, begun: float, share: float, fraction: float) -> None:
@@ -103,10 +108,13 @@ def _period_run(part: Part, question: RunQuestion, load: float) -> PeriodRun:
 
 
 def _notes(runs: Sequence[PeriodRun]) -> Iterator[str]:
-    named = [run.name for run in runs if run.notes]
-    if named:
-        more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-        yield f"the runs of {', '.join(named[:MOST_NAMED])}{more} have notes of their own (--period NAME shows them)"
+    """What is to know of the first period that has something, and which others have."""
+    noted = [run for run in runs if run.notes]
+    yield from (f"{run.name}: {note}" for run in noted[:1] for note in run.notes)
+    others = [run.name for run in noted[1:]]
+    if others:
+        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        yield f"the runs of {', '.join(others[:MOST_NAMED])}{more} have notes of their own (--period NAME shows them)"
 
 
 def whole_system(plan: Plan, parts: Sequence[Part]) -> System:

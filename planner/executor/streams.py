@@ -32,7 +32,7 @@ def asked_period(scenario: Scenario, fleet: Fleet, name: str | None) -> PeriodPl
     """The period that is run: the one named, or the only one; None of a plan without periods.
 
     Raises:
-        InputError: no such period, several and none named, or one without demand.
+        InputError: no such period, several and none named, one without demand, or of other pools or links.
     """
     periods = {period.name: period for period in fleet.periods} if isinstance(fleet, Plan) else {}
     if name is None and not periods:
@@ -46,6 +46,10 @@ def asked_period(scenario: Scenario, fleet: Fleet, name: str | None) -> PeriodPl
         raise InputError(scenario.problem(("periods",), f"has no '{name}' in the plan", allowed))
     if found.demand_req_per_s <= 0:
         raise InputError(scenario.problem(("periods", found.name), "has no demand to run", "a period with demand"))
+    for table, now, ever in (("pools", found.pools, fleet.pools), ("links", found.links, fleet.links)):
+        if [part.name for part in now] != [part.name for part in ever]:
+            what = f"has other {table} in the plan's '{found.name}' than in all of it"
+            raise InputError(scenario.problem(("periods",), what, "the plan as `optimize` printed it"))
     return found
 
 
@@ -65,7 +69,11 @@ def streams_of(
     """
     if period is None:
         return tuple(_of_one_demand(scenario, fleet, data_dirs))
-    return tuple(_of_period(scenario, period))
+    found = tuple(_of_period(scenario, period))
+    if not found:
+        what = f"has no requests in '{period.name}' of the plan"
+        raise InputError(scenario.problem(("classes",), what, "the plan as `optimize` printed it"))
+    return found
 
 
 def _of_one_demand(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path]) -> Iterator[Stream]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from planner.report import words
 from planner.report.terminal import caption, empty_table, filled, frame, remarks
 from planner.results import Check, Validation
 from planner.units import DASH, number, percent
@@ -42,6 +43,7 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
         filled(table, map(check_row, (check for check in found.checks if not found.periods or check.period is None))),
         _periods(found),
         remarks("not predicted", found.unpredicted),
+        remarks("notes", map(words.sentence, found.notes)),
     )
     return [part for part in parts if part is not None]
 

@@ -66,6 +66,8 @@ class Validation(StrictModel):
     checks: tuple[Check, ...]
     unpredicted: tuple[str, ...]
     """Metrics that the plan says nothing about."""
+    notes: tuple[str, ...] = ()
+    """What the reader must know of the run at that load, such as that it is too short for its warm-up."""
 
     def answer(self) -> dict[str, Any]:
         """The validation as JSON prints it, what identifies it first."""

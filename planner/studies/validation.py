@@ -82,7 +82,8 @@ def validate(
     executed = execute(scenario, found.plan, question, load, data_dirs, say, workers)
     promised = found.at(load)
     inside = _inside(found, promised), executed.run.mean_inside, executed.run.intervals.get("mean_inside")
-    return _validation(to_run, load, [*pairs(found.plan, promised, load, executed), ("mean_inside", *inside)])
+    seen = [*pairs(found.plan, promised, load, executed), ("mean_inside", *inside)]
+    return _validation(to_run, load, seen, executed.run.notes)
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def _of_period(to_run: ToRun, name: str) -> Validation:
     run, plan = to_run.run(f"running {name}", 1.0, name), to_run.planned.plan
     alone = plan.in_period(plan.period(name)) if isinstance(plan, Plan) else plan
     # the highest rate is promised of all periods together
-    found = _validation(to_run, 1.0, list(pairs(alone, alone, 1.0, Executed(run))))
+    found = _validation(to_run, 1.0, list(pairs(alone, alone, 1.0, Executed(run))), run.notes)
     return found.model_copy(update={"period": name})
 
 
@@ -139,7 +140,8 @@ def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
     busiest = max(plan.periods, key=lambda one: one.most_used).name
     full = replace(to_run, say=partial(_share_of, to_run.say, n / (n + 1), 1 / (n + 1)))
     most = full.run(f"running {busiest} full", load, busiest, is_full=True)
-    whole = _validation(to_run, load, [_highest(plan, busiest, most), *pairs(plan, promised, load, Executed(run))])
+    seen = [_highest(plan, busiest, most), *pairs(plan, promised, load, Executed(run))]
+    whole = _validation(to_run, load, seen, run.notes)
     checks, parts = list(whole.checks), []
     for one in run.periods:
         alone = promised.in_period(promised.period(one.name))
@@ -183,13 +185,14 @@ def _told(name: str, demand_req_per_s: float, checks: Sequence[Check]) -> Period
     )
 
 
-def _validation(to_run: ToRun, load: float, found: Sequence["Pair"]) -> Validation:
+def _validation(to_run: ToRun, load: float, found: Sequence["Pair"], notes: tuple[str, ...]) -> Validation:
     question = to_run.question
     return Validation(
         scenario=to_run.scenario.name,
         load=load,
         seed=question.seed,
         n_requests=question.n_requests,
+        notes=notes,
         **judged(found, question.n_requests),
     )
 
