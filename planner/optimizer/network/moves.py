@@ -20,8 +20,9 @@ import numpy as np
 
 from planner.optimizer.network.cost import use_usd_per_hour
 from planner.optimizer.network.evaluate import Flow, Settled, broken_classes, busy_instances, link_gbps
-from planner.optimizer.network.loads import UNHURRIED, NetworkLoads, point, shortest_waits
+from planner.optimizer.network.loads import UNHURRIED, NetworkLoads, point
 from planner.optimizer.network.problem import Arc, NetworkProblem
+from planner.optimizer.network.short_waits import shortest_waits
 from planner.optimizer.network.solution import NetworkSolution
 from planner.queueing import late_fraction
 
