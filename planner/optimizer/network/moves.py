@@ -200,7 +200,7 @@ class Moves:
                 return fleet
             if monotonic() > self._deadline or self.usd_per_hour(fleet) > most_usd_per_hour:
                 return None
-            worth = [((strain - self._strain(f)) / max(self._usd[i], KEPT), f) for i, f in self._larger(fleet, strain)]
+            worth = [((strain - self._strain(f)) / max(self._usd[i], KEPT), f) for i, f in self._larger(fleet)]
             gain, fleet = max(worth, key=lambda item: item[0], default=(0.0, fleet))
             if gain <= 0:
                 return None
@@ -252,7 +252,7 @@ class Moves:
             if is_less and self._has_room(sizes := _changed(fleet.sizes, {i: -n, j: 1}), j):
                 yield sizes
 
-    def _larger(self, fleet: Fleet, strain: float) -> Iterator[tuple[int, Fleet]]:
+    def _larger(self, fleet: Fleet) -> Iterator[tuple[int, Fleet]]:
         """Every pool with an instance more, and what moves there best."""
         for i in range(len(self._usd)):
             sizes = _changed(fleet.sizes, {i: 1})
@@ -260,7 +260,7 @@ class Moves:
                 continue
             larger = fleet.with_sizes(sizes)
             yield i, larger
-            yield i, self._best_shift(larger, strain, to=i)
+            yield i, self._best_shift(larger, to=i)
 
     def _has_room(self, sizes: Sizes, i: int) -> bool:
         """Whether a pool may have so many instances."""
@@ -278,14 +278,14 @@ class Moves:
         for _ in range(MOST_MOVES):
             if strain <= KEPT or monotonic() > self._deadline:
                 break
-            found = self._best_shift(fleet, strain)
+            found = self._best_shift(fleet)
             then = self._strain(found)
             if then > strain * (1 - GAIN):
                 break
             fleet, strain = found, then
         return fleet
 
-    def _best_shift(self, fleet: Fleet, strain: float, to: int | None = None) -> Fleet:
+    def _best_shift(self, fleet: Fleet, to: int | None = None) -> Fleet:
         """In every strained period the move of requests that takes most strain off."""
         settled = []
         for one in fleet.settled:

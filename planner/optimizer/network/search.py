@@ -220,7 +220,7 @@ def _improve(state: SearchState, model: Model, found: Found, gap: float, deadlin
     ample = tuple(max(gbps, max(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     tries = [Limits(ample), Limits(ample, QUIET_LINK), Limits(frugal), Limits(ample, QUIET_LINK, is_hopeful=True)]
     can_move = is_movable(state.problem) or is_raisable(state.problem)
-    if can_move:
+    if can_move and any(spec.ttft_s is not None for spec in state.problem.classes):
         tries += [Limits(ample, QUIET_LINK, lateness=lateness) for lateness in LATENESS]
     for limits in dict.fromkeys(tries):
         # A situation that joined has no cells chosen yet: the next bound comes first.
