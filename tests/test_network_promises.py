@@ -149,6 +149,19 @@ def test_a_plan_is_within_a_tenth_of_the_cheapest_division_of_two_classes() -> N
             assert not keeps(problem, divided(problem, n, tuple(map(float, parts)))), (n, parts)
 
 
+@pytest.mark.slow
+def test_requests_that_move_to_the_pool_that_is_late_leave_room_for_more() -> None:
+    """The most that is served as promised, both with all documents on the quick kind and with some on the slow one."""
+    problem = planning_problem(two_kinds(objective="max-throughput", demand_req_per_s=None))
+    found = network_search(problem, LIMIT_S)
+    assert found is not None
+    assert broken_classes(problem, found.settled, found.ports) == []
+    assert found.objective <= found.bound
+    (one,) = found.settled
+    together = {problem.pools[f.arc.pool].name for f in one.flows if f.stream == 1}
+    assert together == {"fast", "near"}
+
+
 def test_a_class_that_is_late_at_one_site_keeps_its_promise_where_the_other_makes_up_for_it() -> None:
     """One class at two sites: one in ten of its requests is late altogether, though more are at the small site."""
     sites = {"local": 0.9, "remote": 0.1}

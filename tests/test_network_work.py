@@ -12,9 +12,10 @@ from scipy.special import ndtri
 from planner.optimizer import planning_problem
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled, period_of
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.loads import GRID, NetworkLoads, point, shortest_waits
+from planner.optimizer.network.loads import GRID, NetworkLoads, point
 from planner.optimizer.network.model import Model, Question
 from planner.optimizer.network.rows_of_work import chords
+from planner.optimizer.network.short_waits import shortest_waits
 from planner.optimizer.problem import Arc, Loss, Part, Problem, Situation
 from planner.queueing import QueuedRequests, Service, gigc_wait, most_busy_servers
 from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, small_with

@@ -3,7 +3,8 @@
 A threshold splits the prompts of a class, and an allowance splits its late requests: of the fraction that may be late,
 the share `beta` is for long prompts and the rest for short ones. Every pool that takes long prompts of the class then
 keeps the promise for beta times that fraction of the class, over the long ones, and likewise the short ones: so the
-class keeps its promise, and no pool is given up to late requests alone.
+class keeps its promise, and no pool is given up to late requests alone. Programs of plans count so; bounds do not, see
+`lateness`, and moves of requests between pools go beyond it.
 
 In a cell, an interval of thresholds, prompts beyond its end are long and those up to its start short. Those between may
 go either way: their work in any pool is at least `kappa` times what it would be in a pool of reference, kappa the least
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.curves import PrefillService
+from planner.optimizer.network.short_waits import condensed, moments, shortest_waits
 from planner.optimizer.problem import Arc, ClassSpec, Part, Problem
 from planner.optimizer.room import is_held
 from planner.optimizer.work import long_bytes, long_work_s, short_bytes, short_work_s
@@ -48,12 +50,8 @@ DECODE_TIME = 0.1
 """Of a promised TTFT: what waiting for a place in the decode batch may take,"""
 DECODE_LATE = 0.05
 """but for this share of the requests that may be late."""
-SHORTEST_WAITS = {1: 0.49, 2: 0.6, 3: 0.7, 4: 0.76, 6: 0.81, 8: 0.84, 16: 0.86, 64: 0.89}
-"""By servers: waits of the closed form, times this, are below those of the best model. What bounds count with."""
-SHORTEST_REGULAR_WAITS = {1: 0.18, 2: 0.33, 3: 0.43, 4: 0.52, 6: 0.6, 8: 0.67, 16: 0.76, 64: 0.86}
-"""The same where gaps between arrivals vary less than Poisson's, and fewer have to wait (Hayward's approximation),"""
 SHORTEST_DECODE_WAITS = 0.85
-"""and for places in decode batches."""
+"""What shortens waits for places in decode batches, where bounds count with the shortest."""
 GRID = np.unique(np.geomspace(1, 100_000, 97).round())
 """Sizes of a pool at which limits are found; between them they are interpolated."""
 
@@ -89,20 +87,6 @@ class _Kinds(NamedTuple):
         """Which are in a part for every threshold of a cell."""
         end = end_of(part, cell)
         return self.uncached > end if part == "long" else self.uncached <= end
-
-
-def shortest_waits(sizes: Array, arrival_scv: float) -> Array:
-    """Factors on waits of the closed form, by servers: with them they are below those of the best model.
-
-    Args:
-        sizes: servers [count], shape (n,).
-        arrival_scv: squared coefficient of variation of the gaps between arrivals [fraction].
-
-    >>> shortest_waits(np.array([1.0, 8.0, 1000.0]), 1.0).tolist()
-    [0.49, 0.84, 0.89]
-    """
-    shortest = SHORTEST_REGULAR_WAITS if arrival_scv < 1 else SHORTEST_WAITS
-    return np.interp(np.log(sizes), np.log(list(shortest)), list(shortest.values()))
 
 
 def point(threshold_tokens: float, share: float = 0.5) -> Cell:
@@ -371,14 +355,14 @@ class NetworkLoads:
         if service is None or not chosen.any():
             return None
         weights = kinds.weights[chosen]
-        slack_s, weights = _condensed(kinds.slack_s[chosen], weights / weights.sum())
+        slack_s, weights = condensed(kinds.slack_s[chosen], weights / weights.sum())
         return QueuedRequests(*service, slack_s, weights, self.gaps_scv(self.class_of(q)))
 
     def queued_service(self, q: int, arc: Arc, part: Part, cell: Cell) -> tuple[float, float] | None:
         """Mean service and squared variation of the part with which it waits least; None of none."""
         kinds = self._kinds(q, arc)
         queued = kinds.uncached > cell.low_tokens if part == "long" else kinds.in_part(part, cell)
-        return _moments(kinds.service_s[queued], kinds.weights[queued]) if queued.any() else None
+        return moments(kinds.service_s[queued], kinds.weights[queued]) if queued.any() else None
 
     def _kinds(self, q: int, arc: Arc) -> "_Kinds":
         """All requests of a stream on an arc."""
@@ -477,12 +461,6 @@ def end_of(part: Part, cell: Cell) -> float:
     return cell.high_tokens if part == "long" else cell.low_tokens
 
 
-def _moments(service_s: Array, weights: Array) -> tuple[float, float]:
-    """Mean and squared variation of services with weights of any sum."""
-    mean_s = float(service_s @ weights) / float(weights.sum())
-    return mean_s, float((service_s - mean_s) ** 2 @ weights) / float(weights.sum()) / mean_s**2
-
-
 def lengths_between(mix: RequestMix, cell: Cell) -> tuple[Array, Array]:
     """Total and cached tokens of requests between a cell's ends: all of a discrete mix, else close ones."""
     total, cached, _ = mix.atoms(N_KINDS)
@@ -492,18 +470,6 @@ def lengths_between(mix: RequestMix, cell: Cell) -> tuple[Array, Array]:
     low, high = np.clip([cell.low_tokens, cell.high_tokens], *mix.support)
     lengths = np.concatenate([[low], mix.split_points(low, high, N_BETWEEN), [high]])
     return lengths, np.zeros_like(lengths)
-
-
-def _condensed(slack_s: Array, weights: Array, n: int = 32) -> tuple[Array, Array]:
-    """At most n kinds: neighbours in slack are merged at their mean, those that are late anyhow into one."""
-    late = slack_s < 0
-    order = np.argsort(slack_s[~late], kind="stable")
-    kept, mass = slack_s[~late][order], weights[~late][order]
-    group = np.minimum((np.cumsum(mass) / max(mass.sum(), 1e-300) * n).astype(np.intp), n - 1)
-    total = np.bincount(group, mass, n)
-    used = total > 0
-    means = np.bincount(group, kept * mass, n)[used] / total[used]
-    return np.append(means, -1.0), np.append(total[used], weights[late].sum())
 
 
 def mix_of(problem: Problem, group: Sequence[int]) -> RequestMix:

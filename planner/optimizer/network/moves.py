@@ -20,7 +20,8 @@ import numpy as np
 
 from planner.optimizer.network.cost import use_usd_per_hour
 from planner.optimizer.network.evaluate import Flow, Settled, broken_classes, busy_instances, link_gbps
-from planner.optimizer.network.loads import UNHURRIED, NetworkLoads, point, shortest_waits
+from planner.optimizer.network.loads import UNHURRIED, NetworkLoads, point
+from planner.optimizer.network.short_waits import shortest_waits
 from planner.optimizer.problem import Arc, Problem
 from planner.optimizer.solution import Solution
 from planner.queueing import late_fraction
@@ -38,6 +39,10 @@ PATIENCE = 0.97
 CAUTION = (0.0, 0.25, 0.5, 0.75, *(1.0,) * 6)
 """Where between the shortest waits that the closed form may stand for and its own plans are sought: until one keeps its
 promises in the best model."""
+HIGHEST = 1.5
+"""Multiple of the demand of a plan up to which a higher one is sought,"""
+HALVINGS = 8
+"""and how often the range of multiples is halved."""
 SWAPPED = (1, 2)
 """Instances that one of another pool takes the place of."""
 KEPT = 1e-9
@@ -68,6 +73,11 @@ class Fleet:
         settled = (replace(one, n_instances=n) for one, n in zip(self.settled, left, strict=True))
         return replace(self, sizes=tuple(sizes), settled=tuple(settled))
 
+    def scaled(self, ratio: float) -> "Fleet":
+        """The same sizes with a multiple of every flow."""
+        ratios = [ratio] * (1 + max((d.stream for one in self.settled for d in one.decodings), default=0))
+        return replace(self, settled=tuple(one.scaled_to(one.period, ratios) for one in self.settled))
+
     @property
     def in_place(self) -> tuple[Settled, ...]:
         """Periods with everything in place."""
@@ -84,6 +94,40 @@ def is_movable(problem: Problem) -> bool:
     is_fixed = not scenario.routing.role_conversion and not problem.families
     is_of_use = bool(scenario.spare.survive) or any(c.ttft_s is not None for c in problem.classes)
     return problem.is_min_cost and is_alone and is_fixed and is_of_use
+
+
+def is_raisable(problem: Problem) -> bool:
+    """Whether requests that move may leave room for more of them: the rate is to be high, under some promise."""
+    is_fixed = not problem.scenario.routing.role_conversion and not problem.scenario.spare.survive
+    return not problem.is_min_cost and is_fixed and any(c.ttft_s is not None for c in problem.classes)
+
+
+def raised(loads: NetworkLoads, solution: Solution, least_scale: float, deadline: float) -> Solution | None:
+    """The plan at the highest scale of the demand at which its sizes keep every promise; None where that is not higher.
+
+    Args:
+        loads: what transfers count with.
+        solution: the plan; it may break promises.
+        least_scale: a scale that is kept by another plan.
+        deadline: `monotonic()` time to stop at.
+    """
+    problem, begun = loads.problem, Fleet.of(loads.problem, solution.settled)
+    for caution in dict.fromkeys(CAUTION):
+        moves = Moves(loads, solution.ports, deadline, caution)
+        best, low, high = None, least_scale / solution.scale, HIGHEST
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            found = moves.moved(begun.scaled(middle))
+            if moves.is_kept(found):
+                best, low = found, middle
+            else:
+                high = middle
+        if best is None:
+            return None
+        if not broken_classes(problem, best.settled, solution.ports):
+            scale = low * solution.scale
+            return replace(solution, settled=best.in_place, scale=scale, objective=scale)
+    return None
 
 
 def mended(loads: NetworkLoads, solution: Solution, most_usd_per_hour: float, deadline: float) -> Solution | None:
@@ -146,17 +190,23 @@ class Moves:
     def mended(self, fleet: Fleet, most_usd_per_hour: float = inf) -> Fleet | None:
         """The plan with what it lacks for its promises: requests move where that helps, else an instance is added."""
         for _ in range(MOST_MOVES):
-            fleet = self._moved(fleet)
+            fleet = self.moved(fleet)
             strain = self._strain(fleet)
             if strain <= KEPT:
                 return fleet
             if monotonic() > self._deadline or self.usd_per_hour(fleet) > most_usd_per_hour:
                 return None
-            worth = [((strain - self._strain(f)) / max(self._usd[i], KEPT), f) for i, f in self._larger(fleet, strain)]
+            worth = [((strain - self._strain(f)) / max(self._usd[i], KEPT), f) for i, f in self._larger(fleet)]
             gain, fleet = max(worth, key=lambda item: item[0], default=(0.0, fleet))
             if gain <= 0:
                 return None
         return None
+
+    def is_kept(self, fleet: Fleet) -> bool:
+        """Whether a plan keeps its limits, its promises and the budget."""
+        budget = self._problem.scenario.budget_usd_per_hour
+        is_paid = budget is None or not self._problem.is_priced or self.usd_per_hour(fleet) <= budget
+        return is_paid and self._strain(fleet) <= KEPT
 
     def shrunk(self, fleet: Fleet) -> Fleet:
         """The plan without every instance that is not missed, and with cheaper ones for dear ones."""
@@ -164,7 +214,7 @@ class Moves:
         while is_changed and monotonic() < self._deadline:
             is_changed = False
             for smaller in self._smaller(fleet):
-                found = self._moved(fleet.with_sizes(smaller))
+                found = self.moved(fleet.with_sizes(smaller))
                 if self._strain(found) <= KEPT and self.usd_per_hour(found) < self.usd_per_hour(fleet) - KEPT:
                     fleet, is_changed = found, True
                     break
@@ -198,7 +248,7 @@ class Moves:
             if is_less and self._has_room(sizes := _changed(fleet.sizes, {i: -n, j: 1}), j):
                 yield sizes
 
-    def _larger(self, fleet: Fleet, strain: float) -> Iterator[tuple[int, Fleet]]:
+    def _larger(self, fleet: Fleet) -> Iterator[tuple[int, Fleet]]:
         """Every pool with an instance more, and what moves there best."""
         for i in range(len(self._usd)):
             sizes = _changed(fleet.sizes, {i: 1})
@@ -206,7 +256,7 @@ class Moves:
                 continue
             larger = fleet.with_sizes(sizes)
             yield i, larger
-            yield i, self._best_shift(larger, strain, to=i)
+            yield i, self._best_shift(larger, to=i)
 
     def _has_room(self, sizes: Sizes, i: int) -> bool:
         """Whether a pool may have so many instances."""
@@ -218,20 +268,20 @@ class Moves:
         )
         return sizes[i] <= pools[i].max_instances and all(n <= stock for n, stock in used)
 
-    def _moved(self, fleet: Fleet) -> Fleet:
+    def moved(self, fleet: Fleet) -> Fleet:
         """The plan after moves of requests, as long as they take strain off."""
         strain = self._strain(fleet)
         for _ in range(MOST_MOVES):
             if strain <= KEPT or monotonic() > self._deadline:
                 break
-            found = self._best_shift(fleet, strain)
+            found = self._best_shift(fleet)
             then = self._strain(found)
             if then > strain * (1 - GAIN):
                 break
             fleet, strain = found, then
         return fleet
 
-    def _best_shift(self, fleet: Fleet, strain: float, to: int | None = None) -> Fleet:
+    def _best_shift(self, fleet: Fleet, to: int | None = None) -> Fleet:
         """In every strained period the move of requests that takes most strain off."""
         settled = []
         for one in fleet.settled:

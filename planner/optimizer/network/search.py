@@ -31,7 +31,7 @@ from planner.optimizer.network.formulation import build
 from planner.optimizer.network.large_search import descend, large_search
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads, mix_of
 from planner.optimizer.network.model import Model, Question, segments_of
-from planner.optimizer.network.moves import is_movable, mended
+from planner.optimizer.network.moves import is_movable, is_raisable, mended, raised
 from planner.optimizer.network.rows import Found
 from planner.optimizer.network.solution import SearchState, is_better
 from planner.optimizer.network.spare import with_one_more_each
@@ -218,13 +218,14 @@ def _improve(state: SearchState, model: Model, found: Found, gap: float, deadlin
     frugal = tuple(max(gbps, min(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     ample = tuple(max(gbps, max(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     tries = [Limits(ample), Limits(ample, QUIET_LINK), Limits(frugal), Limits(ample, QUIET_LINK, is_hopeful=True)]
-    if is_movable(state.problem):
+    can_move = is_movable(state.problem) or is_raisable(state.problem)
+    if can_move and any(spec.ttft_s is not None for spec in state.problem.classes):
         tries += [Limits(ample, QUIET_LINK, lateness=lateness) for lateness in LATENESS]
     for limits in dict.fromkeys(tries):
         # A situation that joined has no cells chosen yet: the next bound comes first.
         if state.gap > gap and len(state.active) == len(model.question.situations):
             _try_limits(state, model, found, gap, deadline, limits)
-    if is_movable(state.problem) and state.best is not None and state.best is not state.moved:
+    if can_move and state.best is not None and state.best is not state.moved:
         _mend(state, state.best, Limits(ample), deadline)
         state.moved = state.best
 
@@ -263,9 +264,12 @@ def _loads(problem: Problem, limits: Limits, patience: Sequence[float]) -> Netwo
 
 
 def _mend(state: SearchState, begun: Solution, limits: Limits, deadline: float) -> None:
-    """A plan made to keep its promises, and cheaper, by moves between pools: noted if it is the best."""
+    """A plan made to keep its promises, and better, by moves between pools: noted if it is the best."""
     loads = _loads(state.problem, limits._replace(lateness=1.0), [1.0] * len(state.problem.classes))
-    found = mended(loads, begun, np.inf if state.best is None else state.best.objective, deadline)
+    if state.problem.is_min_cost:
+        found = mended(loads, begun, np.inf if state.best is None else state.best.objective, deadline)
+    else:
+        found = raised(loads, begun, 0.0 if state.best is None else state.best.scale, deadline)
     if found is not None and is_better(state, found):
         state.best = found
 
