@@ -51,12 +51,11 @@ def significant() -> Scale:
     >>> scale.value(scale.below(2.71828))
     2.718
     """
-    first: int = 10 ** (DIGITS - 1)
-    span = 9 * first
+    first, span = 10 ** (DIGITS - 1), 9 * 10 ** (DIGITS - 1)
 
     def number_of(x: float, how: Callable[[float], int]) -> int:
         exponent = floor(log10(x))
-        digits = round(x / 10.0**exponent * first, 6)
+        digits: float = round(x / 10.0**exponent * first, 6)
         return exponent * span + how(digits) - first
 
     return Scale(

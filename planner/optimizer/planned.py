@@ -54,9 +54,7 @@ def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool 
     if _promises(problem) and len(problem.routes) != 1:  # several ways to keep a promise: their waits are a network's
         return _as_network(scenario, classes, left, is_any)
     found = _any(problem, left) if is_any else search(problem, left)
-    if found is None:
-        return None
-    return Planned(Fleet(**fleet_fields(problem, found)), found.objective, found.bound)
+    return found and Planned(Fleet(**fleet_fields(problem, found)), found.objective, found.bound)
 
 
 def _promises(problem: PlanningProblem) -> bool:
@@ -90,12 +88,9 @@ def _as_network(scenario: Scenario, classes: Classes, time_limit_s: float, is_an
     problem = network_problem(scenario, classes=specs)
     if scenario.objective == "min-ttft":
         quickest = quickest_network(problem, time_limit_s)
-        if quickest is None:
-            return None
-        fleet = Fleet(**Told(quickest.problem, quickest.solution).fleet())
-        return Planned(fleet, quickest.ttft_s, quickest.bound_s)
+        return quickest and Planned(
+            Fleet(**Told(quickest.problem, quickest.solution).fleet()), quickest.ttft_s, quickest.bound_s
+        )
     found = network_search(problem, time_limit_s, ANY_PLAN if is_any else GAP_TARGET)
     unit = 1.0 if problem.is_min_cost else problem.mean_req_per_s
-    if found is None:
-        return None
-    return Planned(Fleet(**Told(problem, found).fleet()), found.objective * unit, found.bound * unit)
+    return found and Planned(Fleet(**Told(problem, found).fleet()), found.objective * unit, found.bound * unit)
