@@ -26,7 +26,7 @@ def report(
     from planner.report import Rerun, check_report, write_report
     from planner.scenario import Move, load_scenario, scenario_path
     from planner.schema import read_text
-    from planner.studies import build_case
+    from planner.studies.case import build_case
 
     path, limit_s = scenario_path(scenario), None if time_limit_s == TIME_LIMIT_S else time_limit_s
     original, stated = read_text(path), tuple(overrides or ())

@@ -5,18 +5,14 @@ from dataclasses import dataclass, replace
 from math import log
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import NetworkProblem, Outcome, PlanningProblem, Solution, outcome, planning_problem
+from planner.optimizer import Outcome, PlanningProblem, Solution, outcome, planning_problem
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.evaluate import highest_rate
-from planner.optimizer.network.kept import kept_network
-from planner.optimizer.network.problem import network_problem
-from planner.optimizer.network.search import network_search
-from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.problem import holds_prompts
 from planner.optimizer.promise import PromisedFleet, best_goodput, promised_capacity
 from planner.optimizer.sensitivity import most_of_sizes
@@ -26,6 +22,9 @@ from planner.results import InputSensitivity, Sensitivity, Variation
 from planner.scenario import Pool, Scenario
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
+
+if TYPE_CHECKING:  # a network's planner loads when there is a network
+    from planner.optimizer import NetworkSolution
 
 FACTORS = (0.8, 0.9, 1.1, 1.2)
 UNITS = {"max-throughput": "req/s", "min-cost": "USD/h", "min-ttft": "s"}
@@ -136,11 +135,9 @@ def _kept_fractions(
     varied: Scenario, stated: Outcome, data_dirs: Sequence[Path], time_limit_s: float
 ) -> tuple[float | None, float | None]:
     """Shares of the demand, else of the stated plan's rate, that its sizes serve as promised; None: unknown."""
-    if isinstance(stated.problem, NetworkProblem) and isinstance(stated.solution, NetworkSolution):
-        share = _kept_of_network(network_problem(varied, data_dirs), stated.solution, time_limit_s)
-        return share, share
     if not isinstance(stated.solution, Solution):
-        return None, None
+        share = _kept_of_network(varied, stated.solution, data_dirs, time_limit_s)
+        return share, share
     problem = planning_problem(varied, data_dirs)
     if len(problem.routes) != len(stated.solution.thresholds_tokens):  # a pool no longer holds what it was sent
         return None, None
@@ -178,8 +175,15 @@ def _promises(problem: PlanningProblem) -> bool:
     return slo is not None and slo.ttft_s is not None
 
 
-def _kept_of_network(problem: NetworkProblem, solution: NetworkSolution, time_limit_s: float) -> float | None:
+def _kept_of_network(
+    varied: Scenario, solution: "NetworkSolution", data_dirs: Sequence[Path], time_limit_s: float
+) -> float | None:
     """Share of its demand that a network serves with the sizes and ports of a solution; None where roles change."""
+    from planner.optimizer.network.kept import kept_network
+    from planner.optimizer.network.problem import network_problem
+    from planner.optimizer.network.search import network_search
+
+    problem = network_problem(varied, data_dirs)
     if problem.scenario.routing.role_conversion:
         return None
     kept = kept_network(problem, solution)
