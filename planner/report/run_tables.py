@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from planner.report import words
 from planner.report.scheduler_tables import scheduler_table
-from planner.report.terminal import caption, empty_table, filled, frame, remarks
+from planner.report.table import Table
+from planner.report.terminal import frame, printed, remarks
 from planner.results import Interval, Run
 from planner.units import GB, number, percent
 
@@ -60,13 +61,11 @@ def _rebalance(run: Run) -> "RenderableType | None":
     seen = run.rebalance
     if seen is None:
         return None
-    table = empty_table(
-        "prefixes moved between sites", ">offered", ">moved", ">dropped", ">entries", ">GB", ">hits", ">tokens"
-    )
-    caption(table, "hits: prefills that began from a moved prefix; tokens: of prompts, found by the move alone")
+    headings = (">offered", ">moved", ">dropped", ">entries", ">GB", ">hits", ">tokens")
+    text = "hits: prefills that began from a moved prefix; tokens: of prompts, found by the move alone"
     counts = (seen.n_offered, seen.n_moved, seen.n_dropped, seen.n_entries)
     row = (*(f"{n:,}" for n in counts), number(seen.moved_bytes / GB), f"{seen.n_hits:,}", f"{seen.hit_tokens:,.0f}")
-    return filled(table, [row])
+    return printed(Table.of("prefixes moved between sites", headings, [row], text))
 
 
 def _figure(value: float | None, interval: Interval | None, digits: int = 4) -> str:
@@ -77,7 +76,7 @@ def _figure(value: float | None, interval: Interval | None, digits: int = 4) -> 
 
 
 def _latency(run: Run) -> "RenderableType | None":
-    table = empty_table("latency", "", ">TTFT mean", ">P50", ">P90", ">P99", ">per token", ">P90")
+    headings = ("", ">TTFT mean", ">P50", ">P90", ">P99", ">per token", ">P90")
     ttft = [
         _seconds(getattr(run, f"ttft_{q}_s"), run.intervals.get(f"ttft_{q}_s")) for q in ("mean", "p50", "p90", "p99")
     ]
@@ -88,9 +87,8 @@ def _latency(run: Run) -> "RenderableType | None":
             (c.name, words.seconds(c.ttft_mean_s), "", words.seconds(c.ttft_p90_s), words.seconds(c.ttft_p99_s), "", "")
             for c in run.classes
         ]
-    if run.intervals:
-        caption(table, "± half of a 95 % confidence interval over independent replications")
-    return filled(table, rows)
+    text = "± half of a 95 % confidence interval over independent replications" if run.intervals else ""
+    return printed(Table.of("latency", headings, rows, text))
 
 
 def _seconds(value: float, interval: Interval | None) -> str:
@@ -102,7 +100,6 @@ def _milliseconds(value: float | None) -> str:
 
 
 def _waits(run: Run) -> "RenderableType | None":
-    table = empty_table("mean time to first token, part by part", "part", ">mean", ">share")
     parts = (
         ("waits for prefill", run.waits.prefill_wait_s),
         ("prefill", run.waits.prefill_s),
@@ -111,31 +108,29 @@ def _waits(run: Run) -> "RenderableType | None":
     )
     whole = sum(seconds for _, seconds in parts)
     rows = ((what, words.seconds(seconds), percent(seconds / whole if whole else None)) for what, seconds in parts)
-    return filled(table, rows)
+    return printed(Table.of("mean time to first token, part by part", ("part", ">mean", ">share"), rows))
 
 
 def _pools(run: Run) -> "RenderableType | None":
-    table = empty_table("pools", "pool", "does", ">instances", ">busy", ">waiting", ">batch")
-    caption(table, "waiting: requests in its queue, at arrivals; batch: sequences per decode instance")
-    return filled(
-        table,
+    headings = ("pool", "does", ">instances", ">busy", ">waiting", ">batch")
+    text = "waiting: requests in its queue, at arrivals; batch: sequences per decode instance"
+    rows = (
         (
-            (
-                name,
-                pool.role,
-                str(pool.n_instances),
-                percent(run.utilization[name]),
-                number(pool.mean_waiting),
-                number(pool.mean_batch) if pool.mean_batch is not None else "",
-            )
-            for name, pool in run.pools.items()
-        ),
+            name,
+            pool.role,
+            str(pool.n_instances),
+            percent(run.utilization[name]),
+            number(pool.mean_waiting),
+            number(pool.mean_batch) if pool.mean_batch is not None else "",
+        )
+        for name, pool in run.pools.items()
     )
+    return printed(Table.of("pools", headings, rows, text))
 
 
 def _links(run: Run) -> "RenderableType | None":
-    table = empty_table("links", "link", ">mean Gbps", ">peak Gbps", ">transfers")
-    caption(table, "peak: the most in any second; transfers: in progress, at arrivals")
+    headings = ("link", ">mean Gbps", ">peak Gbps", ">transfers")
+    text = "peak: the most in any second; transfers: in progress, at arrivals"
     rows = (
         (
             name,
@@ -145,4 +140,4 @@ def _links(run: Run) -> "RenderableType | None":
         )
         for name, link in run.links.items()
     )
-    return filled(table, rows)
+    return printed(Table.of("links", headings, rows, text))

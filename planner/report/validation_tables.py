@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from planner.report.terminal import caption, empty_table, filled, frame, remarks
+from planner.report.table import Table
+from planner.report.terminal import frame, printed, remarks
 from planner.results import Check, Validation
 from planner.units import DASH, number, percent
 
@@ -22,11 +23,10 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
     Returns:
         What to print, in order.
     """
-    table = empty_table("checks", "metric", ">predicted", ">executed", ">95 % interval", ">error", ">allowed", "")
-    caption(
-        table,
+    headings = ("metric", ">predicted", ">executed", ">95 % interval", ">error", ">allowed", "")
+    text = (
         "error: predicted over executed, less one; a check fails where all of the interval is beyond\n"
-        "what is allowed, and is undecided where a part of it is",
+        "what is allowed, and is undecided where a part of it is"
     )
     parts = (
         frame(
@@ -37,7 +37,7 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
                 ("requests", f"{found.n_requests:,} each, seed {found.seed}"),
             ),
         ),
-        filled(table, map(check_row, found.checks)),
+        printed(Table.of("checks", headings, map(check_row, found.checks), text)),
         remarks("not predicted", found.unpredicted),
     )
     return [part for part in parts if part is not None]
