@@ -110,7 +110,7 @@ def _far_log_ndtr(z: FloatArray) -> FloatArray:
     for k in range(1, TERMS + 1):
         term = -term * (2 * k - 1) / square
         series += term
-    return -square / 2 - np.log(-z) - np.log(2 * np.pi) / 2 + np.log(series)
+    return np.asarray(-square / 2 - np.log(-z) - np.log(2 * np.pi) / 2 + np.log(series))
 
 
 def ndtri_exp(log_probability: ArrayLike) -> FloatArray:
