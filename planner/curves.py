@@ -214,7 +214,7 @@ def _pchip_end(widths: FloatArray, chords: FloatArray) -> float:
     if slope * chord <= 0:
         return 0.0
     if chord * next_chord < 0 and abs(slope) > 3 * abs(chord):
-        return 3 * float(chord)
+        return float(3 * chord)
     return slope
 
 

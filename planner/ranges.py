@@ -1,4 +1,4 @@
-"""Ranges of the numbers that files may state: far beyond any fleet, model or measurement, and never endless.
+"""Ranges of the numbers that files may state, far beyond any fleet, model or measurement, and lengths of their titles.
 
 They keep slips of the keyboard, and numbers that overflow or vanish in arithmetic, out of everything behind the
 readers. A test holds every field of every record that is read against them.
@@ -8,6 +8,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+Title = Annotated[str, Field(max_length=300)]
+"""A line for people, which stands in tables and figures."""
 Whole = Annotated[int, Field(ge=1, le=10**9)]
 """A count, or a number of tokens, of one at least."""
 WholeOrNone = Annotated[int, Field(ge=0, le=10**9)]

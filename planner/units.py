@@ -72,6 +72,15 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{digits}g}"
 
 
+def usd(value: float | None) -> str:
+    """Money to the cent, as every rent and bill is printed; a dash for unknown.
+
+    >>> usd(7.0), usd(1234567.891), usd(None)
+    ('7.00', '1,234,567.89', '–')
+    """
+    return DASH if value is None or not isfinite(value) else f"{value:,.2f}"
+
+
 def rounded(value: float, digits: int) -> float:
     """A value with `digits` significant digits.
 

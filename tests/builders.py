@@ -1,14 +1,19 @@
 """Small scenarios for the tests: one reference question of two sites, its variants, and random ones."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from planner.optimizer import PlanningProblem, planning_problem
+from planner.optimizer import Problem, planned_at, planning_problem
+from planner.optimizer.evaluate import Operating
+from planner.optimizer.evaluation import Evaluation
+from planner.optimizer.search import RoutedSolution
+from planner.optimizer.strategies import solution_of_routes
+from planner.results import Fleet, Latency
 from planner.scenario import Scenario, load_scenario, read_scenario
 
 GPUS = 8
@@ -77,6 +82,20 @@ decode = {{ batch = 20, step_s = 0.025 }}
 """
 
 
+POOLS_HERE = """
+[pools.prefill]
+site = "here"
+hardware = "h200-sxm"
+role = "prefill"
+
+[pools.decode]
+site = "here"
+hardware = "h200-sxm"
+role = "decode"
+"""
+"""The pools of a scenario of one site."""
+
+
 @cache
 def small() -> Scenario:
     """Two sites, three pools, one link: the question that the variants start from."""
@@ -88,7 +107,7 @@ def small_with(changes: Mapping[str, Any]) -> Scenario:
     return small().varied(changes)
 
 
-def problem_of(changes: Mapping[str, Any] | None = None) -> PlanningProblem:
+def problem_of(changes: Mapping[str, Any] | None = None) -> Problem:
     """The small scenario with keys changed, resolved."""
     return planning_problem(small_with(changes or {}))
 
@@ -231,3 +250,19 @@ class Draw:
         if self.rng.random() < 0.2:
             changes["routing.threshold_tokens"] = float(self.rng.integers(0, 30_000))
         return changes
+
+
+def fleet_of(problem: Problem, routed: RoutedSolution) -> Fleet:
+    """The fleet of sizes, thresholds and rates by route, at the rate that the plan is for."""
+    return planned_at(problem, solution_of_routes(problem, routed))
+
+
+def evaluation_of(problem: Problem, routed: RoutedSolution, operating: Operating) -> Evaluation:
+    """Sizes and thresholds by route at a rate."""
+    return Evaluation(problem, solution_of_routes(problem, replace(routed, operating=operating)))
+
+
+def latencies(problem: Problem, routed: RoutedSolution, operating: Operating) -> list[Latency]:
+    """Latency of every class at a rate, then of all requests together."""
+    found = evaluation_of(problem, routed, operating)
+    return [*(c.latency for c in found.classes()), found.fleet()["latency"]]

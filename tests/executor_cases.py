@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.executor import System, system, world
+from planner.executor.draws import Draws, blank_requests
 from planner.executor.kernel import World
 from planner.executor.run import run_to_end
-from planner.executor.streams import Streams, blank_requests
 from planner.executor.troubles import troubles
 from planner.results import Cost, Fleet, Latency, LinkPlan, PoolPlan
 from planner.scenario import Scenario
@@ -105,7 +105,7 @@ def asked(
 def ended(plan: System, requests: Any, blocks: Blocks | None = None) -> World:
     """The world after the run."""
     last_s = float(requests["arrival_s"][-1]) if len(requests) else 0.0
-    w = world(plan, requests, faults=troubles(plan, last_s, Streams(0)), blocks=blocks)
+    w = world(plan, requests, faults=troubles(plan, last_s, Draws(0)), blocks=blocks)
     run_to_end(w)
     return w
 

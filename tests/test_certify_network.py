@@ -9,22 +9,14 @@ from rich.console import Console
 
 from planner.errors import CheckFailedError, InfeasibleError, InputError
 from planner.executor import RunQuestion, simulate
-from planner.optimizer import (
-    NetworkProblem,
-    NetworkSolution,
-    network_at,
-    network_problem,
-    network_sketch,
-    network_solved,
-    optimize,
-)
+from planner.optimizer import Problem, Solution, optimize, planning_problem, sketched
+from planner.optimizer import solved as plan_of
 from planner.report import PRINT_WIDTH
 from planner.report.certified_tables import certified_tables
 from planner.results import Plan, Promise, plan_from
 from planner.scenario import Scenario
 from planner.studies.certify import certified_plan
 from planner.studies.period_runs import binding_periods
-from planner.studies.periods import class_of_part, one_period
 from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, small_with
 
 OUTPUT = {"kind": "constant", "tokens": 500}
@@ -95,20 +87,19 @@ def test_the_class_that_breaks_its_promise_is_tightened_until_a_run_of_another_s
     found = plan.certified
     assert found is not None
     first, last = found.rounds[0], found.rounds[found.chosen]
-    assert first.broken == ("noon chat-local ttft_p90_s",)
+    assert first.broken == ("noon chat ttft_p90_s",)
     assert first.ttft_by_class_s == {"chat": 2.9, "docs": 12.0}
     assert last.ttft_by_class_s["chat"] < 2.9
     assert last.ttft_by_class_s["docs"] == 12.0
     assert not last.broken
-    assert {p.request_class for p in found.promises} == {None, "chat-local", "docs-local"}
-    assert {p.limit for p in found.promises if p.request_class == "chat-local"} == {2.9}
-    asked, alone = one_period(scenario, plan, "noon")
-    run, _ = simulate(asked, alone, RunQuestion(60_000, 77, 1.0))
+    assert {p.request_class for p in found.promises} == {None, "chat", "docs"}
+    assert {p.limit for p in found.promises if p.request_class == "chat"} == {2.9}
+    run, _ = simulate(scenario, plan, RunQuestion(60_000, 77, 1.0), period="noon")
     late = {c.name: c.ttft_promised_s for c in run.classes}
-    assert late["chat-local"] is not None
-    assert late["chat-local"] <= 2.9 * 1.02  # another seed: within its own noise
-    assert late["docs-local"] is not None
-    assert late["docs-local"] <= 12.0
+    assert late["chat"] is not None
+    assert late["chat"] <= 2.9 * 1.02  # another seed: within its own noise
+    assert late["docs"] is not None
+    assert late["docs"] <= 12.0
     # what no queue is known for is not predicted
     assert plan.latency.ttft_mean_s is None
     assert plan.latency.tpot_mean_s is not None
@@ -168,7 +159,7 @@ def test_a_network_of_one_demand_is_run_as_one_period() -> None:
     assert found.periods == ()
     assert found.certified is not None
     assert found.certified.periods == ("always",)
-    assert {p.request_class for p in found.certified.promises} == {None, "chat-local", "docs-local"}
+    assert {p.request_class for p in found.certified.promises} == {None, "chat", "docs"}
 
 
 def test_drops_beyond_what_may_be_missed_of_the_rate_fail_at_once() -> None:
@@ -178,14 +169,14 @@ def test_drops_beyond_what_may_be_missed_of_the_rate_fail_at_once() -> None:
 
 
 @cache
-def solved() -> tuple[NetworkProblem, NetworkSolution]:
-    problem = network_problem(question(TWO))
-    return problem, network_solved(problem, LIMIT_S)
+def solved() -> tuple[Problem, Solution]:
+    problem = planning_problem(question(TWO))
+    return problem, plan_of(problem, LIMIT_S)
 
 
 def test_the_same_ways_at_a_part_of_the_demand_keep_sizes_and_thresholds() -> None:
     problem, solution = solved()
-    whole, half = network_sketch(problem, solution), network_sketch(problem, network_at(solution, 0.5))
+    whole, half = sketched(problem, solution), sketched(problem, solution.at(0.5))
     assert half.throughput_req_per_s == pytest.approx(0.5 * whole.throughput_req_per_s)
     for one, other in zip(whole.periods, half.periods, strict=True):
         assert other.demand_req_per_s == pytest.approx(0.5 * one.demand_req_per_s)
@@ -195,7 +186,7 @@ def test_the_same_ways_at_a_part_of_the_demand_keep_sizes_and_thresholds() -> No
 
 
 def test_periods_bind_where_a_pool_or_link_is_busiest_and_idle_ones_never() -> None:
-    plan = network_sketch(*solved())
+    plan = sketched(*solved())
     assert binding_periods(plan) == ["noon"]
     night, noon = plan.periods
     busy = night.pools[0].model_copy(update={"utilization": 0.99})
@@ -203,12 +194,6 @@ def test_periods_bind_where_a_pool_or_link_is_busiest_and_idle_ones_never() -> N
     assert binding_periods(plan.model_copy(update={"periods": (odd, noon)})) == ["noon", "night"]
     idle = odd.model_copy(update={"demand_req_per_s": 0.0})
     assert binding_periods(plan.model_copy(update={"periods": (idle, noon)})) == ["noon"]
-
-
-def test_parts_know_their_class() -> None:
-    scenario = question(TWO)
-    assert class_of_part(scenario, "docs-local") == "docs"
-    assert class_of_part(question(ONE), "all") == "all"
 
 
 EACH_OTHERS: dict[str, Any] = {
@@ -226,24 +211,22 @@ EACH_OTHERS: dict[str, Any] = {
 
 def test_a_pool_that_takes_long_and_short_prompts_is_run_and_requests_take_the_ways_that_the_plan_says() -> None:
     scenario = small_with(EACH_OTHERS)
-    problem = network_problem(scenario)
-    plan = network_sketch(problem, network_solved(problem, LIMIT_S))
+    problem = planning_problem(scenario)
+    plan = sketched(problem, plan_of(problem, LIMIT_S))
     assert {pool.name: pool.prompts for pool in plan.pools if pool.role == "prefill"} == {"fast": None}
-    asked, alone = one_period(scenario, plan, "always")
-    assert {pool.name for pool in alone.pools} <= set(asked.pools)
-    run, kept = simulate(asked, alone, RunQuestion(200_000, 3, 1.0, 2), keep=True)
+    run, kept = simulate(scenario, plan, RunQuestion(200_000, 3, 1.0, 2), keep=True)
     assert run.n_completed == 200_000
     assert kept is not None
     classes, pools = kept.words["request_class"], kept.words["prefill_pool"]
     for c, name in enumerate(classes):
-        shares = next(k for k in alone.classes if k.name == name).pool_shares
+        (shares,) = plan.periods[0].pool_shares[name].values()
         for is_long in (False, True):
             mine = (kept.columns["request_class"] == c) & (kept.columns["is_long"] == is_long)
-            for p, pool in enumerate(pools):
+            for p, of in enumerate(pools):
                 if mine.sum() > 500:
                     taken = (kept.columns["prefill_pool"][mine] == p).mean()
-                    planned = shares["long" if is_long else "short"].get(pool, 0.0)
-                    assert taken == pytest.approx(planned, abs=0.04), (name, pool)
+                    planned = shares["long" if is_long else "short"].get(of, 0.0)
+                    assert taken == pytest.approx(planned, abs=0.04), (name, of)
     assert run.offload_fraction == pytest.approx(plan.periods[0].offload_fraction, abs=0.01)
     assert run.ttft_p90_s == pytest.approx(plan.periods[0].latency.ttft_p90_s, rel=0.05)
     for pool in plan.periods[0].pools:
@@ -253,8 +236,8 @@ def test_a_pool_that_takes_long_and_short_prompts_is_run_and_requests_take_the_w
 
 def test_a_network_without_periods_is_run_with_the_ways_of_its_plan() -> None:
     scenario = small_with(EACH_OTHERS)
-    problem = network_problem(scenario)
-    plan = network_sketch(problem, network_solved(problem, LIMIT_S))
+    problem = planning_problem(scenario)
+    plan = sketched(problem, plan_of(problem, LIMIT_S))
     assert all(set(part.pool_shares) >= {"decode"} for part in plan.classes)
     run, _ = simulate(scenario, plan, RunQuestion(100_000, 3, 1.0, 2))
     assert run.offload_fraction == pytest.approx(plan.offload_fraction, abs=0.01)
@@ -264,16 +247,16 @@ def test_a_network_without_periods_is_run_with_the_ways_of_its_plan() -> None:
 
 def test_a_scheduler_has_nothing_to_hold_against_each_other_where_one_queue_takes_both() -> None:
     scenario = small_with({**EACH_OTHERS, "execution.scheduler.short_term": {}})
-    problem = network_problem(scenario)
-    plan = network_sketch(problem, network_solved(problem, LIMIT_S))
+    problem = planning_problem(scenario)
+    plan = sketched(problem, plan_of(problem, LIMIT_S))
     with pytest.raises(InputError, match=r"execution.scheduler.*'fast' has one queue for both.*two pools"):
-        simulate(*one_period(scenario, plan, "always"), RunQuestion(1_000, 3, 1.0, 1))
+        simulate(scenario, plan, RunQuestion(1_000, 3, 1.0, 1))
 
 
 def test_pools_of_one_site_that_are_to_be_apart_are_two_of_the_scenario() -> None:
     apart = {"pools.near.prompts": "short", "pools.mine.prompts": "long"}
     other = {"pools.mine.site": "local", "pools.mine.hardware": HOME, "pools.mine.role": "prefill"}
-    found = network_problem(small_with({**EACH_OTHERS, **other, **apart}))
+    found = planning_problem(small_with({**EACH_OTHERS, **other, **apart}))
     assert {pool.name: pool.parts for pool in found.pools if pool.name in ("near", "mine", "fast")} == {
         "near": ("short",),
         "mine": ("long",),

@@ -371,3 +371,22 @@ def test_a_wrong_call_and_a_fault_of_the_program_have_none() -> None:
     assert failure(UsageError("no such thing")) is None
     assert failure(PlannerError("what?")) is None
     assert set(KINDS) == {3, 4, 5, 6}
+
+
+@pytest.mark.parametrize("typed", ["--\x1b[31mred", "--\u202eder", "--" + "x" * 100_000, "--a\nb" * 200])
+@pytest.mark.parametrize("command", [[], ["optimize"], ["scenario"], ["profiles", "check"]])
+def test_what_was_typed_wrong_is_printed_escaped_and_cut(command: list[str], typed: str) -> None:
+    found = CliRunner().invoke(app, [*command, typed])
+    assert found.exit_code == 2
+    said = [line for line in found.output.splitlines() if line]
+    assert all(line.isprintable() for line in said)
+    assert max(map(len, said)) <= 2100
+    assert len(said) <= 60
+
+
+@pytest.mark.parametrize("group", [[], ["scenario"], ["profiles"]])
+def test_a_command_that_there_is_not_is_printed_escaped_and_cut(group: list[str]) -> None:
+    for typed in ("\x1b[31mred", "x" * 100_000):
+        found = CliRunner().invoke(app, [*group, typed])
+        assert found.exit_code == 2
+        assert all(line.isprintable() and len(line) <= 2100 for line in found.output.splitlines())

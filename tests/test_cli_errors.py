@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from planner.cli import ending, main
-from tests.builders import SMALL
+from tests.builders import POOLS_HERE, SMALL
 from tests.talk import without_progress
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
-TINY = """
+TINY = (
+    """
 schema = "planner.scenario/1"
 name = "tiny"
 
@@ -28,16 +29,9 @@ output_lengths = { kind = "constant", tokens = 500 }
 [sites.here]
 accelerators = { h200-sxm = 24 }
 
-[pools.prefill]
-site = "here"
-hardware = "h200-sxm"
-role = "prefill"
-
-[pools.decode]
-site = "here"
-hardware = "h200-sxm"
-role = "decode"
-
+"""
+    + POOLS_HERE
+    + """
 [prices]
 h200-sxm = { usd_per_accelerator_hour = 2.0, basis = "assumed", source = "a test" }
 
@@ -50,6 +44,7 @@ source = "a test"
 prefill = { tokens = [64, 8192], seconds = [0.3, 1.6], interpolation = "linear" }
 decode = { batch = 20, step_s = 0.025 }
 """
+)
 GOOD_LINE = {"timestamp": 0, "input_length": 700, "output_length": 10, "hash_ids": [0, 1]}
 
 

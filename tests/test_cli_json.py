@@ -64,7 +64,7 @@ PLAN = {
     "capacity_rule": Only("mean-length", "expected-work"),
     "goodput_req_per_s": MAYBE,
     "bottlenecks": [{"constraint": str, "shadow_price": float, "unit": str}],
-    "verdict": {"worth_it": bool, "because": str},
+    "verdict": {"worth_it": bool, "because": str, "decided": bool, "margin_fraction": MAYBE},
     "classes": [{"name": str, "model": str, "share": float, "slo": None, "latency": LATENCY}],
     "periods": [],
     "survives": [],

@@ -260,3 +260,34 @@ def test_the_data_folders_of_the_environment_are_looked_in(in_folder: Path, monk
     assert "cases/mine.toml:9: workload.trace.path: 'azure.csv' is not there" in failed("cases/mine.toml")
     monkeypatch.setenv("PLANNER_DATA", os.pathsep.join(["nowhere", str(in_folder)]))
     assert "holds" in done("scenario", "check", "cases/mine.toml")
+
+
+@pytest.mark.parametrize("name", ["chat.toml", "scenario.toml", "deep/er/chat.toml"])
+def test_scenarios_of_any_name_are_found_in_a_folder_and_other_files_are_not(name: str, in_folder: Path) -> None:
+    path = in_folder / "all" / name
+    path.parent.mkdir(parents=True)
+    path.write_text(SMALL, encoding="utf-8")
+    others = {"pyproject.toml": "[project]\n", "chip.toml": 'schema = "planner.hardware/1"\n', ".hidden/s.toml": SMALL}
+    for other, text in others.items():
+        (in_folder / "all" / other).parent.mkdir(exist_ok=True)
+        (in_folder / "all" / other).write_text(text, encoding="utf-8")
+    held = f"all/{name}: holds (3 pools, 1 links, 1 classes)\n"
+    assert done("scenario", "check", "all") == held
+    named = [f"all/{other}" for other in (*others, name) if not other.startswith(".")]
+    assert done("scenario", "check", "--skip-others", *named) == held
+    assert "all/chip.toml" in failed(*named)
+
+
+@pytest.mark.parametrize("arguments", [("--skip-others",), ("--skip-others", "--format", "json")])
+def test_files_among_which_no_scenario_is_are_passed_over_where_that_is_asked_for(
+    arguments: tuple[str, ...], in_folder: Path
+) -> None:
+    (in_folder / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
+    said = done("scenario", "check", *arguments, "pyproject.toml")
+    assert said == ("[]\n" if "json" in arguments else "no scenario is among these files\n")
+    assert "pyproject.toml" in failed("pyproject.toml")
+
+
+def test_a_folder_without_any_scenario_is_told(in_folder: Path) -> None:
+    (in_folder / "empty").mkdir()
+    assert "empty" in failed("empty")

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,23 @@ def test_the_page_of_own_profiles_names_every_family_once_and_shows_what_import_
     command, shown = re.findall(r"```(?:sh|text)\n(.*?)```", page, flags=re.DOTALL)[:2]
     said = CliRunner().invoke(app, shlex.split(command.removeprefix("planner "))).stderr
     assert said == shown
+
+
+def whole_scenarios() -> list[str]:
+    """Every scenario that a page shows as a whole file."""
+    pages = [page.read_text(encoding="utf-8") for page in PAGES if page.parent.name != "reports"]
+    blocks = [block for page in pages for block in re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)]
+    return [block for block in blocks if "planner.scenario/1" in block]
+
+
+@pytest.mark.parametrize("text", whole_scenarios(), ids=lambda text: re.findall('name = "(.*?)"', text)[0])
+def test_a_scenario_that_a_page_shows_holds_as_it_stands(text: str, tmp_path: Path) -> None:
+    (tmp_path / "shown.toml").write_text(text, encoding="utf-8")
+    found = CliRunner().invoke(app, ["scenario", "check", str(tmp_path)])
+    assert found.exit_code == 0, (found.output, found.exception)
+    assert found.stdout.startswith(f"{tmp_path / 'shown.toml'}: holds (")
+
+
+def test_two_models_on_two_sites_are_shown_as_a_whole_file() -> None:
+    shown = [tomllib.loads(text) for text in whole_scenarios()]
+    assert any(len(found.get("models", {})) == 1 and len(found["sites"]) == 2 for found in shown)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate
 from planner.executor.cache_pools import block_bytes, state_bytes
+from planner.executor.draws import Draws, drawn_requests, prompt_blocks
 from planner.executor.kernel import World
-from planner.executor.streams import Streams, drawn_requests, prompt_blocks
 from planner.workload.traces import BLOCK_TOKENS, Blocks
 from tests.executor_cases import TOKEN_BYTES, asked, fleet, run, scenario
 
@@ -162,7 +162,7 @@ def mooncake(path: Path, model: str, **stated: Any) -> World:
     """The trace, each request alone, so that whatever came before is in the pool."""
     changes = {"workload": {"trace": {"path": str(path)}}, "model.profile": model, "execution.cache": stated}
     asked_scenario = scenario(changes)
-    requests = drawn_requests(asked_scenario, 12_031, 0.001, Streams(0))
+    requests = drawn_requests(asked_scenario, 12_031, 0.001, Draws(0))
     blocks = prompt_blocks(asked_scenario, requests)
     return run(requests, changes, blocks=blocks)
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.executor import system, world
 from planner.executor.kernel import World
 from planner.executor.kernel.records import FINISHED
 from planner.executor.run import run_to_end
-from planner.executor.systems import system, world
 from tests.executor_cases import TOKEN_BYTES, TOKEN_S, asked, fleet, poisson_s, run, scenario, whole_tokens
 
 MOMENTS = ("arrival_s", "prefill_start_s", "prefill_end_s", "kv_end_s", "first_token_s", "finish_s")

@@ -7,12 +7,11 @@ import pytest
 
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate, system
-from planner.optimizer import network_problem, network_sketch, network_solved
+from planner.optimizer import planning_problem, sketched, solved
 from planner.results import Plan, Run
 from planner.roofline import best_stack, kv_bytes_per_token
 from planner.scenario import Scenario
 from planner.studies.certify import certified_plan
-from planner.studies.periods import one_period
 from tests.builders import FAST, GPUS, HOME, small_with
 
 OUTPUT = {"kind": "constant", "tokens": 500}
@@ -59,13 +58,13 @@ SHORT_S = 3.0
 @cache
 def planned() -> tuple[Scenario, Plan]:
     scenario = small_with(MODELS)
-    problem = network_problem(scenario)
-    return scenario, network_sketch(problem, network_solved(problem, SHORT_S))
+    problem = planning_problem(scenario)
+    return scenario, sketched(problem, solved(problem, SHORT_S))
 
 
 @cache
 def ran(name: str) -> Run:
-    return simulate(*one_period(*planned(), name), RunQuestion(60_000, 1, 1.0))[0]
+    return simulate(*planned(), RunQuestion(60_000, 1, 1.0), period=name)[0]
 
 
 @pytest.mark.parametrize("name", ["noon", "night"])
@@ -85,8 +84,8 @@ def test_a_period_of_two_models_runs_as_it_was_promised(name: str) -> None:
 
 
 def test_a_pool_has_the_times_and_bytes_of_its_own_model() -> None:
-    asked, alone = one_period(*planned(), "noon")
-    found = system(asked, alone)
+    asked, plan = planned()
+    found = system(asked, plan, (), "noon")
     times = {pool.name: t for pool, t in zip(found.prefill, found.prefill_times, strict=True)}
     for name in ("near", "light-near"):
         profile = asked.profile_of(asked.pools[name].model)
@@ -98,11 +97,10 @@ def test_a_pool_has_the_times_and_bytes_of_its_own_model() -> None:
 
 def test_decode_is_timed_for_the_classes_that_it_serves() -> None:
     """A pool of one model decodes in the contexts of that model's classes: another model's long ones change nothing."""
-    asked, alone = one_period(*planned(), "noon")
-    longer = {**request_class(0.5, 10.5), "sites": {"local": 1.0}, "share": asked.workloads["big-local"][0]}
+    asked, plan = planned()
     steps = []
-    for scenario in (asked, asked.varied({"classes.big-local": longer})):
-        found = system(scenario, alone)
+    for scenario in (asked, asked.varied({"classes.big": request_class(0.5, 10.5)})):
+        found = system(scenario, plan, (), "noon")
         index = next(d for d, pool in enumerate(found.decode) if pool.name == "light-decode")
         steps.append(found.decode_times[index])
     assert steps[0].batch_limit == steps[1].batch_limit
@@ -115,14 +113,12 @@ def test_models_that_share_no_link_do_not_notice_each_other() -> None:
     noon = plan.periods[0]
     stays = noon.model_copy(update={"thresholds": {**noon.thresholds, "light": {"local": None}}})
     plan = plan.model_copy(update={"periods": (stays,)})
-    asked, alone = one_period(scenario, plan, "noon")
-    both, _ = simulate(asked, alone, RunQuestion(60_000, 3, 0.5))
-    rate = 0.5 * alone.throughput_req_per_s
-    own = asked.varied({"classes": {"light-local": {**asked.value_at("classes.light-local"), "share": 1.0}}})
-    pools = tuple(p for p in alone.pools if p.name.startswith("light"))
-    fleet = alone.model_copy(update={"throughput_req_per_s": rate, "pools": pools})
-    single, _ = simulate(own, fleet, RunQuestion(30_000, 4, 0.5))
-    light = next(c for c in both.classes if c.name == "light-local")
+    both, _ = simulate(scenario, plan, RunQuestion(60_000, 3, 0.5))
+    light_alone = {"light": {"local": noon.decoded_req_per_s["light"]["local"]}}
+    demand = light_alone["light"]["local"]
+    alone = stays.model_copy(update={"decoded_req_per_s": light_alone, "demand_req_per_s": demand})
+    single, _ = simulate(scenario, plan.model_copy(update={"periods": (alone,)}), RunQuestion(30_000, 4, 0.5))
+    light = next(c for c in both.classes if c.name == "light")
     sure, other = light.intervals["ttft_mean_s"], single.intervals["ttft_mean_s"]
     assert sure.low <= other.high
     assert other.low <= sure.high
@@ -132,18 +128,18 @@ def test_models_that_share_no_link_do_not_notice_each_other() -> None:
 def test_every_class_keeps_its_own_promise_and_steps_in_the_answer() -> None:
     run = ran("noon")
     by_name = {c.name: c for c in run.classes}
-    assert set(by_name) == {"big-local", "light-local"}
+    assert set(by_name) == {"big", "light"}
     for found in by_name.values():
         assert found.ttft_promised_s == pytest.approx(found.ttft_p90_s)  # nothing was dropped
         assert set(found.intervals) >= {"ttft_promised_s", "ttft_mean_s", "tpot_mean_s"}
-    assert by_name["big-local"].tpot_mean_s == pytest.approx(0.025, rel=0.01)
-    assert (by_name["light-local"].tpot_mean_s or 1.0) < 0.015
+    assert by_name["big"].tpot_mean_s == pytest.approx(0.025, rel=0.01)
+    assert (by_name["light"].tpot_mean_s or 1.0) < 0.015
 
 
 def test_stacks_are_chosen_for_the_model_of_the_pool() -> None:
     scenario = planned()[0]
     light = scenario.profile_of("other").name
-    problem = network_problem(scenario)
+    problem = planning_problem(scenario)
     stacks = {pool.name: pool.rates.stack for pool in problem.pools}
     assert stacks["light-decode"] == best_stack(light, HOME).name
     assert stacks["light-decode"] != best_stack(scenario.model_profile.name, HOME).name
@@ -153,7 +149,7 @@ def test_stacks_are_chosen_for_the_model_of_the_pool() -> None:
 def test_a_network_of_two_models_is_certified() -> None:
     found = certified_plan(small_with(MODELS), RunQuestion(16_000, 1), time_limit_s=SHORT_S)
     assert found.certified is not None
-    assert {p.request_class for p in found.certified.promises} == {None, "big-local", "light-local"}
+    assert {p.request_class for p in found.certified.promises} == {None, "big", "light"}
 
 
 @pytest.mark.parametrize(
@@ -166,5 +162,5 @@ def test_a_network_of_two_models_is_certified() -> None:
 def test_what_models_cannot_share_is_said_in_one_message(changes: dict[str, Any], said: str) -> None:
     scenario, plan = planned()
     with pytest.raises(InputError, match=said) as caught:
-        simulate(*one_period(scenario.varied(changes), plan, "noon"), RunQuestion(1000, 1, 1.0))
+        simulate(scenario.varied(changes), plan, RunQuestion(1000, 1, 1.0), period="noon")
     assert len(caught.value.problems) == 1

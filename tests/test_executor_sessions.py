@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
+from planner.executor import system, world
+from planner.executor.draws import Draws
 from planner.executor.kernel.records import NONE
 from planner.executor.run import run_to_end
 from planner.executor.sessions import session_requests
-from planner.executor.streams import Streams
-from planner.executor.systems import system, world
 from planner.scenario import Scenario
 from planner.workload.traces import BLOCK_TOKENS, Blocks
 from tests.builders import in_classes, small_with
@@ -31,7 +31,7 @@ def sessions_of(blocks: Blocks) -> Any:
 
 
 def test_every_prompt_is_what_was_said_and_new_text() -> None:
-    requests, blocks = session_requests(talk(), 20_000, 2.0, Streams(1))
+    requests, blocks = session_requests(talk(), 20_000, 2.0, Draws(1))
     assert (np.diff(requests["arrival_s"]) >= 0).all()
     assert requests["arrival_s"][-1] == pytest.approx(10_000, rel=0.05)
     # First prompts have 2,000 tokens, answers 500, and every turn adds 700.
@@ -46,7 +46,7 @@ def test_every_prompt_is_what_was_said_and_new_text() -> None:
 
 
 def test_blocks_of_a_session_are_alike_as_far_as_they_go_and_no_others_are() -> None:
-    requests, blocks = session_requests(talk(), 2_000, 2.0, Streams(2))
+    requests, blocks = session_requests(talk(), 2_000, 2.0, Draws(2))
     assert (np.diff(blocks.offsets) == requests["total_tokens"] // BLOCK_TOKENS).all()
     owners: dict[int, set[int]] = {}
     for r, first in enumerate(sessions_of(blocks).tolist()):
@@ -58,13 +58,13 @@ def test_blocks_of_a_session_are_alike_as_far_as_they_go_and_no_others_are() -> 
 
 
 def test_the_run_finds_sessions_under_way_from_its_start() -> None:
-    requests, _ = session_requests(talk(), 40_000, 4.0, Streams(3))
+    requests, _ = session_requests(talk(), 40_000, 4.0, Draws(3))
     early, late = requests["total_tokens"][:4000].mean(), requests["total_tokens"][-20_000:].mean()
     assert early == pytest.approx(late, rel=0.05)
 
 
 def test_no_prompt_is_longer_than_the_longest_and_the_rate_is_kept() -> None:
-    requests, _ = session_requests(talk(max_tokens=4000.0), 20_000, 2.0, Streams(4))
+    requests, _ = session_requests(talk(max_tokens=4000.0), 20_000, 2.0, Draws(4))
     assert requests["total_tokens"].max() <= 4000
     assert requests["arrival_s"][-1] == pytest.approx(10_000, rel=0.05)
 
@@ -72,7 +72,7 @@ def test_no_prompt_is_longer_than_the_longest_and_the_rate_is_kept() -> None:
 def test_a_cache_without_limit_finds_every_full_block_of_the_turn_before() -> None:
     changes = {"execution.sessions": SESSIONS, "workload.lengths": LENGTHS, "execution.cache": {"exact_states": False}}
     asked = straight(changes)
-    requests, blocks = session_requests(asked, 3_000, 0.5, Streams(5))
+    requests, blocks = session_requests(asked, 3_000, 0.5, Draws(5))
     plan = system(asked, fleet(n_fast=0, n_near=4, n_decode=2))
     w = world(plan, requests, blocks=blocks)
     run_to_end(w)
@@ -93,7 +93,7 @@ def test_sessions_are_for_one_workload_with_lengths_and_instead_of_arrivals() ->
     workload = {"lengths": LENGTHS, "output_lengths": LENGTHS}
     two = in_classes({"a": (0.5, workload), "b": (0.5, workload)}, {"execution.sessions": SESSIONS})
     with pytest.raises(InputError, match="one workload with lengths"):
-        session_requests(two, 10, 1.0, Streams(0))
+        session_requests(two, 10, 1.0, Draws(0))
     with pytest.raises(InputError, match="beside arrivals"):
         small_with({"execution.sessions": SESSIONS, "execution.arrivals": {"kind": "gamma", "squared_cv": 2.0}})
 
@@ -103,7 +103,7 @@ def test_turns_of_nothing_full_have_no_blocks() -> None:
         small_with({"execution.sessions": SESSIONS | {"mean_turns": 1.0}, "workload.lengths.high_tokens": 500.0}),
         50,
         1.0,
-        Streams(6),
+        Draws(6),
     )
     assert (requests["total_tokens"] <= 500).all()
     assert blocks.values.size == 0

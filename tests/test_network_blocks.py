@@ -13,9 +13,10 @@ from planner.optimizer.network.blocks import Blocks
 from planner.optimizer.network.cells import finest_cells
 from planner.optimizer.network.large import answered, asked, closest, every, narrowed, some
 from planner.optimizer.network.loads import Cell, NetworkLoads
-from planner.optimizer.network.problem import NetworkProblem, network_problem
 from planner.optimizer.network.rows import Rows
 from planner.optimizer.network.search import peak_situations
+from planner.optimizer.problem import Problem
+from planner.optimizer.resolution import planning_problem
 from tests.builders import small_with
 from tests.network_scenarios import scale_scenario
 
@@ -79,11 +80,11 @@ def test_a_program_without_whole_numbers_is_bounded_by_its_optimum() -> None:
     assert rows.bounded(10.0, 0.0)[0] == pytest.approx(2.0 * 4 / 3)
 
 
-def two_models(is_spread: bool = False) -> NetworkProblem:
-    return network_problem(scale_scenario(2, n_hours=4, n_sites=2, n_kinds=2, n_models=2, is_spread=is_spread))
+def two_models(is_spread: bool = False) -> Problem:
+    return planning_problem(scale_scenario(2, n_hours=4, n_sites=2, n_kinds=2, n_models=2, is_spread=is_spread))
 
 
-def apart_by_site() -> NetworkProblem:
+def apart_by_site() -> Problem:
     """Two models and two sites with dear links, of which one prefills long prompts of both and the other short ones."""
     scenario = scale_scenario(2, n_hours=4, n_sites=2, n_kinds=2, n_models=2, is_spread=True)
     takes = dict(zip(scenario.sites, ("long", "short"), strict=True))
@@ -97,7 +98,7 @@ def apart_by_site() -> NetworkProblem:
         )
         for name, link in scenario.links.items()
     }
-    return network_problem(scenario.model_copy(update={"pools": pools, "links": links}))
+    return planning_problem(scenario.model_copy(update={"pools": pools, "links": links}))
 
 
 def test_decode_in_whole_instances_lifts_the_bound_of_a_network_and_stays_below_its_optimum() -> None:
@@ -187,7 +188,7 @@ def test_narrowed_looks_offer_points_around_the_mean_of_what_was_mixed() -> None
 
 
 def test_the_finest_cells_hold_every_threshold_of_stated_lengths() -> None:
-    problem = network_problem(small_with({"workload.lengths": {"kind": "empirical", "tokens": [700, 2000, 9000]}}))
+    problem = planning_problem(small_with({"workload.lengths": {"kind": "empirical", "tokens": [700, 2000, 9000]}}))
     cells = finest_cells(problem, problem.groups[0])
     mix = problem.classes[0].mix
     offered = {round(float(mix.long_fraction(cell.low_tokens)), 9) for cell in cells}
@@ -196,7 +197,7 @@ def test_the_finest_cells_hold_every_threshold_of_stated_lengths() -> None:
 
 
 def test_the_finest_cells_of_continuous_lengths_leave_no_threshold_out() -> None:
-    problem = network_problem(small_with({}))
+    problem = planning_problem(small_with({}))
     cells = finest_cells(problem, problem.groups[0])
     low, high = problem.classes[0].mix.support
     for t in np.linspace(low, high, 997):

@@ -24,10 +24,12 @@ from planner.optimizer.network.large import Look, answered, asked, every
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads
 from planner.optimizer.network.model import Question
 from planner.optimizer.network.period_fit import PeriodFit, period_fit
-from planner.optimizer.network.problem import NetworkProblem, Situation, network_problem
 from planner.optimizer.network.search import network_search, peak_situations
 from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
-from planner.optimizer.network.solution import NetworkSolution, SearchState
+from planner.optimizer.network.solution import SearchState
+from planner.optimizer.problem import Problem, Situation
+from planner.optimizer.resolution import planning_problem
+from planner.optimizer.solution import Solution
 from planner.scenario import LinkTier, Routing, Spare
 from tests.network_scenarios import scale_scenario
 
@@ -39,9 +41,9 @@ ROLES = pytest.mark.parametrize("changing", [False, True], ids=["fixed", "changi
 
 
 @cache
-def problem_of_a_day(changing: bool = False) -> NetworkProblem:
+def problem_of_a_day(changing: bool = False) -> Problem:
     """With power by use, so that sizes are not all that costs."""
-    problem = network_problem(scale_scenario(1, n_hours=3, n_sites=2, n_kinds=2, n_models=1, conversion=changing))
+    problem = planning_problem(scale_scenario(1, n_hours=3, n_sites=2, n_kinds=2, n_models=1, conversion=changing))
     return replace(problem, pools=tuple(replace(p, busy_usd_per_hour=0.5 + i % 3) for i, p in enumerate(problem.pools)))
 
 
@@ -197,13 +199,13 @@ def test_the_cost_of_units_is_rent_and_use_and_detours_are_short_and_gone_back_f
 )
 def test_what_periods_share_besides_sizes_is_noticed(changes: dict[str, object], expected: bool) -> None:
     scenario = scale_scenario(1, n_hours=2, n_sites=2, n_kinds=2, n_models=1).model_copy(update=changes)
-    assert is_settled_by_period(network_problem(scenario)) is expected
+    assert is_settled_by_period(planning_problem(scenario)) is expected
 
 
 @pytest.mark.parametrize(("req_per_s", "expected"), [(1e5, False), (200.0, True)])
 def test_a_large_search_tells_a_network_without_a_plan_from_one_with(req_per_s: float, expected: bool) -> None:
     scenario = scale_scenario(1, n_hours=2, n_sites=2, n_kinds=2, n_models=1)
-    problem = network_problem(scenario.model_copy(update={"demand_req_per_s": req_per_s}))
+    problem = planning_problem(scenario.model_copy(update={"demand_req_per_s": req_per_s}))
     segments = {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
     peaks, loads = peak_situations(problem), NetworkLoads(problem, is_hopeful=True)
     state = SearchState(problem, peaks, {}, segments, [1.0] * len(problem.classes), loads, 0.1)
@@ -211,10 +213,10 @@ def test_a_large_search_tells_a_network_without_a_plan_from_one_with(req_per_s: 
     assert (state.best is not None) is expected
 
 
-def small_ports(req_per_s: float, smallest_gbps: float) -> NetworkProblem:
+def small_ports(req_per_s: float, smallest_gbps: float) -> Problem:
     """Two sites whose links have ports of two sizes, at one price per Gbps."""
     scenario = scale_scenario(1, n_hours=3, n_sites=2, n_kinds=2, n_models=1)
-    problem = network_problem(scenario.model_copy(update={"demand_req_per_s": req_per_s}))
+    problem = planning_problem(scenario.model_copy(update={"demand_req_per_s": req_per_s}))
     tiers = tuple(LinkTier(capacity_gbps=g, usd_per_hour=0.225 * g, max_ports=8) for g in (smallest_gbps, 100.0))
     return replace(problem, links=tuple(replace(link, tiers=tiers) for link in problem.links))
 
@@ -241,7 +243,7 @@ def test_a_broken_promise_asks_for_larger_ports_where_these_are_at_fault_and_els
     assert found.begun(shared().of_look(look()))
     all_ports = [[tier.max_ports for tier in link.tiers] for link in problem.links]
 
-    def broken(_problem: NetworkProblem, _settled: object, ports: object) -> list[int]:
+    def broken(_problem: Problem, _settled: object, ports: object) -> list[int]:
         return [0] if is_late_anyhow or ports != all_ports else []
 
     monkeypatch.setattr(completion_room, "broken_classes", broken)
@@ -260,7 +262,7 @@ def test_a_broken_promise_asks_for_larger_ports_where_these_are_at_fault_and_els
     assert not large_room._is_kept(state, found)
     assert (state.port_step, state.patience[0]) == (1, PATIENCE)
     # What the best plan does with is enough.
-    state.best = NetworkSolution((), ((2, 0), (0, 0)), 1.0, 1.0, 1.0)
+    state.best = Solution((), ((2, 0), (0, 0)), 1.0, 1.0, 1.0)
     assert large_room._safe_loads(state, state.port_step).least_gbps == (20.0, 100.0)
     assert large_room._safe_loads(state).opened_gbps == (100.0, 100.0)
 

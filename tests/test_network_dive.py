@@ -14,10 +14,11 @@ from planner.optimizer.network.dive import Dive
 from planner.optimizer.network.evaluate import broken_classes
 from planner.optimizer.network.loads import NetworkLoads, Use
 from planner.optimizer.network.model import Model
-from planner.optimizer.network.problem import NetworkProblem, Situation, network_problem
 from planner.optimizer.network.rows import Found
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.solution import NetworkSolution
+from planner.optimizer.problem import Problem, Situation
+from planner.optimizer.resolution import planning_problem
+from planner.optimizer.solution import Solution
 from planner.scenario import Routing, Spare
 from tests.network_scenarios import scale_scenario
 
@@ -25,11 +26,11 @@ LIMIT_S = 60.0
 REAL_COMPLETED = completion_room._completed
 
 
-def small_network() -> NetworkProblem:
-    return network_problem(scale_scenario(1, n_hours=3, n_sites=2, n_kinds=2, n_models=1))
+def small_network() -> Problem:
+    return planning_problem(scale_scenario(1, n_hours=3, n_sites=2, n_kinds=2, n_models=1))
 
 
-def found(problem: NetworkProblem) -> NetworkSolution:
+def found(problem: Problem) -> Solution:
     solution = network_search(problem, LIMIT_S, 0.1)
     assert solution is not None
     return solution
@@ -61,7 +62,7 @@ def test_what_is_dived_for_and_what_is_searched_respect_each_others_bounds(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
     scenario = scale_scenario(1, n_hours=2, n_sites=2, n_kinds=2, n_models=1).model_copy(update=changes)
-    problem = network_problem(scenario)
+    problem = planning_problem(scenario)
     searched = found(problem)
     monkeypatch.setattr(search_room, "LARGE", 0)
     dived = found(problem)
@@ -91,7 +92,7 @@ def test_a_dive_without_time_for_every_period_ends_without_a_plan(monkeypatch: p
     assert n_calls == 2
 
 
-def never_complete(state: Any, safe: Model, plan: Found) -> tuple[NetworkSolution, list[Situation]]:
+def never_complete(state: Any, safe: Model, plan: Found) -> tuple[Solution, list[Situation]]:
     """A plan that leaves a period out."""
     periods = {s.period for s in safe.question.situations}
     solution, _ = REAL_COMPLETED(state, safe, plan)

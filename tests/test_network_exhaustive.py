@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import UndecidedError
-from planner.optimizer import network_problem
+from planner.optimizer import planning_problem
 from planner.optimizer.network.evaluate import (
     Decoding,
     Flow,
@@ -18,18 +18,15 @@ from planner.optimizer.network.evaluate import (
     broken_classes,
     busy_instances,
     link_gbps,
-    period_of,
 )
 from planner.optimizer.network.large import answered, asked, every
 from planner.optimizer.network.loads import (
-    DECODE_LATE,
-    DECODE_TIME,
     LINK_BUSY,
     NetworkLoads,
     point,
 )
-from planner.optimizer.network.problem import NetworkProblem
 from planner.optimizer.network.search import network_search, peak_situations
+from planner.optimizer.problem import Problem
 from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, small_with
 
 Changes = dict[str, Any]
@@ -86,7 +83,7 @@ def network_of_two_ways(draw: st.DrawFn) -> Changes:
     }
 
 
-def sizings(problem: NetworkProblem) -> Iterator[tuple[tuple[int, ...], tuple[tuple[int, ...], ...], float]]:
+def sizings(problem: Problem) -> Iterator[tuple[tuple[int, ...], tuple[tuple[int, ...], ...], float]]:
     """Sizes and ports within every limit, the cheapest first, each with its rent [USD/h]."""
     found = []
     for n in product(*(range(pool.max_instances + 1) for pool in problem.pools)):
@@ -100,7 +97,7 @@ def sizings(problem: NetworkProblem) -> Iterator[tuple[tuple[int, ...], tuple[tu
     yield from sorted(found, key=lambda item: item[2])
 
 
-def keeps(problem: NetworkProblem, settled: Settled, ports: tuple[tuple[int, ...], ...]) -> bool:
+def keeps(problem: Problem, settled: Settled, ports: tuple[tuple[int, ...], ...]) -> bool:
     """Whether a period is a plan of the family that the bound is for."""
     loads, busy = NetworkLoads(problem), busy_instances(problem, settled)
     if any(b >= n for b, n in zip(busy, settled.n_instances, strict=True) if b > 0):
@@ -113,16 +110,10 @@ def keeps(problem: NetworkProblem, settled: Settled, ports: tuple[tuple[int, ...
         for f in settled.flows
     ):
         return False
-    places = period_of(problem, settled, ports).places
-    for decoding in settled.decodings:
-        spec, place = problem.classes[problem.streams[decoding.stream].request_class], places[decoding.pool]
-        assert spec.ttft_s is not None
-        if place is None or float(place.survival(DECODE_TIME * spec.ttft_s)) > DECODE_LATE * spec.late_allowed:
-            return False
     return broken_classes(problem, [settled], ports) == []
 
 
-def ways(problem: NetworkProblem, q: int, rate: float) -> list[tuple[Flow, Flow, Decoding]]:
+def ways(problem: Problem, q: int, rate: float) -> list[tuple[Flow, Flow, Decoding]]:
     """Everything that may be done with a stream that has one threshold and takes one way."""
     total, cached, _ = problem.classes[problem.streams[q].request_class].mix.atoms(64)
     return [
@@ -132,7 +123,7 @@ def ways(problem: NetworkProblem, q: int, rate: float) -> list[tuple[Flow, Flow,
     ]
 
 
-def serves(problem: NetworkProblem, n: tuple[int, ...], ports: tuple[tuple[int, ...], ...]) -> bool:
+def serves(problem: Problem, n: tuple[int, ...], ports: tuple[tuple[int, ...], ...]) -> bool:
     """Whether some thresholds and ways serve every period with these sizes and ports."""
     for p in range(len(problem.periods)):
         choices = [ways(problem, q, demand.req_per_s[p]) for demand in problem.demands for q in demand.streams]
@@ -149,7 +140,7 @@ def serves(problem: NetworkProblem, n: tuple[int, ...], ports: tuple[tuple[int, 
 @settings(max_examples=40, deadline=None)
 @given(promised_network() | network_of_two_ways())
 def test_no_plan_of_a_small_network_is_cheaper_than_the_bound(changes: Changes) -> None:
-    problem = network_problem(small_with(changes))
+    problem = planning_problem(small_with(changes))
     cheapest = next((rent for n, ports, rent in sizings(problem) if serves(problem, n, ports)), None)
     try:
         found = network_search(problem, 30.0)
@@ -167,7 +158,7 @@ def test_no_plan_of_a_small_network_is_cheaper_than_the_bound(changes: Changes) 
 @settings(max_examples=40, deadline=None)
 @given(promised_network() | network_of_two_ways())
 def test_no_plan_of_a_small_network_is_cheaper_than_the_bound_of_its_blocks(changes: Changes) -> None:
-    problem = network_problem(small_with(changes))
+    problem = planning_problem(small_with(changes))
     cheapest = next((rent for n, ports, rent in sizings(problem) if serves(problem, n, ports)), None)
     loads = NetworkLoads(problem, is_hopeful=True)
     segments = {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
-from planner.optimizer import network_problem
+from planner.optimizer import planning_problem
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled, period_of
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import GRID, NetworkLoads, point, shortest_waits
 from planner.optimizer.network.model import Model, Question
-from planner.optimizer.network.problem import Arc, Loss, NetworkProblem, Part, Situation
 from planner.optimizer.network.rows_of_work import chords
+from planner.optimizer.problem import Arc, Loss, Part, Problem, Situation
 from planner.queueing import QueuedRequests, Service, gigc_wait, most_busy_servers
 from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, small_with
 
@@ -76,7 +76,7 @@ def test_no_pool_keeps_a_promise_at_a_higher_load_than_bounds_allow(n_servers: i
 def test_bursts_that_are_divided_among_pools_are_not_counted_as_whole_ones_by_bounds() -> None:
     """Half of a stream with gaps of variation 4 has 2.5, and a fifth 1.6: every part is counted as Poisson's."""
     changes = {**NETWORK, "workload.arrivals": {"kind": "gamma", "squared_cv": 4.0}}
-    bursty, poisson = (network_problem(small_with(c)) for c in (changes, NETWORK))
+    bursty, poisson = (planning_problem(small_with(c)) for c in (changes, NETWORK))
     for loads, other in ((NetworkLoads(p, is_hopeful=True), NetworkLoads(p)) for p in (bursty, poisson)):
         arc = loads.problem.arcs[0]["short"][0]
         hopeful, safe = (found.most_busy(0, arc, "short", point(8192.0)) for found in (loads, other))
@@ -111,7 +111,7 @@ LONG_AND_SHORT: dict[str, Any] = {
 @pytest.mark.parametrize("long_share", [0.1, 0.4, 0.7, 1.0])
 def test_a_pool_at_its_safe_limit_keeps_both_promises_and_not_with_much_more(n: int, long_share: float) -> None:
     """West's long prompts among east's short ones: the limit is within a sixth of what is free."""
-    problem = network_problem(small_with(LONG_AND_SHORT))
+    problem = planning_problem(small_with(LONG_AND_SHORT))
     near = next(i for i, pool in enumerate(problem.pools) if pool.name == "near")
     east, west = (next(q for q in range(4) if (c, s) == names_of(problem, q)) for c, s in ENDS)
     cell, loads = point(8192.0), NetworkLoads(problem, gbps=(400.0, 400.0))
@@ -130,7 +130,7 @@ def test_a_pool_at_its_safe_limit_keeps_both_promises_and_not_with_much_more(n: 
         sizes = tuple(n if i == near else 1000 for i in range(len(problem.pools)))
         decodings = tuple(Decoding(f.stream, problem.decoders[f.stream][0], f.req_per_s) for f in flows)
         waits = period_of(problem, Settled(0, sizes, flows, decodings), ((10**4,), (10**4,)))
-        late = [waits.late_fraction(f.stream, 9.0) / loads.allowed(f.stream, f.part, cell) for f in flows]
+        late = [waits.late_fraction([f.stream], 9.0) / loads.allowed(f.stream, f.part, cell) for f in flows]
         assert (max(late) <= CLOSED_FORM) == is_kept, late
 
 
@@ -139,7 +139,7 @@ CLOSED_FORM = 1.06
 """What it may be off by, as a factor on those who are late."""
 
 
-def names_of(problem: NetworkProblem, q: int) -> tuple[str, str]:
+def names_of(problem: Problem, q: int) -> tuple[str, str]:
     stream = problem.streams[q]
     return problem.classes[stream.request_class].name, stream.site
 
@@ -183,7 +183,7 @@ def _alone(name: str, s: int, at: int = 2) -> str:
 @pytest.mark.parametrize("is_safe", [False, True])
 @pytest.mark.parametrize("loss", [None, Loss("instance", "near")])
 def test_rows_of_work_are_those_of_a_model_of_their_situation_alone(is_safe: bool, loss: Loss | None) -> None:
-    problem = network_problem(small_with(NETWORK))
+    problem = planning_problem(small_with(NETWORK))
     situations = (Situation(0), Situation(1, loss), Situation(0, Loss("instance", "fast")))
     segments = {i: [(1, 5), (6, 40)] for i in range(len(problem.pools))}
     # As many cells by night as by day, but not the same.

@@ -1,5 +1,6 @@
 """Worth of one more of a network's limits, against every fleet counted out and against searches from the start."""
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from itertools import product
@@ -7,17 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from planner.optimizer import network_problem
+from planner.optimizer import planning_problem
 from planner.optimizer.network import worth
-from planner.optimizer.network.problem import NetworkProblem
 from planner.optimizer.network.quickening import quickest_bottlenecks
 from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
 from planner.optimizer.network.quickest import quickest_network
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.network.worth import network_bottlenecks
-from planner.report import words
+from planner.optimizer.problem import Problem
+from planner.optimizer.solution import Solution
+from planner.report import binding
 from planner.results import Bottleneck, PlannedAgain
 from tests.builders import GPUS, HOME, small_with
 from tests.test_network_plan import DAY, DECODE_S, FAST_USD, HOME_USD
@@ -31,29 +34,29 @@ SHORT_OF_HOME = {"sites.local.accelerators": {HOME: N_HOME * GPUS}}
 """Too few to prefill everything near: one more instance there spares half of one elsewhere."""
 
 
-def problem_of(changes: Mapping[str, Any]) -> NetworkProblem:
-    return network_problem(small_with({**THREE, **changes}))
+def problem_of(changes: Mapping[str, Any]) -> Problem:
+    return planning_problem(small_with({**THREE, **changes}))
 
 
 @cache
-def solved(changes: tuple[tuple[str, Any], ...]) -> tuple[NetworkProblem, NetworkSolution]:
+def solved(changes: tuple[tuple[str, Any], ...]) -> tuple[Problem, Solution]:
     problem = problem_of({key: {HOME: n} if key == "sites.local.accelerators" else n for key, n in changes})
     found = network_search(problem, 600.0, 0.0)
     assert found is not None
     return problem, found
 
 
-def prices_of(problem: NetworkProblem, solution: NetworkSolution) -> dict[str, Bottleneck]:
+def prices_of(problem: Problem, solution: Solution) -> dict[str, Bottleneck]:
     return {b.constraint: b for b in network_bottlenecks(problem, solution, 600.0)}
 
 
-def work_s(problem: NetworkProblem) -> list[tuple[float, float]]:
+def work_s(problem: Problem) -> list[tuple[float, float]]:
     """Seconds per request of the pools for long and for short prompts, at every threshold that makes a difference."""
     fast, near = (np.asarray(problem.pools[i].rates.prefill.seconds(np.array(LENGTHS), 0.0)) for i in (0, 1))
     return [(float(fast[k:].sum()) / 3, float(near[:k].sum()) / 3) for k in range(len(LENGTHS) + 1)]
 
 
-def least_usd(problem: NetworkProblem, n_home: int, peak: float = PEAK) -> float:
+def least_usd(problem: Problem, n_home: int, peak: float = PEAK) -> float:
     """The cheapest of all fleets of at most so many instances at home, counted out [USD/h]."""
     n_decode = int(np.ceil(peak * DECODE_S - 1e-9))
     bills = [
@@ -64,7 +67,7 @@ def least_usd(problem: NetworkProblem, n_home: int, peak: float = PEAK) -> float
     return min(bills)
 
 
-def most_req_per_s(problem: NetworkProblem, n_fast: int, n_near: int, n_decode: int) -> float:
+def most_req_per_s(problem: Problem, n_fast: int, n_near: int, n_decode: int) -> float:
     """The most of the day's profile that a fleet serves with any threshold, as a mean rate [req/s]."""
     rates = []
     for long_s, short_s in work_s(problem):
@@ -154,7 +157,9 @@ def test_a_full_inventory_of_one_pool_has_a_price_where_its_accelerators_are_lac
     assert holds(price.planned_again, (again.scale - solution.scale) * MEAN, 1e-3 * solution.scale * MEAN)
     # At the plan's threshold there is no more to prefill there: only planning again sees what it is worth.
     assert price.shadow_price == 0
-    assert "would add nothing at these thresholds; planned again in whole instances, 8 more" in words.bottleneck(price)
+    said = binding.bottleneck(price)
+    assert said.startswith("8 more accelerators of h100-sxm at remote would add ")
+    assert said.endswith("; one more would change nothing at these thresholds")
 
 
 def test_what_is_not_planned_again_in_time_is_said_and_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +168,7 @@ def test_what_is_not_planned_again_in_time_is_said_and_not_guessed(monkeypatch: 
     prices = network_bottlenecks(problem, solution, 600.0)
     assert prices
     assert all(b.planned_again is None for b in prices)
-    assert all(words.bottleneck(b).endswith("; planning again was not done in the time") for b in prices)
+    assert all(binding.bottleneck(b).endswith("; planning again was not done in the time") for b in prices)
     assert network_bottlenecks(problem, solution, -1.0) == ()
 
 
@@ -204,8 +209,8 @@ def test_an_instance_takes_off_the_least_ttft_what_a_search_from_the_start_finds
                 "basis": "linear-program",
                 "planned_again": PlannedAgain(n_more=1.0, least=0.0, most=0.0),
             },
-            "one more port of 10 Gbps on wan would save 3.00 USD/h; planned again in whole instances, it would save "
-            "nothing",
+            "one more port of 10 Gbps on wan would change nothing, planned again in whole instances; one would save "
+            "3.00 USD/h if instances could be bought in parts",
         ),
         (
             {
@@ -215,8 +220,23 @@ def test_an_instance_takes_off_the_least_ttft_what_a_search_from_the_start_finds
                 "basis": "linear-program",
                 "planned_again": PlannedAgain(n_more=600.0, least=0.0, most=8.0),
             },
-            "one more ms of slo.ttft_s would save 0.0100 USD/h; planned again in whole instances, 600 more would save "
-            "0 to 8.00 USD/h",
+            "600 more ms of slo.ttft_s would save 8.00 USD/h at most, planned again in whole instances; one would save "
+            "0.0100 USD/h if instances could be bought in parts",
+        ),
+        (
+            {
+                "constraint": "pools.near.n_instances",
+                "shadow_price": 0.0,
+                "unit": "req/s per instance",
+                "basis": "linear-program",
+                "planned_again": PlannedAgain(n_more=2.0, least=0.5, most=0.5),
+            },
+            "2 more instances of near would add 0.500 req/s, planned again in whole instances; one more would change "
+            "nothing at these thresholds",
+        ),
+        (
+            {"constraint": "budget", "shadow_price": 0.5, "unit": "req/s per USD/h", "basis": "linear-program"},
+            "one more USD/h of budget would add 0.500 req/s; planning again was not done in the time",
         ),
         (
             {
@@ -231,4 +251,23 @@ def test_an_instance_takes_off_the_least_ttft_what_a_search_from_the_start_finds
     ],
 )
 def test_a_price_is_told_with_what_planning_again_says(bottleneck: dict[str, Any], text: str) -> None:
-    assert words.bottleneck(Bottleneck(**bottleneck)) == text
+    assert binding.bottleneck(Bottleneck(**bottleneck)) == text
+
+
+@given(
+    price=st.floats(0.0, 10.0),
+    n=st.sampled_from([1.0, 2.0, 600.0]),
+    most=st.floats(0.0, 50.0),
+    part=st.floats(0.0, 1.0),
+)
+@pytest.mark.parametrize("unit", ["USD/h per ms", "req/s per instance", "s per port of 10 Gbps"])
+def test_no_sentence_of_what_binds_says_that_more_of_something_would_save_nothing(
+    unit: str, price: float, n: float, most: float, part: float
+) -> None:
+    again = PlannedAgain(n_more=n, least=part * most, most=most)
+    said = binding.bottleneck(
+        Bottleneck(constraint="c", shadow_price=price, unit=unit, basis="linear-program", planned_again=again)
+    )
+    assert not re.search(r"(save|add|take) (nothing|0 to)", said)
+    assert said.startswith("one more " if n == 1 else f"{n:g} more ")
+    assert ("change nothing, planned again" in said) is (most < binding.NOTHING_GAINED)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.optimizer import PlanningProblem, exhaustive_search, search
+from planner.optimizer import Problem, exhaustive_search, search
+from planner.optimizer.evaluate import spend_of
 from tests.builders import FAST, HOME, Draw, problem_of
 
 N_FAST, N_SLOW, BATCH = 320, 1000, 40
@@ -21,11 +22,11 @@ COST_TOLERANCE = 1e-5
 N_BATCHES = 4
 
 
-def random_problem(seed: int, *kinds: str) -> PlanningProblem:
+def random_problem(seed: int, *kinds: str) -> Problem:
     return problem_of(Draw(np.random.default_rng(seed)).question(*kinds))
 
 
-def hold_against_enumeration(problem: PlanningProblem) -> float:
+def hold_against_enumeration(problem: Problem) -> float:
     """Check one instance and return the gap the search is left with."""
     found, tried = search(problem), exhaustive_search(problem)
     if found is None:
@@ -86,7 +87,7 @@ class ByHand:
         return min([*limits, gbps * 1e9 / 8 / self.long_bytes] if self.long_bytes > 0 else limits)
 
 
-def by_hand(problem: PlanningProblem, threshold: float) -> ByHand:
+def by_hand(problem: Problem, threshold: float) -> ByHand:
     fast, near, decode = (pool.rates for pool in problem.pools)
     assert fast.prefill is not None
     assert near.prefill is not None
@@ -109,14 +110,14 @@ def by_hand(problem: PlanningProblem, threshold: float) -> ByHand:
     return ByHand((long_s, short_s, decode_s), per_request(long, fast.kv_bytes) if long else 0.0)
 
 
-def thresholds_of(problem: PlanningProblem) -> list[float]:
+def thresholds_of(problem: Problem) -> list[float]:
     """Every threshold that differs in effect."""
     fixed = problem.scenario.routing.threshold_tokens
     lengths = np.unique(problem.classes[0].mix.atoms(0).total_tokens).tolist()
     return [-1.0, *lengths] if fixed == "free" else [float(fixed)]
 
 
-def allowed_sizes(problem: PlanningProblem) -> list[tuple[int, int, int]]:
+def allowed_sizes(problem: Problem) -> list[tuple[int, int, int]]:
     """Sizes within limits, inventories and ratio, from the scenario alone."""
     scenario = problem.scenario
     most = [scenario.sites[pool.site].accelerators[pool.hardware] // 8 for pool in scenario.pools.values()]
@@ -147,7 +148,7 @@ class Trial:
     """What one request a second costs on top [USD/h]."""
 
 
-def trials(problem: PlanningProblem) -> Iterator[Trial]:
+def trials(problem: Problem) -> Iterator[Trial]:
     """Every size, set of ports and threshold."""
     link, prices = problem.links[0], problem.scenario.prices
     usd = [8 * prices[name].usd_per_accelerator_hour for name in (FAST, HOME, HOME)]
@@ -165,7 +166,7 @@ def trials(problem: PlanningProblem) -> Iterator[Trial]:
             yield Trial(work.rate(sizes, gbps), rent + ports_usd, use)
 
 
-def power_by_hand(problem: PlanningProblem, site: str) -> tuple[float, float]:
+def power_by_hand(problem: Problem, site: str) -> tuple[float, float]:
     """Power of an instance of eight accelerators of 700 W: idle, and what it costs more at work [USD/h]."""
     place = problem.scenario.sites[site]
     tdp = 8 * 0.7 * place.pue * (place.usd_per_kwh or 0.0)
@@ -173,7 +174,7 @@ def power_by_hand(problem: PlanningProblem, site: str) -> tuple[float, float]:
     return idle * tdp, (place.draw_fraction - idle) * tdp
 
 
-def highest_by_hand(problem: PlanningProblem) -> float:
+def highest_by_hand(problem: Problem) -> float:
     """The most that any plan serves within the budget; 0 for none."""
     budget = problem.scenario.budget_usd_per_hour or inf
     rates = (
@@ -184,7 +185,7 @@ def highest_by_hand(problem: PlanningProblem) -> float:
     return max(rates, default=0.0)
 
 
-def cheapest_by_hand(problem: PlanningProblem, demand: float) -> float:
+def cheapest_by_hand(problem: Problem, demand: float) -> float:
     """Least rent, power and traffic of all plans that serve a demand; inf for none."""
     costs = (t.rent + demand * t.use for t in trials(problem) if t.rate >= demand * (1 - 1e-9))
     best = min(costs, default=inf)
@@ -214,6 +215,28 @@ def test_min_cost_finds_the_cheapest_of_all_fleets_that_serve_the_demand(first: 
             assert found.bound <= best * (1 + TOLERANCE)
             assert found.gap <= 1e-4
     assert n_plans >= 3
+
+
+def cheapest_as_fast_by_hand(problem: Problem) -> float:
+    """The least that a plan costs, at the highest rate there is, of all that reach it."""
+    budget, best = problem.scenario.budget_usd_per_hour or inf, highest_by_hand(problem)
+    at_best = [(t.rent + best * t.use) for t in trials(problem) if t.rate >= best * (1 - TOLERANCE)]
+    return min(usd for usd in at_best if usd <= budget * (1 + TOLERANCE))
+
+
+@pytest.mark.parametrize("first", range(0, 80, 20))
+def test_among_plans_as_fast_as_the_best_the_cheapest_is_given(first: int) -> None:
+    """Whatever threshold that takes: where decode limits the rate, another one may do without a pool or a port."""
+    n_plans = 0
+    for seed in range(first, first + 20):
+        draw = Draw(np.random.default_rng(80_000 + seed))
+        problem = problem_of(priced_question(draw) | {"measured.home.decode.step_s": 0.2})
+        found = search(problem)
+        if found is not None:
+            n_plans += 1
+            spent = spend_of(problem, found.sizing, found.loads, found.highest)
+            assert spent == pytest.approx(cheapest_as_fast_by_hand(problem), rel=COST_TOLERANCE), seed
+    assert n_plans >= 10
 
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
@@ -248,7 +271,7 @@ def priced_question(draw: Draw) -> dict[str, Any]:
     return changes
 
 
-def hold_against_every_plan(problem: PlanningProblem) -> bool:
+def hold_against_every_plan(problem: Problem) -> bool:
     """Check one instance of either objective, and its bound; whether it has a plan."""
     found, demand = search(problem), problem.scenario.demand_req_per_s
     if demand is None:

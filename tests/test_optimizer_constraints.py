@@ -9,7 +9,8 @@ import pytest
 
 from planner.optimizer.capacity import first_thresholds, threshold_loads
 from planner.optimizer.formulation import CONSTRAINTS, Model, Request, Sizing, build, variables
-from planner.optimizer.problem import PlanningProblem, planning_problem
+from planner.optimizer.problem import Problem
+from planner.optimizer.resolution import planning_problem
 from planner.optimizer.solver import answer, run_highs
 from tests.builders import FAST, GPUS, HOME, in_classes, problem_of
 from tests.conftest import GOLDENS
@@ -17,7 +18,7 @@ from tests.conftest import GOLDENS
 NAMES = [function.__name__ for function in CONSTRAINTS]
 
 
-def tiny_problem() -> PlanningProblem:
+def tiny_problem() -> Problem:
     """Two classes, three pools, two port sizes, a budget and a ratio: every constraint has a row, in round numbers."""
     chat = {
         "lengths": {"kind": "empirical", "tokens": [1000, 3000]},
@@ -86,7 +87,7 @@ def test_every_constraint_says_which_inequality_it_is() -> None:
     assert all(any(sign in (f.__doc__ or "") for sign in ("<=", "=", ">=")) for f in CONSTRAINTS)
 
 
-def rows_of(problem: PlanningProblem) -> list[str]:
+def rows_of(problem: Problem) -> list[str]:
     loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
     return [row.name for row in build(problem, loads, Request("rate")).lp.constraints()]
 

@@ -10,27 +10,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from planner.optimizer import PlanningProblem, Solution, optimize, planning_problem, search
+from planner.optimizer import Problem, optimize, planning_problem
 from planner.optimizer.delays import admission_wait
 from planner.optimizer.evaluate import Operating, pool_utilization
-from planner.optimizer.fleet import operating_point
-from planner.optimizer.latency import branches, latencies
+from planner.optimizer.promised_search import search
+from planner.optimizer.search import RoutedSolution
 from planner.results import Latency
-from tests.builders import Draw, in_classes, problem_of, reference
+from tests.builders import Draw, evaluation_of, fleet_of, in_classes, latencies, problem_of, reference
 from tests.oracles import mg1_wait_moments
 
 SEEDS = st.integers(0, 10_000)
 LOADED = ("ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s")
 
 
-def solved(changes: dict[str, Any]) -> tuple[PlanningProblem, Solution]:
+def solved(changes: dict[str, Any]) -> tuple[Problem, RoutedSolution]:
     problem = problem_of(changes)
     solution = search(problem)
     assert solution is not None
     return problem, solution
 
 
-def latency_at(problem: PlanningProblem, solution: Solution, load: float) -> Latency:
+def latency_at(problem: Problem, solution: RoutedSolution, load: float) -> Latency:
     return latencies(problem, solution, solution.highest.scaled_to(load * solution.highest.rate))[-1]
 
 
@@ -145,7 +145,7 @@ def test_one_prefill_instance_waits_as_pollaczek_and_khinchine_say() -> None:
 @pytest.mark.parametrize("changes", [{}, {"capacity_rule": "mean-length"}])
 def test_loaded_ttft_is_unknown_where_a_pool_is_saturated(changes: dict[str, Any]) -> None:
     problem, solution = solved(changes)
-    latency = latencies(problem, solution, operating_point(problem, solution))[-1]
+    latency = fleet_of(problem, solution).latency
     assert max(pool_utilization(problem, solution.sizing, solution.loads, solution.highest)) == pytest.approx(1)
     assert [getattr(latency, name) for name in LOADED] == [None] * 4
     assert latency.ttft_unloaded_mean_s is not None
@@ -176,12 +176,13 @@ def test_work_that_streams_bring_is_the_utilisation_of_their_pool(seed: int, loa
     if solution is None:
         return
     operating = solution.highest.scaled_to(load * solution.highest.rate)
-    streams = branches(problem, solution, operating)
-    assert sum(b.req_per_s for b in streams) == pytest.approx(operating.rate)
+    (period,) = evaluation_of(problem, solution, operating).evaluated
+    streams = [(flow.arc.pool, flow.req_per_s * kinds.fraction, kinds) for flow, kinds in period.kinds]
+    assert sum(rate for _, rate, _ in streams) == pytest.approx(operating.rate)
     utilization = pool_utilization(problem, solution.sizing, solution.loads, operating)
     for i, pool in enumerate(problem.pools):
         if pool.role == "prefill" and solution.sizing.n_instances[i]:
-            busy = sum(b.req_per_s * float(b.service_s @ b.weights) for b in streams if b.pool == i)
+            busy = sum(rate * float(kinds.service_s @ kinds.weights) for p, rate, kinds in streams if p == i)
             assert busy / solution.sizing.n_instances[i] == pytest.approx(utilization[i], rel=1e-2, abs=1e-3)
 
 

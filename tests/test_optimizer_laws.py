@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.optimizer import PlanningProblem, planning_problem, search
+from planner.optimizer import Problem, planning_problem
 from planner.optimizer.baselines import homogeneous, homogeneous_rates
 from planner.optimizer.capacity import exact_loads, interval_loads, split_interval, threshold_loads
 from planner.optimizer.evaluate import highest_rate
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.free_routing import free_routing
-from planner.optimizer.search import Solution
+from planner.optimizer.promised_search import search
+from planner.optimizer.search import RoutedSolution
 from planner.roofline import DecodePoint
 from planner.scenario import Scenario
 from tests.builders import FAST, GPUS, HOME, Draw, in_classes, problem_of, small_with
@@ -39,7 +40,7 @@ def rate(changes: dict[str, Any]) -> float:
     return rate_of(small_with(changes))
 
 
-def found(problem: PlanningProblem) -> Solution:
+def found(problem: Problem) -> RoutedSolution:
     solution = search(problem)
     assert solution is not None
     return solution

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer import PlanningProblem, network_plan, network_problem, optimize
+from planner.optimizer import Problem, optimize, planning_problem
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.least_ttft import GAP, filled_with_budget, floor_s, least_ttft
 from planner.optimizer.network.quickest import promising
 from planner.optimizer.network.search import network_search
 from planner.optimizer.promise import PromisedFleet
 from planner.optimizer.promised_search import search
-from planner.report import words
+from planner.report import binding, words
 from planner.results import Plan
 from tests.builders import FAST, HOME, in_classes, problem_of, small_with
 from tests.test_optimizer_promise import p90_by_hand
@@ -33,7 +33,7 @@ CLASSES = {
 }
 
 
-def quick(changes: dict[str, Any] | None = None) -> PlanningProblem:
+def quick(changes: dict[str, Any] | None = None) -> Problem:
     return problem_of(QUICK | (changes or {}))
 
 
@@ -95,8 +95,8 @@ def test_the_plan_states_its_objective_in_seconds_at_its_percentile() -> None:
 def test_what_binds_says_how_much_sooner_one_more_unit_would_be() -> None:
     gains = [b for b in quick_plan().bottlenecks if b.constraint == "pools.fast.n_instances"]
     assert gains
-    assert "one more instance of fast would take" in words.bottleneck(gains[0])
-    assert "off the TTFT" in words.bottleneck(gains[0])
+    assert "one more instance of fast would take" in binding.bottleneck(gains[0])
+    assert "off the TTFT" in binding.bottleneck(gains[0])
 
 
 @pytest.mark.slow
@@ -172,13 +172,12 @@ def test_a_discipline_without_a_model_is_refused_by_the_key_of_the_objective() -
 @pytest.mark.slow
 def test_several_classes_are_planned_as_a_network_with_a_proven_bound() -> None:
     scenario = in_classes(CLASSES, QUICK)
-    assert scenario.is_network
-    plan = network_plan(scenario)
+    plan = optimize(scenario)
     assert plan.objective == "min-ttft"
     assert plan.latency.ttft_p90_s is not None
     kept = plan.bound / (1 - plan.gap)
     assert all(c.latency.ttft_p90_s <= kept * (1 + 1e-6) for c in plan.classes)  # type: ignore[operator]
-    problem = network_problem(scenario)
+    problem = planning_problem(scenario)
     assert network_search(promising(problem, plan.bound * 0.999)) is None
     assert network_search(promising(problem, kept)) is not None
 
@@ -187,4 +186,4 @@ def test_classes_that_all_promise_leave_nothing_to_shorten() -> None:
     promised = {f"classes.{name}.slo.ttft_s": 9.0 for name in CLASSES}
     scenario = in_classes(CLASSES, QUICK).varied(promised)
     with pytest.raises(InputError, match="objective: min-ttft has nothing to shorten"):
-        network_plan(scenario)
+        optimize(scenario)

@@ -46,8 +46,21 @@ def test_what_one_more_unit_adds_is_told_for_thresholds_that_serve_most() -> Non
 
 
 def test_a_demand_that_a_cheaper_homogeneous_fleet_serves_makes_the_plan_not_worth_it() -> None:
-    assert not optimize(read_scenario("prfaas-paper", ["demand_req_per_s=2.0"])).verdict.worth_it
+    more = "sites.local.accelerators.h20-141gb=200"
+    assert not optimize(
+        read_scenario("prfaas-paper", ["demand_req_per_s=2.0", more, "budget_usd_per_hour=182.5"])
+    ).verdict.worth_it
     assert optimize(read_scenario("prfaas-paper", ["demand_req_per_s=3.15"])).verdict.worth_it
+
+
+def test_where_stock_alone_makes_it_worth_it_the_verdict_says_so() -> None:
+    """A cheaper fleet of one kind would serve the demand, but takes more of that kind than there are."""
+    said = optimize(read_scenario("prfaas-paper", ["demand_req_per_s=2.0"])).verdict
+    assert said.worth_it
+    assert "Stock is what makes it worth it: 96 h20-141gb at local, of which 64 can be had" in said.because
+    assert "the stated 2.00 req/s for 120 USD/h" in said.because
+    plain = optimize(read_scenario("prfaas-paper")).verdict
+    assert "More stock would not change that: 144 h20-141gb" in plain.because
 
 
 def test_a_verdict_without_a_price_says_what_it_leaves_out() -> None:

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, UndecidedError
-from planner.optimizer import planning_problem, search
-from planner.optimizer.network.problem import network_problem
+from planner.optimizer import planning_problem
 from planner.optimizer.network.search import network_search
 from planner.optimizer.promise import GAP as PROMISE_GAP
+from planner.optimizer.promised_search import search
 from planner.optimizer.search import GAP_TARGET
 from planner.scenario import Scenario
 from tests.builders import FAST, GPUS, HOME, Draw, small_with
@@ -61,7 +61,7 @@ def planned(scenario: Scenario) -> Answer:
 
 
 def planned_as_network(scenario: Scenario) -> Answer:
-    return answer_of(scenario, lambda scenario: network_search(network_problem(scenario), 20.0, gap=GAP_TARGET))
+    return answer_of(scenario, lambda scenario: network_search(planning_problem(scenario), 20.0, gap=GAP_TARGET))
 
 
 def is_at_most(low: float, high: float, open_fraction: float = 0.0) -> bool:

@@ -16,9 +16,10 @@ from planner.report.words import compared_ttft, status
 from planner.results import Plan
 from planner.scenario import Scenario, load_scenario, read_scenario
 from planner.scenario.overrides import parsed_override
-from tests.builders import small_with
+from tests.builders import POOLS_HERE, small_with
 
-ONE = """
+ONE = (
+    """
 schema = "planner.scenario/1"
 name = "one"
 objective = "min-cost"
@@ -33,20 +34,14 @@ output_lengths = { kind = "constant", tokens = 200 }
 
 [sites.here]
 
-[pools.prefill]
-site = "here"
-hardware = "h200-sxm"
-role = "prefill"
-
-[pools.decode]
-site = "here"
-hardware = "h200-sxm"
-role = "decode"
-
+"""
+    + POOLS_HERE
+    + """
 [prices]
 h200-sxm = { usd_per_accelerator_hour = 3.0, basis = "assumed", source = "a test" }
 h20-141gb = { usd_per_accelerator_hour = 1.4, basis = "assumed", source = "a test" }
 """
+)
 
 
 def one(changes: dict[str, Any] | None = None) -> Scenario:
@@ -87,7 +82,7 @@ def test_a_verdict_on_one_site_says_its_cost_what_binds_and_no_word_of_another_s
     assert "second site" not in said
     assert "another site" not in said
     assert plan.cost.usd_per_hour is not None
-    assert f"cost {plan.cost.usd_per_hour:.4g} USD/h" in said
+    assert f"cost {plan.cost.usd_per_hour:,.2f} USD/h" in said
     assert "What binds is " in said or "No load binds" in said
     assert "heaper" in said
 
@@ -105,7 +100,7 @@ def test_what_is_said_to_be_cheaper_is_what_that_question_is_answered_with() -> 
         assert is_same_fleet(found, other), other.name
         assert found.cost == other.cost
         assert found.max_throughput_req_per_s >= 4
-    assert f"{cheapest(plan):.4g} USD/h" in plan.verdict.because
+    assert f"{cheapest(plan):,.2f} USD/h" in plan.verdict.because
 
 
 def test_nothing_is_said_to_be_cheaper_where_nothing_is() -> None:
@@ -164,7 +159,7 @@ def test_a_note_adopts_the_fleet_that_the_verdict_says_is_cheaper_at_that_cost(p
     assert set(words[::2]) == {"--set"}
     cost = outcome(asked(price, words[1::2])).fleet.cost.usd_per_hour
     assert cost == cheapest(plan)
-    assert f", {cost:.4g} USD/h, " in plan.verdict.because
+    assert f", {cost:,.2f} USD/h, " in plan.verdict.because
     assert status(plan).startswith("optimal for the kinds and layouts that the pools state: ")
 
 

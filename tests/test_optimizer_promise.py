@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer import PlanningProblem, optimize, planning_problem
+from planner.optimizer import Problem, optimize, planning_problem
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.promise import MOST_BUSY, PromisedFleet, best_goodput, best_settled, sizes_to_settle
 from planner.optimizer.promised_search import search
@@ -24,11 +24,11 @@ PROMISE = {"slo": {"ttft_s": 4.0}}
 SIZES = Sizing((3, 2, 3), ((1,),))
 
 
-def promised(changes: dict[str, Any] | None = None) -> PlanningProblem:
+def promised(changes: dict[str, Any] | None = None) -> Problem:
     return problem_of(PROMISE | (changes or {}))
 
 
-def p90_by_hand(problem: PlanningProblem, n: tuple[int, int], threshold: float, rate: float) -> float:
+def p90_by_hand(problem: Problem, n: tuple[int, int], threshold: float, rate: float) -> float:
     """P90 of TTFT from the curves and the queueing room alone."""
     total, _, weights = problem.classes[0].mix.atoms(4096)
     paths = []

@@ -10,7 +10,6 @@ import pytest
 from planner.executor.service import source
 from planner.optimizer import optimize, outcome, planning_problem
 from planner.optimizer.baselines import variants
-from planner.optimizer.network.problem import network_problem
 from planner.optimizer.service_times import pool_stack
 from planner.profiles import hardware_profile, missing_shapes, model_profile, profile_names
 from planner.roofline import best_stack, stack
@@ -217,8 +216,8 @@ def test_fleets_that_a_plan_is_compared_with_run_on_its_software() -> None:
     problem = planning_problem(scenario)
     (expected,) = names_of(scenario)
     plan = optimize(scenario)
-    for variant in variants(problem, plan):
-        assert names_of(variant.scenario) == {expected}, variant.name
+    for variant in variants(scenario, problem.classes, plan):
+        assert names_of(variant.scenario()) == {expected}, variant.name
     assert {pool.stack for pool in plan.pools} == {expected}
     assert {pool.stack for baseline in plan.baselines for pool in baseline.pools} == {expected}
 
@@ -244,12 +243,11 @@ set = { "model.stack" = "trtllm" }
 )
 def test_the_executor_and_both_planners_run_a_pool_alike(changes: list[str]) -> None:
     scenario = asked("qwen3-235b", *PAIR, *changes)
-    network = network_problem(scenario.varied({"periods": {"day": {}}}))
+    network = planning_problem(scenario.varied({"periods": {"day": {}}}))
     for spec in planning_problem(scenario).pools:
         setup = spec.rates.setup
         assert setup == next(pool.rates.setup for pool in network.pools if pool.name == spec.name)
-        role = scenario.pools[spec.name].role
-        _, served = source(scenario, spec.name, role)
+        served = source(scenario, spec.name).served
         assert served is not None
         assert setup.precision == served.weights_precision
         assert setup.kv_precision == served.kv_precision

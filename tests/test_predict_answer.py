@@ -390,3 +390,21 @@ def test_a_layout_alone_says_how_many_accelerators_there_are() -> None:
     found = prediction("deepseek-v3", "h200-sxm", layout="tp=4,dp=4,ep=16")
     assert (found.n_accelerators, found.layout) == (16, "tp=4,ep=16,dp=4,pp=1")
     assert prediction("deepseek-v3", "h200-sxm").layout == "tp=8,ep=1,dp=1,pp=1"
+
+
+@pytest.mark.parametrize("hardware", ["h200-sxm", "l40s"])
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "qwen3-32b", "llama-3.1-70b", "kimi-linear-48b", "deepseek-v3"])
+def test_a_size_that_nobody_stated_is_told_where_a_smaller_instance_would_do(model: str, hardware: str) -> None:
+    found = prediction(model, hardware)
+    assert found.n_accelerators == 8
+
+    def holds(n: int) -> bool:
+        asked = prediction(model, hardware, n_accelerators=n)
+        return asked.fits and all(row.fits for row in asked.prefill) and (asked.largest_batch.within_memory or 0) >= 8
+
+    fewest = next((n for n in (1, 2, 4) if holds(n)), None)
+    told = [note for note in found.notes if "since no other size is stated" in note]
+    assert len(told) == (fewest is not None)
+    assert all(note.endswith(f"(--accelerators {fewest})") for note in told)
+    for stated in ({"n_accelerators": 8}, {"layout": "tp=8"}):
+        assert not any("no other size is stated" in note for note in prediction(model, hardware, **stated).notes)

@@ -21,7 +21,7 @@ from tests.talk import without_progress
 ROOT = Path(__file__).resolve().parents[1]
 HOOK, SCENARIO_HOOK = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
-INSTALL, CHECK = ACTION["runs"]["steps"]
+INSTALL, CHECK, CHECK_SCENARIOS = ACTION["runs"]["steps"]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def line_of_memory() -> int:
 @pytest.mark.slow
 def test_the_action_passes_good_profiles_of_the_folders_it_looks_in_by_default(runner: Runner) -> None:
     found = runner.step(CHECK)
-    assert (found.returncode, found.stdout, without_progress(found.stderr)) == (0, "2 profiles hold\n", "")
+    assert (found.returncode, found.stdout, without_progress(found.stderr)) == (0, "2 profiles hold (2 own)\n", "")
 
 
 @pytest.mark.slow
@@ -117,6 +117,22 @@ def test_the_action_takes_patterns_and_the_other_formats(runner: Runner) -> None
 
 
 @pytest.mark.slow
+def test_the_action_checks_scenarios_with_own_profiles_where_it_is_asked_to(runner: Runner) -> None:
+    nothing = runner.step(CHECK_SCENARIOS)
+    assert (nothing.returncode, nothing.stdout) == (0, "")
+    text = (ROOT / "reports" / "not-worth-it" / "scenario.toml").read_text(encoding="utf-8")
+    (runner.workspace / "asked" / "mine").mkdir(parents=True)
+    (runner.workspace / "asked" / "chat.toml").write_text(text.replace("h200-sxm", "my-chip"), encoding="utf-8")
+    unknown = runner.step(CHECK_SCENARIOS, scenarios="asked")
+    assert unknown.returncode == 3
+    assert unknown.stdout.startswith("::error file=asked/chat.toml,line=")
+    own = re.sub(r"(?m)^aliases = .*$", "aliases = []", shipped_text("h200-sxm")).replace('"h200-sxm"', '"my-chip"')
+    (runner.workspace / "asked" / "mine" / "my-chip.toml").write_text(own, encoding="utf-8")
+    found = runner.step(CHECK_SCENARIOS, scenarios="asked", profiles="asked/mine", format="text")
+    assert (found.returncode, found.stdout) == (0, "asked/chat.toml: holds (2 pools, 0 links, 1 classes)\n")
+
+
+@pytest.mark.slow
 def test_a_path_is_no_place_for_options_or_commands(runner: Runner) -> None:
     found = runner.step(CHECK, paths="--help $(touch hacked) ;touch hacked")
     assert found.returncode == 6
@@ -135,6 +151,36 @@ def test_the_action_is_composite_and_fills_scripts_by_variables_only() -> None:
         assert set(used) <= set(ACTION["inputs"])
 
 
+# The page
+
+PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_shell_step_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
+    here = Runner(tmp_path)
+    for name in ("profiles", "scenarios"):
+        (here.workspace / name).mkdir(parents=True)
+    own = re.sub(r"(?m)^aliases = .*$", "aliases = []", shipped_text("h200-sxm")).replace('"h200-sxm"', '"my-chip"')
+    (here.workspace / "profiles" / "my-chip.toml").write_text(own, encoding="utf-8")
+    text = (ROOT / "reports" / "not-worth-it" / "scenario.toml").read_text(encoding="utf-8")
+    (here.workspace / "scenarios" / "chat.toml").write_text(text.replace("h200-sxm", "my-chip"), encoding="utf-8")
+    (script,) = re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL)
+    found = here.step({"shell": "bash", "run": script, "env": {"PLANNER_SOURCE": str(ROOT)}})
+    assert found.returncode == 0, found.stderr
+    profiles, scenarios = found.stdout.splitlines()
+    assert re.fullmatch(r"\d+ profiles hold \(1 own, \d+ shipped\)", profiles)
+    assert scenarios == "scenarios/chat.toml: holds (2 pools, 0 links, 1 classes)"
+
+
+def test_the_page_names_inputs_and_hooks_that_there_are() -> None:
+    step, configuration = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL))
+    assert step[0]["with"].keys() <= ACTION["inputs"].keys()
+    hooks = [item for repo in configuration["repos"] for item in repo["hooks"]]
+    assert [item["id"] for item in hooks] == [HOOK["id"], SCENARIO_HOOK["id"]]
+    assert all(item.keys() <= HOOK.keys() for item in hooks)
+
+
 # The hook
 
 
@@ -149,7 +195,7 @@ def hook(runner: Runner, *files: str, declared: dict[str, Any] = HOOK) -> subpro
 @pytest.mark.slow
 def test_the_hook_passes_good_files_and_fails_bad_ones_with_file_line_and_key(runner: Runner) -> None:
     good = hook(runner, "hardware_profiles/h200-sxm.toml", "model_profiles/kimi-linear-48b.toml")
-    assert (good.returncode, good.stdout) == (0, "2 profiles hold\n")
+    assert (good.returncode, good.stdout) == (0, "2 profiles hold (2 own)\n")
     bad = hook(runner, "bad/h200-sxm.toml")
     assert bad.returncode == 6
     assert bad.stdout.startswith(f"bad/h200-sxm.toml:{line_of_memory()}: figures.memory_gb.value: is 141000 ")
@@ -164,14 +210,15 @@ def test_the_hook_is_declared_as_pre_commit_wants_it() -> None:
     assert set(HOOK) <= {"id", "name", "description", "entry", "language", "files", "types", "require_serial", "args"}
 
 
-def test_the_hook_for_scenarios_is_declared_and_runs_for_scenarios_and_nothing_else() -> None:
-    assert (SCENARIO_HOOK["id"], SCENARIO_HOOK["entry"]) == ("planner-scenario-check", "planner scenario check")
+def test_the_hook_for_scenarios_is_declared_and_gets_every_toml_file() -> None:
+    assert SCENARIO_HOOK["id"] == "planner-scenario-check"
+    assert SCENARIO_HOOK["entry"] == "planner scenario check --skip-others"
     assert set(SCENARIO_HOOK) == set(HOOK)
     shipped = [str(path.relative_to(ROOT)) for path in (ROOT / "reports").glob("*/scenario.toml")]
-    theirs = ["scenario.toml", "plans/chat.scenario.toml", "scenarios/chat.toml", "deploy/scenarios/eu.toml"]
+    theirs = ["scenario.toml", "plans/chat.scenario.toml", "scenarios/chat.toml", "chat.toml", "a/b/eu.toml"]
     assert shipped
     assert all(re.search(SCENARIO_HOOK["files"], name) for name in (*shipped, *theirs))
-    others = ("pyproject.toml", "hardware_profiles/h200-sxm.toml", "scenarios/README.md", "scenario.toml.bak")
+    others = ("scenarios/README.md", "scenario.toml.bak")
     assert not any(re.search(SCENARIO_HOOK["files"], name) for name in others)
 
 
@@ -181,7 +228,8 @@ def test_the_hook_for_scenarios_passes_good_files_and_fails_bad_ones_with_their_
     (runner.workspace / "scenarios").mkdir()
     (runner.workspace / "scenarios" / "good.toml").write_text(text, encoding="utf-8")
     (runner.workspace / "scenarios" / "bad.toml").write_text(text.replace("sigma", "sigm"), encoding="utf-8")
-    good = hook(runner, "scenarios/good.toml", declared=SCENARIO_HOOK)
+    others = ("hardware_profiles/h200-sxm.toml", "bad/h200-sxm.toml")
+    good = hook(runner, "scenarios/good.toml", *others, declared=SCENARIO_HOOK)
     assert (good.returncode, good.stdout) == (0, "scenarios/good.toml: holds (2 pools, 0 links, 1 classes)\n")
     bad = hook(runner, "scenarios/good.toml", "scenarios/bad.toml", declared=SCENARIO_HOOK)
     assert bad.returncode == 3

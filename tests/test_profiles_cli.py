@@ -97,7 +97,10 @@ def test_show_an_unknown_name_is_an_input_error_for_the_caller_to_report() -> No
 
 def test_check_of_all_shipped_profiles_exits_0_with_their_count() -> None:
     result = run("check")
-    assert (result.exit_code, result.stdout) == (0, f"{len(NAMES)} profiles hold\n")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        f"{len(NAMES)} profiles hold ({len(NAMES)} shipped; PLANNER_PROFILES names no folder of own ones)\n",
+    )
 
 
 def test_check_prints_every_problem_with_file_line_and_key_and_exits_6(broken: str) -> None:

@@ -4,6 +4,7 @@ Figures of the RTX PRO 6000 Blackwell Server Edition are those of NVIDIA's AICon
 file rtx_pro_6000_server.yaml: dense peaks at 2,430 MHz.
 """
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from planner.errors import Problem
 from planner.profiles import check_profiles
 from planner.profiles.architectures import GENERATIONS
+from planner.profiles.folders import profile_paths
 
 ADDRESS = "NVIDIA AIConfigurator, https://github.com/ai-dynamo/aiconfigurator"
 RTX_PRO = {
@@ -107,11 +109,47 @@ SMALL = {"bf16_tflops": 100, "memory_gb": 64, "memory_bandwidth_tb_per_s": 1.5}
         ("measured by us, 2026-13-40", "measured", "gives no day of the measurement"),
         (OWN, "datasheet", "gives no address"),
         (OWN, "quoted", "gives no address"),
+        ("Chip specification 0.9, 2026-09-01, internal", "datasheet", None),
+        ("Datasheet rev. 3, 2026-10-12, under NDA", "datasheet", None),
+        ("Roadmap of 2026-10-12, Confidential", "inferred", None),
+        ("Chip specification 0.9, internal", "datasheet", "gives no day of the document"),
+        ("Datasheet rev. 3, 2026-10-12", "datasheet", "gives no address"),
+        ("Internationally agenda'd, 2026-10-12", "datasheet", "gives no address"),
     ],
 )
-def test_an_own_measurement_needs_a_day_and_everything_else_an_address(
+def test_what_has_no_address_needs_a_day_and_a_document_also_that_it_is_not_public(
     source: str, basis: str, says: str | None, tmp_path: Path
 ) -> None:
     found = problems(tmp_path, SMALL, "other", source, basis)
     assert [problem.message for problem in found] == ([says] if says else [])
     assert all(problem.key == "sources.bench" and problem.line for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("wider", "key", "most"),
+    [
+        ("bf16_tflops", "fp8_tflops", 5),
+        ("bf16_tflops", "int8_tops", 5),
+        ("bf16_tflops", "fp4_tflops", 25),
+        ("fp8_tflops", "int8_tops", 5),
+        ("fp8_tflops", "fp4_tflops", 5),
+    ],
+)
+def test_a_peak_far_above_that_of_wider_numbers_is_caught_of_a_part_of_no_generation(
+    wider: str, key: str, most: int, tmp_path: Path
+) -> None:
+    def told(ratio: float) -> list[str]:
+        chip = {**SMALL, wider: 100.0, key: 100.0 * ratio}
+        if wider != "bf16_tflops":
+            del chip["bf16_tflops"]
+        found = problems(tmp_path, chip, "other")
+        return [problem.message for problem in found if " x " in problem.message]
+
+    assert told(most) == told(1.0) == []
+    assert told(1.01 * most) == [f"{key} = {101 * most:g} is {1.01 * most:.3g} x {wider} = 100"]
+
+
+def test_every_source_of_a_shipped_profile_is_public_or_a_lead() -> None:
+    for path in profile_paths("hardware"):
+        sources = tomllib.loads(path.read_text(encoding="utf-8"))["sources"]
+        assert not [name for name, text in sources.items() if "://" not in text and not name.endswith("-lead")]

@@ -15,7 +15,9 @@ from planner.errors import InputError
 from planner.profiles import check_profiles, hardware_profile, model_profile, profile, profile_names, stack_profile
 from planner.profiles.folders import KINDS, Kind, profile_dir, profiles_below
 from planner.roofline import stack
+from planner.scenario import load_scenario
 
+PROJECT = Path(__file__).resolve().parents[1]
 SOURCE = {"hardware": "h200-sxm", "model": "llama-3.1-8b", "stack": "vllm"}
 OWN = {"hardware": "my-chip", "model": "my-model", "stack": "vllm-mine"}
 
@@ -165,7 +167,7 @@ def test_a_folder_is_walked_with_all_below_and_other_files_are_counted(tmp_path:
     (tmp_path / "broken.toml").write_text("[[[\n", encoding="utf-8")
     assert [path.stem for path in profiles_below(tmp_path).profiles] == ["my-chip", "my-model"]
     found = run("profiles", "check", str(tmp_path))
-    assert (found.exit_code, found.stdout) == (0, "2 profiles hold; 3 other TOML files skipped\n")
+    assert (found.exit_code, found.stdout) == (0, "2 profiles hold (2 own); 3 other TOML files skipped\n")
 
 
 def test_files_of_a_folder_for_profiles_are_all_checked(tmp_path: Path) -> None:
@@ -178,3 +180,62 @@ def test_files_of_a_folder_for_profiles_are_all_checked(tmp_path: Path) -> None:
 def test_a_folder_without_profiles_is_not_taken_for_a_good_one(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
     assert not check_profiles([tmp_path]).holds
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gate_says_whose_profile_it_has_checked_and_where_that_lies(
+    kind: Kind, tmp_path: Path, folders: Callable[..., None]
+) -> None:
+    shipped = profile_dir(kind) / f"{SOURCE[kind]}.toml"
+    assert run("profiles", "check", SOURCE[kind]).stdout == f"1 profile holds: {shipped}, shipped\n"
+    own = copied(tmp_path / "mine", kind, OWN[kind])
+    assert run("profiles", "check", str(own)).stdout == f"1 profile holds: {own}, own\n"
+    unknown = run("profiles", "check", OWN[kind])
+    assert (unknown.exit_code, unknown.stdout.partition(":")[0]) == (6, OWN[kind])
+    folders(tmp_path / "mine")
+    assert run("profiles", "check", OWN[kind]).stdout == f"1 profile holds: {own}, own\n"
+    n = sum(map(len, map(profile_names, KINDS)))
+    assert run("profiles", "check").stdout == f"{n} profiles hold (1 own, {n - 1} shipped)\n"
+
+
+def test_a_file_of_a_shipped_name_is_not_taken_for_the_shipped_one(
+    tmp_path: Path, folders: Callable[..., None]
+) -> None:
+    folders()
+    (tmp_path / "h200-sxm").mkdir()
+    broken = copied(tmp_path / "h200-sxm", "hardware", "my-chip", old="value = 141.0", new="value = -141.0")
+    found = run("profiles", "check", "h200-sxm")
+    assert found.exit_code == 6
+    assert str(broken.relative_to(tmp_path)) in found.stdout
+
+
+NAMED_OFTEN = (PROJECT / "reports" / "not-worth-it" / "scenario.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("arguments", [("optimize",), ("report", "--out", "out"), ("simulate",), ("scenario", "check")])
+def test_folders_that_are_none_are_one_message_wherever_a_scenario_names_profiles(
+    arguments: tuple[str, ...], tmp_path: Path, folders: Callable[..., None]
+) -> None:
+    (tmp_path / "s.toml").write_text(NAMED_OFTEN, encoding="utf-8")
+    folders(tmp_path / "nowhere")
+    with pytest.raises(InputError) as caught:
+        raise run(*arguments, "s.toml").exception
+    assert str(caught.value).startswith(f"PLANNER_PROFILES: names '{tmp_path / 'nowhere'}', which is no folder (")
+    assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize("is_empty", [True, False], ids=["an empty folder", "no folder named"])
+def test_an_unknown_name_in_many_places_lists_the_choice_once_or_says_where_nothing_lies(
+    is_empty: bool, tmp_path: Path, folders: Callable[..., None]
+) -> None:
+    text = NAMED_OFTEN.replace("h200-sxm", "my-own-chip")
+    if is_empty:
+        folders(tmp_path)
+    with pytest.raises(InputError) as caught:
+        load_scenario(text, "s.toml", tmp_path)
+    places = [problem for problem in caught.value.problems if "my-own-chip' is no hardware profile" in problem.message]
+    assert len(places) >= 3
+    first, *others = (problem.allowed for problem in places)
+    assert set(others) == {""}
+    assert (first == f"PLANNER_PROFILES names {str(tmp_path)!r}, where no profile lies") is is_empty
+    assert ("known: a100" in first) is not is_empty

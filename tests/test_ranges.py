@@ -16,7 +16,7 @@ from planner.results import Live, Plan
 from planner.scenario import Scenario, load_scenario
 from planner.schema import StrictModel, TomlFile, numbers_allowed
 from planner.studies.fidelity.notes import FidelityNotes
-from tests.builders import SMALL
+from tests.builders import SMALL, small_with
 from tests.test_cli_errors import TINY
 
 READ: tuple[type[BaseModel], ...] = (
@@ -166,3 +166,18 @@ def test_a_range_names_the_unit_of_a_figure_by_the_key_that_holds_it() -> None:
     profile = hardware_profile("h200-sxm")
     assert profile.memory_bytes
     assert numbers_allowed({"minimum": 1, "maximum": 9}, ("figures", "memory_gb", "value")) == "1 to 9 GB"
+
+
+def test_every_title_of_a_scenario_has_a_greatest_length() -> None:
+    schema = Scenario.model_json_schema()
+    records = {"Scenario": schema, **schema["$defs"]}
+    titles = {
+        name: record["properties"]["title"]
+        for name, record in records.items()
+        if "title" in record.get("properties", {})
+    }
+    assert {"Scenario", "Site", "Comparison", "BreakEven"} <= titles.keys()
+    assert all(title.get("maxLength") == 300 for title in titles.values())
+    with pytest.raises(InputError, match="title: string should have at most 300 characters"):
+        small_with({"title": "x" * 301})
+    assert small_with({"title": "x" * 300}).title

@@ -117,6 +117,26 @@ def test_a_damaged_figure_is_named(folder: Path) -> None:
         assert png_text(path) is None
 
 
+@pytest.mark.parametrize("name", ["report.md", "scenario.toml", "figures/cost.png"])
+@pytest.mark.parametrize("kind", ["too large", "a pipe", "a folder", "not UTF-8"])
+def test_what_no_report_can_be_is_named_and_neither_waited_for_nor_read_whole(
+    name: str, kind: str, folder: Path
+) -> None:
+    path = folder / name
+    path.unlink()
+    if kind == "too large":
+        with path.open("wb") as file:
+            file.truncate(2**40)  # a hole: it takes no room on the disk
+    elif kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a folder":
+        path.mkdir()
+    else:
+        path.write_bytes(b"\xff\xfe")
+    what = "no figure that planner drew" if name.endswith(".png") else "no text that planner wrote"
+    assert check_report(make_case(), folder, TEXT) == [f"{name}: is {what}"]
+
+
 def test_a_failure_while_drawing_leaves_the_old_report_untouched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: CostChart) -> None:
         raise KeyboardInterrupt

@@ -122,6 +122,12 @@ def test_escaped_text_is_read_as_it_was_written(text: str) -> None:
     assert not {kind for kind in structure(escaped(text))} - {"paragraph_openp", "paragraph_closep"}
 
 
+@given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["%", "x", "USD/h", "to +3.5 %", "= 7"]))
+def test_a_number_with_its_sign_stands_as_it_is(value: float, unit: str) -> None:
+    for text in (f"{value:+.3g} {unit}", f"{value:.1f}{unit}", f"={value:g}", f"a {unit} of {value:+g}"):
+        assert escaped(text) == text
+
+
 @given(TEXTS)
 def test_code_is_one_span_that_shows_the_text(text: str) -> None:
     assert as_code(escaped(text)) == code(text)

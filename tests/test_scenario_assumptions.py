@@ -66,6 +66,14 @@ def test_an_assumed_fraction_is_used_and_counts_as_no_measurement() -> None:
             {"assumed.groq-lp30": {"all_reduce_fraction": {"value": 1.5, "source": "x"}}},
             r"all_reduce_fraction: is 1\.5 \(a fraction of at most 1\)",
         ),
+        (
+            {"assumed.groq-lp30": {"bf16_tflops": {"value": 200.0, "source": "x"}}},
+            r"assumed\.groq-lp30\.bf16_tflops: fp8_tflops = 1230 is 6\.15 x bf16_tflops = 200 \(at most 5 x",
+        ),
+        (
+            {"assumed.groq-lp30": {"int8_tops": {"value": 9000.0, "source": "x"}}},
+            r"assumed\.groq-lp30\.int8_tops: int8_tops = 9000 is 7\.32 x fp8_tflops = 1230",
+        ),
         ({"assumed.groq-lp03": TDP}, r"assumed\.groq-lp03: 'groq-lp03' is no hardware profile \(did you mean"),
         (
             {"assumed.groq-lp30": TDP, "assumed.groq_lp30": TDP},

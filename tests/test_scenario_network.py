@@ -481,36 +481,26 @@ TWO = {
 
 
 @pytest.mark.parametrize(
-    ("changes", "keys"),
+    ("changes", "is_routed"),
     [
-        ({}, []),
-        (TWO, []),
-        (PEAK, ["periods"]),
-        ({"models": {"other": {"profile": "qwen3-32b"}}}, ["models"]),
-        ({"spare": {"survive": ["link"]}}, ["spare.survive"]),
-        ({"spare": {"survive": []}}, []),
-        ({"routing.role_conversion": True}, ["routing.role_conversion"]),
-        ({"routing.thresholds": "per-model"}, []),
-        (TWO | {"routing.thresholds": "per-model"}, ["routing.thresholds"]),
-        ({"slo": {"ttft_s": 1.0}}, []),
-        (TWO | {"slo": {"tpot_ms": 100.0}}, []),
-        (TWO | {"slo": {"ttft_s": 1.0}}, ["slo.ttft_s"]),
-        (TWO | {"classes.chat.slo": {"tpot_ms": 100.0}}, ["classes.chat.slo"]),
-        (TWO | {"classes.chat.sites": {"local": 1.0}}, ["classes.chat.sites"]),
-        ({"pools.fast.layouts": ["tp=8", "tp=4,dp=2"]}, ["pools.fast.layouts"]),
-        (TWO | {"pools.near.classes": ["chat"]}, ["pools.near.classes"]),
-        (PEAK | {"spare": {"survive": ["site"]}}, ["periods", "spare.survive"]),
+        ({}, True),
+        (TWO, True),
+        (PEAK, True),
+        ({"periods": {"day": {}, "night": {"demand": 0.4}}}, False),
+        ({"models": {"other": {"profile": "qwen3-32b"}}}, True),
+        ({"spare": {"survive": ["link"]}}, False),
+        ({"spare": {"survive": []}}, True),
+        ({"routing.role_conversion": True}, False),
+        ({"routing.thresholds": "per-model"}, True),
+        (TWO | {"routing.thresholds": "per-model"}, False),
+        ({"slo": {"ttft_s": 1.0}}, True),
+        (TWO | {"slo": {"tpot_ms": 100.0}}, True),
+        (TWO | {"slo": {"ttft_s": 1.0}}, False),
+        (TWO | {"classes.chat.slo": {"tpot_ms": 100.0}}, True),
+        (TWO | {"classes.chat.sites": {"local": 1.0}}, True),
+        ({"pools.fast.layouts": ["tp=8", "tp=4,dp=2"]}, False),
+        (TWO | {"pools.near.classes": ["chat"]}, False),
     ],
 )
-def test_what_takes_a_network_is_told_and_not_planned_as_if_it_were_not_there(
-    changes: dict[str, Any], keys: list[str]
-) -> None:
-    scenario = small_with(changes)
-    assert scenario.is_network is bool(keys)
-    assert [".".join(map(str, key)) for key in scenario.network_keys] == keys
-    if not keys:
-        planning_problem(scenario)
-        return
-    with pytest.raises(InputError, match="is not planned for") as caught:
-        planning_problem(scenario)
-    assert [problem.key for problem in caught.value.problems] == keys
+def test_routes_say_all_of_one_model_at_one_rate_from_anywhere(changes: dict[str, Any], is_routed: bool) -> None:
+    assert planning_problem(small_with(changes)).is_routed is is_routed

@@ -12,7 +12,7 @@ from scipy.stats import norm
 from planner.errors import InputError
 from planner.optimizer import optimized, planning_problem
 from planner.optimizer.baselines import homogeneous_rates
-from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.problem import Problem
 from planner.results import Case, Plan, PriceRatios
 from planner.scenario import load_scenario
 from planner.studies.case import build_case, length_profile, service_curve
@@ -22,7 +22,7 @@ from tests.builders import FAST, GPUS, HOME, SMALL, problem_of, small_with
 
 
 @cache
-def planned() -> tuple[PlanningProblem, Plan]:
+def planned() -> tuple[Problem, Plan]:
     problem = problem_of()
     return problem, optimized(problem)
 
@@ -134,7 +134,7 @@ def test_without_a_link_price_there_is_no_bill() -> None:
     assert found.break_even_cost is not None
 
 
-def mixes_of(problem: PlanningProblem) -> list[tuple[float, RequestMix]]:
+def mixes_of(problem: Problem) -> list[tuple[float, RequestMix]]:
     return [(c.share, c.mix) for c in problem.classes]
 
 

@@ -141,7 +141,7 @@ def test_the_sizes_of_a_network_are_kept_and_held_against_its_demand() -> None:
     classes = {"all": (1.0, {"lengths": lengths, "output_lengths": output})}
     periods = {"periods.day.demand": 1.0, "periods.night.demand": 0.4}
     scenario = in_classes(classes, {"objective": "min-cost", "demand_req_per_s": 2.0, **periods})
-    assert scenario.is_network
+    assert not planning_problem(scenario).is_routed
     demand = row(sensitivity(scenario), "demand")
     assert demand["-20 %"].kept_fraction == pytest.approx(1.0, abs=0.02)
     assert demand["+20 %"].kept_fraction is not None

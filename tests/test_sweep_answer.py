@@ -12,6 +12,7 @@ from rich.console import Console
 
 from planner.report import sweep_chart, write_sweep_csv
 from planner.report.chart_sweep import measure
+from planner.report.sweep_columns import csv_columns, table_columns
 from planner.report.sweep_tables import sweep_tables
 from planner.results import Plan, PlanSweep, SweepPoint
 from planner.scenario import Scenario, load_scenario
@@ -227,3 +228,25 @@ def test_numbers_are_drawn_at_their_values_and_words_side_by_side(
     axes = sweep_chart(found).axes[0]
     assert (axes.get_xscale() == "log") == is_logarithmic
     assert list(axes.get_lines()[0].get_xdata()) == places
+
+
+@pytest.mark.parametrize(
+    ("links", "words"), [({"wan": 10.0}, ("none leaves", "all leave")), ({}, ("none is long", "all are long"))]
+)
+@pytest.mark.parametrize("thresholds", [{"all": 131072.0}, {"chat": 131072.0, "code": 127.0}])
+def test_a_threshold_that_divides_nothing_is_told_in_words_and_any_other_as_a_length(
+    thresholds: dict[str, float], links: dict[str, float], words: tuple[str, str]
+) -> None:
+    plans = [
+        plan_with({"near": 1}, links, thresholds, offload_fraction=offloaded, threshold_tokens=None)
+        for offloaded in (0.0, 0.5, 1.0)
+    ]
+    cells = [[c.cell(plan) for c in table_columns(sweep_of(plans)) if "threshold" in c.heading] for plan in plans]
+    assert cells[0] == [words[0]] * len(thresholds)
+    assert cells[1] == [f"{tokens:,.0f}" for tokens in thresholds.values()]
+    assert cells[2] == [words[1]] * len(thresholds)
+    csv = {c.heading: c.cell(plans[0]) for c in csv_columns(sweep_of(plans))}
+    assert [value for heading, value in csv.items() if heading.endswith("_threshold_tokens")] in (
+        [],
+        [*thresholds.values()],
+    )

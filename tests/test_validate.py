@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from planner.cli import app
-from planner.errors import CheckFailedError, InputError, UndecidedError
+from planner.errors import CheckFailedError, UndecidedError
 from planner.report import PRINT_WIDTH
 from planner.results import Interval, enough_requests, judgement
-from planner.scenario import bundled_scenarios
+from planner.scenario import bundled_scenarios, read_scenario
 from planner.studies.validation import check
 from tests.json_forms import Only, faults
 
@@ -172,14 +172,14 @@ OPEN = {
     "rubin-groq": {"ttft_mean_s", "ttft_p99_s"},  # at 98 % of its highest rate
 }
 """Promises that take more requests to decide than a test has."""
-REFUSED = {"east-west": "periods: cannot be validated"}
-"""A plan for periods, and why it is not held against one run."""
+DAYS = {"east-west": (48_000, 4)}
+"""Plans of periods, each of which is run: requests and replications of each."""
 TRACES = {"mooncake-conversation": "traces/mooncake_conversation.jsonl"}
 """Those that need a published file."""
 
 
-def test_every_committed_scenario_is_validated_or_refused() -> None:
-    assert set(bundled_scenarios()) == set(RUNS) | set(REFUSED)
+def test_every_committed_scenario_is_validated() -> None:
+    assert set(bundled_scenarios()) == set(RUNS) | set(DAYS)
 
 
 @pytest.mark.slow
@@ -198,15 +198,35 @@ def test_no_promise_of_a_committed_scenario_fails_and_all_that_can_be_decided_ho
     assert {"max_throughput_req_per_s", "ttft_p90_s", "tpot_mean_s"} <= {c["metric"] for c in found["checks"]}
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_network_is_refused_in_one_message(name: str) -> None:
-    ended = called(name)
-    assert isinstance(ended.exception, InputError)
-    assert REFUSED[name] in str(ended.exception)
-    assert len(str(ended.exception).splitlines()) == 1
-    assert ended.stdout == ""
-    run = CliRunner().invoke(app, ["simulate", name, "--set", "demand_req_per_s=8", "--plan", "none.json"])
-    assert isinstance(run.exception, InputError)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", bundled_scenarios())
+def test_every_committed_scenario_is_validated_in_a_short_run_too(
+    name: str, data_file: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name in TRACES:
+        monkeypatch.setenv("PLANNER_DATA", str(data_file(TRACES[name]).parent))
+    ended = called(name, "--requests", "2000", "--time-limit", "20", "--format", "json")
+    assert isinstance(ended.exception, CheckFailedError | UndecidedError | None), (ended.stdout, ended.exception)
+    assert ended.exit_code in (0, 1, 5, 6)
+    found = json.loads(ended.stdout)
+    assert not faults(found, FORM)
+    assert found["holds"] == (ended.exception is None)
+    assert "max_throughput_req_per_s" in {c["metric"] for c in found["checks"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DAYS)
+def test_no_promise_of_a_committed_day_fails_and_every_period_is_run(name: str) -> None:
+    requests, replications = map(str, DAYS[name])
+    ended = called(
+        name, "--requests", requests, "--replications", replications, "--time-limit", "20", "--format", "json"
+    )
+    assert isinstance(ended.exception, UndecidedError | None), (ended.stdout, ended.exception)
+    found = json.loads(ended.stdout)
+    periods = [one["name"] for one in found["periods"]]
+    assert periods == list(read_scenario(name).periods)
+    assert {c["period"] for c in found["checks"]} == {None, *periods}
+    assert not any(c["decided"] and not c["holds"] for c in found["checks"])
 
 
 def test_decode_that_memory_limits_serves_what_is_promised() -> None:

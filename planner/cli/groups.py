@@ -1,6 +1,7 @@
 """What all commands of the command line share: sections of the help, and failures as JSON where that was asked for."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple
 
@@ -8,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from planner.cli.common import ANSWER, Answer, print_json
-from planner.errors import PlannerError
+from planner.errors import MOST_LINES, TEXT_CHARACTERS, PlannerError, printable
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
@@ -68,11 +69,17 @@ class PlannerGroup(TyperGroup):
         super().__init__(**settings)
         self.commands = LoadedCommands(self.entries)  # type: ignore[assignment]  # nobody adds to them
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """The context of a call; what is wrong with the call is told as everything else is."""
+        with _printably():
+            return super().make_context(*arguments, **options)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command; one that fails without an answer gives one that says so, where JSON was asked for."""
         before = ANSWER.set(Answer())
         try:
-            return super().invoke(ctx)
+            with _printably():
+                return super().invoke(ctx)
         except (PlannerError, OSError) as error:
             if not isinstance(error, BrokenPipeError):
                 _answer(error)
@@ -90,6 +97,18 @@ class PlannerGroup(TyperGroup):
         for heading, rows in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(rows)
+
+
+@contextmanager
+def _printably() -> Iterator[None]:
+    """Messages of the library about how a command was called: what was typed cannot steer a terminal, nor fill it."""
+    try:
+        yield
+    except Exception as error:
+        message = getattr(error, "message", None)
+        if hasattr(error, "format_message") and isinstance(message, str):
+            error.message = "\n".join(printable(line, TEXT_CHARACTERS) for line in message.split("\n", MOST_LINES))  # type: ignore[attr-defined]
+        raise
 
 
 def _answer(error: PlannerError | OSError) -> None:

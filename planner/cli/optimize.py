@@ -1,6 +1,6 @@
 """`planner optimize`: the plan of a scenario, and studies around it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -57,7 +57,7 @@ def optimize(
     ] = False,
     requests: Annotated[
         int | None,
-        typer.Option("--requests", metavar="N", min=1, help="Of each run to certify; 200,000 if not given."),
+        typer.Option("--requests", metavar="N", min=1, max=10**9, help="Of each run to certify; 200,000 if not given."),
     ] = None,
     seed: Annotated[
         int | None,
@@ -76,6 +76,9 @@ def optimize(
         runs = (requests or N_REQUESTS, seed or 0) if certify else None
         plan = _planned(question, runs, time_limit_s, tell)
         front, found = _studies(question, plan, (pareto, points or N_POINTS, sensitivity), time_limit_s, tell)
+    if question.break_even:
+        note = _break_evens_elsewhere(len(question.break_even), scenario, overrides or ())
+        plan = plan.model_copy(update={"notes": (*plan.notes, note)})
     if format_ is Format.JSON:
         studies = {"pareto": front and front.answer(), "sensitivity": found and found.answer()}
         print_json({**plan.answer(), **{key: value for key, value in studies.items() if value is not None}})
@@ -86,6 +89,15 @@ def optimize(
         print_rich(*(front_tables(front) if front else ()), *(sensitivity_tables(found) if found else ()))
     if figure is not None:
         _draw(front, found, figure)
+
+
+def _break_evens_elsewhere(n: int, scenario: str, overrides: "Sequence[str]") -> str:
+    """What a scenario asks for and this command does not answer, with the command that does."""
+    from planner.report import Rerun
+
+    command = Rerun(tuple(overrides)).command(scenario, "DIR")
+    several = f"{n} break-evens are" if n > 1 else "a break-even is"
+    return f"{several} asked for, which a report answers: {command}"
 
 
 def _check_runs(certify: bool, requests: int | None, seed: int | None, has_studies: bool) -> None:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from planner.profiles.points import PointDefaults, ServingPoint
 
 
+MOST_COUNTED = 1_000_000
+"""Of a number of instances, accelerators or requests at once: beyond any deployment."""
+
+
 class Mode(StrEnum):
     """Whether prefill and decode share workers."""
 
@@ -34,7 +38,7 @@ def _text(name: str, metavar: str, help_: str) -> Any:
 
 
 def _size(name: str, help_: str) -> Any:
-    return Annotated[int | None, typer.Option(name, metavar="N", min=1, help=help_)]
+    return Annotated[int | None, typer.Option(name, metavar="N", min=1, max=MOST_COUNTED, help=help_)]
 
 
 POINT_OPTIONS: dict[str, Any] = {

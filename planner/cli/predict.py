@@ -12,6 +12,8 @@ from planner.cli.progress import progress
 MILLISECONDS = 1000.0
 MOST_SHOWN = 100
 """Characters of an option in a message."""
+MOST_NUMBERS = 256
+"""Numbers of one list."""
 
 
 def predict(
@@ -104,6 +106,10 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
         shown = repr(wrong[0]) if wrong[0] else "nothing between commas" if len(parts) > 1 else "nothing"
         asked, shown = printable(text, MOST_SHOWN), printable(shown, MOST_SHOWN)
         raise UsageError(f"{option} {asked}: holds {shown} (whole numbers with commas, such as 1024,8192)")
+    if len(parts) > MOST_NUMBERS:
+        raise UsageError(
+            f"{option} {printable(text, MOST_SHOWN)}: holds {len(parts):,} numbers (at most {MOST_NUMBERS})"
+        )
     return tuple(map(int, parts))
 
 

@@ -116,25 +116,36 @@ def _tables_of(found: "AnyProfile") -> list["RenderableType"]:
 @app.command("check", short_help="Check profile files; exit 6 with every problem.")
 def check_files(
     paths: Annotated[
-        list[Path] | None, typer.Argument(help="Files, or folders with all below; the catalogue if none.")
+        list[Path] | None,
+        typer.Argument(help="Files, folders with all below, or names; the catalogue if none."),
     ] = None,
     format_: GateFormatOption = GateFormat.TEXT,
 ) -> None:
     """Check profile files; exit 6 and print every problem when they do not hold."""
     from planner.errors import CheckFailedError
     from planner.profiles import check_profiles
+    from planner.profiles.check import named_file
 
     with progress("checking profiles"):
-        found = check_profiles(paths or ())
-    print_gate(found.problems, format_, _held(found))
+        found = check_profiles(map(named_file, paths or ()))
+    print_gate(found.problems, format_, _held(found, is_catalogue=not paths))
     if not found.holds:
         raise typer.Exit(CheckFailedError.exit_code)
 
 
-def _held(found: "ProfileCheck") -> str:
-    n, others = found.n_files, found.n_skipped
+def _held(found: "ProfileCheck", is_catalogue: bool) -> str:
+    """What was checked, so that nobody takes the shipped profiles for their own."""
+    from planner.profiles.folders import VARIABLE, own_dirs
+
+    n, n_own, others = found.n_files, found.n_files - found.n_shipped, found.n_skipped
     skipped = f"; {others} other TOML file{'s' * (others > 1)} skipped" if others else ""
-    return f"{n} profile{' holds' if n == 1 else 's hold'}{skipped}"
+    if n == 1:
+        return f"1 profile holds: {found.files[0]}, {'own' if n_own else SHIPPED}{skipped}"
+    counts = {f"{n_own} own": n_own, f"{found.n_shipped} {SHIPPED}": found.n_shipped}
+    kinds = [text for text, count in counts.items() if count]
+    unset = f"; {VARIABLE} names no folder of own ones" if is_catalogue and not own_dirs() else ""
+    empty = f"; no profile lies in {VARIABLE}" if is_catalogue and own_dirs() and not n_own else ""
+    return f"{n} profiles hold ({', '.join(kinds)}{unset}{empty}){skipped}"
 
 
 @app.command("schema")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from time import monotonic
+from typing import Protocol
 
 PATIENCE_S = 2.0
 """How long something may take before a line says that it goes on [s]."""
@@ -31,22 +32,27 @@ def progress(text: str) -> Iterator[Callable[[str], None]]:
             yield lines.say
         return
     from rich.console import Console
+    from rich.text import Text
 
     console = Console(stderr=True)
-    status = console.status(text, spinner="dots" if console.encoding.startswith("utf") else "line")
-    with status, _told(status.update, text):
-        yield status.update
+    status = console.status(Text(text), spinner="dots" if console.encoding.startswith("utf") else "line")
+
+    def say(doing: str) -> None:
+        status.update(Text(doing))  # as it stands: brackets of a title are no markup
+
+    with status, _told(say, text):
+        yield say
 
 
 @contextmanager
-def progress_bar(text: str) -> Iterator[Callable[[float], None]]:
+def progress_bar(text: str) -> Iterator["Reach"]:
     """Show how far something is.
 
     Args:
         text: what.
 
     Yields:
-        What is told the fraction that is done.
+        What is told the fraction that is done, and of what.
     """
     if not _is_terminal():
         with _Lines(text) as lines, _told(lines.say, text):
@@ -58,11 +64,20 @@ def progress_bar(text: str) -> Iterator[Callable[[float], None]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=1.0)
         with _told(lambda said: bar.update(task, description=said), text):
-            yield lambda done: bar.update(task, completed=done)
+            yield lambda fraction, doing=None: bar.update(
+                task, completed=fraction, description=text if doing is None else f"{text}: {doing}"
+            )
 
 
 def _is_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
+
+
+class Reach(Protocol):
+    """What is told how far something is, and of several things which one goes on."""
+
+    def __call__(self, fraction: float, doing: str | None = None) -> None:
+        """So much of all is done."""
 
 
 class _Lines:
@@ -88,8 +103,9 @@ class _Lines:
         """Something else goes on now."""
         self._doing, self._done = doing, ""
 
-    def reach(self, fraction: float) -> None:
+    def reach(self, fraction: float, doing: str | None = None) -> None:
         """So much is done."""
+        self._doing = self._text if doing is None else f"{self._text}: {doing}"
         self._done = f", {100 * fraction:.0f} % done"
 
     def _run(self) -> None:

@@ -1,12 +1,16 @@
 """`planner report`: a case as a folder of Markdown and figures."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.cli.common import ScenarioArgument, SetOption, TimeLimitOption, data_dirs
 from planner.cli.progress import progress
+
+if TYPE_CHECKING:
+    from planner.results import BreakEvenResult, Case
+    from planner.scenario import Scenario
 
 TIME_LIMIT_S = 60.0
 
@@ -20,13 +24,14 @@ def report(
 ) -> None:
     """Write a cost report of a scenario, or check that a committed one is current.
 
-    The scenario is copied into the folder, with paths in it that lead from there.
+    The scenario is copied into the folder, with paths in it that lead from there. Every break-even of it is told on
+    stderr when it is found. Nothing is written before all is done: a report that is interrupted (130, 143) leaves the
+    folder as it was.
     """
     from planner.errors import CheckFailedError
     from planner.report import Rerun, check_report, write_report
     from planner.scenario import Move, load_scenario, scenario_path
     from planner.schema import read_text
-    from planner.studies.case import build_case
 
     path, limit_s = scenario_path(scenario), None if time_limit_s == TIME_LIMIT_S else time_limit_s
     original, stated = read_text(path), tuple(overrides or ())
@@ -34,8 +39,7 @@ def report(
     text, changes = move.text(original), tuple(map(move.override, stated))
     question = load_scenario(text, str(path), move.new, changes)
     again = Rerun(changes, limit_s, move.traces_found_elsewhere(original))
-    with progress(f"planning {question.name} and its variants") as tell:
-        case = build_case(question, data_dirs(), time_limit_s, lambda text: tell(f"{question.name}: {text}"))
+    case = _case(question, time_limit_s)
     if not check:
         with progress(f"drawing {question.name}"):
             write_report(case, out, text, again)
@@ -46,3 +50,23 @@ def report(
         raise CheckFailedError(f"{out} is stale:\n{listed}\nRun: {command}")
     else:
         typer.echo(f"{out} is current")
+
+
+def _case(question: "Scenario", time_limit_s: float) -> "Case":
+    """The case; its break-evens, which may take hours, are told one by one, and so outlast an interrupt."""
+    from planner.errors import LINE_CHARACTERS, printable
+    from planner.studies.case import build_case
+
+    n_found = 0
+
+    def keep(item: "BreakEvenResult") -> None:
+        from planner.report import break_even_line
+
+        nonlocal n_found
+        n_found += 1
+        place = f"{question.name}: break-even {n_found} of {len(question.break_even)}"
+        typer.echo(f"planner: {printable(f'{place}: {break_even_line(item)}', LINE_CHARACTERS)}", err=True)
+
+    with progress(f"planning {question.name} and its variants") as tell:
+        say = lambda text: tell(printable(f"{question.name}: {text}", LINE_CHARACTERS))  # noqa: E731
+        return build_case(question, data_dirs(), time_limit_s, say, keep)

@@ -1,6 +1,8 @@
 """`planner scenario`: start a scenario, check one, and its schema."""
 
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,20 +25,27 @@ app.command("new", short_help="Write a commented scenario to start from.")(new)
 def check(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE", help="TOML files, or bundled scenarios.", autocompletion=scenario_names),
+        typer.Argument(
+            metavar="FILE", help="TOML files, folders with all below, or bundled names.", autocompletion=scenario_names
+        ),
     ],
+    skip_others: Annotated[
+        bool, typer.Option("--skip-others", help="Leave out files that state no scenario: for hooks that name all.")
+    ] = False,
     format_: GateFormatOption = GateFormat.TEXT,
 ) -> None:
     """Check scenarios: keys, names, comparisons and traces, and whether a plan can be asked of them.
 
-    Every problem is told: exit 3, or 4 where all that is wrong is that no plan can be.
+    Every problem is told: exit 3, or 4 where all that is wrong is that no plan can be. In a folder the files are
+    checked that state the schema of scenarios, and those called scenario.toml.
     """
     from planner.errors import InputError, PlannerError, Problem
 
     held: list[str] = []
     failures: list[PlannerError] = []
     problems: list[Problem] = []
-    for file in dict.fromkeys(files):
+    asked = list(dict.fromkeys(_scenarios(files, skip_others)))
+    for file in asked:
         try:
             with progress(f"checking {file}"):
                 held.append(_held(file))
@@ -46,20 +55,35 @@ def check(
     if format_ is GateFormat.TEXT and failures:
         typer.echo("".join(f"{line}\n" for line in held), nl=False)
         raise InputError(problems) if any(isinstance(error, InputError) for error in failures) else failures[0]
-    print_gate(problems, format_, "\n".join(held))
+    print_gate(problems, format_, "\n".join(held) or "no scenario is among these files")
     if failures:
         raise typer.Exit(min(error.exit_code for error in failures))
 
 
+def _scenarios(files: Iterable[str], skip_others: bool) -> Iterator[str]:
+    """What to check of what is named; a folder without any scenario stands for itself, and is told."""
+    from planner.scenario import bundled_scenarios
+    from planner.scenario.bundled import is_scenario, scenarios_below
+
+    bundled = bundled_scenarios()
+    for file in files:
+        path = Path(file)
+        if file not in bundled and path.is_dir():
+            found = scenarios_below(path)
+            yield from map(str, found if found or skip_others else [path])
+        elif not skip_others or file in bundled or is_scenario(path):
+            yield file
+
+
 def _held(file: str) -> str:
     """What is said of a scenario that holds. Raises PlannerError where it does not."""
-    from planner.optimizer import network_problem, planning_problem
+    from planner.optimizer import planning_problem
     from planner.scenario import read_scenario
 
     scenario = read_scenario(file)
     for name in scenario.comparisons:
         scenario.compared(name)
-    problem = (network_problem if scenario.is_network else planning_problem)(scenario, data_dirs())
+    problem = planning_problem(scenario, data_dirs())
     counts = f"{len(problem.pools)} pools, {len(problem.links)} links, {len(problem.classes)} classes"
     return f"{file}: holds ({counts})"
 

@@ -1,5 +1,6 @@
 """`planner simulate`: a plan run request by request."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,14 +25,17 @@ if TYPE_CHECKING:
     from planner.scenario import Scenario
 
 WorkersOption = Annotated[
-    int, typer.Option("--workers", metavar="N", min=1, help="Processes; the answer does not depend on it.")
+    int, typer.Option("--workers", metavar="N", min=1, max=1024, help="Processes; the answer does not depend on it.")
 ]
 DaskOption = Annotated[
     str | None,
     typer.Option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster that works instead: tcp://host:port."),
 ]
 PeriodOption = Annotated[
-    str | None, typer.Option("--period", metavar="NAME", help="Run this period of a plan for several.")
+    str | None,
+    typer.Option(
+        "--period", metavar="NAME", help="Run only this period of a plan for several; each of them if not given."
+    ),
 ]
 PlanOption = Annotated[
     Path | None,
@@ -39,7 +43,9 @@ PlanOption = Annotated[
         "--plan", metavar="FILE", help="Run this answer of `optimize --format json`; a new plan if not given."
     ),
 ]
-RequestsOption = Annotated[int, typer.Option("--requests", metavar="N", min=1, help="Of all replications together.")]
+RequestsOption = Annotated[
+    int, typer.Option("--requests", metavar="N", min=1, max=10**9, help="Of all replications together, in each period.")
+]
 SeedOption = Annotated[
     int, typer.Option("--seed", metavar="S", min=0, max=MOST_SEED, help="The same seed gives the same answer.")
 ]
@@ -48,7 +54,8 @@ LoadOption = Annotated[
     typer.Option("--load", metavar="F", help="Of the plan's rate; 1, or 0.8 where that saturates a pool or a link."),
 ]
 ReplicationsOption = Annotated[
-    int, typer.Option("--replications", metavar="R", min=1, help="Independent runs, for confidence intervals.")
+    int,
+    typer.Option("--replications", metavar="R", min=1, max=10_000, help="Independent runs, for confidence intervals."),
 ]
 
 
@@ -82,7 +89,7 @@ def simulate(
     time_limit_s: TimeLimitOption = 60.0,
 ) -> None:
     """Run a plan request by request: latency, throughput, pools and links as they come out, with their confidence."""
-    from planner.executor import RunQuestion
+    from planner.executor import RunQuestion, simulate_periods
     from planner.executor import simulate as run_plan
     from planner.scenario import read_scenario
 
@@ -91,13 +98,19 @@ def simulate(
     by = workers_of(workers, dask)
     asked = read_scenario(scenario, overrides or ())
     planned = plan_of(asked, plan, time_limit_s)
-    if period is not None:
-        from planner.studies.periods import one_period
-
-        asked, planned = one_period(asked, planned, period)
-    wanted = any(path is not None for path in (records, trace, figure))
-    with progress_bar(f"running {asked.name}") as say:
-        run, kept = run_plan(asked, planned, question, data_dirs(), keep=wanted, progress=say, workers=by)
+    if period is None and len(planned.periods) > 1:
+        check_one_run(records=records, trace=trace, figure=figure, periods=[one.name for one in planned.periods])
+        with progress_bar(f"running {asked.name}") as say:
+            run = simulate_periods(
+                asked, planned, question, data_dirs(), lambda text, part: say(part, text), workers=by
+            )
+        kept = None
+    else:
+        wanted = any(path is not None for path in (records, trace, figure))
+        with progress_bar(f"running {asked.name}") as say:
+            run, kept = run_plan(
+                asked, planned, question, data_dirs(), period=period, keep=wanted, progress=say, workers=by
+            )
     if kept is not None:
         from planner.report import write_records, write_timeline
 
@@ -134,9 +147,19 @@ def draw(
     from planner.studies.predicted_ttft import predicted_ttft
 
     rate = run.offered_req_per_s
-    predicted = None if rate is None else predicted_ttft(scenario, plan, rate, data_dirs(), time_limit_s)
+    fleet = plan if run.period is None else plan.in_period(plan.period(run.period))
+    predicted = None if rate is None else predicted_ttft(scenario, fleet, rate, data_dirs(), time_limit_s)
     write_run_figure(run_chart(run, records, {k.name: k.capacity_gbps for k in plan.links}, predicted), path)
     typer.echo(f"wrote {path}", err=True)
+
+
+def check_one_run(periods: Sequence[str], **files: Path | None) -> None:
+    """Raises UsageError where a file is to show one run, and there is one of each period."""
+    from planner.errors import UsageError
+
+    for name, path in files.items():
+        if path is not None:
+            raise UsageError(f"--{name} {path}: shows one run, and the plan has {len(periods)} periods (--period NAME)")
 
 
 def check_files(records: Path | None, trace: Path | None, figure: Path | None) -> None:

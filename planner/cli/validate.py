@@ -38,7 +38,8 @@ def validate(
 ) -> None:
     """Plan a scenario, run the plan request by request and compare metric by metric; exit 6 where a promise fails.
 
-    Exit 5 where none fails, and the run is too short to judge them all.
+    A plan for several periods is run in each of them. Exit 5 where no promise fails, and the run is too short to judge
+    them all.
     """
     from planner.errors import CheckFailedError, UndecidedError
     from planner.executor import RunQuestion
@@ -51,7 +52,7 @@ def validate(
     by = workers_of(workers, dask)
     asked = read_scenario(scenario, overrides or ())
     with progress_bar(f"validating {asked.name}") as say:
-        found = validated(asked, question, data_dirs(), time_limit_s, lambda _, part: say(part), by, period)
+        found = validated(asked, question, data_dirs(), time_limit_s, lambda text, part: say(part, text), by, period)
     if format_ is Format.JSON:
         print_json(found.answer())
     else:

@@ -9,28 +9,32 @@ from typing import TYPE_CHECKING
 from planner.loading import on_first_use
 
 if TYPE_CHECKING:
+    from planner.executor.draws import Draws, drawn_requests
+    from planner.executor.periods import simulate_periods
     from planner.executor.run import RunQuestion, default_load, simulate
-    from planner.executor.streams import Streams, drawn_requests
-    from planner.executor.systems import System, system, world
+    from planner.executor.systems import System, system
+    from planner.executor.worlds import world
 
 _LAZY = {
     "RunQuestion": "run",
     "default_load": "run",
     "simulate": "run",
-    "Streams": "streams",
-    "drawn_requests": "streams",
+    "simulate_periods": "periods",
+    "Draws": "draws",
+    "drawn_requests": "draws",
     "System": "systems",
     "system": "systems",
-    "world": "systems",
+    "world": "worlds",
 }
 
 __all__ = [
+    "Draws",
     "RunQuestion",
-    "Streams",
     "System",
     "default_load",
     "drawn_requests",
     "simulate",
+    "simulate_periods",
     "system",
     "world",
 ]

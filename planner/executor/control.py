@@ -24,7 +24,7 @@ def convertible(scenario: Scenario, prefill: Sequence[PoolPlan], decode: Sequenc
     local = [pool for pool in prefill if pool.prompts != "long"]
     kinds = {
         (stated.site, stated.model, scenario.hardware_of(stated).name, stated.accelerators_per_instance)
-        for stated in (scenario.pools[pool.name] for pool in (*local, *decode))
+        for stated in (scenario.pools[pool.key] for pool in (*local, *decode))
     }
     if len(local) != 1 or len(decode) != 1 or len(kinds) != 1:
         what = "has nothing to convert: instances change between one prefill pool for short prompts and one decode pool"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from planner.executor.control import convertible_pool
 from planner.executor.kernel.records import FINISHED, NONE, STRANDED, TOO_OFTEN, World
+from planner.executor.streams import Stream
 from planner.executor.systems import System
 from planner.results import Interval, RunRecords
 from planner.scenario import Slo
@@ -33,7 +34,21 @@ class Outcome:
     """Figures that are averaged over replications; nan where nothing was counted."""
     counts: Mapping[str, float]
     """Figures that are added up over replications."""
+    times: "RequestTimes"
+    """What percentiles over several runs are made of."""
     records: RunRecords | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RequestTimes:
+    """Times of the requests that count; arrays of one length."""
+
+    request_class: NDArray[np.int64]
+    """Index among the system's classes."""
+    ttft_s: Floats
+    """Infinite for requests that were dropped."""
+    tpot_s: Floats
+    """NaN for those of one token, and those that were dropped."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +76,8 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
     assert lost == 0, f"{lost} requests are neither finished nor dropped"
     assert clock["violations"] == 0, "time ran backwards"
     check_pools(w)
-    metrics = {**_latency(plan, w, window), **_watched(plan, w, window), **_factors(w)}
+    times = request_times(plan, w, window)
+    metrics = {**_latency(plan, w, window), **_of_classes(plan, times), **_watched(plan, w, window), **_factors(w)}
     counts = {
         "n_requests": len(w.requests),
         "n_completed": int(clock["n_finished"]),
@@ -74,7 +90,17 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
         "cross_site_bytes": float(w.links["sent_bytes"][: len(plan.links)].sum()),
         **_moves(w),
     }
-    return Outcome(metrics, counts, run_records(plan, w, window) if keep else None)
+    return Outcome(metrics, counts, times, run_records(plan, w, window) if keep else None)
+
+
+def request_times(plan: System, w: World, window: Window) -> RequestTimes:
+    """Times of the requests that count."""
+    counted = w.requests[window.first : window.last]
+    is_done = counted["state"] == FINISHED
+    ttft = np.where(is_done, counted["first_token_s"] - counted["arrival_s"], np.inf)
+    n_steps = np.where(is_done & (counted["output_tokens"] > 1), counted["output_tokens"] - 1, np.nan)
+    tpot = (counted["finish_s"] - counted["first_token_s"]) / n_steps
+    return RequestTimes(plan.class_of[counted["request_class"]], ttft, tpot)
 
 
 def check_pools(w: World) -> None:
@@ -123,27 +149,51 @@ def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
         "ttft_p50_s": _quantile(ttft, 0.5),
         "ttft_p90_s": _quantile(ttft, 0.9),
         "ttft_p99_s": _quantile(ttft, 0.99),
-        "ttft_promised_s": _quantile(ttft, _promised_share(plan.scenario.slo, len(counted), len(done))),
+        "ttft_promised_s": _quantile(ttft, promised_share(plan.scenario.slo, len(counted), len(done))),
         "tpot_mean_s": _mean(tpot),
         "tpot_p90_s": _quantile(tpot, 0.9),
         "offload_fraction": _mean(_is_offloaded(plan, w)[done["route"]]),
         "prefix_hit_fraction": float(done["cached_tokens"].sum()) / asked if asked else np.nan,
+        "prompt_tokens": _mean(done["total_tokens"]),
         "stay_s": _mean(done["finish_s"] - arrival),
         "prefill_wait_s": _mean(done["prefill_start_s"] - arrival),
         "prefill_s": _mean(done["prefill_end_s"] - done["prefill_start_s"]),
         "transfer_s": _mean(done["kv_end_s"] - done["prefill_end_s"]),
         "decode_wait_s": _mean(done["first_token_s"] - done["kv_end_s"]),
     }
-    for index, name in enumerate(plan.classes):
-        own = ttft[done["request_class"] == index]
-        share = _promised_share(plan.scenario.slo_of(name), int((counted["request_class"] == index).sum()), own.size)
-        found[f"ttft_promised_s of {name}"] = _quantile(own, share)
-        found[f"tpot_mean_s of {name}"] = _mean(tpot[many["request_class"] == index])
-        found[f"n_counted of {name}"] = float(own.size)
-        found[f"ttft_mean_s of {name}"] = _mean(own)
-        found[f"ttft_p90_s of {name}"] = _quantile(own, 0.9)
-        found[f"ttft_p99_s of {name}"] = _quantile(own, 0.99)
+    for q, stream in enumerate(plan.streams):
+        own = ttft[done["request_class"] == q]
+        found |= {f"{key} of {site_name(stream)}": value for key, value in _ttft(own).items()}
+        found[f"n_counted of {site_name(stream)}"] = float(own.size)
     return found
+
+
+def site_name(stream: Stream) -> str:
+    """How the figures of a class at one of its sites are called."""
+    return f"{stream.request_class} at {stream.site}"
+
+
+def _of_classes(plan: System, times: RequestTimes) -> dict[str, float]:
+    """TTFT and TPOT of every class."""
+    found: dict[str, float] = {}
+    for index, name in enumerate(plan.classes):
+        mine = times.request_class == index
+        ttft, tpot = times.ttft_s[mine], times.tpot_s[mine]
+        own = ttft[np.isfinite(ttft)]
+        share = promised_share(plan.scenario.slo_of(name), len(ttft), own.size)
+        found[f"ttft_promised_s of {name}"] = _quantile(own, share)
+        found[f"tpot_mean_s of {name}"] = _mean(tpot[np.isfinite(tpot)])
+        found[f"n_counted of {name}"] = float(own.size)
+        found |= {f"{key} of {name}": value for key, value in _ttft(own).items()}
+    return found
+
+
+def _ttft(seconds: Floats) -> dict[str, float]:
+    return {
+        "ttft_mean_s": _mean(seconds),
+        "ttft_p90_s": _quantile(seconds, 0.9),
+        "ttft_p99_s": _quantile(seconds, 0.99),
+    }
 
 
 def _is_offloaded(plan: System, w: World) -> NDArray[np.bool_]:
@@ -152,10 +202,10 @@ def _is_offloaded(plan: System, w: World) -> NDArray[np.bool_]:
     return np.asarray((w.routes["is_long"] == 1) & ~(takes_both & (w.routes["link"] == NONE)))
 
 
-def _promised_share(slo: Slo | None, n_counted: int, n_done: int) -> float:
+def promised_share(slo: Slo | None, n_counted: float, n_done: float) -> float:
     """Share of the finished requests that is the promised percentage of all: those that were dropped are late."""
     percentile = (slo or Slo()).ttft_percentile
-    return min(percentile / 100 * n_counted / max(n_done, 1), 1.0)
+    return min(percentile / 100 * n_counted / n_done, 1.0) if n_done > 0 else 1.0
 
 
 def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
@@ -221,7 +271,7 @@ def run_records(plan: System, w: World, window: Window) -> RunRecords:
     }
     columns: dict[str, Any] = {
         "request": np.arange(len(asked)),
-        "request_class": asked["request_class"],
+        "request_class": plan.class_of[asked["request_class"]],
         "state": asked["state"],
         "n_retries": asked["n_retries"],
         **{name: asked[name] for name in ("total_tokens", "cached_tokens", "output_tokens")},

@@ -2,11 +2,9 @@
 
 from math import inf
 
-import numpy as np
-
 from planner.errors import InputError
 from planner.executor.kernel.records import Records
-from planner.executor.systems import System, route_table
+from planner.executor.systems import System
 from planner.units import percent
 
 
@@ -16,17 +14,16 @@ def check_room(plan: System, requests: Records) -> None:
     Raises:
         InputError: a prompt fits no pool that its class may take: it would wait forever.
     """
-    rooms = np.array([inf if times.room is None else times.room.longest_tokens for times in plan.prefill_times])
-    routes = route_table(plan)
-    for c, name in enumerate(plan.classes):
-        pools = np.unique(routes["prefill_pool"][routes["request_class"] == c])
-        best = int(pools[np.argmax(rooms[pools])])
-        tokens = requests["total_tokens"][requests["request_class"] == c]
+    rooms = [inf if times.room is None else times.room.longest_tokens for times in plan.prefill_times]
+    for q, stream in enumerate(plan.streams):
+        pools = [way.prefill for of_part in plan.ways[q].values() for way in of_part]
+        best = max(pools, key=lambda p: (rooms[p], -p))
+        tokens = requests["total_tokens"][requests["request_class"] == q]
         if (tokens > rooms[best]).any():
             what = (
                 f"holds prompts of up to {rooms[best]:,.0f} tokens beside the weights, but "
-                f"{percent(float((tokens > rooms[best]).mean()))} of those of '{name}' are longer, up to "
-                f"{tokens.max():,}, and no other pool of the plan holds them"
+                f"{percent(float((tokens > rooms[best]).mean()))} of those of '{stream.request_class}' are longer, up "
+                f"to {tokens.max():,}, and no other pool of the plan holds them"
             )
             allowed = "more accelerators per instance, or a narrower cache"
-            raise InputError(plan.scenario.problem(("pools", plan.prefill[best].name), what, allowed))
+            raise InputError(plan.scenario.problem(("pools", plan.prefill[best].key), what, allowed))

@@ -9,26 +9,30 @@ from typing import Any
 
 from planner.errors import CheckFailedError, UsageError
 from planner.executor.code_cache import is_compiled, told_of_compiling
+from planner.executor.draws import Draws, drawn_requests, prompt_blocks, to_streams
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import Records, World
-from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome
+from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome, site_name
 from planner.executor.rebalancing import stated_rebalance
 from planner.executor.refused import check_room
 from planner.executor.sessions import session_requests
-from planner.executor.streams import Streams, drawn_requests, prompt_blocks
-from planner.executor.systems import System, system, world
+from planner.executor.streams import Stream
+from planner.executor.systems import System, system
 from planner.executor.troubles import troubles
+from planner.executor.worlds import world
 from planner.jobs import HERE, Workers, answers
 from planner.results import (
     ClassRun,
     Fleet,
     Interval,
     LinkRun,
+    Plan,
     PoolRun,
     RebalanceRun,
     Run,
     RunRecords,
     SchedulerRun,
+    SiteRun,
     WaitRun,
 )
 from planner.scenario import DiurnalArrivals, Scenario
@@ -61,7 +65,8 @@ MEANS = (
     "ttft_p90_s",
     "ttft_p99_s",
 )
-CLASS_MEANS = ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "ttft_promised_s", "tpot_mean_s")
+SITE_MEANS = ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s")
+CLASS_MEANS = (*SITE_MEANS, "ttft_promised_s", "tpot_mean_s")
 
 Progress = Callable[[float], None]
 
@@ -92,8 +97,9 @@ class RunQuestion:
 
 def default_load(fleet: Fleet) -> float:
     """The plan's own rate where no pool or link is full at it, else 0.8 of it."""
-    used = [pool.utilization for pool in fleet.pools] + [link.utilization for link in fleet.links]
-    return 1.0 if max(used, default=0.0) < 1 - 1e-6 else BUSY_LOAD
+    parts = fleet.periods if isinstance(fleet, Plan) else ()
+    most = max([part.most_used for part in parts], default=fleet.most_used)
+    return 1.0 if most < 1 - 1e-6 else BUSY_LOAD
 
 
 def simulate(
@@ -102,17 +108,19 @@ def simulate(
     question: RunQuestion | None = None,
     data_dirs: Sequence[Path] = (),
     *,
+    period: str | None = None,
     keep: bool = False,
     progress: Progress = lambda _: None,
     workers: Workers = HERE,
 ) -> tuple[Run, RunRecords | None]:
-    """Run a plan request by request.
+    """Run a plan request by request, of several periods one.
 
     Args:
         scenario: the question that the plan answers.
         fleet: the plan, or one of its baselines.
         question: how long, how often and at what load.
         data_dirs: folders in which traces are looked for.
+        period: the period; None: the plan's only one, or its one demand.
         keep: whether the records of the first replication are wanted as well.
         progress: is told the fraction done now and then.
         workers: who shares the replications; the answer does not depend on it.
@@ -121,27 +129,39 @@ def simulate(
         The run, and the records where they are wanted.
 
     Raises:
-        InputError: the plan is not the scenario's, a trace is missing, or no pool of the plan holds some prompt.
+        InputError: the plan is not the scenario's or has no such period, a trace is missing, or no pool of the plan
+            holds some prompt.
         CheckFailedError: no request that counts has finished.
     """
     question = question or RunQuestion()
-    plan = system(scenario, fleet, data_dirs)
-    load = default_load(fleet) if question.load is None else question.load
-    rate = load * fleet.throughput_req_per_s
-    outcomes = _outcomes(plan, question, rate, data_dirs, keep, progress, workers)
+    plan = system(scenario, fleet, data_dirs, period)
+    load = default_load(plan.fleet) if question.load is None else question.load
+    rate = load * plan.fleet.throughput_req_per_s
+    outcomes = replications(plan, question, rate, data_dirs, progress, workers, keep=keep)
     return answer(plan, question, None if question.is_full else load, rate, outcomes), outcomes[0].records
 
 
-def _outcomes(
+def replications(
     plan: System,
     question: RunQuestion,
     req_per_s: float,
     data_dirs: Sequence[Path],
-    keep: bool,
     progress: Progress,
     workers: Workers,
+    *,
+    keep: bool = False,
 ) -> list[Outcome]:
-    """Every replication, in order."""
+    """The outcome of every replication, in order.
+
+    Args:
+        plan: the system.
+        question: how long and how often.
+        req_per_s: rate of all requests [1/s].
+        data_dirs: folders in which traces are looked for.
+        progress: is told the fraction done now and then.
+        workers: who shares the replications.
+        keep: whether the records of the first are wanted as well.
+    """
     n = question.n_replications
     if workers.dask is None and min(workers.n_processes, n) == 1:
         found = []
@@ -183,9 +203,9 @@ def replicate(
     closed = full_house(plan) if question.is_full else None
     window = counted(plan, n, closed or 0)
     n += closed or 0
-    streams = Streams(question.seed, replication)
-    requests, blocks = _asked(plan.scenario, n, req_per_s, streams, data_dirs)
-    faults = troubles(plan, HORIZON * float(requests["arrival_s"][-1]), streams)
+    draws = Draws(question.seed, replication)
+    requests, blocks = _asked(plan, n, req_per_s, draws, data_dirs)
+    faults = troubles(plan, HORIZON * float(requests["arrival_s"][-1]), draws)
     check_room(plan, requests)
     w = world(plan, requests, window.first, window.last, closed, faults, blocks)
     run_to_end(w, progress)
@@ -200,15 +220,18 @@ def counted(plan: System, n: int, n_filling: int) -> Window:
 
 
 def _asked(
-    scenario: Scenario, n: int, req_per_s: float, streams: Streams, data_dirs: Sequence[Path]
+    plan: System, n: int, req_per_s: float, draws: Draws, data_dirs: Sequence[Path]
 ) -> tuple[Records, Blocks | None]:
-    """Requests, and the blocks of their prompts where caches look at them."""
-    has_cache = scenario.execution.cache is not None
+    """Requests by stream, and the blocks of their prompts where caches look at them."""
+    scenario, has_cache = plan.scenario, plan.scenario.execution.cache is not None
+    blocks: Blocks | None
     if scenario.execution.sessions is not None:
-        requests, blocks = session_requests(scenario, n, req_per_s, streams)
-        return requests, blocks if has_cache else None
-    requests = drawn_requests(scenario, n, req_per_s, streams, data_dirs)
-    return requests, prompt_blocks(scenario, requests, data_dirs) if has_cache else None
+        requests, blocks = session_requests(scenario, n, req_per_s, draws)
+    else:
+        requests = drawn_requests(scenario, n, req_per_s, draws, data_dirs, plan.class_rates)
+        blocks = prompt_blocks(scenario, requests, data_dirs) if has_cache else None
+    to_streams(requests, plan.streams, tuple(scenario.workloads), draws)
+    return requests, blocks if has_cache else None
 
 
 def full_house(plan: System) -> int:
@@ -245,6 +268,7 @@ def answer(
     return Run(
         scenario=plan.scenario.name,
         seed=question.seed,
+        period=plan.period,
         load=load,
         offered_req_per_s=None if load is None else req_per_s,
         n_replications=len(outcomes),
@@ -335,12 +359,24 @@ def _class(
     slo = plan.scenario.slo_of(name)
     is_promised = plan.scenario.objective == "min-ttft" or (slo is not None and slo.ttft_s is not None)
     metrics = [metric for metric in CLASS_MEANS if is_promised or metric != "ttft_promised_s"]
+    sites = [stream for stream in plan.streams if stream.request_class == name]
     return ClassRun(
         name=name,
-        n_counted=int(sum(o.metrics[f"n_counted of {name}"] for o in outcomes)),
+        n_counted=_n_counted(outcomes, name),
         **{metric: known(mean[f"{metric} of {name}"]) for metric in metrics},
         intervals={metric: intervals[key] for metric in metrics if (key := f"{metric} of {name}") in intervals},
+        sites=tuple(_site(mean, stream, outcomes) for stream in sites) if len(sites) > 1 else (),
     )
+
+
+def _site(mean: dict[str, float], stream: Stream, outcomes: Sequence[Outcome]) -> SiteRun:
+    name = site_name(stream)
+    figures = {metric: known(mean[f"{metric} of {name}"]) for metric in SITE_MEANS}
+    return SiteRun(name=stream.site or "", n_counted=_n_counted(outcomes, name), **figures)
+
+
+def _n_counted(outcomes: Sequence[Outcome], name: str) -> int:
+    return int(sum(o.metrics[f"n_counted of {name}"] for o in outcomes))
 
 
 def _notes(

@@ -1,32 +1,31 @@
 """Seconds and bytes of a pool's instances: what somebody measured where there is any, else the roofline.
 
-The optimizer resolves the same scenario keys by itself; only the roofline's times and the measured curves are shared.
+What the scenario says of an instance, the roofline's times and the measured curves are common with the optimizer; what
+is made of them is not.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.curves import Curve, PrefillService
-from planner.errors import InputError, Problem
+from planner.errors import InputError
 from planner.executor.room import Room, prefill_room
-from planner.profiles import HardwareProfile, MeasuredInstance, missing_shapes
+from planner.profiles import missing_shapes
 from planner.roofline import (
-    Chip,
-    Layout,
     ServedModel,
-    asked_stack,
     index_key_bytes_per_token,
     instance_rates,
     kv_bytes_curve,
     kv_bytes_per_rank,
     physical_kv_bytes,
     roofline_prefill,
+    served_instance,
 )
-from planner.scenario import Pool, Scenario
-from planner.units import GB, MILLI
+from planner.scenario import AskedInstance, Pool, PoolExecution, Scenario, asked_instance, at_pool, unmeasured
+from planner.units import GB
 
 LONG_TOKENS = np.array([1 << 17, 1 << 18], dtype=np.float64)
 """Lengths beyond every window: between them bytes grow evenly."""
@@ -90,98 +89,134 @@ class DecodeTimes:
         return float(1 / np.mean(steps_s / batch))
 
 
-def prefill_times(scenario: Scenario, name: str) -> PrefillTimes:
-    """Prefill seconds and cache bytes of a pool.
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What times the instances of a pool, and what the scenario states of them for the run."""
+
+    scenario: Scenario
+    key: str
+    """Name of the scenario's pool."""
+    asked: AskedInstance
+    served: ServedModel | None
+    """The roofline of it; None where somebody measured it."""
+
+    @property
+    def limits(self) -> PoolExecution:
+        """What the scenario states of the pool for the run."""
+        return self.scenario.execution.pools.get(self.key, PoolExecution())
+
+    @property
+    def memory_bytes(self) -> float | None:
+        """Memory of an instance for caches, where it is stated [B]."""
+        return None if self.limits.memory_gb is None else self.limits.memory_gb * GB
+
+
+def source(scenario: Scenario, key: str, marks: Collection[str] = ()) -> Source:
+    """What times a pool's instances: a measurement, or the served model.
+
+    Args:
+        scenario: the question.
+        key: name of the scenario's pool.
+        marks: what sets it apart from others that the plan made of the same pool, the layout among them.
 
     Raises:
         InputError: nobody measured the instance and the roofline cannot time it.
     """
-    pool = scenario.pools[name]
-    model, precision = scenario.profile_of(pool.model), scenario.choice_of(pool).kv_precision
-    measured, served = source(scenario, name, "prefill")
-    if measured is not None:
-        rates = instance_rates(model, measured, precision)
+    pool = _chosen(scenario.pools[key], marks)
+    asked = asked_instance(scenario, pool)
+    if asked.measured is not None:
+        return Source(scenario, key, asked, None)
+    if not asked.may_be_timed:
+        raise InputError(unmeasured(scenario, key, pool, asked))
+    try:
+        return Source(scenario, key, asked, served_instance(asked))
+    except InputError as error:
+        raise InputError(at_pool(scenario, key, error.problems)) from None
+
+
+def _chosen(pool: Pool, marks: Collection[str]) -> Pool:
+    """A pool with one layout: that of the plan, else the first that it may choose from."""
+    if not pool.layouts:
+        return pool
+    layout = next((layout for layout in pool.layouts if layout in marks), pool.layouts[0])
+    return pool.model_copy(update={"layout": layout, "layouts": ()})
+
+
+def prefill_times(found: Source) -> PrefillTimes:
+    """Prefill seconds and cache bytes of a pool's instances.
+
+    Raises:
+        InputError: memory is stated for a cache that nobody can count.
+    """
+    asked, served = found.asked, found.served
+    if asked.measured is not None:
+        rates = instance_rates(asked.model, asked.measured, asked.kv_precision)
         service, bytes_ = rates.prefill, rates.kv_bytes
     else:
         assert served is not None, "a source is measured or served"
-        service, bytes_ = roofline_prefill(served, (0.0, float("inf"))), kv_bytes_curve(model, precision)
+        unlimited = 0.0, float("inf")
+        service, bytes_ = roofline_prefill(served, unlimited), kv_bytes_curve(asked.model, asked.kv_precision)
     assert service is not None, "a source of prefill has prefill"
-    service = service.scaled(pool.time_factor)
-    wire = with_slope(bytes_, index_key_bytes_per_token(model))
+    service = service.scaled(asked.time_factor)
+    wire = with_slope(bytes_, index_key_bytes_per_token(asked.model))
     handoff = wire if served is None else _physical(served)
-    room = _prefill_room(scenario, name, measured, served)
-    return PrefillTimes(service, wire, handoff, model.architecture.n_layers or 1, room)
+    return PrefillTimes(service, wire, handoff, asked.model.architecture.n_layers or 1, _prefill_room(found))
 
 
-def _prefill_room(
-    scenario: Scenario, name: str, measured: MeasuredInstance | None, served: ServedModel | None
-) -> Room | None:
+def _prefill_room(found: Source) -> Room | None:
     """Memory of a prefill instance for caches; None where shapes, stack or memory are unknown."""
-    pool, stated = scenario.pools[name], scenario.execution.pools.get(name)
-    if served is None and not missing_shapes(scenario.profile_of(pool.model).architecture):
+    served, memory_gb = found.served, found.limits.memory_gb
+    if served is None and not missing_shapes(found.asked.model.architecture):
         try:
-            served = _served(scenario, name, pool, scenario.hardware_of(pool))
+            served = served_instance(found.asked)
             served.memory  # noqa: B018 - the accelerator's memory may be unknown
         except InputError:
             served = None
-    memory_gb = None if stated is None else stated.memory_gb
     if served is not None:
-        return prefill_room(served, measured, memory_gb)
+        return prefill_room(served, found.asked.measured, memory_gb)
     if memory_gb is not None:
         what = "is of a prefill instance whose cache nobody can count: its model's shapes are not known"
-        raise InputError(scenario.problem(("execution", "pools", name, "memory_gb"), what, "leave it out"))
+        key = ("execution", "pools", found.key, "memory_gb")
+        raise InputError(found.scenario.problem(key, what, "leave it out"))
     return None
 
 
-def decode_times(scenario: Scenario, name: str, context_tokens: float) -> DecodeTimes:
-    """Decode steps and memory of a pool.
+def decode_times(found: Source, context_tokens: float) -> DecodeTimes:
+    """Decode steps and memory of a pool's instances.
 
     Args:
-        scenario: the question.
-        name: name of the pool.
-        context_tokens: mean context of the requests that it decodes [tokens].
+        found: what times them.
+        context_tokens: mean context of the requests that they decode [tokens].
 
     Raises:
-        InputError: nobody measured the instance and the roofline cannot time it, or no sequence fits.
+        InputError: no sequence fits.
     """
-    measured, served = source(scenario, name, "decode")
-    stated = scenario.execution.pools.get(name)
-    memory = None if stated is None or stated.memory_gb is None else stated.memory_gb * GB
-    most = None if stated is None else stated.batch_limit
-    found = _decode(scenario, name, measured, served, context_tokens, memory)
-    factor, limit = scenario.pools[name].time_factor, min(found.batch_limit, most or found.batch_limit)
-    return replace(found, batch_limit=limit, step_s=factor * found.step_s[: limit + 1])
+    times = _measured_decode(found) if found.served is None else _roofline_decode(found, found.served, context_tokens)
+    limit = min(times.batch_limit, found.limits.batch_limit or times.batch_limit)
+    return replace(times, batch_limit=limit, step_s=found.asked.time_factor * times.step_s[: limit + 1])
 
 
-def _decode(
-    scenario: Scenario,
-    name: str,
-    measured: MeasuredInstance | None,
-    served: ServedModel | None,
-    context_tokens: float,
-    memory: float | None,
-) -> DecodeTimes:
-    """Decode as measured or on the roofline, before what the scenario states of the pool."""
-    if measured is not None:
-        assert measured.decode is not None, "a source of decode has a decode point"
-        limit = measured.decode.batch
-        step = np.column_stack([np.full(limit + 1, measured.decode.step_s), np.zeros(limit + 1)])
-        pool = scenario.pools[name]
-        kv = instance_rates(scenario.profile_of(pool.model), measured, scenario.choice_of(pool).kv_precision).kv_bytes
-        state, per_token = _line(kv(LONG_TOKENS))
-        return DecodeTimes(limit, step, np.inf if memory is None else memory, state, per_token)
-    assert served is not None, "a source is measured or served"
-    return _roofline_decode(scenario, name, served, context_tokens, memory)
+def _measured_decode(found: Source) -> DecodeTimes:
+    """Decode as measured, before what the scenario states of the pool."""
+    measured = found.asked.measured
+    assert measured is not None, "a source is measured or served"
+    assert measured.decode is not None, "a source of decode has a decode point"
+    limit = measured.decode.batch
+    step = np.column_stack([np.full(limit + 1, measured.decode.step_s), np.zeros(limit + 1)])
+    state, per_token = _line(
+        instance_rates(found.asked.model, measured, found.asked.kv_precision).kv_bytes(LONG_TOKENS)
+    )
+    return DecodeTimes(limit, step, np.inf if found.memory_bytes is None else found.memory_bytes, state, per_token)
 
 
-def _roofline_decode(
-    scenario: Scenario, name: str, served: ServedModel, context_tokens: float, memory: float | None
-) -> DecodeTimes:
-    limit_ms = _step_limit_ms(scenario, scenario.pools[name])
-    limit = served.largest_batch_within(context_tokens, np.inf if limit_ms is None else limit_ms * MILLI)
+def _roofline_decode(found: Source, served: ServedModel, context_tokens: float) -> DecodeTimes:
+    """Decode on the roofline, before what the scenario states of the pool."""
+    longest_s = found.asked.longest_step_s
+    limit = served.largest_batch_within(context_tokens, np.inf if longest_s is None else longest_s)
     if limit < 1:
         what = f"not one sequence of {context_tokens:,.0f} tokens decodes within its memory and step limit"
-        raise InputError(scenario.problem(("pools", name), what, "a longer tpot_ms, or a plan made for this scenario"))
+        allowed = "a longer tpot_ms, or a plan made for this scenario"
+        raise InputError(found.scenario.problem(("pools", found.key), what, allowed))
     batch, contexts = np.arange(1, limit + 1), CONTEXTS * context_tokens
     low, high = (served.decode_time(batch, np.full(limit, c)).total_s for c in contexts)
     slope = np.maximum(high - low, 0.0) / (contexts[1] - contexts[0])
@@ -191,59 +226,8 @@ def _roofline_decode(
         served.model, LONG_TOKENS, served.kv_precision, tp_size=layout.tp_size, pp_size=layout.pp_size
     )
     state, per_token = _line(held)
-    room = layout.dp_size * max(served.memory.cache_bytes, 0.0) if memory is None else memory
-    return DecodeTimes(limit, np.vstack([table[:1], table]), room, state, per_token)
-
-
-def source(
-    scenario: Scenario, name: str, role: Literal["prefill", "decode"]
-) -> tuple[MeasuredInstance | None, ServedModel | None]:
-    """What times a pool's instances: a measurement, or the served model; exactly one of them.
-
-    Raises:
-        InputError: there is neither.
-    """
-    pool = scenario.pools[name]
-    hardware, model = scenario.hardware_of(pool), scenario.profile_of(pool.model)
-    measured, has_shapes = scenario.measured_for(pool, role), not missing_shapes(model.architecture)
-    if measured is not None:
-        return measured, None
-    if pool.service_times == "measured" or not has_shapes:
-        what = f"no {role} times of {model.name} on {pool.accelerators_per_instance} x {hardware.name}"
-        raise InputError(scenario.problem(("pools", name), what, "[measured.NAME], or a model whose shapes are known"))
-    return None, _served(scenario, name, pool, hardware)
-
-
-def _served(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile) -> ServedModel:
-    model, choice = scenario.profile_of(pool.model), scenario.choice_of(pool)
-    try:
-        used = asked_stack(scenario.stack_of(pool), scenario.stacks)
-        layout = Layout.parse(pool.layout) if pool.layout else Layout(tp_size=pool.accelerators_per_instance)
-        return ServedModel(
-            model,
-            Chip(hardware, used.derated),
-            layout,
-            used.factors,
-            choice.precision,
-            choice.kv_precision,
-            used.settings.chunk_tokens,
-            used.settings.memory_fraction,
-            used.runtime_bytes,
-        )
-    except InputError as error:
-        raise InputError(_at_pool(scenario, name, problem) for problem in error.problems) from None
-
-
-def _at_pool(scenario: Scenario, name: str, problem: Problem) -> Problem:
-    message = " ".join(filter(None, (problem.key, problem.message)))
-    return scenario.problem(("pools", name), message, problem.allowed)
-
-
-def _step_limit_ms(scenario: Scenario, pool: Pool) -> float | None:
-    """Longest decode step before the pool's `time_factor`; None where nobody limits it [ms]."""
-    promises = [scenario.slo_of(name) for name in scenario.classes_of(pool)]
-    limits = [pool.tpot_ms, *(slo.tpot_ms for slo in promises if slo is not None)]
-    return min((limit / pool.time_factor for limit in limits if limit is not None), default=None)
+    memory, counted = found.memory_bytes, layout.dp_size * max(served.memory.cache_bytes, 0.0)
+    return DecodeTimes(limit, np.vstack([table[:1], table]), counted if memory is None else memory, state, per_token)
 
 
 def _physical(served: ServedModel) -> Curve:

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
+from planner.executor.draws import Draws, below_one, blank_requests, contents, whole
 from planner.executor.kernel.records import Records
-from planner.executor.streams import Streams, below_one, blank_requests, contents, whole
 from planner.scenario import Scenario, Sessions
 from planner.workload import Workload, distribution
 from planner.workload.traces import BLOCK_TOKENS, Blocks
@@ -31,14 +31,14 @@ class Turns:
     output_tokens: Integers
 
 
-def session_requests(scenario: Scenario, n: int, req_per_s: float, streams: Streams) -> tuple[Records, Blocks]:
+def session_requests(scenario: Scenario, n: int, req_per_s: float, draws: Draws) -> tuple[Records, Blocks]:
     """Requests that are turns of sessions, in order of arrival, and the full blocks of every prompt.
 
     Args:
         scenario: its workload says how long first prompts and answers are, `execution.sessions` the rest.
         n: how many.
         req_per_s: mean rate of requests [1/s].
-        streams: where randomness comes from.
+        draws: where randomness comes from.
 
     Raises:
         InputError: the scenario's only class of requests does not state its lengths.
@@ -49,36 +49,36 @@ def session_requests(scenario: Scenario, n: int, req_per_s: float, streams: Stre
         what = "is about turns, and the requests are not those of one workload with lengths"
         raise InputError(scenario.problem(("execution", "sessions"), what, "one workload with lengths, or no sessions"))
     n_sessions = int(SPARE * n / rules.mean_turns) + 100
-    while (found := drawn_turns(workload, rules, n, n_sessions, req_per_s, streams)) is None:
+    while (found := drawn_turns(workload, rules, n, n_sessions, req_per_s, draws)) is None:
         n_sessions *= 2
     requests = blank_requests(n)
     requests["arrival_s"] = found.arrival_s
     requests["total_tokens"], requests["output_tokens"] = found.total_tokens, found.output_tokens
-    requests["draw"] = below_one(streams.generator("routes").random(n, dtype=np.float32))
+    requests["draw"] = below_one(draws.generator("routes").random(n, dtype=np.float32))
     return requests, turn_blocks(found)
 
 
 def drawn_turns(
-    workload: Workload, rules: Sessions, n: int, n_sessions: int, req_per_s: float, streams: Streams
+    workload: Workload, rules: Sessions, n: int, n_sessions: int, req_per_s: float, draws: Draws
 ) -> Turns | None:
     """The first n turns of so many sessions after time 0, in order of arrival; None where that takes more sessions.
 
     Equation:
         prompt of turn k = first prompt + sum over i < k of (answer i + new text i + 1)
     """
-    n_turns = streams.generator("session turns").geometric(1 / rules.mean_turns, n_sessions)
+    n_turns = draws.generator("session turns").geometric(1 / rules.mean_turns, n_sessions)
     size, firsts = int(n_turns.sum()), np.cumsum(n_turns) - n_turns
     session = np.repeat(np.arange(n_sessions), n_turns)
-    asked = contents(workload, size, "sessions", streams, Path())
-    new = whole(distribution(rules.new_tokens).quantile(streams.generator("session texts").random(size)))
+    asked = contents(workload, size, "sessions", draws, Path())
+    new = whole(distribution(rules.new_tokens).quantile(draws.generator("session texts").random(size)))
     new[firsts] = asked.total_tokens[firsts]
     said = np.cumsum(new + asked.output_tokens) - asked.output_tokens
     total = said - np.repeat((said - new)[firsts], n_turns)
-    gaps = streams.generator("session gaps").standard_exponential(size) * rules.mean_gap_s
+    gaps = draws.generator("session gaps").standard_exponential(size) * rules.mean_gap_s
     gaps[firsts] = 0.0
     since = np.cumsum(gaps)
     fits = total <= rules.max_tokens
-    starts = np.cumsum(streams.generator("sessions").standard_exponential(n_sessions)) * fits.mean() * size
+    starts = np.cumsum(draws.generator("sessions").standard_exponential(n_sessions)) * fits.mean() * size
     starts = starts / n_sessions / req_per_s - LONG_AGO * rules.mean_turns * rules.mean_gap_s
     arrival = np.repeat(starts - since[firsts], n_turns) + since
     mine = np.flatnonzero(fits & (arrival >= 0))

@@ -1,204 +1,128 @@
-"""Requests drawn in advance, one independent random stream per quantity.
+"""The streams of a plan: requests of a class that are decoded at a site, with their rate, threshold and pools."""
 
-A stream is found by its name, not by its order: a new quantity, or a quantity that is no longer random, moves no other.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.errors import InputError
-from planner.executor.arrivals import burst_s, diurnal_s, gamma_s, poisson_s, recorded_s
-from planner.executor.kernel.records import NONE, REQUEST, Records
-from planner.scenario import BurstArrivals, DiurnalArrivals, GammaArrivals, RecordedArrivals, Scenario
-from planner.workload import Trace, Workload, distribution, read_trace
-from planner.workload.hits import hit_quantile, ideal_hits
-from planner.workload.requests import trace_path
-from planner.workload.traces import BLOCK_TOKENS, Blocks
+from planner.errors import InputError, did_you_mean
+from planner.results import Fleet, PeriodPlan, Plan, PoolShares, Threshold
+from planner.scenario import Scenario, requests_of
 
-Floats = NDArray[np.float64]
+N_ATOMS = 4096
+"""Requests that stand for a continuous length distribution."""
 
 
 @dataclass(frozen=True)
-class Streams:
-    """Independent generators by name."""
+class Stream:
+    """Requests of a class that are decoded at a site."""
 
-    seed: int
-    replication: int = 0
-
-    def generator(self, name: str) -> np.random.Generator:
-        """The generator of a quantity.
-
-        >>> a, b = (Streams(1).generator("lengths").random() for _ in range(2))
-        >>> a == b, a == Streams(1, replication=1).generator("lengths").random()
-        (True, False)
-        """
-        key = (crc32(name.encode()), self.replication)
-        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=key)))
+    request_class: str
+    site: str | None
+    """None: at any site that a way leads to."""
+    req_per_s: float
+    """At the plan's own rate [1/s]."""
+    threshold: Threshold
+    pool_shares: PoolShares | None
+    """What every pool takes, where the plan says; else it is in proportion to the pools' rates."""
 
 
-@dataclass(frozen=True, eq=False)
-class Contents:
-    """What requests ask for; arrays of one length."""
-
-    total_tokens: NDArray[np.int64]
-    cached_tokens: NDArray[np.int64]
-    output_tokens: NDArray[np.int64]
-
-
-def drawn_requests(
-    scenario: Scenario, n: int, req_per_s: float, streams: Streams, data_dirs: Sequence[Path] = ()
-) -> Records:
-    """Requests of a scenario in order of arrival.
-
-    Args:
-        scenario: its classes and their workloads.
-        n: how many.
-        req_per_s: mean rate of all classes [1/s].
-        streams: where randomness comes from.
-        data_dirs: folders in which traces are looked for.
-
-    Returns:
-        Records ready for the event loop, shape (n,).
+def asked_period(scenario: Scenario, fleet: Fleet, name: str | None) -> PeriodPlan | None:
+    """The period that is run: the one named, or the only one; None of a plan without periods.
 
     Raises:
-        InputError: a trace is missing or broken.
+        InputError: no such period, several and none named, or one without demand.
     """
-    requests = blank_requests(n)
-    requests["arrival_s"] = _arrivals(scenario, n, req_per_s, streams, data_dirs)
-    requests["draw"] = below_one(streams.generator("routes").random(n, dtype=np.float32))
-    workloads = list(scenario.workloads.items())
-    classes = _classes([share for _, (share, _) in workloads], n, streams)
-    requests["request_class"] = classes
-    for index, (name, (_, workload)) in enumerate(workloads):
-        mine = np.flatnonzero(classes == index) if len(workloads) > 1 else np.arange(n)
-        asked = contents(workload, len(mine), f"class {name}", streams, Path(scenario.directory), data_dirs)
-        requests["total_tokens"][mine] = asked.total_tokens
-        requests["cached_tokens"][mine] = asked.cached_tokens
-        requests["output_tokens"][mine] = asked.output_tokens
-    return requests
+    periods = {period.name: period for period in fleet.periods} if isinstance(fleet, Plan) else {}
+    if name is None and not periods:
+        return None
+    if name is None and len(periods) > 1:
+        what = f"are several: {', '.join(periods)}"
+        raise InputError(scenario.problem(("periods",), what, "the name of the one to run"))
+    found = next(iter(periods.values())) if name is None else periods.get(name)
+    if found is None:
+        allowed = did_you_mean(str(name), [*periods]) if periods else "a plan that has periods"
+        raise InputError(scenario.problem(("periods",), f"has no '{name}' in the plan", allowed))
+    if found.demand_req_per_s <= 0:
+        raise InputError(scenario.problem(("periods", found.name), "has no demand to run", "a period with demand"))
+    return found
 
 
-def _arrivals(scenario: Scenario, n: int, req_per_s: float, streams: Streams, data_dirs: Sequence[Path]) -> Floats:
-    match scenario.execution.arrivals:
-        case GammaArrivals() as process:
-            return gamma_s(n, req_per_s, process, streams.generator)
-        case BurstArrivals() as process:
-            return burst_s(n, req_per_s, process, streams.generator)
-        case DiurnalArrivals() as process:
-            return diurnal_s(n, req_per_s, process, streams.generator)
-        case RecordedArrivals(at_own_rate=is_own):
-            (_, workload), *others = scenario.workloads.values()
-            if others or workload.trace is None:
-                what = "is recorded, and not all requests come from one trace"
-                raise InputError(scenario.problem(("execution", "arrivals"), what, "a workload that is a trace"))
-            return recorded_s(n, None if is_own else req_per_s, _read(workload, scenario, data_dirs).arrival_s)
-        case None:
-            return poisson_s(n, req_per_s, streams.generator)
-
-
-def blank_requests(n: int) -> Records:
-    """Records of requests to which nothing has happened."""
-    requests = np.zeros(n, dtype=REQUEST)
-    for field in ("next", "route", "instance", "decoder", "flow"):
-        requests[field] = NONE
-    for field in ("prefill_start_s", "prefill_end_s", "kv_end_s", "first_token_s", "finish_s"):
-        requests[field] = np.nan
-    return requests
-
-
-def below_one(draws: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Uniform draws that no rounding has brought up to 1."""
-    return np.minimum(draws, np.nextafter(np.float32(1), np.float32(0)))
-
-
-def _classes(shares: Sequence[float], n: int, streams: Streams) -> NDArray[np.int64]:
-    if len(shares) == 1:
-        return np.zeros(n, dtype=np.int64)
-    edges = np.cumsum(shares) / sum(shares)
-    return np.minimum(np.searchsorted(edges, streams.generator("classes").random(n), side="right"), len(shares) - 1)
-
-
-def contents(
-    workload: Workload, n: int, name: str, streams: Streams, base_dir: Path, data_dirs: Sequence[Path] = ()
-) -> Contents:
-    """What n requests of a workload ask for: lengths drawn, or a trace's in their order, again from its start."""
-    if workload.trace is not None:
-        path = trace_path(workload.trace.path, base_dir, data_dirs)
-        return _of_trace(workload, read_trace(path, workload.trace.format), n, name, streams)
-    assert workload.lengths is not None, "a validated workload has lengths or a trace"
-    assert workload.output_lengths is not None, "a validated workload with lengths has output lengths"
-    total = whole(distribution(workload.lengths).quantile(streams.generator(f"{name}: lengths").random(n)))
-    output = whole(distribution(workload.output_lengths).quantile(streams.generator(f"{name}: outputs").random(n)))
-    return Contents(total, _stated_hits(workload, total, name, streams), output)
-
-
-def whole(tokens: Floats) -> NDArray[np.int64]:
-    """Lengths as whole tokens, one at least."""
-    return np.maximum(np.rint(tokens), 1.0).astype(np.int64)
-
-
-def _stated_hits(workload: Workload, total: NDArray[np.int64], name: str, streams: Streams) -> NDArray[np.int64]:
-    if isinstance(workload.prefix_hits, str):
-        return np.zeros_like(total)
-    fractions = hit_quantile(workload.prefix_hits, streams.generator(f"{name}: hits").random(len(total)))
-    return _with_work_left(np.rint(fractions * total).astype(np.int64), total)
-
-
-def _with_work_left(cached: NDArray[np.int64], total: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Cached tokens of requests that compute one token at least."""
-    return np.minimum(cached, total - 1)
-
-
-def _of_trace(workload: Workload, trace: Trace, n: int, name: str, streams: Streams) -> Contents:
-    place = np.arange(n) % trace.n_requests
-    total, output = trace.total_tokens[place], trace.output_tokens[place]
-    if workload.prefix_hits == "ideal" and trace.blocks is not None:
-        cached = ideal_hits(trace.total_tokens, trace.blocks).astype(np.int64)[place]
-        return Contents(total, _with_work_left(cached, total), output)
-    return Contents(total, _stated_hits(workload, total, name, streams), output)
-
-
-def prompt_blocks(scenario: Scenario, requests: Records, data_dirs: Sequence[Path] = ()) -> Blocks:
-    """Numbers of the full blocks of every prompt, from 0; equal numbers, equal prefixes.
-
-    A trace that begins again is about others: nothing of its first round is in its second.
+def streams_of(
+    scenario: Scenario, fleet: Fleet, period: PeriodPlan | None, data_dirs: Sequence[Path] = ()
+) -> tuple[Stream, ...]:
+    """The streams of a plan, in the order of the scenario's classes; those without requests are left out.
 
     Args:
-        scenario: its classes and their workloads.
-        requests: as drawn.
+        scenario: the question that the plan answers.
+        fleet: a plan, or one of its baselines.
+        period: the period that is run; None: the plan has one demand.
         data_dirs: folders in which traces are looked for.
 
     Raises:
-        InputError: no class has a trace with block hashes.
+        InputError: the plan is of other classes or sites, or does not say where a class is decoded.
     """
-    counts, starts = np.zeros(len(requests), dtype=np.int64), np.zeros(len(requests), dtype=np.int64)
-    shifts, pools, n_known = np.zeros(len(requests), dtype=np.int64), [np.zeros(0, dtype=np.int64)], 0
-    for index, (_, workload) in enumerate(scenario.workloads.values()):
-        found = None if workload.trace is None else _read(workload, scenario, data_dirs)
-        if found is None or found.blocks is None:
-            continue
-        mine = np.flatnonzero(requests["request_class"] == index)
-        known, numbers = np.unique(found.blocks.values, return_inverse=True)
-        place, turn = np.arange(len(mine)) % found.n_requests, np.arange(len(mine)) // found.n_requests
-        counts[mine] = found.total_tokens[place] // BLOCK_TOKENS
-        starts[mine] = found.blocks.offsets[place] + sum(len(pool) for pool in pools)
-        shifts[mine] = n_known + turn * known.size
-        pools.append(numbers)
-        n_known += known.size * (int(turn[-1]) + 1 if len(turn) else 0)
-    if len(pools) == 1:
-        allowed = "a trace with hash_ids, or no execution.cache"
-        raise InputError(scenario.problem(("execution", "cache"), "no class of requests states its prefixes", allowed))
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-    values = np.concatenate(pools)[np.repeat(starts, counts) + within] + np.repeat(shifts, counts)
-    return Blocks(values, offsets)
+    if period is None:
+        return tuple(_of_one_demand(scenario, fleet, data_dirs))
+    return tuple(_of_period(scenario, period))
 
 
-def _read(workload: Workload, scenario: Scenario, data_dirs: Sequence[Path]) -> Trace:
-    assert workload.trace is not None, "only a workload with a trace is read"
-    return read_trace(trace_path(workload.trace.path, Path(scenario.directory), data_dirs), workload.trace.format)
+def _of_one_demand(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path]) -> Iterator[Stream]:
+    stated = {c.name: c for c in fleet.classes} if isinstance(fleet, Plan) else {}
+    for name, (share, _) in scenario.workloads.items():
+        plan = stated.get(name)
+        tokens = fleet.threshold_tokens if plan is None or plan.threshold_tokens is None else plan.threshold_tokens
+        if tokens is None:
+            tokens = _threshold_that_offloads(scenario, name, fleet.offload_fraction, data_dirs)
+        shares = None if plan is None else plan.pool_shares or None
+        sites: Mapping[str | None, float] = _sites(scenario, name) or {None: 1.0}
+        for site, part in sites.items():
+            rate = share * part * fleet.throughput_req_per_s
+            yield Stream(name, site, rate, Threshold.of_plan(tokens), shares)
+
+
+def _sites(scenario: Scenario, name: str) -> dict[str | None, float]:
+    """Where the requests of a class arrive, where the scenario says so."""
+    stated = scenario.classes[name].sites if name in scenario.classes else {}
+    return {site: part for site, part in stated.items() if part > 0}
+
+
+def _threshold_that_offloads(scenario: Scenario, name: str, fraction: float, data_dirs: Sequence[Path]) -> float:
+    """The threshold of a plan that states only how many are sent away: it follows from the lengths [tokens]."""
+    total, cached, weights = requests_of(scenario, name, data_dirs).atoms(N_ATOMS)
+    uncached = total - cached
+    order = np.argsort(uncached, kind="stable")
+    kept = np.searchsorted(np.cumsum(weights[order]), 1.0 - fraction)
+    return float(uncached[order][min(int(kept), order.size - 1)])
+
+
+def _of_period(scenario: Scenario, period: PeriodPlan) -> Iterator[Stream]:
+    rates = period.decoded_req_per_s or _where_they_arrive(scenario, period)
+    if foreign := next((name for name in (*rates, *period.thresholds) if name not in scenario.workloads), None):
+        what = f"the plan's class '{foreign}' is not the scenario's"
+        raise InputError(scenario.problem(("classes",), what, "the plan of this scenario"))
+    for name in scenario.workloads:
+        for site, rate in rates.get(name, {}).items():
+            if rate <= 0:
+                continue
+            if site not in period.thresholds.get(name, {}):
+                what = f"has no threshold for '{site}' in '{period.name}' of the plan"
+                raise InputError(scenario.problem(("classes", name), what, "the plan of this scenario"))
+            shares = period.pool_shares.get(name, {}).get(site)
+            yield Stream(name, site, rate, Threshold.of_plan(period.thresholds[name][site]), shares)
+
+
+def _where_they_arrive(scenario: Scenario, period: PeriodPlan) -> dict[str, dict[str, float]]:
+    """Rates of a plan that does not state them: every class is decoded where it arrives, or at the only site."""
+    when, found = period.name if period.name in scenario.periods else None, dict[str, dict[str, float]]()
+    for name in scenario.workloads:
+        arriving, decoded = _sites(scenario, name), [*period.thresholds.get(name, {})]
+        if not arriving and len(decoded) > 1:
+            what = f"is decoded at {' and '.join(decoded)}, and the plan does not say how much of it at each"
+            raise InputError(scenario.problem(("classes", name), what, "a plan of this version of the planner"))
+        at = {site: scenario.demand_of(name, site, when) for site in arriving if site is not None}
+        found[name] = at or {site: scenario.demand_of(name, None, when) for site in decoded}
+    total = sum(rate for at in found.values() for rate in at.values())
+    scale = period.demand_req_per_s / total if total > 0 else 1.0
+    return {name: {site: rate * scale for site, rate in at.items()} for name, at in found.items()}

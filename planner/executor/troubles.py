@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.errors import InputError
+from planner.executor.draws import Draws
 from planner.executor.kernel.records import (
     BACKGROUND,
     CRASH,
@@ -17,7 +18,6 @@ from planner.executor.kernel.records import (
     SLOW,
     Records,
 )
-from planner.executor.streams import Streams
 from planner.executor.systems import System
 from planner.results import PoolPlan
 from planner.scenario import Fault, LinkExecution
@@ -27,13 +27,13 @@ SECONDS_PER_DAY = 86_400.0
 Row = tuple[float, int, int, float]
 
 
-def troubles(plan: System, horizon_s: float, streams: Streams) -> Records:
+def troubles(plan: System, horizon_s: float, draws: Draws) -> Records:
     """Everything that happens to instances and links.
 
     Args:
         plan: the system.
         horizon_s: time up to which crashes at random are drawn [s].
-        streams: where randomness comes from.
+        draws: where randomness comes from.
 
     Returns:
         Records in order of time.
@@ -47,7 +47,7 @@ def troubles(plan: System, horizon_s: float, streams: Streams) -> Records:
     for is_decode, pools, slots in ((False, plan.prefill, plan.prefill_slots), (True, plan.decode, plan.decode_slots)):
         first = 0
         for pool, n in zip(pools, slots, strict=True):
-            rows += _random(plan, pool, first, is_decode, horizon_s, streams)
+            rows += _random(plan, pool, first, is_decode, horizon_s, draws)
             first += n
     rows.sort(key=lambda row: row[0])
     return np.array(rows, dtype=FAULT_RECORD)
@@ -83,26 +83,25 @@ def _and_its_end(fault: Fault, row: Row, kind: int, value: float) -> Iterator[Ro
 def _instance(plan: System, index: int, fault: Fault) -> tuple[int, bool]:
     """Index of the instance that a fault names, among all of its role."""
     for is_decode, pools, slots in ((False, plan.prefill, plan.prefill_slots), (True, plan.decode, plan.decode_slots)):
-        first = 0
+        first, wanted = 0, fault.instance
         for pool, n in zip(pools, slots, strict=True):
-            if pool.name == fault.pool and fault.instance < pool.n_instances:
-                return first + fault.instance, is_decode
-            first += n
+            mine = pool.n_instances if pool.key == fault.pool else 0
+            if wanted < mine:
+                return first + wanted, is_decode
+            first, wanted = first + n, wanted - mine
     what = f"the plan has no instance {fault.instance} of '{fault.pool}'"
     sizes = ", ".join(f"{pool.name} {pool.n_instances}" for pool in (*plan.prefill, *plan.decode))
     raise InputError(plan.scenario.problem(("execution", "faults", index, "instance"), what, f"instances: {sizes}"))
 
 
-def _random(
-    plan: System, pool: PoolPlan, first: int, is_decode: bool, horizon_s: float, streams: Streams
-) -> Iterator[Row]:
+def _random(plan: System, pool: PoolPlan, first: int, is_decode: bool, horizon_s: float, draws: Draws) -> Iterator[Row]:
     """Crashes of every instance of a pool: exponential times up, the same time down."""
-    stated = plan.scenario.execution.pools.get(pool.name)
+    stated = plan.scenario.execution.pools.get(pool.key)
     if stated is None or stated.mean_days_between_crashes is None:
         return
     begins, ends = (DECODE_CRASH, DECODE_RESTART) if is_decode else (CRASH, RESTART)
     for i in range(pool.n_instances):
-        random, time_s = streams.generator(f"crashes: {pool.name} {i}"), 0.0
+        random, time_s = draws.generator(f"crashes: {pool.name} {i}"), 0.0
         while True:
             time_s += random.standard_exponential() * stated.mean_days_between_crashes * SECONDS_PER_DAY
             if time_s > horizon_s:

@@ -1,11 +1,13 @@
 """One site: other layouts of its accelerators, and other kinds of them that have a price, as scenarios to plan."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import Any
 
 from planner.errors import InfeasibleError, InputError
+from planner.optimizer.home import Requests
 from planner.optimizer.service_times import Decoded, pool_stack, service_times
 from planner.results import Fleet
 from planner.roofline import InstanceRates
@@ -20,8 +22,6 @@ TOO_DEAR = 1.5
 """Times the estimate for the pool as it is, beyond which another way to run it is not worth a plan."""
 BEST_OF_EACH = "best-of-each"
 """All pools changed to their best way together."""
-Requests = Mapping[str, tuple[float, RequestMix]]
-"""Share and requests of every class, by name."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Variant:
 
     name: str
     title: str
-    scenario: Scenario
+    scenario: Callable[[], Scenario]
+    """Makes it, or raises what an InputError or InfeasibleError has to say against it."""
     changes: tuple[str, ...] = ()
     """What makes the question this one, each as `--set` takes it; empty where there is no such short way."""
     is_tried: bool = False
@@ -93,7 +94,7 @@ def at_hand(scenario: Scenario, requests: Requests, per_pool: int = PER_POOL) ->
         yield Variant(
             f"{change[0].name}-on-{_slug(change[0].what)}" if len(change) == 1 else BEST_OF_EACH,
             "; ".join(f"{choice.name} on {choice.what}" for choice in change),
-            scenario.model_copy(update={"pools": pools}),
+            partial(scenario.model_copy, update={"pools": pools}),
             _changes(scenario, change),
             is_tried=True,
         )

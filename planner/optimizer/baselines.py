@@ -1,7 +1,10 @@
-"""Other ways to serve the same requests: one kind of accelerator, all prefill remote, the same money."""
+"""Other ways to serve the same requests: one kind of accelerator, all prefill remote, none remote, the same money."""
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
 from math import floor
+from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,84 +12,185 @@ from numpy.typing import NDArray
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer.at_hand import Variant, at_hand, has_one_site, is_same_fleet
 from planner.optimizer.capacity import decode_s, threshold_loads
-from planner.optimizer.fleet import fleet_fields
+from planner.optimizer.home import (
+    Requests,
+    beyond_stock,
+    decoding_sites,
+    kinds_at_home,
+    limits,
+    local_prefill,
+    mixed_home,
+)
 from planner.optimizer.one_site import worth_listing
-from planner.optimizer.problem import PlanningProblem, planning_problem
-from planner.optimizer.promised_search import search
+from planner.optimizer.planned import Classes, Planned, planned
+from planner.optimizer.problem import Problem
+from planner.optimizer.resolution import planning_problem
 from planner.results import Baseline, Fleet
 from planner.scenario import Objective, Pool, Routing, Scenario
 from planner.units import number
 
 PREFILL, DECODE = "pd-p", "pd-d"
+DECIMALS = 9
+"""Of a gap: what is left is the solver's rounding."""
+MIXED_HOME = "mixed-home"
+FEW_POOLS = 6
+"""Pools up to which a scenario of one site with several demands is planned on other accelerators as well."""
 
 
-def baselines(
-    problem: PlanningProblem, plan: Fleet, time_limit_s: float, names: Collection[str] | None = None
-) -> tuple[tuple[Baseline, ...], tuple[str, ...]]:
+@dataclass(frozen=True)
+class Compared:
+    """What a plan is compared with."""
+
+    others: tuple[Baseline, ...]
+    notes: tuple[str, ...]
+    """Why there is no other one."""
+    impossible: frozenset[str]
+    """Names of those of which it is proven that there is no such fleet,"""
+    unknown: frozenset[str]
+    """and of those of which nothing was found in the time."""
+
+
+def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[str] | None = None) -> Compared:
     """Every baseline, or those of some names, that can be planned beside a plan, and why each of the others cannot.
+
+    Args:
+        problem: the question.
+        plan: the planned fleet.
+        deadline: `monotonic()` time for all of them together; what one leaves is the others'.
+        names: those that are asked for; None: all.
 
     The plan stands without a comparison, such as one on a chip that nobody measured in the other role. What turns out
     to be the plan itself is no comparison and left out.
     """
-    planned: list[Baseline] = []
-    missing, same = [], []
-    for variant in variants(problem, plan, tries=names is None):
-        if names is not None and variant.name not in names:
-            continue
+    scenario, classes = problem.scenario, problem.classes
+    asked = [v for v in variants(problem, plan, names is None) if names is None or v.name in names]
+    found: list[Baseline] = []
+    notes, same, impossible, unknown = [], [], set(), set()
+    for i, variant in enumerate(asked):
+        share = (deadline - monotonic()) / (len(asked) - i)
         try:
-            other = _planned(problem, variant, plan, time_limit_s)
+            other = _planned(scenario, classes, variant, plan, monotonic() + share)
             if is_same_fleet(plan, other):
                 same.append(variant.name)
-            else:
-                planned.append(other)
+            elif variant.name != MIXED_HOME or not any(is_same_fleet(one, other) for one in found):
+                found.append(other)
         except (InputError, InfeasibleError, UndecidedError) as error:
+            if isinstance(error, InfeasibleError):
+                impossible.add(variant.name)
+            if isinstance(error, UndecidedError):
+                unknown.add(variant.name)
             if not variant.is_tried:
                 why = error.problems[0].message if isinstance(error, InputError) else error
-                missing.append(f"no {variant.name} to compare with: {why}")
-    if has_one_site(problem.scenario):
-        return worth_listing(problem.scenario, planned), tuple(missing)
-    if same:
-        missing.append(f"compared with {', '.join(same)} nothing differs: that is the plan itself")
-    return tuple(planned), tuple(missing)
+                notes.append(f"no {variant.name} to compare with: {why}")
+    if has_one_site(scenario):
+        found = [*worth_listing(scenario, found)]
+    elif same:
+        notes.append(f"compared with {', '.join(same)} nothing differs: that is the plan itself")
+    return Compared(tuple(found), tuple(notes), frozenset(impossible), frozenset(unknown))
 
 
-def _planned(problem: PlanningProblem, variant: Variant, plan: Fleet, time_limit_s: float) -> Baseline:
-    other = planning_problem(variant.scenario, classes=problem.classes)
-    found = search(other, time_limit_s)
+def _planned(scenario: Scenario, classes: Classes, variant: Variant, plan: Fleet, deadline: float) -> Baseline:
+    asked = variant.scenario()
+    found = planned(asked, classes, deadline) if monotonic() < deadline else None
+    if found is None and monotonic() >= deadline:
+        raise UndecidedError("nothing was found in the time")
     if found is None:
-        why = "serves nothing" if problem.scenario.slo is None else "keeps the promise at no rate"
-        if problem.is_min_ttft:
-            why = f"does not serve {number(problem.must_serve_req_per_s)} req/s"
-        raise InfeasibleError(f"such a fleet {why}")
+        raise InfeasibleError(f"such a fleet {_failing(asked)}")
     return Baseline(
+        **dict(found.fleet),
         name=variant.name,
         title=variant.title,
         changes=variant.changes,
-        ratio=plan.most_req_per_s / (found.highest.rate if found.goodput is None else found.goodput),
-        **fleet_fields(other, found),
+        ratio=plan.most_req_per_s / found.fleet.most_req_per_s,
+        beyond_stock=tuple(beyond_stock(scenario, found.fleet)),
+        gap=_gap(found),
     )
 
 
-def variants(problem: PlanningProblem, plan: Fleet, tries: bool = True) -> Iterator[Variant]:
-    """The scenarios of the baselines; with one site also of what may be tried there, unless told not to."""
-    scenario, home = problem.scenario, _home(problem.scenario)
-    n = plan.n_accelerators
+def _gap(found: Planned) -> float:
+    return round(abs(found.bound - found.objective) / max(abs(found.objective), 1e-12), DECIMALS)
+
+
+def _failing(scenario: Scenario) -> str:
+    """What a fleet that there is not would not do."""
+    if scenario.objective != "max-throughput":
+        promised = any(slo is not None and slo.ttft_s for slo in map(scenario.slo_of, scenario.workloads))
+        return f"does not serve {number(scenario.demand_req_per_s)} req/s{' as promised' if promised else ''}"
+    return "serves nothing" if scenario.slo is None else "keeps the promise at no rate"
+
+
+def variants(problem: Problem, plan: Fleet, tries: bool = True) -> Iterator[Variant]:
+    """The scenarios of the baselines; with one site also of what may be tried there, unless told not to.
+
+    Args:
+        problem: the question.
+        plan: the planned fleet.
+        tries: whether to try other accelerators too.
+    """
+    scenario = problem.scenario
+    requests = {c.name: (c.share, c.mix) for c in problem.classes}
+    yield from _of_one_kind(problem, plan)
+    if not has_one_site(scenario):
+        yield Variant(
+            "local-prefill", "every prompt prefilled at the site that decodes it", lambda: local_prefill(scenario)
+        )
+        if len(kinds_at_home(scenario)) > 1 or any(site in decoding_sites(scenario) for site, _ in limits(scenario)):
+            title = f"{_title_of_home(scenario)}, {_spent(scenario)}"
+            yield Variant(MIXED_HOME, title, lambda: _mixed(scenario, requests, plan))
+    elif tries and (problem.is_routed or _is_small(scenario)):
+        yield from at_hand(scenario, requests, *([] if problem.is_routed else [1]))
+
+
+def _is_small(scenario: Scenario) -> bool:
+    return len(scenario.pools) <= FEW_POOLS and scenario.objective != "min-ttft"
+
+
+def _of_one_kind(problem: Problem, plan: Fleet) -> Iterator[Variant]:
+    """Fleets of the accelerators that decode, and the plan's with all prefill elsewhere."""
+    scenario = problem.scenario
+    home, n = _home(scenario), plan.n_accelerators
+    if has_one_site(scenario) and not problem.is_routed:
+        return
     yield Variant(
         "homogeneous-pd",
         f"prefill and decode on {n} {home.hardware}, one site",
-        homogeneous(scenario, n),
+        lambda: homogeneous(scenario, n),
     )
-    if (naive := _naive(problem, plan)) is not None:
-        yield Variant("naive-heterogeneous-pd", "every prompt prefilled in the pools for long prompts", naive)
+    if problem.is_routed and (naive := _naive(scenario, plan)) is not None:
+        title = "every prompt prefilled in the pools for long prompts"
+        yield Variant("naive-heterogeneous-pd", title, lambda: naive)
+    if len(decoding_sites(scenario)) > 1:
+        return
     yield from _for_the_same_money(scenario, home, plan)
-    if problem.is_min_cost:
+    if scenario.objective == "min-cost":
         yield Variant(
             "cheapest-homogeneous-pd",
             f"the cheapest {home.hardware} fleet that serves the demand",
-            homogeneous(scenario, None),
+            lambda: homogeneous(scenario, None),
         )
-    if tries and has_one_site(scenario):
-        yield from at_hand(scenario, {c.name: (c.share, c.mix) for c in problem.classes})
+
+
+def _title_of_home(scenario: Scenario) -> str:
+    kinds, stock = kinds_at_home(scenario), limits(scenario)
+    most = {kind: [stock.get((site, kind)) for site in decoding_sites(scenario)] for kind in kinds}
+    told = [f"up to {sum(n for n, _ in all_)} {k}" if None not in all_ else k for k, all_ in most.items()]
+    return f"{' and '.join(told)} where requests are decoded, in either role"
+
+
+def _spent(scenario: Scenario) -> str:
+    return "the demand at least cost" if scenario.objective == "min-cost" else "for no more than the plan's bill"
+
+
+def _mixed(scenario: Scenario, requests: Requests, plan: Fleet) -> Scenario:
+    """All kinds at home for the plan's bill, or for the demand at the least cost; raises as `mixed_home` does."""
+    if scenario.objective == "min-cost":
+        return mixed_home(scenario, requests, None)
+    usd, stock = plan.cost.usd_per_hour, limits(scenario)
+    is_limited = all((s, k) in stock for s in decoding_sites(scenario) for k in kinds_at_home(scenario))
+    if usd is None and not is_limited:
+        what = f"nothing limits it: {', '.join(plan.cost.missing_prices)} not stated"
+        raise InputError(scenario.problem(("prices",), what, "a price for each"))
+    return mixed_home(scenario, requests, usd)
 
 
 def _for_the_same_money(scenario: Scenario, home: Pool, plan: Fleet) -> Iterator[Variant]:
@@ -102,7 +206,7 @@ def _for_the_same_money(scenario: Scenario, home: Pool, plan: Fleet) -> Iterator
     ):
         if usd is not None:
             n = affordable_accelerators(usd, price, home.accelerators_per_instance)
-            yield Variant(name, f"{n} {home.hardware} for {title}", homogeneous(scenario, n))
+            yield Variant(name, f"{n} {home.hardware} for {title}", partial(homogeneous, scenario, n))
 
 
 def affordable_accelerators(usd_per_hour: float, usd_per_accelerator_hour: float, n_per_instance: int) -> int:
@@ -127,22 +231,40 @@ def homogeneous(scenario: Scenario, n_accelerators: int | None) -> Scenario:
         n_accelerators: fleet to get the most out of; None keeps the demand and seeks the cheapest fleet.
 
     Returns:
-        A scenario with the pools `pd-p` and `pd-d`.
+        A scenario with the pools `pd-p` and `pd-d`, and another pair for every further model.
+
+    Raises:
+        InputError: requests are decoded at several sites.
     """
     home = _home(scenario)
+    if len(decoding_sites(scenario)) > 1:
+        what = f"requests are decoded at several sites: {', '.join(decoding_sites(scenario))}"
+        raise InputError(scenario.problem(("pools",), what, "one site that decodes"))
     inventory = {} if n_accelerators is None else {home.hardware: n_accelerators}
-    size = {"n_instances": "free", "min_instances": 0, "max_instances": None}
-    prefill = home.model_copy(update={**size, "role": "prefill", "prompts": "short"})
     return scenario.model_copy(
         update={
             "objective": "min-cost" if n_accelerators is None else _objective_of_given(scenario),
             "budget_usd_per_hour": None,
             "routing": Routing(n_candidates=scenario.routing.n_candidates),
             "sites": {home.site: scenario.sites[home.site].model_copy(update={"accelerators": inventory})},
-            "pools": {PREFILL: prefill, DECODE: home.model_copy(update=size)},
+            "pools": dict(_pairs(scenario, home)),
             "links": {},
         }
     )
+
+
+def _pairs(scenario: Scenario, home: Pool) -> Iterator[tuple[str, Pool]]:
+    """A prefill and a decode pool of every model on the home pool's hardware."""
+    first: dict[str | None, Pool] = {}
+    for pool in scenario.pools.values():
+        if pool.role == "decode":
+            first.setdefault(pool.model, pool)
+    for model, pool in first.items():
+        same = {"hardware": home.hardware, "n_instances": "free", "min_instances": 0, "max_instances": None}
+        decode = pool.model_copy(update=same | {"classes": ()})
+        suffix = "" if model == home.model else f"-{model or 'default'}"
+        yield PREFILL + suffix, decode.model_copy(update={"role": "prefill", "prompts": "short", "tpot_ms": None})
+        yield DECODE + suffix, decode
 
 
 def _objective_of_given(scenario: Scenario) -> Objective:
@@ -150,9 +272,11 @@ def _objective_of_given(scenario: Scenario) -> Objective:
     return "min-ttft" if scenario.objective == "min-ttft" else "max-throughput"
 
 
-def _naive(problem: PlanningProblem, plan: Fleet) -> Scenario | None:
-    """The plan's accelerators with all prefill in its pools for long prompts; None when it has none of those."""
-    scenario = problem.scenario
+def _naive(scenario: Scenario, plan: Fleet) -> Scenario | None:
+    """The plan's accelerators with all prefill in its pools for long prompts; None when it has none of those.
+
+    Of one demand and one model: else what a pool takes differs by class, site and period.
+    """
     long = {p.name: p for p in plan.pools if p.prompts == "long" and p.n_instances > 0}
     short = [p for p in plan.pools if p.prompts == "short"]
     if not long or not short:
@@ -190,7 +314,7 @@ def _decode_instances(plan: Fleet, pool: Pool, name: str) -> int:
     return plan.pool(name).n_instances + freed // pool.accelerators_per_instance
 
 
-def homogeneous_rates(problem: PlanningProblem, n_instances: NDArray[np.int64]) -> NDArray[np.float64]:
+def homogeneous_rates(problem: Problem, n_instances: NDArray[np.int64]) -> NDArray[np.float64]:
     """Highest rate of homogeneous fleets by trying every split into prefill and decode.
 
     Equation:

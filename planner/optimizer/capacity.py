@@ -1,8 +1,4 @@
-"""What one request of a class costs each pool and link, by threshold: the coefficients of the formulation.
-
-Two rules. `expected-work` is exact: the mean of T(L) over the requests that are routed to the pool. `mean-length` is
-the paper's: T at their mean length. T is convex, so by Jensen's inequality the second promises more than can be kept.
-"""
+"""What one request of a class costs each pool and link of a route, by threshold: coefficients of the formulation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.curves import PrefillService
-from planner.optimizer.problem import PlanningProblem, Route
+from planner.optimizer.problem import Problem
+from planner.optimizer.routes import Route
+from planner.optimizer.work import long_bytes, long_work_s, short_bytes, short_work_s
 from planner.workload import ALL_LONG, RequestMix
 
 Array = NDArray[np.float64]
@@ -52,7 +49,7 @@ class Loads:
         return Loads(**{name: np.concatenate([value, vars(other)[name]]) for name, value in vars(self).items()})
 
 
-def threshold_loads(problem: PlanningProblem, route: Route, thresholds_tokens: Array) -> Loads:
+def threshold_loads(problem: Problem, route: Route, thresholds_tokens: Array) -> Loads:
     """Loads at exact thresholds.
 
     Equation:
@@ -75,7 +72,7 @@ def threshold_loads(problem: PlanningProblem, route: Route, thresholds_tokens: A
     return _optimistic(problem, route, t, t)
 
 
-def interval_loads(problem: PlanningProblem, route: Route, low_tokens: Array, high_tokens: Array) -> Loads:
+def interval_loads(problem: Problem, route: Route, low_tokens: Array, high_tokens: Array) -> Loads:
     """Loads that no threshold in [low, high] can undercut: the coefficients of a proven bound.
 
     Equation:
@@ -100,59 +97,34 @@ def interval_loads(problem: PlanningProblem, route: Route, low_tokens: Array, hi
     return _optimistic(problem, route, np.asarray(low_tokens, float), np.asarray(high_tokens, float))
 
 
-def _optimistic(problem: PlanningProblem, route: Route, low: Array, high: Array) -> Loads:
+def _optimistic(problem: Problem, route: Route, low: Array, high: Array) -> Loads:
     mix = problem.classes[route.request_class].mix
     long_s, long_bytes = _long_loads(problem, route, mix, low, high)
     short_s, short_bytes = _short_loads(problem, route, mix, low)
     return Loads(low, high, mix.long_fraction(high), long_s, short_s, long_bytes, short_bytes)
 
 
-def _long_loads(
-    problem: PlanningProblem, route: Route, mix: RequestMix, low: Array, high: Array
-) -> tuple[Array, Array]:
+def _long_loads(problem: Problem, route: Route, mix: RequestMix, low: Array, high: Array) -> tuple[Array, Array]:
     if route.long is None:
         return np.zeros_like(low), np.zeros_like(low)
-    pool = problem.pools[route.long]
+    rates, rule = problem.pools[route.long].rates, problem.scenario.capacity_rule
     holds = route.long_link is not None and problem.links[route.long_link].destination_holds_prefix
-    if problem.scenario.capacity_rule == "expected-work":
-        work_s = mix.long_work(_service(pool.rates.prefill), high)
-        return work_s, mix.long_wire_bytes(pool.rates.kv_bytes, high, holds)
-    fraction = mix.long_fraction(high)
-    length = np.nan_to_num(mix.mean_long_length(low))
-    work_s = fraction * _service(pool.rates.prefill).curve(length)
-    return work_s, fraction * pool.rates.kv_bytes(length)
+    work_s = long_work_s(rule, rates.prefill, mix, low, high)
+    return work_s, long_bytes(rule, rates.kv_bytes, mix, (low, high), holds)
 
 
-def _short_loads(problem: PlanningProblem, route: Route, mix: RequestMix, low: Array) -> tuple[Array, Array]:
+def _short_loads(problem: Problem, route: Route, mix: RequestMix, low: Array) -> tuple[Array, Array]:
+    """Seconds and bytes; short prompts cross a link only when their pool is not at the decode site."""
     if route.short is None:
         return np.zeros_like(low), np.zeros_like(low)
-    pool = problem.pools[route.short]
-    if problem.scenario.capacity_rule == "expected-work":
-        work_s = mix.short_work(_service(pool.rates.prefill), low)
-    else:
-        length = mix.mean_short_length(low)
-        # Without a short request 1 - P(U > t) may still be a rounding error, which no empty pool could serve.
-        fraction = np.where(np.isnan(length), 0.0, 1.0 - mix.long_fraction(low))
-        work_s = fraction * _service(pool.rates.prefill).curve(np.nan_to_num(length))
-    return work_s, _short_bytes(problem, route, mix, low)
+    rates = problem.pools[route.short].rates
+    work_s = short_work_s(problem.scenario.capacity_rule, rates.prefill, mix, low)
+    if route.short_link is None:
+        return work_s, np.zeros_like(low)
+    return work_s, short_bytes(rates.kv_bytes, mix, low, problem.links[route.short_link].destination_holds_prefix)
 
 
-def _short_bytes(problem: PlanningProblem, route: Route, mix: RequestMix, low: Array) -> Array:
-    """Bytes of the short prompts; they cross a link only when their pool is not at the decode site."""
-    if route.short is None or route.short_link is None:
-        return np.zeros_like(low)
-    kv, holds = problem.pools[route.short].rates.kv_bytes, problem.links[route.short_link].destination_holds_prefix
-    whole = mix.long_wire_bytes(kv, np.full_like(low, ALL_LONG), holds)
-    return whole - mix.long_wire_bytes(kv, low, holds)
-
-
-def _service(service: PrefillService | None) -> PrefillService:
-    if service is None:
-        raise ValueError("a prefill pool has no prefill times")
-    return service
-
-
-def decode_s(problem: PlanningProblem, route: Route) -> float:
+def decode_s(problem: Problem, route: Route) -> float:
     """Instance-seconds of the decode pool per request of the class [s]."""
     point = problem.pools[route.decode].rates.decode
     if point is None:
@@ -160,7 +132,7 @@ def decode_s(problem: PlanningProblem, route: Route) -> float:
     return point.seconds_per_request(problem.classes[route.request_class].mix.mean_output_tokens)
 
 
-def first_thresholds(problem: PlanningProblem, route: Route) -> Array:
+def first_thresholds(problem: Problem, route: Route) -> Array:
     """The first grid of a route: the user's threshold, none where nothing is split, or quantiles of length [tokens]."""
     mix = problem.classes[route.request_class].mix
     fixed = problem.scenario.routing.threshold_tokens
@@ -174,7 +146,7 @@ def first_thresholds(problem: PlanningProblem, route: Route) -> Array:
     return route.held(np.concatenate([[ALL_LONG], grid, [mix.support[1]]]))
 
 
-def first_intervals(problem: PlanningProblem, route: Route) -> tuple[Array, Array]:
+def first_intervals(problem: Problem, route: Route) -> tuple[Array, Array]:
     """Intervals between the thresholds of the first grid; together they cover every threshold."""
     grid = first_thresholds(problem, route)
     return _intervals(grid, float(grid[-1]))
@@ -206,7 +178,7 @@ def _median(mix: RequestMix, low: float, high: float) -> float:
     return high
 
 
-def exact_loads(problem: PlanningProblem, thresholds_tokens: Sequence[float]) -> list[Loads]:
+def exact_loads(problem: Problem, thresholds_tokens: Sequence[float]) -> list[Loads]:
     """Loads of every route at one threshold each."""
     return [
         threshold_loads(problem, route, np.array([t]))

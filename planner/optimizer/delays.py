@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.formulation import Sizing
-from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.problem import Problem
 from planner.queueing import NO_WAIT, SharedLink, Wait, birth_death_fractions, decode_batch
 from planner.roofline import DecodePoint
 from planner.units import bytes_per_s
@@ -16,18 +16,17 @@ Array = NDArray[np.float64]
 SATURATED = 1 - 1e-9
 
 
-def arrival_scvs(problem: PlanningProblem) -> tuple[float, ...]:
+def arrival_scvs(problem: Problem) -> tuple[float, ...]:
     """Squared coefficient of variation of the gaps between arrivals of each class [fraction]."""
-    workloads = problem.scenario.workloads
-    return tuple(workloads[c.name][1].arrivals.squared_cv for c in problem.classes)
+    return tuple(c.arrival_scv for c in problem.classes)
 
 
-def link_bytes_per_s(problem: PlanningProblem, sizing: Sizing, link: int) -> float:
+def link_bytes_per_s(problem: Problem, sizing: Sizing, link: int) -> float:
     """Bandwidth of the ports of a link [B/s]."""
     return bytes_per_s(problem.links[link].gbps(sizing.n_ports[link]))
 
 
-def sent_bytes(problem: PlanningProblem, pool: int, link: int | None, total: Array, cached: Array) -> Array:
+def sent_bytes(problem: Problem, pool: int, link: int | None, total: Array, cached: Array) -> Array:
     """Bytes that each request hands over, on a link less what the destination holds [B]."""
     rates = problem.pools[pool].rates
     sent = np.asarray(rates.kv_bytes(total))
@@ -36,9 +35,7 @@ def sent_bytes(problem: PlanningProblem, pool: int, link: int | None, total: Arr
     return sent
 
 
-def sending_s(
-    problem: PlanningProblem, sizing: Sizing, pool: int, link: int | None, sent: Array, service_s: Array
-) -> Array:
+def sending_s(problem: Problem, sizing: Sizing, pool: int, link: int | None, sent: Array, service_s: Array) -> Array:
     """Time that each transfer takes on an idle link: the link's, or that of the layers which feed it, 0 off a link [s].
 
     Equation:
@@ -109,7 +106,7 @@ def busy_variance(n_instances: int, n_busy: float) -> float:
     return float(share @ k**2 - (share @ k) ** 2)
 
 
-def admission_wait(problem: PlanningProblem, sizing: Sizing, pool: int, route_rates: Sequence[float]) -> Wait | None:
+def admission_wait(problem: Problem, sizing: Sizing, pool: int, route_rates: Sequence[float]) -> Wait | None:
     """Wait for a place in the batches of a decode pool; None where it has no steady state.
 
     Valid:
@@ -142,7 +139,7 @@ def place_wait(
     return decode_batch(req_per_s, tokens, steps_s, n_instances).admission
 
 
-def decode_step_s(problem: PlanningProblem, sizing: Sizing, pool: int, route_rates: Sequence[float]) -> float | None:
+def decode_step_s(problem: Problem, sizing: Sizing, pool: int, route_rates: Sequence[float]) -> float | None:
     """Mean time per output token of a decode pool [s]; None where it decodes nothing."""
     point = problem.pools[pool].rates.decode
     used = [(r, rate) for r, rate in zip(problem.routes, route_rates, strict=True) if r.decode == pool]

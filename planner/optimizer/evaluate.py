@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from planner.optimizer.capacity import Loads, decode_s
 from planner.optimizer.formulation import Request, Sizing
-from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.problem import Problem
 from planner.optimizer.solver import solve
 from planner.units import GB, SECONDS_PER_HOUR, bytes_per_s
 
@@ -31,12 +31,12 @@ class Operating:
         return Operating(rate, tuple(factor * r for r in self.route_rates))
 
 
-def single_route(problem: PlanningProblem) -> bool:
+def single_route(problem: Problem) -> bool:
     """Whether one class takes one route, so that closed forms do without a solver."""
     return len(problem.routes) == 1
 
 
-def pool_work_s(problem: PlanningProblem, loads: Sequence[Loads], pool: int) -> list[Array]:
+def pool_work_s(problem: Problem, loads: Sequence[Loads], pool: int) -> list[Array]:
     """Instance-seconds in a pool per request of each route, one array over its candidates [s]."""
     return [
         candidates.long_s * (route.long == pool)
@@ -46,7 +46,7 @@ def pool_work_s(problem: PlanningProblem, loads: Sequence[Loads], pool: int) -> 
     ]
 
 
-def link_bytes(problem: PlanningProblem, loads: Sequence[Loads], link: int) -> list[Array]:
+def link_bytes(problem: Problem, loads: Sequence[Loads], link: int) -> list[Array]:
     """Bytes on a link per request of each route, one array over its candidates [B]."""
     return [
         candidates.long_bytes * (route.long_link == link) + candidates.short_bytes * (route.short_link == link)
@@ -54,7 +54,7 @@ def link_bytes(problem: PlanningProblem, loads: Sequence[Loads], link: int) -> l
     ]
 
 
-def rate_limits(problem: PlanningProblem, sizing: Sizing, loads: Loads) -> dict[str, Array]:
+def rate_limits(problem: Problem, sizing: Sizing, loads: Loads) -> dict[str, Array]:
     """Rate that each pool and link alone would allow a single route, by candidate.
 
     Equation:
@@ -85,7 +85,7 @@ def rate_limits(problem: PlanningProblem, sizing: Sizing, loads: Loads) -> dict[
     return limits
 
 
-def _use_usd_per_hour(problem: PlanningProblem, loads: Loads) -> Array:
+def _use_usd_per_hour(problem: Problem, loads: Loads) -> Array:
     """Charges per hour for the traffic and the work of one request a second of a single route, by candidate."""
     usd = np.zeros(loads.n_candidates)
     for i, link in enumerate(problem.links):
@@ -99,9 +99,7 @@ def _quotient(capacity: float, per_request: Array) -> Array:
     return np.where(per_request > 0, capacity / np.where(per_request > 0, per_request, 1.0), inf)
 
 
-def highest_rate(
-    problem: PlanningProblem, sizing: Sizing, loads: Sequence[Loads], time_limit_s: float = 60.0
-) -> Operating:
+def highest_rate(problem: Problem, sizing: Sizing, loads: Sequence[Loads], time_limit_s: float = 60.0) -> Operating:
     """The highest rate of fixed sizes with one threshold per route.
 
     Raises:
@@ -117,7 +115,7 @@ def highest_rate(
 
 
 def pool_utilization(
-    problem: PlanningProblem, sizing: Sizing, loads: Sequence[Loads], operating: Operating
+    problem: Problem, sizing: Sizing, loads: Sequence[Loads], operating: Operating
 ) -> tuple[float, ...]:
     """Work that arrives per second over the instances, for every pool [-]."""
     return tuple(
@@ -126,7 +124,7 @@ def pool_utilization(
     )
 
 
-def link_mean_bytes_per_s(problem: PlanningProblem, loads: Sequence[Loads], operating: Operating) -> tuple[float, ...]:
+def link_mean_bytes_per_s(problem: Problem, loads: Sequence[Loads], operating: Operating) -> tuple[float, ...]:
     """Mean traffic on every link [B/s]."""
     return tuple(_weighted(operating, link_bytes(problem, loads, i)) for i in range(len(problem.links)))
 
@@ -139,7 +137,7 @@ def _fraction(used: float, available: float) -> float:
     return used / available if available else 0.0
 
 
-def rent_usd_per_hour(problem: PlanningProblem, sizing: Sizing) -> Iterator[tuple[str, float | None]]:
+def rent_usd_per_hour(problem: Problem, sizing: Sizing) -> Iterator[tuple[str, float | None]]:
     """Rent of every pool and link of a sizing [USD/h]; None where a price is missing."""
     for pool, n in zip(problem.pools, sizing.n_instances, strict=True):
         yield pool.name, 0.0 if n == 0 else None if pool.usd_per_hour is None else n * pool.usd_per_hour
@@ -147,7 +145,7 @@ def rent_usd_per_hour(problem: PlanningProblem, sizing: Sizing) -> Iterator[tupl
         yield link.name, link.ports_usd_per_hour(ports)
 
 
-def busy_usd_per_hour(problem: PlanningProblem, loads: Sequence[Loads], operating: Operating) -> tuple[float, ...]:
+def busy_usd_per_hour(problem: Problem, loads: Sequence[Loads], operating: Operating) -> tuple[float, ...]:
     """Power of every pool for its work, beyond what it draws idle [USD/h].
 
     Equation:
@@ -159,13 +157,13 @@ def busy_usd_per_hour(problem: PlanningProblem, loads: Sequence[Loads], operatin
     )
 
 
-def traffic_usd_per_hour(problem: PlanningProblem, loads: Sequence[Loads], operating: Operating) -> float:
+def traffic_usd_per_hour(problem: Problem, loads: Sequence[Loads], operating: Operating) -> float:
     """Charges by volume on all links [USD/h]."""
     sent = link_mean_bytes_per_s(problem, loads, operating)
     return SECONDS_PER_HOUR * sum(b / GB * link.usd_per_gb for b, link in zip(sent, problem.links, strict=True))
 
 
-def spend_of(problem: PlanningProblem, sizing: Sizing, loads: Sequence[Loads], operating: Operating) -> float:
+def spend_of(problem: Problem, sizing: Sizing, loads: Sequence[Loads], operating: Operating) -> float:
     """The `spend` of the formulation, exactly: USD per hour, or accelerators where a price is missing."""
     if problem.is_priced:
         rent = sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.problem import Problem
 from planner.units import bytes_per_s
 
 
@@ -20,7 +20,7 @@ class Exhaustive:
     threshold_tokens: float
 
 
-def exhaustive_search(problem: PlanningProblem, n_thresholds: int = 2001) -> Exhaustive:
+def exhaustive_search(problem: Problem, n_thresholds: int = 2001) -> Exhaustive:
     """Try every combination of pool sizes with every threshold of a dense grid.
 
     Args:
@@ -62,7 +62,7 @@ def exhaustive_search(problem: PlanningProblem, n_thresholds: int = 2001) -> Exh
     return best
 
 
-def _sizes(problem: PlanningProblem) -> Iterator[tuple[int, ...]]:
+def _sizes(problem: Problem) -> Iterator[tuple[int, ...]]:
     """Every combination of sizes within limits, inventories, budget and ratio."""
     ranges = [
         range(p.min_instances, (limit or 0) + 1) for p, limit in zip(problem.pools, problem.size_limits, strict=True)
@@ -70,7 +70,7 @@ def _sizes(problem: PlanningProblem) -> Iterator[tuple[int, ...]]:
     yield from (sizes for sizes in product(*ranges) if _is_allowed(problem, sizes))
 
 
-def _is_allowed(problem: PlanningProblem, sizes: tuple[int, ...]) -> bool:
+def _is_allowed(problem: Problem, sizes: tuple[int, ...]) -> bool:
     stocked = all(
         sum(sizes[i] * problem.pools[i].n_accelerators for i in v.pools) <= v.n_accelerators
         for v in problem.inventories
@@ -86,7 +86,7 @@ def _is_allowed(problem: PlanningProblem, sizes: tuple[int, ...]) -> bool:
     return stocked and balanced and (budget is None or rent <= budget + 1e-9)
 
 
-def _work_per_request(problem: PlanningProblem, thresholds: np.ndarray) -> list[np.ndarray]:
+def _work_per_request(problem: Problem, thresholds: np.ndarray) -> list[np.ndarray]:
     """Instance-seconds per request in every pool, by threshold."""
     mix, exact = problem.classes[0].mix, problem.scenario.capacity_rule == "expected-work"
     p = mix.long_fraction(thresholds)
@@ -106,7 +106,7 @@ def _work_per_request(problem: PlanningProblem, thresholds: np.ndarray) -> list[
     return work
 
 
-def _link_ceiling(problem: PlanningProblem, thresholds: np.ndarray) -> np.ndarray:
+def _link_ceiling(problem: Problem, thresholds: np.ndarray) -> np.ndarray:
     """Rate that the largest link allows, by threshold."""
     route, mix = problem.routes[0], problem.classes[0].mix
     if route.long is None or route.long_link is None:

@@ -14,7 +14,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.optimizer.capacity import Loads, decode_s
-from planner.optimizer.problem import PlanningProblem, Route
+from planner.optimizer.problem import Problem
+from planner.optimizer.routes import Route
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, GB, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Request:
 class Model:
     """A PuLP problem and its variables by index."""
 
-    problem: PlanningProblem
+    problem: Problem
     loads: Sequence[Loads]
     lp: pulp.LpProblem
     most_instances: tuple[int | None, ...]
@@ -79,7 +80,7 @@ def constraint(function: Any) -> Any:
     return function
 
 
-def build(problem: PlanningProblem, loads: Sequence[Loads], request: Request) -> Model:
+def build(problem: Problem, loads: Sequence[Loads], request: Request) -> Model:
     """The whole model.
 
     Args:
@@ -96,7 +97,7 @@ def build(problem: PlanningProblem, loads: Sequence[Loads], request: Request) ->
     return model
 
 
-def variables(problem: PlanningProblem, loads: Sequence[Loads], request: Request) -> Model:
+def variables(problem: Problem, loads: Sequence[Loads], request: Request) -> Model:
     """The model with variables and objective, without constraints."""
     import pulp
 
@@ -140,11 +141,13 @@ def _integer(lp: pulp.LpProblem, name: str, low: int, high: int | None) -> pulp.
     return lp.add_variable(name.replace("-", "_"), low, high, cat=pulp.LpInteger)
 
 
-def _size_bounds(problem: PlanningProblem, request: Request, index: int) -> tuple[int, int | None]:
+def _size_bounds(problem: Problem, request: Request, index: int) -> tuple[int, int | None]:
     if request.sizing:
         return (request.sizing.n_instances[index],) * 2
     pool = problem.pools[index]
-    return pool.min_instances, problem.size_limits[index] if pool.max_instances is None else pool.max_instances
+    return pool.min_instances, problem.size_limits[
+        index
+    ] if pool.stated_max_instances is None else pool.stated_max_instances
 
 
 def _port_bounds(request: Request, link: int, tier: int, most: int) -> tuple[int, int]:
@@ -349,7 +352,7 @@ def _use_usd_per_hour(model: Model, r: int, k: int) -> float:
     return SECONDS_PER_HOUR * sum(sent) + sum(work) + decode
 
 
-def most_rate(problem: PlanningProblem, limits: Sequence[int | None]) -> float:
+def most_rate(problem: Problem, limits: Sequence[int | None]) -> float:
     """A rate no fleet exceeds: what the largest decode pools serve [req/s]."""
     total = 0.0
     for i in {route.decode for route in problem.routes}:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import decode_s
-from planner.optimizer.problem import PlanningProblem
-from planner.optimizer.search import Solution
+from planner.optimizer.problem import Problem
+from planner.optimizer.search import RoutedSolution
 from planner.optimizer.sensitivity import most_of_sizes
 from planner.results import FreeRouting
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT
@@ -43,7 +43,7 @@ class Terms:
     sent: dict[int, list[pulp.LpAffineExpression]] = field(default_factory=lambda: defaultdict(list))
 
 
-def free_routing(problem: PlanningProblem, solution: Solution) -> FreeRouting | None:
+def free_routing(problem: Problem, solution: RoutedSolution) -> FreeRouting | None:
     """The per-bin routing LP at the sizes of a solution.
 
     Equation:
@@ -85,8 +85,8 @@ def free_routing(problem: PlanningProblem, solution: Solution) -> FreeRouting | 
 
 
 def _route_class(
-    problem: PlanningProblem,
-    solution: Solution,
+    problem: Problem,
+    solution: RoutedSolution,
     request_class: int,
     lp: pulp.LpProblem,
     rate: pulp.LpVariable,
@@ -109,7 +109,7 @@ def _route_class(
         _load(terms, choice, held[j], [flow[b, j] for b in held[j]], seconds, gbits)
 
 
-def _held(problem: PlanningProblem, request_class: int, choice: Choice, edges: Array, bins: Sequence[int]) -> list[int]:
+def _held(problem: Problem, request_class: int, choice: Choice, edges: Array, bins: Sequence[int]) -> list[int]:
     """Bins whose longest prompt fits beside the weights of a choice's prefill pool."""
     mix, room = problem.classes[request_class].mix, problem.pools[choice.pool].rates.longest_tokens
     return [b for b in bins if room == np.inf or mix.longest_tokens(float(edges[b]), float(edges[b + 1])) <= room]
@@ -130,7 +130,7 @@ def _load(
             terms.sent[choice.link].append(float(gbits[b]) * x)
 
 
-def _edges(problem: PlanningProblem, solution: Solution, request_class: int) -> Array:
+def _edges(problem: Problem, solution: RoutedSolution, request_class: int) -> Array:
     """Bin edges of a class: equal probability, and the thresholds of the solution."""
     mix = problem.classes[request_class].mix
     own = [
@@ -141,7 +141,7 @@ def _edges(problem: PlanningProblem, solution: Solution, request_class: int) -> 
     return np.unique(np.concatenate([[ALL_LONG], mix.threshold_grid(N_BINS + 1), own]))
 
 
-def _choices(problem: PlanningProblem, request_class: int) -> Iterator[Choice]:
+def _choices(problem: Problem, request_class: int) -> Iterator[Choice]:
     """Every way through the pools that a class may use, each once."""
     seen = set()
     for route in problem.routes:
@@ -152,7 +152,7 @@ def _choices(problem: PlanningProblem, request_class: int) -> Iterator[Choice]:
 
 
 def _per_request(
-    problem: PlanningProblem, request_class: int, choice: Choice, edges: Array, mass: Array
+    problem: Problem, request_class: int, choice: Choice, edges: Array, mass: Array
 ) -> tuple[Array, Array]:
     """Seconds in a prefill pool and gigabits on its link per request of each bin."""
     mix, rates = problem.classes[request_class].mix, problem.pools[choice.pool].rates

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from planner.optimizer.capacity import split_interval
 from planner.optimizer.evaluate import rent_usd_per_hour
 from planner.optimizer.formulation import Sizing
-from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.problem import Problem
 from planner.optimizer.promise import (
     PARTS,
     PromisedFleet,
@@ -42,7 +42,7 @@ class QuickestFleet:
 
 
 def least_ttft(
-    problem: PlanningProblem, sizing: Sizing, req_per_s: float, deadline: float, most_s: float = inf
+    problem: Problem, sizing: Sizing, req_per_s: float, deadline: float, most_s: float = inf
 ) -> QuickestFleet:
     """The least TTFT of fixed sizes at a rate, at the promised percentile, over every threshold, and its proof.
 
@@ -106,7 +106,7 @@ def _tried(fleet: PromisedFleet, req_per_s: float, threshold: float, best: Quick
     return QuickestFleet(ttft_s, threshold, ttft_s) if ttft_s < best.ttft_s else best
 
 
-def floor_s(problem: PlanningProblem, req_per_s: float, deadline: float) -> float:
+def floor_s(problem: Problem, req_per_s: float, deadline: float) -> float:
     """A TTFT that no sizes within the limits go below: every pool and port at its own limit at once [s]."""
     sizes = tuple(0 if n is None else n for n in problem.size_limits)
     ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
@@ -114,7 +114,7 @@ def floor_s(problem: PlanningProblem, req_per_s: float, deadline: float) -> floa
 
 
 def settled_ttft(
-    problem: PlanningProblem, sizing: Sizing, req_per_s: float, deadline: float, most_s: float = inf
+    problem: Problem, sizing: Sizing, req_per_s: float, deadline: float, most_s: float = inf
 ) -> tuple[Sizing, QuickestFleet]:
     """The least TTFT of some sizes and of all smaller ones, with a bound for all of them; arguments as `least_ttft`.
 
@@ -133,7 +133,7 @@ def settled_ttft(
     return at, best
 
 
-def filled_with_budget(problem: PlanningProblem, sizing: Sizing) -> Sizing:
+def filled_with_budget(problem: Problem, sizing: Sizing) -> Sizing:
     """The sizes with what is left of the budget in further instances, prefill for long prompts first.
 
     More instances seldom make a first token later; where work is charged, the rent alone does not tell what is left.
@@ -145,7 +145,7 @@ def filled_with_budget(problem: PlanningProblem, sizing: Sizing) -> Sizing:
     left = budget - sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
     for i, pool in sorted(enumerate(problem.pools), key=lambda item: (item[1].role, item[1].prompts or "")):
         room = [int(left / pool.usd_per_hour + 1e-9)] if pool.usd_per_hour else []
-        room += [most - n[i] for most in (problem.size_limits[i], pool.max_instances) if most is not None]
+        room += [most - n[i] for most in (problem.size_limits[i], pool.stated_max_instances) if most is not None]
         for inventory in problem.inventories:
             if i in inventory.pools:
                 used = sum(n[j] * problem.pools[j].n_accelerators for j in inventory.pools)
@@ -156,7 +156,7 @@ def filled_with_budget(problem: PlanningProblem, sizing: Sizing) -> Sizing:
     return replace(sizing, n_instances=tuple(n))
 
 
-def trimmed(problem: PlanningProblem, sizing: Sizing, found: QuickestFleet, req_per_s: float) -> Sizing:
+def trimmed(problem: Problem, sizing: Sizing, found: QuickestFleet, req_per_s: float) -> Sizing:
     """The sizes without the instances and ports that the TTFT does not need at its threshold, the dearest first."""
     if problem.ratio is not None:
         return sizing
@@ -178,7 +178,7 @@ def trimmed(problem: PlanningProblem, sizing: Sizing, found: QuickestFleet, req_
     return sizing
 
 
-def _does(problem: PlanningProblem, sizing: Sizing, found: QuickestFleet, req_per_s: float) -> bool:
+def _does(problem: Problem, sizing: Sizing, found: QuickestFleet, req_per_s: float) -> bool:
     """Whether sizes reach a TTFT at its threshold, but for rounding."""
     nothing = QuickestFleet(found.ttft_s * (1 + GAP / 10), found.threshold_tokens, 0.0)
     return _tried(PromisedFleet(problem, sizing), req_per_s, found.threshold_tokens, nothing) is not nothing

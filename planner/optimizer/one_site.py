@@ -3,11 +3,12 @@
 import shlex
 from collections.abc import Iterator, Sequence
 
-from planner.optimizer.at_hand import BEST_OF_EACH, Requests, is_same_fleet
+from planner.optimizer.at_hand import BEST_OF_EACH, has_one_site, is_same_fleet
+from planner.optimizer.home import Requests
 from planner.optimizer.service_times import Decoded, batch_limit_words
 from planner.results import Baseline, Fleet, PoolPlan, Verdict
 from planner.scenario import Scenario
-from planner.units import SECONDS_PER_HOUR, number, percent
+from planner.units import SECONDS_PER_HOUR, number, percent, usd
 
 WORTHWHILE = 0.01
 """A gain below one per cent is less than the service times are known to."""
@@ -39,7 +40,12 @@ def adoption(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> Ite
         scenario: the question.
         plan: the planned fleet.
         others: other fleets for the same requests.
+
+    Returns:
+        Nothing where there are several sites: there a verdict is about where to prefill.
     """
+    if not has_one_site(scenario):
+        return
     best = _best(scenario, plan, others)
     if best is not None and best.changes and (_saves(scenario, plan, best) or _serves_more(scenario, plan, best)):
         changes = " ".join(f"--set {shlex.quote(change)}" for change in best.changes)
@@ -73,7 +79,7 @@ def _served(plan: Fleet) -> str:
         missing = ", ".join(cost.missing_prices)
         return f"{text} at a cost that is unknown" + (f" ({missing} not stated)." if missing else ".")
     per_million = number(cost.usd_per_million_input_tokens)
-    return f"{text} cost {number(cost.usd_per_hour, 4)} USD/h, {per_million} USD per million input tokens."
+    return f"{text} cost {usd(cost.usd_per_hour)} USD/h, {per_million} USD per million input tokens."
 
 
 def _limit(scenario: Scenario, requests: Requests, plan: Fleet) -> str:
@@ -119,13 +125,14 @@ def _cheaper(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> str
     if ours is None:
         return ""
     best = _best(scenario, plan, others)
-    usd = None if best is None else _usd(scenario, best)
-    if best is None or usd is None:
+    theirs = None if best is None else _usd(scenario, best)
+    if best is None or theirs is None:
         return "No other layout or kind of accelerators at hand could be planned to compare with."
-    unit = "USD/h" if scenario.objective != "max-throughput" else "USD per thousand requests"
-    figures = f"{best.title}, {number(usd, 4)} {unit}"
+    is_by_hour = scenario.objective != "max-throughput"
+    price = f"{usd(theirs)} USD/h" if is_by_hour else f"{number(theirs, 4)} USD per thousand requests"
+    figures = f"{best.title}, {price}"
     if _saves(scenario, plan, best):
-        return f"Cheaper would be: {figures}, {percent(1 - usd / ours)} less{_doubt(plan, best)}."
+        return f"Cheaper would be: {figures}, {percent(1 - theirs / ours)} less{_doubt(plan, best)}."
     if _serves_more(scenario, plan, best):
         most = f"{number(best.most_req_per_s)} req/s at most instead of {number(plan.most_req_per_s)}"
         return f"None at hand is cheaper, but for the same bill {best.title} serves {most}{_doubt(plan, best)}."

@@ -1,50 +1,52 @@
 """From a scenario to a plan."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from math import isfinite
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from time import monotonic
 
-from planner.optimizer.at_hand import has_one_site
+from planner.errors import InfeasibleError
 from planner.optimizer.baselines import baselines
 from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
-from planner.optimizer.fleet import class_plans, fleet_fields
+from planner.optimizer.doubts import length_notes, room_notes
+from planner.optimizer.evaluation import Evaluation, unit_of
 from planner.optimizer.free_routing import free_routing
-from planner.optimizer.latency import extrapolated_fraction, has_queueing_model, leaving_tokens, longest_sent
-from planner.optimizer.least_ttft import GAP as TTFT_GAP
+from planner.optimizer.infeasibility import infeasible
+from planner.optimizer.network.loads import LINK_BUSY
+from planner.optimizer.network.time_limit import TimeLimit
 from planner.optimizer.one_site import adoption
-from planner.optimizer.problem import ClassSpec, PlanningProblem, planning_problem
-from planner.optimizer.promise import GAP as PROMISE_GAP
+from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.promise import MOST_BUSY
-from planner.optimizer.promised_search import search
-from planner.optimizer.relaxation import infeasible
-from planner.optimizer.room import oversized_notes
-from planner.optimizer.search import GAP_TARGET, Solution
-from planner.optimizer.sensitivity import bottlenecks, sweep
+from planner.optimizer.resolution import planning_problem
+from planner.optimizer.sensitivity import sweep
+from planner.optimizer.shadow_prices import shadow_prices
 from planner.optimizer.software import Candidate, price_notes, setup_notes
-from planner.optimizer.verdict import decisive, verdict
-from planner.results import Baseline, Fleet, Plan, PoolPlan, Verdict
+from planner.optimizer.solution import Solution
+from planner.optimizer.spare import spare_notes
+from planner.optimizer.strategies import searched
+from planner.optimizer.verdict import DECISIVE, verdict
+from planner.queueing import Ttft
+from planner.results import Baseline, Bottleneck, ClassPlan, Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario
 from planner.units import MILLI, number, percent
 
-if TYPE_CHECKING:  # a network's planner loads when there is a network
-    from planner.optimizer.network.problem import NetworkProblem
-    from planner.optimizer.network.solution import NetworkSolution
-
 TIME_LIMIT_S = 60.0
+PLAN_PART = 0.6
+"""Of the time limit of a command, what the search of the plan may take;"""
+BASELINES_PART = 0.5
+"""of what that leaves, the fleets that it is compared with;"""
+SPARE_PART = 0.5
+"""of what those leave, the plan without spare; the rest is for shadow prices."""
 BUSY = 0.95
+MANY_POOLS = 12
+"""Pools from which on notes name kinds of accelerators instead."""
 BASES = {
     "calibrated": "calibrated on other measurements",
     "inferred": "inferred, not measured",
     "datasheet": "the bare datasheet's, which no software reaches",
 }
 """What a pool's service times are where nobody measured them."""
-CROWDED = 0.01
-"""Share of a prefill instance's room, for caches that still leave, that goes without saying."""
-UNMEASURED = 0.01
-"""Share of prompts beyond the measured lengths that goes without saying."""
 
 
 def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = TIME_LIMIT_S) -> Plan:
@@ -53,7 +55,7 @@ def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: f
     Args:
         scenario: the question.
         data_dirs: folders in which traces are looked for.
-        time_limit_s: seconds the search may take.
+        time_limit_s: seconds that all of it may take: the plan, what it is compared with, and shadow prices.
 
     Returns:
         Sizes, thresholds, links, latency, cost, baselines and verdict.
@@ -63,10 +65,6 @@ def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: f
         InfeasibleError: it is proven that no plan exists.
         UndecidedError: time is up without a plan or a proof.
     """
-    if scenario.is_network:
-        from planner.optimizer.network.answer import network_plan
-
-        return network_plan(scenario, data_dirs, time_limit_s)
     return optimized(planning_problem(scenario, data_dirs), time_limit_s)
 
 
@@ -77,173 +75,241 @@ class Outcome:
     fleet: Fleet
     objective: float
     """Highest rate or goodput [req/s], bill [USD/h], or TTFT at the percentile asked for [s]."""
-    problem: "PlanningProblem | NetworkProblem"
-    solution: "Solution | NetworkSolution"
+    problem: Problem
+    solution: Solution
 
 
 def outcome(
     scenario: Scenario,
     data_dirs: Sequence[Path] = (),
     time_limit_s: float = TIME_LIMIT_S,
-    classes: tuple[ClassSpec, ...] | None = None,
+    classes: Sequence[ClassSpec] = (),
 ) -> Outcome:
-    """The fleet of a scenario of either kind and its objective, without what explains it; raises as `optimize` does.
+    """The fleet of a scenario and its objective, without what explains it; raises as `optimize` does.
 
     Args:
         scenario: the question.
         data_dirs: folders in which traces are looked for.
         time_limit_s: seconds the search may take.
-        classes: the classes of another problem with the same workload, so that a trace is read once.
+        classes: those of another problem with the same requests, so that a trace is read once.
     """
-    if scenario.is_network:
-        from planner.optimizer.network.answer import network_outcome
-        from planner.optimizer.network.problem import network_problem
-
-        network = network_problem(scenario, data_dirs)
-        fleet, objective, found = network_outcome(network, time_limit_s)
-        return Outcome(fleet, objective, network, found)
     problem = planning_problem(scenario, data_dirs, classes)
     solution = solved(problem, time_limit_s)
-    return Outcome(planned_at(problem, solution), solution.objective, problem, solution)
+    return Outcome(planned_at(problem, solution), solution.objective * unit_of(problem), problem, solution)
 
 
-def planned_fleet(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Fleet:
-    """The fleet of a resolved scenario alone; raises as `optimize` does."""
+def optimized(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> Plan:
+    """The plan of a problem; raises as `optimize` does."""
+    limit = TimeLimit.of(time_limit_s)
+    return explained(problem, solved(problem, limit.part_s(PLAN_PART)), limit.left_s)
+
+
+def solved(problem: Problem, time_limit_s: float = TIME_LIMIT_S, is_explained: bool = True) -> Solution:
+    """The best sizes, ways and thresholds of a problem; raises as `optimize` does.
+
+    Args:
+        problem: the question.
+        time_limit_s: seconds the search may take.
+        is_explained: whether, where no plan exists, what would do is looked for: that may take as long again.
+    """
+    solution = searched(problem, time_limit_s)
+    if solution is not None:
+        return solution
+    if is_explained:
+        raise infeasible(problem.scenario, problem.classes, time_limit_s)
+    raise InfeasibleError(f"{problem.scenario.name}: infeasible: no fleet serves this demand as promised")
+
+
+def planned_fleet(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> Fleet:
+    """The fleet of a problem alone; raises as `optimize` does."""
     return planned_at(problem, solved(problem, time_limit_s))
 
 
-def decided(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Verdict:
-    """The verdict on a resolved scenario, without what explains it; raises as `optimize` does."""
-    fleet = planned_fleet(problem, time_limit_s)
-    others, _ = baselines(problem, fleet, time_limit_s, decisive(problem))
-    return verdict(problem, fleet, others)
-
-
-def optimized(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Plan:
-    """The plan of a resolved scenario; raises as `optimize` does."""
-    return explained(problem, solved(problem, time_limit_s), time_limit_s)
-
-
-def solved(problem: PlanningProblem, time_limit_s: float = TIME_LIMIT_S) -> Solution:
-    """The best sizes and thresholds of a resolved scenario; raises as `optimize` does."""
-    solution = search(problem, time_limit_s)
-    if solution is None:
-        raise infeasible(problem)
-    return solution
-
-
-def planned_at(problem: PlanningProblem, solution: Solution) -> Fleet:
+def planned_at(problem: Problem, solution: Solution) -> Fleet:
     """The fleet of a solution at the rate the plan is for."""
-    return Fleet(**fleet_fields(problem, solution))
+    return Fleet(**_evaluated(problem, solution).fleet())
 
 
-def at_rate(problem: PlanningProblem, solution: Solution, req_per_s: float) -> Fleet:
+def at_rate(problem: Problem, solution: Solution, req_per_s: float) -> Fleet:
     """The same sizes and thresholds at another rate, at most the highest they serve [req/s]."""
-    operating = solution.operating.scaled_to(min(req_per_s, solution.highest.rate))
-    return Fleet(**fleet_fields(problem, solution, operating))
+    return Fleet(**_at_rate(problem, solution, req_per_s).fleet())
 
 
-def explained(problem: PlanningProblem, solution: Solution, time_limit_s: float = TIME_LIMIT_S) -> Plan:
-    """The plan that a solution is, with baselines, shadow prices and verdict; raises as `optimize` does."""
-    scenario = problem.scenario
-    fields = fleet_fields(problem, solution)
+def loaded_ttft(problem: Problem, solution: Solution, req_per_s: float) -> Ttft | None:
+    """Distribution of TTFT over all requests at a rate [req/s]; None where the queueing room has no answer."""
+    periods = range(len(problem.periods))
+    return _at_rate(problem, solution, req_per_s).ttft(range(len(problem.streams)), periods)
+
+
+def _at_rate(problem: Problem, solution: Solution, req_per_s: float) -> Evaluation:
+    here = Evaluation(problem, solution)
+    known = replace(solution, highest_req_per_s=here.highest_req_per_s, goodput_req_per_s=here.goodput_req_per_s)
+    return Evaluation(problem, known.at(min(req_per_s, here.highest_req_per_s) / here.rate))
+
+
+def _evaluated(problem: Problem, solution: Solution) -> Evaluation:
+    """At the rate the plan is for: a demand that is stated and reachable, else the goodput or the most it serves."""
+    demand, found = problem.demand_req_per_s, solution.scale * problem.mean_req_per_s
+    if demand is None or demand >= found:
+        return Evaluation(problem, solution)
+    return _at_rate(problem, solution, demand)
+
+
+def decided(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Verdict, float]:
+    """The verdict on a problem, without what explains it, and the gap of its plan; raises as `optimize` does."""
+    limit = TimeLimit.of(time_limit_s)
+    solution = solved(problem, limit.part_s(PLAN_PART), is_explained=False)
+    fleet = planned_at(problem, solution)
+    compared = baselines(problem, fleet, monotonic() + limit.left_s, DECISIVE)
+    return verdict(problem.scenario, problem.classes, fleet, solution.gap, compared), solution.gap
+
+
+def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_LIMIT_S) -> Plan:
+    """The plan that a solution is, with baselines, shadow prices and verdict, all of them in the time limit."""
+    limit, answer = TimeLimit.of(time_limit_s), _evaluated(problem, solution)
+    fleet, scenario = Fleet(**answer.fleet()), problem.scenario
+    compared = baselines(problem, fleet, monotonic() + limit.part_s(BASELINES_PART))
+    found = verdict(scenario, problem.classes, fleet, solution.gap, compared)
+    spare = spare_notes(scenario, problem.classes, fleet, monotonic() + limit.part_s(SPARE_PART))
+    told = (*spare, *compared.notes, *adoption(scenario, fleet, compared.others))
+    prices = shadow_prices(problem, solution, limit.left_s)
+    return _plan(problem, solution, answer, found, compared.others, prices, told)
+
+
+def sketched(problem: Problem, solution: Solution, req_per_s: float | None = None) -> Plan:
+    """A solution as a plan that can be run: without what it is compared with, or what binds.
+
+    Args:
+        problem: the question.
+        solution: its plan.
+        req_per_s: rate that it is stated at, at most the highest it serves; None: the rate that it is for [req/s].
+    """
+    said = Verdict(worth_it=False, because="Not compared with other fleets.")
+    answer = _evaluated(problem, solution) if req_per_s is None else _at_rate(problem, solution, req_per_s)
+    plan = _plan(problem, solution, answer, said, (), (), ())
+    return plan if problem.is_routed else plan.model_copy(update={"periods": tuple(answer.periods())})
+
+
+def _plan(
+    problem: Problem,
+    solution: Solution,
+    answer: Evaluation,
+    said: Verdict,
+    others: tuple[Baseline, ...],
+    prices: tuple[Bottleneck, ...],
+    missing: Sequence[str],
+) -> Plan:
+    scenario, routed = problem.scenario, solution.routed
+    fields = answer.fleet()
     fleet = Fleet(**fields)
-    others, missing = baselines(problem, fleet, time_limit_s)
+    is_about_capacity = routed is not None and routed.goodput is None and not problem.is_min_ttft
     return Plan(
         **fields,
         scenario=scenario.name,
         objective=scenario.objective,
-        status="optimal" if solution.gap <= _tolerance(problem, solution) else "feasible",
+        status="optimal" if solution.is_optimal else "feasible",
         gap=solution.gap,
-        bound=solution.bound,
+        bound=solution.bound * unit_of(problem),
         capacity_rule=scenario.capacity_rule,
         prefill_to_decode=_ratio(fleet.pools),
-        bottlenecks=bottlenecks(problem, solution),
-        verdict=verdict(problem, fleet, others),
-        classes=class_plans(problem, solution),
+        bottlenecks=prices,
+        verdict=said,
+        classes=tuple(answer.classes()),
+        periods=tuple(answer.periods()) if answer.has_periods else (),
+        survives=tuple(f"{loss.kind}:{loss.name}" for loss in problem.losses()),
         baselines=others,
-        free_routing=None if _is_about_time(problem, solution) else free_routing(problem, solution),
-        sweep=sweep(problem, solution),
-        notes=(*_notes(problem, solution, fleet), *missing, *_adoption(problem, fleet, others)),
+        free_routing=free_routing(problem, routed) if routed is not None and is_about_capacity else None,
+        sweep=None if routed is None else sweep(problem, routed),
+        notes=(*_notes(problem, solution, fleet), *missing),
     )
 
 
-def _adoption(problem: PlanningProblem, fleet: Fleet, others: Sequence[Baseline]) -> Iterator[str]:
-    return adoption(problem.scenario, fleet, others) if has_one_site(problem.scenario) else iter(())
-
-
-def _tolerance(problem: PlanningProblem, solution: Solution) -> float:
-    """Gap that counts as none: goodput and TTFT are proven less closely than capacity."""
-    if problem.is_min_ttft:
-        return 1.01 * TTFT_GAP
-    return 10 * GAP_TARGET if solution.goodput is None else 1.01 * PROMISE_GAP
-
-
-def _is_about_time(problem: PlanningProblem, solution: Solution) -> bool:
-    """Whether the plan promises a TTFT or seeks the least."""
-    return solution.goodput is not None or problem.is_min_ttft
+def class_plans(problem: Problem, solution: Solution, req_per_s: float) -> tuple[ClassPlan, ...]:
+    """Every class with its threshold and latency at a rate [req/s]."""
+    return tuple(_at_rate(problem, solution, req_per_s).classes())
 
 
 def _ratio(pools: Sequence[PoolPlan]) -> str | None:
-    prefill = sum(p.n_instances for p in pools if p.prompts == "short")
-    decode = sum(p.n_instances for p in pools if p.role == "decode")
-    return f"{prefill}:{decode}" if any(p.prompts == "short" for p in pools) else None
+    """Prefill instances that take short prompts to decode instances."""
+    near = [p.n_instances for p in pools if p.role == "prefill" and p.prompts != "long"]
+    return f"{sum(near)}:{sum(p.n_instances for p in pools if p.role == 'decode')}" if near else None
 
 
-def _notes(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterator[str]:
-    demand = problem.scenario.demand_req_per_s
-    if demand is not None and demand > solution.highest.rate:
+def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[str]:
+    demand, found = problem.demand_req_per_s, solution.scale * problem.mean_req_per_s
+    if problem.is_min_ttft and solution.routed is None:
+        kept, bound = number(solution.objective), number(solution.bound)
+        yield f"the TTFT that is kept is {kept} s, and {bound} s is proven not to be"
+    if demand is not None and demand > found * (1 + 1e-9):
         yield f"the demand of {number(demand)} req/s exceeds what the fleet serves: stated at its highest rate instead"
     if fleet.latency.ttft_mean_s is None:
         yield (
             "a pool or link is saturated at this rate: its queue has no steady state, TTFT under load is unknown; "
             "state a demand_req_per_s below the highest rate to see it"
-            if has_queueing_model(problem)
+            if problem.has_queueing_model
             else "waiting times are known for dispatch = shared-queue with prefill_batching = one-at-a-time only; "
             "any other TTFT under load is certified by the executor only"
         )
-    if _is_about_time(problem, solution):
+    yield from _promise_notes(problem)
+    yield from _unused_notes(problem)
+    yield from room_notes(problem, solution)
+    for spec in problem.classes:
+        yield from context_notes(problem.scenario, spec.name, spec.mix)
+    yield from _doubts(problem, solution, fleet)
+    yield from _basis_notes(problem, fleet)
+    yield from setup_notes(problem.scenario, _candidates(problem))
+    yield from price_notes(problem, fleet)
+
+
+def _promise_notes(problem: Problem) -> Iterator[str]:
+    """What a promise on TTFT counts with."""
+    promised = any(c.ttft_s is not None for c in problem.classes)
+    if problem.is_routed and (promised or problem.is_min_ttft):
         what = "TTFT" if problem.is_min_ttft else "promise on TTFT"
         yield (
             f"the {what} counts waits for prefill, for a shared link and for a place in a decode batch; decode and "
             f"links are planned at most {percent(MOST_BUSY, 0)} busy"
         )
-    yield from _room_notes(problem, solution)
-    for spec in problem.classes:
-        yield from context_notes(problem.scenario, spec.name, spec.mix)
-    yield from _doubts(problem, solution, fleet)
-    for pool in fleet.pools:
-        if pool.basis != "measured" and pool.n_instances:
-            how = BASES[pool.basis] + _by_roofline(problem, pool.name)
-            yield f"service times of {pool.name} ({pool.hardware}) are {how}"
-    yield from setup_notes(problem.scenario, _candidates(problem))
-    yield from price_notes(problem, fleet)
+    elif promised:
+        yield (
+            "a promise on TTFT is kept over all pools that serve a class together, waits for a place in a decode batch "
+            f"included; links are at most {percent(LINK_BUSY, 0)} busy on average"
+        )
 
 
-def _room_notes(problem: PlanningProblem, solution: Solution) -> Iterator[str]:
-    """Pools without room: of prefill beside the caches that still leave on average, of decode for the longest."""
+def _unused_notes(problem: Problem) -> Iterator[str]:
+    """Pools that no request can reach."""
+    reached = {arc.pool for arcs in problem.arcs for part in arcs.values() for arc in part}
     for i, pool in enumerate(problem.pools):
-        if solution.sizing.n_instances[i]:
-            yield from oversized_notes(pool.name, pool.rates, (c.mix for c in problem.classes))
-        room, leaving = pool.rates.longest_tokens, 0.0
-        if pool.role == "prefill" and isfinite(room):
-            leaving = leaving_tokens(problem, solution, i)
-        longest = longest_sent(problem, solution, i)
-        if leaving > CROWDED * room and longest + leaving > room:
-            yield (
-                f"an instance of {pool.name} has room for {room:,.0f} tokens, for its longest prompt of {longest:,.0f} "
-                f"not beside the {number(leaving)} whose caches are still leaving on average: prompts wait for room, "
-                "which the plan's latency does not count and the executor does"
-            )
+        if pool.is_prefill and i not in reached and not pool.is_empty:
+            yield f"{pool.name} is of no use: no link joins it to a pool that decodes its model"
 
 
-def _candidates(problem: PlanningProblem) -> list[Candidate]:
-    classes = tuple((c.share, c.mix) for c in problem.classes)
-    pools = problem.scenario.pools
-    return [Candidate(spec.name, pools[spec.name], spec.rates, classes) for spec in problem.pools]
+def _basis_notes(problem: Problem, fleet: Fleet) -> Iterator[str]:
+    """Service times that nobody measured, by pool, or where there are many by kind of accelerator."""
+    used = [pool for pool in fleet.pools if pool.basis != "measured" and pool.n_instances]
+    if len(fleet.pools) > MANY_POOLS:
+        for hardware, basis in dict.fromkeys((p.hardware, p.basis) for p in used):
+            yield f"service times of some pools of {hardware} are {BASES[basis]}"
+        return
+    for pool in used:
+        how = BASES[pool.basis] + _by_roofline(problem, pool.name)
+        yield f"service times of {pool.name} ({pool.hardware}) are {how}"
 
 
-def _by_roofline(problem: PlanningProblem, name: str) -> str:
+def _candidates(problem: Problem) -> list[Candidate]:
+    return [
+        Candidate(
+            pool.name,
+            problem.scenario.pools[pool.key].model_copy(update={"layout": pool.layout, "layouts": ()}),
+            pool.rates,
+            tuple((problem.classes[c].share, problem.classes[c].mix) for c in pool.classes),
+        )
+        for pool in problem.pools
+    ]
+
+
+def _by_roofline(problem: Problem, name: str) -> str:
     """The stack, and the batch it decodes at, of a pool whose times are the roofline's."""
     rates = next(pool.rates for pool in problem.pools if pool.name == name)
     if rates.stack is None:
@@ -252,18 +318,11 @@ def _by_roofline(problem: PlanningProblem, name: str) -> str:
     return f": the roofline's with the factors of {rates.stack}{batch}"
 
 
-def _doubts(problem: PlanningProblem, solution: Solution, fleet: Fleet) -> Iterator[str]:
+def _doubts(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[str]:
     """What makes figures doubtful: queues near saturation, curves beyond their points, a rule that knows no prefix."""
     for pool in fleet.pools:
         if BUSY < pool.utilization < SATURATED:
             yield f"{pool.name} is {percent(pool.utilization)} busy: waits are long, and any error in its times adds up"
-    for i, spec in enumerate(problem.pools):
-        beyond = extrapolated_fraction(problem, solution, i)
-        if spec.rates.prefill and beyond > UNMEASURED:
-            low, high = spec.rates.prefill.curve.measured_tokens
-            yield (
-                f"{percent(beyond)} of the prompts of {spec.name} are outside the {low:,.0f} to {high:,.0f} tokens its "
-                "prefill times are known for, and extrapolated"
-            )
+    yield from length_notes(problem, solution)
     if problem.scenario.capacity_rule == "mean-length" and any(c.mix.cached_fraction > 0 for c in problem.classes):
         yield "mean-length takes the mean uncached length for a whole prompt; with prefix hits trust expected-work"

@@ -1,46 +1,67 @@
-"""The scenario in numbers: pools, links, classes and the routes that requests may take between them."""
+"""The question in numbers: what may be sized, what must be served, and the ways requests may take in between."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
-from math import ceil, inf
-from pathlib import Path
-from typing import Protocol
+from typing import Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from planner.errors import InputError, Problem
-from planner.optimizer.context import context_problems
-from planner.optimizer.room import Limits, is_held, too_long
-from planner.optimizer.service_times import Decoded, service_times
+from planner.optimizer.routes import Route, is_routed, routes_of, size_limit
 from planner.roofline import InstanceRates
-from planner.scenario import LinkTier, Pool, Scenario, Slo, requests_of
-from planner.workload import ALL_LONG, RequestMix
+from planner.scenario import LinkTier, Objective, Scenario, Slo
+from planner.workload import RequestMix
 
-PROMISED_SPARE = 2.0
-"""Instances for each one that the work of the demand asks for, beyond which no more shorten waits worth speaking of."""
+Part = Literal["long", "short"]
+LARGEST_POOL = 100_000
+"""Of what nothing else limits: beyond any fleet, and a guard of the solver's arithmetic."""
 
 
 @dataclass(frozen=True)
 class PoolSpec:
-    """A pool the formulation sizes."""
+    """Instances of one role that serve one model at one site, with one layout."""
 
     name: str
+    """As answers call it: the scenario's name, and what sets it apart from others made of the same pool."""
+    key: str
+    """Name of the scenario's pool."""
+    layout: str | None
     site: str
     hardware: str
-    role: str
-    prompts: str | None
+    parts: tuple[Part, ...]
+    """Which prompts a prefill pool takes; none for decode."""
     n_accelerators: int
     """Accelerators per instance."""
     min_instances: int
-    max_instances: int | None
+    max_instances: int
+    """Most that its own limit, its inventory, the budget and the demand leave any use for."""
+    stated_max_instances: int | None
+    """Its own limit; None where it states none."""
     usd_per_hour: float | None
-    """Rent or amortised purchase of one instance, and its power; where that depends on use, idle [USD/h]."""
+    """Rent or amortised purchase of one instance, and its power when idle [USD/h]."""
+    busy_usd_per_hour: float
+    """What a busy instance costs on top [USD/h]."""
     rates: InstanceRates
-    busy_usd_per_hour: float = 0.0
-    """Further power of one instance while it works [USD/h]."""
+    classes: tuple[int, ...]
+    """Classes it serves, by index."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is stated to have no instances."""
+        return self.stated_max_instances == 0
+
+    @property
+    def is_prefill(self) -> bool:
+        """Whether it prefills."""
+        return bool(self.parts)
+
+    @property
+    def role(self) -> Literal["prefill", "decode"]:
+        """What its instances do."""
+        return "prefill" if self.parts else "decode"
+
+    @property
+    def prompts(self) -> Part | None:
+        """Which prompts it takes; None where it takes both kinds, or decodes."""
+        return self.parts[0] if len(self.parts) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -74,31 +95,73 @@ class ClassSpec:
     """A class of requests."""
 
     name: str
+    model: str | None
+    """Name under [models]; None is the default."""
     share: float
     mix: RequestMix
+    slo: Slo | None
+    arrival_scv: float
+    """Squared coefficient of variation of the gaps between arrivals [fraction]."""
+
+    @property
+    def ttft_s(self) -> float | None:
+        """TTFT that is promised [s]."""
+        return None if self.slo is None else self.slo.ttft_s
+
+    @property
+    def late_allowed(self) -> float:
+        """Fraction of its requests that may take longer."""
+        return 1.0 if self.slo is None or self.slo.ttft_s is None else 1 - self.slo.ttft_percentile / 100
+
+
+class Stream(NamedTuple):
+    """Requests of a class that are decoded at a site."""
+
+    request_class: int
+    site: str
+
+
+class Demand(NamedTuple):
+    """Requests of a class that arrive somewhere, and the streams that may take them."""
+
+    request_class: int
+    home: str | None
+    """Where they arrive; None: anywhere."""
+    streams: tuple[int, ...]
+    refuges: tuple[int, ...]
+    """Streams that take them when their site is lost."""
+    req_per_s: tuple[float, ...]
+    """Rate in every period [req/s]."""
+
+
+class Arc(NamedTuple):
+    """A prefill pool that a stream may use, and the link from there to where it is decoded."""
+
+    pool: int
+    link: int | None
 
 
 @dataclass(frozen=True)
-class Route:
-    """A prefill choice of a class: long prompts here, short ones there, decode at the end; pools and links by index."""
+class Span:
+    """A period."""
 
-    request_class: int
-    long: int | None
-    short: int | None
-    decode: int
-    long_link: int | None
-    short_link: int | None
-    limits_tokens: Limits = (ALL_LONG, inf)
-    """Least and greatest threshold under which its pools hold all prompts that they are sent [tokens]."""
+    name: str
+    hours: float
 
-    def held(self, thresholds_tokens: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Thresholds moved to the nearest under which its pools hold what they are sent, each once [tokens]."""
-        return np.unique(np.clip(thresholds_tokens, *self.limits_tokens))
 
-    @property
-    def is_split(self) -> bool:
-        """Whether a threshold decides anything."""
-        return self.long is not None and self.short is not None
+class Loss(NamedTuple):
+    """What is lost in a situation that the plan must survive."""
+
+    kind: Literal["instance", "link", "site"]
+    name: str
+    """Of the pool, link or site."""
+
+
+class Situation(NamedTuple):
+    """A period, with everything in place or with a loss."""
+
+    period: int
+    loss: Loss | None = None
 
 
 @dataclass(frozen=True)
@@ -111,25 +174,21 @@ class Inventory:
     pools: tuple[int, ...]
 
 
-class PricedPool(Protocol):
-    """What a bill needs to know of a pool."""
-
-    @property
-    def hardware(self) -> str:
-        """Name of its accelerators."""
-
-    @property
-    def usd_per_hour(self) -> float | None:
-        """Price of an instance; None where it is unknown."""
-
-
 @dataclass(frozen=True)
-class Resolved:
-    """A scenario with its pools and links, whatever else is planned of it."""
+class Problem:
+    """Everything that is to be planned, with names resolved and service times looked up.
+
+    Where cost is not the objective, it is the scale of the demand that is served.
+    """
 
     scenario: Scenario
-    pools: tuple[PricedPool, ...]
+    pools: tuple[PoolSpec, ...]
     links: tuple[LinkSpec, ...]
+    classes: tuple[ClassSpec, ...]
+    streams: tuple[Stream, ...]
+    demands: tuple[Demand, ...]
+    periods: tuple[Span, ...]
+    inventories: tuple[Inventory, ...]
 
     @property
     def is_min_cost(self) -> bool:
@@ -137,9 +196,78 @@ class Resolved:
         return self.scenario.objective == "min-cost"
 
     @property
+    def is_min_ttft(self) -> bool:
+        """Whether the objective is the least TTFT at the demand."""
+        return self.scenario.objective == "min-ttft"
+
+    @property
     def is_priced(self) -> bool:
         """Whether every accelerator and port has a price."""
         return not self.missing_prices()
+
+    @property
+    def has_queueing_model(self) -> bool:
+        """Whether waits can be computed for the disciplines of the scenario."""
+        return self.scenario.dispatch == "shared-queue" and self.scenario.prefill_batching == "one-at-a-time"
+
+    @property
+    def charges_use(self) -> bool:
+        """Whether a link charges by volume or a site by work, so that the threshold decides about money."""
+        return any(link.usd_per_gb > 0 for link in self.links) or any(pool.busy_usd_per_hour > 0 for pool in self.pools)
+
+    @property
+    def demand_req_per_s(self) -> float | None:
+        """Stated demand over all classes and the whole time; None where the scenario states none [req/s]."""
+        return None if self.scenario.demand_req_per_s is None else self.mean_req_per_s
+
+    @property
+    def must_serve_req_per_s(self) -> float | None:
+        """Demand that a plan has to serve; None where the rate is what is sought [req/s]."""
+        return self.demand_req_per_s if self.is_min_cost or self.is_min_ttft else None
+
+    @property
+    def slo(self) -> Slo | None:
+        """The SLO of the only class; that of the scenario where there are several."""
+        return self.classes[0].slo if len(self.classes) == 1 else self.scenario.slo
+
+    @property
+    def ttft_percentile(self) -> float:
+        """Percentage of the requests that a promise on TTFT, or the least TTFT, is about."""
+        return (self.slo or Slo()).ttft_percentile
+
+    @property
+    def ratio(self) -> tuple[int, int] | None:
+        """Prefill and decode instances the user asked for, as a ratio."""
+        text = self.scenario.routing.prefill_to_decode
+        if text == "free":
+            return None
+        prefill, _, decode = text.partition(":")
+        return int(prefill), int(decode)
+
+    def demanding(self, req_per_s: float, objective: Objective) -> "Problem":
+        """The same question with another objective, and another demand over all classes and the whole time [req/s]."""
+        ratio = req_per_s / self.mean_req_per_s
+        stated = (self.scenario.demand_req_per_s or 1.0) * ratio
+        return replace(
+            self,
+            scenario=self.scenario.model_copy(update={"objective": objective, "demand_req_per_s": stated}),
+            demands=tuple(d._replace(req_per_s=tuple(r * ratio for r in d.req_per_s)) for d in self.demands),
+        )
+
+    @cached_property
+    def routes(self) -> tuple[Route, ...]:
+        """Where `is_routed`: every way through a pool for long prompts, one for short ones and one that decodes."""
+        return tuple(routes_of(self))
+
+    @cached_property
+    def is_routed(self) -> bool:
+        """Whether all requests are of one model, at one rate, from anywhere: then few routes say all, see `routes`."""
+        return is_routed(self)
+
+    @cached_property
+    def size_limits(self) -> tuple[int | None, ...]:
+        """Where `is_routed`: most instances of every pool; None where nothing limits it."""
+        return tuple(size_limit(self, i) for i in range(len(self.pools)))
 
     def unsourced_prices(self) -> tuple[str, ...]:
         """Accelerators whose price the scenario states without a source."""
@@ -153,275 +281,95 @@ class Resolved:
         links = {link.name for link in self.links if any(tier.usd_per_hour is None for tier in link.tiers)}
         return (*(f"prices.{name}" for name in sorted(hardware)), *(f"links.{name}" for name in sorted(links)))
 
-
-@dataclass(frozen=True)
-class PlanningProblem(Resolved):
-    """Everything the optimizer needs, with names resolved and service times looked up."""
-
-    pools: tuple[PoolSpec, ...]
-    classes: tuple[ClassSpec, ...]
-    routes: tuple[Route, ...]
-    inventories: tuple[Inventory, ...]
-
-    @property
-    def is_min_ttft(self) -> bool:
-        """Whether the objective is the least TTFT at the demand."""
-        return self.scenario.objective == "min-ttft"
-
-    @property
-    def ttft_percentile(self) -> float:
-        """Percentage of the requests that a promise on TTFT, or the least TTFT, is about."""
-        return (self.scenario.slo or Slo()).ttft_percentile
-
-    @property
-    def must_serve_req_per_s(self) -> float | None:
-        """Demand that a plan has to serve; None where the rate is what is sought [req/s]."""
-        return self.scenario.demand_req_per_s if self.is_min_cost or self.is_min_ttft else None
-
-    @property
-    def ratio(self) -> tuple[int, int] | None:
-        """Prefill and decode instances the user asked for, as a ratio."""
-        text = self.scenario.routing.prefill_to_decode
-        if text == "free":
-            return None
-        prefill, _, decode = text.partition(":")
-        return int(prefill), int(decode)
+    @cached_property
+    def weights(self) -> tuple[float, ...]:
+        """Fraction of the time that every period takes."""
+        total = sum(period.hours for period in self.periods)
+        return tuple(period.hours / total for period in self.periods)
 
     @cached_property
-    def size_limits(self) -> tuple[int | None, ...]:
-        """Most instances of every pool; None where nothing limits it."""
-        return tuple(_size_limit(self, i) for i in range(len(self.pools)))
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Streams that share a threshold: one each, or all of a model."""
+        if self.scenario.routing.thresholds == "per-class":
+            return tuple((q,) for q in range(len(self.streams)))
+        models = [self.classes[stream.request_class].model for stream in self.streams]
+        return tuple(tuple(q for q, m in enumerate(models) if m == model) for model in dict.fromkeys(models))
+
+    @cached_property
+    def group_of(self) -> tuple[int, ...]:
+        """Group of every stream."""
+        found = {q: g for g, members in enumerate(self.groups) for q in members}
+        return tuple(found[q] for q in range(len(self.streams)))
+
+    @cached_property
+    def families(self) -> dict[str, tuple[int, ...]]:
+        """Pools that were made of one pool of the scenario, where those are several, by its name."""
+        made = {key: tuple(i for i, p in enumerate(self.pools) if p.key == key) for key in self.scenario.pools}
+        return {key: members for key, members in made.items() if len(members) > 1}
+
+    @cached_property
+    def owners(self) -> tuple[tuple[int, ...], ...]:
+        """Pools between which accelerators may change roles: of one kind, that serve one model at one site."""
+        found: dict[tuple[str, str, str | None], list[int]] = {}
+        for i, pool in enumerate(self.pools):
+            model = self.classes[pool.classes[0]].model if pool.classes else None
+            found.setdefault((pool.site, pool.hardware, model), []).append(i)
+        return tuple(map(tuple, found.values()))
+
+    @cached_property
+    def arcs(self) -> tuple[dict[Part, tuple[Arc, ...]], ...]:
+        """Prefill pools of every stream, by the part of its prompts that they take."""
+        parts: tuple[Part, ...] = ("long", "short")
+        return tuple({part: tuple(_arcs(self, stream, part)) for part in parts} for stream in self.streams)
+
+    @cached_property
+    def decoders(self) -> tuple[tuple[int, ...], ...]:
+        """Decode pools of every stream."""
+        return tuple(
+            tuple(
+                i
+                for i, p in enumerate(self.pools)
+                if not (p.is_prefill or p.is_empty) and p.site == stream.site and stream.request_class in p.classes
+            )
+            for stream in self.streams
+        )
+
+    @cached_property
+    def peak_req_per_s(self) -> tuple[float, ...]:
+        """Most that a stream may have to take in any period [req/s]."""
+        most = [0.0] * len(self.streams)
+        for demand in self.demands:
+            for q in (*demand.streams, *demand.refuges):
+                most[q] += max(demand.req_per_s)
+        return tuple(most)
 
     @property
-    def charges_use(self) -> bool:
-        """Whether a link charges by volume or a site by work, so that the threshold decides about money."""
-        return any(link.usd_per_gb > 0 for link in self.links) or any(pool.busy_usd_per_hour > 0 for pool in self.pools)
+    def mean_req_per_s(self) -> float:
+        """Demand over all classes and the whole time [req/s]."""
+        return sum(w * d.req_per_s[p] for d in self.demands for p, w in enumerate(self.weights))
+
+    def gbps(self, ports: Sequence[Sequence[int]]) -> list[float]:
+        """Bandwidth of every link with some ports of every tier [Gbps]."""
+        return [link.gbps(row) for link, row in zip(self.links, ports, strict=True)]
+
+    def losses(self) -> Iterator[Loss]:
+        """Every single loss that the scenario wants survived."""
+        kinds = self.scenario.spare.survive
+        if "instance" in kinds:
+            yield from (Loss("instance", pool.name) for pool in self.pools)
+        if "link" in kinds:
+            yield from (Loss("link", link.name) for link in self.links)
+        if "site" in kinds:
+            yield from (Loss("site", name) for name in self.scenario.sites)
 
 
-def planning_problem(
-    scenario: Scenario, data_dirs: Sequence[Path] = (), classes: tuple[ClassSpec, ...] | None = None
-) -> PlanningProblem:
-    """Resolve a scenario.
-
-    Args:
-        scenario: the question.
-        data_dirs: folders in which traces are looked for.
-        classes: the classes of another problem with the same workload, so that a trace is read once.
-
-    Raises:
-        InputError: a key asks for what is not planned for, a pool has no service times, a site cannot reach a decode
-            pool, a price is missing for min-cost, or nothing limits the fleet of max-throughput.
-        InfeasibleError: weights do not fit, no sequence keeps its step, or prompts fit no pool that they may go to.
-    """
-    _refuse_unplanned(scenario)
-    links = link_specs(scenario)
-    classes = classes or tuple(
-        ClassSpec(name, share, requests_of(scenario, name, data_dirs))
-        for name, (share, _) in scenario.workloads.items()
-    )
-    if found := [problem for c in classes for problem in context_problems(scenario, c.name, c.mix)]:
-        raise InputError(found)
-    decoded = Decoded.of([(c.share, c.mix) for c in classes])
-    pools = tuple(_pool_spec(scenario, name, pool, decoded) for name, pool in scenario.pools.items())
-    routes = tuple(_held_routes(scenario, pools, classes, _routes(pools, links, len(classes))))
-    problem = PlanningProblem(scenario, pools, links, classes, routes, tuple(_inventories(scenario, pools)))
-    _check(problem)
-    return problem
-
-
-def _refuse_unplanned(scenario: Scenario) -> None:
-    """Nothing that is stated is passed over in silence."""
-    if keys := scenario.network_keys:
-        what = (
-            "is not planned for: a plan is of one model and one demand, its promise on TTFT for one class of requests"
-        )
-        raise InputError(scenario.problem(key, what, "leave it out") for key in keys)
-
-
-def link_specs(scenario: Scenario) -> tuple[LinkSpec, ...]:
-    """The links of a scenario with the port sizes that may be chosen."""
-    return tuple(
-        LinkSpec(
-            name, k.from_site, k.to_site, k.options(), k.usd_per_gb, k.round_trip_ms / 1e3, k.destination_holds_prefix
-        )
-        for name, k in scenario.links.items()
-    )
-
-
-def _pool_spec(scenario: Scenario, name: str, pool: Pool, decoded: Decoded) -> PoolSpec:
-    hardware = scenario.hardware_of(pool)
-    usd = scenario.accelerator_usd_per_hour(pool.site, hardware)
-    fixed = pool.n_instances if pool.n_instances != "free" else None
-    return PoolSpec(
-        name=name,
-        site=pool.site,
-        hardware=hardware.name,
-        role=pool.role,
-        prompts=scenario.prompts_of(pool) if pool.role == "prefill" else None,
-        n_accelerators=pool.accelerators_per_instance,
-        min_instances=pool.min_instances if fixed is None else fixed,
-        max_instances=pool.max_instances if fixed is None else fixed,
-        usd_per_hour=None if usd is None else usd * pool.accelerators_per_instance,
-        rates=service_times(scenario, name, pool, hardware, decoded),
-        busy_usd_per_hour=scenario.busy_usd_per_hour(pool.site, hardware) * pool.accelerators_per_instance,
-    )
-
-
-def _routes(pools: Sequence[PoolSpec], links: Sequence[LinkSpec], n_classes: int) -> Iterator[Route]:
-    """Every combination of a pool for long prompts, one for short prompts and a decode pool that links join."""
-    for decode in (i for i, p in enumerate(pools) if p.role == "decode"):
-        reach = [i for i, p in enumerate(pools) if p.role == "prefill" and _joined(pools, links, i, decode)]
-        longs: list[int | None] = [i for i in reach if pools[i].prompts == "long"]
-        shorts: list[int | None] = [i for i in reach if pools[i].prompts == "short"]
-        for long, short in product(longs or [None], shorts or [None]):
-            if long is None and short is None:
-                continue
-            ends = _link_index(pools, links, long, decode), _link_index(pools, links, short, decode)
-            yield from (Route(c, long, short, decode, *ends) for c in range(n_classes))
-
-
-def _held_routes(
-    scenario: Scenario, pools: Sequence[PoolSpec], classes: Sequence[ClassSpec], routes: Iterable[Route]
-) -> Iterator[Route]:
-    """Routes whose pools hold the prompts of their class under some threshold, with the thresholds that are left.
-
-    Raises:
-        InfeasibleError: none is left for a class that had one.
-    """
-    refused: dict[int, list[Route]] = {}
-    kept = set()
-    for route in routes:
-        limits = _limits(pools, classes[route.request_class].mix, route)
-        fixed = scenario.routing.threshold_tokens
-        tried = limits[0] if fixed == "free" or not route.is_split else float(fixed)
-        route = replace(route, limits_tokens=limits)
-        if is_held(classes[route.request_class].mix, tried, limits):
-            kept.add(route.request_class)
-            yield route
-        else:
-            refused.setdefault(route.request_class, []).append(route)
-    for c, some in refused.items():
-        if c not in kept:
-            rooms = _rooms(scenario, pools, classes[c].mix, some)
-            raise too_long(scenario, classes[c].name, rooms, _other_thresholds(scenario, some))
-
-
-def holds_prompts(problem: PlanningProblem, thresholds_tokens: Sequence[float]) -> bool:
-    """Whether every pool holds all prompts that thresholds, one per route, send there."""
-    return all(
-        not route.is_split or is_held(problem.classes[route.request_class].mix, t, route.limits_tokens)
-        for route, t in zip(problem.routes, thresholds_tokens, strict=True)
-    )
-
-
-def _other_thresholds(scenario: Scenario, routes: Iterable[Route]) -> Iterator[str]:
-    """Thresholds under which routes would do, where another one is stated."""
-    fixed = scenario.routing.threshold_tokens
-    for low, high in (route.limits_tokens for route in routes):
-        if fixed != "free" and low <= high:
-            nearest = min(max(float(fixed), low), high)
-            yield f"routing.threshold_tokens = {nearest:.10g}" if nearest >= 0 else 'routing.threshold_tokens = "free"'
-
-
-def _limits(pools: Sequence[PoolSpec], mix: RequestMix, route: Route) -> Limits:
-    """Thresholds under which the pools of a route hold all that they are sent; without a pool nothing is sent there."""
-    long, short = (0.0 if i is None else pools[i].rates.longest_tokens for i in (route.long, route.short))
-    return mix.held_thresholds(long, short)
-
-
-def _rooms(
-    scenario: Scenario, pools: Sequence[PoolSpec], mix: RequestMix, routes: Iterable[Route]
-) -> Iterator[tuple[str, float, float]]:
-    """Pools of routes that do not hold the longest prompt they would be sent, with that and the longest they hold."""
-    fixed = scenario.routing.threshold_tokens
-    for route in routes:
-        low, high = (ALL_LONG, inf) if fixed == "free" or not route.is_split else (float(fixed), float(fixed))
-        for i, asked in ((route.long, mix.longest_tokens(low)), (route.short, mix.longest_tokens(ALL_LONG, high))):
-            if i is not None and asked > pools[i].rates.longest_tokens:
-                yield pools[i].name, pools[i].rates.longest_tokens, asked
-
-
-def _joined(pools: Sequence[PoolSpec], links: Sequence[LinkSpec], prefill: int, decode: int) -> bool:
-    return pools[prefill].site == pools[decode].site or _link_index(pools, links, prefill, decode) is not None
-
-
-def _link_index(pools: Sequence[PoolSpec], links: Sequence[LinkSpec], prefill: int | None, decode: int) -> int | None:
-    ends = None if prefill is None else (pools[prefill].site, pools[decode].site)
-    return next((i for i, link in enumerate(links) if (link.from_site, link.to_site) == ends), None)
-
-
-def _inventories(scenario: Scenario, pools: Sequence[PoolSpec]) -> Iterator[Inventory]:
-    for site_name, site in scenario.sites.items():
-        for hardware, n_accelerators in site.accelerators.items():
-            name = scenario.hardware_named(hardware).name
-            drawing = tuple(i for i, p in enumerate(pools) if p.site == site_name and p.hardware == name)
-            yield Inventory(site_name, name, n_accelerators, drawing)
-
-
-def _check(problem: PlanningProblem) -> None:
-    scenario, found = problem.scenario, []
-    routed = {i for r in problem.routes for i in (r.long, r.short, r.decode)}
-    for index, pool in enumerate(problem.pools):
-        if index not in routed:
-            what = "no link joins it to a pool of the other role"
-            found.append(scenario.problem(("pools", pool.name), what, "add a link"))
-    if problem.is_min_cost or scenario.budget_usd_per_hour is not None:
-        what = f"{'objective min-cost' if problem.is_min_cost else 'a budget'} needs this price"
-        found += [Problem(scenario.origin, key, what) for key in problem.missing_prices()]
-    if not problem.is_min_cost:
-        found += [
-            scenario.problem(("pools", p.name), "nothing limits its size", "max_instances, an inventory or a budget")
-            for i, p in enumerate(problem.pools)
-            if problem.size_limits[i] is None
-        ]
-    if found:
-        raise InputError(found)
-
-
-def _size_limit(problem: PlanningProblem, index: int) -> int | None:
-    """Most instances that a pool's own limit, its inventory, the budget and the demand allow."""
-    pool, budget = problem.pools[index], problem.scenario.budget_usd_per_hour
-    limits = [] if pool.max_instances is None else [pool.max_instances]
-    limits += [v.n_accelerators // pool.n_accelerators for v in problem.inventories if index in v.pools]
-    if budget is not None and pool.usd_per_hour:
-        limits.append(int(budget / pool.usd_per_hour + 1e-9))
-    demand = problem.scenario.demand_req_per_s
-    if problem.is_min_cost and demand is not None:
-        limits.append(most_for_demand(problem, index, demand))
-    return max(min(limits), 0) if limits else None
-
-
-def most_for_demand(problem: PlanningProblem, index: int, demand: float) -> int:
-    """Instances of a pool beyond which no more are of use; a ratio may ask for more of it than its own work does."""
-    pools, ratio = problem.pools, problem.ratio
-    slo = problem.scenario.slo
-    spare = 1.0 if slo is None or slo.ttft_s is None else PROMISED_SPARE
-    needed = [
-        max(ceil(spare * demand * _heaviest_work_s(problem, i)) + 1, p.min_instances) for i, p in enumerate(pools)
-    ]
-    if ratio is None or pools[index].prompts == "long":
-        return needed[index]
-    near, decode = (
-        sum(n for n, pool in zip(needed, pools, strict=True) if kind in (pool.prompts, pool.role))
-        for kind in ("short", "decode")
-    )
-    return ceil(max(near / ratio[0], decode / ratio[1])) * ratio[pools[index].role == "decode"]
-
-
-def _heaviest_work_s(problem: PlanningProblem, index: int) -> float:
-    """Instance-seconds per request that no routing exceeds; at the mean length of a part, curves may yield any of T."""
-    prefill = problem.pools[index].rates.prefill
-    if problem.scenario.capacity_rule == "expected-work" or problem.pools[index].role == "decode" or prefill is None:
-        return most_work_s(problem, index)
-    return sum(c.share * float(prefill.curve(c.mix.support[1])) for c in problem.classes)
-
-
-def most_work_s(problem: PlanningProblem, index: int) -> float:
-    """Instance-seconds per request if every request went to this pool."""
-    pool, work = problem.pools[index], 0.0
-    for c in problem.classes:
-        if pool.rates.decode and pool.role == "decode":
-            work += c.share * pool.rates.decode.seconds_per_request(c.mix.mean_output_tokens)
-        elif pool.rates.prefill:
-            work += c.share * float(c.mix.short_work(pool.rates.prefill, c.mix.support[1]))
-    return work
+def _arcs(problem: Problem, stream: Stream, part: Part) -> Iterator[Arc]:
+    for i, pool in enumerate(problem.pools):
+        if part not in pool.parts or stream.request_class not in pool.classes or pool.is_empty:
+            continue
+        stated = problem.scenario.pools[pool.key].prompts is not None
+        if pool.site == stream.site:
+            yield Arc(i, None)
+        if pool.site != stream.site and (part == "long" or stated):
+            ends = (pool.site, stream.site)
+            yield from (Arc(i, j) for j, link in enumerate(problem.links) if (link.from_site, link.to_site) == ends)

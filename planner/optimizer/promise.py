@@ -22,7 +22,8 @@ from planner.optimizer.delays import (
 )
 from planner.optimizer.evaluate import rate_limits
 from planner.optimizer.formulation import Sizing
-from planner.optimizer.problem import PlanningProblem, Route
+from planner.optimizer.problem import Problem
+from planner.optimizer.routes import Route
 from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, split_scv
 from planner.roofline import exposed_transfer_s
 from planner.units import bytes_per_s
@@ -63,13 +64,13 @@ class Goodput:
 class PromisedFleet:
     """Fixed sizes of a problem with one route, ready to be held against its promise."""
 
-    problem: PlanningProblem
+    problem: Problem
     sizing: Sizing
 
     @property
     def promise_s(self) -> float:
         """TTFT that is promised [s]."""
-        slo = self.problem.scenario.slo
+        slo = self.problem.slo
         return inf if slo is None or slo.ttft_s is None else slo.ttft_s
 
     @property
@@ -316,7 +317,7 @@ class PromisedFleet:
         return {}
 
 
-def least_promise_s(problem: PlanningProblem, sizing: Sizing) -> float:
+def least_promise_s(problem: Problem, sizing: Sizing) -> float:
     """Shortest TTFT that fixed sizes could promise: without any waiting, over the thresholds of the first grid [s].
 
     Equation:
@@ -333,7 +334,7 @@ def least_promise_s(problem: PlanningProblem, sizing: Sizing) -> float:
     return min(fleet.unloaded_percentile_s(float(t)) for t in first_intervals(problem, problem.routes[0])[1])
 
 
-def least_decode_instances(problem: PlanningProblem, req_per_s: float, most: int) -> int:
+def least_decode_instances(problem: Problem, req_per_s: float, most: int) -> int:
     """Decode instances below which no size of anything else keeps the promise.
 
     Equation:
@@ -367,7 +368,7 @@ def least_decode_instances(problem: PlanningProblem, req_per_s: float, most: int
 
 
 def transfer_s(
-    problem: PlanningProblem,
+    problem: Problem,
     sizing: Sizing,
     pool: int,
     link: int | None,
@@ -390,7 +391,7 @@ def transfer_s(
     return exposed_transfer_s(service_s, sent, bandwidth, spec.round_trip_s, rates.n_layers)
 
 
-def best_goodput(problem: PlanningProblem, sizing: Sizing, deadline: float, least: float = 0.0) -> Goodput:
+def best_goodput(problem: Problem, sizing: Sizing, deadline: float, least: float = 0.0) -> Goodput:
     """The highest rate at which fixed sizes keep the promise, over every threshold, and a proof of how high it may be.
 
     Intervals of thresholds wait in a heap by their bound: what capacity allows, then what the promise might. The best
@@ -436,7 +437,7 @@ def best_goodput(problem: PlanningProblem, sizing: Sizing, deadline: float, leas
     return Goodput(best.rate, best.threshold_tokens, max(best.rate, least) * (1 + GAP))
 
 
-def sizes_to_settle(problem: PlanningProblem, sizing: Sizing) -> Iterator[Sizing]:
+def sizes_to_settle(problem: Problem, sizing: Sizing) -> Iterator[Sizing]:
     """Sizes whose best plans bound those of some sizes and of all smaller ones.
 
     Where instances can fill a link together, more of them send more at once, and every transfer is stretched further:
@@ -461,9 +462,7 @@ def sizes_to_settle(problem: PlanningProblem, sizing: Sizing) -> Iterator[Sizing
                 seen.add(fewer)
 
 
-def best_settled(
-    problem: PlanningProblem, sizing: Sizing, deadline: float, least: float = 0.0
-) -> tuple[Sizing, Goodput]:
+def best_settled(problem: Problem, sizing: Sizing, deadline: float, least: float = 0.0) -> tuple[Sizing, Goodput]:
     """The best goodput of some sizes and of all smaller ones, with a bound for all of them.
 
     Args:
@@ -486,7 +485,7 @@ def best_settled(
     return at, replace(best, bound=bound)
 
 
-def first_cells(problem: PlanningProblem) -> tuple[Array, Array]:
+def first_cells(problem: Problem) -> tuple[Array, Array]:
     """A few wide intervals that together hold every threshold: those that matter are cut soon enough."""
     lows, highs = first_intervals(problem, problem.routes[0])
     step = -(-len(lows) // FIRST_CELLS)
@@ -505,7 +504,7 @@ def _tried_at(fleet: PromisedFleet, best: Goodput, threshold: float, most: float
     return Goodput(rate, threshold, rate) if rate > best.rate else best
 
 
-def balanced_threshold(problem: PlanningProblem, sizing: Sizing) -> float:
+def balanced_threshold(problem: Problem, sizing: Sizing) -> float:
     """Threshold that serves most by prefill capacity: where the search begins [tokens]."""
     _, highs = first_intervals(problem, problem.routes[0])
     limits = rate_limits(problem, sizing, interval_loads(problem, problem.routes[0], highs, highs))
@@ -514,7 +513,7 @@ def balanced_threshold(problem: PlanningProblem, sizing: Sizing) -> float:
     return float(highs[int(np.argmax(prefill))])
 
 
-def promised_capacity(problem: PlanningProblem, sizing: Sizing, lows: Array, highs: Array) -> list[float]:
+def promised_capacity(problem: Problem, sizing: Sizing, lows: Array, highs: Array) -> list[float]:
     """Rate that fits any threshold of each interval, decode and links at most MOST_BUSY [req/s]."""
     limits = rate_limits(problem, sizing, interval_loads(problem, problem.routes[0], lows, highs))
     prefill = {pool.name for pool in problem.pools if pool.role == "prefill"}

@@ -11,12 +11,12 @@ from itertools import product
 from math import inf
 from time import monotonic
 
-from planner.errors import InputError, UndecidedError
+from planner.errors import UndecidedError
 from planner.optimizer.capacity import exact_loads, first_intervals, interval_loads
 from planner.optimizer.evaluate import Operating, highest_rate, rent_usd_per_hour, spend_of
 from planner.optimizer.formulation import Request, Sizing
 from planner.optimizer.least_ttft import QuickestFleet, filled_with_budget, floor_s, settled_ttft, trimmed
-from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.problem import Problem
 from planner.optimizer.promise import (
     GAP,
     MOST_BUSY,
@@ -24,8 +24,9 @@ from planner.optimizer.promise import (
     PromisedFleet,
     best_settled,
     least_decode_instances,
+    least_promise_s,
 )
-from planner.optimizer.search import Solution, capacity_search
+from planner.optimizer.search import RoutedSolution, capacity_search
 from planner.optimizer.solver import Answer, solve
 
 MOST_SIZINGS = 400
@@ -33,7 +34,7 @@ FLOOR_LIMIT_S = 10.0
 """For the bound on TTFT that holds when not all sizes were settled."""
 
 
-def search(problem: PlanningProblem, time_limit_s: float = 60.0) -> Solution | None:
+def search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | None:
     """The best plan that keeps the scenario's promise, if it makes one, and its bound; None when no plan exists.
 
     Args:
@@ -41,39 +42,30 @@ def search(problem: PlanningProblem, time_limit_s: float = 60.0) -> Solution | N
         time_limit_s: seconds after which the best plan so far is returned with its gap.
 
     Raises:
-        InputError: a promise that there is no model for.
         UndecidedError: when time is up without a plan.
     """
-    slo = problem.scenario.slo
+    slo = problem.slo
     if not problem.is_min_ttft and (slo is None or slo.ttft_s is None):
         return capacity_search(problem, time_limit_s)
-    _check_has_model(problem)
     deadline = monotonic() + time_limit_s
+    if _breaks_idle(problem):
+        return None
     if problem.is_min_ttft:
         return _quickest(problem, deadline)
     return _cheapest(problem, deadline) if problem.is_min_cost else _fastest(problem, deadline)
 
 
-def _check_has_model(problem: PlanningProblem) -> None:
-    scenario, found = problem.scenario, []
-    key, asks = (("objective",), "asks for the least") if problem.is_min_ttft else (("slo",), "promises a")
-    if scenario.dispatch != "shared-queue" or scenario.prefill_batching != "one-at-a-time":
-        what = f"{asks} TTFT, but there is no queueing model of this dispatch and prefill_batching"
-        allowed = (
-            "dispatch = shared-queue, prefill_batching = one-at-a-time; or optimize --certify, which runs the plan"
-        )
-        found.append(scenario.problem(key, what, allowed))
-    if len(problem.routes) != 1:
-        what = f"{asks} TTFT over {len(problem.routes)} routes"
-        allowed = "one class of requests, one pool for long prompts, one for short ones and one that decodes"
-        found.append(scenario.problem(key, what, allowed))
-    if found:
-        raise InputError(found)
+def _breaks_idle(problem: Problem) -> bool:
+    """Whether even an idle fleet breaks the promise; a TTFT without waiting does not depend on instances."""
+    slo = problem.slo
+    ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
+    widest = Sizing((1,) * len(problem.pools), ports)
+    return slo is not None and slo.ttft_s is not None and least_promise_s(problem, widest) > slo.ttft_s
 
 
-def _fastest(problem: PlanningProblem, deadline: float) -> Solution | None:
+def _fastest(problem: Problem, deadline: float) -> RoutedSolution | None:
     """The sizes with the highest goodput."""
-    best: Solution | None = None
+    best: RoutedSolution | None = None
     settled: list[Sizing] = []
     proven = 0.0
     for _ in range(MOST_SIZINGS):
@@ -92,17 +84,19 @@ def _fastest(problem: PlanningProblem, deadline: float) -> Solution | None:
     return best
 
 
-def _cheapest(problem: PlanningProblem, deadline: float) -> Solution | None:
+def _cheapest(problem: Problem, deadline: float) -> RoutedSolution | None:
     """The cheapest sizes whose goodput reaches the demand, tried in the order of what they cost at the least.
 
     Rent is that cost; where use is charged too, the thresholds that the promise leaves may cost more, and the search
     goes on until no other sizes can cost less.
     """
-    demand = problem.scenario.demand_req_per_s or 0.0
+    demand = problem.demand_req_per_s or 0.0
     settled = [*_too_few_decode(problem, demand)]
-    best: Solution | None = None
+    best: RoutedSolution | None = None
     bound = inf
     for _ in range(MOST_SIZINGS):
+        if best is None and settled and monotonic() > deadline:
+            raise UndecidedError("no fleet that keeps the promise was found in the time, and none is excluded")
         request = Request("spend", least_rate=demand, most_rate=demand, beyond=tuple(settled))
         answer = _proposed(problem, request, deadline, best)
         if answer is None or (best and answer.bound >= best.objective / (1 + GAP)):
@@ -126,7 +120,7 @@ def _cheapest(problem: PlanningProblem, deadline: float) -> Solution | None:
     )
 
 
-def _also_too_few(problem: PlanningProblem, sizing: Sizing, demand: float, deadline: float) -> Sizing:
+def _also_too_few(problem: Problem, sizing: Sizing, demand: float, deadline: float) -> Sizing:
     """Sizes that do not reach the demand, with all the decode that there can be if that does not help."""
     decode = problem.routes[0].decode
     n = tuple(
@@ -137,7 +131,7 @@ def _also_too_few(problem: PlanningProblem, sizing: Sizing, demand: float, deadl
     return larger if best_settled(problem, larger, deadline, demand / (1 + 2 * GAP))[1].bound < demand else sizing
 
 
-def _too_few_decode(problem: PlanningProblem, demand: float) -> Iterator[Sizing]:
+def _too_few_decode(problem: Problem, demand: float) -> Iterator[Sizing]:
     """The largest sizes that are settled because their decode pool alone breaks the promise."""
     limits = [0 if most is None else most for most in problem.size_limits]
     decode = problem.routes[0].decode
@@ -147,7 +141,7 @@ def _too_few_decode(problem: PlanningProblem, demand: float) -> Iterator[Sizing]
         yield Sizing(tuple(n), tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links))
 
 
-def _of_less_use(problem: PlanningProblem, sizing: Sizing, best: Solution) -> Solution:
+def _of_less_use(problem: Problem, sizing: Sizing, best: RoutedSolution) -> RoutedSolution:
     """The cheapest plan of some sizes, over a grid of thresholds that keep the promise; or the best so far."""
     fleet, rate = PromisedFleet(problem, sizing), best.operating.rate
     plans = [
@@ -161,9 +155,9 @@ def _of_less_use(problem: PlanningProblem, sizing: Sizing, best: Solution) -> So
     return best
 
 
-def _quickest(problem: PlanningProblem, deadline: float) -> Solution | None:
+def _quickest(problem: Problem, deadline: float) -> RoutedSolution | None:
     """The sizes with the least TTFT at the demand: in the order of capacity, each with its proven least TTFT."""
-    demand, slo = problem.scenario.demand_req_per_s or 0.0, problem.scenario.slo
+    demand, slo = problem.demand_req_per_s or 0.0, problem.slo
     best: tuple[Sizing, QuickestFleet] | None = None
     settled: list[Sizing] = []
     bound = most = inf if slo is None or slo.ttft_s is None else slo.ttft_s * (1 + GAP / 10)
@@ -186,7 +180,7 @@ UNDECIDED = Sizing((), ())
 """Said in place of sizes where time or patience is up."""
 
 
-def _serving(problem: PlanningProblem, demand: float, settled: list[Sizing], deadline: float) -> Sizing | None:
+def _serving(problem: Problem, demand: float, settled: list[Sizing], deadline: float) -> Sizing | None:
     """The best sizes by capacity that serve the demand and are not settled; None when there are none."""
     if monotonic() > deadline or len(settled) == MOST_SIZINGS:
         return UNDECIDED
@@ -200,16 +194,18 @@ def _serving(problem: PlanningProblem, demand: float, settled: list[Sizing], dea
     return None if answer is None else answer.sizing
 
 
-def _quickest_solution(problem: PlanningProblem, sizing: Sizing, found: QuickestFleet, bound_s: float) -> Solution:
-    demand, thresholds = problem.scenario.demand_req_per_s or 0.0, (found.threshold_tokens,)
+def _quickest_solution(problem: Problem, sizing: Sizing, found: QuickestFleet, bound_s: float) -> RoutedSolution:
+    demand, thresholds = problem.demand_req_per_s or 0.0, (found.threshold_tokens,)
     sizing = trimmed(problem, sizing, found, demand)
     ttft_s = PromisedFleet(problem, sizing).percentile_s(*thresholds, *thresholds, demand)
     loads = tuple(exact_loads(problem, thresholds))
     highest = highest_rate(problem, sizing, loads)
-    return Solution(sizing, thresholds, loads, highest, Operating(demand, (demand,)), ttft_s, min(bound_s, ttft_s))
+    return RoutedSolution(
+        sizing, thresholds, loads, highest, Operating(demand, (demand,)), ttft_s, min(bound_s, ttft_s)
+    )
 
 
-def _proposed(problem: PlanningProblem, request: Request, deadline: float, best: Solution | None) -> Answer | None:
+def _proposed(problem: Problem, request: Request, deadline: float, best: RoutedSolution | None) -> Answer | None:
     """The best sizes by capacity that are not settled; None when all are, or time is up with a plan at hand."""
     loads = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
     try:
@@ -220,13 +216,13 @@ def _proposed(problem: PlanningProblem, request: Request, deadline: float, best:
         return None
 
 
-def _filled(problem: PlanningProblem, sizing: Sizing) -> Sizing:
+def _filled(problem: Problem, sizing: Sizing) -> Sizing:
     """The sizes with whatever the limits leave room for: it never lowers goodput, and settles more at once."""
     if problem.scenario.budget_usd_per_hour is not None or problem.ratio is not None:
         return sizing
     n = list(sizing.n_instances)
     for i, pool in enumerate(problem.pools):
-        room = [most - n[i] for most in (problem.size_limits[i], pool.max_instances) if most is not None]
+        room = [most - n[i] for most in (problem.size_limits[i], pool.stated_max_instances) if most is not None]
         for inventory in problem.inventories:
             if i in inventory.pools:
                 used = sum(n[j] * problem.pools[j].n_accelerators for j in inventory.pools)
@@ -236,7 +232,7 @@ def _filled(problem: PlanningProblem, sizing: Sizing) -> Sizing:
     return Sizing(tuple(n), ports)
 
 
-def _solution(problem: PlanningProblem, sizing: Sizing, found: Goodput, rate: float) -> Solution:
+def _solution(problem: Problem, sizing: Sizing, found: Goodput, rate: float) -> RoutedSolution:
     if not problem.is_min_cost:
         sizing = _with_cheapest_ports(problem, sizing, found)
     loads = tuple(exact_loads(problem, (found.threshold_tokens,)))
@@ -244,10 +240,10 @@ def _solution(problem: PlanningProblem, sizing: Sizing, found: Goodput, rate: fl
     operating = Operating(rate, (rate,))
     objective = spend_of(problem, sizing, loads, operating) if problem.is_min_cost else rate
     thresholds = (found.threshold_tokens,)
-    return Solution(sizing, thresholds, loads, highest, operating, objective, objective, goodput=found.rate)
+    return RoutedSolution(sizing, thresholds, loads, highest, operating, objective, objective, goodput=found.rate)
 
 
-def _with_cheapest_ports(problem: PlanningProblem, sizing: Sizing, found: Goodput) -> Sizing:
+def _with_cheapest_ports(problem: Problem, sizing: Sizing, found: Goodput) -> Sizing:
     """The least rent, or bandwidth, of ports that keeps the goodput at its threshold."""
     if problem.scenario.budget_usd_per_hour is not None:
         return sizing
@@ -262,10 +258,10 @@ def _with_cheapest_ports(problem: PlanningProblem, sizing: Sizing, found: Goodpu
     return sizing
 
 
-def _port_spend(problem: PlanningProblem, sizing: Sizing) -> tuple[float, float]:
+def _port_spend(problem: Problem, sizing: Sizing) -> tuple[float, float]:
     rent = sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
     return rent, sum(link.gbps(ports) for link, ports in zip(problem.links, sizing.n_ports, strict=True))
 
 
-def _proven(best: Solution, bound: float) -> Solution:
+def _proven(best: RoutedSolution, bound: float) -> RoutedSolution:
     return replace(best, bound=max(bound, best.objective))

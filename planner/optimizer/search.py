@@ -24,7 +24,7 @@ from planner.optimizer.capacity import (
 )
 from planner.optimizer.evaluate import Operating, highest_rate, rate_limits, single_route, spend_of
 from planner.optimizer.formulation import Request, Sizing, most_rate
-from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.problem import Problem
 from planner.optimizer.solver import Answer, solve
 
 GAP_TARGET = 1e-5
@@ -42,7 +42,7 @@ RATE_TOLERANCE = 1e-7
 
 
 @dataclass(frozen=True)
-class Solution:
+class RoutedSolution:
     """Sizes, thresholds and how good they are proven to be."""
 
     sizing: Sizing
@@ -67,7 +67,7 @@ class Solution:
         return abs(self.bound - self.objective) / max(abs(self.objective), 1e-12)
 
 
-def capacity_search(problem: PlanningProblem, time_limit_s: float = 60.0) -> Solution | None:
+def capacity_search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | None:
     """The best plan by capacity alone and its bound, or None when no plan exists.
 
     Args:
@@ -80,23 +80,36 @@ def capacity_search(problem: PlanningProblem, time_limit_s: float = 60.0) -> Sol
     deadline = monotonic() + time_limit_s
     best = _best_on_grid(problem, deadline)
     best = _closed_in(problem, best, deadline)
-    return best and _thriftiest(problem, best, deadline)
+    return best and _cheapest_as_fast(problem, best, deadline)
 
 
-def _best_on_grid(problem: PlanningProblem, deadline: float) -> Solution | None:
+def first_plan(problem: Problem, time_limit_s: float) -> RoutedSolution | None:
+    """A plan by capacity alone on the first grid of thresholds, without a proof; None proves nothing.
+
+    Args:
+        problem: the resolved scenario.
+        time_limit_s: seconds for the one program there is to solve.
+
+    Raises:
+        UndecidedError: when time is up without a plan.
+    """
+    return _best_on_grid(problem, monotonic() + time_limit_s)
+
+
+def _best_on_grid(problem: Problem, deadline: float) -> RoutedSolution | None:
     loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
     answer = solve(problem, loads, _main_request(problem), deadline - monotonic())
     return _refined(problem, answer, loads, deadline) if answer else None
 
 
-def _main_request(problem: PlanningProblem) -> Request:
-    demand = problem.scenario.demand_req_per_s
+def _main_request(problem: Problem) -> Request:
+    demand = problem.demand_req_per_s
     if problem.is_min_cost and demand is not None:
         return Request("spend", least_rate=demand, most_rate=demand)
     return Request("rate")
 
 
-def _closed_in(problem: PlanningProblem, best: Solution | None, deadline: float) -> Solution | None:
+def _closed_in(problem: Problem, best: RoutedSolution | None, deadline: float) -> RoutedSolution | None:
     """Tighten the bound, and the plan with every sizing the bound proposes, until they meet; None when proven empty."""
     cells = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
     tried = {best.sizing} if best else set()
@@ -121,24 +134,24 @@ def _closed_in(problem: PlanningProblem, best: Solution | None, deadline: float)
     return _bounded(problem, best, proven)
 
 
-def _serves_nothing(problem: PlanningProblem, bound: Answer) -> bool:
+def _serves_nothing(problem: Problem, bound: Answer) -> bool:
     """Whether the bound proves that no fleet within the limits serves any request."""
     return not problem.is_min_cost and bound.bound <= SOLVER_SLACK
 
 
-def _bounded(problem: PlanningProblem, best: Solution, bound: float) -> Solution:
+def _bounded(problem: Problem, best: RoutedSolution, bound: float) -> RoutedSolution:
     """A plan with its bound, which the solver's tolerance must not put on the wrong side of it."""
     return replace(best, bound=(min if problem.is_min_cost else max)(bound, best.objective))
 
 
-def _better(problem: PlanningProblem, old: Solution | None, new: Solution | None) -> Solution | None:
+def _better(problem: Problem, old: RoutedSolution | None, new: RoutedSolution | None) -> RoutedSolution | None:
     if old is None or new is None:
         return new or old
     gain = old.objective - new.objective if problem.is_min_cost else new.objective - old.objective
     return new if gain > 0 else old
 
 
-def _split(problem: PlanningProblem, cells: Sequence[Loads], bound: Answer) -> list[Loads] | None:
+def _split(problem: Problem, cells: Sequence[Loads], bound: Answer) -> list[Loads] | None:
     """The cells with every chosen interval cut into parts; None when each chosen one is a single threshold."""
     result, changed = list(cells), False
     for r, (route, k) in enumerate(zip(problem.routes, bound.chosen, strict=True)):
@@ -151,7 +164,7 @@ def _split(problem: PlanningProblem, cells: Sequence[Loads], bound: Answer) -> l
     return result if changed else None
 
 
-def _refined(problem: PlanningProblem, answer: Answer, loads: Sequence[Loads], deadline: float) -> Solution | None:
+def _refined(problem: Problem, answer: Answer, loads: Sequence[Loads], deadline: float) -> RoutedSolution | None:
     """The best plan with the integers of an answer; None when they cannot serve the demand after all."""
     start = [_start(candidates, k) for candidates, k in zip(loads, answer.chosen, strict=True)]
     thresholds = best_thresholds(problem, answer.sizing, start, deadline)
@@ -163,12 +176,10 @@ def _start(candidates: Loads, chosen: int | None) -> float:
     return float(candidates.high_tokens[k])
 
 
-def _solution(
-    problem: PlanningProblem, sizing: Sizing, thresholds: Sequence[float], deadline: float
-) -> Solution | None:
+def _solution(problem: Problem, sizing: Sizing, thresholds: Sequence[float], deadline: float) -> RoutedSolution | None:
     loads = tuple(exact_loads(problem, thresholds))
     highest = highest_rate(problem, sizing, loads, max(deadline - monotonic(), 1.0))
-    demand = problem.scenario.demand_req_per_s
+    demand = problem.demand_req_per_s
     if highest.rate <= 0 or (problem.is_min_cost and demand is not None and highest.rate < demand * (1 - 1e-9)):
         return None
     operating = highest.scaled_to(demand) if problem.is_min_cost and demand is not None else highest
@@ -176,12 +187,10 @@ def _solution(
     if budget is not None and spend_of(problem, sizing, loads, operating) > budget * (1 + SOLVER_SLACK):
         return None
     objective = spend_of(problem, sizing, loads, operating) if problem.is_min_cost else highest.rate
-    return Solution(sizing, tuple(thresholds), loads, highest, operating, objective, objective)
+    return RoutedSolution(sizing, tuple(thresholds), loads, highest, operating, objective, objective)
 
 
-def best_thresholds(
-    problem: PlanningProblem, sizing: Sizing, start: Sequence[float], deadline: float
-) -> tuple[float, ...]:
+def best_thresholds(problem: Problem, sizing: Sizing, start: Sequence[float], deadline: float) -> tuple[float, ...]:
     """Thresholds that let fixed sizes serve the highest rate; for one route by zooming, else by the model.
 
     Args:
@@ -191,10 +200,7 @@ def best_thresholds(
         deadline: `monotonic()` time to stop at.
 
     Returns:
-        One threshold per route [tokens].
-
-    Raises:
-        UndecidedError: when time is up before the first answer of the model.
+        One threshold per route [tokens]; those to start from where none better was found in the time.
     """
     if not any(route.is_split for route in problem.routes) or problem.scenario.routing.threshold_tokens != "free":
         return tuple(start)
@@ -203,7 +209,7 @@ def best_thresholds(
     return _zoomed_by_model(problem, sizing, start, deadline)
 
 
-def _best_threshold(problem: PlanningProblem, sizing: Sizing) -> float:
+def _best_threshold(problem: Problem, sizing: Sizing) -> float:
     """Zoom into the best of a fine grid until the bracket is a point.
 
     Decode does not depend on the threshold: where it alone limits the rate, the threshold still balances prefill.
@@ -221,23 +227,24 @@ def _best_threshold(problem: PlanningProblem, sizing: Sizing) -> float:
         grid = np.unique(np.concatenate([[low, grid[k], high], inner]))
 
 
-def _best_index(problem: PlanningProblem, sizing: Sizing, thresholds: NDArray[np.float64]) -> int:
+def _best_index(problem: Problem, sizing: Sizing, thresholds: NDArray[np.float64]) -> int:
     route = problem.routes[0]
     limits = rate_limits(problem, sizing, threshold_loads(problem, route, thresholds))
     decode = problem.pools[route.decode].name
     return int(np.argmax(np.min([limit for name, limit in limits.items() if name != decode], axis=0)))
 
 
-def _zoomed_by_model(
-    problem: PlanningProblem, sizing: Sizing, start: Sequence[float], deadline: float
-) -> tuple[float, ...]:
+def _zoomed_by_model(problem: Problem, sizing: Sizing, start: Sequence[float], deadline: float) -> tuple[float, ...]:
     """Repeatedly offer the model finer thresholds around the last choice."""
     current, request, problem = list(start), _zoom_request(problem, sizing), _without_size_limits(problem)
     widths = [float(np.ptp(problem.classes[r.request_class].mix.support)) for r in problem.routes]
     for _ in range(ZOOM_ROUNDS):
         offers = [_around(problem, r, t, width) for r, (t, width) in enumerate(zip(current, widths, strict=True))]
         loads = [threshold_loads(problem, route, offer) for route, offer in zip(problem.routes, offers, strict=True)]
-        answer = solve(problem, loads, request, max(deadline - monotonic(), 1.0))
+        try:
+            answer = solve(problem, loads, request, max(deadline - monotonic(), 1.0))
+        except UndecidedError:
+            break
         if answer is None:
             break
         found = zip(current, offers, answer.chosen, strict=True)
@@ -246,33 +253,36 @@ def _zoomed_by_model(
     return tuple(current)
 
 
-def _without_size_limits(problem: PlanningProblem) -> PlanningProblem:
+def _without_size_limits(problem: Problem) -> Problem:
     """The problem for sizes that are settled: what limited them has done its part, a budget for use has not."""
     routing = problem.scenario.routing.model_copy(update={"prefill_to_decode": "free"})
-    budget = problem.scenario.budget_usd_per_hour if problem.charges_use else None
+    budget = problem.scenario.budget_usd_per_hour if problem.charges_use and not problem.is_min_cost else None
     scenario = problem.scenario.model_copy(update={"budget_usd_per_hour": budget, "routing": routing})
     return replace(problem, scenario=scenario, inventories=())
 
 
-def _zoom_request(problem: PlanningProblem, sizing: Sizing) -> Request:
+def _zoom_request(problem: Problem, sizing: Sizing) -> Request:
     """What thresholds of fixed sizes are for: cheap use where that is the objective and priced, else a high rate.
 
-    For the rate, decode is given room to spare: where it alone limits the rate, the thresholds still balance prefill.
+    Decode is given room to spare: where it alone limits the rate, the thresholds still balance prefill.
     """
-    demand = problem.scenario.demand_req_per_s
+    demand = problem.demand_req_per_s
+    if not problem.is_min_cost and problem.scenario.budget_usd_per_hour is not None and problem.charges_use:
+        return Request("rate", sizing=sizing)
+    roomy = replace(
+        sizing,
+        n_instances=tuple(
+            n * DECODE_ROOM if pool.role == "decode" else n
+            for n, pool in zip(sizing.n_instances, problem.pools, strict=True)
+        ),
+    )
     if problem.is_min_cost and demand is not None and problem.charges_use:
         rate = demand * (1 + SOLVER_SLACK)
-        return Request("spend", sizing=sizing, least_rate=rate, most_rate=rate)
-    if problem.scenario.budget_usd_per_hour is not None and problem.charges_use:
-        return Request("rate", sizing=sizing)
-    roomy = tuple(
-        n * DECODE_ROOM if pool.role == "decode" else n
-        for n, pool in zip(sizing.n_instances, problem.pools, strict=True)
-    )
-    return Request("rate", sizing=replace(sizing, n_instances=roomy))
+        return Request("spend", sizing=roomy, least_rate=rate, most_rate=rate)
+    return Request("rate", sizing=roomy)
 
 
-def _around(problem: PlanningProblem, index: int, centre: float, width: float) -> NDArray[np.float64]:
+def _around(problem: Problem, index: int, centre: float, width: float) -> NDArray[np.float64]:
     route = problem.routes[index]
     if not route.is_split:
         return np.array([centre])
@@ -280,17 +290,26 @@ def _around(problem: PlanningProblem, index: int, centre: float, width: float) -
     return route.held(np.append(mix.split_points(centre - width, centre + width, ZOOM_POINTS - 1), centre))
 
 
-def _thriftiest(problem: PlanningProblem, best: Solution, deadline: float) -> Solution:
-    """Among plans as fast as the best, one that spends least; a min-cost plan is that already."""
+def _cheapest_as_fast(problem: Problem, best: RoutedSolution, deadline: float) -> RoutedSolution:
+    """Among plans as fast as the best, the cheapest: a search for the least spend at the rate found."""
     if problem.is_min_cost:
         return best
-    request = Request("spend", least_rate=best.objective * (1 - RATE_TOLERANCE))
-    offers = [np.array([t]) for t in best.thresholds_tokens]
+    asked = problem.demanding(best.objective * (1 - RATE_TOLERANCE), "min-cost")
+    first = found = _solution(asked, best.sizing, best.thresholds_tokens, deadline)
+    offers = [
+        np.union1d(first_thresholds(problem, route), [t])
+        for route, t in zip(problem.routes, best.thresholds_tokens, strict=True)
+    ]
     loads = [threshold_loads(problem, route, offer) for route, offer in zip(problem.routes, offers, strict=True)]
-    answer = solve(problem, loads, request, max(deadline - monotonic(), 1.0))
-    if answer is None or answer.sizing == best.sizing:
+    try:
+        answer = solve(asked, loads, _main_request(asked), deadline - monotonic())
+        found = _better(asked, found, _refined(asked, answer, loads, deadline) if answer else None)
+        found = _closed_in(asked, found, deadline)
+    except UndecidedError:
+        pass
+    if found is None or (first is not None and found.objective >= first.objective):
         return best
-    other = _refined(problem, answer, loads, deadline)
-    if other is None or other.objective < best.objective * (1 - 10 * RATE_TOLERANCE):
+    other = _solution(problem, found.sizing, found.thresholds_tokens, deadline)
+    if other is None:
         return best
     return replace(other, bound=max(best.bound, other.objective))

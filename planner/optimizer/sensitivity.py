@@ -11,9 +11,9 @@ from planner.optimizer.evaluate import highest_rate, rate_limits, single_route
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.least_ttft import GAP as TTFT_GAP
 from planner.optimizer.least_ttft import least_ttft
-from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.problem import Problem
 from planner.optimizer.promise import GAP, best_goodput
-from planner.optimizer.search import Solution, best_thresholds
+from planner.optimizer.search import RoutedSolution, best_thresholds
 from planner.results import Bottleneck, Sweep
 from planner.scenario import LinkTier
 from planner.units import MILLI
@@ -27,7 +27,7 @@ LATER_MS = 100.0
 """A promise is made this much longer to see what a millisecond of it is worth."""
 
 
-def bottlenecks(problem: PlanningProblem, solution: Solution) -> tuple[Bottleneck, ...]:
+def bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck, ...]:
     """Pools and links of which one more unit would raise the highest rate, most valuable first.
 
     Equation:
@@ -69,7 +69,7 @@ def bottlenecks(problem: PlanningProblem, solution: Solution) -> tuple[Bottlenec
     return tuple(sorted(worth, key=lambda b: -b.shadow_price))
 
 
-def promised_bottlenecks(problem: PlanningProblem, solution: Solution, base: float) -> tuple[Bottleneck, ...]:
+def promised_bottlenecks(problem: Problem, solution: RoutedSolution, base: float) -> tuple[Bottleneck, ...]:
     """Pools, links and the promise itself, of which one more unit would raise the goodput, most valuable first."""
     limit, sizing = monotonic() + PROMISED_LIMIT_S, solution.sizing
     found = [
@@ -90,7 +90,7 @@ def promised_bottlenecks(problem: PlanningProblem, solution: Solution, base: flo
     return tuple(sorted(worth, key=lambda b: -b.shadow_price))
 
 
-def quickening(problem: PlanningProblem, solution: Solution) -> tuple[Bottleneck, ...]:
+def quickening(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck, ...]:
     """Pools and links of which one more unit would bring the first token sooner, in s per unit, most valuable first."""
     limit, sizing, demand = monotonic() + PROMISED_LIMIT_S, solution.sizing, solution.operating.rate
     found = [
@@ -113,24 +113,24 @@ def quickening(problem: PlanningProblem, solution: Solution) -> tuple[Bottleneck
     return tuple(sorted(worth, key=lambda b: -b.shadow_price))
 
 
-def _goodput(problem: PlanningProblem, sizing: Sizing, deadline: float) -> float:
+def _goodput(problem: Problem, sizing: Sizing, deadline: float) -> float:
     return best_goodput(problem, sizing, deadline).rate
 
 
-def _later(problem: PlanningProblem) -> PlanningProblem:
+def _later(problem: Problem) -> Problem:
     """The problem with a promise that is LATER_MS longer."""
-    slo = problem.scenario.slo
-    if slo is None or slo.ttft_s is None:
+    (spec,) = problem.classes
+    if spec.slo is None or spec.slo.ttft_s is None:
         raise ValueError("no promise on TTFT")
-    longer = slo.model_copy(update={"ttft_s": slo.ttft_s + LATER_MS * MILLI})
-    return replace(problem, scenario=problem.scenario.model_copy(update={"slo": longer}))
+    longer = spec.slo.model_copy(update={"ttft_s": spec.slo.ttft_s + LATER_MS * MILLI})
+    return replace(problem, classes=(replace(spec, slo=longer),))
 
 
 def _one_more_instance(sizing: Sizing, pool: int) -> Sizing:
     return replace(sizing, n_instances=tuple(n + (i == pool) for i, n in enumerate(sizing.n_instances)))
 
 
-def most_of_sizes(problem: PlanningProblem, sizing: Sizing, solution: Solution) -> float:
+def most_of_sizes(problem: Problem, sizing: Sizing, solution: RoutedSolution) -> float:
     """Highest rate of fixed sizes, thresholds chosen for it whatever traffic then costs [req/s]."""
     scenario = problem.scenario.model_copy(update={"objective": "max-throughput", "budget_usd_per_hour": None})
     problem, deadline = replace(problem, scenario=scenario), monotonic() + TIME_LIMIT_S
@@ -138,11 +138,11 @@ def most_of_sizes(problem: PlanningProblem, sizing: Sizing, solution: Solution) 
     return highest_rate(problem, sizing, exact_loads(problem, thresholds), TIME_LIMIT_S).rate
 
 
-def _most_with_one_more_gbps(problem: PlanningProblem, solution: Solution, link: int) -> float:
+def _most_with_one_more_gbps(problem: Problem, solution: RoutedSolution, link: int) -> float:
     return most_of_sizes(*_one_more_gbps(problem, solution.sizing, link), solution)
 
 
-def _one_more_gbps(problem: PlanningProblem, sizing: Sizing, link: int) -> tuple[PlanningProblem, Sizing]:
+def _one_more_gbps(problem: Problem, sizing: Sizing, link: int) -> tuple[Problem, Sizing]:
     """The problem and its sizes with a port of 1 Gbps more."""
     links, ports = list(problem.links), list(sizing.n_ports)
     links[link] = replace(links[link], tiers=(*links[link].tiers, LinkTier(capacity_gbps=1.0)))
@@ -150,7 +150,7 @@ def _one_more_gbps(problem: PlanningProblem, sizing: Sizing, link: int) -> tuple
     return replace(problem, links=tuple(links)), replace(sizing, n_ports=tuple(ports))
 
 
-def sweep(problem: PlanningProblem, solution: Solution) -> Sweep | None:
+def sweep(problem: Problem, solution: RoutedSolution) -> Sweep | None:
     """The highest rate by threshold at the sizes of a solution; None unless one route has a threshold to choose."""
     if not single_route(problem) or not problem.routes[0].is_split:
         return None

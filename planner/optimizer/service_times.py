@@ -7,25 +7,24 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InfeasibleError, InputError, Problem
+from planner.errors import InfeasibleError, InputError
 from planner.profiles import HardwareProfile, MeasuredInstance, missing_shapes
 from planner.queueing import packing
 from planner.roofline import (
-    Chip,
     DecodePoint,
     InstanceRates,
-    Layout,
     RatesBasis,
     ServedModel,
     Setup,
     Stack,
-    asked_stack,
     instance_rates,
     kv_bytes_curve,
     kv_bytes_per_rank,
     roofline_prefill,
+    served_instance,
+    stack_of,
 )
-from planner.scenario import Pool, Scenario
+from planner.scenario import AskedInstance, Pool, Scenario, asked_instance, at_pool, unmeasured
 from planner.units import GB, MILLI, number
 from planner.workload import RequestMix
 
@@ -79,49 +78,43 @@ def service_times(
 
 def _unscaled(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, decoded: Decoded) -> InstanceRates:
     """Service times as somebody measured them, or as the roofline has them."""
-    n, model = pool.accelerators_per_instance, scenario.profile_of(pool.model)
-    measured = scenario.measured_for(pool)
-    if measured is None and _can_be_timed(scenario, pool):
-        return _roofline_times(scenario, name, pool, hardware, decoded)
-    if measured is None:
-        raise InputError(_unmeasured(scenario, name, pool, hardware))
-    _check_step(scenario, name, pool, measured)
+    asked = asked_instance(scenario, pool, hardware)
+    if asked.measured is None and not asked.may_be_timed:
+        raise InputError(unmeasured(scenario, name, pool, asked))
+    if asked.measured is None:
+        return _roofline_times(scenario, name, pool, asked, decoded)
+    _check_step(name, pool, asked.measured, asked.longest_step_s)
     try:
-        rates = instance_rates(model, measured, scenario.choice_of(pool).kv_precision)
+        rates = instance_rates(asked.model, asked.measured, asked.kv_precision)
     except ValueError as error:
-        what = f"the measured {pool.role} of {model.name} on {n} x {hardware.name} is no curve to plan with: {error}"
+        of = f"{asked.model.name} on {asked.n_accelerators} x {hardware.name}"
+        what = f"the measured {pool.role} of {of} is no curve to plan with: {error}"
         raise InputError(scenario.problem(("pools", name), what)) from None
-    return replace(rates, longest_tokens=_measured_room(scenario, pool, hardware, measured))
+    return replace(rates, longest_tokens=_measured_room(asked, asked.measured))
 
 
-def _measured_room(scenario: Scenario, pool: Pool, hardware: HardwareProfile, measured: MeasuredInstance) -> float:
+def _measured_room(asked: AskedInstance, measured: MeasuredInstance) -> float:
     """Longest prompt that a measured instance holds: as counted, and what somebody ran on it fits anyhow [tokens]."""
-    if missing_shapes(scenario.profile_of(pool.model).architecture):
+    if missing_shapes(asked.model.architecture):
         return inf
     try:
-        counted = served_model(scenario, pool, hardware).longest_request
+        counted = served_instance(asked).longest_request
     except InputError:  # a stack or a memory that nobody knows limits nothing
         return inf
     ran = measured.prefill if measured.basis == "measured" else None
     return counted if ran is None else max(counted, ran.tokens[-1])
 
 
-def _check_step(scenario: Scenario, name: str, pool: Pool, measured: MeasuredInstance) -> None:
+def _check_step(name: str, pool: Pool, measured: MeasuredInstance, limit_s: float | None) -> None:
     """A measured decode point is taken as it is: its step keeps the promise, or nothing does."""
-    limit, point = _step_limit_ms(scenario, pool), measured.decode
-    if limit is None or point is None or pool.role != "decode" or point.step_s <= limit * MILLI:
+    point = measured.decode
+    if limit_s is None or point is None or pool.role != "decode" or point.step_s <= limit_s:
         return
     raise InfeasibleError(
         f"pools.{name}: the measured decode step of {point.step_s / MILLI:g} ms at batch {point.batch} is longer than "
-        f'{limit:g} ms; what would do: a longer tpot_ms, or service_times = "roofline", which chooses the batch'
+        f"{limit_s / MILLI:g} ms; what would do: a longer tpot_ms, or "
+        'service_times = "roofline", which chooses the batch'
     )
-
-
-def _step_limit_ms(scenario: Scenario, pool: Pool) -> float | None:
-    """Longest decode step, before any time_factor: the shortest of the pool's limit and its classes' promises [ms]."""
-    promises = (scenario.slo_of(name) for name in scenario.classes_of(pool))
-    limits = [pool.tpot_ms, *(slo.tpot_ms for slo in promises if slo is not None)]
-    return min((limit / pool.time_factor for limit in limits if limit is not None), default=None)
 
 
 def batch_limit_words(scenario: Scenario, pool: Pool, batch: int, decoded: Decoded) -> str | None:
@@ -133,50 +126,23 @@ def batch_limit_words(scenario: Scenario, pool: Pool, batch: int, decoded: Decod
         batch: its batch.
         decoded: the requests that it holds.
     """
-    if scenario.measured_for(pool) is not None or not _can_be_timed(scenario, pool):
+    asked = asked_instance(scenario, pool)
+    if asked.measured is not None or not asked.may_be_timed:
         return None
-    limit_ms = _step_limit_ms(scenario, pool)
-    served = served_model(scenario, pool, scenario.hardware_of(pool))
-    if limit_ms is None or batch >= int(served.largest_batch(decoded.context_tokens)):
+    limit_s, served = asked.longest_step_s, served_instance(asked)
+    if limit_s is None or batch >= int(served.largest_batch(decoded.context_tokens)):
         return "memory"
-    return f"the step of {number(limit_ms * pool.time_factor)} ms"
+    return f"the step of {number(limit_s / MILLI * pool.time_factor)} ms"
 
 
-def _can_be_timed(scenario: Scenario, pool: Pool) -> bool:
-    """Whether the roofline is asked for, or may stand in where nothing was measured."""
-    if pool.service_times is not None:
-        return pool.service_times == "roofline"
-    return not missing_shapes(scenario.profile_of(pool.model).architecture)
-
-
-def _unmeasured(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile) -> Problem:
-    model, n = scenario.profile_of(pool.model), pool.accelerators_per_instance
-    known = ", ".join(
-        f"{m.n_accelerators} x {m.hardware} in {m.precision}"
-        for m in scenario.measurements_of(pool.model)
-        if getattr(m, pool.role) is not None
-    )
-    missing = missing_shapes(model.architecture)
-    roofline = f"; for the roofline its profile lacks {', '.join(missing)}" if missing else ""
-    return scenario.problem(
-        ("pools", name),
-        f"no measured {pool.role} of {model.name} on {n} x {hardware.name}",
-        f"measured: {known or 'none'}; or add [measured.NAME] to the scenario{roofline}",
-    )
-
-
-def _roofline_times(
-    scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfile, decoded: Decoded
-) -> InstanceRates:
+def _roofline_times(scenario: Scenario, name: str, pool: Pool, asked: AskedInstance, decoded: Decoded) -> InstanceRates:
     try:
-        used = pool_stack(scenario, pool)
-        served = served_model(scenario, pool, hardware)
+        used, served = stack_of(asked), served_instance(asked)
         _check_memory(name, served)
         prefill = roofline_prefill(served, _known_tokens(used)) if pool.role == "prefill" else None
-        limit_ms = _step_limit_ms(scenario, pool)
-        decode = _decode_point(name, limit_ms, served, decoded) if pool.role == "decode" else None
+        decode = _decode_point(name, asked.longest_step_s, served, decoded) if pool.role == "decode" else None
     except InputError as error:
-        raise InputError(_at_pool(scenario, name, problem) for problem in error.problems) from None
+        raise InputError(at_pool(scenario, name, error.problems)) from None
     return InstanceRates(
         prefill=prefill,
         kv_bytes=kv_bytes_curve(served.model, served.kv_precision),
@@ -191,33 +157,12 @@ def _roofline_times(
 
 def served_model(scenario: Scenario, pool: Pool, hardware: HardwareProfile) -> ServedModel:
     """The roofline of a pool's instances. Raises InputError."""
-    choice, used = scenario.choice_of(pool), pool_stack(scenario, pool)
-    return ServedModel(
-        scenario.profile_of(pool.model),
-        Chip(hardware, used.derated),
-        _layout(pool),
-        used.factors,
-        choice.precision,
-        choice.kv_precision,
-        used.settings.chunk_tokens,
-        used.settings.memory_fraction,
-        used.runtime_bytes,
-    )
+    return served_instance(asked_instance(scenario, pool, hardware))
 
 
 def pool_stack(scenario: Scenario, pool: Pool) -> Stack:
     """The stack that a pool names, the scenario's own first, else the one of all pools of its model; or InputError."""
-    return asked_stack(scenario.stack_of(pool), scenario.stacks)
-
-
-def _layout(pool: Pool) -> Layout:
-    if pool.layout is None:
-        return Layout(tp_size=pool.accelerators_per_instance)
-    layout = Layout.parse(pool.layout)
-    if layout.n_accelerators != pool.accelerators_per_instance:
-        what = f"is {pool.layout!r}, {layout.n_accelerators} accelerators"
-        raise InputError(Problem("layout", "", what, f"{pool.accelerators_per_instance}, as accelerators_per_instance"))
-    return layout
+    return stack_of(asked_instance(scenario, pool))
 
 
 def _check_memory(name: str, served: ServedModel) -> None:
@@ -232,9 +177,9 @@ def _check_memory(name: str, served: ServedModel) -> None:
     )
 
 
-def _decode_point(name: str, limit_ms: float | None, served: ServedModel, decoded: Decoded) -> DecodePoint:
+def _decode_point(name: str, limit_s: float | None, served: ServedModel, decoded: Decoded) -> DecodePoint:
     """The largest batch of mean contexts within the memory and the step limit, and how full memory lets it be."""
-    limit, context_tokens = float("inf") if limit_ms is None else limit_ms * MILLI, decoded.context_tokens
+    limit, context_tokens = inf if limit_s is None else limit_s, decoded.context_tokens
     batch = served.largest_batch_within(context_tokens, limit)
     if batch == 0:
         alone = float(served.decode_time([1], [context_tokens]).total_s[0])
@@ -284,9 +229,3 @@ def _basis(served: ServedModel, used: Stack, role: str) -> RatesBasis:
     fitted = None if found is None else found.in_sample.ttft if role == "prefill" else found.in_sample.tpot
     known = found is not None and (served.chip.is_measured or served.chip.hardware.name in found.hardware)
     return "calibrated" if fitted and known and served.model.architecture.basis == "published" else "inferred"
-
-
-def _at_pool(scenario: Scenario, name: str, problem: Problem) -> Problem:
-    """A problem of the roofline at the pool that asked for it."""
-    message = " ".join(filter(None, (problem.file, problem.key, problem.message)))
-    return scenario.problem(("pools", name), message, problem.allowed)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from planner.errors import InfeasibleError, InputError
-from planner.optimizer.problem import Resolved
+from planner.optimizer.problem import Problem
 from planner.optimizer.service_times import Decoded, service_times
 from planner.results import Fleet
 from planner.roofline import InstanceRates, emulation
@@ -56,7 +56,7 @@ def setup_notes(scenario: Scenario, pools: Sequence[Candidate]) -> Iterator[str]
     )
 
 
-def price_notes(problem: Resolved, fleet: Fleet) -> Iterator[str]:
+def price_notes(problem: Problem, fleet: Fleet) -> Iterator[str]:
     """Prices that are missing, and those that are assumed without a source."""
     if fleet.cost.missing_prices:
         yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from planner.errors import UndecidedError
 from planner.optimizer.capacity import Loads
 from planner.optimizer.formulation import Model, Request, Sizing, build
-from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.problem import Problem
 
 if TYPE_CHECKING:
     import pulp
@@ -35,7 +35,7 @@ class Answer:
     """Rate of each route [req/s]."""
 
 
-def solve(problem: PlanningProblem, loads: Sequence[Loads], request: Request, time_limit_s: float) -> Answer | None:
+def solve(problem: Problem, loads: Sequence[Loads], request: Request, time_limit_s: float) -> Answer | None:
     """The optimum of the model, or None when it is proven infeasible.
 
     Raises:

@@ -1,84 +1,170 @@
 """Is prefill in another site worth it here, and why: one sentence a manager can repeat."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from planner.optimizer.at_hand import has_one_site
-from planner.optimizer.one_site import WORTHWHILE, one_site_verdict
-from planner.optimizer.problem import PlanningProblem
+from planner.optimizer.baselines import Compared
+from planner.optimizer.one_site import ROUNDING, WORTHWHILE, one_site_verdict
+from planner.optimizer.planned import Classes
 from planner.results import Baseline, Fleet, Latency, Verdict
+from planner.scenario import Scenario, Slo
 from planner.units import number, percent
 
-FOR_THE_SAME = ("equal-bill-homogeneous-pd", "equal-cost-homogeneous-pd", "homogeneous-pd")
-"""Baselines that a rate is compared with, the fairest first."""
+HOMOGENEOUS, LOCAL = "homogeneous-pd", ("local-prefill", "mixed-home")
+DECISIVE = (
+    "cheapest-homogeneous-pd",
+    "equal-bill-homogeneous-pd",
+    "equal-cost-homogeneous-pd",
+    HOMOGENEOUS,
+    *LOCAL,
+)
+"""Baselines that a verdict may rest on: all that send nothing to another site."""
+DECIMALS = 6
 
 
-def decisive(problem: PlanningProblem) -> tuple[str, ...]:
-    """Baselines that a verdict may rest on."""
-    return ("cheapest-homogeneous-pd", "homogeneous-pd") if problem.is_min_cost else FOR_THE_SAME
-
-
-def verdict(problem: PlanningProblem, plan: Fleet, baselines: Sequence[Baseline]) -> Verdict:
+def verdict(scenario: Scenario, classes: Classes, plan: Fleet, gap: float, compared: Compared) -> Verdict:
     """The verdict on prefill in another site.
 
+    Equation:
+        margin = ours / theirs - 1 for rates, 1 - ours / theirs for bills and TTFT; worth it where that is above 1 %,
+        decided where it is on one side of 1 % for every plan and opponent within their bounds
+
     Args:
-        problem: the resolved scenario.
+        scenario: the question.
+        classes: its requests.
         plan: the planned fleet.
-        baselines: what it is compared with.
+        gap: relative distance of its objective to its bound.
+        compared: what it is compared with.
 
     Returns:
-        Worth it when the plan uses a remote pool and beats the fairest baseline: the cheapest fleet for the same
-        demand, else the fleet for the same bill, else that of as many accelerators.
+        Worth it when the plan sends prefill to another site and beats the strongest opponent that can be had: of those
+        that serve the demand the cheapest, else of those that cost no more the one that serves most, or soonest.
     """
-    by_name = {baseline.name: baseline for baseline in baselines}
-    if has_one_site(problem.scenario):
-        requests = {c.name: (c.share, c.mix) for c in problem.classes}
-        return one_site_verdict(problem.scenario, requests, plan, baselines)
+    if has_one_site(scenario):
+        requests = {c.name: (c.share, c.mix) for c in classes}
+        return one_site_verdict(scenario, requests, plan, compared.others)
     if not any(link.mean_gbps > 0 for link in plan.links):
-        return _no(f"the best plan sends nothing to another site{_alone(problem, plan)}")
-    plain = by_name.get("homogeneous-pd")
-    if problem.is_min_cost and (cheapest := by_name.get("cheapest-homogeneous-pd")):
-        return _by_cost(plan, cheapest, plain or cheapest)
-    if problem.is_min_ttft:
-        return _by_ttft(problem, plan, by_name, plain)
-    if enough := _cheaper_for_the_demand(problem, plan, baselines):
+        return _no(f"the best plan sends nothing to another site{_alone(scenario, plan)}")
+    rivals = [o for o in compared.others if o.name in DECISIVE and _is_fair(scenario, plan, o)]
+    if enough := _cheaper_for_the_demand(scenario, plan, rivals):
         return enough
-    for name in FOR_THE_SAME:
-        if name in by_name:
-            return _by_rate(plan, by_name[name], plain or by_name[name])
-    if plan.goodput_req_per_s is not None:
-        return Verdict(
-            worth_it=True,
-            because="Cross-site prefill keeps the promise on TTFT, which no fleet at one site does at any rate: long "
-            f"prompts take too long there; it does so up to {number(plan.goodput_req_per_s)} req/s.",
+    can_be_had = [o for o in rivals if not o.beyond_stock]
+    if not can_be_had:
+        return _without_opponent(scenario, plan, compared, rivals)
+    best = max(can_be_had, key=lambda o: _margin_key(scenario, plan, o))
+    return _against(scenario, plan, gap, best, compared, rivals)
+
+
+def _against(
+    scenario: Scenario, plan: Fleet, gap: float, other: Baseline, compared: Compared, rivals: Sequence[Baseline]
+) -> Verdict:
+    """The verdict by one opponent, the strongest that can be had."""
+    margin, low, high = _margins(scenario, plan, gap, other)
+    is_worth, is_clear = margin > WORTHWHILE, not low <= WORTHWHILE < high
+    missing = sorted(compared.unknown & set(DECISIVE))
+    rounded = round(margin, DECIMALS)
+    if not is_clear or (is_worth and missing):
+        why = "which is within what is not proven of the two" if not is_clear else ""
+        why = why or f"but what {' and '.join(missing)} would do was not found in the time"
+        text = f"Not decided: cross-site prefill {_figures(scenario, plan, other)}, {why}."
+        return Verdict(worth_it=False, because=text, decided=False, margin_fraction=rounded, opponent=other.name)
+    figures = _figures(scenario, plan, other)
+    if not is_worth:
+        return _no(f"it {figures}").model_copy(update={"margin_fraction": rounded, "opponent": other.name})
+    how = f"+{percent(margin)}" if scenario.objective == "max-throughput" else f"{percent(margin)} less"
+    text = f"Cross-site prefill {figures} ({how}){_lifted(plan, compared)}.{_stock(scenario, plan, rivals)}"
+    return Verdict(worth_it=True, because=text, margin_fraction=rounded, opponent=other.name)
+
+
+def _without_opponent(scenario: Scenario, plan: Fleet, compared: Compared, rivals: Sequence[Baseline]) -> Verdict:
+    """The verdict where no fleet that can be had does without another site, or none is known."""
+    if compared.unknown & set(DECISIVE):
+        because = "Not decided: what sites on their own serve was not found in the time."
+        return Verdict(worth_it=False, because=because, decided=False)
+    if not compared.impossible & {*LOCAL, *DECISIVE[:1]} and not rivals:
+        return _no("no baseline could be planned with the service times at hand, so a gain is not shown")
+    promised = any(slo is not None and slo.ttft_s for slo in map(scenario.slo_of, scenario.workloads))
+    what = f"Cross-site prefill serves {number(plan.throughput_req_per_s)} req/s{' as promised' if promised else ''}"
+    return Verdict(
+        worth_it=True,
+        because=f"{what}, which no fleet does that can be had at the decoding sites alone."
+        f"{_stock(scenario, plan, rivals)}",
+    )
+
+
+def _is_fair(scenario: Scenario, plan: Fleet, other: Baseline) -> bool:
+    """Whether a fleet does what the plan is for: serves its demand, or costs no more where the rate or TTFT counts."""
+    if scenario.objective == "min-cost":
+        return (
+            other.most_req_per_s >= (1 - ROUNDING) * plan.throughput_req_per_s and other.cost.usd_per_hour is not None
         )
-    return _no("no baseline could be planned with the service times at hand, so a gain is not shown")
+    ours, theirs = plan.cost.usd_per_hour, other.cost.usd_per_hour
+    return ours is None or theirs is None or theirs <= (1 + ROUNDING) * ours
 
 
-def _cheaper_for_the_demand(problem: PlanningProblem, plan: Fleet, baselines: Sequence[Baseline]) -> Verdict | None:
-    """No, where a stated demand is served by a homogeneous fleet that costs less than the plan."""
-    demand, ours = problem.scenario.demand_req_per_s, plan.cost.usd_per_hour
-    if demand is None or ours is None:
-        return None
-    for other in baselines:
+def _values(scenario: Scenario, plan: Fleet, other: Baseline) -> tuple[float, float] | None:
+    """What plan and opponent are judged by: rates, bills, or TTFT; None where one is unknown."""
+    if scenario.objective == "min-cost":
+        found = (plan.cost.usd_per_hour, other.cost.usd_per_hour)
+    elif scenario.objective == "min-ttft":
+        found = (_ttft_s(scenario, plan.latency), _ttft_s(scenario, other.latency))
+    else:
+        found = (plan.most_req_per_s, other.most_req_per_s)
+    ours, theirs = found
+    return None if ours is None or theirs is None else (ours, theirs)
+
+
+def _margins(scenario: Scenario, plan: Fleet, gap: float, other: Baseline) -> tuple[float, float, float]:
+    """The margin, and the least and greatest that it may be within the bounds of plan and opponent."""
+    values = _values(scenario, plan, other)
+    if values is None:
+        return 0.0, 0.0, 0.0
+    ours, theirs = values
+    if scenario.objective == "max-throughput":
+        return ours / theirs - 1, ours / (theirs * (1 + other.gap)) - 1, ours * (1 + gap) / theirs - 1
+    least = theirs * (1 - other.gap)
+    return 1 - ours / theirs, 1 - ours / least if least > 0 else -1.0, 1 - ours * (1 - gap) / theirs
+
+
+def _margin_key(scenario: Scenario, plan: Fleet, other: Baseline) -> float:
+    """How strong an opponent is."""
+    return -_margins(scenario, plan, 0.0, other)[0]
+
+
+def _cheaper_for_the_demand(scenario: Scenario, plan: Fleet, rivals: Sequence[Baseline]) -> Verdict | None:
+    """No, where a stated demand is served by a fleet at home that can be had and costs less than the plan."""
+    ours = plan.cost.usd_per_hour
+    for other in (o for o in rivals if not o.beyond_stock and _is_cheaper_for_the_demand(scenario, plan, o)):
         theirs = other.cost.usd_per_hour
-        does = "homogeneous-pd" in other.name and other.most_req_per_s >= demand
-        if does and theirs is not None and theirs < (1 - WORTHWHILE) * ours:
-            return _no(
-                f"the stated {number(demand)} req/s are served for {number(theirs, 4)} USD/h by {other.title}, against "
-                f"{number(ours, 4)}; at most, the plan serves {number(plan.most_req_per_s)} and that fleet "
-                f"{number(other.most_req_per_s)}"
+        if ours is not None and theirs is not None:
+            said = _no(
+                f"the stated {number(scenario.demand_req_per_s)} req/s are served for {number(theirs, 4)} USD/h by "
+                f"{other.title}, against {number(ours, 4)}; at most, the plan serves {number(plan.most_req_per_s)} and "
+                f"that fleet {number(other.most_req_per_s)}"
             )
+            saved = round(1 - ours / theirs, DECIMALS)
+            return said.model_copy(update={"margin_fraction": saved, "opponent": other.name})
     return None
+
+
+def _is_cheaper_for_the_demand(scenario: Scenario, plan: Fleet, other: Baseline) -> bool:
+    """Whether a fleet serves the demand that is stated beside a rate to be sought, for less than the plan costs."""
+    demand, ours, theirs = scenario.demand_req_per_s, plan.cost.usd_per_hour, other.cost.usd_per_hour
+    if scenario.objective != "max-throughput" or demand is None:
+        return False
+    return (
+        ours is not None and theirs is not None and other.most_req_per_s >= demand and theirs < (1 - WORTHWHILE) * ours
+    )
 
 
 def _no(because: str) -> Verdict:
     return Verdict(worth_it=False, because=f"Cross-site prefill is not worth it here: {because}.")
 
 
-def _alone(problem: PlanningProblem, plan: Fleet) -> str:
+def _alone(scenario: Scenario, plan: Fleet) -> str:
     """How busy the only site is: the reason why nobody misses another one."""
     used = [p for p in plan.pools if p.role == "prefill" and p.n_instances > 0]
-    if not used or problem.scenario.demand_req_per_s is None:
+    if not used or scenario.demand_req_per_s is None:
         return ""
     busiest = max(used, key=lambda p: p.utilization)
     return (
@@ -88,74 +174,70 @@ def _alone(problem: PlanningProblem, plan: Fleet) -> str:
     )
 
 
-def _by_cost(plan: Fleet, other: Baseline, plain: Baseline) -> Verdict:
-    ours, theirs = plan.cost.usd_per_hour, other.cost.usd_per_hour
-    if ours is None or theirs is None:
-        return _no("a price is missing, so a saving is not shown")
-    saving = 1 - ours / theirs
-    figures = f"{number(ours, 4)} USD/h against {number(theirs, 4)} for {other.title}"
-    if saving <= WORTHWHILE:
-        return _no(f"it serves the demand for {figures}")
-    return Verdict(
-        worth_it=True,
-        because=f"Cross-site prefill serves the demand for {figures}, {percent(saving)} less; {_lifted(plan, plain)}.",
-    )
-
-
-def _by_rate(plan: Fleet, other: Baseline, plain: Baseline) -> Verdict:
-    gain = other.ratio - 1
-    figures = f"{number(plan.most_req_per_s)} req/s at most against {number(other.most_req_per_s)} with {other.title}"
+def _figures(scenario: Scenario, plan: Fleet, other: Baseline) -> str:
+    """What plan and opponent do, beside each other."""
+    if scenario.objective == "min-cost":
+        bills = f"{number(plan.cost.usd_per_hour, 4)} USD/h against {number(other.cost.usd_per_hour, 4)}"
+        return f"serves the demand for {bills} for {other.title}"
+    if scenario.objective == "min-ttft":
+        name, values = f"P{_percentile(scenario)}", _values(scenario, plan, other)
+        ours, theirs = values or (None, None)
+        demand = f"serves {number(plan.throughput_req_per_s)} req/s"
+        return f"{demand} with a {name} TTFT of {number(ours)} s against {number(theirs)} with {other.title}"
+    rates = f"{number(plan.most_req_per_s)} req/s at most against {number(other.most_req_per_s)}"
     left_out = "" if plan.cost.usd_per_hour is not None else _left_out(plan, other)
-    if gain <= WORTHWHILE:
-        return _no(f"it serves {figures}{left_out}")
-    return Verdict(
-        worth_it=True,
-        because=f"Cross-site prefill serves {figures} (+{percent(gain)}{left_out}); {_lifted(plan, plain)}.",
-    )
+    return f"serves {rates} with {other.title}{left_out}"
 
 
-def _by_ttft(problem: PlanningProblem, plan: Fleet, others: Mapping[str, Baseline], plain: Baseline | None) -> Verdict:
-    """By the TTFT at the demand, against the fairest fleet at one site that serves it."""
-    demand = number(plan.throughput_req_per_s)
-    other = next((others[name] for name in FOR_THE_SAME if name in others), None)
-    if other is None:
-        return Verdict(
-            worth_it=True,
-            because=f"Cross-site prefill serves {demand} req/s, which no fleet at one site for the same money or of as "
-            "many accelerators does.",
-        )
-    name, ours, theirs = _nearest_percentile(problem, plan.latency, other.latency)
-    figures = f"{demand} req/s with a {name} TTFT of {number(ours)} s against {number(theirs)} with {other.title}"
-    if ours is None or theirs is None or ours >= (1 - WORTHWHILE) * theirs:
-        return _no(f"it serves {figures}")
-    lifted = f"; {_lifted(plan, plain)}" if plain else ""
-    return Verdict(
-        worth_it=True, because=f"Cross-site prefill serves {figures} ({percent(1 - ours / theirs)} less){lifted}."
-    )
+def _percentile(scenario: Scenario) -> int:
+    """The percentile of the answers that is nearest to the one asked for."""
+    return min((50, 90, 99), key=lambda n: abs(n - (scenario.slo or Slo()).ttft_percentile))
 
 
-def _nearest_percentile(
-    problem: PlanningProblem, ours: Latency, theirs: Latency
-) -> tuple[str, float | None, float | None]:
-    """The percentile of the answers that is nearest to the one asked for, and both TTFTs there [s]."""
-    n = min((50, 90, 99), key=lambda n: abs(n - problem.ttft_percentile))
-    return f"P{n}", getattr(ours, f"ttft_p{n}_s"), getattr(theirs, f"ttft_p{n}_s")
+def _ttft_s(scenario: Scenario, latency: Latency) -> float | None:
+    found: float | None = getattr(latency, f"ttft_p{_percentile(scenario)}_s")
+    return found
 
 
 def _left_out(plan: Fleet, other: Baseline) -> str:
     """What a comparison without all prices does not count."""
-    counted = "accelerators by number alone" if other.name == "homogeneous-pd" else "accelerators alone"
+    counted = "accelerators by number alone" if other.name == HOMOGENEOUS else "accelerators alone"
     return f", counting {counted}: no price of {', '.join(plan.cost.missing_prices)}"
 
 
-def _lifted(plan: Fleet, plain: Baseline) -> str:
+def _lifted(plan: Fleet, compared: Compared) -> str:
     """The bound the plan lifts: what prefill takes of a homogeneous fleet of as many accelerators; and the link."""
-    prefill = sum(p.n_instances for p in plain.pools if p.role == "prefill")
-    total = sum(p.n_instances for p in plain.pools)
     busiest = max(plan.links, key=lambda link: link.utilization)
     at_most = busiest.mean_gbps * plan.most_req_per_s / plan.throughput_req_per_s
+    sends = f"sends {number(at_most)} of {number(busiest.capacity_gbps)} Gbps over {busiest.name}"
+    plain = next((o for o in compared.others if o.name == HOMOGENEOUS), None)
+    if plain is None:
+        return f"; it {sends}"
+    prefill = sum(p.n_instances for p in plain.pools if p.role == "prefill")
+    total = sum(p.n_instances for p in plain.pools)
     return (
-        f"it lifts the bound on prefill, which takes {prefill} of {total} instances of a homogeneous fleet of as many "
-        f"accelerators and leaves it {number(plain.most_req_per_s)} req/s, and sends {number(at_most)} of "
-        f"{number(busiest.capacity_gbps)} Gbps over {busiest.name}"
+        f"; it lifts the bound on prefill, which takes {prefill} of {total} instances of a homogeneous fleet of as "
+        f"many accelerators and leaves it {number(plain.most_req_per_s)} req/s, and {sends}"
     )
+
+
+def _stock(scenario: Scenario, plan: Fleet, rivals: Sequence[Baseline]) -> str:
+    """Whether it is worth it for want of accelerators alone, where fleets with more than can be had were planned."""
+    more = [o for o in rivals if o.beyond_stock]
+    if not more:
+        return ""
+    cheaper = [o for o in more if _is_cheaper_for_the_demand(scenario, plan, o)]
+    best = cheaper[0] if cheaper else max(more, key=lambda o: _margin_key(scenario, plan, o))
+    is_stock = bool(cheaper) or _margins(scenario, plan, 0.0, best)[0] <= WORTHWHILE
+    start = "Stock is what makes it worth it" if is_stock else "More stock would not change that"
+    if cheaper:
+        does = (
+            f"serve the stated {number(scenario.demand_req_per_s)} req/s for {number(best.cost.usd_per_hour, 4)} USD/h"
+        )
+    elif scenario.objective == "min-cost":
+        does = f"serve the demand for {number(best.cost.usd_per_hour, 4)} USD/h"
+    elif scenario.objective == "min-ttft":
+        does = f"bring the first token within {number(_ttft_s(scenario, best.latency))} s"
+    else:
+        does = f"serve {number(best.most_req_per_s)} req/s"
+    return f" {start}: {', '.join(best.beyond_stock)}, would {does} without another site."

@@ -3,6 +3,7 @@
 from planner.profiles.base import Precision
 from planner.profiles.catalogue import hardware_profile, model_profile, profile, profile_names, stack_profile
 from planner.profiles.check import ProfileCheck, check_profiles
+from planner.profiles.consistency import too_steep
 from planner.profiles.efficiency import Efficiencies
 from planner.profiles.experts import MixtureOfExperts
 from planner.profiles.figure import Figure
@@ -70,5 +71,6 @@ __all__ = [
     "profile",
     "profile_names",
     "stack_profile",
+    "too_steep",
     "total_parameters",
 ]

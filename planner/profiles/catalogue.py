@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from planner.errors import InputError, Problem, did_you_mean
-from planner.profiles.folders import KINDS, VARIABLE, Kind, own_paths, profile_dir, profile_paths
+from planner.profiles.folders import KINDS, VARIABLE, Kind, own_paths, profile_dir, profile_paths, without_profiles
 from planner.profiles.hardware import HardwareProfile
 from planner.profiles.model import ModelProfile
 from planner.profiles.stack import StackProfile
@@ -240,12 +240,17 @@ def _shipped(path: Path) -> AnyProfile:
     return read_profile(path)
 
 
-def _unknown(name: str, kinds: tuple[Kind, ...], known: Iterable[str]) -> Problem:
-    hint = did_you_mean(name, known)
-    names = "known: " + ", ".join(stem for kind in kinds for stem in profile_names(kind))
-    allowed = f"{names}; or a path to a .toml file, or one in a folder of {VARIABLE}"
+def _unknown(name: str, kinds: tuple[Kind, ...], labels: Iterable[str]) -> Problem:
+    hint = did_you_mean(name, labels)
+    choice = ", ".join(stem for kind in kinds for stem in profile_names(kind))
+    known = f"known: {choice}; or a path to a .toml file, or one in a folder of {VARIABLE}"
+    # Where own profiles lie in none of the folders named for them, that is what is wrong, and no choice of others.
+    allowed = without_profiles() or known
     # Aliases count for the hint, but would drown the names in the listing.
     allowed = allowed if hint.startswith("known: ") else f"{hint} {allowed}"
+    return Problem(name, "", f"is no {_choice(kinds)} profile", allowed)
+
+
+def _choice(kinds: tuple[Kind, ...]) -> str:
     *others, last = kinds
-    choice = f"{', '.join(others)} or {last}" if others else last
-    return Problem(name, "", f"is no {choice} profile", allowed)
+    return f"{', '.join(others)} or {last}" if others else last

@@ -8,6 +8,8 @@ from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles.catalogue import (
     AnyProfile,
     catalogue_paths,
+    find_path,
+    is_shipped,
     labels,
     parsed_profile,
     profile_file,
@@ -36,10 +38,20 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
 class ProfileCheck:
     """What a check found."""
 
-    n_files: int
+    files: tuple[Path, ...]
     problems: tuple[Problem, ...]
     n_skipped: int = 0
     """TOML files of the folders that are no profiles."""
+
+    @property
+    def n_files(self) -> int:
+        """Profiles that were checked."""
+        return len(self.files)
+
+    @property
+    def n_shipped(self) -> int:
+        """Those of them that came with the planner."""
+        return sum(is_shipped(resolved(path)) for path in self.files)
 
     @property
     def holds(self) -> bool:
@@ -58,7 +70,14 @@ def check_profiles(paths: Iterable[Path] = ()) -> ProfileCheck:
         read += [checked] if checked else []
     problems += [*_repeated_labels(read, _neighbours(files)), *_unknown_names(read, files)]
     in_order = sorted(problems, key=lambda problem: (problem.file, problem.line or 0))
-    return ProfileCheck(len(files), tuple(in_order), n_skipped)
+    return ProfileCheck(tuple(files), tuple(in_order), n_skipped)
+
+
+def named_file(name: Path) -> Path:
+    """What is to be checked: a path as it stands, or where there is no such file the profile of that name or alias."""
+    if name.exists() or name.suffix == ".toml":
+        return name
+    return find_path(str(name), KINDS) or name
 
 
 def _checked(path: Path) -> tuple[CheckedFile | None, list[Problem]]:

@@ -11,6 +11,17 @@ CLOCK_TOLERANCE = 0.01
 RATIO_TOLERANCE = 0.03
 """Datasheets round each precision by itself, and some from slightly different clocks."""
 _MHZ = 1e6
+MOST_PER_STEP = 5.0
+"""A dense peak over that of numbers twice as wide: a multiplier of half the width takes a quarter of the area, so that
+four fit where one was. The steepest step of a shipped part is 4.4, of rubin-vr200."""
+_STEPS = (
+    ("bf16_tflops", "fp8_tflops", 1),
+    ("bf16_tflops", "int8_tops", 1),
+    ("bf16_tflops", "fp4_tflops", 2),
+    ("fp8_tflops", "int8_tops", 1),
+    ("fp8_tflops", "fp4_tflops", 1),
+)
+"""Peaks of wider and of narrower numbers, and how often the width is halved between them."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,23 @@ def blamed(found: Iterable[Relation]) -> dict[str, str]:
     touched = frozenset[str]().union(*(equation.keys for equation in failing))
     suspects = (shared - cleared) or (touched - cleared) or touched
     return {key: next(e.message for e in failing if key in e.keys) for key in sorted(suspects)}
+
+
+def too_steep(values: Mapping[str, float]) -> Iterator[tuple[str, str, str, str]]:
+    """Peaks that no part can have beside its peak of wider numbers.
+
+    Yields:
+        The wider and the narrower peak's key, how they stand to each other, and what is allowed.
+
+    >>> [words for *_, words, _ in too_steep({"bf16_tflops": 100.0, "fp8_tflops": 800.0, "int8_tops": 200.0})]
+    ['fp8_tflops = 800 is 8 x bf16_tflops = 100']
+    """
+    for wider, key, n_steps in _STEPS:
+        most = MOST_PER_STEP**n_steps
+        if wider in values and key in values and values[key] > most * values[wider]:
+            ratio = values[key] / values[wider]
+            words = f"{key} = {values[key]:.10g} is {ratio:.3g} x {wider} = {values[wider]:.10g}"
+            yield wider, key, words, f"at most {most:g} x, both dense"
 
 
 def _ratios(generation: Generation, values: Mapping[str, float]) -> Iterator[Relation]:

@@ -19,10 +19,10 @@ class Figure(StrictModel):
     source: Text
     """Id of one of the profile's [sources]."""
     basis: Basis
-    """datasheet: the vendor's specification, also as repeated by others. measured: read off a device. derived:
-    arithmetic on sourced figures. inferred: concluded from related facts. announced: the vendor's claim before sale.
-    quoted: stated by a third party, such as a price. lead: its page could not be attributed. assumed: chosen where
-    sources disagree."""
+    """datasheet: the vendor's specification, public or not, also as repeated by others. measured: read off a device.
+    derived: arithmetic on sourced figures. inferred: concluded from related facts. announced: the vendor's claim before
+    sale. quoted: stated by a third party, such as a price. lead: its page could not be attributed. assumed: chosen
+    where sources disagree."""
     note: Text | None = None
     """What a reader must know to use it."""
 

@@ -15,7 +15,7 @@ VARIABLE = "PLANNER_PROFILES"
 NOT_OURS = ("site-packages", "node_modules")
 """Folders of what is installed."""
 PACKAGE = Path(__file__).resolve().parents[1]
-_SCHEMA = re.compile(r"""^\s*["']?schema["']?\s*=\s*["']planner\.(hardware|model|stack)/""", re.MULTILINE)
+_SCHEMA = re.compile(r"""^\s*["']?schema["']?\s*=\s*["']planner\.(\w+)/""", re.MULTILINE)
 
 
 def profile_dir(kind: Kind, package: Path = PACKAGE) -> Path:
@@ -55,6 +55,15 @@ def own_paths(kind: Kind) -> tuple[Path, ...]:
     return tuple(path for place in places for path in sorted(place.glob("*.toml")) if kind_in(path) == kind)
 
 
+def without_profiles() -> str:
+    """That PLANNER_PROFILES names folders and no profile lies there; nothing where one does, or none is named."""
+    folders = own_dirs()
+    if not folders or any(own_paths(kind) for kind in KINDS):
+        return ""
+    places = ", ".join(repr(str(folder)) for folder in folders)
+    return f"{VARIABLE} names {places}, where no profile lies"
+
+
 @dataclass(frozen=True)
 class FolderContent:
     """TOML files of a folder and all below it."""
@@ -65,12 +74,18 @@ class FolderContent:
     """All others, which are no profiles."""
 
 
-def profiles_below(folder: Path) -> FolderContent:
-    """Profiles in a folder and all below it, those of hidden folders and of installed packages left out."""
+def toml_files_below(folder: Path) -> list[Path]:
+    """TOML files in a folder and all below it, those of hidden folders and of installed packages left out."""
     files: list[Path] = []
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in NOT_OURS)
         files += [Path(place) / name for name in sorted(names) if name.endswith(".toml")]
+    return files
+
+
+def profiles_below(folder: Path) -> FolderContent:
+    """Profiles in a folder and all below it, as `toml_files_below` walks it."""
+    files = toml_files_below(folder)
     homes = {f"{kind}_profiles" for kind in KINDS}
     profiles = [path for path in files if resolved(path).parent.name in homes or kind_in(path)]
     return FolderContent(profiles, len(files) - len(profiles))
@@ -84,6 +99,12 @@ def is_own(path: Path) -> bool:
 
 def kind_in(path: Path) -> str | None:
     """Kind of profile by the schema that a file states, whether or not the rest of it holds; None: it is no profile."""
+    found = schema_in(path)
+    return found if found in KINDS else None
+
+
+def schema_in(path: Path) -> str | None:
+    """What a file says that it is, such as "hardware" or "scenario", whether or not it holds; None: nothing of ours."""
     if not is_file(path):
         return None
     try:

@@ -11,7 +11,7 @@ from typing import Any
 from planner.errors import Problem, did_you_mean
 from planner.profiles.architectures import GENERAL, GENERATIONS, Generation, Range
 from planner.profiles.checked import Check, CheckedFile
-from planner.profiles.consistency import blamed, relations
+from planner.profiles.consistency import blamed, relations, too_steep
 from planner.profiles.efficiency_checks import EFFICIENCY_CHECKS
 from planner.profiles.entries import entries, numbers
 from planner.profiles.figure_units import figure_unit, unit_hint
@@ -27,6 +27,9 @@ _RISING = (_PEAKS, ("rent_low_usd_per_hour", "rent_high_usd_per_hour"))
 _NEEDED = ("memory_gb", "memory_bandwidth_tb_per_s")
 _OWN = frozenset({"measured", "derived"})
 """Bases of figures that rest on somebody's own measurement."""
+_UNPUBLISHED = re.compile(r"\b(internal|confidential|NDA|not public|unpublished)\b", re.IGNORECASE)
+"""What a source says that no address leads to: a design document of one's own, a datasheet that one may not share."""
+_DOCUMENT = "'internal' or 'under NDA' and its day"
 _DAY = re.compile(r"\b20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b")
 _SPECIFIED, _CLAIMED = ("datasheet", "measured"), ("announced",)
 
@@ -98,14 +101,20 @@ def _idle_or_placeless_sources(
 
 
 def _placeless(file: TomlFile, name: str, text: str, is_own: bool) -> Iterator[Problem]:
-    """An own measurement has no address: it says on which day it was done, beside by whom and how."""
-    if is_own and not _DAY.search(text):
-        allowed = "such as 'measured by us, 2026-11-20, nvbandwidth 0.7', or an address with https://"
-        yield file.problem(("sources", name), "gives no day of the measurement", allowed)
-    elif not is_own:
+    """What has no address says on which day: an own measurement, beside by whom and how, or a document not public."""
+    if not is_own and not _UNPUBLISHED.search(text):
         measured = "a text with the day where all its figures are 'measured' by yourselves"
-        allowed = f"an address with https://; {measured}; an id that ends in -lead where there is neither"
+        document = f"for a document that is not public its name with {_DOCUMENT}"
+        allowed = f"an address with https://; {measured}; {document}; an id that ends in -lead for hearsay"
         yield file.problem(("sources", name), "gives no address", allowed)
+    elif not _DAY.search(text):
+        example = (
+            "'measured by us, 2026-11-20, nvbandwidth 0.7'"
+            if is_own
+            else "'Chip specification 0.9, 2026-11-20, internal'"
+        )
+        what = "gives no day of the measurement" if is_own else "gives no day of the document"
+        yield file.problem(("sources", name), what, f"such as {example}, or an address with https://")
 
 
 def marked_figures(checked: CheckedFile) -> Iterator[Problem]:
@@ -195,7 +204,11 @@ def _inconsistent(file: TomlFile, name: str, values: Mapping[str, float]) -> Ite
         allowed = "they agree" if len(wrong) == 1 else f"they agree; {' or '.join(wrong)} is wrong"
         yield file.problem(("figures", key, "value"), message, allowed)
     known = {key: value for key, value in values.items() if key not in wrong and key not in generation.lacks}
-    yield from _falling(file, known)
+    falling = {key: (message, allowed) for key, message, allowed in _falling(known)}
+    rising = {key: value for key, value in known.items() if key not in falling}
+    steep = {key: (message, allowed) for _, key, message, allowed in too_steep(rising)}
+    for key, (message, allowed) in (falling | steep).items():
+        yield file.problem(("figures", key, "value"), message, allowed)
     yield from _link_problems(file, known)
 
 
@@ -204,14 +217,13 @@ def _clock_is_the_peaks(file: TomlFile) -> bool:
     return entries(file, "figures").get("boost_clock_mhz", {}).get("basis") != "measured"
 
 
-def _falling(file: TomlFile, values: Mapping[str, float]) -> Iterator[Problem]:
-    """Figures that should not fall along a list of them, yet do."""
+def _falling(values: Mapping[str, float]) -> Iterator[tuple[str, str, str]]:
+    """Figures that should not fall along a list of them, yet do: key, what it is, what is allowed."""
     for keys in _RISING:
         for before, after in pairwise(key for key in keys if key in values):
             low, high = values[before], values[after]
             if high < low:
-                message = f"is {high:.10g}, less than {before} = {low:.10g}"
-                yield file.problem(("figures", after, "value"), message, f"{after} >= {before}")
+                yield after, f"is {high:.10g}, less than {before} = {low:.10g}", f"{after} >= {before}"
 
 
 def _link_problems(file: TomlFile, values: Mapping[str, float]) -> Iterator[Problem]:

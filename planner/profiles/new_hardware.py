@@ -14,7 +14,8 @@ WIDTH = 110
 GENERATION = """The family that it belongs to, of which the gate knows the ranges and how peaks hang together:
 {known}; or "other"."""
 SOURCES = """Whatever is cited, by a short id: its address with https://; for your own measurements (basis "measured")
-who, when and how, such as bench = "measured by us, 2026-11-20, nvbandwidth 0.7"."""
+who, when and how, such as bench = "measured by us, 2026-11-20, nvbandwidth 0.7"; for a document that is not public
+its name, its day and that it is internal or under NDA, such as spec = "Chip X specification, 2026-11-20, internal"."""
 FIGURES = """Each figure is of one accelerator, in the unit that its key ends in; peaks are dense, without sparsity,
 and not derated. basis: datasheet (the vendor's, also as repeated by others), measured (read off a device), derived
 (arithmetic on sourced figures), inferred (from related facts), announced (the vendor's before sale), quoted (by a

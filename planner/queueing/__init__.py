@@ -18,7 +18,7 @@ from planner.queueing.packing import Packing, packing
 from planner.queueing.phases import MarkovArrivals, Phases, renewal_arrivals, two_phases
 from planner.queueing.service import Service
 from planner.queueing.single_server import deterministic_wait, exponential_wait
-from planner.queueing.staffing import QueuedRequests, late_fraction, most_busy_servers
+from planner.queueing.staffing import QueuedRequests, late_fraction, most_busy_servers, most_timely_servers
 from planner.queueing.streams import merged_scv, split_scv
 from planner.queueing.ttft import Path, Ttft
 from planner.queueing.wait import NO_WAIT, Wait, sum_of_waits
@@ -63,6 +63,7 @@ __all__ = [
     "modulated_arrivals",
     "modulated_wait",
     "most_busy_servers",
+    "most_timely_servers",
     "packing",
     "phase_chain",
     "renewal_arrivals",

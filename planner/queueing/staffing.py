@@ -10,6 +10,8 @@ from planner.queueing.erlang import Floats
 
 HALVINGS = 20
 """Of the load: a part in 1e6 is left."""
+THIRDS = 34
+"""Times that a third of the range of a maximum is left out: a part in 1e6 is left."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +119,47 @@ def most_busy_servers(
         keeps = pools.late_fraction(middle) <= allowed
         low, high = np.where(keeps, middle, low), np.where(keeps, high, middle)
     return np.asarray(np.where(late_anyhow > allowed, 0.0, low))
+
+
+def most_timely_servers(
+    n_servers: Floats,
+    requests: QueuedRequests,
+    late_weight: float | Floats,
+    wait_factor: float | Floats = 1.0,
+    peakedness: float | Floats = 1.0,
+) -> Floats:
+    """The most that load less a price for those who are late can come to, whatever the load.
+
+    Equation: max over a < c of a (1 - w L(c, a)), L = `late_fraction`, w the price of a late request in requests. So
+        a <= max + w a L(c, a) at every load: a limit of the load that is linear in the load that is late.
+
+    Args:
+        n_servers: servers c [count], at least 1, shape (n,).
+        requests: what is queued, or a batch of queues.
+        late_weight: w, a number or shape (b,).
+        wait_factor: as at `late_fraction`.
+        peakedness: as at `most_busy_servers`.
+
+    Returns:
+        Load [erlang], shape (n,) or (b, n).
+
+    Valid: as at `late_fraction`. One maximum is looked for: a L(c, a) is taken as convex.
+
+    Source: Fenchel's conjugate of the late load, Rockafellar (1970), Convex Analysis, section 12.
+
+    >>> kind = QueuedRequests(1.0, 1.0, np.array([2.0]), np.array([1.0]))
+    >>> most_timely_servers(np.array([1.0, 10.0]), kind, 1.0).round(3).tolist()
+    [0.441, 8.323]
+    """
+    pools = _Pools(np.asarray(n_servers, np.float64), requests, wait_factor, peakedness)
+    weight = np.asarray(late_weight)[..., np.newaxis]
+    c = np.broadcast_to(pools.c, (*requests.weights.shape[:-1], len(n_servers)))
+    low, high = np.zeros_like(c), c * (1 - 1e-9)
+    for _ in range(THIRDS):
+        left, right = (2 * low + high) / 3, (low + 2 * high) / 3
+        rises = left * (1 - weight * pools.late_fraction(left)) < right * (1 - weight * pools.late_fraction(right))
+        low, high = np.where(rises, left, low), np.where(rises, high, right)
+    return np.maximum(high * (1 - weight * pools.late_fraction(low)), 0.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from planner.report.tables import plan_tables
     from planner.report.terminal import PRINT_WIDTH
     from planner.report.validation_tables import broken_promises, undecided_promises
+    from planner.report.words import break_even_line
 
 _LAZY = {
     "run_chart": "chart_run",
@@ -53,11 +54,13 @@ _LAZY = {
     "PRINT_WIDTH": "terminal",
     "broken_promises": "validation_tables",
     "undecided_promises": "validation_tables",
+    "break_even_line": "words",
 }
 
 __all__ = [
     "PRINT_WIDTH",
     "Rerun",
+    "break_even_line",
     "broken_promises",
     "check_fidelity_report",
     "check_folder",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from planner.report import words
+from planner.report import formats
 from planner.report.table import Table
 from planner.report.terminal import printed, remarks
 from planner.report.validation_tables import check_row
@@ -35,7 +35,7 @@ def certified_tables(plan: Plan) -> "list[RenderableType | None]":
     rows = (_when(check) + check_row(check)[:5] for check in _farthest(found))
     return [
         printed(Table.of("certified by running it", promised, map(_promise, _nearest(found)), nearest)),
-        remarks("how it was certified", map(words.sentence, _told(found))),
+        remarks("how it was certified", map(formats.sentence, _told(found))),
         printed(Table.of("predictions beside the run", predicted, rows, said)),
     ]
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.report import canvas, words
+from planner.report import canvas, formats
 from planner.results import BreakEvenResult, Case
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _span(item: BreakEvenResult) -> Span:
     return Span(
         title=item.title + against,
         pieces=tuple(pieces),
-        turns=tuple((_multiple(item, turn.value), words.figure(turn.value)) for turn in turns),
+        turns=tuple((_multiple(item, turn.value), formats.figure(turn.value)) for turn in turns),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import log
 from typing import TYPE_CHECKING
 
-from planner.report import canvas, words
+from planner.report import canvas, formats, words
 from planner.results import Case, Fleet, Plan, Sweep
 from planner.units import number, percent
 
@@ -107,7 +107,7 @@ def _envelope(limits: Sequence[Limit]) -> Limit:
 def _offload_ticks(sweep: Sweep) -> tuple[tuple[float, float], ...]:
     thresholds, shares = sweep.threshold_tokens, sweep.offload_fraction
     ticks = canvas.round_ticks(thresholds[0], thresholds[-1])
-    return tuple((tick, words.between(tick, thresholds, shares) or 0.0) for tick in ticks)
+    return tuple((tick, formats.between(tick, thresholds, shares) or 0.0) for tick in ticks)
 
 
 def _drawn(limit: Limit) -> list[float]:
@@ -129,7 +129,7 @@ def _name_limits(axes: "Axes", chart: ThresholdChart, top: float) -> None:
                 axes, chart.thresholds[where], y, name, color=canvas.hue(color), ha=side, offset=offset, bbox=None
             )
     high = [
-        f"{name} alone: {words.figure(_least(limit))} req/s or more"
+        f"{name} alone: {formats.figure(_least(limit))} req/s or more"
         for name, _, limit in chart.limits
         if _least(limit) > top
     ]
@@ -162,7 +162,7 @@ def _mark_chosen(axes: "Axes", chart: ThresholdChart) -> None:
         return
     axes.vlines(chart.chosen, 0, chart.rate, color=canvas.GREY, linestyle=(0, (4, 3)), linewidth=1.2)
     axes.plot([chart.chosen], [chart.rate], "o", color=canvas.INK, markersize=8, markeredgecolor="white")
-    text = f"{words.figure(chart.rate)} req/s at {number(chart.chosen)} tokens\n{percent(chart.offload)} offloaded"
+    text = f"{formats.figure(chart.rate)} req/s at {number(chart.chosen)} tokens\n{percent(chart.offload)} offloaded"
     right = chart.chosen > (chart.thresholds[0] * chart.thresholds[-1]) ** 0.5
     canvas.halo(
         axes,
@@ -211,7 +211,7 @@ class ThetaChart:
             named |= self._draw_row(axes, y - 0.19, fleet, widest, "prefill")
             named |= self._draw_row(axes, y + 0.19, fleet, widest, "decode")
             axes.vlines(fleet.rate, y - 0.38, y + 0.37, color=canvas.INK, linewidth=2.5)
-            text = f"{words.figure(fleet.rate)} req/s in all" if y == 0 else words.figure(fleet.rate)
+            text = f"{formats.figure(fleet.rate)} req/s in all" if y == 0 else formats.figure(fleet.rate)
             side = "center" if fleet.rate > 0.2 * widest else "left"
             axes.text(fleet.rate, y - 0.385, text, ha=side, va="bottom", fontweight="bold")
         canvas.bar_axis(axes, [fleet.label for fleet in self.fleets])
@@ -229,7 +229,7 @@ class ThetaChart:
         left, named = 0.0, set[str]()
         for name, color, capacity in parts:
             bar = axes.barh(y, capacity, height=0.34, left=left, color=canvas.hue(color), edgecolor="white")[0]
-            texts = [f"{name} {words.figure(capacity)}", name]
+            texts = [f"{name} {formats.figure(capacity)}", name]
             if canvas.write_in_bar(axes, bar, texts, canvas.CHARACTER * 1.22 * widest, fleet.rate):
                 named.add(name)
             left += capacity
@@ -289,7 +289,7 @@ class UtilisationChart:
         axes.set_xlim(0, 100)
         axes.set_xticks([0, 25, 50, 75, 100], labels=["0", "25", "50", "75", "100 %"])
         axes.spines["bottom"].set_bounds(0, 100)
-        axes.set_xlabel(f"busy at {words.figure(self.rate)} requests per second", loc="left")
+        axes.set_xlabel(f"busy at {formats.figure(self.rate)} requests per second", loc="left")
         return figure
 
 
@@ -301,7 +301,7 @@ def utilisation_chart(case: Case) -> UtilisationChart | None:
             _named(p.name, f"{p.n_instances} x {p.n_accelerators // p.n_instances} {p.hardware}"),
             colors[p.name],
             p.utilization,
-            f"{words.figure(p.offered_req_per_s)} of {words.figure(p.capacity_req_per_s)} req/s",
+            f"{formats.figure(p.offered_req_per_s)} of {formats.figure(p.capacity_req_per_s)} req/s",
         )
         for p in plan.pools
         if p.n_instances
@@ -311,7 +311,7 @@ def utilisation_chart(case: Case) -> UtilisationChart | None:
             _named(link.name, words.ports(link)),
             colors[link.name],
             link.utilization,
-            f"{words.figure(link.mean_gbps)} of {number(link.capacity_gbps)} Gbps",
+            f"{formats.figure(link.mean_gbps)} of {number(link.capacity_gbps)} Gbps",
         )
         for link in plan.links
         if link.capacity_gbps > 0

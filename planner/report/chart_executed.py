@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.report import canvas, words
+from planner.report import canvas, formats
 from planner.report.chart_schedulers import SchedulersChart, schedulers_chart
 from planner.results import Case, ExecutedFigure
 
@@ -43,7 +43,7 @@ class Panel:
             loads, seconds, ends, fmt="o", color=canvas.INK, markersize=5, capsize=3, linewidth=1.3, label=LABELS[2]
         )
         for load, value, end in zip(loads, seconds, high, strict=True):
-            canvas.halo(axes, load, end, words.seconds(value), offset=(-4, 8), fontsize=9.5, ha="right", bbox=None)
+            canvas.halo(axes, load, end, formats.seconds(value), offset=(-4, 8), fontsize=9.5, ha="right", bbox=None)
         axes.set_title(self.title)
         axes.set_xlim(0, 1)
         axes.set_ylim(0, top)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from planner.report import canvas, words
+from planner.report import canvas, formats, words
 from planner.report.chart_capacity import hues
 from planner.results import Case, Fleet
-from planner.units import number
+from planner.units import number, usd
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +44,7 @@ class CostChart:
             if bill.usd_per_million_input_tokens is not None:
                 right.barh(y, bill.usd_per_million_input_tokens, height=0.6, color=canvas.GREY)
                 canvas.beside(
-                    right, bill.usd_per_million_input_tokens, y, words.figure(bill.usd_per_million_input_tokens)
+                    right, bill.usd_per_million_input_tokens, y, formats.figure(bill.usd_per_million_input_tokens)
                 )
         canvas.bar_axis(left, [bill.label for bill in self.bills])
         canvas.bar_axis(right, [bill.label for bill in self.bills])
@@ -59,11 +59,11 @@ class CostChart:
     @staticmethod
     def _draw_bill(axes: "Axes", y: float, bill: Bill, most: float) -> None:
         start = 0.0
-        for _, color, usd in bill.items:
-            bar = axes.barh(y, usd, height=0.6, left=start, color=canvas.hue(color), edgecolor="white")[0]
-            canvas.write_in_bar(axes, bar, [number(usd)], 1.65 * canvas.CHARACTER * most)
-            start += usd
-        canvas.beside(axes, start, y, words.usd(bill.usd_per_hour))
+        for _, color, cost_usd in bill.items:
+            bar = axes.barh(y, cost_usd, height=0.6, left=start, color=canvas.hue(color), edgecolor="white")[0]
+            canvas.write_in_bar(axes, bar, [number(cost_usd)], 1.65 * canvas.CHARACTER * most)
+            start += cost_usd
+        canvas.beside(axes, start, y, usd(bill.usd_per_hour))
 
 
 def cost_chart(case: Case) -> CostChart | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from planner.report import canvas, words
+from planner.report import canvas, formats
 from planner.results import Case, Plan
 
 if TYPE_CHECKING:
@@ -98,5 +98,5 @@ def _promises(plan: Plan) -> Iterator[tuple[str, float]]:
         if c.slo and "ttft_s" in c.slo and c.slo["ttft_percentile"] == P90:
             made.setdefault(c.slo["ttft_s"], []).append(c.name)
     for promise, names in sorted(made.items()):
-        whom = "" if len(names) == len(plan.classes) else f" to {words.listed(names)}"
-        yield f"P90 promised{whom}: {words.seconds(promise)}", promise
+        whom = "" if len(names) == len(plan.classes) else f" to {formats.listed(names)}"
+        yield f"P90 promised{whom}: {formats.seconds(promise)}", promise

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import atan2, degrees, pi, sqrt
 from typing import TYPE_CHECKING
 
-from planner.report import canvas, words
+from planner.report import canvas, formats
 from planner.results import OperatorPoint, RooflinePass, RooflineSurvey
 from planner.units import TERA, percent
 
@@ -152,7 +152,7 @@ def _legend(figure: "Figure", passes: Sequence[RooflinePass]) -> None:
 def _label(one: RooflinePass) -> str:
     shown = sum(point.share for point in one.points if point.share >= SHOWN_SHARE)
     rest = f"{percent(max(1 - shown, 0.0), 0)} collectives, moving of data and the host"
-    return f"{one.title} in {words.seconds(one.seconds)}; not shown: {rest}"
+    return f"{one.title} in {formats.seconds(one.seconds)}; not shown: {rest}"
 
 
 def _name_markers(figure: "Figure", axes: "Axes", survey: RooflineSurvey, markers: Sequence[Marker]) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.report import canvas, words
+from planner.report import canvas, formats
 from planner.report.study_tables import sizes, value_heading
 from planner.results import Front, Sensitivity
 
@@ -141,6 +141,6 @@ def tornado_chart(found: Sensitivity) -> TornadoChart:
         for row, item in enumerate(found.inputs)
         for v in item.variations
     )
-    stated = f"{words.figure(found.stated)} {found.unit}"
+    stated = f"{formats.figure(found.stated)} {found.unit}"
     titles = tuple(item.title for item in found.inputs)
     return TornadoChart(titles, bars, f"change of the objective, {stated} as stated [%]")

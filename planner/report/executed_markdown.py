@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.report import words
+from planner.report import formats
 from planner.report.markdown_tables import table
 from planner.report.validation_tables import UNDECIDED, longer_run
 from planner.results import Case, Executed, ExecutedFigure, ExecutedLoad, ScheduledRun
@@ -20,7 +20,7 @@ def executed(found: Executed) -> str:
 
 def _rows(found: Executed) -> Iterator[list[str]]:
     for at in found.loads:
-        start = [percent(at.load, 0), words.figure(at.offered_req_per_s)]
+        start = [percent(at.load, 0), formats.figure(at.offered_req_per_s)]
         for name, unit, figure in _figures(at):
             yield [*start, name, *_cells(figure, unit)]
             start = ["", ""]
@@ -36,14 +36,14 @@ def _figures(at: ExecutedLoad) -> Iterator[tuple[str, str, ExecutedFigure]]:
 
 def _cells(figure: ExecutedFigure, unit: str) -> list[str]:
     digits = 4 if unit == RATE else 3
-    low, high = (words.figure(value, digits) for value in (figure.ci_low, figure.ci_high))
+    low, high = (formats.figure(value, digits) for value in (figure.ci_low, figure.ci_high))
     return [
         _value(figure.by_paper, unit, digits),
         _value(figure.predicted, unit, digits),
         _value(figure.executed, unit, digits),
         f"{low} to {high}",
-        words.signed_percent(figure.error_of_paper),
-        words.signed_percent(figure.error),
+        formats.signed_percent(figure.error_of_paper),
+        formats.signed_percent(figure.error),
         percent(figure.allowed, 0),
         _judged(figure),
     ]
@@ -56,7 +56,7 @@ def _judged(figure: ExecutedFigure) -> str:
 
 
 def _value(value: float | None, unit: str, digits: int) -> str:
-    return DASH if value is None else f"{words.figure(value, digits)} {unit}"
+    return DASH if value is None else f"{formats.figure(value, digits)} {unit}"
 
 
 def told(found: Executed) -> str:
@@ -72,11 +72,12 @@ def told(found: Executed) -> str:
     mean, p90 = last.ttft_mean_s, last.ttft_p90_s
     if mean.by_paper is None or p90.by_paper is None:
         return text
-    longer = [words.figure(figure.executed / figure.by_paper, 2) for figure in (mean, p90) if figure.by_paper]
+    longer = [formats.figure(figure.executed / figure.by_paper, 2) for figure in (mean, p90) if figure.by_paper]
+    promised = f"{formats.seconds(mean.by_paper)} in the mean and {formats.seconds(p90.by_paper)} at P90"
     return (
         f"{text} The paper's rule counts prefill and what layer-wise streaming cannot hide of the transfer, and nobody "
-        f"waits: it promises {words.seconds(mean.by_paper)} in the mean and {words.seconds(p90.by_paper)} at P90, at "
-        f"any load. At {percent(last.load, 0)} of the highest rate requests take {' and '.join(longer)} times as long."
+        f"waits: it promises {promised}, at any load. At {percent(last.load, 0)} of the "
+        f"highest rate requests take {' and '.join(longer)} times as long."
     )
 
 
@@ -115,11 +116,11 @@ def _scheduled(run: ScheduledRun, is_first: bool) -> list[str]:
     return [
         run.pattern if is_first else "",
         run.scheduler,
-        words.seconds(run.ttft_mean_s),
-        DASH if sure is None else f"{words.figure(sure.low)} to {words.figure(sure.high)}",
-        words.seconds(run.ttft_p90_s),
-        words.seconds(run.ttft_p99_s),
-        words.figure(run.throughput_req_per_s),
+        formats.seconds(run.ttft_mean_s),
+        DASH if sure is None else f"{formats.figure(sure.low)} to {formats.figure(sure.high)}",
+        formats.seconds(run.ttft_p90_s),
+        formats.seconds(run.ttft_p99_s),
+        formats.figure(run.throughput_req_per_s),
         f"{run.n_dropped:,}" if run.n_dropped else DASH,
         f"{run.n_conversions:,}" if run.n_conversions else DASH,
         span,
@@ -131,4 +132,6 @@ def patterns(case: Case) -> list[str]:
     found = None if case.executed is None else case.executed.schedulers
     if found is None:
         return []
-    return [f"*{pattern.name}*: {pattern.text}" for pattern in found.patterns] + list(map(words.sentence, found.notes))
+    return [f"*{pattern.name}*: {pattern.text}" for pattern in found.patterns] + list(
+        map(formats.sentence, found.notes)
+    )

@@ -7,7 +7,7 @@ from importlib.resources import files
 from types import SimpleNamespace
 
 from planner.report import fidelity_tables as cells
-from planner.report import words
+from planner.report import formats
 from planner.report.markdown_tables import table
 from planner.report.markdown_text import as_code, code, escaped_record, unescaped
 from planner.results import FidelitySurvey, HardwareScore, LatencyError, Scored, ScoredCurve
@@ -35,7 +35,7 @@ def fidelity_markdown(survey: FidelitySurvey, figures: Collection[str]) -> str:
     environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, autoescape=False)
     template = files("planner.report").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
     text = environment.from_string(template).render(
-        survey=survey, fidelity=survey.fidelity, figures=figures, tables=TABLES, words=words, percent=percent
+        survey=survey, fidelity=survey.fidelity, figures=figures, tables=TABLES, formats=formats, percent=percent
     )
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -112,7 +112,7 @@ def versions(survey: FidelitySurvey) -> str:
             row.stack,
             row.version + (" (default)" if row.is_default else ""),
             number(row.n_points),
-            *(words.figure(ratio) for ratio in (row.kernel_latency, row.collective, row.host, row.request)),
+            *(formats.figure(ratio) for ratio in (row.kernel_latency, row.collective, row.host, row.request)),
         ]
         for row in survey.versions
     )
@@ -148,9 +148,9 @@ def curve_points(survey: FidelitySurvey) -> str:
             curve.model,
             curve.hardware,
             f"{point.tokens:,.0f}",
-            words.figure(point.measured_s) if curve.is_published else DASH,
-            words.figure(point.predicted_s) if curve.is_published else DASH,
-            words.signed_percent(point.error) if curve.is_published else whole_percent(point.error),
+            formats.figure(point.measured_s) if curve.is_published else DASH,
+            formats.figure(point.predicted_s) if curve.is_published else DASH,
+            formats.signed_percent(point.error) if curve.is_published else whole_percent(point.error),
         ]
         for curve in survey.curves
         for point in curve.points

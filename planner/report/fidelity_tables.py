@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import log
 from typing import TYPE_CHECKING
 
-from planner.report import words
+from planner.report import formats
 from planner.report.table import Table
 from planner.report.terminal import frame, printed
 from planner.results import Fidelity, FidelityGroup, LatencyError, PredictedPoint
@@ -54,7 +54,7 @@ def error_words(error: LatencyError) -> str:
 
 def error_cells(error: LatencyError) -> tuple[str, str, str]:
     """Mean and median absolute error, and bias."""
-    return percent(error.mean_abs_error), percent(error.median_abs_error), words.signed_percent(error.bias)
+    return percent(error.mean_abs_error), percent(error.median_abs_error), formats.signed_percent(error.bias)
 
 
 def _groups(found: Fidelity) -> "RenderableType | None":
@@ -106,7 +106,7 @@ def worst_table(points: Sequence[PredictedPoint], title: str = "worst points") -
 
 def _worst_cells(point: PredictedPoint) -> list[str]:
     """One point: its configuration and its signed errors."""
-    errors = (words.signed_percent(error) for error in (point.ttft_error, point.tpot_error))
+    errors = (formats.signed_percent(error) for error in (point.ttft_error, point.tpot_error))
     return [point.model, point.hardware, point.stack or DASH, point.label, *errors]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from planner.errors import InputError, Problem
 from planner.files import put
+from planner.reading import JSON_BYTES, TABLE_BYTES, is_file, read_bytes
 from planner.report.figures import NAME_KEY, PNG_KEY, Chart, charts, digest, images
 from planner.report.markdown import report_markdown
 from planner.report.rerun import Rerun
@@ -146,7 +147,7 @@ def check_folder(out_dir: Path, texts: Mapping[str, str], shown: Mapping[str, Ch
 def _text_problems(path: Path, wanted: str) -> Iterator[str]:
     text = _text(path)
     if text is None:
-        yield f"{path.name}: is missing"
+        yield f"{path.name}: is {'no text that planner wrote' if path.exists() else 'missing'}"
     elif text != wanted:
         yield f"{path.name}: line {_first_difference(text, wanted)} differs"
 
@@ -162,7 +163,7 @@ def _first_difference(text: str, wanted: str) -> int:
 
 def _image_problems(path: Path, wanted: str) -> Iterator[str]:
     name = f"{FIGURES}/{path.name}"
-    if not path.is_file():
+    if not path.exists():
         yield f"{name}: is missing"
     elif (found := png_text(path)) is None:
         yield f"{name}: is no figure that planner drew"
@@ -171,10 +172,10 @@ def _image_problems(path: Path, wanted: str) -> Iterator[str]:
 
 
 def _text(path: Path) -> str | None:
-    """A file's text with its own line ends; None where there is none."""
+    """A file's text with its own line ends; None where there is none that a report could have."""
     try:
-        return path.read_bytes().decode()
-    except (OSError, UnicodeDecodeError):
+        return read_bytes(path, JSON_BYTES).decode() if is_file(path) else None
+    except (InputError, UnicodeDecodeError):
         return None
 
 
@@ -186,8 +187,8 @@ def _figures_of_ours(out_dir: Path) -> list[Path]:
 def png_text(path: Path, key: str = PNG_KEY) -> str | None:
     """A text entry of a PNG file; None where the file is no whole PNG or has no such entry."""
     try:
-        entries = dict(_text_chunks(path.read_bytes()))
-    except (OSError, ValueError, struct.error):
+        entries = dict(_text_chunks(read_bytes(path, TABLE_BYTES))) if is_file(path) else {}
+    except (InputError, ValueError, struct.error):
         return None
     return entries.get(key)
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from importlib.resources import files
 from types import SimpleNamespace
 
-from planner.report import words
+from planner.report import formats, words
 from planner.report.markdown_tables import table
 from planner.report.markdown_text import escaped_record
 from planner.results import Live, LiveCheck, LiveMachine
@@ -41,7 +41,9 @@ def verdict(live: Live) -> str:
     n, total = len(live.checks) - len(failed), len(live.checks)
     if not failed:
         return f"**All {total} figures lie within what is allowed.**"
-    return f"**{n} of {total} figures lie within what is allowed; not {words.listed([f'{name}' for name in failed])}.**"
+    return (
+        f"**{n} of {total} figures lie within what is allowed; not {formats.listed([f'{name}' for name in failed])}.**"
+    )
 
 
 def checks(live: Live) -> str:
@@ -52,7 +54,7 @@ def checks(live: Live) -> str:
 
 def _check_cells(check: LiveCheck) -> list[str]:
     values = [number(value) for value in (check.predicted, check.executed, check.measured)]
-    error = DASH if check.relative_error is None else words.signed_percent(check.relative_error)
+    error = DASH if check.relative_error is None else formats.signed_percent(check.relative_error)
     holds = "yes" if check.holds else "**no**"
     unit = "" if check.unit == "1" else check.unit
     return [check.metric, *values, unit, error, percent(check.spread), percent(check.tolerance, 0), holds]

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from planner.report import words
+from planner.report import formats, words
 from planner.report.table import Table
 from planner.report.terminal import frame, printed
 from planner.results import Live, LiveCheck
@@ -60,7 +60,7 @@ def _headline(found: Live) -> list[tuple[str, str]]:
 def _row(check: LiveCheck) -> tuple[str, ...]:
     values = (check.predicted, check.executed, check.measured)
     cells = [number(value) for value in values]
-    error = DASH if check.relative_error is None else words.signed_percent(check.relative_error)
+    error = DASH if check.relative_error is None else formats.signed_percent(check.relative_error)
     return (
         check.metric,
         *cells,

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from importlib.resources import files
 from typing import Any
 
-from planner.report import executed_markdown, markdown_tables, words
+from planner.report import binding, executed_markdown, formats, markdown_tables, words
 from planner.report.figures import charts
 from planner.report.markdown_text import as_code, code, escaped_record
 from planner.report.rerun import Rerun
@@ -42,18 +42,19 @@ def _context(case: Case, figures: Collection[str], again: Rerun) -> dict[str, An
         "plan": plan,
         "tables": markdown_tables,
         "executed": executed_markdown,
+        "formats": formats,
         "words": words,
         "figures": figures,
         "as_code": as_code,
-        "changed": words.listed(list(map(code, again.overrides))),
+        "changed": formats.listed(list(map(code, again.overrides))),
         "regenerate": regenerate_words(again),
         "percent": percent,
         "verdict": words.verdict(plan),
         "several_classes": len(plan.classes) > 1,
         "saturation": saturation_words(case),
         "worth": worth_words(case.price_ratios) if case.price_ratios else "",
-        "binding": [words.sentence(words.bottleneck(b)) for b in plan.bottlenecks]
-        or [words.sentence(words.nothing_binds(plan))],
+        "binding": [formats.sentence(binding.bottleneck(b)) for b in plan.bottlenecks]
+        or [formats.sentence(binding.nothing_binds(plan))],
         "rule_words": rule_words(case),
         "break_even_words": break_even_words(case),
         "hours_words": hours_words(case),
@@ -62,7 +63,7 @@ def _context(case: Case, figures: Collection[str], again: Rerun) -> dict[str, An
         "claims_words": claims_words(case.claims),
         "missed": [claim for claim in case.claims if claim.holds is False],
         "failed": [variant for variant in case.comparisons if variant.plan is None],
-        "quality": [words.sentence(text) for text in (words.status(plan), words.free_routing(plan)) if text],
+        "quality": [formats.sentence(text) for text in (words.status(plan), words.free_routing(plan)) if text],
     }
 
 
@@ -70,7 +71,7 @@ def regenerate_words(again: Rerun) -> str:
     """How the report is made again."""
     where = "in this folder"
     if again.data:
-        where += f" and with the folder of {words.listed(list(map(code, again.data)))} in `PLANNER_DATA`"
+        where += f" and with the folder of {formats.listed(list(map(code, again.data)))} in `PLANNER_DATA`"
     return f"To regenerate, {where}: {code(again.command())}"
 
 
@@ -79,7 +80,7 @@ def saturation_words(case: Case) -> str:
     if not words.saturated(case.plan):
         return ""
     return (
-        f" at {words.figure(case.plan.throughput_req_per_s)} req/s: a queue before a server that is never idle grows "
+        f" at {formats.figure(case.plan.throughput_req_per_s)} req/s: a queue before a server that is never idle grows "
         "without end. State a `demand_req_per_s` below the highest rate to see waiting times"
     )
 
@@ -109,7 +110,7 @@ def break_even_words(case: Case) -> str:
     goal = "a lower bill" if case.plan.objective == "min-cost" else "a higher rate"
     text = "".join(f" *Ahead of {name}* means {goal} than the variant {titles[name]!r}." for name in others)
     if case.not_varied:
-        text += f" Assumed, and not varied: {words.listed(list(map(as_code, case.not_varied)))}."
+        text += f" Assumed, and not varied: {formats.listed(list(map(as_code, case.not_varied)))}."
     return f"Where it turns more than once, the value nearest to the stated one is given.{text}"
 
 
@@ -128,8 +129,8 @@ def hours_words(case: Case) -> str:
     mean = sum(hour.demand_req_per_s for hour in hours) / len(hours)
     share = mean / max(hour.demand_req_per_s for hour in hours)
     text = (
-        f"The fleet is that of the busiest hour, its thresholds are kept; over the day it serves {words.figure(mean)} "
-        f"req/s, {percent(share)} of that. Shape of the day: {case.hours_source}."
+        f"The fleet is that of the busiest hour, its thresholds are kept; over the day it serves "
+        f"{formats.figure(mean)} req/s, {percent(share)} of that. Shape of the day: {case.hours_source}."
     )
     bills = [hour.usd_per_hour for hour in hours]
     if any(usd is None for usd in bills):
@@ -137,8 +138,10 @@ def hours_words(case: Case) -> str:
     usd_per_s = sum(usd or 0.0 for usd in bills) / len(bills) / SECONDS_PER_HOUR
     requests = case.requests
     tokens = {"input": requests.mean_total_tokens, "output": requests.mean_output_tokens}
-    each = [f"{words.figure(PER_MILLION * usd_per_s / mean / n)} USD per million {k} tokens" for k, n in tokens.items()]
-    return f"{text} Over the day that is {words.listed(each)}."
+    each = [
+        f"{formats.figure(PER_MILLION * usd_per_s / mean / n)} USD per million {k} tokens" for k, n in tokens.items()
+    ]
+    return f"{text} Over the day that is {formats.listed(each)}."
 
 
 def rule_words(case: Case) -> str:
@@ -147,7 +150,7 @@ def rule_words(case: Case) -> str:
         return ""
     exact, mean = sorted((case.plan, case.other_rule), key=lambda plan: plan.capacity_rule)
     more = mean.max_throughput_req_per_s / exact.max_throughput_req_per_s - 1
-    if more <= words.SMALL:
+    if more <= formats.SMALL:
         return "Both rules agree here: the mean length does not promise more than the mean work allows."
     text = (
         "Prefill time bends upwards with length, so the mean prefill time is longer than that of the mean length "
@@ -159,10 +162,10 @@ def rule_words(case: Case) -> str:
 def _shortfall_words(shortfall: float | None, promised: float) -> str:
     if shortfall is None:
         return ""
-    if shortfall <= words.SMALL:
+    if shortfall <= formats.SMALL:
         return " Here that promise can be held."
     return (
-        f" Run at its sizes and threshold, that plan would hold {words.figure(promised * (1 - shortfall), 4)} req/s: "
+        f" Run at its sizes and threshold, that plan would hold {formats.figure(promised * (1 - shortfall), 4)} req/s: "
         f"{percent(shortfall)} less than it promises."
     )
 

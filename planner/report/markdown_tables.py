@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from planner.report import words
+from planner.report import formats, words
 from planner.report.study_tables import front_table, sensitivity_table
 from planner.report.table import Table
 from planner.report.tables import (
@@ -15,7 +15,7 @@ from planner.report.tables import (
     setup_table,
 )
 from planner.results import BreakEvenResult, Case, ClaimResult, Fleet, Front, Plan, PriceRatios, Sensitivity
-from planner.units import DASH, number, percent
+from planner.units import DASH, number, percent, usd
 
 N_RATIOS = 7
 """Price ratios a reader wants to see."""
@@ -55,8 +55,8 @@ def pools(plan: Plan) -> str:
                 words.pool_kind(pool),
                 str(pool.n_instances),
                 str(pool.n_accelerators),
-                words.figure(pool.offered_req_per_s),
-                words.figure(pool.capacity_req_per_s),
+                formats.figure(pool.offered_req_per_s),
+                formats.figure(pool.capacity_req_per_s),
                 percent(pool.utilization),
             )
             for pool in plan.pools
@@ -91,13 +91,13 @@ def hours(case: Case) -> str:
         (
             (
                 f"{i:02}",
-                words.figure(hour.demand_req_per_s),
+                formats.figure(hour.demand_req_per_s),
                 words.busiest(hour.utilization),
-                words.seconds(hour.ttft_mean_s),
-                words.seconds(hour.ttft_p90_s),
-                words.usd(hour.usd_per_hour),
-                words.figure(hour.usd_per_million_input_tokens),
-                words.figure(hour.usd_per_million_output_tokens),
+                formats.seconds(hour.ttft_mean_s),
+                formats.seconds(hour.ttft_p90_s),
+                usd(hour.usd_per_hour),
+                formats.figure(hour.usd_per_million_input_tokens),
+                formats.figure(hour.usd_per_million_output_tokens),
             )
             for i, hour in enumerate(case.hours)
         ),
@@ -169,16 +169,16 @@ def baselines(plan: Plan) -> str:
         f">TTFT {percentile}",
     ]
     rows: list[tuple[str, Fleet, str]] = [("**plan**", plan, "")]
-    rows += [(f"**{b.name}**: {b.title}", b, words.times(b.ratio)) for b in plan.baselines]
+    rows += [(f"**{b.name}**: {words.other_fleet(b)}", b, formats.times(b.ratio)) for b in plan.baselines]
     each = zip(rows, ttft, strict=True)
-    return table(headings, ((name, *fleet_cells(f, ratio), *map(words.seconds, t)) for (name, f, ratio), t in each))
+    return table(headings, ((name, *fleet_cells(f, ratio), *map(formats.seconds, t)) for (name, f, ratio), t in each))
 
 
 def price_ratios(prices: PriceRatios) -> str:
     """What the same money buys, for a handful of price ratios."""
     every = max(1, (len(prices.ratios) - 1) // (N_RATIOS - 1)) if len(prices.ratios) > 1 else 1
     shown = [
-        i for i, ratio in enumerate(prices.ratios) if i % every == 0 or abs(ratio - prices.stated_ratio) < words.EXACT
+        i for i, ratio in enumerate(prices.ratios) if i % every == 0 or abs(ratio - prices.stated_ratio) < formats.EXACT
     ]
     bills = prices.equal_bill_gain
     headings = [">price ratio", f">{prices.home_hardware} for the same rent", ">plan serves more"]
@@ -187,8 +187,8 @@ def price_ratios(prices: PriceRatios) -> str:
         [
             f"{prices.ratios[i]:.2f}",
             str(prices.equal_cost_accelerators[i]),
-            words.signed_percent(prices.equal_cost_gain[i]),
-            *([words.signed_percent(bills[i])] if bills else []),
+            formats.signed_percent(prices.equal_cost_gain[i]),
+            *([formats.signed_percent(bills[i])] if bills else []),
         ]
         for i in shown
     ]
@@ -226,8 +226,8 @@ def rules(case: Case) -> str:
                 words.sizes(plan),
                 number(plan.threshold_tokens),
                 percent(plan.offload_fraction),
-                words.figure(plan.max_throughput_req_per_s, 4),
-                words.figure(plan.cost.usd_per_million_input_tokens),
+                formats.figure(plan.max_throughput_req_per_s, 4),
+                formats.figure(plan.cost.usd_per_million_input_tokens),
             )
             for plan in both
         ),
@@ -241,12 +241,12 @@ def claims(results: Sequence[ClaimResult]) -> str:
         (
             (
                 claim.what,
-                f"{words.as_published(claim.published)} {claim.unit}".strip(),
+                f"{formats.as_published(claim.published)} {claim.unit}".strip(),
                 DASH
                 if claim.planned is None
-                else f"{words.beside_published(claim.planned, claim.published)} {claim.unit}".strip(),
-                words.signed_percent(claim.difference),
-                words.tolerance(claim.tolerance),
+                else f"{formats.beside_published(claim.planned, claim.published)} {claim.unit}".strip(),
+                formats.signed_percent(claim.difference),
+                formats.tolerance(claim.tolerance),
                 _claim_kind(claim),
             )
             for claim in results
@@ -283,21 +283,21 @@ def _variant_cells(plan: Plan | None, against: Sequence[str], loaded: bool) -> l
     if plan is None:
         return [DASH, "no plan", *[DASH] * (5 + 3 * loaded + len(against))]
     under_load = (
-        words.figure(plan.throughput_req_per_s),
-        words.seconds(plan.latency.ttft_mean_s),
-        words.seconds(plan.latency.ttft_p90_s),
+        formats.figure(plan.throughput_req_per_s),
+        formats.seconds(plan.latency.ttft_mean_s),
+        formats.seconds(plan.latency.ttft_p90_s),
     )
     ratios = {baseline.name: baseline.ratio for baseline in plan.baselines}
     return [
         plan.capacity_rule,
         words.sizes(plan),
-        words.figure(plan.max_throughput_req_per_s),
+        formats.figure(plan.max_throughput_req_per_s),
         number(plan.threshold_tokens),
         percent(plan.offload_fraction),
-        words.figure(words.egress_gbps(plan)),
-        words.usd(plan.cost.usd_per_hour),
+        formats.figure(words.egress_gbps(plan)),
+        usd(plan.cost.usd_per_hour),
         *(under_load if loaded else ()),
-        *(words.times(ratios.get(name)) for name in against),
+        *(formats.times(ratios.get(name)) for name in against),
     ]
 
 
@@ -327,8 +327,8 @@ def service(case: Case) -> str:
         cells = [name, number(tokens)]
         for curve in case.curves:
             cells += [
-                words.figure(words.between(tokens, curve.tokens, curve.prefill_s)),
-                words.figure(words.between(tokens, curve.tokens, curve.kv_gbps)),
+                formats.figure(formats.between(tokens, curve.tokens, curve.prefill_s)),
+                formats.figure(formats.between(tokens, curve.tokens, curve.kv_gbps)),
             ]
         rows.append(cells)
     return table(headings, rows)

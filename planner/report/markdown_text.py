@@ -18,8 +18,8 @@ ANYWHERE = r"[\\`|~$#\[\]]|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
 """Code, tables, formulas, headings, links, HTML, numbers of characters, and what would hide one of them."""
 EMPHASIS = r"\*|(?<![^\W_])_|_(?![^\W_])"
 """Within a word a line is none."""
-FIRST = r"^[>+\-=]|^\d{1,9}[.)](?=\s|$)"
-"""Quotes, lists and underlines; only at the start of a line."""
+FIRST = r"^>|^[+\-](?=\s|$)|^[-=](?=[-=\s]*$)|^\d{1,9}[.)](?=\s|$)"
+"""Quotes, lists and underlines; only at the start of a line, and no sign of a number."""
 SPECIAL = re.compile(f"{ANYWHERE}|{EMPHASIS}|{FIRST}")
 CODE = re.compile(r"(?<![`\\])`([^`\n]+)`(?!`)")
 IN_PROSE = re.compile(rf"{ANYWHERE}|^[\s>]*[-=](?=[-=\s]*$)", re.MULTILINE)
@@ -40,6 +40,8 @@ def escaped(text: str) -> str:
 
     >>> escaped("P90 of pd-p, n_instances"), escaped("# <b>![x](y)"), escaped("1. a|b")
     ('P90 of pd-p, n_instances', '&#35; &#60;b>!&#91;x&#93;(y)', '1&#46; a&#124;b')
+    >>> escaped("-20 %"), escaped("- a list"), escaped("---")
+    ('-20 %', '&#45; a list', '&#45;--')
     """
     return SPECIAL.sub(_numbered, plain(text))
 

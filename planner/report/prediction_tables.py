@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from planner.report import words
+from planner.report import formats
 from planner.report.table import Table
 from planner.report.terminal import frame, printed, remarks
 from planner.results import DecodePrediction, Prediction, PrefillPrediction
@@ -31,7 +31,7 @@ def prediction_tables(prediction: Prediction) -> list["RenderableType"]:
         _memory(prediction),
         _prefill(prediction),
         _decode(prediction),
-        remarks("notes", map(words.sentence, prediction.notes)),
+        remarks("notes", map(formats.sentence, prediction.notes)),
     )
     return [part for part in parts if part is not None]
 
@@ -68,7 +68,7 @@ def size(n_bytes: float | None) -> str:
     if not n_bytes:
         return DASH if n_bytes is None else "0 B"
     unit, name = next(((unit, name) for unit, name in ((GB, "GB"), (MB, "MB")) if n_bytes >= unit), (KB, "KB"))
-    return f"{words.figure(n_bytes / unit)} {name}"
+    return f"{formats.figure(n_bytes / unit)} {name}"
 
 
 def _headline(prediction: Prediction) -> list[tuple[str, str]]:
@@ -96,7 +96,7 @@ def _largest_batch(prediction: Prediction) -> str:
     text = f"{number(found.within_memory)} by memory, of {number(found.context_tokens)} tokens each"
     if found.tpot_limit_s is None:
         return text
-    return f"{text}; {number(found.within_tpot)} within {words.seconds(found.tpot_limit_s)} per step"
+    return f"{text}; {number(found.within_tpot)} within {formats.seconds(found.tpot_limit_s)} per step"
 
 
 def _memory(prediction: Prediction) -> "RenderableType | None":
@@ -126,10 +126,10 @@ def _prefill_cells(row: PrefillPrediction, cached: bool, measured: bool) -> list
         _time(row.prefill_s, row.extrapolated),
         _band(row.low_s, row.high_s),
         size(row.kv_bytes),
-        words.figure(row.kv_gbps),
+        formats.figure(row.kv_gbps),
         row.bound or DASH,
         row.basis if row.prefill_s is not None else DASH if row.fits else "does not fit",
-        *[words.seconds(row.measured_s)] * measured,
+        *[formats.seconds(row.measured_s)] * measured,
     ]
 
 
@@ -148,8 +148,8 @@ def _decode_cells(row: DecodePrediction, fit: str) -> list[str]:
         f"{row.batch:,}",
         _time(row.step_s, row.extrapolated),
         _band(row.low_s, row.high_s),
-        words.figure(row.tokens_per_s),
-        words.figure(1 / row.step_s if row.step_s else None),
+        formats.figure(row.tokens_per_s),
+        formats.figure(1 / row.step_s if row.step_s else None),
         fit if row.fits else "no",
         row.bound or DASH,
         DASH if row.step_s is None else row.basis,
@@ -157,8 +157,8 @@ def _decode_cells(row: DecodePrediction, fit: str) -> list[str]:
 
 
 def _time(value_s: float | None, beyond: bool) -> str:
-    return f"{BEYOND} {words.seconds(value_s)}" if beyond and value_s is not None else words.seconds(value_s)
+    return f"{BEYOND} {formats.seconds(value_s)}" if beyond and value_s is not None else formats.seconds(value_s)
 
 
 def _band(low_s: float | None, high_s: float | None) -> str:
-    return DASH if low_s is None or high_s is None else f"{words.seconds(low_s)} to {words.seconds(high_s)}"
+    return DASH if low_s is None or high_s is None else f"{formats.seconds(low_s)} to {formats.seconds(high_s)}"

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner.report import words
+from planner.report import formats
 from planner.report.scheduler_tables import scheduler_table
 from planner.report.table import Table
 from planner.report.terminal import frame, printed, remarks
-from planner.results import Interval, Run
+from planner.results import ClassRun, Interval, Run, SiteRun
 from planner.units import GB, number, percent
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ def run_tables(run: Run) -> list["RenderableType"]:
         What to print, in order; nothing in it depends on the terminal.
     """
     parts = (
-        frame(run.scenario, _headline(run)),
+        frame(run.scenario if run.period is None else f"{run.scenario}, {run.period}", _headline(run)),
+        _periods(run),
         _latency(run),
         _waits(run),
         _pools(run),
@@ -38,7 +39,7 @@ def run_tables(run: Run) -> list["RenderableType"]:
         scheduler_table(run),
         _rebalance(run),
         remarks("dropped", (f"{n:,} {WHY[why]}" for why, n in run.dropped.items())),
-        remarks("notes", map(words.sentence, run.notes)),
+        remarks("notes", map(formats.sentence, run.notes)),
     )
     return [part for part in parts if part is not None]
 
@@ -47,13 +48,42 @@ def _headline(run: Run) -> Iterator[tuple[str, str]]:
     offered = (
         "kept full" if run.load is None else f"{number(run.offered_req_per_s)} req/s, {number(run.load)} of the plan"
     )
-    yield "load", offered
-    yield "requests", f"{run.n_requests:,} in {run.n_replications} replications, {run.n_counted:,} of them counted"
+    each = f", in {len(run.periods)} periods" if run.periods else ""
+    yield "load", offered + (" on average" if run.periods else "")
+    yield (
+        "requests",
+        f"{run.n_requests:,} in {run.n_replications} replications{each}, {run.n_counted:,} of them counted",
+    )
     yield "finished", f"{run.n_completed:,}; {run.n_dropped:,} dropped, {run.n_retried:,} started again"
     yield "throughput", f"{_figure(run.throughput_req_per_s, run.intervals.get('throughput_req_per_s'))} req/s"
     yield "offloaded", percent(run.offload_fraction)
     if run.prefix_hit_fraction is not None:
         yield "prefix hits", f"{percent(run.prefix_hit_fraction)} of prompt tokens"
+
+
+def _periods(run: Run) -> "RenderableType | None":
+    """Every period by itself; None where one was run."""
+    headings = (
+        "period",
+        ">hours",
+        ">req/s",
+        ">offloaded",
+        ">TTFT mean",
+        ">P90",
+        ">P99",
+        ">per token",
+        "busiest",
+        ">busy",
+    )
+    text = "other tables are of the whole time: use by the hours of each period, times by its requests"
+    rows = []
+    for one in run.periods:
+        busiest = max(one.utilization, key=lambda name: one.utilization[name])
+        ttft = (formats.seconds(s) for s in (one.ttft_mean_s, one.ttft_p90_s, one.ttft_p99_s, one.tpot_mean_s))
+        rate = number(one.throughput_req_per_s)
+        offloaded, busy = percent(one.offload_fraction), percent(one.utilization[busiest])
+        rows.append((one.name, number(one.hours), rate, offloaded, *ttft, busiest, busy))
+    return printed(Table.of("periods", headings, rows, text))
 
 
 def _rebalance(run: Run) -> "RenderableType | None":
@@ -82,13 +112,15 @@ def _latency(run: Run) -> "RenderableType | None":
     ]
     tpot = [_milliseconds(run.tpot_mean_s), _milliseconds(run.tpot_p90_s)]
     rows = [("all", *ttft, *tpot)]
-    if len(run.classes) > 1:
-        rows += [
-            (c.name, words.seconds(c.ttft_mean_s), "", words.seconds(c.ttft_p90_s), words.seconds(c.ttft_p99_s), "", "")
-            for c in run.classes
-        ]
+    for c in run.classes if len(run.classes) > 1 or any(c.sites for c in run.classes) else ():
+        rows += [_class_row(c.name, c), *(_class_row(f"{c.name} at {at.name}", at) for at in c.sites)]
     text = "± half of a 95 % confidence interval over independent replications" if run.intervals else ""
     return printed(Table.of("latency", headings, rows, text))
+
+
+def _class_row(name: str, of: ClassRun | SiteRun) -> tuple[str, ...]:
+    mean, p90, p99 = (formats.seconds(s) for s in (of.ttft_mean_s, of.ttft_p90_s, of.ttft_p99_s))
+    return name, mean, "", p90, p99, "", ""
 
 
 def _seconds(value: float, interval: Interval | None) -> str:
@@ -96,7 +128,7 @@ def _seconds(value: float, interval: Interval | None) -> str:
 
 
 def _milliseconds(value: float | None) -> str:
-    return words.seconds(value)
+    return formats.seconds(value)
 
 
 def _waits(run: Run) -> "RenderableType | None":
@@ -107,7 +139,7 @@ def _waits(run: Run) -> "RenderableType | None":
         ("waits for decode", run.waits.decode_wait_s),
     )
     whole = sum(seconds for _, seconds in parts)
-    rows = ((what, words.seconds(seconds), percent(seconds / whole if whole else None)) for what, seconds in parts)
+    rows = ((what, formats.seconds(seconds), percent(seconds / whole if whole else None)) for what, seconds in parts)
     return printed(Table.of("mean time to first token, part by part", ("part", ">mean", ">share"), rows))
 
 

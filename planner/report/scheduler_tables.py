@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner.report import words
+from planner.report import formats
 from planner.report.table import Table
 from planner.report.terminal import frame, printed, remarks
 from planner.results import Interval, Run, ScheduledRun, SchedulerComparison
@@ -43,7 +43,7 @@ def scheduler_tables(found: SchedulerComparison) -> list["RenderableType"]:
         frame(found.scenario, _headline(found)),
         printed(table),
         remarks("patterns", (f"{pattern.name}: {pattern.text}" for pattern in found.patterns)),
-        remarks("notes", map(words.sentence, found.notes)),
+        remarks("notes", map(formats.sentence, found.notes)),
     )
     return [part for part in parts if part is not None]
 
@@ -59,7 +59,7 @@ def _row(run: ScheduledRun) -> tuple[str, ...]:
         run.scheduler,
         _seconds(run.ttft_mean_s, run.intervals.get("ttft_mean_s")),
         _seconds(run.ttft_p90_s, run.intervals.get("ttft_p90_s")),
-        words.seconds(run.ttft_p99_s),
+        formats.seconds(run.ttft_p99_s),
         number(run.throughput_req_per_s),
         f"{run.n_conversions:,}" if run.n_conversions else DASH,
         _range(run),

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from planner.report import words
+from planner.report import formats
 from planner.report.table import Table
 from planner.report.terminal import printed, remarks
 from planner.results import Front, InputSensitivity, Sensitivity
 from planner.results.studies import SERVED
-from planner.units import DASH, number, percent
+from planner.units import DASH, number, percent, usd
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def front_tables(front: Front) -> list["RenderableType"]:
     """A front for people, cheapest first."""
-    parts = (printed(front_table(front)), remarks("notes on the front", map(words.sentence, front.notes)))
+    parts = (printed(front_table(front)), remarks("notes on the front", map(formats.sentence, front.notes)))
     return [part for part in parts if part is not None]
 
 
@@ -25,7 +25,7 @@ def front_table(front: Front) -> Table:
     pools = list(front.points[0].n_instances) if front.points else []
     headings = (">USD/h", f">{value_heading(front)}", "instances", ">threshold")
     rows = (
-        (words.usd(p.usd_per_hour), words.figure(p.value, 4), sizes(p.n_instances), number(p.threshold_tokens))
+        (usd(p.usd_per_hour), formats.figure(p.value, 4), sizes(p.n_instances), number(p.threshold_tokens))
         for p in front.points
     )
     text = f"instances: {' / '.join(pools)}; threshold in uncached tokens; nothing cheaper does as well"
@@ -47,29 +47,30 @@ def sizes(n_instances: Mapping[str, int] | None) -> str:
 def sensitivity_tables(found: Sensitivity) -> list["RenderableType"]:
     """A sensitivity for people, one row per change, what matters most first."""
     table = sensitivity_table(found, found.inputs)
-    parts = (printed(table), remarks("notes on the sensitivity", map(words.sentence, found.notes)))
+    parts = (printed(table), remarks("notes on the sensitivity", map(formats.sentence, found.notes)))
     return [part for part in parts if part is not None]
 
 
 def sensitivity_table(found: Sensitivity, inputs: Iterable[InputSensitivity]) -> Table:
     """The plan with these inputs off, a row for each change."""
-    title = f"sensitivity: {sizes(found.n_instances)} at {words.figure(found.stated, 4)} {found.unit} as stated"
+    stated = f"{formats.objective(found.stated, found.unit)} {found.unit}"
+    title = f"sensitivity: {sizes(found.n_instances)} at {stated} as stated"
     headings = ("input", ">change", "best sizes", f">{found.unit}", ">differs", ">kept", ">retuned")
     pools = " / ".join(found.n_instances)
     text = "share of the demand that the stated plan serves then, as it is (kept) or with new thresholds (retuned)"
-    rows = (row for item in inputs for row in _variation_rows(item))
+    rows = (row for item in inputs for row in _variation_rows(item, found.unit))
     return Table.of(title, headings, rows, f"sizes: {pools}, = as stated; {text}")
 
 
-def _variation_rows(item: InputSensitivity) -> Iterator[tuple[str, ...]]:
-    """One input, a row for each change."""
+def _variation_rows(item: InputSensitivity, unit: str) -> Iterator[tuple[str, ...]]:
+    """One input, a row for each change; the objective is in a unit."""
     for i, variation in enumerate(item.variations):
         yield (
             item.title if i == 0 else "",
             variation.label,
             "=" if variation.n_instances and not variation.changes_fleet else sizes(variation.n_instances),
-            words.figure(variation.objective, 4),
-            words.signed_percent(variation.objective_change),
+            formats.objective(variation.objective, unit),
+            formats.signed_percent(variation.objective_change),
             served(variation.kept_fraction),
             served(variation.retuned_fraction),
         )

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from planner.report import words
+from planner.report import formats, words
 from planner.report.table import MARK
 from planner.results import ClassPlan, Latency, Plan, PlanSweep
-from planner.units import DASH, number
+from planner.units import DASH, number, usd
 
 Value = float | str | None
 RATES = ("throughput_req_per_s", "max_throughput_req_per_s", "goodput_req_per_s", "threshold_tokens")
@@ -32,6 +32,7 @@ def csv_columns(found: PlanSweep) -> list[Column]:
     plans = found.plans
     return [
         Column("worth_it", lambda plan: str(plan.verdict.worth_it).lower()),
+        Column("verdict_decided", lambda plan: str(plan.verdict.decided).lower()),
         *(_field("", name, lambda plan: plan) for name in (*RATES, "offload_fraction")),
         *_thresholds(plans),
         *(Column(f"n_{name}", _instances(name)) for name in pool_names(plans)),
@@ -51,8 +52,8 @@ def table_columns(found: PlanSweep) -> list[Column]:
     plans = found.plans
     return [
         Column(f"{MARK}req/s\nat most", lambda plan: number(plan.most_req_per_s)),
-        Column(f"{MARK}USD/h", lambda plan: words.usd(plan.cost.usd_per_hour)),
-        *([Column("worth\nit", lambda plan: "yes" if plan.verdict.worth_it else "no")] if _links(plans) else []),
+        Column(f"{MARK}USD/h", lambda plan: usd(plan.cost.usd_per_hour)),
+        *([Column("worth\nit", words.worth_it)] if _links(plans) else []),
         *(Column(MARK + _in_lines(name), _shown(_instances(name))) for name in pool_names(plans)),
         *(Column(f"{MARK}{_in_lines(name)}\nGbps", _rented(name)) for name in _links(plans)),
         *_shown_thresholds(plans),
@@ -182,6 +183,8 @@ def _threshold_text(name: str) -> Callable[[Plan], Value]:
 
     def cell(plan: Plan) -> Value:
         found = _named(plan.classes, name)
+        if found is not None and (told := _divides_nothing(plan, found)):
+            return told
         known = [t for place, t in _by_place(plan).items() if place[1] == name and t is not None]
         if known:
             low, high = number(min(known)), number(max(known))
@@ -190,6 +193,18 @@ def _threshold_text(name: str) -> Callable[[Plan], Value]:
         return DASH if found is None else number(alone if found.threshold_tokens is None else found.threshold_tokens)
 
     return cell
+
+
+def _divides_nothing(plan: Plan, one: ClassPlan) -> str:
+    """In words where no prompt, or every one, is longer than the threshold: the length itself says nothing then."""
+    has_threshold = one.threshold_tokens is not None or plan.threshold_tokens is not None
+    if not has_threshold and not any(t is not None for (_, name, _), t in _by_place(plan).items() if name == one.name):
+        return ""
+    if plan.offload_fraction < words.EPSILON:
+        return "none leaves" if plan.links else "none is long"
+    if plan.offload_fraction > 1 - words.EPSILON:
+        return "all leave" if plan.links else "all are long"
+    return ""
 
 
 # Latency: under load where any plan knows it, else without waiting; of every class where there are several.
@@ -220,7 +235,7 @@ def _latency_of(name: str) -> Callable[[Plan], Latency | None]:
 
 
 def _seconds(field: str, part: Callable[[Plan], Latency | None]) -> Callable[[Plan], Value]:
-    return lambda plan: words.seconds(getattr(part(plan), field, None))
+    return lambda plan: formats.seconds(getattr(part(plan), field, None))
 
 
 def _class_latency(name: str, field: str) -> Column:

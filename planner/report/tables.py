@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner.report import words
+from planner.report import binding, formats, words
 from planner.report.certified_tables import certified_tables
 from planner.report.table import Table
 from planner.report.terminal import frame, printed, remarks
 from planner.results import Fleet, Latency, Plan
-from planner.units import number, percent
+from planner.units import number, percent, usd
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,7 +35,7 @@ def plan_tables(plan: Plan) -> list["RenderableType"]:
         remarks("what binds", _binding(plan)),
         remarks("how good it is", _quality(plan)),
         *certified_tables(plan),
-        remarks("notes", map(words.sentence, plan.notes)),
+        remarks("notes", map(formats.sentence, plan.notes)),
     )
     return [part for part in parts if part is not None]
 
@@ -69,8 +69,8 @@ def _pools(plan: Plan) -> "RenderableType | None":
             words.instance_hardware(pool),
             words.pool_kind(pool).replace(" prompts", ""),
             str(pool.n_instances),
-            words.figure(pool.offered_req_per_s),
-            words.figure(pool.capacity_req_per_s),
+            formats.figure(pool.offered_req_per_s),
+            formats.figure(pool.capacity_req_per_s),
             percent(pool.utilization),
         )
         for pool in plan.pools
@@ -115,12 +115,12 @@ def latency_cells(latency: Latency) -> list[str]:
         latency.ttft_unloaded_p90_s,
         latency.tpot_mean_s,
     )
-    return [words.seconds(value) for value in figures]
+    return [formats.seconds(value) for value in figures]
 
 
 def bill_table(plan: Plan) -> Table:
     """The bill per hour, item by item."""
-    return Table.of("cost", ("what", ">USD/h"), ((what, words.usd(value)) for what, value in _cost_rows(plan)))
+    return Table.of("cost", ("what", ">USD/h"), ((what, usd(value)) for what, value in _cost_rows(plan)))
 
 
 def _cost_rows(fleet: Fleet) -> Iterator[tuple[str, float | None]]:
@@ -143,11 +143,11 @@ def _baselines(plan: Plan) -> "RenderableType | None":
         f"req/s at most, and those of the plan over the fleet's; USD/M per million input tokens; TTFT mean and "
         f"{percentile} in s, {waits}"
     ]
-    text = "\n".join(explained + [f"{b.name}: {b.title}" for b in plan.baselines])
+    text = "\n".join(explained + [f"{b.name}: {words.other_fleet(b)}" for b in plan.baselines])
     fleets: list[tuple[str, Fleet, str]] = [("plan", plan, "")]
-    fleets += [(b.name, b, words.times(b.ratio)) for b in plan.baselines]
+    fleets += [(b.name, b, formats.times(b.ratio)) for b in plan.baselines]
     each = zip(fleets, ttft, strict=True)
-    rows = ((name, *fleet_cells(fleet, ratio), *map(words.figure, t)) for (name, fleet, ratio), t in each)
+    rows = ((name, *fleet_cells(fleet, ratio), *map(formats.figure, t)) for (name, fleet, ratio), t in each)
     return printed(Table.of("against other fleets", headings, rows, text))
 
 
@@ -155,18 +155,18 @@ def fleet_cells(fleet: Fleet, ratio: str) -> list[str]:
     """What a fleet has and serves beside the plan, and what it costs."""
     return [
         words.named_sizes(fleet),
-        words.figure(fleet.most_req_per_s),
+        formats.figure(fleet.most_req_per_s),
         ratio,
-        words.usd(fleet.cost.usd_per_hour),
-        words.figure(fleet.cost.usd_per_million_input_tokens),
+        usd(fleet.cost.usd_per_hour),
+        formats.figure(fleet.cost.usd_per_million_input_tokens),
     ]
 
 
 def _binding(plan: Plan) -> list[str]:
-    return [words.sentence(words.bottleneck(item)) for item in plan.bottlenecks] or [
-        words.sentence(words.nothing_binds(plan))
+    return [formats.sentence(binding.bottleneck(item)) for item in plan.bottlenecks] or [
+        formats.sentence(binding.nothing_binds(plan))
     ]
 
 
 def _quality(plan: Plan) -> list[str]:
-    return [words.sentence(text) for text in (words.status(plan), words.free_routing(plan)) if text]
+    return [formats.sentence(text) for text in (words.status(plan), words.free_routing(plan)) if text]

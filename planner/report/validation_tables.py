@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 UNDECIDED = "undecided"
+MOST_NAMED = 20
+"""Checks that a message names."""
 
 
 def validation_tables(found: Validation) -> list["RenderableType"]:
@@ -28,6 +30,7 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
         "error: predicted over executed, less one; a check fails where all of the interval is beyond\n"
         "what is allowed, and is undecided where a part of it is"
     )
+    together = [check for check in found.checks if not found.periods or check.period is None]
     parts = (
         frame(
             found.scenario if found.period is None else f"{found.scenario}, {found.period}",
@@ -37,10 +40,25 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
                 ("requests", f"{found.n_requests:,} each, seed {found.seed}"),
             ),
         ),
-        printed(Table.of("checks", headings, map(check_row, found.checks), text)),
+        printed(Table.of("checks", headings, map(check_row, together), text)),
+        _periods(found),
         remarks("not predicted", found.unpredicted),
     )
     return [part for part in parts if part is not None]
+
+
+def _periods(found: Validation) -> "RenderableType | None":
+    """What came of every period, and what its prediction was farthest off in; None where one was run."""
+    headings = ("period", ">req/s", ">checks", ">fail", ">undecided", "farthest off", ">error", ">allowed")
+    text = "the checks above are of all periods together; --period NAME shows those of one"
+    rows = []
+    for one in found.periods:
+        mine = [check for check in found.checks if check.period == one.name]
+        worst = max(mine, key=lambda check: abs(check.relative_error) / check.tolerance)
+        counts = (str(n) for n in (one.n_checks, one.n_failed, one.n_undecided))
+        error = f"{100 * worst.relative_error:+.1f} %", percent(worst.tolerance, 0)
+        rows.append((one.name, number(one.demand_req_per_s), *counts, worst.metric, *error))
+    return printed(Table.of("periods", headings, rows, text))
 
 
 def _verdict(found: Validation) -> str:
@@ -69,7 +87,8 @@ def longer_run(enough: Sequence[int | None]) -> str:
 def _load(found: Validation) -> str:
     if found.period is not None:
         return "the demand of that period"
-    return f"{number(found.load)} of the plan's rate; the highest rate with the system kept full"
+    whole = "the demand of each period" if found.periods else "the plan's rate"
+    return f"{number(found.load)} of {whole}; the highest rate with the system kept full"
 
 
 def check_row(check: Check) -> tuple[str, ...]:
@@ -91,7 +110,7 @@ def check_row(check: Check) -> tuple[str, ...]:
 def broken_promises(found: Validation) -> str:
     """What to say of a plan that does not hold."""
     head = f"{found.scenario}: {len(found.failed)} of {len(found.checks)} promises do not hold:\n"
-    return head + "\n".join(map(_line, found.failed))
+    return head + _lines(found.failed)
 
 
 def undecided_promises(found: Validation) -> str:
@@ -99,12 +118,19 @@ def undecided_promises(found: Validation) -> str:
     n = len(found.undecided)
     are = "promise is" if n == 1 else "promises are"
     head = f"{found.scenario}: {n} {are} undecided, the run is too short: {_enough(found)} (--requests)\n"
-    return head + "\n".join(map(_line, found.undecided))
+    return head + _lines(found.undecided)
+
+
+def _lines(checks: Sequence[Check]) -> str:
+    more = [f"  - and {len(checks) - MOST_NAMED} more"] if len(checks) > MOST_NAMED else []
+    return "\n".join([*map(_line, checks[:MOST_NAMED]), *more])
 
 
 def _line(check: Check) -> str:
+    when = "" if check.period is None else f"{check.period}: "
     interval = "" if check.ci_low is None else f" ({number(check.ci_low, 4)} to {number(check.ci_high, 4)})"
+    executed = f"{number(check.executed, 4)} executed{interval}"
     return (
-        f"  - {check.metric}: {number(check.predicted, 4)} predicted, {number(check.executed, 4)} executed{interval}, "
+        f"  - {when}{check.metric}: {number(check.predicted, 4)} predicted, {executed}, "
         f"{100 * check.relative_error:+.1f} % (allowed {percent(check.tolerance, 0)})"
     )

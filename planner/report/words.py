@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from planner.report.formats import EXACT, SMALL, figure, listed, seconds, small_percent
 from planner.results import (
-    Bottleneck,
+    Baseline,
     BreakEvenResult,
     ClassPlan,
     Fleet,
@@ -13,99 +14,16 @@ from planner.results import (
     PeriodLink,
     PeriodPool,
     Plan,
-    PlannedAgain,
     PoolPlan,
 )
-from planner.units import DASH, number, percent
+from planner.units import DASH, number, percent, usd
 
 FULL = 1 - 1e-6
 """A utilisation from which on a pool counts as saturated."""
-SMALL = 1e-4
-"""Below this fraction a figure says no more than that it is small."""
-EXACT = 1e-6
-"""A tolerance below this asks for equality."""
-SAME = 0.02
-"""Relative distance of two figures that are told as one."""
-NOTHING_GAINED = 1e-3
-"""USD per hour, requests per second or seconds that nobody would notice."""
 KNOWN_PERCENTILES = (50, 90, 99)
 """Of TTFT, that a plan states."""
 EPSILON = 1e-9
 """Fractions and rents nearer to zero than this are rounding of sums."""
-
-
-def figure(value: float | None, digits: int = 3) -> str:
-    """A measured quantity: significant digits with trailing zeros, so that columns compare.
-
-    >>> figure(2.2), figure(0.98), figure(19677.4), figure(0.0), figure(None), figure(0.9996)
-    ('2.20', '0.980', '19,677', '0', '–', '1.00')
-    """
-    text = number(value, digits)
-    if value is None or text in (DASH, "0") or abs(value) >= 10 ** (digits - 1) or "e" in text:
-        return text
-    return f"{float(text):#.{digits}g}".rstrip(".")
-
-
-def usd(value: float | None) -> str:
-    """Money per hour to the cent.
-
-    >>> usd(182.5), usd(1234567.891), usd(None)
-    ('182.50', '1,234,567.89', '–')
-    """
-    return DASH if value is None else f"{value:,.2f}"
-
-
-def signed_percent(fraction: float | None) -> str:
-    """A difference with its sign.
-
-    >>> signed_percent(0.0204), signed_percent(-0.00001), signed_percent(None)
-    ('+2.0 %', '0.0 %', '–')
-    """
-    text = percent(fraction)
-    if fraction is None or text == DASH:
-        return DASH
-    if text.strip("-") == "0.0 %":
-        return "0.0 %"
-    return text if fraction < 0 else f"+{text}"
-
-
-def small_percent(fraction: float) -> str:
-    """A fraction that may be next to nothing.
-
-    >>> small_percent(1.5e-6), small_percent(0.0148)
-    ('less than 0.01 %', '1.48 %')
-    """
-    return "less than 0.01 %" if abs(fraction) < SMALL else percent(fraction, 2)
-
-
-def times(ratio: float | None) -> str:
-    """A ratio to two decimals.
-
-    >>> times(1.5619)
-    '1.56 x'
-    """
-    return DASH if ratio is None else f"{ratio:.2f} x"
-
-
-def seconds(value: float | None) -> str:
-    """A duration with its unit; milliseconds below a tenth of a second.
-
-    >>> seconds(2.1968), seconds(0.025), seconds(None)
-    ('2.20 s', '25.0 ms', '–')
-    """
-    if value is None:
-        return DASH
-    return f"{figure(1000 * value)} ms" if value < 0.1 else f"{figure(value)} s"
-
-
-def sentence(text: str) -> str:
-    """A remark as a sentence of its own.
-
-    >>> sentence("cost unknown; missing: wan")
-    'Cost unknown; missing: wan.'
-    """
-    text = text.strip()
-    return text if not text else text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
 
 
 def decision(decides: str, answer: bool | None) -> str:
@@ -135,13 +53,11 @@ def turns(item: BreakEvenResult) -> str:
     return (listed(found) or "nowhere in that span") + about
 
 
-def listed(names: list[str]) -> str:
-    """Names as one would say them.
-
-    >>> listed(["a", "b", "c"]), listed(["a"]), listed([])
-    ('a, b and c', 'a', '')
-    """
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+def break_even_line(item: BreakEvenResult) -> str:
+    """A break-even on one line: what was varied, what is decided as stated, and where that turns."""
+    if not item.is_found:
+        return f"{item.title}: {turns(item)}"
+    return f"{item.title}: {decision(item.decides, item.decision)} at {number(item.stated)}, turns {turns(item)}"
 
 
 def sizes(fleet: Fleet) -> str:
@@ -228,6 +144,16 @@ def prefill_to_decode(plan: Plan) -> str:
 def verdict(plan: Plan) -> str:
     """The verdict as sentences; the reason of a refusal says itself that it is one."""
     return f"Worth it. {plan.verdict.because}" if plan.verdict.worth_it else plan.verdict.because
+
+
+def worth_it(plan: Plan) -> str:
+    """The verdict in a word."""
+    return "yes" if plan.verdict.worth_it else "no" if plan.verdict.decided else "open"
+
+
+def other_fleet(other: Baseline) -> str:
+    """What a baseline is, and whether it takes more than can be had."""
+    return f"{other.title}{' (more than the stated stock)' if other.beyond_stock else ''}"
 
 
 def threshold(plan: Plan) -> str:
@@ -437,79 +363,15 @@ def no_wait_reason(fleet: Fleet) -> str:
     return f"{listed(full)} {'is' if len(full) == 1 else 'are'} saturated"
 
 
-def bottleneck(item: Bottleneck) -> str:
-    """What one more unit of a constraint would add, save, cost or shorten, and what planning again says of it."""
-    gained, _, what = item.unit.partition(" per ")
-    text = f"one more {what}{_whose(item.constraint)} would {gain(gained, item.shadow_price)}"
-    if item.shadow_price == 0:
-        text = (
-            f"one more {what}{_whose(item.constraint)} would {gain(gained, 1.0).split()[0]} nothing at these thresholds"
-        )
-    again = item.planned_again
-    if again is None:
-        return text + ("; planning again was not done in the time" if item.basis == "linear-program" else "")
-    if again.n_more == 1 and item.basis != "linear-program":
-        return text
-    how = "planned again in whole instances, " if item.basis == "linear-program" else ""
-    more = "it" if again.n_more == 1 else f"{number(again.n_more)} more"
-    return f"{text}; {how}{more} would {_gains(gained, again)}"
-
-
-def _whose(constraint: str) -> str:
-    """What there is one more of.
-
-    >>> _whose("pools.near.n_instances"), _whose("links.wan.capacity_gbps"), _whose("sites.east.accelerators.h20-96gb")
-    (' of near', ' on wan', ' of h20-96gb at east')
-    """
-    table, name, *rest = constraint.split(".") if "." in constraint else (constraint, "")
-    if table in ("pools", "links"):
-        return f" {'of' if table == 'pools' else 'on'} {name}"
-    if table == "sites":
-        return f" of {'.'.join(rest[1:])} at {name}"
-    return {"demand_req_per_s": "", "budget_usd_per_hour": " of budget"}.get(constraint, f" of {constraint}")
-
-
-def gain(unit: str, value: float) -> str:
-    """A gain as a verb with its figure.
-
-    >>> gain("USD/h", -3.0), gain("req/s", 0.25), gain("s", 0.32)
-    ('cost 3.00 USD/h', 'add 0.250 req/s', 'take 0.320 s off the TTFT')
-    """
-    if unit == "s":
-        return f"take {seconds(value)} off the TTFT"
-    if unit == "USD/h":
-        return f"{'save' if value > 0 else 'cost'} {figure(abs(value))} USD/h"
-    return f"add {figure(value)} {unit}"
-
-
-def _gains(unit: str, again: PlannedAgain) -> str:
-    """A gain that is known between two figures."""
-    low, high = sorted((again.least, again.most), key=abs)
-    if abs(high) < NOTHING_GAINED:
-        return f"{gain(unit, 1.0).split()[0]} nothing"
-    if abs(high - low) <= SAME * abs(high):
-        return gain(unit, high)
-    least = gain(unit, low).split(" ", 1)[1] if abs(low) >= NOTHING_GAINED else "0"
-    verb, most = gain(unit, high).split(" ", 1)
-    return f"{verb} {least.removesuffix(f' {unit}').removesuffix(' off the TTFT')} to {most}"
-
-
-def nothing_binds(plan: Plan) -> str:
-    """Said in place of an empty list of bottlenecks."""
-    if plan.objective == "min-ttft":
-        return "no single instance or Gbps more is known to bring the first token sooner"
-    return "no single instance or Gbps more would raise the rate: several limits bind at once"
-
-
 def status(plan: Plan) -> str:
     """How good the plan is, proven."""
-    unit = {"max-throughput": "req/s", "min-cost": "USD/h", "min-ttft": "s"}[plan.objective]
-    goal = f"{number(plan.bound, 4)} {unit}"
+    bound = number(plan.bound, 4)
+    goal = {"max-throughput": f"{bound} req/s", "min-cost": f"{usd(plan.bound)} USD/h", "min-ttft": f"{bound} s"}
     best = "optimal" if plan.status == "optimal" else "feasible, the best found in the time"
     # Where other kinds and layouts stand beside the plan, the proof is of less than it seems to be.
     which = " for the kinds and layouts that the pools state" if any(other.changes for other in plan.baselines) else ""
     over = " over every threshold" if has_choice_of_place(plan) else ""
-    return f"{best}{which}: {small_percent(plan.gap)} from a proven bound of {goal}{over}"
+    return f"{best}{which}: {small_percent(plan.gap)} from a proven bound of {goal[plan.objective]}{over}"
 
 
 def free_routing(plan: Plan) -> str | None:
@@ -526,51 +388,6 @@ def free_routing(plan: Plan) -> str | None:
 def rule(name: str) -> str:
     """A capacity rule in words."""
     return {"mean-length": "work of the mean length", "expected-work": "mean work over all lengths"}.get(name, name)
-
-
-def tolerance(fraction: float | None) -> str:
-    """How far a figure may be off.
-
-    >>> tolerance(0.03), tolerance(1e-9), tolerance(None)
-    ('3.0 %', 'exact', '–')
-    """
-    return "exact" if fraction is not None and fraction < EXACT else percent(fraction)
-
-
-def as_published(value: float) -> str:
-    """A published figure with the digits it was given.
-
-    >>> as_published(19400.0), as_published(0.496), as_published(3.0)
-    ('19,400', '0.496', '3')
-    """
-    return f"{value:,.10g}"
-
-
-def beside_published(value: float, published: float) -> str:
-    """A figure with as many digits as the published one has, and at least three.
-
-    >>> beside_published(3.22589, 3.24), beside_published(0.493313, 0.4957), beside_published(4.0, 4.0)
-    ('3.23', '0.4933', '4')
-    """
-    if value == published:
-        return as_published(value)
-    digits = len(as_published(published).replace(",", "").replace(".", "").strip("0-"))
-    return figure(value, max(3, min(digits, 6)))
-
-
-def between(x: float, xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    """Linear interpolation in ascending points; None outside them.
-
-    >>> between(1.5, [1.0, 2.0], [10.0, 20.0]), between(3.0, [1.0, 2.0], [10.0, 20.0])
-    (15.0, None)
-    """
-    after = next((i for i, value in enumerate(xs) if value >= x), None)
-    if after is None or x < xs[0]:
-        return None
-    if after == 0:
-        return ys[0]
-    part = (x - xs[after - 1]) / (xs[after] - xs[after - 1])
-    return ys[after - 1] + part * (ys[after] - ys[after - 1])
 
 
 def live_device(machine: LiveMachine) -> str:

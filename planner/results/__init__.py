@@ -70,17 +70,21 @@ if TYPE_CHECKING:
         ClassRun,
         Interval,
         LinkRun,
+        PeriodRun,
         PoolRun,
         RebalanceRun,
         Run,
+        RunFigures,
         RunRecords,
         SchedulerRun,
+        SiteRun,
         TtftCurve,
         WaitRun,
     )
     from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
     from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
-    from planner.results.validation import Check, Validation
+    from planner.results.threshold import ALL_LEAVE, NONE_LEAVES, Threshold
+    from planner.results.validation import Check, PeriodValidation, Validation
 
 _LAZY = {
     "BreakEvenResult": "case",
@@ -160,7 +164,10 @@ _LAZY = {
     "ClassRun": "run",
     "Interval": "run",
     "LinkRun": "run",
+    "PeriodRun": "run",
     "PoolRun": "run",
+    "RunFigures": "run",
+    "SiteRun": "run",
     "RebalanceRun": "run",
     "Run": "run",
     "RunRecords": "run",
@@ -178,11 +185,16 @@ _LAZY = {
     "InputSensitivity": "studies",
     "Sensitivity": "studies",
     "Variation": "studies",
+    "ALL_LEAVE": "threshold",
+    "NONE_LEAVES": "threshold",
+    "Threshold": "threshold",
     "Check": "validation",
+    "PeriodValidation": "validation",
     "Validation": "validation",
 }
 
 __all__ = [
+    "ALL_LEAVE",
     "AcceleratorMemory",
     "Against",
     "Baseline",
@@ -230,11 +242,14 @@ __all__ = [
     "LiveRepeat",
     "LiveTtft",
     "MeasuredFile",
+    "NONE_LEAVES",
     "OperatorPoint",
     "Peer",
     "PeriodLink",
     "PeriodPlan",
     "PeriodPool",
+    "PeriodRun",
+    "PeriodValidation",
     "Plan",
     "PlannedAgain",
     "PlanSweep",
@@ -252,11 +267,13 @@ __all__ = [
     "Promise",
     "Round",
     "Run",
+    "RunFigures",
     "RunRecords",
     "ScheduledRun",
     "ScheduledSeries",
     "SchedulerComparison",
     "SchedulerRun",
+    "SiteRun",
     "Scored",
     "ScoredCurve",
     "Sensitivity",
@@ -268,6 +285,7 @@ __all__ = [
     "TtftByLoad",
     "TtftCurve",
     "Turn",
+    "Threshold",
     "Validation",
     "Variation",
     "Verdict",

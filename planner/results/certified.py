@@ -24,7 +24,7 @@ class Promise(StrictModel):
     period: str | None = None
     """Period that was run, of a plan for several."""
     request_class: str | None = None
-    """Class of requests that it is made to, and the site that decodes them; None: to all."""
+    """Class of requests that it is made to; None: to all."""
 
 
 class Round(StrictModel):

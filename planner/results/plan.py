@@ -41,6 +41,28 @@ class PoolPlan(StrictModel):
     batch_limit: Counted | None = None
     """Most sequences that an instance decodes together; None for prefill, which is one prompt at a time."""
 
+    @property
+    def key(self) -> str:
+        """Name of the scenario's pool that it was made of: what sets apart several made of one comes after a space."""
+        return self.name.partition(" ")[0]
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What sets it apart from others made of the same pool, such as its layout; none where there is no other."""
+        return tuple(self.name.split(" ")[1:])
+
+    def in_period(self, now: "PeriodPool") -> "PoolPlan":
+        """The pool with the instances that it has in a period, and what these have to do."""
+        each = self.n_accelerators // self.n_instances if self.n_instances else 0
+        return self.model_copy(
+            update={
+                "n_instances": now.n_instances,
+                "n_accelerators": now.n_instances * each,
+                "offered_req_per_s": now.offered_req_per_s,
+                "utilization": now.utilization,
+            }
+        )
+
 
 class LinkPlan(StrictModel):
     """One link at the operating point."""
@@ -127,7 +149,14 @@ class Verdict(StrictModel):
     """Whether prefill in another site is worth it here, and why."""
 
     worth_it: bool
+    """False too while it is not decided."""
     because: str
+    decided: bool = True
+    """Whether it holds for every plan and opponent within their proven bounds."""
+    margin_fraction: Signed | None = None
+    """What the plan gains over its strongest opponent: more requests, or a lower bill or TTFT; None without one [-]."""
+    opponent: str | None = None
+    """Name of the baseline that it is judged against: one that can be had."""
 
 
 Work = Literal["long", "short", "decode"]
@@ -182,6 +211,8 @@ class PeriodPlan(StrictModel):
     """Share of the requests that are longer than their threshold, and leave their site or go to a pool for such [-]."""
     thresholds: dict[str, dict[str, Quantity | None]]
     """By class and by the site that decodes: requests with more uncached tokens may leave; None: none do [tokens]."""
+    decoded_req_per_s: dict[str, dict[str, Quantity]] = {}
+    """By class and by the site that decodes: their rate; absent: each class is decoded where it arrives [1/s]."""
     pool_shares: dict[str, dict[str, PoolShares]] = {}
     """By class and by the site that decodes."""
     pools: tuple[PeriodPool, ...]
@@ -190,6 +221,12 @@ class PeriodPlan(StrictModel):
     """Of all requests of the period."""
     use_usd_per_hour: Quantity
     """Power of busy instances and traffic by volume, which change with the demand."""
+
+    @property
+    def most_used(self) -> float:
+        """Utilisation of the busiest pool or link [fraction]."""
+        used = [pool.utilization for pool in self.pools] + [link.utilization for link in self.links]
+        return max(used, default=0.0)
 
 
 class Fleet(StrictModel):
@@ -216,6 +253,12 @@ class Fleet(StrictModel):
         return self.max_throughput_req_per_s if self.goodput_req_per_s is None else self.goodput_req_per_s
 
     @property
+    def most_used(self) -> float:
+        """Utilisation of the busiest pool or link [fraction]."""
+        used = [pool.utilization for pool in self.pools] + [link.utilization for link in self.links]
+        return max(used, default=0.0)
+
+    @property
     def n_accelerators(self) -> int:
         """Accelerators in all pools."""
         return sum(pool.n_accelerators for pool in self.pools)
@@ -230,6 +273,10 @@ class Baseline(Fleet):
     """Plan over baseline, in requests per second at most, as promised [-]."""
     changes: tuple[str, ...] = ()
     """What makes it the plan, each as `--set` takes it; empty where it is another question altogether."""
+    beyond_stock: tuple[str, ...] = ()
+    """What it takes more of than the scenario says can be had, each with what it takes; no verdict rests on such."""
+    gap: Signed = 0.0
+    """Relative distance of its objective to a proven bound [-]."""
 
 
 class Sweep(StrictModel):
@@ -280,6 +327,28 @@ class Plan(Fleet):
     """What the reader must know to use the figures."""
     certified: Certified | None = None
     """What a run bore out, where `--certify` asked for one."""
+
+    def period(self, name: str) -> PeriodPlan:
+        """The period of that name; raises KeyError."""
+        return {period.name: period for period in self.periods}[name]
+
+    def in_period(self, period: PeriodPlan) -> Fleet:
+        """The fleet in a period: its sizes, what pools and links have to do, and its latency, at its own demand."""
+        pools = tuple(pool.in_period(now) for pool, now in zip(self.pools, period.pools, strict=True))
+        links = tuple(
+            link.model_copy(update={"mean_gbps": now.mean_gbps, "utilization": now.utilization})
+            for link, now in zip(self.links, period.links, strict=True)
+        )
+        return Fleet(
+            threshold_tokens=None,
+            offload_fraction=period.offload_fraction,
+            throughput_req_per_s=period.demand_req_per_s,
+            max_throughput_req_per_s=period.demand_req_per_s / (period.most_used or 1.0),
+            pools=pools,
+            links=links,
+            latency=period.latency,
+            cost=self.cost,
+        )
 
     def baseline(self, name: str) -> Baseline:
         """The baseline of that name; raises KeyError."""

@@ -8,6 +8,9 @@ from pydantic import Field
 
 from planner.schema import StrictModel
 
+SELDOM = ("scheduler", "rebalance", "period", "periods")
+"""Fields that are not printed where they say nothing."""
+
 
 class Interval(StrictModel):
     """A 95 % confidence interval of a mean over independent replications."""
@@ -49,8 +52,18 @@ class WaitRun(StrictModel):
     """Until a decode instance has room."""
 
 
+class SiteRun(StrictModel):
+    """Requests of a class that one site decoded."""
+
+    name: str
+    n_counted: int
+    ttft_mean_s: float | None
+    ttft_p90_s: float | None
+    ttft_p99_s: float | None
+
+
 class ClassRun(StrictModel):
-    """One class of requests."""
+    """One class of requests, wherever they were decoded."""
 
     name: str
     n_counted: int
@@ -62,6 +75,8 @@ class ClassRun(StrictModel):
     tpot_mean_s: float | None = None
     intervals: dict[str, Interval] = {}
     """By metric; empty with a single replication."""
+    sites: tuple[SiteRun, ...] = ()
+    """By the site that decodes, where these are several."""
 
 
 class SchedulerRun(StrictModel):
@@ -97,12 +112,9 @@ class RebalanceRun(StrictModel):
     """Prompt tokens of these that were found by the move alone."""
 
 
-class Run(StrictModel):
-    """The executor's answer: means over replications, each without its warm-up and cool-down."""
+class RunFigures(StrictModel):
+    """What came of a run: means over replications, each without its warm-up and cool-down."""
 
-    schema_version: Literal["planner.run/1"] = Field(default="planner.run/1", serialization_alias="schema")
-    scenario: str
-    seed: int
     load: float | None
     """Offered rate over the rate that the plan is for; None where the system was kept full."""
     offered_req_per_s: float | None
@@ -151,11 +163,37 @@ class Run(StrictModel):
     rebalance: RebalanceRun | None = None
     """None, and not printed, where prefixes stay in their pools."""
 
+
+class PeriodRun(RunFigures):
+    """One period of a plan for several."""
+
+    name: str
+    hours: float
+
+
+class Run(RunFigures):
+    """The executor's answer. Of several periods, figures are those of the whole time: rates and use by the hours of
+    each period, times by its requests."""
+
+    schema_version: Literal["planner.run/1"] = Field(default="planner.run/1", serialization_alias="schema")
+    scenario: str
+    seed: int
+    period: str | None = None
+    """The period that was run; None, and not printed, of a plan of one demand or of all its periods."""
+    periods: tuple[PeriodRun, ...] = ()
+    """Every period by itself, where several were run; else none, and not printed."""
+
     def answer(self) -> dict[str, Any]:
         """The run as JSON prints it, what identifies it first."""
-        without = {name for name in ("scheduler", "rebalance") if getattr(self, name) is None}
-        fields = self.model_dump(mode="json", by_alias=True, exclude=without)
-        return {"schema": fields.pop("schema"), **fields}
+        fields = self.model_dump(mode="json", by_alias=True)
+        fields["periods"] = [_told(one, ("name", "hours")) for one in fields["periods"]]
+        return _told(fields, ("schema", "scenario", "seed"))
+
+
+def _told(figures: dict[str, Any], first: tuple[str, ...]) -> dict[str, Any]:
+    """Figures without what does not apply, some of them first."""
+    rest = {key: value for key, value in figures.items() if key not in first and (key not in SELDOM or value)}
+    return {key: figures[key] for key in first} | rest
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,19 @@ class Check(StrictModel):
     enough_requests: Counted | None = None
     """About how many would do; None where it is decided, or where that cannot be said."""
     period: str | None = None
-    """Period that was run, where a plan for several is certified."""
+    """Period that was run, of a plan for several; None: all of them together, or the plan has one demand."""
+
+
+class PeriodValidation(StrictModel):
+    """One period of a plan for several: what its checks come to."""
+
+    name: str
+    demand_req_per_s: Quantity
+    holds: bool
+    decided: bool
+    n_checks: Counted
+    n_failed: Counted
+    n_undecided: Counted
 
 
 class Validation(StrictModel):
@@ -43,7 +55,9 @@ class Validation(StrictModel):
     decided: bool
     """False where some promise is undecided; it holds only where all are decided and hold."""
     period: str | None = None
-    """Period that was run, of a plan for several."""
+    """Period that was run, of a plan for several; None where all of them were."""
+    periods: tuple[PeriodValidation, ...] = ()
+    """Every period, where several were run: `checks` are of all together, then of each."""
     load: Quantity
     """Of the plan's rate; the promises are those at this load."""
     seed: Seed

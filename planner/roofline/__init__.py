@@ -1,5 +1,6 @@
 """From shapes and measurements to seconds and bytes of one instance."""
 
+from planner.roofline.asked import served_instance, stack_of
 from planner.roofline.chip import Chip
 from planner.roofline.closed_loop import SERVING_BENCHMARK, LoopTimes, closed_loop_latency
 from planner.roofline.factors import FACTOR_NAMES, Factors
@@ -84,7 +85,9 @@ __all__ = [
     "recurrent_state_bytes",
     "roofline_prefill",
     "runtime_bytes",
+    "served_instance",
     "stack",
+    "stack_of",
     "total_bytes",
     "total_flop",
     "versioned",

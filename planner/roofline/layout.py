@@ -4,9 +4,13 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
-from planner.errors import InputError, Problem, did_you_mean
+from planner.errors import InputError, Problem, did_you_mean, printable
 
 KEYS = ("tp", "ep", "dp", "pp")
+MOST_RANKS = 1_000_000
+"""Of each kind: beyond any machine."""
+MOST_SHOWN = 40
+"""Characters of a size in a message."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,9 @@ class Layout:
         """Raises InputError for sizes that no instance can have."""
         for key in KEYS:
             size = getattr(self, f"{key}_size")
-            if size < 1:
-                raise InputError(Problem("layout", key, f"is {size}", "a whole number of at least 1"))
+            if not 1 <= size <= MOST_RANKS:
+                shown = printable(str(size), MOST_SHOWN)
+                raise InputError(Problem("layout", key, f"is {shown}", f"a whole number from 1 to {MOST_RANKS:,}"))
         if self.stage_size % self.ep_size:
             message = f"is {self.ep_size}, which does not divide the {self.stage_size} ranks of a stage"
             raise InputError(Problem("layout", "ep", message, "a divisor of tp x dp"))

@@ -19,6 +19,8 @@ from planner.scenario.execution import (
     Sessions,
     ShortTermScheduler,
 )
+from planner.scenario.instances import AskedInstance, asked_instance, at_pool, unmeasured
+from planner.scenario.loading import load_scenario, read_scenario
 from planner.scenario.moved import Move
 from planner.scenario.overrides import parsed_key
 from planner.scenario.parts import (
@@ -39,10 +41,11 @@ from planner.scenario.parts import (
     Spare,
     WorkloadClass,
 )
-from planner.scenario.question import Scenario, load_scenario, read_scenario
+from planner.scenario.question import Scenario
 from planner.scenario.requests import requests_of
 
 __all__ = [
+    "AskedInstance",
     "AssumedStack",
     "Assumption",
     "BreakEven",
@@ -80,10 +83,13 @@ __all__ = [
     "Spare",
     "VERDICT",
     "WorkloadClass",
+    "asked_instance",
+    "at_pool",
     "bundled_scenarios",
     "load_scenario",
     "parsed_key",
     "read_scenario",
     "requests_of",
     "scenario_path",
+    "unmeasured",
 ]

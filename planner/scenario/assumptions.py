@@ -6,8 +6,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from planner.errors import did_you_mean
-from planner.profiles import Efficiencies, Figures, HardwareProfile, StackFactors
-from planner.ranges import NonNegative, Positive, Share, Whole
+from planner.profiles import Efficiencies, Figures, HardwareProfile, StackFactors, too_steep
+from planner.ranges import NonNegative, Positive, Share, Title, Whole
 from planner.schema import Fault, StrictModel, raise_faults
 
 OWN = "scenario"
@@ -68,7 +68,7 @@ class BreakEven(StrictModel):
 
     key: Annotated[str, Field(min_length=1)]
     """Key of the scenario, as `--set` takes it; its value must be a number."""
-    title: Annotated[str, Field(min_length=1)]
+    title: Annotated[Title, Field(min_length=1)]
     """The input in words, with its unit."""
     low: NonNegative
     """Least value looked at."""
@@ -126,3 +126,7 @@ def assumption_faults(profile: HardwareProfile, assumed: Mapping[str, Assumption
             yield key, f"is {item.value:g}", "a whole number"
         elif key.endswith("_fraction") and item.value > 1:
             yield key, f"is {item.value:g}", "a fraction of at most 1"
+    figures = {key: figure.value for key, figure in profile.figures if figure is not None}
+    for wider, key, what, allowed in too_steep(figures | {key: item.value for key, item in assumed.items()}):
+        if key in assumed or wider in assumed:
+            yield key if key in assumed else wider, what, allowed

@@ -3,8 +3,11 @@
 from pathlib import Path
 
 from planner.errors import InputError, Problem, did_you_mean
+from planner.profiles.folders import schema_in, toml_files_below
 from planner.schema import is_file
 
+FILE = "scenario.toml"
+"""What a scenario is called that has a folder of its own."""
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -29,8 +32,18 @@ def scenario_path(name: str) -> Path:
     if name in bundled:
         return bundled[name]
     path = Path(name)
-    if is_file(path / "scenario.toml"):
-        return path / "scenario.toml"
+    if is_file(path / FILE):
+        return path / FILE
     if not is_file(path) and path.suffix != ".toml":
         raise InputError(Problem(name, "", "is no bundled scenario and no file", did_you_mean(name, bundled)))
     return path
+
+
+def is_scenario(path: Path) -> bool:
+    """Whether a file is meant as a scenario, by its schema or as the scenario of its folder."""
+    return path.name == FILE or schema_in(path) == "scenario"
+
+
+def scenarios_below(folder: Path) -> list[Path]:
+    """Scenarios in a folder and all below it; hidden folders and installed packages are left out."""
+    return [path for path in toml_files_below(folder) if is_scenario(path)]

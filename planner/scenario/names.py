@@ -1,6 +1,7 @@
 """Names that a scenario takes from elsewhere: profiles, experts, assumptions and break-evens that must exist."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from planner.errors import InputError, Problem
@@ -18,6 +19,18 @@ AtKey = Callable[[KeyPath, str, str], Problem]
 
 def name_problems(scenario: "Scenario") -> Iterator[Problem]:
     """Resolve every profile now, so that a wrong name is an error of the file and not of the run."""
+    yield from _with_one_choice(_name_problems(scenario))
+
+
+def _with_one_choice(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Problems, of which those that say the same of a name do not list again what is allowed."""
+    told: set[str] = set()
+    for problem in problems:
+        yield replace(problem, allowed="") if problem.message in told else problem
+        told.add(problem.message)
+
+
+def _name_problems(scenario: "Scenario") -> Iterator[Problem]:
     names: list[tuple[KeyPath, str]] = [(("pools", n, "hardware"), pool.hardware) for n, pool in scenario.pools.items()]
     names += [(("prices", n), n) for n in scenario.prices]
     names += [(("assumed", n), n) for n in scenario.assumed]

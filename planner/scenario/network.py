@@ -123,27 +123,3 @@ def _decoded_elsewhere(scenario: Scenario, name: str, decoding: Collection[str])
         if site in scenario.sites and site not in decoding:
             allowed = f"sites that decode it: {', '.join(sorted(decoding))}"
             yield Fault(("classes", name, "sites", site), f"no pool at '{site}' decodes this class ({allowed})")
-
-
-def network_keys(scenario: Scenario) -> Iterator[KeyPath]:
-    """The stated keys that ask for more than one model, one demand and one promise."""
-    if scenario.models:
-        yield ("models",)
-    if scenario.periods:
-        yield ("periods",)
-    if scenario.spare.survive:
-        yield ("spare", "survive")
-    if scenario.routing.role_conversion:
-        yield ("routing", "role_conversion")
-    several = len(scenario.workloads) > 1
-    if scenario.routing.thresholds == "per-model" and several:
-        yield ("routing", "thresholds")
-    if scenario.slo is not None and scenario.slo.ttft_s is not None and several:
-        yield ("slo", "ttft_s")
-    if scenario.objective == "min-ttft" and several:
-        yield ("objective",)
-    for name, request_class in scenario.classes.items():
-        stated = {"sites": request_class.sites, "slo": request_class.slo}
-        yield from (("classes", name, key) for key, value in stated.items() if value)
-    for name, pool in scenario.pools.items():
-        yield from (("pools", name, key) for key in ("layouts", "classes") if getattr(pool, key))

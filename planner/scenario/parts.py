@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from planner.profiles import MeasuredInstance
-from planner.ranges import Heads, NonNegative, Positive, Share
+from planner.ranges import Heads, NonNegative, Positive, Share, Title
 from planner.schema import Fault, StrictModel, raise_faults
 from planner.workload import Workload
 
@@ -123,7 +123,7 @@ class Routing(StrictModel):
 class Site(StrictModel):
     """A place with accelerators."""
 
-    title: str = ""
+    title: Title = ""
     """Name for people."""
     accelerators: dict[str, Annotated[int, Field(ge=0, le=10**12)]] = {}
     """Most accelerators of each kind that the pools of this site may use together; a kind not named is not limited."""
@@ -317,7 +317,7 @@ class Measurement(MeasuredInstance):
 class Comparison(StrictModel):
     """A variant of the scenario, planned beside it."""
 
-    title: str
+    title: Title
     """One line for the report."""
     set: dict[str, Any]
     """Keys of the scenario to change, as `--set` would."""

@@ -1,7 +1,6 @@
 """The question: model, workload, sites, pools, links, prices and what to optimise, as one strict frozen record."""
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -9,18 +8,18 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from planner.errors import InputError, Problem, did_you_mean
+from planner.errors import InputError, Problem
 from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
-from planner.reading import resolved
-from planner.scenario.assumptions import VERDICT, AssumedStack, Assumption, BreakEven, completed
-from planner.scenario.bundled import scenario_path
+from planner.ranges import Title
+from planner.scenario.assumptions import AssumedStack, Assumption, BreakEven, completed
+from planner.scenario.blame import is_within
 from planner.scenario.execution import Execution, execution_faults
+from planner.scenario.located import located, with_experts_per_token, with_profile_measurements
 from planner.scenario.names import name_problems, of_profile
-from planner.scenario.network import network_faults, network_keys
-from planner.scenario.overrides import KEY, assign, merged, option, parsed_key, parsed_override, unsourced
+from planner.scenario.network import network_faults
+from planner.scenario.overrides import assign, parsed_key
 from planner.scenario.parts import (
     DEFAULT_CLASS,
-    MOST_ACCELERATORS,
     Amount,
     CapacityRule,
     Claim,
@@ -39,9 +38,10 @@ from planner.scenario.parts import (
     Spare,
     WorkloadClass,
 )
+from planner.scenario.references import reference_faults
 from planner.scenario.shown import Shown, shown_faults
 from planner.scenario.software import AskedStack, asked_stack, choice_for
-from planner.schema import Fault, StrictModel, TomlFile, dotted, raise_faults, read_text
+from planner.schema import StrictModel, TomlFile, raise_faults
 from planner.toml_lines import KeyPath
 from planner.workload import Workload
 
@@ -55,7 +55,7 @@ class Scenario(StrictModel):
     """Format of the file."""
     name: Name
     """Short name, used in answers."""
-    title: str = ""
+    title: Title = ""
     """One line for people."""
     notes: str = ""
     """Assumptions, in Markdown."""
@@ -140,61 +140,13 @@ class Scenario(StrictModel):
     def _is_consistent(self) -> Self:
         raise_faults(
             [
-                *self._workload_faults(),
-                *self._reference_faults(),
-                *self._link_faults(),
-                *self._objective_faults(),
+                *reference_faults(self),
                 *network_faults(self),
-                *self._break_even_faults(),
                 *shown_faults(self),
                 *execution_faults(self.execution, self.pools, self.links, self.sites),
             ]
         )
         return self
-
-    def _workload_faults(self) -> Iterator[Fault]:
-        if (self.workload is None) == (not self.classes):
-            yield Fault(("workload",), "exactly one of workload and classes must be given")
-        total = sum(c.share for c in self.classes.values())
-        if self.classes and abs(total - 1) > 1e-9:
-            yield Fault(("classes",), f"has shares that add up to {total:g} (they must add up to 1)")
-
-    def _reference_faults(self) -> Iterator[Fault]:
-        places: list[tuple[KeyPath, str]] = [(("pools", n, "site"), pool.site) for n, pool in self.pools.items()]
-        for name, link in self.links.items():
-            places += [(("links", name, "from"), link.from_site), (("links", name, "to"), link.to_site)]
-        for key, site in places:
-            if site not in self.sites:
-                yield Fault(key, f"names the unknown site '{site}' ({did_you_mean(site, self.sites)})")
-        for name, place in self.sites.items():
-            for hardware, n in place.accelerators.items():
-                if n > MOST_ACCELERATORS:  # not a limit of the field: baselines are made in proportion to prices
-                    yield Fault(("sites", name, "accelerators", hardware), f"is {n} (at most {MOST_ACCELERATORS:,})")
-        for role in ("prefill", "decode"):
-            if role not in {pool.role for pool in self.pools.values()}:
-                yield Fault(("pools",), f"has no {role} pool (at least one pool of each role)")
-
-    def _link_faults(self) -> Iterator[Fault]:
-        ends: dict[tuple[str, str], str] = {}
-        for name, link in self.links.items():
-            first = ends.setdefault((link.from_site, link.to_site), name)
-            if first != name:
-                yield Fault(("links", name), f"joins the same sites as links.{first} (one link a way, with port tiers)")
-
-    def _objective_faults(self) -> Iterator[Fault]:
-        if self.objective != "max-throughput" and self.demand_req_per_s is None:
-            yield Fault(("demand_req_per_s",), f"is required by objective {self.objective} (a rate above 0)")
-        promises = {("slo",): self.slo} | {("classes", name, "slo"): c.slo for name, c in self.classes.items()}
-        for key, slo in promises.items():
-            if slo is not None and not slo.promises_something and self.objective != "min-ttft":
-                yield Fault(key, "promises nothing (give ttft_s, tpot_ms or both)")
-
-    def _break_even_faults(self) -> Iterator[Fault]:
-        known = (VERDICT, *self.comparisons)
-        for i, item in enumerate(self.break_even):
-            if item.decides not in known:
-                hint = did_you_mean(item.decides, known)
-                yield Fault(("break_even", i, "decides"), f"names no comparison: '{item.decides}' ({hint})")
 
     @property
     def workloads(self) -> dict[str, tuple[float, Workload]]:
@@ -202,16 +154,6 @@ class Scenario(StrictModel):
         if self.workload is not None:
             return {DEFAULT_CLASS: (1.0, self.workload)}
         return {name: (c.share, c.workload) for name, c in self.classes.items()}
-
-    @property
-    def is_network(self) -> bool:
-        """Whether it takes the planner of many models, sites and periods to answer."""
-        return bool(self.network_keys)
-
-    @property
-    def network_keys(self) -> tuple[KeyPath, ...]:
-        """The stated keys that take the planner of many models, sites and periods."""
-        return tuple(network_keys(self))
 
     @cached_property
     def model_profile(self) -> ModelProfile:
@@ -229,9 +171,9 @@ class Scenario(StrictModel):
     def profile_of(self, name: str | None) -> ModelProfile:
         """The profile of a model by its name under [models], None the default, with the experts per token asked for."""
         choice = self.model_choice(name)
-        profile = model_profile(_located(choice.profile, self.directory))
+        profile = model_profile(located(choice.profile, self.directory))
         wanted = choice.n_experts_per_token
-        return profile if wanted is None else _with_experts_per_token(profile, wanted)
+        return profile if wanted is None else with_experts_per_token(profile, wanted)
 
     def model_of(self, class_name: str) -> str | None:
         """Name under [models] of the model that a class is for; None is the default."""
@@ -284,7 +226,7 @@ class Scenario(StrictModel):
 
     def published(self, name: str) -> HardwareProfile:
         """The profile of accelerators by name or path, without the scenario's assumptions."""
-        return hardware_profile(_located(name, self.directory))
+        return hardware_profile(located(name, self.directory))
 
     @cached_property
     def _completed(self) -> dict[str, HardwareProfile]:
@@ -419,7 +361,7 @@ class Scenario(StrictModel):
         data = dict(self._stated)
         for key, value in changes.items():
             assign(data, parsed_key(key), value)
-        return _checked(TomlFile(self.origin, ""), data, self.directory)
+        return checked(TomlFile(self.origin, ""), data, self.directory)
 
     def compared(self, name: str) -> "Scenario":
         """The scenario of a comparison, without comparisons or claims of its own. Raises InputError."""
@@ -434,59 +376,16 @@ class Scenario(StrictModel):
 
     def _of_comparison(self, name: str, problem: Problem) -> Problem:
         """A variant's problem at the line of the change that brought it about, as far as that can be told."""
-        cause = next((k for k in self.comparisons[name].set if _is_within(problem.key, k)), None)
+        cause = next((k for k in self.comparisons[name].set if is_within(problem.key, k)), None)
         key = ("comparisons", name, "set", *([] if cause is None else [cause]))
         return self.problem(key, f"{problem.key}: {problem.message}", problem.allowed)
 
 
-def read_scenario(name: str, overrides: Iterable[str] = ()) -> Scenario:
-    """A bundled scenario, or one from a path, with `KEY=VALUE` overrides; raises as `load_scenario` does."""
-    path = scenario_path(name)
-    return load_scenario(read_text(path), str(path), resolved(path).parent, overrides)
-
-
-def load_scenario(text: str, name: str, directory: Path, overrides: Iterable[str] = ()) -> Scenario:
-    """A scenario from TOML text.
-
-    Args:
-        text: the file's content.
-        name: how errors call the file.
-        directory: folder that relative paths start from.
-        overrides: `KEY=VALUE` changes, applied before the checks.
-
-    Raises:
-        InputError: with every problem found.
-        UsageError: when an override is not `KEY=VALUE`.
-    """
-    file = TomlFile(name, text)
-    stated, changes = dict(file.data), {}
-    for override in overrides:
-        changes[override] = _assigned(stated, override)
-    for key, value in unsourced([*changes.values()]):
-        assign(stated, key, value)
-    try:
-        return _checked(file, stated, directory)
-    except InputError as error:
-        known = _problems(file, directory) if changes else error.problems
-        blamed = (p if p in known else _of_override(p, file, changes) for p in error.problems)
-        raise InputError(blamed) from None
-
-
-def _assigned(stated: dict[str, Any], override: str) -> KeyPath:
-    """The key that an override has changed."""
-    try:
-        key, value = parsed_override(override)
-        assign(stated, key, value)
-    except InputError as error:
-        raise InputError(replace(p, file=option(override), key="") for p in error.problems) from None
-    return key
-
-
-def _checked(file: TomlFile, stated: dict[str, Any], directory: Path) -> Scenario:
+def checked(file: TomlFile, stated: dict[str, Any], directory: Path) -> Scenario:
     """The scenario of its data, with the model profile's measurements, once everything in it holds."""
     problems: list[Problem] = []
     try:
-        joined = _with_profile_measurements(stated, directory)
+        joined = with_profile_measurements(stated, directory)
     except InputError as error:
         problems += of_profile(file.problem, ("model", "profile"), stated["model"]["profile"], error)
         joined = {**stated, "measured": {}}  # without the profile's measurements, changes to them mean nothing
@@ -500,69 +399,3 @@ def _checked(file: TomlFile, stated: dict[str, Any], directory: Path) -> Scenari
     if problems:
         raise InputError(problems)
     return scenario
-
-
-def _problems(file: TomlFile, directory: Path) -> tuple[Problem, ...]:
-    """What is wrong with a file as it stands."""
-    try:
-        _checked(file, file.data, directory)
-    except InputError as error:
-        return error.problems
-    return ()
-
-
-def _of_override(problem: Problem, file: TomlFile, changes: Mapping[str, KeyPath]) -> Problem:
-    """A problem that the file alone does not have, as told of the override; one inside a profile's file stays there."""
-    if problem.file != file.name:
-        return problem
-    hints = (_new_entry(key, file) for key in changes.values() if problem.key.startswith(dotted(key[:2]) + "."))
-    guilty = [text for text, key in changes.items() if _is_within(problem.key, dotted(key))] or [*changes]
-    key = "" if problem.key == dotted(changes[guilty[-1]]) else problem.key
-    allowed = problem.allowed or next(filter(None, hints), "")
-    return replace(problem, file=" ".join(map(option, guilty)), key=key, line=None, allowed=allowed)
-
-
-def _new_entry(key: KeyPath, file: TomlFile) -> str:
-    """What else was perhaps meant by an override that begins a new pool, site or link; empty when it does not."""
-    table, others = key[:2], [str(other[1]) for other in file.lines if other[:1] == key[:1] and len(other) == 2]
-    if len(key) < 3 or table in file.lines or not others:
-        return ""
-    return f"'{table[1]}' is new; {did_you_mean(str(table[1]), others)}"
-
-
-def _is_within(key: str, other: str) -> bool:
-    """Whether one of two written keys is the other or encloses it."""
-    key, other = (dotted(parsed_key(text)) if KEY.fullmatch(text) else text for text in (key, other))
-    inner, outer = sorted((key, other), key=len, reverse=True)
-    return inner == outer or inner.startswith((outer + ".", outer + "["))
-
-
-def _with_profile_measurements(data: dict[str, Any], directory: Path) -> dict[str, Any]:
-    """The data with the default model's measured instances under its own of that model, which win key by key."""
-    choice, own = data.get("model"), data.get("measured", {})
-    name = choice.get("profile") if isinstance(choice, dict) else None
-    if not isinstance(name, str) or not isinstance(own, dict):
-        return data
-    profile = model_profile(_located(name, directory))
-    theirs = {key: item.model_dump(exclude_none=True) for key, item in profile.measured.items()}
-    further = {key for key, item in own.items() if isinstance(item, dict) and "model" in item}
-    joined = {
-        **merged(theirs, {key: item for key, item in own.items() if key not in further}),
-        **{key: own[key] for key in further},
-    }
-    # The scenario's own come first: of two measurements of one instance the first counts.
-    return {**data, "measured": {name: joined[name] for name in (*own, *(n for n in joined if n not in own))}}
-
-
-def _with_experts_per_token(profile: ModelProfile, n: int) -> ModelProfile:
-    """The profile with another number of experts per token; what was measured of it no longer holds."""
-    moe = profile.architecture.moe
-    if moe is None:
-        return profile
-    architecture = profile.architecture.model_copy(update={"moe": moe.model_copy(update={"n_experts_per_token": n})})
-    return profile.model_copy(update={"architecture": architecture, "measured": {}})
-
-
-def _located(profile: str, directory: Path) -> str:
-    """A profile path as seen from the scenario's folder, which need not be there yet; a name stays a name."""
-    return os.path.normpath(directory / profile) if profile.endswith(".toml") else profile

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from planner.ranges import Share
+from planner.ranges import Share, Title
 from planner.schema import Fault, StrictModel
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class AskedFront(StrictModel):
     """What cost is held against."""
     points: Annotated[int, Field(ge=2, le=50)] = 8
     """Budgets looked at."""
-    title: Annotated[str, Field(min_length=1)]
+    title: Annotated[Title, Field(min_length=1)]
     """One line for the report."""
     set: dict[str, Any] = {}
     """Keys of the scenario to change for it, as `--set` would: such as a demand, or a promise."""
@@ -56,5 +56,5 @@ def shown_faults(scenario: "Scenario") -> Iterator[Fault]:
     key = ("report", "hours")
     if scenario.demand_req_per_s is None:
         yield Fault(key, "are of a demand, and none is stated (demand_req_per_s, that of the busiest hour)")
-    if scenario.is_network:
-        yield Fault(key, "are of one demand, one model and one promise (periods, for a network)")
+    if scenario.periods:
+        yield Fault(key, "are of one demand (periods say what is asked for when)")

@@ -10,16 +10,7 @@ from pathlib import Path
 from time import monotonic
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import (
-    NetworkProblem,
-    PlanningProblem,
-    decided,
-    network_decided,
-    network_outcome,
-    network_problem,
-    planned_fleet,
-    planning_problem,
-)
+from planner.optimizer import Problem, decided, planned_at, planning_problem, solved
 from planner.results import BreakEvenResult, Fleet, Turn
 from planner.scenario import VERDICT, BreakEven, Scenario, parsed_key
 from planner.schema import dotted
@@ -29,13 +20,14 @@ N_STEPS = 4
 """Values looked at on each side of the stated one, before the bracket of the first turn is halved."""
 PRECISION = 0.005
 """Relative width of a bracket that is narrow enough: prices are not known to half a per cent."""
-NETWORK_PRECISION = 0.02
+COARSE_PRECISION = 0.02
 """The same where plans themselves are known to about a per cent."""
-NETWORK_PLANS = 40
-"""Time limits of one plan that all break-evens of a network may take together; then the rest is left unknown."""
+MOST_PLANS = 40
+"""Time limits of one plan that all break-evens may take together; then the rest is left unknown."""
 Decision = Callable[[float], bool | None]
 """Whether the decision is yes at a value of the input; None where there is no plan."""
-
+Say = Callable[[str], None]
+Keep = Callable[[BreakEvenResult], None]
 
 RESOLVED = {"prices", "assumed", "stacks", "measured", "model"}
 """Parts of a scenario that the pools of its problem hold in full: rents and service times."""
@@ -43,7 +35,7 @@ TOLD = {"name", "title", "notes", "sources", "comparisons", "claims", "break_eve
 """Parts that no fleet depends on."""
 
 
-def _fingerprint(problem: PlanningProblem | NetworkProblem) -> bytes:
+def _fingerprint(problem: Problem) -> bytes:
     """The same for problems that have the same fleet."""
     stated = problem.scenario.model_dump(exclude=RESOLVED | TOLD)
     return sha256(pickle.dumps((stated, problem.pools, problem.links))).digest()
@@ -57,73 +49,60 @@ class Planner:
     time_limit_s: float
     known: dict[bytes, Fleet | None] = field(default_factory=dict)
     gaps: list[float] = field(default_factory=list)
-    """Of the networks planned so far: distance of plan and bound [-]."""
+    """Of the plans so far that are not proven to the last digit: distance of plan and bound [-]."""
     started_s: float = field(default_factory=monotonic)
 
     def fleet(self, scenario: Scenario) -> Fleet | None:
         """The fleet; None where a value leaves none, or nothing that the roofline can time.
 
         Raises:
-            UndecidedError: a network of which nothing was found in the time.
+            UndecidedError: nothing was found in the time.
         """
         try:
-            problem = self._problem(scenario)
+            problem = planning_problem(scenario, self.data_dirs)
+            same = _fingerprint(problem)
+            if same not in self.known:
+                self.known[same] = self._planned(problem)
         except (InputError, InfeasibleError):
             return None
-        same = _fingerprint(problem)
-        if same not in self.known:
-            self.known[same] = self._fleet_of(problem)
         return self.known[same]
 
-    def _problem(self, scenario: Scenario) -> PlanningProblem | NetworkProblem:
-        if scenario.is_network:
-            return network_problem(scenario, self.data_dirs)
-        return planning_problem(scenario, self.data_dirs)
-
-    def _fleet_of(self, problem: PlanningProblem | NetworkProblem) -> Fleet | None:
-        if isinstance(problem, NetworkProblem):
-            return self._network_fleet(problem)
-        try:
-            return planned_fleet(problem, self.time_limit_s)
-        except (InfeasibleError, UndecidedError):
-            return None
-
-    def _network_fleet(self, problem: NetworkProblem) -> Fleet | None:
+    def _planned(self, problem: Problem) -> Fleet | None:
         self._check_time()
         try:
-            fleet, _, solution = network_outcome(problem, self.time_limit_s, is_explained=False)
+            solution = solved(problem, self.time_limit_s, is_explained=False)
         except InfeasibleError:
             return None
-        self.gaps.append(solution.gap)
-        return fleet
+        self._note(problem, solution.gap)
+        return planned_at(problem, solution)
 
     def is_worth_it(self, scenario: Scenario) -> bool | None:
         """The verdict; None where there is no fleet. Raises UndecidedError as `fleet` does."""
+        self._check_time()
         try:
-            problem = self._problem(scenario)
-            if isinstance(problem, NetworkProblem):
-                return self._network_is_worth_it(problem)
-            return decided(problem, self.time_limit_s).worth_it
+            problem = planning_problem(scenario, self.data_dirs)
+            found, gap = decided(problem, self.time_limit_s)
         except (InputError, InfeasibleError):
             return None
-        except UndecidedError:
-            if scenario.is_network:
-                raise
-            return None
+        self._note(problem, gap)
+        return found.worth_it
 
-    def _network_is_worth_it(self, problem: NetworkProblem) -> bool:
-        self._check_time()
-        worth_it, gap = network_decided(problem, self.time_limit_s)
-        self.gaps.append(gap)
-        return worth_it
+    def _note(self, problem: Problem, gap: float) -> None:
+        """A gap that is too wide to pass over."""
+        if not problem.is_routed:
+            self.gaps.append(gap)
 
     def _check_time(self) -> None:
-        if monotonic() - self.started_s > NETWORK_PLANS * self.time_limit_s:
+        if monotonic() - self.started_s > MOST_PLANS * self.time_limit_s:
             raise UndecidedError("the time for break-evens is up")
 
 
 def break_evens(
-    scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0
+    scenario: Scenario,
+    data_dirs: Sequence[Path] = (),
+    time_limit_s: float = 60.0,
+    say: Say = lambda _: None,
+    keep: Keep = lambda _: None,
 ) -> tuple[BreakEvenResult, ...]:
     """Every break-even that a scenario asks for.
 
@@ -131,12 +110,20 @@ def break_evens(
         scenario: the question with its `break_even` entries.
         data_dirs: folders in which traces are looked for.
         time_limit_s: limit of each single plan.
+        say: is told which one is looked for.
+        keep: gets every one as soon as it is found: all of them may take hours.
 
     Returns:
         Results in the order of the entries; empty without any. Of a network, those that take too long say so.
     """
     planner = Planner(data_dirs, time_limit_s)
-    return tuple(_found(scenario, item, planner) for item in scenario.break_even)
+    results: list[BreakEvenResult] = []
+    for item in scenario.break_even:
+        place = f"{len(results) + 1} of {len(scenario.break_even)}"
+        say(f"break-even {place}: {item.title} ({item.key} from {item.low:g} to {item.high:g})")
+        results.append(_found(scenario, item, planner))
+        keep(results[-1])
+    return tuple(results)
 
 
 def _found(scenario: Scenario, item: BreakEven, planner: Planner) -> BreakEvenResult:
@@ -185,7 +172,8 @@ def break_even(scenario: Scenario, item: BreakEven, planner: Planner) -> BreakEv
     stated = float(scenario.value_at(item.key))
     _check_span(scenario, item)
     decision, first = _remembered(_decision(scenario, item, planner)), len(planner.gaps)
-    here, width = decision(stated), NETWORK_PRECISION if scenario.is_network else PRECISION
+    here = decision(stated)
+    width = COARSE_PRECISION if planner.gaps[first:] else PRECISION
     below = _turn(decision, here, steps(stated, item.low), width) if item.low < stated else None
     above = _turn(decision, here, steps(stated, item.high), width) if item.high > stated else None
     return BreakEvenResult(

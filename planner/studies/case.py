@@ -7,25 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import (
-    NetworkPool,
-    PlanningProblem,
-    Solution,
-    explained,
-    network_planned,
-    network_problem,
-    optimize,
-    optimized,
-    planning_problem,
-    solved,
-)
+from planner.optimizer import PoolSpec, Problem, Solution, explained, optimize, optimized, planning_problem, solved
 from planner.optimizer.capacity import threshold_loads
 from planner.optimizer.evaluate import highest_rate
 from planner.optimizer.formulation import Sizing
 from planner.results import Case, CaseFront, ComparedPlan, Executed, LengthProfile, Plan, ServiceCurve
 from planner.roofline import InstanceRates
 from planner.scenario import CapacityRule, Scenario
-from planner.studies.break_even import break_evens, not_varied
+from planner.studies.break_even import Keep, Say, break_evens, not_varied
 from planner.studies.claims import claim_results
 from planner.studies.cost_band import cost_band
 from planner.studies.front import pareto_front
@@ -40,14 +29,17 @@ N_CURVE = 81
 N_ATOMS = 2048
 NETWORK_LIMIT_S = 1200.0
 """Beyond what a network of a report takes: its plan must not depend on how busy the machine is."""
-Say = Callable[[str], None]
 Mixes = Sequence[tuple[float, RequestMix]]
 """Share and requests of every class."""
 OTHER_RULE: dict[CapacityRule, CapacityRule] = {"mean-length": "expected-work", "expected-work": "mean-length"}
 
 
 def build_case(
-    scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0, say: Say = lambda _: None
+    scenario: Scenario,
+    data_dirs: Sequence[Path] = (),
+    time_limit_s: float = 60.0,
+    say: Say = lambda _: None,
+    keep: Keep = lambda _: None,
 ) -> Case:
     """Plan a scenario, its variant under the other capacity rule and its comparisons; run it where it asks for that.
 
@@ -56,24 +48,25 @@ def build_case(
         data_dirs: folders in which traces are looked for.
         time_limit_s: limit of each single plan.
         say: is told what is going on.
+        keep: gets every break-even as soon as it is found.
 
     Raises:
         InputError, InfeasibleError, UndecidedError: as `optimize` does, for the scenario itself.
     """
     variants = {name: scenario.compared(name) for name in scenario.comparisons}  # first: a slip is told at once
     fronts = tuple(scenario.varied(front.set) for front in scenario.report.fronts)
-    if scenario.is_network:
-        case = _network_case(scenario, variants, data_dirs, time_limit_s)
-        return _shown(case, scenario, fronts, data_dirs, time_limit_s)
     problem = planning_problem(scenario, data_dirs)
+    is_routed, of_plan = problem.is_routed, time_limit_s
+    if not is_routed:
+        _check_is_shown(scenario)
+        time_limit_s = max(time_limit_s, NETWORK_LIMIT_S)
     solution = solved(problem, time_limit_s)
     plan = explained(problem, solution, time_limit_s)
-    plan = plan.model_copy(update={"cost_band": cost_band(scenario, data_dirs, problem)})
-    other = _planned(_with_rule(problem, OTHER_RULE[scenario.capacity_rule]), time_limit_s)
-    compared = tuple(
-        _comparison(name, scenario.comparisons[name].title, variant, data_dirs, time_limit_s)
-        for name, variant in variants.items()
-    )
+    other = None
+    if is_routed:
+        plan = plan.model_copy(update={"cost_band": cost_band(scenario, data_dirs, problem)})
+        other = _planned(_with_rule(problem, OTHER_RULE[scenario.capacity_rule]), time_limit_s)
+    compared = _compared(scenario, variants, data_dirs, time_limit_s, say)
     plans = {"plan": plan, scenario.capacity_rule: plan, OTHER_RULE[scenario.capacity_rule]: other}
     plans |= {variant.name: variant.plan for variant in compared}
     hours = scenario.report.hours
@@ -83,25 +76,30 @@ def build_case(
         notes=scenario.notes,
         plan=plan,
         other_rule=other,
-        rule_shortfall=_shortfall(problem, plan if scenario.capacity_rule == "mean-length" else other),
+        rule_shortfall=_shortfall(problem, plans["mean-length"]),
         requests=length_profile(_mixes(problem)),
         curves=tuple(
-            service_curve(scenario, pool.name, pool.name, pool.rates, _mixes(problem))
-            for pool in problem.pools
-            if pool.role == "prefill"
+            service_curve(scenario, pool.key, name, pool.rates, _mixes(problem)) for name, pool in _curved(problem)
         ),
         comparisons=compared,
         claims=claim_results(scenario.claims, plans, scenario.name),
-        break_even=break_evens(scenario, data_dirs, time_limit_s),
+        break_even=break_evens(scenario, data_dirs, time_limit_s, say, keep),
         not_varied=not_varied(scenario),
-        price_ratios=price_ratios(problem, plan),
+        price_ratios=price_ratios(problem, plan) if is_routed else None,
         executed=_executed(problem, solution, plan, plans["mean-length"], data_dirs, say),
         hours=hours_of(problem, solution, hours.factors) if hours else (),
         hours_source=hours.source if hours else "",
-        inputs=input_notes(scenario, {pool.name: pool.rates for pool in problem.pools}),
+        inputs=input_notes(scenario, {pool.key: pool.rates for pool in problem.pools}),
         sources=scenario.sources,
     )
-    return _shown(case, scenario, fronts, data_dirs, time_limit_s)
+    return _shown(case, scenario, fronts, data_dirs, of_plan)
+
+
+def _check_is_shown(scenario: Scenario) -> None:
+    """Raises InputError where a report of many sites, models or periods is asked for runs."""
+    if scenario.execution.report is not None:
+        what = "asks for runs, which are reported of plans for one demand and one model only"
+        raise InputError(scenario.problem(("execution", "report"), what, "`planner validate --period NAME`"))
 
 
 def _shown(
@@ -121,7 +119,7 @@ def _shown(
 
 
 def _executed(
-    problem: PlanningProblem,
+    problem: Problem,
     solution: Solution,
     plan: Plan,
     mean_length: Plan | None,
@@ -139,50 +137,20 @@ def _executed(
     return executed_plan(problem, solution, plan, rates, asked, data_dirs, say)
 
 
-def _network_case(
-    scenario: Scenario, variants: Mapping[str, Scenario], data_dirs: Sequence[Path], time_limit_s: float
-) -> Case:
-    """The case of many sites, models or periods: one capacity rule, and prices by site instead of one ratio."""
-    if scenario.execution.report is not None:
-        what = "asks for runs, which are reported of plans for one demand and one model only"
-        raise InputError(scenario.problem(("execution", "report"), what, "`planner validate --period NAME`"))
-    problem = network_problem(scenario, data_dirs)
-    time_limit_s = max(time_limit_s, NETWORK_LIMIT_S)
-    plan = network_planned(problem, time_limit_s)
-    compared = tuple(
-        _comparison(name, scenario.comparisons[name].title, variant, data_dirs, time_limit_s)
-        for name, variant in variants.items()
-    )
-    plans = {"plan": plan} | {variant.name: variant.plan for variant in compared}
-    mixes = [(c.share, c.mix) for c in problem.classes]
-    return Case(
-        name=scenario.name,
-        title=scenario.title or scenario.name,
-        notes=scenario.notes,
-        plan=plan,
-        other_rule=None,
-        rule_shortfall=None,
-        requests=length_profile(mixes),
-        curves=tuple(
-            service_curve(scenario, pool.key, name, pool.rates, mixes) for name, pool in _apart(scenario, problem.pools)
-        ),
-        comparisons=compared,
-        claims=claim_results(scenario.claims, plans, scenario.name),
-        break_even=break_evens(scenario, data_dirs, time_limit_s),
-        not_varied=not_varied(scenario),
-        price_ratios=None,
-        inputs=input_notes(scenario, {pool.key: pool.rates for pool in problem.pools}),
-        sources=scenario.sources,
-    )
+def _curved(problem: Problem) -> list[tuple[str, PoolSpec]]:
+    """Prefill pools by what their curves are called: by name, or where there are many by what sets them apart."""
+    if problem.is_routed:
+        return [(pool.name, pool) for pool in problem.pools if pool.is_prefill]
+    return _apart(problem.scenario, problem.pools)
 
 
-def _apart(scenario: Scenario, pools: Sequence[NetworkPool]) -> list[tuple[str, NetworkPool]]:
+def _apart(scenario: Scenario, pools: Sequence[PoolSpec]) -> list[tuple[str, PoolSpec]]:
     """Prefill pools that differ in their times, by what they differ in: accelerators, models, sizes, or all else."""
     alike = {id(pool.rates): pool for pool in reversed(pools) if pool.is_prefill}
     found = [pool for pool in pools if alike.get(id(pool.rates)) is pool]
     models = {pool.key: scenario.profile_of(scenario.pools[pool.key].model).name for pool in found}
     sizes = {pool.key: scenario.pools[pool.key].accelerators_per_instance for pool in found}
-    namings: tuple[Callable[[NetworkPool], str], ...] = (
+    namings: tuple[Callable[[PoolSpec], str], ...] = (
         lambda pool: pool.hardware,
         lambda pool: f"{models[pool.key]} on {pool.hardware}",
         lambda pool: f"{models[pool.key]} on {sizes[pool.key]} x {pool.hardware}",
@@ -194,19 +162,30 @@ def _apart(scenario: Scenario, pools: Sequence[NetworkPool]) -> list[tuple[str, 
     return [(naming(pool), pool) for pool in found]
 
 
-def _mixes(problem: PlanningProblem) -> Mixes:
+def _mixes(problem: Problem) -> Mixes:
     return [(c.share, c.mix) for c in problem.classes]
 
 
-def _with_rule(problem: PlanningProblem, rule: CapacityRule) -> PlanningProblem:
+def _with_rule(problem: Problem, rule: CapacityRule) -> Problem:
     return replace(problem, scenario=problem.scenario.model_copy(update={"capacity_rule": rule}))
 
 
-def _planned(problem: PlanningProblem, time_limit_s: float) -> Plan | None:
+def _planned(problem: Problem, time_limit_s: float) -> Plan | None:
     try:
         return optimized(problem, time_limit_s)
     except (InfeasibleError, UndecidedError):
         return None
+
+
+def _compared(
+    scenario: Scenario, variants: Mapping[str, Scenario], data_dirs: Sequence[Path], time_limit_s: float, say: Say
+) -> tuple[ComparedPlan, ...]:
+    """Every variant's plan."""
+    found: list[ComparedPlan] = []
+    for name, variant in variants.items():
+        say(f"comparison {len(found) + 1} of {len(variants)}: {name}")
+        found.append(_comparison(name, scenario.comparisons[name].title, variant, data_dirs, time_limit_s))
+    return tuple(found)
 
 
 def _comparison(
@@ -220,7 +199,7 @@ def _comparison(
     return ComparedPlan(name=name, title=title, plan=plan)
 
 
-def _shortfall(problem: PlanningProblem, mean_length: Plan | None) -> float | None:
+def _shortfall(problem: Problem, mean_length: Plan | None) -> float | None:
     """How far the sizes and threshold of the mean-length plan fall short of its rate under exact work."""
     if mean_length is None or mean_length.threshold_tokens is None or len(problem.routes) != 1:
         return None

@@ -9,17 +9,16 @@ from typing import Any
 from planner.errors import CheckFailedError, InfeasibleError
 from planner.executor import RunQuestion, default_load
 from planner.optimizer import (
-    PlanningProblem,
+    Problem,
     Solution,
     at_rate,
     class_plans,
     explained,
-    has_queueing_model,
     planned_at,
     planning_problem,
     solved,
 )
-from planner.results import Certified, Fleet, Plan, Promise, Round, Run
+from planner.results import Certified, Fleet, Plan, Promise, Round, RunFigures
 from planner.scenario import Scenario, Slo
 from planner.studies.certify_network import certified_network
 from planner.studies.promises import CLOSE, MOST_ROUNDS, SAFETY, SUPPOSED, Say, promise, supposed
@@ -44,8 +43,8 @@ class Tried:
     """A plan that was run."""
 
     handed: Handed
-    searched: PlanningProblem
-    stated: PlanningProblem
+    searched: Problem
+    stated: Problem
     """The question with the disciplines and the promise that it states."""
     solution: Solution
     fleet: Fleet
@@ -104,7 +103,7 @@ def certified_plan(
         InfeasibleError, UndecidedError: there is no plan as asked, run or not.
         CheckFailedError: no plan held.
     """
-    if scenario.is_network:
+    if not planning_problem(scenario, data_dirs).is_routed:
         return certified_network(scenario, question, data_dirs, time_limit_s, say)
     search = Search(scenario, question, data_dirs, time_limit_s, say)
     handed = _as_asked(scenario)
@@ -152,7 +151,7 @@ def _tried(search: Search, handed: Handed) -> Tried:
     return Tried(handed, searched, stated, solution, fleet, load, executed, promises)
 
 
-def _check_dropped(scenario: Scenario, run: Run) -> None:
+def _check_dropped(scenario: Scenario, run: RunFigures) -> None:
     """Raises CheckFailedError where faults drop more requests than may be late, or missed of the rate."""
     late = TOLERANCES["throughput_req_per_s"]
     if _promises_time(scenario):
@@ -162,12 +161,12 @@ def _check_dropped(scenario: Scenario, run: Run) -> None:
         raise CheckFailedError(f"{scenario.name}: no plan holds: {dropped}, more than {percent(late)}")
 
 
-def _stated(search: Search, handed: Handed) -> PlanningProblem:
+def _stated(search: Search, handed: Handed) -> Problem:
     """The system as it is run: a stricter limit on the decode step makes smaller batches."""
     scenario, asked = search.scenario, search.scenario.slo
     if asked is not None and handed.tpot_ms != asked.tpot_ms:
         scenario = scenario.varied({"slo.tpot_ms": handed.tpot_ms})
-    classes = search.tried[0].stated.classes if search.tried else None
+    classes = search.tried[0].stated.classes if search.tried else ()
     return planning_problem(scenario, search.data_dirs, classes)
 
 
@@ -283,8 +282,7 @@ def _plan(search: Search, chosen: Tried) -> Plan:
     plan = explained(chosen.searched, chosen.solution, search.time_limit_s)
     fields = {name: getattr(chosen.fleet, name) for name in Fleet.model_fields}
     stated = search.scenario.slo and search.scenario.slo.model_dump(exclude_none=True)
-    operating = chosen.solution.operating.scaled_to(chosen.fleet.throughput_req_per_s)
-    by_class = class_plans(chosen.stated, replace(chosen.solution, operating=operating))
+    by_class = class_plans(chosen.stated, chosen.solution, chosen.fleet.throughput_req_per_s)
     classes = (c.model_copy(update={"slo": stated}) for c in by_class)
     certified = _certified(search, chosen)
     notes = (*_notes(search.scenario, chosen), *(note for note in plan.notes if not note.startswith("the demand of ")))
@@ -322,7 +320,7 @@ def _round(tried: Tried) -> Round:
 
 def _notes(scenario: Scenario, chosen: Tried) -> Iterator[str]:
     """What the reader must know of a plan that was searched for under another promise than its own."""
-    if not has_queueing_model(chosen.stated) and _promises_time(scenario):
+    if not chosen.stated.has_queueing_model and _promises_time(scenario):
         yield SUPPOSED
     if chosen.searched.scenario.slo != scenario.slo:
         yield "gap, bound and the other fleets are those of the promise that the optimizer was handed"

@@ -9,21 +9,15 @@ from typing import Any
 from planner.errors import CheckFailedError, InfeasibleError, UndecidedError
 from planner.executor import RunQuestion
 from planner.optimizer import (
-    NetworkProblem,
-    NetworkSolution,
-    QuickestNetwork,
-    network_at,
-    network_explained,
-    network_problem,
-    network_quickest,
-    network_sketch,
-    network_solved,
-    quickest_explained,
+    Solution,
+    explained,
+    planning_problem,
+    sketched,
+    solved,
 )
 from planner.results import Certified, Fleet, Plan, Promise, Round
 from planner.scenario import Scenario
 from planner.studies.period_runs import RATE, STEP, Seen, seen_periods
-from planner.studies.periods import class_of_part
 from planner.studies.promises import CLOSE, MOST_ROUNDS, SAFETY, SUPPOSED, Say, supposed
 from planner.units import number
 
@@ -53,7 +47,7 @@ class Tried:
     handed: Handed
     searched: Scenario
     """The question that the optimizer was asked."""
-    found: NetworkSolution | QuickestNetwork
+    found: Solution
     plan: Plan
     """At the demand and with the promises that are asked for."""
     seen: tuple[Seen, ...]
@@ -159,12 +153,12 @@ def _tried(search: Search, handed: Handed) -> Tried:
     n = len(search.tried) + 1
     search.say(f"{search.scenario.name}: planning, round {n}")
     searched, found = _found(search, handed)
-    if isinstance(found, QuickestNetwork) and not search.tried:
-        free = {name: found.ttft_s for name in search.scenario.workloads if name not in handed.ttft_s}
+    if search.seeks_least and not search.tried:
+        free = {name: found.objective for name in search.scenario.workloads if name not in handed.ttft_s}
         handed = replace(handed, ttft_s={**handed.ttft_s, **free})
     stated = _stated(search, handed)
-    problem = network_problem(_modelled(stated), search.data_dirs)
-    plan = network_sketch(problem, _served(handed, found))
+    problem = planning_problem(_modelled(stated), search.data_dirs)
+    plan = sketched(problem, _served(handed, found))
     if _modelled(stated) != stated:
         plan = _without_ttft(plan)
 
@@ -175,7 +169,7 @@ def _tried(search: Search, handed: Handed) -> Tried:
     return Tried(handed, searched, found, plan, tuple(seen))
 
 
-def _found(search: Search, handed: Handed) -> tuple[Scenario, NetworkSolution | QuickestNetwork]:
+def _found(search: Search, handed: Handed) -> tuple[Scenario, Solution]:
     """What is searched for, and the answer; that of the round before where the same is asked again."""
     last = search.tried[-1] if search.tried else None
     # Where the least is sought, a longer time is claimed of the same plan; only a stricter step is another question.
@@ -186,10 +180,8 @@ def _found(search: Search, handed: Handed) -> tuple[Scenario, NetworkSolution | 
         searched = searched.varied({"demand_req_per_s": demand})
     if last is not None and last.searched == searched:
         return searched, last.found
-    problem = network_problem(searched, search.data_dirs)
-    if search.seeks_least:
-        return searched, network_quickest(problem, search.time_limit_s)
-    return searched, network_solved(problem, search.time_limit_s)
+    problem = planning_problem(searched, search.data_dirs)
+    return searched, solved(problem, search.time_limit_s)
 
 
 def _modelled(scenario: Scenario) -> Scenario:
@@ -229,11 +221,10 @@ def _stated(search: Search, handed: Handed) -> Scenario:
     return _promising(search.scenario, claimed, handed.tpot_ms)
 
 
-def _served(handed: Handed, found: NetworkSolution | QuickestNetwork) -> NetworkSolution:
+def _served(handed: Handed, found: Solution) -> Solution:
     """The solution at what is asked for or claimed."""
-    solution = found.solution if isinstance(found, QuickestNetwork) else found
     ratio = handed.claimed_fraction / handed.demand_factor
-    return solution if ratio == 1 else network_at(solution, ratio)
+    return found if ratio == 1 else found.at(ratio)
 
 
 def _next(search: Search) -> Handed | None:
@@ -264,7 +255,7 @@ def _tightened(search: Search, last: Tried) -> Handed:
     asked = _as_asked(search.scenario)
     for broken in last.broken:
         low, high = broken.ci_low or broken.executed, broken.ci_high or broken.executed
-        name = class_of_part(search.scenario, broken.request_class or "")
+        name = broken.request_class or ""
         if broken.metric == RATE:
             served = min(served, SAFETY * low / broken.limit)
         elif broken.metric == STEP:
@@ -304,7 +295,7 @@ def _plan(search: Search, chosen: Tried) -> Plan:
         update={
             **fields,
             "classes": tuple(classes),
-            "periods": chosen.plan.periods if search.scenario.periods else (),
+            "periods": chosen.plan.periods if plan.periods else (),
             "certified": _certified(search, chosen),
             "notes": (*_notes(search, chosen), *plan.notes),
         }
@@ -312,10 +303,7 @@ def _plan(search: Search, chosen: Tried) -> Plan:
 
 
 def _explained(search: Search, chosen: Tried) -> Plan:
-    problem: NetworkProblem = network_problem(chosen.searched, search.data_dirs)
-    if isinstance(chosen.found, QuickestNetwork):
-        return quickest_explained(problem, chosen.found, search.time_limit_s)
-    return network_explained(problem, chosen.found, search.time_limit_s)
+    return explained(planning_problem(chosen.searched, search.data_dirs), chosen.found, search.time_limit_s)
 
 
 def _certified(search: Search, chosen: Tried) -> Certified:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import PlanningProblem, outcome
+from planner.optimizer import Problem, outcome
 from planner.results import Cost, CostBand
 from planner.scenario import Scenario
 from planner.studies.sensitivity import Change, model_error
@@ -23,9 +23,7 @@ UNKNOWN = Cost(
 )
 
 
-def cost_band(
-    scenario: Scenario, data_dirs: Sequence[Path] = (), problem: PlanningProblem | None = None
-) -> CostBand | None:
+def cost_band(scenario: Scenario, data_dirs: Sequence[Path] = (), problem: Problem | None = None) -> CostBand | None:
     """What a plan costs when the times that the roofline predicts are at the ends of its 90 % band.
 
     Args:
@@ -59,12 +57,12 @@ def cost_band(
 
 
 def _cost(
-    scenario: Scenario, change: Change, data_dirs: Sequence[Path], problem: PlanningProblem | None
+    scenario: Scenario, change: Change, data_dirs: Sequence[Path], problem: Problem | None
 ) -> tuple[Cost, str | None]:
     """The bill of the best plan with a change; unknown, and why, without one, or none near the best in the time."""
     try:
         varied = scenario.varied(change.keys)
-        found = outcome(varied, data_dirs, LIMIT_S, None if problem is None else problem.classes)
+        found = outcome(varied, data_dirs, LIMIT_S, () if problem is None else problem.classes)
     except InfeasibleError as error:
         return UNKNOWN, _broken(scenario, str(error))
     except (InputError, UndecidedError):

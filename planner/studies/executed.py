@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.executor import RunQuestion, simulate
-from planner.optimizer import PlanningProblem, Solution, at_rate, loaded_ttft
+from planner.optimizer import Problem, Solution, at_rate, loaded_ttft
 from planner.results import (
     Executed,
     ExecutedFigure,
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 
 def executed_plan(
-    problem: PlanningProblem,
+    problem: Problem,
     solution: Solution,
     plan: Plan,
     capacities: tuple[float, float | None],
@@ -104,7 +104,7 @@ def as_printed(plan: Plan) -> Plan:
     return plan.model_copy(update=update)
 
 
-def _at_load(problem: PlanningProblem, solution: Solution, load: float, run: Run) -> ExecutedLoad:
+def _at_load(problem: Problem, solution: Solution, load: float, run: Run) -> ExecutedLoad:
     assert run.offered_req_per_s is not None, "a run at a load has an offered rate"
     promised = at_rate(problem, solution, run.offered_req_per_s)
     latency = promised.latency
@@ -139,7 +139,7 @@ def _figure(
     )
 
 
-def _predicted(problem: PlanningProblem, solution: Solution, highest_req_per_s: float) -> TtftByLoad:
+def _predicted(problem: Problem, solution: Solution, highest_req_per_s: float) -> TtftByLoad:
     """TTFT over the load, as far as queueing knows it."""
     known = [
         (float(load), found.mean_s, found.quantile_s(0.9))
@@ -151,7 +151,7 @@ def _predicted(problem: PlanningProblem, solution: Solution, highest_req_per_s: 
 
 
 def _scheduling(
-    problem: PlanningProblem,
+    problem: Problem,
     printed: Plan,
     asked: ReportedRuns,
     highest_req_per_s: float,

@@ -8,7 +8,7 @@ from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import outcome
 from planner.results import Against, Front, FrontPoint, Plan
 from planner.scenario import Scenario, Slo
-from planner.units import number
+from planner.units import usd
 
 ANY_RATE = 1e-3
 """A fleet that serves anything at all serves this, of a stated demand or of one request a second [-]."""
@@ -54,19 +54,19 @@ def pareto_front(
     tell(f"{scenario.name}: the cheapest fleet that serves anything")
     cheapest = outcome(_cheapest(question, against), data_dirs, time_limit_s).fleet.cost.usd_per_hour or 0.0
     found, notes = [], []
-    for i, usd in enumerate(budgets(min(cheapest, high), high, n_points)):
-        tell(f"{scenario.name}: budget {i + 1} of {n_points}, {number(usd, 4)} USD/h")
+    for i, budget_usd in enumerate(budgets(min(cheapest, high), high, n_points)):
+        tell(f"{scenario.name}: budget {i + 1} of {n_points}, {usd(budget_usd)} USD/h")
         try:
-            best = outcome(question.varied({"budget_usd_per_hour": usd * (1 + ROOM)}), data_dirs, time_limit_s)
+            best = outcome(question.varied({"budget_usd_per_hour": budget_usd * (1 + ROOM)}), data_dirs, time_limit_s)
         except (InfeasibleError, UndecidedError) as error:
             why = "no plan" if isinstance(error, InfeasibleError) else "no plan was found in the time"
-            notes.append(f"{number(usd, 4)} USD/h: {why}")
+            notes.append(f"{usd(budget_usd)} USD/h: {why}")
             continue
         sizes = {pool.name: pool.n_instances for pool in best.fleet.pools}
         spent, threshold = best.fleet.cost.usd_per_hour or 0.0, best.fleet.threshold_tokens
         found.append(
             FrontPoint(
-                budget_usd_per_hour=usd,
+                budget_usd_per_hour=budget_usd,
                 usd_per_hour=spent,
                 value=best.objective,
                 n_instances=sizes,
@@ -109,7 +109,7 @@ def _question(scenario: Scenario, against: Against) -> Scenario:
     if against == "goodput" and not any(_promises(scenario)):
         what = "is not stated; a front of goodput needs it"
         raise InputError(scenario.problem(("slo", "ttft_s"), what, "seconds above 0; or --pareto throughput"))
-    if against != "ttft" and not scenario.is_network:
+    if against != "ttft":
         changes["demand_req_per_s"] = None  # the most that each budget serves, not a demand that all serve
     if against != "goodput" and scenario.slo is not None:
         rest = scenario.slo.model_dump(exclude_none=True, exclude={"ttft_s"})

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from planner.optimizer import PlanningProblem, Solution, at_rate
+from planner.optimizer import Problem, Solution, at_rate
 from planner.results import Fleet, Hour
 
 
-def hours_of(problem: PlanningProblem, solution: Solution, factors: Sequence[float]) -> tuple[Hour, ...]:
+def hours_of(problem: Problem, solution: Solution, factors: Sequence[float]) -> tuple[Hour, ...]:
     """A planned fleet at the demand of every hour, its sizes, ports and thresholds kept.
 
     Equation:

@@ -6,7 +6,7 @@ from planner.profiles import MeasuredInstance
 from planner.results import SourceNote
 from planner.roofline import InstanceRates
 from planner.scenario import Pool, Price, Scenario, Site
-from planner.units import number
+from planner.units import usd
 
 
 def measured_times(scenario: Scenario, key: str, rates: InstanceRates) -> MeasuredInstance | None:
@@ -34,7 +34,7 @@ def price_words(price: Price) -> str:
     """
     if price.purchase_usd is None:
         return f"{price.hourly_usd:g} USD per accelerator-hour"
-    return f"{price.purchase_usd:g} USD each over {price.amortized_years:g} years, {number(price.hourly_usd)} USD/h"
+    return f"{price.purchase_usd:g} USD each over {price.amortized_years:g} years, {usd(price.hourly_usd)} USD/h"
 
 
 def draw_words(site: Site) -> str:

@@ -9,7 +9,6 @@ from planner.errors import CheckFailedError
 from planner.executor import RunQuestion
 from planner.results import Check, Fleet, Plan, Promise
 from planner.scenario import Scenario, Slo
-from planner.studies.periods import one_period
 from planner.studies.promises import Say, promise
 from planner.studies.validation import TOLERANCES, Executed, execute, judged, pairs
 from planner.units import MILLI, percent
@@ -72,12 +71,12 @@ def seen_periods(
 
 def _of_period(stated: Scenario, plan: Plan, name: str, question: RunQuestion, data_dirs: Sequence[Path]) -> Seen:
     """A period at its own demand, and kept full."""
-    asked, alone = one_period(stated, plan, name)
-    executed = execute(asked, alone, question, 1.0, data_dirs)
+    executed = execute(stated, plan, question, 1.0, data_dirs, period=name)
     _check_dropped(stated, name, executed)
+    alone = plan.in_period(plan.period(name))
     seen = pairs(alone, alone, 1.0, Executed(executed.run))  # no period's highest rate is predicted
     found = judged(list(seen), question.n_requests)
-    promises = (p.model_copy(update={"period": name}) for p in _promises(asked, alone, executed))
+    promises = (p.model_copy(update={"period": name}) for p in _promises(stated, alone, executed))
     checks = (check.model_copy(update={"period": name}) for check in found["checks"])
     return Seen(name, tuple(promises), tuple(checks), found["unpredicted"])
 
@@ -90,13 +89,13 @@ def _check_dropped(stated: Scenario, name: str, executed: Executed) -> None:
         raise CheckFailedError(f"{stated.name}: no plan holds: {dropped}, more than {percent(most)}")
 
 
-def _promises(asked: Scenario, alone: Fleet, executed: Executed) -> Iterator[Promise]:
-    """What is promised in a period to all requests, and to each class at each site."""
+def _promises(stated: Scenario, alone: Fleet, executed: Executed) -> Iterator[Promise]:
+    """What is promised in a period to all requests, and to each class, wherever it is decoded."""
     most = executed.most or executed.run
     demand = alone.throughput_req_per_s
     yield promise(RATE, demand, most.throughput_req_per_s, most.intervals.get(RATE), 1, TOLERANCES[RATE])
     for part in executed.run.classes:
-        slo = asked.slo_of(part.name) or Slo()
+        slo = stated.slo_of(part.name) or Slo()
         to: dict[str, Any] = {"request_class": part.name}
         if slo.ttft_s is not None and part.ttft_promised_s is not None:
             sure = part.intervals.get("ttft_promised_s")

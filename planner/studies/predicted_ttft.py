@@ -33,7 +33,7 @@ def predicted_ttft(
         The curve; of a network, or of classes with thresholds of their own, the percentiles that the plan states at its
         rate; None where queueing has no model, a pool has no steady state, or the plan states none.
     """
-    if scenario.is_network or (fleet.threshold_tokens is None and len(scenario.workloads) > 1):
+    if scenario.periods or (fleet.threshold_tokens is None and len(scenario.workloads) > 1):
         return _as_planned(fleet, req_per_s)
     try:
         problem = planning_problem(_fixed(scenario, fleet), data_dirs)

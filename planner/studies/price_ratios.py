@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError
-from planner.optimizer import PlanningProblem
+from planner.optimizer import Problem
 from planner.optimizer.baselines import affordable_accelerators, homogeneous_rates
 from planner.results import Plan, PoolPlan, PriceRatios
 
@@ -37,7 +37,7 @@ class Rent:
         )
 
 
-def price_ratios(problem: PlanningProblem, plan: Plan) -> PriceRatios | None:
+def price_ratios(problem: Problem, plan: Plan) -> PriceRatios | None:
     """The plan against the homogeneous fleet that the same money buys, by price ratio.
 
     Args:
@@ -89,12 +89,12 @@ def _fast_pool(plan: Plan, home_hardware: str) -> PoolPlan | None:
     return next((p for p in pools if p.usd_per_hour), None)
 
 
-def _gains(problem: PlanningProblem, plan: Plan, n_instances: NDArray[np.int64]) -> NDArray[np.float64]:
+def _gains(problem: Problem, plan: Plan, n_instances: NDArray[np.int64]) -> NDArray[np.float64]:
     """Plan over homogeneous fleet, less one; fleets too small to serve count as one instance of each role."""
     return plan.max_throughput_req_per_s / homogeneous_rates(problem, np.maximum(n_instances, 2)) - 1
 
 
-def _break_even(problem: PlanningProblem, plan: Plan, rent: Rent, extra_usd: float) -> float | None:
+def _break_even(problem: Problem, plan: Plan, rent: Rent, extra_usd: float) -> float | None:
     """Least ratio at which the plan is no better than the homogeneous fleet."""
     worse = BREAK_EVEN_GRID[_gains(problem, plan, rent.instances(BREAK_EVEN_GRID, extra_usd)) <= NO_GAIN]
     return float(worse[0]) if len(worse) else None

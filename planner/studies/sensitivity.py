@@ -5,16 +5,17 @@ from dataclasses import dataclass, replace
 from math import log
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import Outcome, PlanningProblem, Solution, outcome, planning_problem
+from planner.optimizer import Outcome, Problem, Solution, outcome, planning_problem, searched
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.evaluate import highest_rate
-from planner.optimizer.problem import holds_prompts
 from planner.optimizer.promise import PromisedFleet, best_goodput, promised_capacity
+from planner.optimizer.routes import holds_prompts
+from planner.optimizer.search import RoutedSolution
 from planner.optimizer.sensitivity import most_of_sizes
 from planner.optimizer.service_times import pool_stack
 from planner.profiles.stack import Band
@@ -22,9 +23,6 @@ from planner.results import InputSensitivity, Sensitivity, Variation
 from planner.scenario import Pool, Scenario
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
-
-if TYPE_CHECKING:  # a network's planner loads when there is a network
-    from planner.optimizer import NetworkSolution
 
 FACTORS = (0.8, 0.9, 1.1, 1.2)
 UNITS = {"max-throughput": "req/s", "min-cost": "USD/h", "min-ttft": "s"}
@@ -135,21 +133,21 @@ def _kept_fractions(
     varied: Scenario, stated: Outcome, data_dirs: Sequence[Path], time_limit_s: float
 ) -> tuple[float | None, float | None]:
     """Shares of the demand, else of the stated plan's rate, that its sizes serve as promised; None: unknown."""
-    if not isinstance(stated.solution, Solution):
-        share = _kept_of_network(varied, stated.solution, data_dirs, time_limit_s)
+    problem, routed = planning_problem(varied, data_dirs), stated.solution.routed
+    if routed is None:
+        share = _kept_of_network(problem, stated.solution, time_limit_s)
         return share, share
-    problem = planning_problem(varied, data_dirs)
-    if len(problem.routes) != len(stated.solution.thresholds_tokens):  # a pool no longer holds what it was sent
+    if len(problem.routes) != len(routed.thresholds_tokens):  # a pool no longer holds what it was sent
         return None, None
     problem = replace(problem, scenario=problem.scenario.model_copy(update={"budget_usd_per_hour": None}))
-    wanted = varied.demand_req_per_s or stated.fleet.throughput_req_per_s
-    kept = min(_kept_rate(problem, stated.solution) / wanted, 1.0)
+    wanted = problem.demand_req_per_s or stated.fleet.throughput_req_per_s
+    kept = min(_kept_rate(problem, routed) / wanted, 1.0)
     if kept >= 1.0:
         return kept, kept
-    return kept, max(min(_retuned_rate(problem, stated.solution, time_limit_s) / wanted, 1.0), kept)
+    return kept, max(min(_retuned_rate(problem, routed, time_limit_s) / wanted, 1.0), kept)
 
 
-def _kept_rate(problem: PlanningProblem, solution: Solution) -> float:
+def _kept_rate(problem: Problem, solution: RoutedSolution) -> float:
     """The most that fixed sizes and thresholds serve, under the promise on TTFT if there is one [req/s].
 
     Nothing, where a pool cannot hold a prompt that a threshold sends there.
@@ -163,33 +161,27 @@ def _kept_rate(problem: PlanningProblem, solution: Solution) -> float:
     return PromisedFleet(problem, solution.sizing).goodput_within(float(at[0]), float(at[0]), most)
 
 
-def _retuned_rate(problem: PlanningProblem, solution: Solution, time_limit_s: float) -> float:
+def _retuned_rate(problem: Problem, solution: RoutedSolution, time_limit_s: float) -> float:
     """The most that fixed sizes serve with thresholds chosen anew, under the promise if there is one [req/s]."""
     if _promises(problem):
         return best_goodput(problem, solution.sizing, monotonic() + time_limit_s).rate
     return most_of_sizes(problem, solution.sizing, solution)
 
 
-def _promises(problem: PlanningProblem) -> bool:
-    slo = problem.scenario.slo
-    return slo is not None and slo.ttft_s is not None
+def _promises(problem: Problem) -> bool:
+    return any(c.ttft_s is not None for c in problem.classes)
 
 
-def _kept_of_network(
-    varied: Scenario, solution: "NetworkSolution", data_dirs: Sequence[Path], time_limit_s: float
-) -> float | None:
+def _kept_of_network(problem: Problem, solution: Solution, time_limit_s: float) -> float | None:
     """Share of its demand that a network serves with the sizes and ports of a solution; None where roles change."""
-    from planner.optimizer.network.kept import kept_network
-    from planner.optimizer.network.problem import network_problem
-    from planner.optimizer.network.search import network_search
+    from planner.optimizer.network.kept import kept_network  # a network's planner loads when there is a network
 
-    problem = network_problem(varied, data_dirs)
     if problem.scenario.routing.role_conversion:
         return None
     kept = kept_network(problem, solution)
     if not all(any(arcs.values()) for arcs in kept.arcs):
         return 0.0
-    found = network_search(kept, time_limit_s)
+    found = searched(kept, time_limit_s)
     return 0.0 if found is None else min(found.scale, 1.0)
 
 

@@ -6,14 +6,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from planner.errors import InputError, UsageError
-from planner.executor import RunQuestion, default_load, simulate
+from planner.errors import UsageError
+from planner.executor import RunQuestion, default_load, simulate, simulate_periods
 from planner.jobs import HERE, Workers
-from planner.optimizer import PlanningProblem, at_rate, optimize, planned_at, planning_problem, solved
-from planner.results import Check, Fleet, Interval, Run, Validation, enough_requests, judgement, relative_error
+from planner.results import (
+    Check,
+    Fleet,
+    Interval,
+    PeriodValidation,
+    Plan,
+    Run,
+    RunFigures,
+    Validation,
+    enough_requests,
+    judgement,
+    relative_error,
+)
 from planner.scenario import Scenario
-from planner.schema import dotted
-from planner.studies.periods import one_period
+from planner.studies.planned import Planned, planned
 
 TOLERANCES = {
     "throughput_req_per_s": 0.02,
@@ -42,40 +52,60 @@ def validate(
     workers: Workers = HERE,
     period: str | None = None,
 ) -> Validation:
-    """Hold a plan's promises against a run at a load, and its highest rate against a run with the system kept full.
+    """Hold a plan's promises against runs at a load, and its highest rate against a run with the system kept full.
+
+    A plan for several periods is run in each of them: the promises of each, and those of the whole time, are held
+    against these runs, and the highest rate against a full run of the busiest one.
 
     Args:
         scenario: the question.
-        question: how long, how often and at what load to run.
+        question: how long, how often and at what load to run; each period as long.
         data_dirs: folders in which traces are looked for.
         time_limit_s: seconds that the search for a plan may take.
         say: is told what is going on, and the fraction done.
         workers: who shares the replications; the answer does not depend on it.
-        period: the period that is run, of a plan for several.
+        period: the only period that is run, of a plan for several.
 
     Raises:
         PlannerError: as planning or running does.
     """
-    if period is not None:
-        return _of_period(scenario, period, question, data_dirs, time_limit_s, say, workers)
-    _check_one_demand(scenario)
+    if period is not None and question.load not in (None, 1.0):
+        raise UsageError("--load: a period is validated at its own demand, which is what is promised of it")
     say("planning", 0.0)
-    problem = planning_problem(scenario, data_dirs)
-    solution = solved(problem, time_limit_s)
-    plan = planned_at(problem, solution)
-    load = default_load(plan) if question.load is None else question.load
-    executed = execute(scenario, plan, question, load, data_dirs, say, workers)
-    promised = at_rate(problem, solution, load * plan.throughput_req_per_s)
-    inside = (
-        "mean_inside",
-        _inside(problem, promised),
-        executed.run.mean_inside,
-        executed.run.intervals.get("mean_inside"),
-    )
-    return _validation(scenario, question, load, [*pairs(plan, promised, load, executed), inside])
+    found = planned(scenario, data_dirs, time_limit_s)
+    to_run = ToRun(scenario, found, question, data_dirs, say, workers)
+    if period is not None:
+        return _of_period(to_run, period)
+    if isinstance(found.plan, Plan) and len(found.plan.periods) > 1:
+        return _of_periods(to_run, found.plan)
+    load = default_load(found.plan) if question.load is None else question.load
+    executed = execute(scenario, found.plan, question, load, data_dirs, say, workers)
+    promised = found.at(load)
+    inside = _inside(found, promised), executed.run.mean_inside, executed.run.intervals.get("mean_inside")
+    return _validation(to_run, load, [*pairs(found.plan, promised, load, executed), ("mean_inside", *inside)])
 
 
-def _inside(problem: PlanningProblem, promised: Fleet) -> float | None:
+@dataclass(frozen=True)
+class ToRun:
+    """What is validated, and how."""
+
+    scenario: Scenario
+    planned: Planned
+    question: RunQuestion
+    data_dirs: Sequence[Path]
+    say: Say
+    workers: Workers
+
+    def run(self, text: str, load: float, period: str, *, is_full: bool = False) -> Run:
+        """A run of one period."""
+        asked = replace(self.question, load=load, is_full=is_full)
+        tell, plan = partial(self.say, text), self.planned.plan
+        return simulate(self.scenario, plan, asked, self.data_dirs, period=period, progress=tell, workers=self.workers)[
+            0
+        ]
+
+
+def _inside(found: Planned, promised: Fleet) -> float | None:
     """Requests in the system by the promised times; None where they are not known.
 
     Equation:
@@ -84,34 +114,79 @@ def _inside(problem: PlanningProblem, promised: Fleet) -> float | None:
     ttft_s, tpot_s = promised.latency.ttft_mean_s, promised.latency.tpot_mean_s
     if ttft_s is None or tpot_s is None:
         return None
-    output_tokens = sum(c.share * c.mix.mean_output_tokens for c in problem.classes)
-    return promised.throughput_req_per_s * (ttft_s + (output_tokens - 1) * tpot_s)
+    rates = found.class_rates(promised)
+    tokens = sum(rate * found.output_tokens[name] for name, rate in rates.items()) / sum(rates.values())
+    return promised.throughput_req_per_s * (ttft_s + (tokens - 1) * tpot_s)
 
 
-def _of_period(
-    scenario: Scenario,
-    period: str,
-    question: RunQuestion,
-    data_dirs: Sequence[Path],
-    time_limit_s: float,
-    say: Say,
-    workers: Workers,
-) -> Validation:
+def _of_period(to_run: ToRun, name: str) -> Validation:
     """One period of a plan for many, at its own demand."""
-    if question.load not in (None, 1.0):
-        raise UsageError("--load: a period is validated at its own demand, which is what is promised of it")
-    say("planning", 0.0)
-    asked, plan = one_period(scenario, optimize(scenario, data_dirs, time_limit_s), period)
-    at = replace(question, load=1.0, is_full=False)
-    run, _ = simulate(asked, plan, at, data_dirs, progress=partial(say, f"running {period}"), workers=workers)
-    executed = Executed(run)  # the highest rate is promised of all periods together
-    found = _validation(scenario, question, 1.0, list(pairs(plan, plan, 1.0, executed)))
-    return found.model_copy(update={"period": period})
+    run, plan = to_run.run(f"running {name}", 1.0, name), to_run.planned.plan
+    alone = plan.in_period(plan.period(name)) if isinstance(plan, Plan) else plan
+    # the highest rate is promised of all periods together
+    found = _validation(to_run, 1.0, list(pairs(alone, alone, 1.0, Executed(run))))
+    return found.model_copy(update={"period": name})
 
 
-def _validation(scenario: Scenario, question: RunQuestion, load: float, found: Sequence["Pair"]) -> Validation:
+def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
+    """Every period, and all of them together."""
+    load = default_load(plan) if to_run.question.load is None else to_run.question.load
+    asked, n = replace(to_run.question, load=load), len(plan.periods)
+    promised = to_run.planned.at(load)
+    assert isinstance(promised, Plan), "a plan with periods has them at any load"
+    say = partial(_share_of, to_run.say, 0.0, n / (n + 1))
+    run = simulate_periods(to_run.scenario, plan, asked, to_run.data_dirs, say, to_run.workers)
+    busiest = max(plan.periods, key=lambda one: one.most_used).name
+    full = replace(to_run, say=partial(_share_of, to_run.say, n / (n + 1), 1 / (n + 1)))
+    most = full.run(f"running {busiest} full", load, busiest, is_full=True)
+    whole = _validation(to_run, load, [_highest(plan, busiest, most), *pairs(plan, promised, load, Executed(run))])
+    checks, parts = list(whole.checks), []
+    for one in run.periods:
+        alone = promised.in_period(promised.period(one.name))
+        demand = plan.in_period(plan.period(one.name))
+        found = judged(list(pairs(demand, alone, load, Executed(one))), to_run.question.n_requests)
+        mine = [check.model_copy(update={"period": one.name}) for check in found["checks"]]
+        checks += mine
+        parts.append(_told(one.name, demand.throughput_req_per_s, mine))
+    return whole.model_copy(
+        update={
+            "checks": tuple(checks),
+            "periods": tuple(parts),
+            "holds": all(check.holds for check in checks),
+            "decided": all(check.decided for check in checks),
+        }
+    )
+
+
+def _share_of(say: Say, begun: float, share: float, text: str, fraction: float) -> None:
+    say(text, begun + share * fraction)
+
+
+def _highest(plan: Plan, busiest: str, most: Run) -> "Pair":
+    """The highest multiple of the demand in every period, as a rate of the whole time: the busiest one decides."""
+    scale = plan.throughput_req_per_s / plan.period(busiest).demand_req_per_s
+    name, sure = "throughput_req_per_s", most.intervals.get("throughput_req_per_s")
+    scaled = None if sure is None else Interval(low=scale * sure.low, high=scale * sure.high)
+    return f"max_{name}", plan.max_throughput_req_per_s, scale * most.throughput_req_per_s, scaled
+
+
+def _told(name: str, demand_req_per_s: float, checks: Sequence[Check]) -> PeriodValidation:
+    undecided = sum(not check.decided for check in checks)
+    return PeriodValidation(
+        name=name,
+        demand_req_per_s=demand_req_per_s,
+        holds=all(check.holds for check in checks),
+        decided=undecided == 0,
+        n_checks=len(checks),
+        n_failed=sum(check.decided and not check.holds for check in checks),
+        n_undecided=undecided,
+    )
+
+
+def _validation(to_run: ToRun, load: float, found: Sequence["Pair"]) -> Validation:
+    question = to_run.question
     return Validation(
-        scenario=scenario.name,
+        scenario=to_run.scenario.name,
         load=load,
         seed=question.seed,
         n_requests=question.n_requests,
@@ -119,18 +194,11 @@ def _validation(scenario: Scenario, question: RunQuestion, load: float, found: S
     )
 
 
-def _check_one_demand(scenario: Scenario) -> None:
-    """Raises InputError where the plan is of a network, whose promises are made period by period."""
-    if keys := scenario.network_keys:
-        what = "cannot be validated: only plans of one model, one demand and one promise, or one --period, are run"
-        raise InputError(scenario.problem(keys[0], what, f"a scenario without {', '.join(map(dotted, keys))}"))
-
-
 @dataclass(frozen=True)
 class Executed:
     """What a plan does at a load, and with the system kept full where its highest rate is promised."""
 
-    run: Run
+    run: RunFigures
     most: Run | None = None
 
 
@@ -142,6 +210,7 @@ def execute(
     data_dirs: Sequence[Path] = (),
     say: Say = lambda _, __: None,
     workers: Workers = HERE,
+    period: str | None = None,
 ) -> Executed:
     """Run a plan at a load and full; raises as `simulate` does.
 
@@ -153,14 +222,16 @@ def execute(
         data_dirs: folders in which traces are looked for.
         say: is told what is going on, and the fraction done.
         workers: who shares the replications.
+        period: the period that is run, of a plan for several.
     """
     at, full = replace(question, load=load, is_full=False), replace(question, load=load, is_full=True)
     texts = {"run": f"running at {load:g}", "most": "running full"}
-    found = {
-        name: simulate(scenario, plan, asked, data_dirs, progress=partial(say, texts[name]), workers=workers)[0]
-        for name, asked in (("run", at), ("most", full))
-    }
-    return Executed(**found)
+
+    def run(name: str, asked: RunQuestion) -> Run:
+        tell = partial(say, texts[name])
+        return simulate(scenario, plan, asked, data_dirs, period=period, progress=tell, workers=workers)[0]
+
+    return Executed(run("run", at), run("most", full))
 
 
 Pair = tuple[str, float | None, float, Interval | None]

@@ -9,8 +9,10 @@ from planner.loading import on_first_use
 from planner.workload.spec import TraceFile, Workload
 
 if TYPE_CHECKING:
+    from planner.workload.atom_mix import AtomMix
     from planner.workload.distributions import distribution, weighted_quantile
-    from planner.workload.mix import ALL_LONG, AtomMix, LengthMix, RequestMix
+    from planner.workload.length_mix import LengthMix
+    from planner.workload.mix import ALL_LONG, RequestAtoms, RequestMix
     from planner.workload.requests import request_mix, trace_mix
     from planner.workload.traces import Trace, read_trace
 
@@ -18,8 +20,9 @@ _LAZY = {
     "distribution": "distributions",
     "weighted_quantile": "distributions",
     "ALL_LONG": "mix",
-    "AtomMix": "mix",
-    "LengthMix": "mix",
+    "AtomMix": "atom_mix",
+    "LengthMix": "length_mix",
+    "RequestAtoms": "mix",
     "RequestMix": "mix",
     "request_mix": "requests",
     "trace_mix": "requests",
@@ -31,6 +34,7 @@ __all__ = [
     "ALL_LONG",
     "AtomMix",
     "LengthMix",
+    "RequestAtoms",
     "RequestMix",
     "Trace",
     "TraceFile",

@@ -9,9 +9,11 @@ import numpy as np
 from planner.curves import FloatArray
 from planner.errors import InputError, Problem
 from planner.schema import is_file
+from planner.workload.atom_mix import AtomMix
 from planner.workload.distributions import Atoms, Distribution, distribution, mean_tokens
 from planner.workload.hits import hit_nodes, ideal_hits
-from planner.workload.mix import AtomMix, LengthMix, RequestMix
+from planner.workload.length_mix import LengthMix
+from planner.workload.mix import RequestMix
 from planner.workload.prefixes import HitDistribution, PrefixHits
 from planner.workload.spec import Workload
 from planner.workload.traces import Trace, read_trace

@@ -38,7 +38,7 @@ def compile_time() -> None:
 
 def plain(n: int) -> None:
     """The reference case: Poisson arrivals, no caches."""
-    from planner.executor import Streams, drawn_requests, system, world
+    from planner.executor import Draws, drawn_requests, system, world
     from planner.executor.run import run_to_end
     from planner.optimizer import optimize
     from planner.scenario import read_scenario
@@ -46,9 +46,9 @@ def plain(n: int) -> None:
     scenario = read_scenario("prfaas-paper")
     plan = optimize(scenario)
     planned = system(scenario, plan)
-    run_to_end(world(planned, drawn_requests(scenario, 1000, 1.0, Streams(0))))
+    run_to_end(world(planned, drawn_requests(scenario, 1000, 1.0, Draws(0))))
     start = process_time()
-    requests = drawn_requests(scenario, n, LOAD * plan.throughput_req_per_s, Streams(0))
+    requests = drawn_requests(scenario, n, LOAD * plan.throughput_req_per_s, Draws(0))
     w = world(planned, requests)
     drawn = process_time()
     run_to_end(w)
@@ -60,9 +60,9 @@ def plain(n: int) -> None:
 def with_caches(n: int) -> None:
     """The recorded hour of conversations, again and again, with limited caches on both sites."""
     from planner.cli.common import data_dirs
-    from planner.executor import Streams, drawn_requests, system, world
+    from planner.executor import Draws, drawn_requests, system, world
+    from planner.executor.draws import prompt_blocks
     from planner.executor.run import run_to_end
-    from planner.executor.streams import prompt_blocks
     from planner.optimizer import optimize
     from planner.scenario import read_scenario
 
@@ -74,7 +74,7 @@ def with_caches(n: int) -> None:
     plan = optimize(scenario, data_dirs())
     planned = system(scenario, plan, data_dirs())
     start = process_time()
-    requests = drawn_requests(scenario, n, LOAD * plan.throughput_req_per_s, Streams(0), data_dirs())
+    requests = drawn_requests(scenario, n, LOAD * plan.throughput_req_per_s, Draws(0), data_dirs())
     w = world(planned, requests, blocks=prompt_blocks(scenario, requests, data_dirs()))
     drawn = process_time()
     run_to_end(w)

@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from network_scenarios import scale_scenario
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.problem import network_problem
 from planner.optimizer.network.search import network_search
+from planner.optimizer.resolution import planning_problem
 
 SEEDS = (1, 2, 3, 4, 5)
 
@@ -42,7 +42,7 @@ def _one(seed: int, n_hours: int, options: argparse.Namespace, conversion: bool)
     """Seconds that a scenario takes, printed with what was found."""
     wall, cpu = monotonic(), process_time()
     scenario = scale_scenario(seed, n_hours, conversion=conversion, is_spread=options.spread)
-    problem = network_problem(scenario)
+    problem = planning_problem(scenario)
     try:
         found = network_search(problem, options.limit * n_hours / 24)
     except UndecidedError:

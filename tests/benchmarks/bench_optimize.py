@@ -47,12 +47,13 @@ def fresh_processes() -> None:
 
 def phases() -> None:
     """Every step of `planner optimize` in one warm process."""
-    from planner.optimizer import planning_problem, search
+    from planner.optimizer import planning_problem
     from planner.optimizer.baselines import baselines
-    from planner.optimizer.fleet import fleet_fields
     from planner.optimizer.free_routing import free_routing
+    from planner.optimizer.plan import planned_at
+    from planner.optimizer.promised_search import search
     from planner.optimizer.sensitivity import bottlenecks, sweep
-    from planner.results import Fleet
+    from planner.optimizer.strategies import solution_of_routes
     from planner.scenario import read_scenario
 
     print(f"\nin process, warm, median of {N_RUNS}: prfaas-paper")
@@ -60,12 +61,12 @@ def phases() -> None:
     problem = planning_problem(scenario)
     solution = search(problem)
     assert solution is not None
-    fleet = Fleet(**fleet_fields(problem, solution))
+    fleet = planned_at(problem, solution_of_routes(problem, solution))
     steps: dict[str, Callable[[], Any]] = {
         "read_scenario": lambda: read_scenario("prfaas-paper"),
         "planning_problem": lambda: planning_problem(scenario),
         "search": lambda: search(problem),
-        "fleet_fields (latency, cost)": lambda: fleet_fields(problem, solution),
+        "planned_at (latency, cost)": lambda: planned_at(problem, solution_of_routes(problem, solution)),
         "baselines": lambda: baselines(problem, fleet, 60.0),
         "bottlenecks": lambda: bottlenecks(problem, solution),
         "free_routing": lambda: free_routing(problem, solution),
@@ -100,7 +101,8 @@ def against_enumeration() -> None:
     """The mixed-integer model beside the exhaustive search it is tested against."""
     import numpy as np
 
-    from planner.optimizer import exhaustive_search, planning_problem, search
+    from planner.optimizer import exhaustive_search, planning_problem
+    from planner.optimizer.promised_search import search
     from planner.scenario import read_scenario
     from tests.builders import Draw, problem_of
 

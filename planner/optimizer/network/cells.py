@@ -11,8 +11,8 @@ from planner.optimizer.capacity import split_interval
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled
 from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of, point
 from planner.optimizer.network.model import Model
-from planner.optimizer.network.problem import Arc, NetworkProblem
 from planner.optimizer.network.rows import Found
+from planner.optimizer.problem import Arc, Problem
 from planner.workload import ALL_LONG, RequestMix
 
 FIRST_CELLS = 5
@@ -23,8 +23,6 @@ OFFERED_SHARES = (0.1, 0.35, 0.6, 0.85)
 """Allowances that a plan may choose from, between the least and the most that leave both parts something."""
 MOST_POINTS = 64
 """Lengths up to which every one of them is a threshold of its own."""
-NARROW = 0.05
-"""Width of an allowance that is not worth cutting."""
 TINY = 1e-7
 
 Cells = dict[tuple[int, int], list[Cell]]
@@ -93,17 +91,15 @@ def around(pieces: Sequence[tuple[int, int]], n: int) -> list[tuple[int, int]]:
 
 
 def split(mix: RequestMix, cell: Cell) -> list[Cell]:
-    """A cell cut in both directions, as far as that makes a difference."""
-    low, high, least, most = cell
-    lows, highs = np.array([low]), np.array([high])
-    if low < high and float(mix.long_fraction(low) - mix.long_fraction(high)) > WIDE:
-        lows, highs = split_interval(mix, low, high, PARTS - 1)
-    edges = np.linspace(least, most, 3 if most - least > NARROW else 2)
-    shares = list(pairwise(edges))
-    return [Cell(float(a), float(b), float(u), float(v)) for a, b in zip(lows, highs, strict=True) for u, v in shares]
+    """A cell cut into narrower ones, as far as that makes a difference."""
+    low, high, *shares = cell
+    if low == high or float(mix.long_fraction(low) - mix.long_fraction(high)) <= WIDE:
+        return [cell]
+    lows, highs = split_interval(mix, low, high, PARTS - 1)
+    return [Cell(float(a), float(b), *shares) for a, b in zip(lows, highs, strict=True)]
 
 
-def first_cells(problem: NetworkProblem) -> Cells:
+def first_cells(problem: Problem) -> Cells:
     """A few wide intervals of thresholds for every group and period; one point where nothing is to choose."""
     cells: Cells = {}
     for g, members in enumerate(problem.groups):
@@ -112,11 +108,12 @@ def first_cells(problem: NetworkProblem) -> Cells:
     return cells
 
 
-def first_cells_of(problem: NetworkProblem, members: Sequence[int]) -> list[Cell]:
+def first_cells_of(problem: Problem, members: Sequence[int]) -> list[Cell]:
     mix, fixed = mix_of(problem, members), problem.scenario.routing.threshold_tokens
     ends = [problem.classes[problem.streams[q].request_class].mix.support for q in members]
     shares = (0.0, 1.0) if any(has_promise(problem, q) for q in members) else (0.5, 0.5)
-    if fixed != "free":
+    is_split = any(all(problem.arcs[q].values()) for q in members)
+    if fixed != "free" and is_split:
         return [Cell(float(fixed), float(fixed), *shares)]
     if not any(problem.arcs[q]["short"] for q in members):
         return [Cell(ALL_LONG, ALL_LONG, 1.0, 1.0)]
@@ -130,7 +127,7 @@ def first_cells_of(problem: NetworkProblem, members: Sequence[int]) -> list[Cell
     return [*inner, Cell(highest, highest, 0.0, 0.0), Cell(ALL_LONG, ALL_LONG, 1.0, 1.0)]
 
 
-def room_thresholds(problem: NetworkProblem, members: Sequence[int]) -> list[float]:
+def room_thresholds(problem: Problem, members: Sequence[int]) -> list[float]:
     """Thresholds beyond which some pool does not hold what a group would send it [tokens]."""
     found = set()
     for q in members:
@@ -152,7 +149,7 @@ def chosen_cells(model: Model, values: NDArray[np.float64]) -> Cells:
     return {at: [cell] for at, (_, cell) in chosen.items()}
 
 
-def finest_cells(problem: NetworkProblem, members: Sequence[int]) -> list[Cell]:
+def finest_cells(problem: Problem, members: Sequence[int]) -> list[Cell]:
     """Every threshold that makes a difference, in order; narrow intervals where lengths are continuous."""
     offers = first_cells_of(problem, members)
     if len(offers) == 1:
@@ -171,5 +168,5 @@ def finest_cells(problem: NetworkProblem, members: Sequence[int]) -> list[Cell]:
     return [Cell(ALL_LONG, ALL_LONG, 1.0, 1.0), *inner, Cell(highest, highest, 0.0, 0.0)]
 
 
-def has_promise(problem: NetworkProblem, q: int) -> bool:
+def has_promise(problem: Problem, q: int) -> bool:
     return problem.classes[problem.streams[q].request_class].ttft_s is not None

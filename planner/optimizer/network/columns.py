@@ -15,7 +15,7 @@ from planner.optimizer.network.model import (
     usable_arcs,
     ways_of,
 )
-from planner.optimizer.network.problem import NetworkProblem
+from planner.optimizer.problem import Problem
 
 
 def add_size_columns(model: Model) -> None:
@@ -73,7 +73,7 @@ def _scale_bounds(model: Model) -> tuple[float, float]:
     return (0.0, most_scale(model.problem)) if least is None else (least, least)
 
 
-def most_scale(problem: NetworkProblem) -> float:
+def most_scale(problem: Problem) -> float:
     """A scale of the demand that no fleet exceeds: by decode alone, all of it anywhere."""
     seconds = {i: inf for i, p in enumerate(problem.pools) if not p.is_prefill}
     loads = NetworkLoads(problem)
@@ -112,8 +112,9 @@ def _prefill_columns(model: Model, q: int, s: int, k: int) -> None:
     for share in shares_of(model, q, cell):
         for part, arc in ways_of(model, q, s, share, cell):
             link = "" if arc.link is None else arc.link
-            if share == "between":
-                name = f"b_{q}_{s}_{k}_{arc.pool}_{link}"
-                model.between[q, s, k, part, arc] = model.rows.column(name)
-            else:
-                model.x[q, s, k, part, arc] = model.rows.column(f"x_{q}_{s}_{k}_{part}_{arc.pool}_{link}")
+            is_between = share == "between"
+            name = f"b_{q}_{s}_{k}_{arc.pool}_{link}" if is_between else f"x_{q}_{s}_{k}_{part}_{arc.pool}_{link}"
+            column = model.rows.column(name)
+            (model.between if is_between else model.x)[q, s, k, part, arc] = column
+            if model.question.shares_lateness and model.question.loads.is_promised(q):
+                model.late[column] = model.rows.column(f"l_{q}_{s}_{k}_{share}_{part}_{arc.pool}_{link}")

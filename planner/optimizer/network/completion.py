@@ -11,9 +11,10 @@ from planner.optimizer.network.evaluate import Settled, broken_classes
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import Cell
 from planner.optimizer.network.model import Model, Question
-from planner.optimizer.network.problem import NetworkProblem, Situation
 from planner.optimizer.network.rows import Found
-from planner.optimizer.network.solution import NetworkSolution, SearchState, is_better
+from planner.optimizer.network.solution import SearchState, is_better
+from planner.optimizer.problem import Problem, Situation
+from planner.optimizer.solution import Solution
 
 PATIENCE = 0.97
 """Factor on the promised TTFT of a class whose exact wait is longer than the closed form's."""
@@ -25,13 +26,13 @@ TINY = 1e-7
 
 def judged(
     state: SearchState, safe: Model, plan: Found, patience: list[float]
-) -> tuple[NetworkSolution, list[Situation], list[int]]:
+) -> tuple[Solution, list[Situation], list[int]]:
     """A plan with what it does not cover and whose promise it breaks; noted if it is the best that does neither."""
     solution, missing = _completed(state, safe, plan)
     return solution, missing, [] if missing else broken_by(state, solution, patience)
 
 
-def broken_by(state: SearchState, solution: NetworkSolution, patience: list[float]) -> list[int]:
+def broken_by(state: SearchState, solution: Solution, patience: list[float]) -> list[int]:
     """Classes whose promise a plan breaks, planned with less patience from now on; noted if it is the best of none."""
     broken = broken_classes(state.problem, solution.settled, solution.ports)
     if not broken and is_better(state, solution):
@@ -41,7 +42,7 @@ def broken_by(state: SearchState, solution: NetworkSolution, patience: list[floa
     return broken
 
 
-def _completed(state: SearchState, safe: Model, plan: Found) -> tuple[NetworkSolution, list[Situation]]:
+def _completed(state: SearchState, safe: Model, plan: Found) -> tuple[Solution, list[Situation]]:
     """The plan in every period, and the situations that its sizes do not cover."""
     problem = state.problem
     ports = tuple(tuple(round(plan.values[m]) for m in row) for row in safe.ports)
@@ -59,10 +60,10 @@ def _completed(state: SearchState, safe: Model, plan: Found) -> tuple[NetworkSol
         missing = _unsurvived(state, safe, plan)
     everything = tuple(settled[p] for p in sorted(settled))
     objective = scale if not problem.is_min_cost else _spend(problem, safe, plan, everything)
-    return NetworkSolution(everything, ports, scale, objective, state.sign * state.bound), missing
+    return Solution(everything, ports, scale, objective, state.sign * state.bound), missing
 
 
-def _copied(problem: NetworkProblem, known: Mapping[int, Settled], period: int) -> Settled | None:
+def _copied(problem: Problem, known: Mapping[int, Settled], period: int) -> Settled | None:
     """The ways of a period that asks for at least as much of every stream."""
     if problem.scenario.routing.role_conversion:
         return None
@@ -123,7 +124,7 @@ def _unsurvived(state: SearchState, safe: Model, plan: Found) -> list[Situation]
     return missing
 
 
-def _spend(problem: NetworkProblem, safe: Model, plan: Found, settled: Sequence[Settled]) -> float:
+def _spend(problem: Problem, safe: Model, plan: Found, settled: Sequence[Settled]) -> float:
     """Cost of the plan over all periods: what is bought or rented, and what use costs [USD/h]."""
     if not problem.is_priced:
         return float(sum(n * p.n_accelerators for n, p in zip(settled[0].n_instances, problem.pools, strict=True)))

@@ -6,26 +6,26 @@ import numpy as np
 
 from planner.optimizer.network.evaluate import Settled, busy_instances, link_gbps
 from planner.optimizer.network.loads import NetworkLoads
-from planner.optimizer.network.problem import NetworkProblem
+from planner.optimizer.problem import Problem
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, GB, SECONDS_PER_HOUR
 
 N_KINDS = 192
 GB_PER_GBIT = BITS_PER_GBIT / BITS_PER_BYTE / GB
 
 
-def use_usd_per_hour(problem: NetworkProblem, settled: Settled) -> float:
+def use_usd_per_hour(problem: Problem, settled: Settled) -> float:
     """Power of busy instances, and traffic by volume, in a period [USD/h]."""
     busy = zip(busy_instances(problem, settled), problem.pools, strict=True)
     return sum(n * pool.busy_usd_per_hour for n, pool in busy) + traffic_usd_per_hour(problem, settled)
 
 
-def traffic_usd_per_hour(problem: NetworkProblem, settled: Settled) -> float:
+def traffic_usd_per_hour(problem: Problem, settled: Settled) -> float:
     """Charges by volume in a period [USD/h]."""
     sent = zip(link_gbps(problem, settled), problem.links, strict=True)
     return SECONDS_PER_HOUR * sum(gbps * GB_PER_GBIT * link.usd_per_gb for gbps, link in sent)
 
 
-def least_use_usd_per_hour(problem: NetworkProblem, period: int) -> float:
+def least_use_usd_per_hour(problem: Problem, period: int) -> float:
     """What use costs at the least in a period, wherever requests go [USD/h]."""
     total = 0.0
     for demand in problem.demands:
@@ -35,7 +35,7 @@ def least_use_usd_per_hour(problem: NetworkProblem, period: int) -> float:
     return total
 
 
-def _least_usd_per_request(problem: NetworkProblem, q: int) -> float:
+def _least_usd_per_request(problem: Problem, q: int) -> float:
     """Use of the cheapest pools per unit of rate: decode, and for every length the cheapest prefill."""
     loads = NetworkLoads(problem)
     decode = min(problem.pools[i].busy_usd_per_hour * loads.decode_s(q, i) for i in problem.decoders[q])
@@ -46,7 +46,7 @@ def _least_usd_per_request(problem: NetworkProblem, q: int) -> float:
     return decode + float(np.min(seconds, axis=0) @ weights)
 
 
-def rent_usd_per_hour(problem: NetworkProblem, n_instances: Sequence[int]) -> list[float | None]:
+def rent_usd_per_hour(problem: Problem, n_instances: Sequence[int]) -> list[float | None]:
     """Rent or amortised purchase, and idle power, of every pool [USD/h]; None where a price is missing."""
     return [
         0.0 if n == 0 else None if pool.usd_per_hour is None else n * pool.usd_per_hour

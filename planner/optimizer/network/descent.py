@@ -22,8 +22,8 @@ from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import Array, Cell
 from planner.optimizer.network.model import Question
 from planner.optimizer.network.period_fit import PeriodFit, period_fit
-from planner.optimizer.network.problem import NetworkProblem, Situation
 from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
+from planner.optimizer.problem import Problem, Situation
 
 FORGETTING = 0.95
 """Of what is known of periods that did not fit, what is left when the next sizes are asked for."""
@@ -42,7 +42,7 @@ DETOUR = 0.003
 NOTHING = 1e-6
 
 
-def is_settled_by_period(problem: NetworkProblem) -> bool:
+def is_settled_by_period(problem: Problem) -> bool:
     """Whether sizes, ports and the stock of sites are all that periods share, and cost is to be low."""
     scenario = problem.scenario
     is_alone = not scenario.spare.survive and scenario.budget_usd_per_hour is None

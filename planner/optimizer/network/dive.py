@@ -16,8 +16,8 @@ from planner.optimizer.network.cells import Cells, around, chosen_cells, largest
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of, point
 from planner.optimizer.network.model import Model, Question, Segments
-from planner.optimizer.network.problem import Arc, Situation
 from planner.optimizer.network.rows import Found
+from planner.optimizer.problem import Arc, Situation
 
 N_THRESHOLDS = 8
 """Of a group in a period, to begin with."""

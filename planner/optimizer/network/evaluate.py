@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.optimizer.delays import place_wait
+from planner.optimizer.delays import link_slowdown, place_wait, sent_bytes
 from planner.optimizer.network.loads import Array, NetworkLoads, point
-from planner.optimizer.network.problem import Arc, NetworkProblem, Part
+from planner.optimizer.problem import Arc, Part, Problem
 from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, merged_scv, split_scv, sum_of_waits
 from planner.roofline import exposed_transfer_s
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, bytes_per_s
@@ -68,48 +68,74 @@ class Kinds:
     """Of the stream's requests."""
     service_s: Array
     transfer_s: Array
+    """What is left of the transfer when prefill ends, on an idle link [s]."""
+    sending_s: Array
+    """Time that the whole transfer takes on an idle link, from the first layer's end on [s]."""
     weights: Array
 
 
-def kinds_of(problem: NetworkProblem, flow: Flow, ports: Sequence[Sequence[int]], link_busy: float) -> Kinds | None:
-    """Requests of a flow, with transfers at what the mean traffic leaves of the link; None where there are none.
+def kinds_of(problem: Problem, flow: Flow, ports: Sequence[Sequence[int]], n_kinds: int = N_KINDS) -> Kinds | None:
+    """Requests of a flow, with transfers on an idle link; None where there are none.
 
     Their work is exact where few requests stand for a continuous mix: a pool may be nearly full with it.
     """
     mix = problem.classes[problem.streams[flow.stream].request_class].mix
     service = problem.pools[flow.arc.pool].rates.prefill
     part_atoms = mix.long_atoms if flow.part == "long" else mix.short_atoms
-    total, cached, weights = part_atoms(flow.threshold_tokens, N_KINDS)
+    total, cached, weights = part_atoms(flow.threshold_tokens, n_kinds)
     if weights.size == 0 or service is None:
         return None
     service_s = np.asarray(service.seconds(total, cached))
-    work_s = NetworkLoads(problem).work_s(flow.stream, flow.arc, flow.part, point(flow.threshold_tokens))
-    service_s = service_s * (work_s / float(service_s @ weights))
-    transfer_s = _transfer_s(problem, flow.arc, ports, link_busy, total, cached, service_s)
-    return Kinds(float(weights.sum()), service_s, transfer_s, weights / weights.sum())
+    work_s = mix.long_work if flow.part == "long" else mix.short_work
+    service_s = service_s * (float(work_s(service, flow.threshold_tokens)) / float(service_s @ weights))
+    transfer_s, sending_s = transfers_s(problem, flow.arc, ports, (total, cached))
+    return Kinds(float(weights.sum()), *_condensed(service_s, transfer_s, sending_s, weights / weights.sum(), n_kinds))
 
 
-def _transfer_s(
-    problem: NetworkProblem,
-    arc: Arc,
-    ports: Sequence[Sequence[int]],
-    link_busy: float,
-    total: Array,
-    cached: Array,
-    service_s: Array,
-) -> Array:
-    """What is left of the transfer when prefill ends; a shared link serves as one of (1 - busy) of its bandwidth."""
-    if arc.link is None:
-        return NetworkLoads(problem).transfer_s(arc, total, cached, service_s)  # the fabric of the site
-    link, pool = problem.links[arc.link], problem.pools[arc.pool]
-    sent = pool.rates.kv_bytes(total)
-    if link.destination_holds_prefix:
-        sent = sent - (pool.rates.kv_bytes(cached) - pool.rates.kv_bytes(0.0))
-    gbps = link.gbps(ports[arc.link]) * (1 - link_busy)
-    return exposed_transfer_s(service_s, sent, bytes_per_s(gbps), link.round_trip_s, pool.rates.n_layers)
+def _condensed(
+    service_s: Array, transfer_s: Array, sending_s: Array, weights: Array, n_kinds: int
+) -> tuple[Array, Array, Array, Array]:
+    """At most so many kinds of request: neighbours in time are merged at their mean, which keeps every mean exact."""
+    if len(weights) <= n_kinds:
+        return service_s, transfer_s, sending_s, weights
+    order = np.argsort(service_s + transfer_s, kind="stable")
+    group = np.minimum((np.cumsum(weights[order]) * n_kinds).astype(np.intp), n_kinds - 1)
+    mass: Array = np.bincount(group, weights[order]).astype(np.float64)
+    used = mass > 0
+    service_s, transfer_s, sending_s = (
+        np.bincount(group, (x * weights)[order])[used] / mass[used] for x in (service_s, transfer_s, sending_s)
+    )
+    return service_s, transfer_s, sending_s, mass[used]
 
 
-def link_gbps(problem: NetworkProblem, settled: Settled) -> tuple[float, ...]:
+def transfers_s(
+    problem: Problem, arc: Arc, ports: Sequence[Sequence[int]], lengths: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """What is left of each transfer when its prefill ends, and how long it takes in all, on an idle link [s].
+
+    Args:
+        problem: the question.
+        arc: prefill pool, and link if it is at another site.
+        ports: ports of every link and tier.
+        lengths: total and cached tokens of every request, shape (n,) each.
+    """
+    total, cached = lengths
+    service = problem.pools[arc.pool].rates.prefill
+    if service is None:
+        raise ValueError("a prefill pool has no prefill times")
+    service_s = np.asarray(service.seconds(total, cached))
+    if arc.link is None:  # the fabric of the site is of each instance alone
+        return NetworkLoads(problem).transfer_s(arc, total, cached, service_s), np.zeros_like(service_s)
+    link, rates = problem.links[arc.link], problem.pools[arc.pool].rates
+    sent, bandwidth = sent_bytes(problem, arc.pool, arc.link, total, cached), bytes_per_s(link.gbps(ports[arc.link]))
+    if bandwidth <= 0:
+        return np.full_like(service_s, np.inf), np.full_like(service_s, np.inf)
+    left_s = exposed_transfer_s(service_s, sent, bandwidth, link.round_trip_s, rates.n_layers)
+    n_layers = rates.n_layers or 1
+    return left_s, np.maximum(sent / bandwidth, service_s * (n_layers - 1) / n_layers)
+
+
+def link_gbps(problem: Problem, settled: Settled) -> tuple[float, ...]:
     """Mean traffic on every link [Gbps]."""
     loads, sent = NetworkLoads(problem), [0.0] * len(problem.links)
     for flow in settled.flows:
@@ -119,7 +145,7 @@ def link_gbps(problem: NetworkProblem, settled: Settled) -> tuple[float, ...]:
     return tuple(b * BITS_PER_BYTE / BITS_PER_GBIT for b in sent)
 
 
-def busy_instances(problem: NetworkProblem, settled: Settled) -> tuple[float, ...]:
+def busy_instances(problem: Problem, settled: Settled) -> tuple[float, ...]:
     """Busy instances of every pool [count]."""
     loads, busy = NetworkLoads(problem), [0.0] * len(problem.pools)
     for flow in settled.flows:
@@ -134,13 +160,15 @@ def busy_instances(problem: NetworkProblem, settled: Settled) -> tuple[float, ..
 class Period:
     """A settled period with its waits."""
 
-    problem: NetworkProblem
+    problem: Problem
     settled: Settled
     kinds: tuple[tuple[Flow, Kinds], ...]
     waits: dict[int, Wait | None]
     """Wait of every prefill pool in use; None where it has no steady state."""
     places: dict[int, Wait | None]
     """Wait for a place in the batches of every decode pool in use; None where it has no steady state."""
+    slowdown: dict[int, float]
+    """Factor by which sharing stretches the transfers on every link in use; inf without a steady state."""
 
     def paths(self, streams: Sequence[int], loaded: bool = True) -> list[Path] | None:
         """Paths of the requests of some streams; None where a queue has no steady state, or nothing flows."""
@@ -151,11 +179,15 @@ class Period:
         found = []
         for flow, kinds in mine:
             share = flow.req_per_s * kinds.fraction / total
+            stretch = 0.0 if flow.arc.link is None or not loaded else self.slowdown[flow.arc.link] - 1
+            if stretch == np.inf:
+                return None
+            after_s = kinds.transfer_s + stretch * kinds.sending_s
             for decoding, part in self._decoded(flow.stream):
                 wait = self._both_waits(flow.arc.pool, decoding) if loaded else NO_WAIT
                 if wait is None:
                     return None
-                path = Path.of(min(share * part, 1.0), kinds.service_s, kinds.weights, wait, kinds.transfer_s)
+                path = Path.of(min(share * part, 1.0), kinds.service_s, kinds.weights, wait, after_s)
                 found.append(path)
         return found
 
@@ -175,37 +207,59 @@ class Period:
         rate = self.settled.rate_of(stream)
         return [(d.pool, d.req_per_s / rate) for d in self.settled.decodings if d.stream == stream and d.req_per_s > 0]
 
-    def late_fraction(self, stream: int, promise_s: float) -> float:
-        """Fraction of a stream's requests whose first token takes longer than promised, waits for decode included.
+    def late_fraction(self, streams: Sequence[int], promise_s: float) -> float:
+        """Fraction of some streams' requests whose first token takes longer than promised, waits for decode included.
 
         Equation:
-            P(W + T + X + D > x) over the flows and decode pools of the stream
+            P(W + T + X + D > x) over the flows and decode pools of the streams
         """
-        paths = self.paths([stream])
+        paths = self.paths(streams)
         return 1.0 if paths is None else float(Ttft.of(paths).survival(promise_s))
 
 
-def period_of(problem: NetworkProblem, settled: Settled, ports: Sequence[Sequence[int]]) -> Period:
-    """A period with its waits: every prefill pool one queue of all flows into it.
+def period_of(problem: Problem, settled: Settled, ports: Sequence[Sequence[int]], n_kinds: int = N_KINDS) -> Period:
+    """A period with its waits: every prefill pool one queue of all flows into it, every link shared by its transfers.
+
+    Args:
+        problem: the question.
+        settled: sizes and rates of the period.
+        ports: ports of every link and tier.
+        n_kinds: requests that stand for the lengths of a flow.
 
     Source:
-        `planner.queueing.gigc_wait`; places in decode batches as in `planner.optimizer.delays.place_wait`.
+        `planner.queueing.gigc_wait`; links as in `planner.optimizer.delays.link_slowdown`, places in decode batches as
+        in `planner.optimizer.delays.place_wait`.
     """
-    sent, capacity = link_gbps(problem, settled), problem.gbps(ports)
-    use = [min(s / c, FULL) if c > 0 else 0.0 for s, c in zip(sent, capacity, strict=True)]
     kinds = []
     for flow in settled.flows:
-        busy = 0.0 if flow.arc.link is None else use[flow.arc.link]
-        found = kinds_of(problem, flow, ports, busy) if flow.req_per_s > 0 else None
+        found = kinds_of(problem, flow, ports, n_kinds) if flow.req_per_s > 0 else None
         if found is not None:
             kinds.append((flow, found))
     pools = dict.fromkeys(flow.arc.pool for flow, _ in kinds)
     waits = {i: _wait(problem, settled, i, [(f, k) for f, k in kinds if f.arc.pool == i]) for i in pools}
-    decoders = dict.fromkeys(d.pool for d in settled.decodings)
-    return Period(problem, settled, tuple(kinds), waits, {i: _places(problem, settled, i) for i in decoders})
+    places = {i: _places(problem, settled, i) for i in dict.fromkeys(d.pool for d in settled.decodings)}
+    sent = link_gbps(problem, settled)
+    links = dict.fromkeys(flow.arc.link for flow, _ in kinds if flow.arc.link is not None)
+    slowdown = {
+        j: _slowdown(settled, (problem.links[j].gbps(ports[j]), sent[j]), [u for u in kinds if u[0].arc.link == j])
+        for j in links
+    }
+    return Period(problem, settled, tuple(kinds), waits, places, slowdown)
 
 
-def _wait(problem: NetworkProblem, settled: Settled, pool: int, users: Sequence[tuple[Flow, Kinds]]) -> Wait | None:
+def _slowdown(settled: Settled, gbps: tuple[float, float], users: Sequence[tuple[Flow, Kinds]]) -> float:
+    """Factor by which sharing stretches the transfers on a link of a bandwidth, with its mean traffic [Gbps]."""
+    rates = [flow.req_per_s * kinds.fraction for flow, kinds in users]
+    n_at_once = sum(r * float(kinds.sending_s @ kinds.weights) for r, (_, kinds) in zip(rates, users, strict=True))
+    n_busy: dict[int, float] = {}
+    for rate, (flow, kinds) in zip(rates, users, strict=True):
+        n_busy[flow.arc.pool] = n_busy.get(flow.arc.pool, 0.0) + rate * float(kinds.service_s @ kinds.weights)
+    n_instances = [settled.n_instances[pool] for pool in n_busy]
+    capacity, load = map(bytes_per_s, gbps)
+    return link_slowdown(capacity, load, n_at_once, n_instances, [*n_busy.values()])
+
+
+def _wait(problem: Problem, settled: Settled, pool: int, users: Sequence[tuple[Flow, Kinds]]) -> Wait | None:
     """Wait of a prefill pool: one queue of what its flows are split off their streams and merged again."""
     rates = [flow.req_per_s * kinds.fraction for flow, kinds in users]
     rate, n_servers = sum(rates), settled.n_instances[pool]
@@ -221,7 +275,7 @@ def _wait(problem: NetworkProblem, settled: Settled, pool: int, users: Sequence[
     return gigc_wait(n_servers, rate, service, merged_scv(rates, scvs))
 
 
-def _places(problem: NetworkProblem, settled: Settled, pool: int) -> Wait | None:
+def _places(problem: Problem, settled: Settled, pool: int) -> Wait | None:
     """Wait for a place in the batches of a decode pool."""
     mine = [d for d in settled.decodings if d.pool == pool]
     classes = [problem.classes[problem.streams[d.stream].request_class] for d in mine]
@@ -230,16 +284,25 @@ def _places(problem: NetworkProblem, settled: Settled, pool: int) -> Wait | None
     return place_wait(problem.pools[pool].rates.decode, rate, tokens_per_s, settled.n_instances[pool])
 
 
-def broken_classes(problem: NetworkProblem, settled: Sequence[Settled], ports: Sequence[Sequence[int]]) -> list[int]:
-    """Classes whose promise on TTFT some period breaks, in the best model of waits."""
-    broken = []
-    promised = [c for c, spec in enumerate(problem.classes) if spec.ttft_s is not None]
-    for one in settled if promised else ():
-        period = period_of(problem, one, ports)
-        for q, stream in enumerate(problem.streams):
-            spec = problem.classes[stream.request_class]
-            if spec.ttft_s is None or one.rate_of(q) <= TINY or stream.request_class in broken:
-                continue
-            if period.late_fraction(q, spec.ttft_s) > spec.late_allowed + TINY:
-                broken.append(stream.request_class)
-    return broken
+def late_fractions(period: Period) -> dict[int, float]:
+    """Late fraction of every class with a promise that has requests in a period: over all its streams and pools."""
+    problem, found = period.problem, {}
+    for c, spec in enumerate(problem.classes):
+        mine = [q for q, stream in enumerate(problem.streams) if stream.request_class == c]
+        if spec.ttft_s is not None and sum(period.settled.rate_of(q) for q in mine) > TINY:
+            found[c] = period.late_fraction(mine, spec.ttft_s)
+    return found
+
+
+def broken_classes(problem: Problem, settled: Sequence[Settled], ports: Sequence[Sequence[int]]) -> list[int]:
+    """Classes whose promise on TTFT some period breaks, in the best model of waits.
+
+    A promise is judged over the mixture of the pools that serve the class: some may be later than others.
+    """
+    if not any(spec.ttft_s is not None for spec in problem.classes):
+        return []
+    broken: dict[int, None] = {}
+    for one in settled:
+        late = late_fractions(period_of(problem, one, ports))
+        broken |= {c: None for c, part in late.items() if part > problem.classes[c].late_allowed + TINY}
+    return list(broken)

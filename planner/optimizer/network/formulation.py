@@ -2,6 +2,7 @@
 
 from planner.optimizer.network.columns import add_rate_columns, add_size_columns
 from planner.optimizer.network.model import Model, Question
+from planner.optimizer.network.rows_of_lateness import bound_late_requests, count_late_requests
 from planner.optimizer.network.rows_of_limits import (
     bound_accelerators,
     bound_budget,
@@ -29,6 +30,8 @@ ROWS = (
     divide_alike,
     route_decode,
     bound_prefill_work,
+    bound_late_requests,
+    count_late_requests,
     bound_decode_slots,
     bound_link_bytes,
     open_used_links,

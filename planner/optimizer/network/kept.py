@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-from planner.optimizer.network.problem import NetworkPool, NetworkProblem
-from planner.optimizer.network.solution import NetworkSolution
-from planner.optimizer.problem import LinkSpec
+from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
+from planner.optimizer.solution import Solution
 
 
-def kept_network(problem: NetworkProblem, solution: NetworkSolution) -> NetworkProblem:
+def kept_network(problem: Problem, solution: Solution) -> Problem:
     """The network of a problem with the sizes and ports of a plan, which asks for the most of the demand's profile.
 
     Args:
@@ -30,21 +29,21 @@ def kept_network(problem: NetworkProblem, solution: NetworkSolution) -> NetworkP
     return replace(problem, scenario=scenario, pools=pools, links=tuple(links), inventories=())
 
 
-def with_link(problem: NetworkProblem, index: int, link: LinkSpec) -> NetworkProblem:
+def with_link(problem: Problem, index: int, link: LinkSpec) -> Problem:
     """The problem with another link in place of one."""
     return replace(problem, links=(*problem.links[:index], link, *problem.links[index + 1 :]))
 
 
-def with_pool(problem: NetworkProblem, index: int, pool: NetworkPool) -> NetworkProblem:
+def with_pool(problem: Problem, index: int, pool: PoolSpec) -> Problem:
     """The problem with another pool in place of one."""
     return replace(problem, pools=(*problem.pools[:index], pool, *problem.pools[index + 1 :]))
 
 
-def one_more_instance(problem: NetworkProblem, index: int) -> NetworkProblem:
+def one_more_instance(problem: Problem, index: int) -> Problem:
     """The problem with one more instance of a pool, where it was of one size."""
     pool = problem.pools[index]
     return with_pool(problem, index, _sized(pool, pool.max_instances + 1))
 
 
-def _sized(pool: NetworkPool, n_instances: int) -> NetworkPool:
-    return replace(pool, min_instances=n_instances, max_instances=n_instances)
+def _sized(pool: PoolSpec, n_instances: int) -> PoolSpec:
+    return replace(pool, min_instances=n_instances, max_instances=n_instances, stated_max_instances=n_instances)

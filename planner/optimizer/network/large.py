@@ -18,8 +18,8 @@ from planner.optimizer.network.cells import TINY, Cells, around, chosen_cells, f
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import Cell, NetworkLoads
 from planner.optimizer.network.model import Model, Question, Segments, sizes_of
-from planner.optimizer.network.problem import Arc, Situation
 from planner.optimizer.network.rows import Found
+from planner.optimizer.problem import Arc, Situation
 
 BLOCK_GAP = 0.002
 """What a block may leave open."""
@@ -193,7 +193,8 @@ def closest(
     while True:
         offers = {at: gathered(cells, near[at]) for at, cells in finest.items()}
         try:
-            found = answered(asked(loads, situations, segments, offers), deadline - monotonic())
+            model = asked(loads, situations, segments, offers, shares_lateness=True)
+            found = answered(model, deadline - monotonic())
         except UndecidedError:
             if look is None:
                 raise
@@ -217,6 +218,7 @@ def asked(
     segments: Segments,
     offers: Cells,
     ways: Collection[Way] | None = None,
+    shares_lateness: bool = False,
 ) -> Model:
     """The program of a look at some periods.
 
@@ -225,10 +227,11 @@ def asked(
         situations: the periods.
         segments: sizes of every pool in pieces.
         offers: thresholds of every group in every period.
-        ways: arcs that streams may use; None: all. A bound needs all of them, and every threshold.
+        ways: arcs that streams may use; None: all. A bound needs all of them, and every threshold;
+        shares_lateness: and pools that share what a class may be late.
     """
     arcs = None if ways is None else frozenset((q, s.period, arc) for q, arc in ways for s in situations)
-    return build(Question(loads, tuple(situations), offers, segments, arcs=arcs))
+    return build(Question(loads, tuple(situations), offers, segments, arcs=arcs, shares_lateness=shares_lateness))
 
 
 def answered(model: Model, time_limit_s: float) -> Look | None:

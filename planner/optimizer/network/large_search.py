@@ -21,9 +21,10 @@ from planner.optimizer.network.evaluate import Settled, broken_classes
 from planner.optimizer.network.large import Look, answered, asked, closest, narrowed, some
 from planner.optimizer.network.loads import Array, NetworkLoads, mix_of
 from planner.optimizer.network.model import Segments
-from planner.optimizer.network.problem import NetworkProblem, Situation
 from planner.optimizer.network.shared_units import shared_units
-from planner.optimizer.network.solution import NetworkSolution, Pieces, SearchState, is_better
+from planner.optimizer.network.solution import Pieces, SearchState, is_better
+from planner.optimizer.problem import Problem, Situation
+from planner.optimizer.solution import Solution
 
 ROUGH_STEP = 4
 """Of all thresholds, those that looks at a large network offer where its plan is sought: every so many-th."""
@@ -107,7 +108,7 @@ def _begin_with_fixed_roles(state: SearchState, stop: float) -> None:
         state.best = fixed.best
 
 
-def _most(problem: NetworkProblem) -> list[int]:
+def _most(problem: Problem) -> list[int]:
     return [max(pool.max_instances, 1) for pool in problem.pools]
 
 
@@ -216,7 +217,7 @@ def descend(
             return
 
 
-def _thresholds(problem: NetworkProblem, settled: Sequence[Settled]) -> dict[tuple[int, int], list[float]]:
+def _thresholds(problem: Problem, settled: Sequence[Settled]) -> dict[tuple[int, int], list[float]]:
     """Threshold of every group that has demand, in every period."""
     flows = ((flow, one.period) for one in settled for flow in one.flows)
     return {(problem.group_of[flow.stream], period): [flow.threshold_tokens] for flow, period in flows}
@@ -228,7 +229,7 @@ def _is_kept(state: SearchState, descent: Descent) -> bool:
     Else links in use have larger ports from now on, or there is less patience where these are not at fault.
     """
     problem, settled, patience = state.problem, descent.settled(), list(state.patience)
-    solution = NetworkSolution(settled, descent.ports(), 1.0, descent.cost, state.bound)
+    solution = Solution(settled, descent.ports(), 1.0, descent.cost, state.bound)
     if not broken_by(state, solution, patience):
         return True
     if state.port_step < max((len(link.tiers) for link in problem.links), default=0) - 1:

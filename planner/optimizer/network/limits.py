@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from planner.optimizer.network.kept import one_more_instance, with_link, with_pool
-from planner.optimizer.network.problem import NetworkClass, NetworkProblem
-from planner.optimizer.network.solution import NetworkSolution
-from planner.optimizer.problem import Inventory
+from planner.optimizer.problem import ClassSpec, Inventory, Problem
+from planner.optimizer.solution import Solution
 from planner.scenario import LinkTier
 from planner.units import MILLI
 
@@ -26,12 +25,12 @@ class More(NamedTuple):
     unit: str
     """Of what is gained, per unit of the limit."""
     n_little: float
-    little: NetworkProblem
+    little: Problem
     n_whole: float
-    whole: NetworkProblem
+    whole: Problem
 
 
-def more_capacity(kept: NetworkProblem, solution: NetworkSolution) -> Iterator[More]:
+def more_capacity(kept: Problem, solution: Solution) -> Iterator[More]:
     """Every pool in use with an instance more and every link in use with 1 and with 10 Gbps more, all else kept.
 
     Args:
@@ -50,7 +49,7 @@ def more_capacity(kept: NetworkProblem, solution: NetworkSolution) -> Iterator[M
         yield More(f"links.{link.name}.capacity_gbps", "req/s per Gbps", 1.0, one, PORT_GBPS, ten)
 
 
-def more_allowed(problem: NetworkProblem, solution: NetworkSolution) -> Iterator[More]:
+def more_allowed(problem: Problem, solution: Solution) -> Iterator[More]:
     """Every limit that the question states with more of it: demand, inventories, ports, sizes, budget, promises."""
     unit = "USD/h" if problem.is_min_cost else "req/s"
     if problem.is_min_cost:
@@ -63,14 +62,14 @@ def more_allowed(problem: NetworkProblem, solution: NetworkSolution) -> Iterator
     yield from _longer_promises(problem, unit)
 
 
-def _more_demand(problem: NetworkProblem) -> NetworkProblem:
+def _more_demand(problem: Problem) -> Problem:
     """The whole profile, scaled so that its mean is one request per second higher."""
     factor = 1 + 1 / problem.mean_req_per_s
     demands = tuple(d._replace(req_per_s=tuple(r * factor for r in d.req_per_s)) for d in problem.demands)
     return replace(problem, demands=demands)
 
 
-def _more_accelerators(problem: NetworkProblem, solution: NetworkSolution, unit: str) -> Iterator[More]:
+def _more_accelerators(problem: Problem, solution: Solution, unit: str) -> Iterator[More]:
     """An accelerator more in every inventory, and as many more as make an instance."""
     for v, inventory in enumerate(problem.inventories):
         if not inventory.pools:
@@ -81,9 +80,7 @@ def _more_accelerators(problem: NetworkProblem, solution: NetworkSolution, unit:
         yield More(name, f"{unit} per accelerator", 1.0, little, n_whole, whole)
 
 
-def more_inventory(
-    problem: NetworkProblem, solution: NetworkSolution, index: int, n_accelerators: int
-) -> NetworkProblem:
+def more_inventory(problem: Problem, solution: Solution, index: int, n_accelerators: int) -> Problem:
     """The problem with more accelerators in an inventory, and room for them in the pools that it limits."""
     inventory = problem.inventories[index]
     more: Inventory = replace(inventory, n_accelerators=inventory.n_accelerators + n_accelerators)
@@ -91,12 +88,12 @@ def more_inventory(
     return _roomier(replace(problem, inventories=others), solution, inventory.pools)
 
 
-def largest_sizes(problem: NetworkProblem, solution: NetworkSolution) -> list[int]:
+def largest_sizes(problem: Problem, solution: Solution) -> list[int]:
     """Most instances of every pool in any period of a plan."""
     return [max(one.n_instances[i] for one in solution.settled) for i in range(len(problem.pools))]
 
 
-def _roomier(problem: NetworkProblem, solution: NetworkSolution, pools: Sequence[int]) -> NetworkProblem:
+def _roomier(problem: Problem, solution: Solution, pools: Sequence[int]) -> Problem:
     """An instance more in pools that are as large as may be, unless the scenario itself states how large that is.
 
     Others keep their limit, so that a program relaxed between sizes stays the same one.
@@ -110,7 +107,7 @@ def _roomier(problem: NetworkProblem, solution: NetworkSolution, pools: Sequence
     return problem
 
 
-def _more_ports(problem: NetworkProblem) -> Iterator[More]:
+def _more_ports(problem: Problem) -> Iterator[More]:
     for j in range(len(problem.links)):
         for k, tier in enumerate(problem.links[j].tiers):
             more = one_more_port(problem, j, k)
@@ -118,14 +115,14 @@ def _more_ports(problem: NetworkProblem) -> Iterator[More]:
             yield More(name, f"USD/h per port of {tier.capacity_gbps:g} Gbps", 1.0, more, 1.0, more)
 
 
-def one_more_port(problem: NetworkProblem, index: int, tier: int) -> NetworkProblem:
+def one_more_port(problem: Problem, index: int, tier: int) -> Problem:
     """The problem with one more port of a size on offer for a link."""
     link = problem.links[index]
     more = link.tiers[tier].model_copy(update={"max_ports": link.tiers[tier].max_ports + 1})
     return with_link(problem, index, replace(link, tiers=(*link.tiers[:tier], more, *link.tiers[tier + 1 :])))
 
 
-def _more_of_pools(problem: NetworkProblem, solution: NetworkSolution) -> Iterator[More]:
+def _more_of_pools(problem: Problem, solution: Solution) -> Iterator[More]:
     """Pools that are as large as the scenario itself lets them be, with an instance more."""
     for i, (pool, n) in enumerate(zip(problem.pools, largest_sizes(problem, solution), strict=True)):
         stated = problem.scenario.pools[pool.key]
@@ -135,7 +132,7 @@ def _more_of_pools(problem: NetworkProblem, solution: NetworkSolution) -> Iterat
         yield More(f"pools.{pool.name}.max_instances", "USD/h per instance", 1.0, more, 1.0, more)
 
 
-def _more_budget(problem: NetworkProblem, solution: NetworkSolution) -> Iterator[More]:
+def _more_budget(problem: Problem, solution: Solution) -> Iterator[More]:
     """A dollar an hour more to spend, and what the cheapest instance in use costs."""
     budget, usd = problem.scenario.budget_usd_per_hour, cheapest_instance_usd_per_hour(problem, solution)
     if budget is None or problem.is_min_cost or not usd:
@@ -144,19 +141,19 @@ def _more_budget(problem: NetworkProblem, solution: NetworkSolution) -> Iterator
     yield More("budget_usd_per_hour", "req/s per USD/h", 1.0, little, usd, whole)
 
 
-def cheapest_instance_usd_per_hour(problem: NetworkProblem, solution: NetworkSolution) -> float:
+def cheapest_instance_usd_per_hour(problem: Problem, solution: Solution) -> float:
     """What an instance of the cheapest pool in use costs when busy [USD/h]; 0 where prices are missing."""
     used = [p for p, n in zip(problem.pools, largest_sizes(problem, solution), strict=True) if n]
     return min(((p.usd_per_hour or 0.0) + p.busy_usd_per_hour for p in used), default=0.0)
 
 
-def more_budget(problem: NetworkProblem, solution: NetworkSolution, usd_per_hour: float) -> NetworkProblem:
+def more_budget(problem: Problem, solution: Solution, usd_per_hour: float) -> Problem:
     """The problem with a budget, and room for an instance more in the pools that it limits."""
     scenario = problem.scenario.model_copy(update={"budget_usd_per_hour": usd_per_hour})
     return _roomier(replace(problem, scenario=scenario), solution, range(len(problem.pools)))
 
 
-def _longer_promises(problem: NetworkProblem, unit: str) -> Iterator[More]:
+def _longer_promises(problem: Problem, unit: str) -> Iterator[More]:
     for c, spec in enumerate(problem.classes):
         if spec.ttft_s is not None:
             n_whole = LATER_FRACTION * spec.ttft_s / MILLI
@@ -164,7 +161,7 @@ def _longer_promises(problem: NetworkProblem, unit: str) -> Iterator[More]:
             yield More(f"classes.{spec.name}.slo.ttft_s", f"{unit} per ms", LATER_MS, little, n_whole, whole)
 
 
-def _later(problem: NetworkProblem, index: int, spec: NetworkClass, ms: float) -> NetworkProblem:
+def _later(problem: Problem, index: int, spec: ClassSpec, ms: float) -> Problem:
     """The problem with a later promise to one class."""
     if spec.slo is None or spec.slo.ttft_s is None:
         raise ValueError("no promise on TTFT")

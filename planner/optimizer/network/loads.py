@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.curves import PrefillService
-from planner.optimizer.network.problem import Arc, NetworkClass, NetworkProblem, Part
+from planner.optimizer.problem import Arc, ClassSpec, Part, Problem
 from planner.optimizer.room import is_held
+from planner.optimizer.work import long_bytes, long_work_s, short_bytes, short_work_s
 from planner.queueing import QueuedRequests, most_busy_servers
 from planner.roofline import DecodePoint, exposed_transfer_s
 from planner.units import bytes_per_s
@@ -86,7 +87,7 @@ class _Kinds(NamedTuple):
 
     def in_part(self, part: Part, cell: Cell) -> NDArray[np.bool_]:
         """Which are in a part for every threshold of a cell."""
-        end = _end(part, cell)
+        end = end_of(part, cell)
         return self.uncached > end if part == "long" else self.uncached <= end
 
 
@@ -113,7 +114,7 @@ def point(threshold_tokens: float, share: float = 0.5) -> Cell:
 class NetworkLoads:
     """Coefficients of a problem, remembered: equal pools at several sites, and periods, ask for the same."""
 
-    problem: NetworkProblem
+    problem: Problem
     is_hopeful: bool = False
     """Whether waits are the shortest that the closed form may stand for: for bounds."""
     patience: tuple[float, ...] = ()
@@ -124,38 +125,46 @@ class NetworkLoads:
     """Mean use of a link at the most; transfers count with the rest of it."""
     least_gbps: tuple[float, ...] = ()
     """Bandwidth that every link has at least where it is used; none: what transfers count with."""
+    lateness: float = 1.0
+    """Multiple of the late requests of a promise that every pool may have, where others are to make up for them."""
 
     def fraction(self, q: int, part: Part, cell: Cell) -> float:
         """Least fraction of a stream's requests in a part, over the thresholds of a cell."""
-        mix = self._class(q).mix
-        key = ("fraction", id(mix), part, _end(part, cell))
-        if key not in self._known:
-            long = float(mix.long_fraction(_end(part, cell)))
+        mix = self.class_of(q).mix
+        key = ("fraction", id(mix), part, end_of(part, cell))
+        if key not in self.known:
+            long = float(mix.long_fraction(end_of(part, cell)))
             of_part = long if part == "long" else 1.0 - long
-            self._known[key] = of_part if of_part > ROUNDING_OF_SUMS else 0.0
-        return float(self._known[key])
+            self.known[key] = of_part if of_part > ROUNDING_OF_SUMS else 0.0
+        return float(self.known[key])
 
     def holds(self, q: int, arc: Arc, part: Part, cell: Cell) -> bool:
         """Whether a pool holds every prompt of a part of a stream, under some threshold of a cell."""
-        room, mix = self.problem.pools[arc.pool].rates.longest_tokens, self._class(q).mix
+        room, mix = self.problem.pools[arc.pool].rates.longest_tokens, self.class_of(q).mix
         if room == np.inf:
             return True
         key = ("limits", room, id(mix), part)
-        if key not in self._known:
-            self._known[key] = mix.held_thresholds(*((room, np.inf) if part == "long" else (np.inf, room)))
-        return is_held(mix, _end(part, cell), self._known[key])
+        if key not in self.known:
+            self.known[key] = mix.held_thresholds(*((room, np.inf) if part == "long" else (np.inf, room)))
+        return is_held(mix, end_of(part, cell), self.known[key])
 
     def work_s(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
         """Instance-seconds in a pool per request of the stream, at the least over a cell [s]."""
-        pool, mix = self.problem.pools[arc.pool], self._class(q).mix
-        key = ("work", id(pool.rates), id(mix), part, _end(part, cell))
-        if key not in self._known:
-            service = pool.rates.prefill
-            if service is None:
-                raise ValueError("a prefill pool has no prefill times")
-            of_part = mix.long_work if part == "long" else mix.short_work
-            self._known[key] = float(of_part(service, _end(part, cell)))
-        return float(self._known[key])
+        pool, mix = self.problem.pools[arc.pool], self.class_of(q).mix
+        key = ("work", id(pool.rates), id(mix), part, *self._ends(part, cell))
+        if key not in self.known:
+            rule, (low, high) = self.problem.scenario.capacity_rule, map(np.array, cell[:2])
+            self.known[key] = float(
+                long_work_s(rule, pool.rates.prefill, mix, low, high)
+                if part == "long"
+                else short_work_s(rule, pool.rates.prefill, mix, low)
+            )
+        return float(self.known[key])
+
+    def _ends(self, part: Part, cell: Cell) -> tuple[float, ...]:
+        """The thresholds of a cell that the least work of a part depends on: of long prompts by mean length on both."""
+        both = part == "long" and self.problem.scenario.capacity_rule == "mean-length"
+        return cell[:2] if both else (end_of(part, cell),)
 
     def residual_s(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
         """What is left of a service in a pool when another request comes, at the least over a cell [s]; 0: of none.
@@ -163,27 +172,28 @@ class NetworkLoads:
         Equation:
             E[T^2] / (2 E[T])
         """
-        pool, mix = self.problem.pools[arc.pool], self._class(q).mix
-        key = ("residual", id(pool.rates), id(mix), part, _end(part, cell))
-        if key not in self._known:
+        pool, mix = self.problem.pools[arc.pool], self.class_of(q).mix
+        key = ("residual", id(pool.rates), id(mix), part, end_of(part, cell))
+        if key not in self.known:
             work_s, service = self.work_s(q, arc, part, cell), pool.rates.prefill
             of_part = mix.long_work if part == "long" else mix.short_work
-            squares = 0.0 if service is None else float(of_part(service, _end(part, cell), 2))
-            self._known[key] = squares / (2 * work_s) if work_s > 0 else 0.0
-        return float(self._known[key])
+            squares = 0.0 if service is None else float(of_part(service, end_of(part, cell), 2))
+            self.known[key] = squares / (2 * work_s) if work_s > 0 else 0.0
+        return float(self.known[key])
 
     def sent_bytes(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
         """Bytes on a link per request of the stream, at the least over a cell [B]."""
         if arc.link is None:
             return 0.0
         link, pool = self.problem.links[arc.link], self.problem.pools[arc.pool]
-        mix, holds = self._class(q).mix, link.destination_holds_prefix
-        key = ("bytes", id(pool.rates), id(mix), part, _end(part, cell), holds)
-        if key not in self._known:
-            kv = pool.rates.kv_bytes
-            long = float(mix.long_wire_bytes(kv, _end(part, cell), holds))
-            self._known[key] = long if part == "long" else float(mix.long_wire_bytes(kv, -1.0, holds)) - long
-        return float(self._known[key])
+        mix, holds = self.class_of(q).mix, link.destination_holds_prefix
+        key = ("bytes", id(pool.rates), id(mix), part, *self._ends(part, cell), holds)
+        if key not in self.known:
+            rule, kv, (low, high) = self.problem.scenario.capacity_rule, pool.rates.kv_bytes, map(np.array, cell[:2])
+            self.known[key] = float(
+                long_bytes(rule, kv, mix, (low, high), holds) if part == "long" else short_bytes(kv, mix, low, holds)
+            )
+        return float(self.known[key])
 
     def between_s(self, q: int, arc: Arc, cell: Cell) -> float:
         """Least instance-seconds in a pool, per request of the stream, if it took all between a cell's ends [s].
@@ -199,31 +209,31 @@ class NetworkLoads:
 
     def holds_between(self, q: int, cell: Cell) -> bool:
         """Whether a stream has prompts between a cell's ends."""
-        mix = self._class(q).mix
+        mix = self.class_of(q).mix
         if cell.low_tokens == cell.high_tokens:
             return False
         return float(mix.long_fraction(cell.low_tokens) - mix.long_fraction(cell.high_tokens)) > ROUNDING_OF_SUMS
 
     def _between(self, q: int, arc: Arc, cell: Cell) -> tuple[float, float]:
-        pool, mix, reference = self.problem.pools[arc.pool], self._class(q).mix, self._reference(q)
+        pool, mix, reference = self.problem.pools[arc.pool], self.class_of(q).mix, self._reference(q)
         holds = arc.link is not None and self.problem.links[arc.link].destination_holds_prefix
         key = ("between", id(pool.rates), id(reference), id(mix), cell.low_tokens, cell.high_tokens, holds)
-        if key not in self._known:
+        if key not in self.known:
             if pool.rates.prefill is None:
                 raise ValueError("a prefill pool has no prefill times")
             whole_s = float(mix.long_work(reference, cell.low_tokens) - mix.long_work(reference, cell.high_tokens))
-            total, cached = _lengths_between(mix, cell)
+            total, cached = lengths_between(mix, cell)
             reference_s = np.asarray(reference.seconds(total, cached))
             kv = pool.rates.kv_bytes
             sent = kv(total) - (kv(cached) - kv(0.0) if holds else 0.0)
             ratios = np.asarray(pool.rates.prefill.seconds(total, cached)) / reference_s, sent / reference_s
-            self._known[key] = tuple(whole_s * float(np.min(ratio)) * (1 - ROUNDING) for ratio in ratios)
-        work_s, sent_bytes = self._known[key]
+            self.known[key] = tuple(whole_s * float(np.min(ratio)) * (1 - ROUNDING) for ratio in ratios)
+        work_s, sent_bytes = self.known[key]
         return float(work_s), float(sent_bytes)
 
     def division(self, q: int) -> tuple[int, int]:
         """What says how a threshold divides prompts of a stream between a cell's ends: equal where they are alike."""
-        return id(self._class(q).mix), id(self._reference(q))
+        return id(self.class_of(q).mix), id(self._reference(q))
 
     def _reference(self, q: int) -> PrefillService:
         """Prefill of the pool whose work says how prompts between a cell's ends are divided."""
@@ -245,33 +255,33 @@ class NetworkLoads:
         new = {use: self._busy_key(*use) for use in dict.fromkeys(uses) if use not in self._limits}
         waiting: dict[tuple[object, ...], tuple[QueuedRequests, float]] = {}
         for use, key in new.items():
-            if key in self._known or key in waiting:
+            if key in self.known or key in waiting:
                 continue
             allowed = self.allowed(use.stream, use.part, use.cell)
-            requests = None if allowed >= 1 else self._queued(*use)
-            if self._class(use.stream).ttft_s is None:
-                self._known[key] = self.grid
+            requests = None if allowed >= 1 else self.queued(*use)
+            if self.class_of(use.stream).ttft_s is None:
+                self.known[key] = self.grid
             elif requests is None:
-                self._known[key] = self.grid * UNHURRIED
+                self.known[key] = self.unhurried
             else:
                 waiting[key] = requests, allowed
         keys = list(waiting)
         for some in (keys[i : i + N_AT_ONCE] for i in range(0, len(keys), N_AT_ONCE)):
             queues, allowances = zip(*(waiting[key] for key in some), strict=True)
             batch = QueuedRequests.batch(queues)
-            limits = most_busy_servers(self.grid, batch, np.array(allowances), *self._hopes)
-            self._known.update(zip(some, limits, strict=True))
-        self._limits.update((use, self._known[key]) for use, key in new.items())
+            limits = most_busy_servers(self.grid, batch, np.array(allowances), *self.hopes)
+            self.known.update(zip(some, limits, strict=True))
+        self._limits.update((use, self.known[key]) for use, key in new.items())
 
     def _busy_key(self, q: int, arc: Arc, part: Part, cell: Cell) -> tuple[object, ...]:
         c = self.problem.streams[q].request_class
-        if self._class(q).ttft_s is None:
+        if self.class_of(q).ttft_s is None:
             return ("busy", c)
         start = cell.low_tokens if part == "long" else 0.0
-        return ("busy", c, self._way_keys[arc], part, start, _end(part, cell), self.allowed(q, part, cell))
+        return ("busy", c, self.way_keys[arc], part, start, end_of(part, cell), self.allowed(q, part, cell))
 
     @cached_property
-    def _way_keys(self) -> dict[Arc, tuple[object, ...]]:
+    def way_keys(self) -> dict[Arc, tuple[object, ...]]:
         """What prompts meet on every arc: how long prefill takes, and how long the transfer."""
         return {arc: self._way_key(arc) for arcs in self.problem.arcs for of_part in arcs.values() for arc in of_part}
 
@@ -281,35 +291,44 @@ class NetworkLoads:
 
     def allowed(self, q: int, part: Part, cell: Cell) -> float:
         """Greatest fraction of the part's requests that may be late, over a cell."""
-        request_class, fraction = self._class(q), self.fraction(q, part, cell)
+        fraction = self.fraction(q, part, cell)
         share = cell.high_share if part == "long" else 1 - cell.low_share
-        late = request_class.late_allowed * (1.0 if self.is_for_bounds else 1 - DECODE_LATE)
+        late = self.late_allowed(q)
         return 1.0 if late * share >= fraction else late * share / fraction
+
+    def is_promised(self, q: int) -> bool:
+        """Whether a stream's class has a promise on TTFT."""
+        return self.class_of(q).ttft_s is not None
+
+    def late_allowed(self, q: int) -> float:
+        """Fraction of a stream's requests that prefill may make late: in plans, decode has a part of it."""
+        late = self.class_of(q).late_allowed * (1.0 if self.is_for_bounds else 1 - DECODE_LATE)
+        return min(self.lateness * late, 1.0)
 
     def shares(self, q: int, cell: Cell) -> tuple[float, float]:
         """Allowances for long prompts of a stream between which some pool keeps the promise to each part when idle."""
-        late = self._class(q).late_allowed * (1 - DECODE_LATE)
+        late = min(self.lateness * self.class_of(q).late_allowed * (1 - DECODE_LATE), 1.0)
         arcs = self.problem.arcs[q]
         long, short = (min((self._late_anyhow(q, arc, p, cell) for arc in arcs[p]), default=0.0) for p in PARTS)
         return long / late, 1 - short / late
 
     def _late_anyhow(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
         """Fraction of a stream's requests that are in a part and late there without any wait."""
-        key = ("late", self.problem.streams[q].request_class, self._way_keys[arc], part, _end(part, cell))
-        if key not in self._known:
+        key = ("late", self.problem.streams[q].request_class, self.way_keys[arc], part, end_of(part, cell))
+        if key not in self.known:
             kinds = self._kinds(q, arc)
             chosen = kinds.in_part(part, cell)
             weights = kinds.weights[chosen]
             late = float((weights / weights.sum())[kinds.slack_s[chosen] < 0].sum()) if chosen.any() else 0.0
-            self._known[key] = late * self.fraction(q, part, cell)
-        return float(self._known[key])
+            self.known[key] = late * self.fraction(q, part, cell)
+        return float(self.known[key])
 
     def decode_s(self, q: int, pool: int) -> float:
         """Instance-seconds of a decode pool per request of a stream [s]."""
         point = self.problem.pools[pool].rates.decode
         if point is None:
             raise ValueError("a decode pool has no decode point")
-        return point.seconds_per_request(self._class(q).mix.mean_output_tokens)
+        return point.seconds_per_request(self.class_of(q).mix.mean_output_tokens)
 
     @property
     def is_for_bounds(self) -> bool:
@@ -325,7 +344,7 @@ class NetworkLoads:
         """Bandwidth that every link has at least where it is used; none for bounds."""
         return self.least_gbps or self.gbps
 
-    def _gaps_scv(self, request_class: NetworkClass) -> float:
+    def gaps_scv(self, request_class: ClassSpec) -> float:
         """Variation of the gaps between the arrivals of a class; for bounds the least."""
         return self._least_gaps_scv if self.is_hopeful else request_class.arrival_scv
 
@@ -335,40 +354,44 @@ class NetworkLoads:
         return min(1.0, *(request_class.arrival_scv for request_class in self.problem.classes))
 
     @cached_property
-    def _hopes(self) -> tuple[Array | float, float]:
+    def hopes(self) -> tuple[Array | float, float]:
         """Factors on waits of the closed form, by size of the grid, and peakedness of arrivals: least for bounds."""
         if not self.is_hopeful:
             return 1.0, 1.0
         return shortest_waits(self.grid, self._least_gaps_scv), self._least_gaps_scv
 
-    def _queued(self, q: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
+    def queued(self, q: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
         """The part of a stream as a queue sees it; None where no request is in it.
 
         Waits are those of the shortest services that any threshold of the cell leaves in the part: for long prompts all
         beyond its start. Only the requests that are in the part for every threshold may be late.
         """
         kinds = self._kinds(q, arc)
-        chosen = kinds.in_part(part, cell)
-        if not chosen.any():
+        chosen, service = kinds.in_part(part, cell), self.queued_service(q, arc, part, cell)
+        if service is None or not chosen.any():
             return None
-        queued = kinds.uncached > cell.low_tokens if part == "long" else chosen
-        mean_s, scv = _moments(kinds.service_s[queued], kinds.weights[queued])
         weights = kinds.weights[chosen]
         slack_s, weights = _condensed(kinds.slack_s[chosen], weights / weights.sum())
-        return QueuedRequests(mean_s, scv, slack_s, weights, self._gaps_scv(self._class(q)))
+        return QueuedRequests(*service, slack_s, weights, self.gaps_scv(self.class_of(q)))
+
+    def queued_service(self, q: int, arc: Arc, part: Part, cell: Cell) -> tuple[float, float] | None:
+        """Mean service and squared variation of the part with which it waits least; None of none."""
+        kinds = self._kinds(q, arc)
+        queued = kinds.uncached > cell.low_tokens if part == "long" else kinds.in_part(part, cell)
+        return _moments(kinds.service_s[queued], kinds.weights[queued]) if queued.any() else None
 
     def _kinds(self, q: int, arc: Arc) -> "_Kinds":
         """All requests of a stream on an arc."""
-        key = ("kinds", self.problem.streams[q].request_class, self._way_keys[arc])
-        if key not in self._known:
-            total, cached, weights = self._class(q).mix.atoms(N_KINDS)
+        key = ("kinds", self.problem.streams[q].request_class, self.way_keys[arc])
+        if key not in self.known:
+            total, cached, weights = self.class_of(q).mix.atoms(N_KINDS)
             service = self.problem.pools[arc.pool].rates.prefill
             if service is None:
                 raise ValueError("a prefill pool has no prefill times")
             service_s = np.asarray(service.seconds(total, cached))
-            slack_s = self._promise_s(q) - service_s - self.transfer_s(arc, total, cached, service_s)
-            self._known[key] = _Kinds(total - cached, weights, service_s, slack_s)
-        found: _Kinds = self._known[key]
+            slack_s = self.promise_s(q) - service_s - self.transfer_s(arc, total, cached, service_s)
+            self.known[key] = _Kinds(total - cached, weights, service_s, slack_s)
+        found: _Kinds = self.known[key]
         return found
 
     def transfer_s(self, arc: Arc, total: Array, cached: Array, service_s: Array) -> Array:
@@ -389,34 +412,43 @@ class NetworkLoads:
     def most_busy_decode(self, q: int, pool: int) -> Array:
         """Busy instances that a decode pool of every size of the grid may have with a stream.
 
-        At most a share of the requests that may be late waits a share of the TTFT for a place in the batch.
+        In plans at most a share of the requests that may be late waits a share of the TTFT for a place in the batch. In
+        bounds no more wait all of it than may be late; where a class has several decode pools, one may be any late.
         """
-        point, request_class = self.problem.pools[pool].rates.decode, self._class(q)
+        point, request_class = self.problem.pools[pool].rates.decode, self.class_of(q)
         if request_class.ttft_s is None or point is None:
             return self.grid
-        key = ("decode", id(self.problem.pools[pool].rates), id(request_class))
-        if key not in self._known:
-            self._known[key] = self._most_places(point, request_class, request_class.ttft_s)
-        return np.asarray(self._known[key])
+        key = ("decode", id(self.problem.pools[pool].rates), self.problem.streams[q].request_class)
+        if key not in self.known:
+            self.known[key] = self._most_places(point, request_class, request_class.ttft_s)
+        return np.asarray(self.known[key])
 
-    def _most_places(self, point: DecodePoint, request_class: NetworkClass, ttft_s: float) -> Array:
+    def _most_places(self, point: DecodePoint, request_class: ClassSpec, ttft_s: float) -> Array:
+        time, late = (1.0, 1.0) if self.is_for_bounds else (DECODE_TIME, DECODE_LATE)
+        if self.is_for_bounds and self._n_decoders(request_class) > 1:
+            return self.unhurried
         held_s = point.batch * point.seconds_per_request(request_class.mix.mean_output_tokens)
-        slack_s = np.array([DECODE_TIME * ttft_s])
-        requests = QueuedRequests(held_s, 1.0, slack_s, np.ones(1), self._gaps_scv(request_class))
-        allowed, (_, peakedness) = DECODE_LATE * request_class.late_allowed, self._hopes
+        requests = QueuedRequests(held_s, 1.0, np.array([time * ttft_s]), np.ones(1), self.gaps_scv(request_class))
+        allowed, (_, peakedness) = late * request_class.late_allowed, self.hopes
         factor = SHORTEST_DECODE_WAITS if self.is_hopeful else 1.0
         return most_busy_servers(self.grid * point.batch, requests, allowed, factor, peakedness) / point.batch
 
-    def _promise_s(self, q: int) -> float:
+    def _n_decoders(self, request_class: ClassSpec) -> int:
+        """Decode pools that serve a class, at all sites."""
+        problem = self.problem
+        decoders = zip(problem.streams, problem.decoders, strict=True)
+        return sum(len(pools) for stream, pools in decoders if problem.classes[stream.request_class] is request_class)
+
+    def promise_s(self, q: int) -> float:
         c = self.problem.streams[q].request_class
-        return (self._class(q).ttft_s or np.inf) * (self.patience[c] if self.patience else 1.0)
+        return (self.class_of(q).ttft_s or np.inf) * (self.patience[c] if self.patience else 1.0)
 
     def _link_key(self, link: int) -> tuple[object, ...]:
         spec = self.problem.links[link]
         gbps = self.gbps[link] if self.gbps else spec.max_gbps()
         return (gbps, spec.round_trip_s, spec.destination_holds_prefix)
 
-    def _class(self, q: int) -> NetworkClass:
+    def class_of(self, q: int) -> ClassSpec:
         return self.problem.classes[self.problem.streams[q].request_class]
 
     @cached_property
@@ -426,7 +458,12 @@ class NetworkLoads:
         return GRID[: int(np.searchsorted(GRID, largest)) + 1]
 
     @cached_property
-    def _known(self) -> dict[tuple[object, ...], Any]:
+    def unhurried(self) -> Array:
+        """Busy instances of pools none of whose requests can break a promise, at sizes of the grid."""
+        return self.grid * UNHURRIED
+
+    @cached_property
+    def known(self) -> dict[tuple[object, ...], Any]:
         return {}
 
     @cached_property
@@ -435,7 +472,7 @@ class NetworkLoads:
         return {}
 
 
-def _end(part: Part, cell: Cell) -> float:
+def end_of(part: Part, cell: Cell) -> float:
     """The threshold of a cell at which a part is smallest."""
     return cell.high_tokens if part == "long" else cell.low_tokens
 
@@ -446,7 +483,7 @@ def _moments(service_s: Array, weights: Array) -> tuple[float, float]:
     return mean_s, float((service_s - mean_s) ** 2 @ weights) / float(weights.sum()) / mean_s**2
 
 
-def _lengths_between(mix: RequestMix, cell: Cell) -> tuple[Array, Array]:
+def lengths_between(mix: RequestMix, cell: Cell) -> tuple[Array, Array]:
     """Total and cached tokens of requests between a cell's ends: all of a discrete mix, else close ones."""
     total, cached, _ = mix.atoms(N_KINDS)
     inside = (total - cached > cell.low_tokens) & (total - cached <= cell.high_tokens)
@@ -469,6 +506,6 @@ def _condensed(slack_s: Array, weights: Array, n: int = 32) -> tuple[Array, Arra
     return np.append(means, -1.0), np.append(total[used], weights[late].sum())
 
 
-def mix_of(problem: NetworkProblem, group: Sequence[int]) -> RequestMix:
+def mix_of(problem: Problem, group: Sequence[int]) -> RequestMix:
     """Requests of the group's first class: where its thresholds are laid."""
     return problem.classes[problem.streams[group[0]].request_class].mix

@@ -4,8 +4,9 @@ Sets: pools i, links l with port tiers j, streams q (a class decoded at a site),
 threshold, situations s (a period, perhaps with something lost), cells k of a group in a period (an interval of
 thresholds and one of allowances), segments j of a pool's size, owners o (pools between which accelerators may change
 roles). Columns: instances n_ij in segment j and its choice z_ij (integer), accelerators b_o, ports m_lj (integer),
-choices y_gsk (binary), rates r_qsk, x_qska (arc a, long and short), b_qska (between a cell's ends) and d_qsi (decode)
-[req/s], and the scale R of the demand. What a cell costs and allows is a constant, so everything is linear.
+choices y_gsk (binary), rates r_qsk, x_qska (arc a, long and short), b_qska (between a cell's ends), d_qsi (decode) and
+l_qska (late ones of x and b) [req/s], and the scale R of the demand. What a cell costs and allows is a constant, so
+everything is linear.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from functools import cached_property
 from typing import Literal
 
 from planner.optimizer.network.loads import PARTS, Array, Cell, NetworkLoads
-from planner.optimizer.network.problem import Arc, NetworkProblem, Part, Situation
 from planner.optimizer.network.rows import Rows
+from planner.optimizer.problem import Arc, Part, Problem, Situation
 
 Share = Literal["long", "short", "between"]
 """Of a stream's prompts in a cell: long or short whatever the threshold, or between its ends."""
@@ -42,6 +43,9 @@ class Question:
     """Scale of the demand to be served at least, where cost is the objective; None: what the scenario asks for."""
     fixed: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]] | None = None
     """Instances and ports that are settled."""
+    shares_lateness: bool = False
+    """Whether pools share what a class may be late, so that the answer bounds every division of it; else each keeps the
+    promise alone. Not in safe models."""
     about: Mapping[int, int] = field(default_factory=dict)
     """Sizes of pools around which an answer is sought: there limits of mixed work are exact."""
 
@@ -70,6 +74,8 @@ class Model:
     """Rate by stream, situation, cell, part and arc."""
     between: dict[tuple[int, int, int, Part, Arc], int] = field(default_factory=dict)
     """Rate at which an arc takes the prompts between a cell's ends, keyed as `x`; the part is the pool's."""
+    late: dict[int, int] = field(default_factory=dict)
+    """Late requests [req/s] by the column of their rate, where pools share what a class may be late."""
     d: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """Rate by stream, situation and decode pool."""
     taken: dict[tuple[int, int], list[tuple[int, float]]] = field(default_factory=dict)
@@ -84,13 +90,18 @@ class Model:
     """Of rows about the work of a pool: the pool, and the limit at sizes of GRID."""
 
     @property
-    def problem(self) -> NetworkProblem:
+    def problem(self) -> Problem:
         """The problem."""
         return self.question.loads.problem
 
     def sizing_of(self, situation: Situation) -> int:
         """Index of the sizes that hold in a situation: one for all, or one for each period."""
         return situation.period if self.problem.scenario.routing.role_conversion else 0
+
+    @cached_property
+    def is_between(self) -> frozenset[int]:
+        """Columns of prompts between the ends of a cell."""
+        return frozenset(self.between.values())
 
     @cached_property
     def by_pool(self) -> dict[tuple[int, int], list[tuple[int, int, Part, Arc, int, float]]]:

@@ -14,9 +14,10 @@ from planner.optimizer.network.limits import (
     more_inventory,
     one_more_port,
 )
-from planner.optimizer.network.problem import NetworkProblem
-from planner.optimizer.network.quickest import ANY_PLAN, GAP, SHORTEST_S, QuickestNetwork, promising
+from planner.optimizer.network.quickest import ANY_PLAN, GAP, SHORTEST_S, promising
 from planner.optimizer.network.search import network_search
+from planner.optimizer.problem import Problem
+from planner.optimizer.solution import Solution
 from planner.results import Bottleneck, PlannedAgain
 
 FIRST_STEP = 2 * GAP
@@ -31,10 +32,10 @@ class _Step(NamedTuple):
     constraint: str
     unit: str
     n_more: float
-    problem: NetworkProblem
+    problem: Problem
 
 
-def quickest_bottlenecks(problem: NetworkProblem, found: QuickestNetwork, limit_s: float) -> tuple[Bottleneck, ...]:
+def quickest_bottlenecks(problem: Problem, found: Solution, limit_s: float) -> tuple[Bottleneck, ...]:
     """What a step more of every limit takes off the least TTFT, most first.
 
     Equation:
@@ -53,15 +54,15 @@ def quickest_bottlenecks(problem: NetworkProblem, found: QuickestNetwork, limit_
     """
     deadline, prices = monotonic() + limit_s, []
     if found.gap > FIRST_STEP and (own := _quickened(problem, found, deadline)) is not None:
-        found = replace(found, ttft_s=own[0], bound_s=own[1])  # what is found at a second look is no gain of a limit
+        found = replace(found, objective=own[0], bound=own[1])  # what is found at a second look is no gain of a limit
     for step in _steps(problem, found):
         again = _quickened(step.problem, found, deadline)
         if again is not None:
-            least_s, most_s = max(found.bound_s - again[0], 0.0), found.ttft_s - again[1]
+            least_s, most_s = max(found.bound - again[0], 0.0), found.objective - again[1]
             prices.append(
                 Bottleneck(
                     constraint=step.constraint,
-                    shadow_price=(found.ttft_s - again[0]) / step.n_more,
+                    shadow_price=(found.objective - again[0]) / step.n_more,
                     unit=step.unit,
                     planned_again=PlannedAgain(n_more=step.n_more, least=least_s, most=most_s),
                 )
@@ -69,7 +70,7 @@ def quickest_bottlenecks(problem: NetworkProblem, found: QuickestNetwork, limit_
     return tuple(sorted(prices, key=lambda b: -(b.planned_again.most if b.planned_again else 0.0)))
 
 
-def _steps(problem: NetworkProblem, found: QuickestNetwork) -> Iterator[_Step]:
+def _steps(problem: Problem, found: Solution) -> Iterator[_Step]:
     """Every limit with a step more: stated sizes, inventories, ports and the budget."""
     for i, pool in enumerate(problem.pools):
         stated = problem.scenario.pools[pool.key]
@@ -83,17 +84,17 @@ def _steps(problem: NetworkProblem, found: QuickestNetwork) -> Iterator[_Step]:
         if inventory.pools:
             n = min(problem.pools[i].n_accelerators for i in inventory.pools)
             name = f"sites.{inventory.site}.accelerators.{inventory.hardware}"
-            yield _Step(name, "s per accelerator", n, more_inventory(problem, found.solution, v, n))
+            yield _Step(name, "s per accelerator", n, more_inventory(problem, found, v, n))
     for j, link in enumerate(problem.links):
         least = min(range(len(link.tiers)), key=lambda k: link.tiers[k].capacity_gbps)
         gbps = link.tiers[least].capacity_gbps
         yield _Step(f"links.{link.name}.capacity_gbps", "s per Gbps", gbps, one_more_port(problem, j, least))
-    budget, usd = problem.scenario.budget_usd_per_hour, cheapest_instance_usd_per_hour(problem, found.solution)
+    budget, usd = problem.scenario.budget_usd_per_hour, cheapest_instance_usd_per_hour(problem, found)
     if budget is not None and usd:
-        yield _Step("budget_usd_per_hour", "s per USD/h", usd, more_budget(problem, found.solution, budget + usd))
+        yield _Step("budget_usd_per_hour", "s per USD/h", usd, more_budget(problem, found, budget + usd))
 
 
-def _larger(problem: NetworkProblem, index: int) -> NetworkProblem:
+def _larger(problem: Problem, index: int) -> Problem:
     """The problem with one more instance of a pool whose size, or largest size, the scenario states."""
     pool = problem.pools[index]
     is_fixed = problem.scenario.pools[pool.key].n_instances != "free"
@@ -101,17 +102,17 @@ def _larger(problem: NetworkProblem, index: int) -> NetworkProblem:
     return with_pool(problem, index, replace(pool, min_instances=least, max_instances=pool.max_instances + 1))
 
 
-def _quickened(problem: NetworkProblem, found: QuickestNetwork, deadline: float) -> tuple[float, float] | None:
+def _quickened(problem: Problem, found: Solution, deadline: float) -> tuple[float, float] | None:
     """The least TTFT that is found to be kept, and the greatest below it that is not [s]; None where little is gained.
 
     Shorter promises are tried in steps that double, and then halved between the last one kept and the first one not.
     """
-    kept_s, step = found.ttft_s, FIRST_STEP
+    kept_s, step = found.objective, FIRST_STEP
     while _keeps(problem, kept_s / (1 + step), deadline):
         kept_s, step = kept_s / (1 + step), 2 * step
         if kept_s <= SHORTEST_S:
             return kept_s, 0.0
-    if kept_s == found.ttft_s:
+    if kept_s == found.objective:
         return None
     broken_s = kept_s / (1 + step)
     while kept_s > broken_s * (1 + GAP) and monotonic() < deadline:
@@ -123,7 +124,7 @@ def _quickened(problem: NetworkProblem, found: QuickestNetwork, deadline: float)
     return kept_s, broken_s
 
 
-def _keeps(problem: NetworkProblem, ttft_s: float, deadline: float) -> bool:
+def _keeps(problem: Problem, ttft_s: float, deadline: float) -> bool:
     """Whether a plan that keeps a promise was found in a part of the time that is left."""
     left_s = deadline - monotonic()
     if left_s <= 0:

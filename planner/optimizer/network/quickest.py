@@ -6,9 +6,9 @@ from math import sqrt
 from time import monotonic
 
 from planner.errors import InputError, UndecidedError
-from planner.optimizer.network.problem import NetworkClass, NetworkProblem
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.solution import NetworkSolution
+from planner.optimizer.problem import ClassSpec, Problem
+from planner.optimizer.solution import Solution
 from planner.scenario import Slo
 
 GAP = 0.02
@@ -26,9 +26,9 @@ LEAST_SHARE = 0.2
 class QuickestNetwork:
     """The plan with the shortest promise that was found to be kept."""
 
-    problem: NetworkProblem
+    problem: Problem
     """As it was asked: every class without a promise on TTFT promises `ttft_s`."""
-    solution: NetworkSolution
+    solution: Solution
     ttft_s: float
     bound_s: float
     """Longest promise that is proven not to be kept [s]."""
@@ -37,6 +37,10 @@ class QuickestNetwork:
     def gap(self) -> float:
         """Relative distance of TTFT and bound."""
         return (self.ttft_s - self.bound_s) / self.ttft_s
+
+    def as_solution(self, target: float) -> Solution:
+        """The plan with its TTFT as the objective, and the gap that counts as none."""
+        return replace(self.solution, objective=self.ttft_s, bound=self.bound_s, target=target)
 
 
 @dataclass
@@ -80,7 +84,7 @@ class _Bracket:
             self.unclear_s = None
 
 
-def quickest_network(problem: NetworkProblem, time_limit_s: float) -> QuickestNetwork | None:
+def quickest_network(problem: Problem, time_limit_s: float) -> QuickestNetwork | None:
     """The least TTFT at which a network serves its demand within its budget and inventories, by bisection.
 
     Args:
@@ -95,12 +99,12 @@ def quickest_network(problem: NetworkProblem, time_limit_s: float) -> QuickestNe
         UndecidedError: when time is up without a plan or a proof that there is none.
 
     Valid:
-        A promise is kept pool by pool, as for `network_search`; classes with a promise of their own keep that.
+        A promise is kept as for `network_search`; classes with a promise of their own keep that.
     """
     _check_has_free_class(problem)
     deadline = monotonic() + time_limit_s
 
-    def solved(ttft_s: float) -> NetworkSolution | None:
+    def solved(ttft_s: float) -> Solution | None:
         left = deadline - monotonic()
         longest = max(LEAST_SHARE * time_limit_s, 1.0)
         return network_search(promising(problem, ttft_s), min(left, longest), ANY_PLAN)
@@ -114,8 +118,8 @@ def quickest_network(problem: NetworkProblem, time_limit_s: float) -> QuickestNe
 
 
 def _bisected(
-    solved: Callable[[float], NetworkSolution | None], first: NetworkSolution, deadline: float
-) -> tuple[NetworkSolution, _Bracket]:
+    solved: Callable[[float], Solution | None], first: Solution, deadline: float
+) -> tuple[Solution, _Bracket]:
     best, bracket = first, _Bracket(LONGEST_S, SHORTEST_S)
     while not bracket.is_settled and monotonic() < deadline:
         ttft_s = bracket.next_s()
@@ -132,20 +136,20 @@ def _bisected(
     return best, bracket
 
 
-def promising(problem: NetworkProblem, ttft_s: float) -> NetworkProblem:
+def promising(problem: Problem, ttft_s: float) -> Problem:
     """The problem of the cheapest plan in which every class without a promise on TTFT promises this one [s]."""
     slo = (problem.scenario.slo or Slo()).model_copy(update={"ttft_s": ttft_s})
     scenario = problem.scenario.model_copy(update={"objective": "min-cost", "slo": slo})
     return replace(problem, scenario=scenario, classes=tuple(_promised(c, ttft_s) for c in problem.classes))
 
 
-def _promised(spec: NetworkClass, ttft_s: float) -> NetworkClass:
+def _promised(spec: ClassSpec, ttft_s: float) -> ClassSpec:
     if spec.ttft_s is not None:
         return spec
     return replace(spec, slo=(spec.slo or Slo()).model_copy(update={"ttft_s": ttft_s}))
 
 
-def _check_has_free_class(problem: NetworkProblem) -> None:
+def _check_has_free_class(problem: Problem) -> None:
     if all(c.ttft_s is not None for c in problem.classes):
         what = "min-ttft has nothing to shorten: every class of requests promises a TTFT already"
         raise InputError(problem.scenario.problem(("objective",), what, "leave ttft_s out of a class, or min-cost"))

@@ -12,14 +12,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.optimizer.network.lateness import LateUse, sizes_between, tangents
 from planner.optimizer.network.loads import GRID, Array, Use
 from planner.optimizer.network.model import Model, segments_of
 
 SLOPE_DIGITS = 6
-Worker = tuple[int, float, Array, float]
-"""A column of work, the seconds of a unit of it, its limit, and what is left of its services on average [s]."""
+Terms = list[tuple[int, float]]
+"""Columns, and what a unit of each makes of a row."""
+Worker = tuple[Terms, Array, float]
+"""A column of work with the seconds of a unit, its limit, and what is left of its services on average [s]. Late
+requests, where pools share them, take some of the work off."""
 Lines = Sequence[tuple[float, float]]
 """Slope and constant over every segment of a pool's sizes."""
+Alike = tuple[object, ...]
+"""What makes the users of a pool leave each other the same."""
 
 
 class _Limit(NamedTuple):
@@ -48,29 +54,71 @@ def bound_prefill_work(model: Model) -> None:
     """Work of every cell, and of all together, <= A(n_i): as busy as a pool of that size may be with them."""
     loads, cells, situations = model.question.loads, model.question.cells, model.question.situations
     group_of = model.problem.group_of
-    crowds: dict[tuple[object, ...], _Crowd] = {}
+    crowds: dict[Alike, _Crowd] = {}
     loads.prepare(
         Use(q, arc, part, cells[group_of[q], situations[s].period][k])
         for (_, s), users in model.by_pool.items()
-        for q, k, part, arc, *_ in users
+        for q, k, part, arc, column, _ in users
+        if column not in model.late
     )
     for (i, s), users in model.by_pool.items():
-        period, first = situations[s].period, len(model.rows.row_names)
-        work: dict[tuple[int, int], list[Worker]] = {}
-        for q, k, part, arc, column, seconds in users:
-            use = q, arc, part, cells[group_of[q], period][k]
-            worker = column, seconds, loads.most_busy(*use), loads.residual_s(*use) if model.question.is_safe else 0.0
-            work.setdefault((group_of[q], k), []).append(worker)
-        workers = [worker for some in work.values() for worker in some]
-        sizes = tuple(len(some) for some in work.values())
-        limits, residuals = (tuple(worker[x] for worker in workers) for x in (2, 3))
-        # Loads keep the limits, and equal ones once.
-        alike = i, _n_lost(model, i, s), sizes, tuple(map(id, limits)), residuals
-        if alike not in crowds:
-            crowd = _safe_crowd if model.question.is_safe else _hopeful_crowd
-            crowds[alike] = crowd(model, (i, s), np.array(limits), np.array(residuals), sizes)
-        _bound_crowd(model, (i, s), work, crowds[alike])
+        first = len(model.rows.row_names)
+        if model.question.shares_lateness and any(column in model.late for *_, column, _ in users):
+            _bound_late_work(model, (i, s), crowds)
+        else:
+            work: dict[tuple[int, int], list[Worker]] = {}
+            for q, k, part, arc, column, seconds in users:
+                use = q, arc, part, cells[group_of[q], situations[s].period][k]
+                residual_s = loads.residual_s(*use) if model.question.is_safe else 0.0
+                limit = loads.most_busy(*use)
+                if model.question.is_safe and not limit.any():
+                    model.rows.highs[column] = 0.0  # and nobody in the pool has to wait for it
+                    continue
+                worker = [(column, seconds)], limit, residual_s
+                work.setdefault((group_of[q], k), []).append(worker)
+            if work:
+                _bound_crowd(model, (i, s), work, _crowd_of(model, (i, s), work, crowds))
         model.of_pool[i, s] = list(range(first, len(model.rows.row_names)))
+
+
+def _crowd_of(
+    model: Model, at: tuple[int, int], work: Mapping[tuple[int, int], Sequence[Worker]], known: dict[Alike, _Crowd]
+) -> _Crowd:
+    """What the users of a pool leave each other, remembered for situations that ask for the same."""
+    workers = [worker for some in work.values() for worker in some]
+    sizes = tuple(len(some) for some in work.values())
+    limits, residuals = (tuple(worker[x] for worker in workers) for x in (1, 2))
+    # Loads keep the limits, and equal ones once.
+    alike = at[0], _n_lost(model, *at), sizes, tuple(map(id, limits)), residuals
+    if alike not in known:
+        crowd = _safe_crowd if model.question.is_safe else _hopeful_crowd
+        known[alike] = crowd(model, at, np.array(limits), np.array(residuals), sizes)
+    return known[alike]
+
+
+def _bound_late_work(model: Model, at: tuple[int, int], crowds: dict[Alike, _Crowd]) -> None:
+    """The same where late requests make up for work: rows for some sizes of the pool, as `lateness` says; and all
+    work within the pool."""
+    i, s = at
+    loads, group_of, period = model.question.loads, model.problem.group_of, model.question.situations[s].period
+    levels = dict.fromkeys(sizes_between(*piece) for piece in segments_of(model, i))
+    users = [
+        (Use(q, arc, part, model.question.cells[group_of[q], period][k]), k, column, seconds)
+        for q, k, part, arc, column, seconds in model.by_pool[at]
+    ]
+    for level, n in enumerate(levels):
+        asked = {column: LateUse(use, column in model.is_between, n) for use, _, column, _ in users}
+        known = tangents(loads, (late for column, late in asked.items() if column in model.late))
+        work: dict[tuple[int, int], list[Worker]] = {}
+        for use, k, column, seconds in users:
+            terms, limit = [(column, seconds)], loads.grid
+            if column in model.late:
+                limit, busy_per_late = known[asked[column]]
+                terms.append((model.late[column], -busy_per_late))
+            work.setdefault((group_of[use.stream], k), []).append((terms, limit, 0.0))
+        _bound_crowd(model, at, work, _crowd_of(model, at, work, crowds), f"_{level}")
+    (most,) = _limits(model, at, loads.unhurried[np.newaxis], above=True)
+    _within_size(model, f"bound_prefill_{i}_{s}", at, [(column, seconds) for *_, column, seconds in users], most)
 
 
 def _hopeful_crowd(model: Model, at: tuple[int, int], limits: Array, _: Array, sizes: Sequence[int]) -> _Crowd:
@@ -124,7 +172,7 @@ def _safe_crowd(model: Model, at: tuple[int, int], limits: Array, residuals_s: A
 
 
 def _bound_crowd(
-    model: Model, at: tuple[int, int], work: Mapping[tuple[int, int], Sequence[Worker]], crowd: _Crowd
+    model: Model, at: tuple[int, int], work: Mapping[tuple[int, int], Sequence[Worker]], crowd: _Crowd, suffix: str = ""
 ) -> None:
     """Work of every cell within its limit, and all work within the most patient one; in a safe model of several groups
     all work within the limit of every chosen cell.
@@ -133,15 +181,17 @@ def _bound_crowd(
     once for every cell.
     """
     i, s = at
-    everything = [(column, seconds) for some in work.values() for column, seconds, *_ in some]
+    everything = [terms for some in work.values() for terms, *_ in some]
     ends = np.cumsum([len(some) for some in work.values()]).tolist()
     for (g, k), end, some, factors, limit in zip(work, ends, work.values(), crowd.factors, crowd.limits, strict=True):
         own = slice(end - len(some), end)
-        _within_size(model, f"bound_prefill_cell_{i}_{s}_{g}_{k}", at, _times(everything[own], factors[own]), limit)
+        _within_size(
+            model, f"bound_prefill_cell_{i}_{s}_{g}_{k}{suffix}", at, _times(everything[own], factors[own]), limit
+        )
     if len(work) == 1:
         return
     terms = _times(everything, crowd.factors_of_all)
-    _within_size(model, f"bound_prefill_work_{i}_{s}", at, terms, crowd.limit_of_all)
+    _within_size(model, f"bound_prefill_work_{i}_{s}{suffix}", at, terms, crowd.limit_of_all)
     if not model.question.is_safe or len({g for g, _ in work}) == 1:
         return
     for (g, k), factors, limit in zip(work, crowd.factors, crowd.limits, strict=True):
@@ -150,8 +200,10 @@ def _bound_crowd(
         _within_size(model, f"bound_prefill_work_{i}_{s}_{g}_{k}", at, unless, limit, most)
 
 
-def _times(work: Sequence[tuple[int, float]], factors: Array) -> list[tuple[int, float]]:
-    return [(column, seconds * factor) for (column, seconds), factor in zip(work, factors.tolist(), strict=True)]
+def _times(work: Sequence[Terms], factors: Array) -> Terms:
+    """Work of every user by its factor."""
+    pairs = zip(work, factors.tolist(), strict=True)
+    return [(column, seconds * factor) for terms, factor in pairs for column, seconds in terms]
 
 
 def _slowness(model: Model, pool: int, own: Array, common: Array) -> Array:
@@ -172,7 +224,7 @@ def bound_decode_slots(model: Model) -> None:
         own = np.array([limit for *_, limit in some])
         common = (np.min if is_safe else np.max)(own, axis=0, keepdims=True)
         (limit,) = _limits(model, (i, s), common, not is_safe)
-        terms = _times([(column, seconds) for column, seconds, _ in some], _slowness(model, i, own, common))
+        terms = _times([[(column, seconds)] for column, seconds, _ in some], _slowness(model, i, own, common))
         _within_size(model, f"bound_decode_slots_{i}_{s}", (i, s), terms, limit)
 
 

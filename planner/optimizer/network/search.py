@@ -8,6 +8,7 @@
 Large networks take another way, see `large_search`.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import NamedTuple
@@ -30,9 +31,12 @@ from planner.optimizer.network.formulation import build
 from planner.optimizer.network.large_search import descend, large_search
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads, mix_of
 from planner.optimizer.network.model import Model, Question, segments_of
-from planner.optimizer.network.problem import Arc, NetworkProblem, Situation
+from planner.optimizer.network.moves import is_movable, mended
 from planner.optimizer.network.rows import Found
-from planner.optimizer.network.solution import GAP_TARGET, NetworkSolution, SearchState
+from planner.optimizer.network.solution import SearchState, is_better
+from planner.optimizer.network.spare import with_one_more_each
+from planner.optimizer.problem import Arc, Problem, Situation
+from planner.optimizer.solution import GAP_TARGET, Solution
 
 BOUND_GAP = 0.25
 """Of the target: what the solver may leave open in a bound."""
@@ -43,7 +47,13 @@ SOME = 0.02
 """Of a choice between cells that a relaxed answer must put on one for it to count as chosen."""
 QUIET_LINK = 0.2
 """Mean use of links at which transfers are hardly slowed down."""
+LATENESS = (2.0, 5.0)
+"""Multiples of what a promise allows to be late that pools have in plans which are mended."""
 MAX_TIGHTENINGS = 8
+BARE_STEP = 0.2
+"""Of the time limit: the longest that a plan without spare is sought, and again that spare is made cheaper;"""
+BARE_GAP = 0.03
+"""and how near to its bound that plan is."""
 LARGE = 8_000
 """Columns from which on a model is not solved with whole numbers at once."""
 MANY_SIZES = 1_000
@@ -65,11 +75,11 @@ class Limits(NamedTuple):
     """Mean use of links at the most."""
     is_hopeful: bool = False
     """Whether waits are as short as they may be."""
+    lateness: float = 1.0
+    """Multiple of the late requests of a promise that every pool may have: more than 1 for a plan that moves mend."""
 
 
-def network_search(
-    problem: NetworkProblem, time_limit_s: float = 60.0, gap: float = GAP_TARGET
-) -> NetworkSolution | None:
+def network_search(problem: Problem, time_limit_s: float = 60.0, gap: float = GAP_TARGET) -> Solution | None:
     """The best plan of a network and its bound, or None when no plan exists.
 
     Args:
@@ -81,13 +91,49 @@ def network_search(
         UndecidedError: when time is up without a plan.
 
     Valid:
-        The bound holds for all plans that keep every promise pool by pool, as `loads` says, in the shortest waits that
-        the closed form may stand for; the plan keeps it in the best model of waits.
+        The bound holds for all plans that keep every promise over the pools of a class together, as `lateness` says, in
+        the shortest waits that the closed form may stand for; the plan keeps it in the best model of waits.
 
     Source:
         Branch and bound (Land and Doig 1960) over thresholds; row generation for periods and losses (Benders 1962).
     """
     deadline = monotonic() + time_limit_s
+    state = _begun(problem, gap, time_limit_s, deadline)
+    if not _searched(state, gap, time_limit_s, deadline):
+        return None
+    if state.best is None:
+        raise UndecidedError("no plan was found, and none is excluded either; allow more time or shrink the scenario")
+    return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
+
+
+def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: float) -> bool:
+    """Bounds and plans in turn until they meet or time is up; False where there is no plan."""
+    relaxed = True
+    for _ in range(MAX_ROUNDS):
+        try:
+            model, found = _bound(state, gap, deadline, relaxed)
+        except UndecidedError:
+            break
+        if found is None:
+            return state.best is not None
+        risen = found.bound + idle_use(state) - state.bound
+        state.bound = max(state.bound, found.bound + idle_use(state))
+        state.is_large |= len(model.rows.costs) - len(model.late) > LARGE
+        if state.is_large:
+            return large_search(state, time_limit_s, deadline) or state.best is not None
+        was_relaxed, relaxed = relaxed, relaxed and risen > BOUND_GAP * gap * abs(state.bound)
+        if not relaxed and state.gap > gap:
+            _improve(state, model, found, gap, deadline)
+            _polish(state, min(monotonic() + DESCENT_STEP * time_limit_s, deadline))
+        if state.gap <= gap or monotonic() > deadline:
+            break
+        if not _refine(state, model, found) and not relaxed and not was_relaxed:
+            break
+    return True
+
+
+def _begun(problem: Problem, gap: float, time_limit_s: float, deadline: float) -> SearchState:
+    """Where a search begins: with wide cells, and where instances may be lost with a first plan."""
     state = SearchState(
         problem,
         peak_situations(problem),
@@ -97,36 +143,33 @@ def network_search(
         NetworkLoads(problem, is_hopeful=True),
         gap,
     )
-    relaxed = True
-    for _ in range(MAX_ROUNDS):
-        try:
-            model, found = _bound(state, gap, deadline, relaxed)
-        except UndecidedError:
-            break
-        if found is None:
-            return None
-        risen = found.bound + idle_use(state) - state.bound
-        state.bound = max(state.bound, found.bound + idle_use(state))
-        state.is_large |= len(model.rows.costs) > LARGE
-        if state.is_large:
-            if not large_search(state, time_limit_s, deadline) and state.best is None:
-                return None
-            break
-        was_relaxed, relaxed = relaxed, relaxed and risen > BOUND_GAP * gap * abs(state.bound)
-        if not relaxed and state.gap > gap:
-            _improve(state, model, found, gap, deadline)
-            _polish(state, min(monotonic() + DESCENT_STEP * time_limit_s, deadline))
-        if state.gap <= gap or monotonic() > deadline:
-            break
-        if not _refine(state, model, found) and not relaxed and not was_relaxed:
-            break
-    if state.best is None:
-        raise UndecidedError("no plan was found, and none is excluded either; allow more time or shrink the scenario")
-    return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
+    if set(problem.scenario.spare.survive) == {"instance"}:
+        _begin_with_spare(state, time_limit_s, deadline)
+    return state
+
+
+def _begin_with_spare(state: SearchState, time_limit_s: float, deadline: float) -> None:
+    """A first plan that survives the loss of any instance, made cheaper by moves; the bound of those without spare."""
+    step_s = BARE_STEP * time_limit_s
+
+    def search(bare: Problem) -> Solution | None:
+        return network_search(bare, min(step_s, deadline - monotonic()), BARE_GAP)
+
+    found, bound = with_one_more_each(state.problem, search)
+    if bound is not None:
+        state.bound = max(state.bound, state.sign * bound)
+    state.best = found
+    if found is not None and is_movable(state.problem):
+        _mend(state, found, Limits(_ample_gbps(state.problem)), min(deadline, monotonic() + step_s))
+
+
+def _ample_gbps(problem: Problem) -> tuple[float, ...]:
+    """Bandwidth of a large port of every link [Gbps]."""
+    return tuple(max(tier.capacity_gbps for tier in link.tiers) for link in problem.links)
 
 
 def _bound(state: SearchState, gap: float, deadline: float, relaxed: bool) -> tuple[Model, Found | None]:
-    model = build(Question(state.optimistic, tuple(state.active), state.cells, state.segments))
+    model = build(Question(state.optimistic, tuple(state.active), state.cells, state.segments, shares_lateness=True))
     start = {} if state.best is None or relaxed else _start(model, state.best)
     found = model.rows.solved(deadline - monotonic(), BOUND_GAP * gap, start, () if relaxed else None)
     if found is not None:
@@ -134,7 +177,7 @@ def _bound(state: SearchState, gap: float, deadline: float, relaxed: bool) -> tu
     return model, found
 
 
-def _start(model: Model, best: NetworkSolution) -> dict[int, float]:
+def _start(model: Model, best: Solution) -> dict[int, float]:
     """The integers of a plan as the model has them."""
     start: dict[int, float] = {}
     settled = {one.period: one for one in best.settled}
@@ -175,10 +218,15 @@ def _improve(state: SearchState, model: Model, found: Found, gap: float, deadlin
     frugal = tuple(max(gbps, min(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     ample = tuple(max(gbps, max(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     tries = [Limits(ample), Limits(ample, QUIET_LINK), Limits(frugal), Limits(ample, QUIET_LINK, is_hopeful=True)]
+    if is_movable(state.problem):
+        tries += [Limits(ample, QUIET_LINK, lateness=lateness) for lateness in LATENESS]
     for limits in dict.fromkeys(tries):
         # A situation that joined has no cells chosen yet: the next bound comes first.
         if state.gap > gap and len(state.active) == len(model.question.situations):
             _try_limits(state, model, found, gap, deadline, limits)
+    if is_movable(state.problem) and state.best is not None and state.best is not state.moved:
+        _mend(state, state.best, Limits(ample), deadline)
+        state.moved = state.best
 
 
 def _try_limits(state: SearchState, model: Model, found: Found, gap: float, deadline: float, limits: Limits) -> None:
@@ -187,9 +235,9 @@ def _try_limits(state: SearchState, model: Model, found: Found, gap: float, dead
     sizes = dict(enumerate(largest_sizes(model, found)))
     segments = {i: around(state.segments[i], n) for i, n in sizes.items()}
     # What hope broke says nothing of safer limits.
-    patience = list(state.patience) if limits.is_hopeful else state.patience
+    patience = list(state.patience) if limits.is_hopeful or limits.lateness > 1 else state.patience
     for _ in range(MAX_TIGHTENINGS):
-        loads = NetworkLoads(state.problem, limits.is_hopeful, tuple(patience), limits.gbps, limits.link_busy)
+        loads = _loads(state.problem, limits, patience)
         points = _points(loads, model, found)
         safe = build(Question(loads, model.question.situations, points, segments, True, arcs, about=sizes))
         try:
@@ -201,10 +249,25 @@ def _try_limits(state: SearchState, model: Model, found: Found, gap: float, dead
         if plan is None:
             arcs = None  # the strictest user of a pool leaves too little room: other ways may have more
             continue
-        _, missing, broken = judged(state, safe, plan, patience)
+        solution, missing, broken = judged(state, safe, plan, patience)
         state.active += missing
-        if missing or not broken:
+        if limits.lateness > 1 and not missing:
+            _mend(state, solution, limits, deadline)
+        if missing or not broken or limits.lateness > 1:
             return
+
+
+def _loads(problem: Problem, limits: Limits, patience: Sequence[float]) -> NetworkLoads:
+    gbps, busy, lateness = limits.gbps, limits.link_busy, limits.lateness
+    return NetworkLoads(problem, limits.is_hopeful, tuple(patience), gbps, busy, lateness=lateness)
+
+
+def _mend(state: SearchState, begun: Solution, limits: Limits, deadline: float) -> None:
+    """A plan made to keep its promises, and cheaper, by moves between pools: noted if it is the best."""
+    loads = _loads(state.problem, limits._replace(lateness=1.0), [1.0] * len(state.problem.classes))
+    found = mended(loads, begun, np.inf if state.best is None else state.best.objective, deadline)
+    if found is not None and is_better(state, found):
+        state.best = found
 
 
 def _points(loads: NetworkLoads, model: Model, found: Found) -> Cells:
@@ -242,7 +305,7 @@ def _refine(state: SearchState, model: Model, found: Found) -> bool:
     return changed
 
 
-def peak_situations(problem: NetworkProblem) -> list[Situation]:
+def peak_situations(problem: Problem) -> list[Situation]:
     """Periods in which some stream, some model, or all together ask for most; all where a few roles change."""
     n_sizes = len(problem.pools) * len(problem.periods)
     if problem.scenario.routing.role_conversion and n_sizes <= MANY_SIZES:

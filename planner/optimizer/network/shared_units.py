@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from planner.optimizer.network.evaluate import Settled
 from planner.optimizer.network.large import Look
 from planner.optimizer.network.loads import Array
-from planner.optimizer.network.problem import NetworkProblem
+from planner.optimizer.problem import Problem
 
 Units = NDArray[np.int64]
 """One number for every pool, or for every owner where roles change; then ports of every tier of every link."""
@@ -25,7 +25,7 @@ NOTHING = 1e-6
 class SharedUnits:
     """The units of a network; arrays over units, sizes before ports."""
 
-    problem: NetworkProblem
+    problem: Problem
     usd: Array
     """Price of a unit [USD/h], or its accelerators where prices are missing."""
     least: Units
@@ -73,7 +73,7 @@ class SharedUnits:
         return found
 
 
-def shared_units(problem: NetworkProblem) -> SharedUnits:
+def shared_units(problem: Problem) -> SharedUnits:
     """The units of a problem."""
     pools, tiers = problem.pools, [tier for link in problem.links for tier in link.tiers]
     is_owned = problem.scenario.routing.role_conversion

@@ -1,44 +1,23 @@
-"""What a search of a network has found: a plan for every period, a bound, and what both are looked for with."""
+"""Where the search of a network stands."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from planner.optimizer.network.cells import Cells
-from planner.optimizer.network.evaluate import Settled
 from planner.optimizer.network.large import Way
 from planner.optimizer.network.loads import NetworkLoads
-from planner.optimizer.network.problem import NetworkProblem, Situation
+from planner.optimizer.problem import Problem, Situation
+from planner.optimizer.solution import Solution
 
-GAP_TARGET = 0.01
-"""Relative distance of plan and bound at which a network counts as solved."""
 Pieces = dict[int, list[tuple[int, int]]]
-
-
-@dataclass(frozen=True)
-class NetworkSolution:
-    """A plan for every period, and how good it is proven to be."""
-
-    settled: tuple[Settled, ...]
-    """What happens in every period."""
-    ports: tuple[tuple[int, ...], ...]
-    scale: float
-    """Factor on the demand that is served."""
-    objective: float
-    """USD per hour, or accelerators where a price is missing, or the scale."""
-    bound: float
-
-    @property
-    def gap(self) -> float:
-        """Relative distance of objective and bound."""
-        return abs(self.bound - self.objective) / max(abs(self.objective), 1e-12)
 
 
 @dataclass
 class SearchState:
     """Where a search stands."""
 
-    problem: NetworkProblem
+    problem: Problem
     active: list[Situation]
     cells: Cells
     segments: Pieces
@@ -47,9 +26,11 @@ class SearchState:
     """What bounds count with."""
     target: float
     """Relative distance of plan and bound at which to stop."""
-    best: NetworkSolution | None = None
-    polished: NetworkSolution | None = None
+    best: Solution | None = None
+    polished: Solution | None = None
     """The best that was ever made better by parts."""
+    moved: Solution | None = None
+    """The best from which moves between pools were tried."""
     bound: float = -np.inf
     port_step: int = 0
     """Size of the ports that links in use have at least where a large plan is made better: first the smallest."""
@@ -70,6 +51,6 @@ class SearchState:
         return 1.0 if self.problem.is_min_cost else -1.0
 
 
-def is_better(state: SearchState, solution: NetworkSolution) -> bool:
+def is_better(state: SearchState, solution: Solution) -> bool:
     """Whether a plan is the best so far."""
     return state.best is None or solution.objective * state.sign < state.best.objective * state.sign

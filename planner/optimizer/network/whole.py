@@ -10,9 +10,9 @@ from planner.optimizer.network.formulation import build
 from planner.optimizer.network.limits import largest_sizes
 from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of
 from planner.optimizer.network.model import Question
-from planner.optimizer.network.problem import NetworkProblem, Situation
 from planner.optimizer.network.search import peak_situations
-from planner.optimizer.network.solution import NetworkSolution
+from planner.optimizer.problem import Problem, Situation
+from planner.optimizer.solution import Solution
 
 GAP = 1e-4
 """Relative distance of answer and bound at which the solver may stop."""
@@ -29,12 +29,12 @@ SOME = (0.9, 1.1), 4
 class Whole:
     """Where an answer is looked for: at thresholds of a plan and a few others, and at sizes around the plan's."""
 
-    base: NetworkProblem
+    base: Problem
     """The problem that others are held against."""
-    solution: NetworkSolution
+    solution: Solution
     """Its plan."""
 
-    def objective(self, problem: NetworkProblem, deadline: float) -> tuple[float, float] | None:
+    def objective(self, problem: Problem, deadline: float) -> tuple[float, float] | None:
         """Bound and best answer of a problem in whole instances; None where there is none, or not in the time.
 
         Args:
@@ -59,16 +59,16 @@ class Whole:
         others = self._use_of_others(problem, situations)
         return found.bound + others, found.objective + others
 
-    def _situations(self, problem: NetworkProblem) -> tuple[Situation, ...]:
+    def _situations(self, problem: Problem) -> tuple[Situation, ...]:
         """The busiest periods, with everything in place and with every loss that is to be survived."""
         peaks = peak_situations(problem)
         return (*peaks, *(Situation(s.period, loss) for s in peaks for loss in problem.losses()))
 
-    def _is_settled(self, problem: NetworkProblem) -> bool:
+    def _is_settled(self, problem: Problem) -> bool:
         """Whether every size is settled."""
         return all(pool.min_instances == pool.max_instances for pool in problem.pools)
 
-    def _use_of_others(self, problem: NetworkProblem, situations: tuple[Situation, ...]) -> float:
+    def _use_of_others(self, problem: Problem, situations: tuple[Situation, ...]) -> float:
         """What use costs in periods that the program does not hold, the plan's ways scaled to the demand [USD/h]."""
         if not problem.is_min_cost or not problem.is_priced:
             return 0.0
@@ -80,7 +80,7 @@ class Whole:
                 total += problem.weights[one.period] * use_usd_per_hour(self.base, then)
         return total
 
-    def _gbps(self, problem: NetworkProblem) -> list[float]:
+    def _gbps(self, problem: Problem) -> list[float]:
         """Bandwidth that transfers count with: a large port's, or what is there where ports are settled."""
         if not self._is_settled(problem):
             return [max(tier.capacity_gbps for tier in link.tiers) for link in problem.links]
@@ -104,7 +104,7 @@ class Whole:
             points.update({(g, s.period): offers for s in situations})
         return points
 
-    def _segments(self, problem: NetworkProblem) -> dict[int, list[tuple[int, int]]]:
+    def _segments(self, problem: Problem) -> dict[int, list[tuple[int, int]]]:
         """Sizes in pieces, finer near the plan's; one piece where a size is settled."""
         pieces = {}
         for i, (pool, n) in enumerate(zip(problem.pools, largest_sizes(problem, self.solution), strict=True)):

@@ -9,10 +9,10 @@ from planner.optimizer.network.kept import kept_network
 from planner.optimizer.network.limits import More, largest_sizes, more_allowed, more_capacity
 from planner.optimizer.network.loads import Cell, NetworkLoads
 from planner.optimizer.network.model import Question
-from planner.optimizer.network.problem import NetworkPool, NetworkProblem, Situation
 from planner.optimizer.network.search import peak_situations
-from planner.optimizer.network.solution import NetworkSolution
 from planner.optimizer.network.whole import GAP, Whole
+from planner.optimizer.problem import PoolSpec, Problem, Situation
+from planner.optimizer.solution import Solution
 from planner.results import Bottleneck, PlannedAgain
 
 LIMIT_S = 20.0
@@ -23,9 +23,7 @@ FEW = 500
 """Pools times periods up to which a linear program has all periods in it, with what use costs in each."""
 
 
-def network_bottlenecks(
-    problem: NetworkProblem, solution: NetworkSolution, limit_s: float = LIMIT_S
-) -> tuple[Bottleneck, ...]:
+def network_bottlenecks(problem: Problem, solution: Solution, limit_s: float = LIMIT_S) -> tuple[Bottleneck, ...]:
     """Worth of one more of every limit, and what planning again with more of it brings, most valuable first.
 
     Equation:
@@ -51,14 +49,14 @@ def network_bottlenecks(
         Sensitivity of linear programs by re-solving (Bertsimas and Tsitsiklis 1997, chapter 5).
     """
     deadline = monotonic() + limit_s
-    found: list[tuple[Bottleneck, More, NetworkProblem]] = []
+    found: list[tuple[Bottleneck, More, Problem]] = []
     for base, changes in _questions(problem, solution):
         found += _prices(base, solution, changes, deadline)
     confirmed = _confirmed(found, solution, limit_s)
     return tuple(sorted(confirmed, key=lambda b: (b.unit.split(" per ")[0] != "USD/h", -abs(b.shadow_price))))
 
 
-def _questions(problem: NetworkProblem, solution: NetworkSolution) -> Iterator[tuple[NetworkProblem, Iterable[More]]]:
+def _questions(problem: Problem, solution: Solution) -> Iterator[tuple[Problem, Iterable[More]]]:
     """What is changed: the question as it was asked, and the fleet as it was planned."""
     yield problem, more_allowed(problem, solution)
     if not problem.scenario.routing.role_conversion:
@@ -68,8 +66,8 @@ def _questions(problem: NetworkProblem, solution: NetworkSolution) -> Iterator[t
 
 
 def _prices(
-    base: NetworkProblem, solution: NetworkSolution, changes: Iterable[More], deadline: float
-) -> Iterator[tuple[Bottleneck, More, NetworkProblem]]:
+    base: Problem, solution: Solution, changes: Iterable[More], deadline: float
+) -> Iterator[tuple[Bottleneck, More, Problem]]:
     """What more of every limit is worth by the linear program, with what it is a change of."""
     sizes, cells = largest_sizes(base, solution), _cells(base, solution)
     least = _least(base, sizes, cells, deadline)
@@ -85,13 +83,13 @@ def _prices(
             )
 
 
-def unit_of(problem: NetworkProblem) -> float:
+def unit_of(problem: Problem) -> float:
     """What a unit of the objective is in the answer: money, or for a scale of the demand its requests per second."""
     return 1.0 if problem.is_min_cost else problem.mean_req_per_s
 
 
 def _confirmed(
-    found: Iterable[tuple[Bottleneck, More, NetworkProblem]], solution: NetworkSolution, limit_s: float
+    found: Iterable[tuple[Bottleneck, More, Problem]], solution: Solution, limit_s: float
 ) -> Iterator[Bottleneck]:
     """The prices with what planning in whole instances says of them, as far as the time allows.
 
@@ -118,7 +116,7 @@ def _confirmed(
             yield bottleneck.model_copy(update={"planned_again": again})
 
 
-def _cells(problem: NetworkProblem, solution: NetworkSolution) -> Mapping[tuple[int, int], list[Cell]]:
+def _cells(problem: Problem, solution: Solution) -> Mapping[tuple[int, int], list[Cell]]:
     """The plan's thresholds, each with any allowance."""
     cells = {}
     for g, members in enumerate(problem.groups):
@@ -128,7 +126,7 @@ def _cells(problem: NetworkProblem, solution: NetworkSolution) -> Mapping[tuple[
     return cells
 
 
-def _near(pool: NetworkPool, n_instances: int) -> tuple[int, int]:
+def _near(pool: PoolSpec, n_instances: int) -> tuple[int, int]:
     """Sizes between which what a pool may be asked for is taken as a line: a quarter around the plan's, or all."""
     if n_instances == 0:
         return 1, max(pool.max_instances, 1)
@@ -137,7 +135,7 @@ def _near(pool: NetworkPool, n_instances: int) -> tuple[int, int]:
 
 
 def _least(
-    problem: NetworkProblem, sizes: Sequence[int], cells: Mapping[tuple[int, int], list[Cell]], deadline: float
+    problem: Problem, sizes: Sequence[int], cells: Mapping[tuple[int, int], list[Cell]], deadline: float
 ) -> float | None:
     """The least objective with sizes that may be fractions; None where there is none, or time is up."""
     if monotonic() > deadline:

@@ -13,6 +13,7 @@ from planner.profiles import (
     model_profile,
     profile_names,
 )
+from planner.profiles.folders import own_dirs
 from planner.profiles.points import ServingPoint
 from planner.roofline import Chip, Factors, Layout, ServedModel, memory_fit
 from planner.studies.fidelity.copies import FORMATS, family_name, format_in
@@ -54,7 +55,12 @@ class Case:
 
 
 def cases_of(points: Iterable[ServingPoint]) -> tuple[list[Case], list[Refusal]]:
-    """Points that can be predicted, and those that cannot with the reason; both in the order of the points."""
+    """Points that can be predicted, and those that cannot with the reason; both in the order of the points.
+
+    Raises:
+        InputError: PLANNER_PROFILES names what is no folder.
+    """
+    own_dirs()  # what is wrong with it is no reason to refuse single points
     cases: list[Case] = []
     refused: list[Refusal] = []
     for point in points:

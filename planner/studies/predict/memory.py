@@ -17,6 +17,8 @@ from planner.studies.predict.question import Instance
 
 MOST_TIMES = 64
 """An instance this many times as large is not looked for."""
+WORTH_HAVING = 8
+"""Sequences of the question's context that an instance should hold together."""
 NARROW_CACHE = "fp8"
 """Narrowest format of the attention cache that every engine has."""
 
@@ -118,6 +120,26 @@ def longest_prompt_tokens(asked: Instance, memory: Memory) -> int | None:
         return None
     found = longest_request(asked.model, memory.likely, asked.layout, asked.question.kv_precision)
     return int(found) if isfinite(found) else None
+
+
+def fewest_accelerators(asked: Instance) -> int | None:
+    """The fewest, in powers of two, that hold the weights with every prompt asked for, and with a batch worth having.
+
+    None where the instance that is asked about is no larger, or weights are not counted.
+    """
+    if not asked.has_shapes:
+        return None
+    question, sizes = asked.question, (1 << power for power in range((asked.n_accelerators - 1).bit_length()))
+    for n in sizes:
+        layout = Layout(tp_size=n)
+        fit = fit_of(asked, layout)
+        tokens = np.array([max(question.tokens), question.context_tokens])
+        if not fit.fits:
+            continue
+        longest, together = largest_batch(asked.model, fit, layout, tokens, question.kv_precision)
+        if longest >= 1 and together >= WORTH_HAVING:
+            return n
+    return None
 
 
 def relaxations(asked: Instance, tokens: int = 0) -> tuple[str, ...]:

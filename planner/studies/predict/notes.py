@@ -6,6 +6,7 @@ from planner.errors import InputError
 from planner.profiles.stack import Calibration
 from planner.results.prediction import PrefillPrediction
 from planner.roofline import emulation
+from planner.studies.predict.memory import WORTH_HAVING, fewest_accelerators
 from planner.studies.predict.question import Instance
 from planner.studies.predict.seconds import Phase, beyond_calibration, calibration_of
 from planner.units import GB, number
@@ -54,6 +55,7 @@ def prompt_notes(
 
 def notes(asked: Instance) -> Iterator[str]:
     """Notes on the question itself; those on where seconds come from are made with them."""
+    yield from _size_notes(asked)
     yield from _format_notes(asked)
     yield from _context_notes(asked)
     yield from _stack_notes(asked)
@@ -68,6 +70,15 @@ def notes(asked: Instance) -> Iterator[str]:
     usual = asked.stack.kv_precision(asked.model, asked.question.precision)
     if asked.has_shapes and (usual, asked.question.kv_precision) == ("fp8", "bf16"):
         yield f"the cache is in bf16; {asked.stack.name} keeps it in fp8 unless told otherwise (--kv-precision fp8)"
+
+
+def _size_notes(asked: Instance) -> Iterator[str]:
+    """That nobody stated the size of the instance, where a smaller one would do."""
+    if asked.question.n_accelerators is None and asked.question.layout is None and (n := fewest_accelerators(asked)):
+        yield (
+            f"an instance of {asked.n_accelerators}, since no other size is stated; {n} would hold the model with the "
+            f"longest prompt asked for and a batch of {WORTH_HAVING} (--accelerators {n})"
+        )
 
 
 def _context_notes(asked: Instance) -> Iterator[str]:

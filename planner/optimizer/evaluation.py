@@ -1,22 +1,25 @@
-"""A solved network in the words of the answer: pools, links, periods, classes, latency and cost."""
+"""A solution in the words of the answer: pools, links, periods, classes, latency and cost."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from functools import cached_property
+from math import inf
+from typing import Any
 
 from planner.optimizer.delays import loaded_step_s
-from planner.optimizer.fleet import link_plan, setup_fields
-from planner.optimizer.latency import latency_of
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
 from planner.optimizer.network.evaluate import (
+    N_KINDS,
     Flow,
     Period,
     Settled,
+    broken_classes,
     busy_instances,
     link_gbps,
     period_of,
 )
-from planner.optimizer.network.problem import NetworkPool, NetworkProblem, whole_work_s
-from planner.optimizer.network.solution import NetworkSolution
+from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
+from planner.optimizer.resolution import whole_work_s
+from planner.optimizer.solution import Solution
 from planner.queueing import Path as QueuePath
 from planner.queueing import Ttft
 from planner.results import (
@@ -36,16 +39,32 @@ from planner.units import SECONDS_PER_HOUR
 PER_MILLION = 1e6
 STEPS = 12
 """Halvings of the range of multiples of the demand in which the promise breaks."""
+OVERLOAD_TOLERANCE = 1e-5
+MANY_KINDS = 4096
+"""Requests that stand for the lengths of a flow: quantiles are then good to about 1e-3;"""
+FEW_STREAMS = 8
+"""with up to so many streams times periods."""
 
 
-class Told:
-    """A solution with its waits, ready to be told."""
+def unit_of(problem: Problem) -> float:
+    """What a unit of a solution's objective is in an answer: a scale of the demand is its requests per second."""
+    return 1.0 if problem.is_min_cost or problem.is_min_ttft else problem.mean_req_per_s
 
-    def __init__(self, problem: NetworkProblem, solution: NetworkSolution) -> None:
-        self.problem, self.solution = problem, solution
-        self.evaluated: list[Period] = [period_of(problem, one, solution.ports) for one in solution.settled]
-        self.used = [i for i in range(len(problem.pools)) if any(one.n_instances[i] for one in solution.settled)]
-        self.weights = problem.weights
+
+class Evaluation:
+    """A solution with its waits."""
+
+    def __init__(self, problem: Problem, solution: Solution) -> None:
+        self.problem, self.solution, self.weights = problem, solution, problem.weights
+        is_small = len(problem.streams) * len(solution.settled) <= FEW_STREAMS
+        n_kinds = MANY_KINDS if is_small else N_KINDS
+        self.evaluated: list[Period] = [period_of(problem, one, solution.ports, n_kinds) for one in solution.settled]
+        self.shown = [i for i in range(len(problem.pools)) if self._is_shown(i)]
+
+    def _is_shown(self, i: int) -> bool:
+        """Whether a pool is part of the answer: all but the layouts of a pool that are not used."""
+        is_alone = self.problem.pools[i].key not in self.problem.families
+        return is_alone or any(one.n_instances[i] for one in self.solution.settled)
 
     @property
     def rate(self) -> float:
@@ -54,22 +73,43 @@ class Told:
 
     def fleet(self) -> dict[str, Any]:
         """The fields that a plan and a baseline share."""
-        most = self.rate * self._room()
         offloaded = sum(w * self._offloaded(p) for p, w in enumerate(self.weights))
         return {
-            "threshold_tokens": None,
-            "offload_fraction": offloaded / self.rate if self.rate > 0 else 0.0,
+            "threshold_tokens": self._threshold_tokens(),
+            "offload_fraction": min(offloaded / self.rate, 1.0) if self.rate > 0 else 0.0,
             "throughput_req_per_s": self.rate,
-            "max_throughput_req_per_s": most,
-            "goodput_req_per_s": self._goodput(most) if self._promised() else None,
-            "pools": tuple(self._pool(i) for i in self.used),
+            "max_throughput_req_per_s": self.highest_req_per_s,
+            "goodput_req_per_s": self.goodput_req_per_s,
+            "pools": tuple(self._pool(i) for i in self.shown),
             "links": tuple(self._links()),
             "latency": self._latency(range(len(self.problem.streams)), range(len(self.evaluated))),
             "cost": self._cost(),
         }
 
-    def _promised(self) -> bool:
-        return any(c.ttft_s is not None for c in self.problem.classes)
+    @cached_property
+    def highest_req_per_s(self) -> float:
+        """Most that the sizes serve [req/s]."""
+        found = self.solution.highest_req_per_s
+        return self.rate * self._room() if found is None else found
+
+    @cached_property
+    def goodput_req_per_s(self) -> float | None:
+        """Highest rate at which every promise holds [req/s]; None where nothing is promised."""
+        if self.problem.is_min_ttft or not any(c.ttft_s is not None for c in self.problem.classes):
+            return None
+        found = self.solution.goodput_req_per_s
+        return self._goodput(self.highest_req_per_s) if found is None else found
+
+    def _threshold_tokens(self) -> float | None:
+        """The threshold, where there is exactly one and it decides anything."""
+        if len(self.problem.streams) > 1 or not self._is_split(0):
+            return None
+        thresholds = {flow.threshold_tokens for one in self.solution.settled for flow in one.flows}
+        return max(thresholds.pop(), 0.0) if len(thresholds) == 1 else None
+
+    def _is_split(self, stream: int) -> bool:
+        """Whether a threshold decides where prompts of a stream go."""
+        return all(self.problem.arcs[stream].values())
 
     def _room(self) -> float:
         """Multiple of the demand that the plan's ways carry before a pool or link is full."""
@@ -90,16 +130,10 @@ class Told:
         return self.rate * low
 
     def _keeps(self, multiple: float) -> bool:
-        problem = self.problem
-        for one in sorted(self.solution.settled, key=lambda s: -sum(d.req_per_s for d in s.decodings)):
-            more = period_of(problem, one.scaled_to(one.period, [multiple] * len(problem.streams)), self.solution.ports)
-            for q, stream in enumerate(problem.streams):
-                spec = problem.classes[stream.request_class]
-                if spec.ttft_s is None or one.rate_of(q) <= 0:
-                    continue
-                if more.late_fraction(q, spec.ttft_s) > spec.late_allowed:
-                    return False
-        return True
+        problem, ports = self.problem, self.solution.ports
+        busiest = sorted(self.solution.settled, key=lambda s: -sum(d.req_per_s for d in s.decodings))
+        more = (one.scaled_to(one.period, [multiple] * len(problem.streams)) for one in busiest)
+        return not any(broken_classes(problem, [one], ports) for one in more)
 
     def _offloaded(self, p: int) -> float:
         """Rate of long prompts in a period that leave their site or go to a pool for such alone [req/s]."""
@@ -115,20 +149,19 @@ class Told:
         offered = sum(w * self._offered(p, i) for p, w in enumerate(self.weights))
         busy = sum(w * busy_instances(self.problem, settled[p])[i] for p, w in enumerate(self.weights))
         usd = rent_usd_per_hour(self.problem, [n if j == i else 0 for j in range(len(self.problem.pools))])[i]
-        role: Literal["prefill", "decode"] = "prefill" if pool.is_prefill else "decode"
         return PoolPlan(
             name=pool.name,
             site=pool.site,
             hardware=pool.hardware,
-            role=role,
-            prompts=pool.parts[0] if len(pool.parts) == 1 else None,
+            role=pool.role,
+            prompts=pool.prompts,
             n_instances=n,
             n_accelerators=n * pool.n_accelerators,
             capacity_req_per_s=offered / busy * n if busy > 0 else n / _work_s(self.problem, pool),
             offered_req_per_s=offered,
-            utilization=min(busy / n, 1.0),
+            utilization=_at_most_full(busy / n) if n else 0.0,
             usd_per_hour=None if usd is None else usd + busy * pool.busy_usd_per_hour,
-            **setup_fields(pool.rates, role, pool.n_accelerators),
+            **setup_fields(pool),
         )
 
     def _offered(self, p: int, i: int) -> float:
@@ -141,14 +174,17 @@ class Told:
         sent = [link_gbps(self.problem, one) for one in self.solution.settled]
         for j, (link, ports) in enumerate(zip(self.problem.links, self.solution.ports, strict=True)):
             mean = sum(w * sent[p][j] for p, w in enumerate(self.weights))
-            yield link_plan(link, ports, mean, link.ports_usd_per_hour(ports))
+            yield link_plan(link, ports, mean)
 
     def _latency(self, streams: Sequence[int], periods: Sequence[int]) -> Latency:
         """Over some streams and periods, weighted by their requests."""
-        loaded, unloaded = (self._ttft(streams, periods, is_loaded) for is_loaded in (True, False))
+        loaded, unloaded = (self.ttft(streams, periods, is_loaded) for is_loaded in (True, False))
         return latency_of(loaded, unloaded, self._step_s(streams, periods))
 
-    def _ttft(self, streams: Sequence[int], periods: Sequence[int], loaded: bool) -> Ttft | None:
+    def ttft(self, streams: Sequence[int], periods: Sequence[int], loaded: bool = True) -> Ttft | None:
+        """Over some streams and periods, weighted by their requests; None where a queue has no answer."""
+        if loaded and not self.problem.has_queueing_model:
+            return None
         paths: list[tuple[float, QueuePath]] = []
         for p in periods:
             requests = self.weights[p] * sum(self.evaluated[p].settled.rate_of(q) for q in streams)
@@ -183,7 +219,7 @@ class Told:
 
     def _cost(self) -> Cost:
         problem = self.problem
-        pools = [self._pool(i).usd_per_hour for i in self.used]
+        pools = [self._pool(i).usd_per_hour for i in self.shown]
         links = [link.usd_per_hour for link in self._links()]
         known = not any(usd is None for usd in (*pools, *links))
         traffic = sum(
@@ -216,8 +252,9 @@ class Told:
         everywhen, shares = range(len(self.evaluated)), self._pool_shares(self.solution.settled[0])
         for c, spec in enumerate(self.problem.classes):
             streams = [q for q, stream in enumerate(self.problem.streams) if stream.request_class == c]
+            split = [q for q in streams if self._is_split(q)]
             thresholds = {
-                flow.threshold_tokens for s in self.solution.settled for flow in s.flows if flow.stream in streams
+                flow.threshold_tokens for s in self.solution.settled for flow in s.flows if flow.stream in split
             }
             yield ClassPlan(
                 name=spec.name,
@@ -249,6 +286,7 @@ class Told:
                 demand_req_per_s=demand,
                 offload_fraction=self._offloaded(p) / demand if demand > 0 else 0.0,
                 thresholds=self._thresholds(one),
+                decoded_req_per_s=self._decoded(one),
                 pool_shares=self._pool_shares(one),
                 pools=tuple(
                     PeriodPool(
@@ -257,7 +295,7 @@ class Told:
                         offered_req_per_s=self._offered(p, i),
                         utilization=min(busy[i] / one.n_instances[i], 1.0) if one.n_instances[i] else 0.0,
                     )
-                    for i in self.used
+                    for i in self.shown
                 ),
                 links=tuple(
                     PeriodLink(name=link.name, mean_gbps=gbps, utilization=gbps / capacity if capacity else 0.0)
@@ -276,6 +314,23 @@ class Told:
             at = found.setdefault(spec.name, {})
             at[stream.site] = None if beyond else max(flow.threshold_tokens, 0.0)
         return found
+
+    def _decoded(self, one: Settled) -> dict[str, dict[str, float]]:
+        """Rate of every stream, by class and site."""
+        found: dict[str, dict[str, float]] = {}
+        for decoding in one.decodings:
+            stream = self.problem.streams[decoding.stream]
+            at = found.setdefault(self.problem.classes[stream.request_class].name, {})
+            at[stream.site] = at.get(stream.site, 0.0) + decoding.req_per_s
+        return found
+
+    @property
+    def has_periods(self) -> bool:
+        """Whether the answer needs periods: the scenario has some, or a class is decoded at several sites."""
+        decoded = [
+            self.problem.streams[q].request_class for q in {d.stream for d in self.solution.settled[0].decodings}
+        ]
+        return bool(self.problem.scenario.periods) or len(decoded) > len(set(decoded))
 
     def _pool_shares(self, one: Settled) -> dict[str, dict[str, PoolShares]]:
         """What every pool takes of each stream's long prompts, short ones and decoding."""
@@ -299,5 +354,58 @@ def _shared(path: QueuePath, share: float) -> QueuePath:
     return QueuePath(min(share, 1.0), path.unloaded_s, path.weights, path.wait)
 
 
-def _work_s(problem: NetworkProblem, pool: NetworkPool) -> float:
-    return max(whole_work_s(pool, problem.classes[c].mix) for c in pool.classes)
+def _work_s(problem: Problem, pool: PoolSpec) -> float:
+    """Instance-seconds per request of the heaviest class that a pool serves [s]."""
+    return max((whole_work_s(pool, problem.classes[c].mix) for c in pool.classes), default=inf)
+
+
+def _at_most_full(utilization: float) -> float:
+    """A utilisation without the solver's tolerance; more than that would be a plan that cannot run."""
+    if utilization > 1 + OVERLOAD_TOLERANCE:
+        raise ValueError(f"a pool is planned at utilisation {utilization:.9g}")
+    return min(utilization, 1.0)
+
+
+def setup_fields(pool: PoolSpec) -> dict[str, Any]:
+    """How a pool's instances are run, as far as it is known, under the names of a plan's fields."""
+    rates, setup = pool.rates, pool.rates.setup
+    return {
+        "basis": rates.basis,
+        "accelerators_per_instance": pool.n_accelerators,
+        "layout": setup.layout,
+        "stack": setup.stack,
+        "precision": setup.precision,
+        "kv_precision": setup.kv_precision,
+        "batch_limit": rates.decode.batch if rates.decode and not pool.is_prefill else None,
+    }
+
+
+def link_plan(link: LinkSpec, ports: Sequence[int], mean_gbps: float) -> LinkPlan:
+    """A link with the ports rented and its mean traffic."""
+    capacity = link.gbps(ports)
+    sizes = {tier.capacity_gbps for m, tier in zip(ports, link.tiers, strict=True) if m}
+    return LinkPlan(
+        name=link.name,
+        from_site=link.from_site,
+        to_site=link.to_site,
+        capacity_gbps=capacity,
+        n_ports=sum(ports),
+        port_gbps=sizes.pop() if len(sizes) == 1 else None,
+        ports_by_tier=tuple(ports),
+        mean_gbps=mean_gbps,
+        utilization=mean_gbps / capacity if capacity else 0.0,
+        usd_per_hour=link.ports_usd_per_hour(ports),
+    )
+
+
+def latency_of(loaded: Ttft | None, unloaded: Ttft | None, tpot_mean_s: float | None) -> Latency:
+    """Figures of latency as an answer states them [s], from TTFT with waits and without; None where one is unknown."""
+    return Latency(
+        ttft_mean_s=loaded.mean_s if loaded else None,
+        ttft_p50_s=loaded.quantile_s(0.50) if loaded else None,
+        ttft_p90_s=loaded.quantile_s(0.90) if loaded else None,
+        ttft_p99_s=loaded.quantile_s(0.99) if loaded else None,
+        ttft_unloaded_mean_s=unloaded.mean_s if unloaded else None,
+        ttft_unloaded_p90_s=unloaded.quantile_s(0.90) if unloaded else None,
+        tpot_mean_s=tpot_mean_s,
+    )

@@ -1,4 +1,4 @@
-"""Requests as drawn: the stated distributions, and independent streams that do not move one another."""
+"""Requests as drawn: the stated distributions, and independent draws that do not move one another."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 
 from planner.errors import InputError
 from planner.executor.arrivals import diurnal_s
-from planner.executor.streams import Streams, drawn_requests
+from planner.executor.draws import Draws, drawn_requests
 from planner.scenario import DiurnalArrivals
 from planner.workload import request_mix
 from tests.builders import in_classes, small_with
@@ -18,7 +18,7 @@ N = 50_000
 
 
 def drawn(changes: dict[str, Any], seed: int = 3, n: int = N) -> Any:
-    return drawn_requests(small_with(changes), n, 2.0, Streams(seed))
+    return drawn_requests(small_with(changes), n, 2.0, Draws(seed))
 
 
 def test_lengths_hits_and_rate_are_those_of_the_scenario() -> None:
@@ -51,10 +51,10 @@ def test_a_quantity_that_becomes_random_moves_no_other() -> None:
 
 def test_another_seed_or_replication_is_another_draw_and_the_same_is_the_same() -> None:
     scenario = small_with({})
-    first, again, other = (drawn_requests(scenario, 100, 1.0, s) for s in (Streams(1), Streams(1), Streams(1, 1)))
+    first, again, other = (drawn_requests(scenario, 100, 1.0, s) for s in (Draws(1), Draws(1), Draws(1, 1)))
     assert first.tobytes() == again.tobytes()
     assert not set(first["arrival_s"]) & set(other["arrival_s"])
-    assert not set(first["arrival_s"]) & set(drawn_requests(scenario, 100, 1.0, Streams(2))["arrival_s"])
+    assert not set(first["arrival_s"]) & set(drawn_requests(scenario, 100, 1.0, Draws(2))["arrival_s"])
 
 
 def test_more_requests_begin_with_the_same_ones() -> None:
@@ -67,7 +67,7 @@ def test_classes_come_by_their_shares_with_their_own_lengths() -> None:
         "chat": (0.7, {"lengths": {"kind": "constant", "tokens": 100}, "output_lengths": output}),
         "papers": (0.3, {"lengths": {"kind": "constant", "tokens": 9000}, "output_lengths": output}),
     }
-    found = drawn_requests(in_classes(classes, {}), N, 1.0, Streams(0))
+    found = drawn_requests(in_classes(classes, {}), N, 1.0, Draws(0))
     is_chat = found["request_class"] == 0
     assert is_chat.mean() == pytest.approx(0.7, abs=0.01)
     assert set(found["total_tokens"][is_chat]) == {100}
@@ -149,7 +149,7 @@ def test_recorded_arrivals_need_a_trace() -> None:
 def test_a_day_has_its_share_of_requests_at_every_hour(day: dict[str, Any], shares: list[float]) -> None:
     n, rate, period_s = 200_000, 2.0, 5_000.0
     process = DiurnalArrivals(kind="diurnal", period_s=period_s, **day)
-    times = diurnal_s(n, rate, process, Streams(1).generator)
+    times = diurnal_s(n, rate, process, Draws(1).generator)
     assert (np.diff(times) >= 0).all()
     assert times[-1] == pytest.approx(n / rate, rel=0.01)
     within = times % period_s / period_s
@@ -165,6 +165,6 @@ def test_a_day_has_its_share_of_requests_at_every_hour(day: dict[str, Any], shar
 
 def test_a_flat_day_is_no_day_at_all() -> None:
     flat = DiurnalArrivals(kind="diurnal", period_s=100.0, factors=(2.0, 2.0, 2.0))
-    times = diurnal_s(1000, 3.0, flat, Streams(1).generator)
-    gaps = Streams(1).generator("diurnal arrivals").standard_exponential(1000)
+    times = diurnal_s(1000, 3.0, flat, Draws(1).generator)
+    gaps = Draws(1).generator("diurnal arrivals").standard_exponential(1000)
     assert times == pytest.approx(np.cumsum(gaps) / 3.0)

@@ -1,0 +1,234 @@
+"""Requests drawn in advance, one independent random generator per quantity.
+
+A generator is found by its name, not by its order: a new quantity, or one that is no longer random, moves no other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import InputError
+from planner.executor.arrivals import burst_s, diurnal_s, gamma_s, poisson_s, recorded_s
+from planner.executor.kernel.records import NONE, REQUEST, Records
+from planner.executor.streams import Stream
+from planner.scenario import BurstArrivals, DiurnalArrivals, GammaArrivals, RecordedArrivals, Scenario
+from planner.workload import Trace, Workload, distribution, read_trace
+from planner.workload.hits import hit_quantile, ideal_hits
+from planner.workload.requests import trace_path
+from planner.workload.traces import BLOCK_TOKENS, Blocks
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Independent generators by name."""
+
+    seed: int
+    replication: int = 0
+
+    def generator(self, name: str) -> np.random.Generator:
+        """The generator of a quantity.
+
+        >>> a, b = (Draws(1).generator("lengths").random() for _ in range(2))
+        >>> a == b, a == Draws(1, replication=1).generator("lengths").random()
+        (True, False)
+        """
+        key = (crc32(name.encode()), self.replication)
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=key)))
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What requests ask for; arrays of one length."""
+
+    total_tokens: NDArray[np.int64]
+    cached_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+
+
+def drawn_requests(
+    scenario: Scenario,
+    n: int,
+    req_per_s: float,
+    draws: Draws,
+    data_dirs: Sequence[Path] = (),
+    rates: Mapping[str, float] | None = None,
+) -> Records:
+    """Requests of a scenario in order of arrival; their classes are those of the scenario, in its order.
+
+    Args:
+        scenario: its classes and their workloads.
+        n: how many.
+        req_per_s: mean rate of all classes [1/s].
+        draws: where randomness comes from.
+        data_dirs: folders in which traces are looked for.
+        rates: of every class, up to a factor; None: the scenario's shares.
+
+    Returns:
+        Records ready for the event loop, shape (n,).
+
+    Raises:
+        InputError: a trace is missing or broken.
+    """
+    requests = blank_requests(n)
+    requests["arrival_s"] = _arrivals(scenario, n, req_per_s, draws, data_dirs)
+    requests["draw"] = below_one(draws.generator("routes").random(n, dtype=np.float32))
+    workloads = list(scenario.workloads.items())
+    shares = [share if rates is None else rates.get(name, 0.0) for name, (share, _) in workloads]
+    classes = _drawn(shares, n, draws, "classes")
+    requests["request_class"] = classes
+    for index, (name, (_, workload)) in enumerate(workloads):
+        mine = np.flatnonzero(classes == index) if len(workloads) > 1 else np.arange(n)
+        asked = contents(workload, len(mine), f"class {name}", draws, Path(scenario.directory), data_dirs)
+        requests["total_tokens"][mine] = asked.total_tokens
+        requests["cached_tokens"][mine] = asked.cached_tokens
+        requests["output_tokens"][mine] = asked.output_tokens
+    return requests
+
+
+def _arrivals(scenario: Scenario, n: int, req_per_s: float, draws: Draws, data_dirs: Sequence[Path]) -> Floats:
+    match scenario.execution.arrivals:
+        case GammaArrivals() as process:
+            return gamma_s(n, req_per_s, process, draws.generator)
+        case BurstArrivals() as process:
+            return burst_s(n, req_per_s, process, draws.generator)
+        case DiurnalArrivals() as process:
+            return diurnal_s(n, req_per_s, process, draws.generator)
+        case RecordedArrivals(at_own_rate=is_own):
+            (_, workload), *others = scenario.workloads.values()
+            if others or workload.trace is None:
+                what = "is recorded, and not all requests come from one trace"
+                raise InputError(scenario.problem(("execution", "arrivals"), what, "a workload that is a trace"))
+            return recorded_s(n, None if is_own else req_per_s, _read(workload, scenario, data_dirs).arrival_s)
+        case None:
+            return poisson_s(n, req_per_s, draws.generator)
+
+
+def blank_requests(n: int) -> Records:
+    """Records of requests to which nothing has happened."""
+    requests = np.zeros(n, dtype=REQUEST)
+    for field in ("next", "route", "instance", "decoder", "flow"):
+        requests[field] = NONE
+    for field in ("prefill_start_s", "prefill_end_s", "kv_end_s", "first_token_s", "finish_s"):
+        requests[field] = np.nan
+    return requests
+
+
+def below_one(draws: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Uniform draws that no rounding has brought up to 1."""
+    return np.minimum(draws, np.nextafter(np.float32(1), np.float32(0)))
+
+
+def _drawn(shares: Sequence[float], n: int, draws: Draws, name: str) -> NDArray[np.int64]:
+    """Indices of n draws, each with its share."""
+    if len(shares) == 1:
+        return np.zeros(n, dtype=np.int64)
+    edges = np.cumsum(shares) / sum(shares)
+    last = max(i for i, share in enumerate(shares) if share > 0)
+    return np.minimum(np.searchsorted(edges, draws.generator(name).random(n), side="right"), last)
+
+
+def to_streams(requests: Records, streams: Sequence[Stream], classes: Sequence[str], draws: Draws) -> None:
+    """Give requests the index of their stream instead of that of their class: a class decoded at several sites is
+    shared out at random, each site with its rate.
+
+    Args:
+        requests: as drawn; changed.
+        streams: of the system.
+        classes: names of the classes, by their index.
+        draws: where randomness comes from.
+    """
+    found = np.zeros(len(requests), dtype=np.int64)
+    for index, name in enumerate(classes):
+        own = [q for q, stream in enumerate(streams) if stream.request_class == name]
+        mine = np.flatnonzero(requests["request_class"] == index)
+        if len(mine):
+            rates = [streams[q].req_per_s for q in own]
+            found[mine] = np.array(own)[_drawn(rates, len(mine), draws, f"class {name}: sites")]
+    requests["request_class"] = found
+
+
+def contents(
+    workload: Workload, n: int, name: str, draws: Draws, base_dir: Path, data_dirs: Sequence[Path] = ()
+) -> Contents:
+    """What n requests of a workload ask for: lengths drawn, or a trace's in their order, again from its start."""
+    if workload.trace is not None:
+        path = trace_path(workload.trace.path, base_dir, data_dirs)
+        return _of_trace(workload, read_trace(path, workload.trace.format), n, name, draws)
+    assert workload.lengths is not None, "a validated workload has lengths or a trace"
+    assert workload.output_lengths is not None, "a validated workload with lengths has output lengths"
+    total = whole(distribution(workload.lengths).quantile(draws.generator(f"{name}: lengths").random(n)))
+    output = whole(distribution(workload.output_lengths).quantile(draws.generator(f"{name}: outputs").random(n)))
+    return Contents(total, _stated_hits(workload, total, name, draws), output)
+
+
+def whole(tokens: Floats) -> NDArray[np.int64]:
+    """Lengths as whole tokens, one at least."""
+    return np.maximum(np.rint(tokens), 1.0).astype(np.int64)
+
+
+def _stated_hits(workload: Workload, total: NDArray[np.int64], name: str, draws: Draws) -> NDArray[np.int64]:
+    if isinstance(workload.prefix_hits, str):
+        return np.zeros_like(total)
+    fractions = hit_quantile(workload.prefix_hits, draws.generator(f"{name}: hits").random(len(total)))
+    return _with_work_left(np.rint(fractions * total).astype(np.int64), total)
+
+
+def _with_work_left(cached: NDArray[np.int64], total: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Cached tokens of requests that compute one token at least."""
+    return np.minimum(cached, total - 1)
+
+
+def _of_trace(workload: Workload, trace: Trace, n: int, name: str, draws: Draws) -> Contents:
+    place = np.arange(n) % trace.n_requests
+    total, output = trace.total_tokens[place], trace.output_tokens[place]
+    if workload.prefix_hits == "ideal" and trace.blocks is not None:
+        cached = ideal_hits(trace.total_tokens, trace.blocks).astype(np.int64)[place]
+        return Contents(total, _with_work_left(cached, total), output)
+    return Contents(total, _stated_hits(workload, total, name, draws), output)
+
+
+def prompt_blocks(scenario: Scenario, requests: Records, data_dirs: Sequence[Path] = ()) -> Blocks:
+    """Numbers of the full blocks of every prompt, from 0; equal numbers, equal prefixes.
+
+    A trace that begins again is about others: nothing of its first round is in its second.
+
+    Args:
+        scenario: its classes and their workloads.
+        requests: as drawn.
+        data_dirs: folders in which traces are looked for.
+
+    Raises:
+        InputError: no class has a trace with block hashes.
+    """
+    counts, starts = np.zeros(len(requests), dtype=np.int64), np.zeros(len(requests), dtype=np.int64)
+    shifts, pools, n_known = np.zeros(len(requests), dtype=np.int64), [np.zeros(0, dtype=np.int64)], 0
+    for index, (_, workload) in enumerate(scenario.workloads.values()):
+        found = None if workload.trace is None else _read(workload, scenario, data_dirs)
+        if found is None or found.blocks is None:
+            continue
+        mine = np.flatnonzero(requests["request_class"] == index)
+        known, numbers = np.unique(found.blocks.values, return_inverse=True)
+        place, turn = np.arange(len(mine)) % found.n_requests, np.arange(len(mine)) // found.n_requests
+        counts[mine] = found.total_tokens[place] // BLOCK_TOKENS
+        starts[mine] = found.blocks.offsets[place] + sum(len(pool) for pool in pools)
+        shifts[mine] = n_known + turn * known.size
+        pools.append(numbers)
+        n_known += known.size * (int(turn[-1]) + 1 if len(turn) else 0)
+    if len(pools) == 1:
+        allowed = "a trace with hash_ids, or no execution.cache"
+        raise InputError(scenario.problem(("execution", "cache"), "no class of requests states its prefixes", allowed))
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+    values = np.concatenate(pools)[np.repeat(starts, counts) + within] + np.repeat(shifts, counts)
+    return Blocks(values, offsets)
+
+
+def _read(workload: Workload, scenario: Scenario, data_dirs: Sequence[Path]) -> Trace:
+    assert workload.trace is not None, "only a workload with a trace is read"
+    return read_trace(trace_path(workload.trace.path, Path(scenario.directory), data_dirs), workload.trace.format)

@@ -1,0 +1,230 @@
+"""All periods of a plan, each run by itself, and the whole time that they add up to."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import UsageError
+from planner.executor.measure import Outcome, RequestTimes, promised_share
+from planner.executor.run import RunQuestion, answer, default_load, replications
+from planner.executor.streams import Stream
+from planner.executor.systems import System, system
+from planner.jobs import HERE, Workers
+from planner.results import NONE_LEAVES, PeriodPlan, PeriodRun, Plan, PoolPlan, Run, RunFigures
+from planner.scenario import Scenario
+
+Say = Callable[[str, float], None]
+Floats = NDArray[np.float64]
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+BY_TIME = ("throughput_req_per_s", "mean_inside", "factor_mean")
+BY_TIME_LAST = ("mean_gbps", "instances")
+"""Last words of figures that count by the hours of a period."""
+BY_INSTANCES = ("utilization", "batch")
+"""Words of figures of an instance, which count by the hours of the instances that a period has."""
+EXTREMES = {"factor_low": min, "factor_high": max, "peak_gbps": max}
+MOST_NAMED = 4
+"""Periods with notes of their own that a note names."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A period that was run."""
+
+    plan: PeriodPlan
+    system: System
+    time_fraction: float
+    """Of the whole time."""
+    outcomes: Sequence[Outcome]
+
+
+def simulate_periods(
+    scenario: Scenario,
+    plan: Plan,
+    question: RunQuestion,
+    data_dirs: Sequence[Path] = (),
+    say: Say = lambda _, __: None,
+    workers: Workers = HERE,
+) -> Run:
+    """Run every period of a plan that has demand, each request by request.
+
+    Equation:
+        rates and use: sum over periods of h_p x_p / sum h_p; times and their percentiles: over the requests of all
+        periods, those of period p with weight h_p lambda_p / n_p
+
+    Args:
+        scenario: the question that the plan answers.
+        plan: the plan, with its periods.
+        question: how long and how often each period is run, and at what fraction of its demand.
+        data_dirs: folders in which traces are looked for.
+        say: is told which period is run, and the fraction done of all.
+        workers: who shares the replications; the answer does not depend on it.
+
+    Returns:
+        The run of the whole time, with the run of every period.
+
+    Raises:
+        UsageError: the system is to be kept full, which is a question about one period.
+        InputError, CheckFailedError: as `simulate` does.
+    """
+    if question.is_full:
+        raise UsageError("--full: the most that is served is that of one period (--period NAME)")
+    load = default_load(plan) if question.load is None else question.load
+    whole_h, parts, served = sum(p.hours for p in plan.periods), list[Part](), _served(plan)
+    for i, period in enumerate(served):
+        tell = partial(_tell, say, period.name, i / len(served), 1 / len(served))
+        tell(0.0)
+        found = system(scenario, plan, data_dirs, period.name)
+        outcomes = replications(found, question, load * period.demand_req_per_s, data_dirs, tell, workers)
+        parts.append(Part(period, found, period.hours / whole_h, outcomes))
+    runs = tuple(_period_run(part, question, load) for part in parts)
+    rate = sum(part.time_fraction * part.plan.demand_req_per_s for part in parts)
+    together = whole_system(plan, parts)
+    joined = [_joined(parts, together, r) for r in range(question.n_replications)]
+    run = answer(together, question, load, load * rate, joined)
+    return run.model_copy(update={"periods": runs, "notes": tuple(_notes(runs))})
+
+
+def _served(plan: Plan) -> list[PeriodPlan]:
+    return [period for period in plan.periods if period.demand_req_per_s > 0]
+
+
+def _tell(say: Say, name: str, begun: float, share: float, fraction: float) -> None:
+    say(f"running {name}", begun + share * fraction)
+
+
+def _period_run(part: Part, question: RunQuestion, load: float) -> PeriodRun:
+    run = answer(part.system, question, load, load * part.plan.demand_req_per_s, part.outcomes)
+    figures = {name: getattr(run, name) for name in RunFigures.model_fields}
+    return PeriodRun(name=part.plan.name, hours=part.plan.hours, **figures)
+
+
+def _notes(runs: Sequence[PeriodRun]) -> Iterator[str]:
+    named = [run.name for run in runs if run.notes]
+    if named:
+        more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+        yield f"the runs of {', '.join(named[:MOST_NAMED])}{more} have notes of their own (--period NAME shows them)"
+
+
+def whole_system(plan: Plan, parts: Sequence[Part]) -> System:
+    """What ran in any period: pools with as many instances as they ever have, and streams at their mean rates."""
+    ran = [part.system for part in parts]
+    used = {pool.name for one in ran for pool in (*one.prefill, *one.decode)}
+    prefill, decode = (
+        tuple(pool for pool in plan.pools if pool.name in used and pool.role == role) for role in ("prefill", "decode")
+    )
+    guests = {pool.name: (pool, one.prefill[host].name) for one in ran for pool, host in one.guests}
+    names = [pool.name for pool in prefill]
+    return replace(
+        ran[0],
+        period=None,
+        fleet=plan,
+        prefill=prefill,
+        decode=decode,
+        streams=_streams(parts),
+        guests=tuple((pool, names.index(host)) for pool, host in guests.values()),
+    )
+
+
+def _streams(parts: Sequence[Part]) -> tuple[Stream, ...]:
+    rates: dict[tuple[str, str | None], float] = {}
+    for part in parts:
+        for stream in part.system.streams:
+            key = stream.request_class, stream.site
+            rates[key] = rates.get(key, 0.0) + part.time_fraction * stream.req_per_s
+    order = list(parts[0].system.scenario.workloads)
+    known = sorted(rates, key=lambda key: order.index(key[0]))
+    return tuple(Stream(name, site, rates[name, site], NONE_LEAVES, None) for name, site in known)
+
+
+def _joined(parts: Sequence[Part], whole: System, replication: int) -> Outcome:
+    """One replication of every period as one of the whole time."""
+    outcomes = [part.outcomes[replication] for part in parts]
+    counts = {name: sum(o.counts[name] for o in outcomes) for name in outcomes[0].counts}
+    names = dict.fromkeys(name for o in outcomes for name in o.metrics)
+    metrics = {name: _metric(parts, replication, name) for name in names}
+    times, weights = _times(parts, whole, replication)
+    metrics |= _percentiles(whole, times, weights)
+    return Outcome(metrics, counts, times)
+
+
+def _metric(parts: Sequence[Part], replication: int, name: str) -> float:
+    """A figure over all periods: their sum, extreme or mean; what a period does not have counts nothing."""
+    values = np.array([part.outcomes[replication].metrics.get(name, np.nan) for part in parts])
+    known = np.isfinite(values)
+    last = name.replace(".", " ").rpartition(" ")[2]
+    extreme = EXTREMES.get(name) or EXTREMES.get(last)
+    if not known.any():
+        return np.nan
+    if extreme is not None:
+        return float(extreme(values[known]))
+    if name.startswith("n_counted"):
+        return float(values[known].sum())
+    if name in BY_TIME or last in BY_TIME_LAST or name.partition(".")[0] in BY_INSTANCES or last in BY_INSTANCES:
+        return float(np.where(known, values, 0.0) @ _by_time(parts, name))
+    weights = np.array([_requests(part, replication, name) for part in parts])[known]
+    return float(values[known] @ weights / weights.sum()) if weights.sum() > 0 else np.nan
+
+
+def _by_time(parts: Sequence[Part], name: str) -> Floats:
+    """Fractions of the time, of what instances do those of the largest number that a pool has."""
+    fractions = np.array([part.time_fraction for part in parts])
+    pool = name.partition(".")[2] if name.startswith("utilization.") else name.removesuffix(" batch")
+    sizes = np.array([_n_instances(part.system, pool) for part in parts], dtype=float)
+    return fractions * sizes / sizes.max() if sizes.max() > 0 else fractions
+
+
+def _n_instances(one: System, name: str) -> int:
+    pools: Mapping[str, PoolPlan] = {pool.name: pool for pool in (*one.prefill, *one.decode)}
+    return pools[name].n_instances if name in pools else 0
+
+
+def _requests(part: Part, replication: int, name: str) -> float:
+    """What a period counts for in a mean over requests: its requests, or those of a class, or their prompt tokens."""
+    metrics = part.outcomes[replication].metrics
+    n, rate = part.outcomes[replication].counts["n_counted"], part.plan.demand_req_per_s
+    of = metrics.get(f"n_counted of {name.partition(' of ')[2]}", n)
+    each = metrics["prompt_tokens"] if name == "prefix_hit_fraction" else 1.0
+    return part.time_fraction * rate * of / max(n, 1) * each
+
+
+def _times(parts: Sequence[Part], whole: System, replication: int) -> tuple[RequestTimes, Floats]:
+    """The requests of all periods, and the weight of each."""
+    names, own = whole.classes, [part.outcomes[replication].times for part in parts]
+    classes = [
+        np.array([names.index(name) for name in part.system.classes], dtype=np.int64)[times.request_class]
+        for part, times in zip(parts, own, strict=True)
+    ]
+    weights = [
+        np.full(len(times.ttft_s), part.time_fraction * part.plan.demand_req_per_s / max(len(times.ttft_s), 1))
+        for part, times in zip(parts, own, strict=True)
+    ]
+    ttft, tpot = np.concatenate([t.ttft_s for t in own]), np.concatenate([t.tpot_s for t in own])
+    return RequestTimes(np.concatenate(classes), ttft, tpot), np.concatenate(weights)
+
+
+def _percentiles(whole: System, times: RequestTimes, weights: Floats) -> dict[str, float]:
+    """Percentiles over the requests of all periods, of all classes and of each."""
+    done = np.isfinite(times.tpot_s)
+    found = {"tpot_p90_s": _quantile(times.tpot_s[done], weights[done], 0.9)}
+    everyone = np.ones(len(weights), dtype=bool)
+    groups = [("", everyone, whole.scenario.slo)]
+    groups += [
+        (f" of {name}", times.request_class == c, whole.scenario.slo_of(name)) for c, name in enumerate(whole.classes)
+    ]
+    for suffix, mine, slo in groups:
+        ttft, weight = times.ttft_s[mine], weights[mine]
+        finished = np.isfinite(ttft)
+        share = promised_share(slo, float(weight.sum()), float(weight[finished].sum()))
+        marks = QUANTILES | {"promised": share}
+        found |= {f"ttft_{m}_s{suffix}": _quantile(ttft[finished], weight[finished], q) for m, q in marks.items()}
+    return found
+
+
+def _quantile(values: Floats, weights: Floats, fraction: float) -> float:
+    if len(values) == 0:
+        return np.nan
+    return float(np.quantile(values, fraction, weights=weights, method="inverted_cdf"))

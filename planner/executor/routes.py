@@ -1,0 +1,114 @@
+"""The ways of every stream through a system: pools for its long and for its short prompts, links, decode pools."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from planner.errors import InputError
+from planner.executor.kernel.records import NONE, ROUTE, Records
+from planner.executor.streams import Stream
+from planner.results import ALL_LEAVE, NONE_LEAVES, LinkPlan, PoolPlan
+from planner.scenario import Scenario
+
+Part = Literal["short", "long"]
+PARTS: tuple[Part, Part] = ("short", "long")
+"""Of a stream: its ways for each, by whether they are for long prompts."""
+
+
+class Way(NamedTuple):
+    """A way from prefill to decode, by indices."""
+
+    prefill: int
+    link: int
+    """NONE inside a site."""
+    decode: int
+    weight: float
+    """What speaks for it, beside the other ways of the same prompts."""
+
+
+Ways = dict[Part, tuple[Way, ...]]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """What ways lead through."""
+
+    scenario: Scenario
+    prefill: tuple[tuple[PoolPlan, int], ...]
+    """Every prefill pool, with the index of the one whose instances it computes on."""
+    decode: tuple[PoolPlan, ...]
+    links: tuple[LinkPlan, ...]
+
+    def ways(self, stream: Stream) -> Ways:
+        """The ways of a stream.
+
+        Raises:
+            InputError: there is none.
+        """
+        found: Ways = {part: tuple(self._of_part(stream, part)) for part in PARTS}
+        if not any(found.values()):
+            what = "the plan has no way for it from prefill to decode"
+            key = ("classes", stream.request_class)
+            raise InputError(self.scenario.problem(key, what, "the plan of this scenario"))
+        return found
+
+    def _of_part(self, stream: Stream, part: Part) -> list[Way]:
+        ways = [
+            self._way(stream, part, spec, p, d)
+            for spec, p in self.prefill
+            for d in range(len(self.decode))
+            if self._serves(stream, spec, self.decode[d])
+        ]
+        return [way for way in ways if way is not None]
+
+    def _serves(self, stream: Stream, prefill: PoolPlan, decode: PoolPlan) -> bool:
+        """Whether a prefill and a decode pool take a class, and decode is at the site of the stream."""
+        pools = (self.scenario.pools[pool.key] for pool in (prefill, decode))
+        takes = all(stream.request_class in self.scenario.classes_of(pool) for pool in pools)
+        return takes and stream.site in (None, decode.site)
+
+    def _way(self, stream: Stream, part: Part, spec: PoolPlan, p: int, d: int) -> Way | None:
+        """The way from a prefill pool to a decode pool for a part of a stream; None: no way."""
+        decode, shares = self.decode[d], stream.pool_shares
+        ends, link = (spec.site, decode.site), NONE
+        if ends[0] != ends[1]:
+            link = next((k for k, x in enumerate(self.links) if _joins(x, ends)), NONE)
+            if link == NONE:
+                return None
+        if shares is None:
+            takes = spec.prompts or ("short" if link == NONE else "long")
+            weight = spec.offered_req_per_s * decode.offered_req_per_s
+            return Way(p, link, d, weight) if takes == part else None
+        weight = shares.get(part, {}).get(spec.name, 0.0) * shares.get("decode", {}).get(decode.name, 0.0)
+        return Way(p, link, d, weight) if weight > 0 else None
+
+
+def _joins(link: LinkPlan, ends: tuple[str, str]) -> bool:
+    return (link.from_site, link.to_site) == ends and link.capacity_gbps > 0
+
+
+def divided(stream: Stream, ways: Ways) -> Stream:
+    """The stream with a threshold that decides something: where all prompts take the same ways none does."""
+    if not ways["long"]:
+        return replace(stream, threshold=NONE_LEAVES)
+    return stream if ways["short"] else replace(stream, threshold=ALL_LEAVE)
+
+
+def route_table(ways: Sequence[Ways]) -> Records:
+    """Ways of every stream as records; prompts for which there is none take those of the others."""
+    rows: list[tuple[int, int, int, int, int, float]] = []
+    for q, of_stream in enumerate(ways):
+        for is_long, part in enumerate(PARTS):
+            chosen = of_stream[part] or of_stream[PARTS[1 - is_long]]
+            ends = _cumulative([way.weight for way in chosen])
+            rows += [(q, is_long, w.prefill, w.link, w.decode, end) for w, end in zip(chosen, ends, strict=True)]
+    return np.array(rows, dtype=ROUTE)
+
+
+def _cumulative(weights: Sequence[float]) -> list[float]:
+    """Cumulative shares; even ones where nothing speaks for any."""
+    given = np.array(weights)
+    shares = np.cumsum(given / given.sum() if given.sum() > 0 else np.full(len(given), 1 / len(given)))
+    return [*shares[:-1].tolist(), 1.0]

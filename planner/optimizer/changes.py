@@ -1,0 +1,243 @@
+"""Limits of a scenario that may be in the way of a plan: each a key, and the values it may have instead, in order."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import ceil, floor, gcd, log10
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from planner.results import Fleet
+from planner.scenario import Pool, Scenario
+from planner.schema import dotted
+from planner.toml_lines import KeyPath
+
+MANY = 1_000_000
+"""Accelerators or instances of which no limit is left."""
+LONGEST = 64.0
+"""Multiple of a promised TTFT beyond which no longer promise is looked for,"""
+LEAST = 1e-3
+"""and part of a demand below which no lower one is."""
+DIGITS = 4
+CENTS = 100
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The values that a key may be given, as numbers that are printed: one after another, upwards."""
+
+    value: Callable[[int], float]
+    above: Callable[[float], int]
+    """Number of the least value that is not below another."""
+    below: Callable[[float], int]
+    """Number of the greatest value that is not above another."""
+
+
+def whole(step: int) -> Scale:
+    """Multiples of a step.
+
+    >>> whole(8).value(whole(8).above(17))
+    24
+    """
+    return Scale(lambda i: i * step, lambda x: ceil(x / step - 1e-9), lambda x: floor(x / step + 1e-9))
+
+
+def significant() -> Scale:
+    """Numbers of four digits.
+
+    >>> scale = significant()
+    >>> [scale.value(scale.above(x)) for x in (2.71828, 9999.5, 0.1)]
+    [2.719, 10000.0, 0.1]
+    >>> scale.value(scale.below(2.71828))
+    2.718
+    """
+    first, span = 10 ** (DIGITS - 1), 9 * 10 ** (DIGITS - 1)
+
+    def number_of(x: float, how: Callable[[float], int]) -> int:
+        exponent = floor(log10(x))
+        digits: float = round(x / 10.0**exponent * first, 6)
+        return exponent * span + how(digits) - first
+
+    return Scale(
+        lambda i: float(f"{i % span + first}e{i // span - DIGITS + 1}"),
+        lambda x: number_of(x, ceil),
+        lambda x: number_of(x, floor),
+    )
+
+
+def cents() -> Scale:
+    """Amounts of money."""
+    return Scale(lambda i: i / CENTS, lambda x: ceil(CENTS * x - 1e-6), lambda x: floor(CENTS * x + 1e-6))
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """A key of a scenario with the values it may have instead of what is stated, the nearest first."""
+
+    key: KeyPath
+    sign: Literal["=", "at least", "at most"]
+    stated: float
+    scale: Scale
+    is_more: bool
+    """Whether it is more of it that would help."""
+    farthest: float
+    """A value beyond which none is of use."""
+    lifted: Callable[[Scenario], Scenario]
+    """A scenario in which it is no limit,"""
+    used: Callable[[Fleet], float]
+    """and what a fleet for that takes of it."""
+
+    @property
+    def n_values(self) -> int:
+        """Values up to the farthest."""
+        return abs(self._number(self.farthest) - self._first)
+
+    def value(self, i: int) -> float:
+        """The i-th value; number 0 is what is stated, or lies just beside it where that is none of them."""
+        return self.scale.value(self._first + (i if self.is_more else -i))
+
+    def nearest(self, value: float) -> int:
+        """The first of the values that is at least as good as another."""
+        return max(abs(self._number(value) - self._first), 1)
+
+    def at(self, scenario: Scenario, i: int) -> Scenario:
+        """A scenario with the i-th value."""
+        changed: Scenario = with_value(scenario, self.key, self.value(i))
+        return changed
+
+    def told(self, i: int) -> str:
+        """As a way out."""
+        return f"{dotted(self.key)} {self.sign} {self.value(i):.12g} (is {self.stated:.12g})"
+
+    @property
+    def _first(self) -> int:
+        return self.scale.below(self.stated) if self.is_more else self.scale.above(self.stated)
+
+    def _number(self, value: float) -> int:
+        return self.scale.above(value) if self.is_more else self.scale.below(value)
+
+
+def with_value(record: Any, key: KeyPath, value: object) -> Any:
+    """A record or table with another value at a key; not checked again."""
+    head, rest = key[0], key[1:]
+    if isinstance(record, BaseModel):
+        name = str(head)
+        return record.model_copy(update={name: with_value(getattr(record, name), rest, value) if rest else value})
+    return {**record, head: with_value(record[head], rest, value) if rest else value}
+
+
+def less_demand(scenario: Scenario) -> Iterator[Change]:
+    """A lower demand, where one is to be served."""
+    demand = scenario.demand_req_per_s
+    if demand is not None and scenario.objective != "max-throughput":
+        free = _with(("objective",), "max-throughput")
+        share, least = demand / mean_req_per_s(scenario), LEAST * demand
+        key, used = ("demand_req_per_s",), lambda fleet: max(share * fleet.throughput_req_per_s, least)
+        yield _change(scenario, key, "at most", significant(), least, free, used)
+
+
+def mean_req_per_s(scenario: Scenario) -> float:
+    """Demand over all classes and the whole time [req/s]."""
+    spans: list[tuple[str | None, float]] = [(name, period.hours) for name, period in scenario.periods.items()]
+    spans = spans or [(None, 1.0)]
+    served = sum(hours * sum(scenario.demand_of(c, None, p) for c in scenario.workloads) for p, hours in spans)
+    return served / sum(hours for _, hours in spans)
+
+
+def more_budget(scenario: Scenario) -> Iterator[Change]:
+    """A larger budget."""
+    if scenario.budget_usd_per_hour is not None:
+        key: KeyPath = ("budget_usd_per_hour",)
+        most = MANY * scenario.budget_usd_per_hour
+        yield _change(scenario, key, "at least", cents(), most, _with(key, None), _bill)
+
+
+def _bill(fleet: Fleet) -> float:
+    return fleet.cost.usd_per_hour or 0.0
+
+
+def longer_promises(scenario: Scenario) -> Iterator[Change]:
+    """A longer TTFT, of every promise of its own."""
+    keys: list[KeyPath] = [("slo",), *(("classes", name, "slo") for name in scenario.classes)]
+    for key in keys:
+        slo = scenario.slo if len(key) == 1 else scenario.classes[str(key[1])].slo
+        if slo is not None and slo.ttft_s is not None:
+            at, most = (*key, "ttft_s"), LONGEST * slo.ttft_s
+            yield _change(scenario, at, "at least", significant(), most, _with(at, most), _always(most))
+
+
+def more_stock(scenario: Scenario) -> Iterator[Change]:
+    """More accelerators of a kind at a site, and more instances of a pool."""
+    for name, site in scenario.sites.items():
+        for kind in site.accelerators:
+            drawing = _drawing(scenario, name, kind)
+            if drawing:
+                key = ("sites", name, "accelerators", kind)
+                step = gcd(*(pool.accelerators_per_instance for pool in drawing.values()))
+                free, used = _with(key, MANY * step), _accelerators_of(drawing)
+                yield _change(scenario, key, "=", whole(step), MANY * step, free, used)
+    for name, pool in scenario.pools.items():
+        yield from _other_sizes(scenario, name, pool)
+
+
+def _drawing(scenario: Scenario, site: str, kind: str) -> dict[str, Pool]:
+    """Pools of a site on a kind of accelerators."""
+    hardware = scenario.hardware_named(kind).name
+    return {
+        name: pool
+        for name, pool in scenario.pools.items()
+        if pool.site == site and scenario.hardware_of(pool).name == hardware
+    }
+
+
+def _other_sizes(scenario: Scenario, name: str, pool: Pool) -> Iterator[Change]:
+    """Stated sizes and limits of a pool, each in the directions that may help."""
+
+    def of(field: str, farthest: int, **free: object) -> Change:
+        lifted = _with(("pools", name), pool.model_copy(update=free))
+        return _change(scenario, ("pools", name, field), "=", whole(1), farthest, lifted, _instances_of(name))
+
+    if pool.n_instances != "free":
+        n: dict[str, object] = {"n_instances": "free"}
+        yield of("n_instances", MANY, **n, min_instances=pool.n_instances, max_instances=None)
+        if pool.n_instances > 0:
+            yield of("n_instances", 0, **n, min_instances=0, max_instances=pool.n_instances)
+        return
+    if pool.max_instances is not None:
+        yield of("max_instances", MANY, max_instances=None)
+    if pool.min_instances > 0:
+        yield of("min_instances", 0, min_instances=0)
+
+
+def _instances_of(name: str) -> Callable[[Fleet], float]:
+    """Instances of a pool in all its layouts."""
+    return lambda fleet: sum(p.n_instances for p in fleet.pools if p.name == name or p.name.startswith(f"{name} "))
+
+
+def _accelerators_of(pools: dict[str, Pool]) -> Callable[[Fleet], float]:
+    return lambda fleet: sum(
+        _instances_of(name)(fleet) * pool.accelerators_per_instance for name, pool in pools.items()
+    )
+
+
+def _with(key: KeyPath, value: object) -> Callable[[Scenario], Scenario]:
+    return lambda scenario: with_value(scenario, key, value)
+
+
+def _always(value: float) -> Callable[[Fleet], float]:
+    return lambda _: value
+
+
+def _change(
+    scenario: Scenario,
+    key: KeyPath,
+    sign: Literal["=", "at least", "at most"],
+    scale: Scale,
+    farthest: float,
+    lifted: Callable[[Scenario], Scenario],
+    used: Callable[[Fleet], float],
+) -> Change:
+    stated: Any = scenario
+    for part in key:
+        stated = getattr(stated, str(part)) if isinstance(stated, BaseModel) else stated[part]
+    return Change(key, sign, stated, scale, farthest > stated, farthest, lifted, used)

@@ -1,0 +1,82 @@
+"""One scenario planned: what baselines and ways out of infeasibility ask again and again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+
+from planner.optimizer.evaluation import Evaluation, unit_of
+from planner.optimizer.problem import ClassSpec, Problem
+from planner.optimizer.resolution import planning_problem
+from planner.optimizer.search import first_plan
+from planner.optimizer.solution import GAP_TARGET, Solution
+from planner.optimizer.strategies import searched, solution_of_routes
+from planner.results import Fleet
+from planner.scenario import Scenario, Slo
+
+Classes = Sequence[ClassSpec]
+"""Requests that were read before, so that no trace is read twice."""
+LEAST_TIME_S = 0.1
+ANY_RATE = 1e-3
+"""A fleet that serves anything at all serves this [req/s]."""
+ANY_PLAN = 1e9
+"""A gap at which the first plan will do."""
+LONGEST_S = 3600.0
+"""A promise that waits hardly matter to: where even this has no plan, capacity is what lacks."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A fleet, what it reaches, and what no fleet passes."""
+
+    fleet: Fleet
+    objective: float
+    """Highest rate or goodput [req/s], bill [USD/h], or TTFT at the percentile asked for [s]."""
+    bound: float
+
+
+def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool = False) -> Planned | None:
+    """The best fleet of a scenario that is found until a deadline; None where it is proven that there is none.
+
+    Args:
+        scenario: the question.
+        classes: its requests, as another problem has read them.
+        deadline: `monotonic()` time to stop at.
+        is_any: whether the first fleet that does will do.
+
+    Raises:
+        InputError: the scenario cannot be resolved.
+        InfeasibleError: weights or prompts fit nowhere.
+        UndecidedError: time is up without a fleet or a proof.
+    """
+    left = max(deadline - monotonic(), LEAST_TIME_S)
+    problem = planning_problem(scenario, classes=classes)
+    found = _any(problem, left) if is_any else searched(problem, left, GAP_TARGET)
+    if found is None:
+        return None
+    unit = unit_of(problem)
+    return Planned(Fleet(**Evaluation(problem, found).fleet()), found.objective * unit, found.bound * unit)
+
+
+def _any(problem: Problem, time_limit_s: float) -> Solution | None:
+    """Any plan: the cheapest one of the demand, or of hardly any, is found soonest."""
+    deadline = monotonic() + time_limit_s
+    easy = _easy(problem)
+    if easy.is_routed and not any(c.ttft_s is not None for c in easy.classes):
+        first = first_plan(easy, time_limit_s)
+        if first is not None:
+            return solution_of_routes(easy, first)
+    return searched(easy, max(deadline - monotonic(), LEAST_TIME_S), ANY_PLAN)
+
+
+def _easy(problem: Problem) -> Problem:
+    """The problem of the least cost; where the least TTFT is asked for, with a promise that hardly matters."""
+    if not problem.is_priced:
+        return problem
+    easy = problem.demanding(problem.must_serve_req_per_s or ANY_RATE, "min-cost")
+    return replace(easy, classes=tuple(map(_patient, problem.classes))) if problem.is_min_ttft else easy
+
+
+def _patient(spec: ClassSpec) -> ClassSpec:
+    if spec.ttft_s is not None:
+        return spec
+    return replace(spec, slo=(spec.slo or Slo()).model_copy(update={"ttft_s": LONGEST_S}))

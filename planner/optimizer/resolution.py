@@ -1,0 +1,284 @@
+"""From a scenario to the question in numbers: names and service times resolved, what cannot be planned refused."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import ceil, inf
+from pathlib import Path
+
+from planner.errors import InputError
+from planner.errors import Problem as Fault
+from planner.optimizer.context import context_problems
+from planner.optimizer.problem import (
+    LARGEST_POOL,
+    Arc,
+    ClassSpec,
+    Demand,
+    Inventory,
+    LinkSpec,
+    Part,
+    PoolSpec,
+    Problem,
+    Span,
+    Stream,
+)
+from planner.optimizer.room import Limits, is_held, too_long
+from planner.optimizer.service_times import Decoded, service_times
+from planner.roofline import InstanceRates
+from planner.scenario import Pool, Scenario, requests_of
+from planner.workload import RequestMix
+
+
+def planning_problem(scenario: Scenario, data_dirs: Sequence[Path] = (), classes: Sequence[ClassSpec] = ()) -> Problem:
+    """Resolve a scenario.
+
+    Args:
+        scenario: the question.
+        data_dirs: folders in which traces are looked for.
+        classes: those of another problem with the same requests, so that a trace is read once.
+
+    Raises:
+        InputError: a pool has no service times, no pool takes a class at its site, a price is missing where one is
+            needed, nothing limits the fleet of max-throughput, or a promise has no model.
+        InfeasibleError: weights do not fit, no sequence keeps its step, or prompts fit no pool that they may go to.
+    """
+    classes = tuple(_classes(scenario, data_dirs, {c.name: c.mix for c in classes}))
+    if found := [problem for c in classes for problem in context_problems(scenario, c.name, c.mix)]:
+        raise InputError(found)
+    pools = tuple(_pools(scenario, classes))
+    streams = tuple(_streams(classes, pools))
+    demands = tuple(_demands(scenario, classes, streams))
+    periods = tuple(Span(name, p.hours) for name, p in scenario.periods.items()) or (Span("always", 1.0),)
+    inventories = tuple(_inventories(scenario, pools))
+    problem = Problem(scenario, pools, _links(scenario), classes, streams, demands, periods, inventories)
+    _check(problem)
+    _check_room(problem)
+    return replace(problem, pools=tuple(_limited(problem)))
+
+
+def _classes(scenario: Scenario, data_dirs: Sequence[Path], read: Mapping[str, RequestMix]) -> Iterator[ClassSpec]:
+    """Classes of the scenario; those with equal requests have one mix, which remembers what it was asked."""
+    known: dict[str, RequestMix] = {}
+    for name, (share, workload) in scenario.workloads.items():
+        requests = workload.model_dump_json(exclude={"arrivals"})
+        if requests not in known:
+            known[requests] = read[name] if name in read else requests_of(scenario, name, data_dirs)
+        slo = scenario.slo_of(name)
+        yield ClassSpec(name, scenario.model_of(name), share, known[requests], slo, workload.arrivals.squared_cv)
+
+
+def _pools(scenario: Scenario, classes: Sequence[ClassSpec]) -> Iterator[PoolSpec]:
+    """Pools of the scenario: one for each layout to choose from."""
+    known: dict[object, InstanceRates] = {}
+    for key, pool in scenario.pools.items():
+        layouts: tuple[str | None, ...] = pool.layouts or (pool.layout,)
+        for layout in layouts:
+            chosen = pool.model_copy(update={"layout": layout, "layouts": ()})
+            name = key if len(layouts) == 1 else f"{key} {layout}"
+            yield _pool(scenario, (key, name), chosen, _rates(scenario, key, chosen, classes, known), classes)
+
+
+def _parts(scenario: Scenario, pool: Pool) -> tuple[Part, ...]:
+    """What a pool takes: as it says, else long prompts of any site, and short ones of its own where it decodes."""
+    if pool.role == "decode":
+        return ()
+    if pool.prompts is not None:
+        return (pool.prompts,)
+    decoding = {p.site for p in scenario.pools.values() if p.role == "decode" and p.model == pool.model}
+    decodes = pool.site in decoding
+    leaves = any(link.from_site == pool.site and link.to_site in decoding for link in scenario.links.values())
+    return ("long", "short") if decodes and leaves else ("short",) if decodes else ("long",)
+
+
+def _rates(
+    scenario: Scenario, key: str, pool: Pool, classes: Sequence[ClassSpec], known: dict[object, InstanceRates]
+) -> InstanceRates:
+    """Service times of an instance; equal instances at several sites share them."""
+    apart = {"site": "", "n_instances": "free", "min_instances": 0, "max_instances": None, "prompts": None}
+    served = scenario.classes_of(pool)
+    alike = (pool.model_copy(update=apart).model_dump_json(), served)
+    if alike not in known:
+        decoded = Decoded.of([(c.share, c.mix) for c in classes if c.name in served])
+        known[alike] = service_times(scenario, key, pool, scenario.hardware_of(pool), decoded)
+    return known[alike]
+
+
+def _pool(
+    scenario: Scenario,
+    names: tuple[str, str],
+    pool: Pool,
+    rates: InstanceRates,
+    classes: Sequence[ClassSpec],
+) -> PoolSpec:
+    hardware, n = scenario.hardware_of(pool), pool.accelerators_per_instance
+    usd, served = scenario.accelerator_usd_per_hour(pool.site, hardware), scenario.classes_of(pool)
+    fixed = pool.n_instances if pool.n_instances != "free" else None
+    most = pool.max_instances if fixed is None else fixed
+    return PoolSpec(
+        name=names[1],
+        key=names[0],
+        layout=pool.layout,
+        site=pool.site,
+        hardware=hardware.name,
+        parts=_parts(scenario, pool),
+        n_accelerators=n,
+        min_instances=(pool.min_instances if fixed is None else fixed) if names[0] == names[1] else 0,
+        max_instances=LARGEST_POOL if most is None else most,
+        stated_max_instances=most,
+        usd_per_hour=None if usd is None else usd * n,
+        busy_usd_per_hour=n * scenario.busy_usd_per_hour(pool.site, hardware),
+        rates=rates,
+        classes=tuple(i for i, c in enumerate(classes) if c.name in served),
+    )
+
+
+def _links(scenario: Scenario) -> tuple[LinkSpec, ...]:
+    """The links of a scenario with the port sizes that may be chosen."""
+    return tuple(
+        LinkSpec(
+            name, k.from_site, k.to_site, k.options(), k.usd_per_gb, k.round_trip_ms / 1e3, k.destination_holds_prefix
+        )
+        for name, k in scenario.links.items()
+    )
+
+
+def _streams(classes: Sequence[ClassSpec], pools: Sequence[PoolSpec]) -> Iterator[Stream]:
+    for c in range(len(classes)):
+        sites = dict.fromkeys(p.site for p in pools if not p.is_prefill and c in p.classes)
+        yield from (Stream(c, site) for site in sites)
+
+
+def _demands(scenario: Scenario, classes: Sequence[ClassSpec], streams: Sequence[Stream]) -> Iterator[Demand]:
+    periods: tuple[str | None, ...] = tuple(scenario.periods) or (None,)
+    for c, spec in enumerate(classes):
+        homes: tuple[str | None, ...] = (None,)
+        if spec.name in scenario.classes:
+            homes = tuple(scenario.classes[spec.name].sites) or (None,)
+        mine = [q for q, stream in enumerate(streams) if stream.request_class == c]
+        for home in homes:
+            own = tuple(q for q in mine if home in (None, streams[q].site))
+            rates = tuple(scenario.demand_of(spec.name, home, period) for period in periods)
+            yield Demand(c, home, own, tuple(q for q in mine if q not in own), rates)
+
+
+def _inventories(scenario: Scenario, pools: Sequence[PoolSpec]) -> Iterator[Inventory]:
+    for site_name, site in scenario.sites.items():
+        for hardware, n_accelerators in site.accelerators.items():
+            name = scenario.hardware_named(hardware).name
+            drawing = tuple(i for i, p in enumerate(pools) if p.site == site_name and p.hardware == name)
+            yield Inventory(site_name, name, n_accelerators, drawing)
+
+
+def _check(problem: Problem) -> None:
+    """Nothing that is stated is passed over in silence. Raises InputError."""
+    scenario, found = problem.scenario, []
+    for stream, arcs in zip(problem.streams, problem.arcs, strict=True):
+        if not any(arcs.values()):
+            name = problem.classes[stream.request_class].name
+            what = f"no prefill pool reaches the decode pools of '{name}' at '{stream.site}'"
+            found.append(scenario.problem(("classes", name), what, "a prefill pool there, or a link from one"))
+    if problem.is_min_cost or scenario.budget_usd_per_hour is not None:
+        what = f"{'objective min-cost' if problem.is_min_cost else 'a budget'} needs this price"
+        found += [Fault(scenario.origin, key, what) for key in problem.missing_prices()]
+    if not found and not problem.is_routed:
+        found += [*_of_routes_alone(scenario)]
+    if found:
+        raise InputError(found)
+
+
+def _of_routes_alone(scenario: Scenario) -> Iterator[Fault]:
+    """What is planned only where all requests are of one model, at one rate, from anywhere."""
+    where = "which is planned of one model at one rate, with one promise, alone"
+    if scenario.capacity_rule != "expected-work":
+        yield scenario.problem(("capacity_rule",), f"is {scenario.capacity_rule}, {where}", '"expected-work"')
+    if scenario.routing.prefill_to_decode != "free":
+        yield scenario.problem(("routing", "prefill_to_decode"), f"fixes a ratio, {where}", '"free"')
+    if scenario.value_at("routing.n_candidates") is not None:
+        what = f"lays a grid of thresholds, {where}; here they are found by cutting intervals"
+        yield scenario.problem(("routing", "n_candidates"), what, "leave it out")
+
+
+def _check_room(problem: Problem) -> None:
+    """Raises InfeasibleError where prompts of a class fit no pool that they could be routed to."""
+    for demand in problem.demands:
+        if demand.streams and not any(_is_held(problem, q) for q in demand.streams):
+            name = problem.classes[demand.request_class].name
+            others = (other for q in demand.streams for other in _other_thresholds(problem, q))
+            raise too_long(problem.scenario, name, _rooms(problem, demand), others)
+
+
+def _is_held(problem: Problem, q: int) -> bool:
+    """Whether some threshold sends every prompt of a stream to a pool that holds it."""
+    limits, fixed = _thresholds_held(problem, q), problem.scenario.routing.threshold_tokens
+    is_free = fixed == "free" or not all(problem.arcs[q].values())
+    mix = problem.classes[problem.streams[q].request_class].mix
+    return is_held(mix, limits[0] if is_free else float(fixed), limits)
+
+
+def _thresholds_held(problem: Problem, q: int) -> Limits:
+    """Thresholds between which some pool holds every prompt of a stream [tokens]."""
+    arcs = problem.arcs[q]
+    rooms = {part: max((_room(problem, arc) for arc in arcs[part]), default=0.0) for part in arcs}
+    return problem.classes[problem.streams[q].request_class].mix.held_thresholds(rooms["long"], rooms["short"])
+
+
+def _other_thresholds(problem: Problem, q: int) -> Iterator[str]:
+    """A threshold that would do, where another one is stated."""
+    (low, high), fixed = _thresholds_held(problem, q), problem.scenario.routing.threshold_tokens
+    if fixed != "free" and low <= high:
+        nearest = min(max(float(fixed), low), high)
+        yield f"routing.threshold_tokens = {nearest:.10g}" if nearest >= 0 else 'routing.threshold_tokens = "free"'
+
+
+def _rooms(problem: Problem, demand: Demand) -> Iterator[tuple[str, float, float]]:
+    """Prefill pools of a demand that do not hold its longest prompt, with the longest they hold and that prompt."""
+    mix, fixed = problem.classes[demand.request_class].mix, problem.scenario.routing.threshold_tokens
+    low, high = (-inf, inf) if fixed == "free" else (float(fixed), float(fixed))
+    longest = {"long": mix.longest_tokens(low), "short": mix.longest_tokens(-inf, high)}
+    for part, arcs in (item for q in demand.streams for item in problem.arcs[q].items()):
+        for arc in (arc for arc in arcs if _room(problem, arc) < longest[part]):
+            yield problem.pools[arc.pool].key, _room(problem, arc), longest[part]
+
+
+def _room(problem: Problem, arc: Arc) -> float:
+    """Longest prompt that the pool of an arc holds [tokens]."""
+    return problem.pools[arc.pool].rates.longest_tokens
+
+
+def _limited(problem: Problem) -> Iterator[PoolSpec]:
+    """Pools with the most instances that inventory, budget and demand leave any use for."""
+    scenario, found = problem.scenario, []
+    reached = {arc.pool for arcs in problem.arcs for part in arcs.values() for arc in part}
+    reached |= {i for pools in problem.decoders for i in pools}
+    for i, pool in enumerate(problem.pools):
+        limits = [pool.max_instances]
+        limits += [v.n_accelerators // pool.n_accelerators for v in problem.inventories if i in v.pools]
+        if scenario.budget_usd_per_hour is not None and pool.usd_per_hour:
+            limits.append(int(scenario.budget_usd_per_hour / pool.usd_per_hour + 1e-9))
+        if problem.is_min_cost:
+            limits.append(max(most_for_demand(problem, i), pool.min_instances))
+        if i not in reached:
+            limits.append(pool.min_instances)
+        if min(limits) >= LARGEST_POOL:
+            what = "nothing limits its size"
+            found.append(scenario.problem(("pools", pool.key), what, "max_instances, an inventory or a budget"))
+        yield replace(pool, max_instances=min(limits))
+    if found:
+        raise InputError(found)
+
+
+def most_for_demand(problem: Problem, index: int) -> int:
+    """Instances beyond which no more are of use: half as many again as all the work there could be, and a few."""
+    pool, work = problem.pools[index], 0.0
+    for stream, rate in zip(problem.streams, problem.peak_req_per_s, strict=True):
+        if stream.request_class in pool.classes:
+            work += rate * whole_work_s(pool, problem.classes[stream.request_class].mix)
+    return min(ceil(1.5 * work) + 8, LARGEST_POOL)
+
+
+def whole_work_s(pool: PoolSpec, mix: RequestMix) -> float:
+    """Instance-seconds per request if a pool took every request of a class [s]."""
+    if pool.rates.decode is not None and not pool.is_prefill:
+        return pool.rates.decode.seconds_per_request(mix.mean_output_tokens)
+    if pool.rates.prefill is None:
+        return inf
+    return float(mix.short_work(pool.rates.prefill, mix.support[1]))

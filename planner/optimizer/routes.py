@@ -1,0 +1,157 @@
+"""Problems of one model at one rate: the few routes that say all of them, and how large their pools may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.optimizer.room import Limits, is_held
+from planner.workload import ALL_LONG
+
+if TYPE_CHECKING:
+    from planner.optimizer.problem import Problem
+
+PROMISED_SPARE = 2.0
+"""Instances for each one that the work of the demand asks for, beyond which no more shorten waits worth speaking of."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """A prefill choice of a class: long prompts here, short ones there, decode at the end; pools and links by index."""
+
+    request_class: int
+    long: int | None
+    short: int | None
+    decode: int
+    long_link: int | None
+    short_link: int | None
+    limits_tokens: Limits = (ALL_LONG, inf)
+    """Least and greatest threshold under which its pools hold all prompts that they are sent [tokens]."""
+
+    def held(self, thresholds_tokens: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Thresholds moved to the nearest under which its pools hold what they are sent, each once [tokens]."""
+        return np.unique(np.clip(thresholds_tokens, *self.limits_tokens))
+
+    @property
+    def is_split(self) -> bool:
+        """Whether a threshold decides anything."""
+        return self.long is not None and self.short is not None
+
+
+def is_routed(problem: Problem) -> bool:
+    """Whether all requests are of one model, at one rate, from anywhere, and what is promised is of one route.
+
+    Every class then has the same pools at all times, so that a threshold for each route says where its requests go.
+    """
+    scenario = problem.scenario
+    is_plain = not (scenario.spare.survive or scenario.routing.role_conversion or problem.families)
+    is_steady = all(len(set(demand.req_per_s)) == 1 for demand in problem.demands)
+    is_anywhere = len(problem.demands) == len(problem.classes) and not any(d.refuges for d in problem.demands)
+    everyone = tuple(range(len(problem.classes)))
+    is_alike = len({c.model for c in problem.classes}) == 1 and all(p.classes == everyone for p in problem.pools)
+    has_own_thresholds = scenario.routing.thresholds == "per-class" or len(everyone) == 1
+    has_kinds = all(len(pool.parts) < 2 for pool in problem.pools)
+    if not (is_plain and is_steady and is_anywhere and is_alike and has_own_thresholds and has_kinds):
+        return False
+    is_about_time = problem.is_min_ttft or any(c.ttft_s is not None for c in problem.classes)
+    served = {route.request_class for route in problem.routes}
+    return served == set(everyone) and (len(problem.routes) == 1 or not is_about_time)
+
+
+def routes_of(problem: Problem) -> Iterator[Route]:
+    """Every combination of a pool for long prompts, one for short ones and a decode pool, that links join and that hold
+    the prompts of a class under some threshold."""
+    pools = problem.pools
+    for decode in (i for i, p in enumerate(pools) if not (p.is_prefill or p.is_empty)):
+        reach = [i for i, p in enumerate(pools) if p.is_prefill and not p.is_empty and _joined(problem, i, decode)]
+        longs: list[int | None] = [i for i in reach if pools[i].prompts == "long"]
+        shorts: list[int | None] = [i for i in reach if pools[i].prompts == "short"]
+        for long, short in product(longs or [None], shorts or [None]):
+            if long is None and short is None:
+                continue
+            ends = _link_index(problem, long, decode), _link_index(problem, short, decode)
+            rooms = [0.0 if i is None else pools[i].rates.longest_tokens for i in (long, short)]
+            for c, spec in enumerate(problem.classes):
+                route = Route(c, long, short, decode, *ends, spec.mix.held_thresholds(*rooms))
+                if _is_held(problem, route):
+                    yield route
+
+
+def _is_held(problem: Problem, route: Route) -> bool:
+    """Whether the pools of a route hold all prompts of its class under some threshold, or the stated one."""
+    limits, fixed = route.limits_tokens, problem.scenario.routing.threshold_tokens
+    tried = limits[0] if fixed == "free" or not route.is_split else float(fixed)
+    return is_held(problem.classes[route.request_class].mix, tried, limits)
+
+
+def holds_prompts(problem: Problem, thresholds_tokens: Sequence[float]) -> bool:
+    """Whether every pool holds all prompts that thresholds, one per route, send there."""
+    return all(
+        not route.is_split or is_held(problem.classes[route.request_class].mix, t, route.limits_tokens)
+        for route, t in zip(problem.routes, thresholds_tokens, strict=True)
+    )
+
+
+def _joined(problem: Problem, prefill: int, decode: int) -> bool:
+    is_near = problem.pools[prefill].site == problem.pools[decode].site
+    return is_near or _link_index(problem, prefill, decode) is not None
+
+
+def _link_index(problem: Problem, prefill: int | None, decode: int) -> int | None:
+    ends = None if prefill is None else (problem.pools[prefill].site, problem.pools[decode].site)
+    return next((i for i, link in enumerate(problem.links) if (link.from_site, link.to_site) == ends), None)
+
+
+def size_limit(problem: Problem, index: int) -> int | None:
+    """Most instances that a pool's own limit, its inventory, the budget and the demand allow."""
+    pool, budget = problem.pools[index], problem.scenario.budget_usd_per_hour
+    limits = [] if pool.stated_max_instances is None else [pool.stated_max_instances]
+    limits += [v.n_accelerators // pool.n_accelerators for v in problem.inventories if index in v.pools]
+    if budget is not None and pool.usd_per_hour:
+        limits.append(int(budget / pool.usd_per_hour + 1e-9))
+    demand = problem.demand_req_per_s
+    if problem.is_min_cost and demand is not None:
+        limits.append(most_useful_instances(problem, index, demand))
+    return max(min(limits), 0) if limits else None
+
+
+def most_useful_instances(problem: Problem, index: int, demand: float) -> int:
+    """Instances of a pool beyond which no more are of use; a ratio may ask for more of it than its own work does."""
+    pools, ratio = problem.pools, problem.ratio
+    is_promised = any(c.ttft_s is not None for c in problem.classes)
+    spare = PROMISED_SPARE if is_promised else 1.0
+    needed = [
+        max(ceil(spare * demand * _heaviest_work_s(problem, i)) + 1, p.min_instances) for i, p in enumerate(pools)
+    ]
+    if ratio is None or pools[index].prompts == "long":
+        return needed[index]
+    near, decode = (
+        sum(n for n, pool in zip(needed, pools, strict=True) if kind in (pool.prompts, pool.role))
+        for kind in ("short", "decode")
+    )
+    return ceil(max(near / ratio[0], decode / ratio[1])) * ratio[pools[index].role == "decode"]
+
+
+def _heaviest_work_s(problem: Problem, index: int) -> float:
+    """Instance-seconds per request that no routing exceeds; at the mean length of a part, curves may yield any of T."""
+    prefill = problem.pools[index].rates.prefill
+    if problem.scenario.capacity_rule == "expected-work" or problem.pools[index].role == "decode" or prefill is None:
+        return most_work_s(problem, index)
+    return sum(c.share * float(prefill.curve(c.mix.support[1])) for c in problem.classes)
+
+
+def most_work_s(problem: Problem, index: int) -> float:
+    """Instance-seconds per request if every request went to this pool."""
+    pool, work = problem.pools[index], 0.0
+    for c in problem.classes:
+        if pool.rates.decode and pool.role == "decode":
+            work += c.share * pool.rates.decode.seconds_per_request(c.mix.mean_output_tokens)
+        elif pool.rates.prefill:
+            work += c.share * float(c.mix.short_work(pool.rates.prefill, c.mix.support[1]))
+    return work

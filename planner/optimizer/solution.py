@@ -1,0 +1,48 @@
+"""What a search has found: sizes, thresholds and rates of every period, and how good they are proven to be."""
+
+from dataclasses import dataclass, replace
+
+from planner.optimizer.network.evaluate import Settled
+from planner.optimizer.search import RoutedSolution
+
+GAP_TARGET = 0.01
+"""Relative distance of plan and bound at which a network counts as solved."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A plan for every period, and how good it is proven to be."""
+
+    settled: tuple[Settled, ...]
+    """What happens in every period."""
+    ports: tuple[tuple[int, ...], ...]
+    scale: float
+    """Factor on the demand that is served."""
+    objective: float
+    """USD per hour, or accelerators where a price is missing; the least TTFT [s]; else the scale that is sought."""
+    bound: float
+    """Proven bound of the objective."""
+    target: float = GAP_TARGET
+    """Gap that counts as none."""
+    highest_req_per_s: float | None = None
+    """Most that the sizes serve; None where that was not sought: then at the shares of the plan."""
+    goodput_req_per_s: float | None = None
+    """Highest rate at which promises hold; None where that was not sought."""
+    routed: RoutedSolution | None = None
+    """Where the problem `is_routed`: thresholds and rates by route."""
+
+    @property
+    def gap(self) -> float:
+        """Relative distance of objective and bound."""
+        return abs(self.bound - self.objective) / max(abs(self.objective), 1e-12)
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the gap counts as none."""
+        return self.gap <= self.target
+
+    def at(self, ratio: float) -> "Solution":
+        """The same sizes, ways and thresholds at a part of the demand, in every stream and period alike."""
+        n_streams = 1 + max((d.stream for one in self.settled for d in one.decodings), default=0)
+        settled = tuple(one.scaled_to(one.period, [ratio] * n_streams) for one in self.settled)
+        return replace(self, settled=settled, scale=self.scale * ratio)

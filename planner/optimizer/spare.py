@@ -1,0 +1,32 @@
+"""What it costs to survive a loss: the same question without."""
+
+from collections.abc import Iterator
+
+from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.optimizer.planned import Classes, planned
+from planner.results import Fleet
+from planner.scenario import Scenario, Spare
+from planner.units import number, percent
+
+
+def spare_notes(scenario: Scenario, classes: Classes, plan: Fleet, deadline: float) -> Iterator[str]:
+    """What the cheapest fleet without spare saves, where the question asks for spare at the least cost.
+
+    Args:
+        scenario: the question.
+        classes: its requests.
+        plan: the planned fleet.
+        deadline: `monotonic()` time to stop at.
+    """
+    kinds, ours = scenario.spare.survive, plan.cost.usd_per_hour
+    if not kinds or scenario.objective != "min-cost" or ours is None:
+        return
+    try:
+        bare = planned(scenario.model_copy(update={"spare": Spare()}), classes, deadline)
+    except (UndecidedError, InputError, InfeasibleError):
+        yield "what surviving a loss costs was not found in the time"
+        return
+    if bare is not None:
+        more = ours - bare.objective
+        what = " or ".join(f"one {kind}" for kind in kinds)
+        yield f"surviving the loss of any {what} costs {number(more)} USD/h, {percent(more / bare.objective)} more"

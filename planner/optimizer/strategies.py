@@ -1,0 +1,122 @@
+"""How a problem is searched: by routes where few say all, else as a network; the answer is of one type."""
+
+from planner.errors import InputError
+from planner.optimizer.least_ttft import GAP as LEAST_TTFT_GAP
+from planner.optimizer.network.evaluate import Decoding, Flow, Settled
+from planner.optimizer.problem import Arc, Demand, Part, Problem, Stream
+from planner.optimizer.promise import GAP as PROMISE_GAP
+from planner.optimizer.promised_search import search as routed_search
+from planner.optimizer.search import GAP_TARGET as CAPACITY_GAP
+from planner.optimizer.search import RoutedSolution
+from planner.optimizer.solution import GAP_TARGET, Solution
+
+NOTHING = 1e-9
+"""A scale of the demand at which nothing is served."""
+ROUNDING = 1.01
+"""Of a gap that counts as none."""
+
+
+def searched(problem: Problem, time_limit_s: float, gap: float = GAP_TARGET) -> Solution | None:
+    """The best plan that was found and its bound, or None where it is proven that no plan exists.
+
+    Args:
+        problem: the question.
+        time_limit_s: seconds after which the best plan so far is returned with its gap.
+        gap: relative distance of plan and bound at which the search of a network stops.
+
+    Raises:
+        InputError: a promise that there is no model for.
+        UndecidedError: when time is up without a plan.
+    """
+    _check_has_queueing_model(problem)
+    if not all(_is_reached(problem, demand) for demand in problem.demands):
+        return None
+    if problem.is_routed:
+        routed = routed_search(problem, time_limit_s)
+        return None if routed is None else solution_of_routes(problem, routed)
+    # What searches networks loads when there is one.
+    from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
+    from planner.optimizer.network.quickest import quickest_network
+    from planner.optimizer.network.search import network_search
+
+    if problem.is_min_ttft:
+        quickest = quickest_network(problem, time_limit_s)
+        return None if quickest is None else quickest.as_solution(ROUNDING * QUICKEST_GAP)
+    found = network_search(problem, time_limit_s, gap)
+    return None if found is None or found.scale <= NOTHING else found
+
+
+def _is_reached(problem: Problem, demand: Demand) -> bool:
+    """Whether requests of a demand have pools to go to."""
+    streams = [q for q in demand.streams if problem.decoders[q] and any(problem.arcs[q].values())]
+    return bool(streams) or not any(demand.req_per_s)
+
+
+def solution_of_routes(problem: Problem, routed: RoutedSolution) -> Solution:
+    """Thresholds and rates by route as what happens in every period.
+
+    Args:
+        problem: a problem that `is_routed`.
+        routed: its sizes, and a threshold and a rate for every route.
+    """
+    flows, decodings = _flows(problem, routed), _decodings(problem, routed)
+    sizes = routed.sizing.n_instances
+    unit = 1.0 if problem.is_min_cost or problem.is_min_ttft else problem.mean_req_per_s
+    return Solution(
+        settled=tuple(Settled(p, sizes, flows, decodings) for p in range(len(problem.periods))),
+        ports=routed.sizing.n_ports,
+        scale=routed.operating.rate / problem.mean_req_per_s,
+        objective=routed.objective / unit,
+        bound=routed.bound / unit,
+        target=_target(problem, routed),
+        highest_req_per_s=routed.highest.rate,
+        goodput_req_per_s=routed.goodput,
+        routed=routed,
+    )
+
+
+def _target(problem: Problem, routed: RoutedSolution) -> float:
+    """Gap that counts as none: goodput and TTFT are proven less closely than capacity."""
+    if problem.is_min_ttft:
+        return ROUNDING * LEAST_TTFT_GAP
+    return 10 * CAPACITY_GAP if routed.goodput is None else ROUNDING * PROMISE_GAP
+
+
+def _flows(problem: Problem, routed: RoutedSolution) -> tuple[Flow, ...]:
+    """What every prefill pool takes of every stream."""
+    rates: dict[tuple[int, Part, Arc, float], float] = {}
+    for route, rate, t in zip(problem.routes, routed.operating.route_rates, routed.thresholds_tokens, strict=True):
+        stream = problem.streams.index(Stream(route.request_class, problem.pools[route.decode].site))
+        mix = problem.classes[route.request_class].mix
+        long = float(mix.long_fraction(t))
+        ends: tuple[tuple[Part, int | None, int | None, float], ...] = (
+            ("long", route.long, route.long_link, long),
+            ("short", route.short, route.short_link, 1.0 - long),
+        )
+        for part, pool, link, fraction in ends:
+            if pool is not None and rate > 0 and fraction > 0:
+                key = stream, part, Arc(pool, link), t
+                rates[key] = rates.get(key, 0.0) + rate
+    return tuple(Flow(*key, rate) for key, rate in rates.items())
+
+
+def _decodings(problem: Problem, routed: RoutedSolution) -> tuple[Decoding, ...]:
+    """What every decode pool takes of every stream."""
+    rates: dict[tuple[int, int], float] = {}
+    for route, rate in zip(problem.routes, routed.operating.route_rates, strict=True):
+        stream = problem.streams.index(Stream(route.request_class, problem.pools[route.decode].site))
+        if rate > 0:
+            rates[stream, route.decode] = rates.get((stream, route.decode), 0.0) + rate
+    return tuple(Decoding(*key, rate) for key, rate in rates.items())
+
+
+def _check_has_queueing_model(problem: Problem) -> None:
+    """Raises InputError for a promise on TTFT, or the least TTFT, under a discipline whose waits are not known."""
+    scenario, promised = problem.scenario, [c.name for c in problem.classes if c.ttft_s is not None]
+    if problem.has_queueing_model or not (promised or problem.is_min_ttft):
+        return
+    key = ("objective",) if problem.is_min_ttft else ("slo",)
+    asks = "asks for the least" if problem.is_min_ttft else "promises a"
+    what = f"{asks} TTFT, but there is no queueing model of this dispatch and prefill_batching"
+    allowed = "dispatch = shared-queue, prefill_batching = one-at-a-time; or optimize --certify, which runs the plan"
+    raise InputError(scenario.problem(key, what, allowed))

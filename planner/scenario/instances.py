@@ -1,0 +1,101 @@
+"""What a scenario says of a pool's instances, names resolved: what service times are looked up or computed from.
+
+The optimizer and the executor both begin here. What either makes of it is its own.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from planner.errors import Problem
+from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, missing_shapes
+from planner.scenario.assumptions import AssumedStack
+from planner.scenario.parts import Pool
+from planner.scenario.question import Scenario
+from planner.scenario.software import AskedStack
+from planner.units import MILLI
+
+
+@dataclass(frozen=True, eq=False)
+class AskedInstance:
+    """An instance of a pool."""
+
+    model: ModelProfile
+    hardware: HardwareProfile
+    n_accelerators: int
+    layout: str | None
+    """As the pool states it; None: tensor parallelism over all accelerators."""
+    precision: str | None
+    """Of weights and matrix products; None: the checkpoint's own."""
+    kv_precision: str
+    """Of the attention cache."""
+    stack: AskedStack
+    """What decides its software."""
+    stacks: Mapping[str, AssumedStack]
+    """The scenario's own stacks, by name."""
+    measured: MeasuredInstance | None
+    """What somebody measured of it in the pool's role; None where nobody did, or the roofline is asked for."""
+    may_be_timed: bool
+    """Whether the roofline times it where nobody measured it."""
+    longest_step_s: float | None
+    """Limit on its decode step, before the pool's `time_factor`: the shortest of the pool's own and its classes'
+    promises; None where nobody limits it [s]."""
+    time_factor: float
+
+
+def asked_instance(scenario: Scenario, pool: Pool, hardware: HardwareProfile | None = None) -> AskedInstance:
+    """An instance of a pool.
+
+    Args:
+        scenario: the question.
+        pool: the pool, with one layout where several may be chosen from.
+        hardware: its accelerators, where they are not those that the pool names.
+
+    Raises:
+        InputError: a profile is not there.
+    """
+    choice, model = scenario.choice_of(pool), scenario.profile_of(pool.model)
+    has_shapes = not missing_shapes(model.architecture)
+    return AskedInstance(
+        model=model,
+        hardware=scenario.hardware_of(pool) if hardware is None else hardware,
+        n_accelerators=pool.accelerators_per_instance,
+        layout=pool.layout,
+        precision=choice.precision,
+        kv_precision=choice.kv_precision,
+        stack=scenario.stack_of(pool),
+        stacks=scenario.stacks,
+        measured=scenario.measured_for(pool),
+        may_be_timed=has_shapes if pool.service_times is None else pool.service_times == "roofline",
+        longest_step_s=_longest_step_s(scenario, pool),
+        time_factor=pool.time_factor,
+    )
+
+
+def _longest_step_s(scenario: Scenario, pool: Pool) -> float | None:
+    promises = (scenario.slo_of(name) for name in scenario.classes_of(pool))
+    limits_ms = [pool.tpot_ms, *(slo.tpot_ms for slo in promises if slo is not None)]
+    return min((limit / pool.time_factor * MILLI for limit in limits_ms if limit is not None), default=None)
+
+
+def unmeasured(scenario: Scenario, name: str, pool: Pool, asked: AskedInstance) -> Problem:
+    """What to say of a pool that nobody measured and the roofline is not to time, or cannot."""
+    known = ", ".join(
+        f"{m.n_accelerators} x {m.hardware} in {m.precision}"
+        for m in scenario.measurements_of(pool.model)
+        if getattr(m, pool.role) is not None
+    )
+    missing = missing_shapes(asked.model.architecture)
+    roofline = f"; for the roofline its profile lacks {', '.join(missing)}" if missing else ""
+    return scenario.problem(
+        ("pools", name),
+        f"no measured {pool.role} of {asked.model.name} on {asked.n_accelerators} x {asked.hardware.name}",
+        f"measured: {known or 'none'}; or add [measured.NAME] to the scenario{roofline}",
+    )
+
+
+def at_pool(scenario: Scenario, name: str, problems: Iterable[Problem]) -> list[Problem]:
+    """Problems of the roofline, at the pool that asked for it."""
+    return [
+        scenario.problem(("pools", name), " ".join(filter(None, (p.file, p.key, p.message))), p.allowed)
+        for p in problems
+    ]

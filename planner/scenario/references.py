@@ -1,0 +1,71 @@
+"""Whether the parts of a question fit together: names of each other, shares, links, objectives and promises."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from planner.errors import did_you_mean
+from planner.scenario.assumptions import VERDICT
+from planner.scenario.parts import MOST_ACCELERATORS
+from planner.schema import Fault
+from planner.toml_lines import KeyPath
+
+if TYPE_CHECKING:
+    from planner.scenario.question import Scenario
+
+
+def reference_faults(scenario: "Scenario") -> Iterator[Fault]:
+    """What does not fit together."""
+    yield from _workload_faults(scenario)
+    yield from _reference_faults(scenario)
+    yield from _link_faults(scenario)
+    yield from _objective_faults(scenario)
+    yield from _break_even_faults(scenario)
+
+
+def _workload_faults(scenario: "Scenario") -> Iterator[Fault]:
+    if (scenario.workload is None) == (not scenario.classes):
+        yield Fault(("workload",), "exactly one of workload and classes must be given")
+    total = sum(c.share for c in scenario.classes.values())
+    if scenario.classes and abs(total - 1) > 1e-9:
+        yield Fault(("classes",), f"has shares that add up to {total:g} (they must add up to 1)")
+
+
+def _reference_faults(scenario: "Scenario") -> Iterator[Fault]:
+    places: list[tuple[KeyPath, str]] = [(("pools", n, "site"), pool.site) for n, pool in scenario.pools.items()]
+    for name, link in scenario.links.items():
+        places += [(("links", name, "from"), link.from_site), (("links", name, "to"), link.to_site)]
+    for key, site in places:
+        if site not in scenario.sites:
+            yield Fault(key, f"names the unknown site '{site}' ({did_you_mean(site, scenario.sites)})")
+    for name, place in scenario.sites.items():
+        for hardware, n in place.accelerators.items():
+            if n > MOST_ACCELERATORS:  # not a limit of the field: baselines are made in proportion to prices
+                yield Fault(("sites", name, "accelerators", hardware), f"is {n} (at most {MOST_ACCELERATORS:,})")
+    for role in ("prefill", "decode"):
+        if role not in {pool.role for pool in scenario.pools.values()}:
+            yield Fault(("pools",), f"has no {role} pool (at least one pool of each role)")
+
+
+def _link_faults(scenario: "Scenario") -> Iterator[Fault]:
+    ends: dict[tuple[str, str], str] = {}
+    for name, link in scenario.links.items():
+        first = ends.setdefault((link.from_site, link.to_site), name)
+        if first != name:
+            yield Fault(("links", name), f"joins the same sites as links.{first} (one link a way, with port tiers)")
+
+
+def _objective_faults(scenario: "Scenario") -> Iterator[Fault]:
+    if scenario.objective != "max-throughput" and scenario.demand_req_per_s is None:
+        yield Fault(("demand_req_per_s",), f"is required by objective {scenario.objective} (a rate above 0)")
+    promises = {("slo",): scenario.slo} | {("classes", name, "slo"): c.slo for name, c in scenario.classes.items()}
+    for key, slo in promises.items():
+        if slo is not None and not slo.promises_something and scenario.objective != "min-ttft":
+            yield Fault(key, "promises nothing (give ttft_s, tpot_ms or both)")
+
+
+def _break_even_faults(scenario: "Scenario") -> Iterator[Fault]:
+    known = (VERDICT, *scenario.comparisons)
+    for i, item in enumerate(scenario.break_even):
+        if item.decides not in known:
+            hint = did_you_mean(item.decides, known)
+            yield Fault(("break_even", i, "decides"), f"names no comparison: '{item.decides}' ({hint})")

@@ -1,0 +1,46 @@
+"""A plan for runs: what is not run of it is left out, and the same fleet is told at other loads."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.optimizer import planning_problem, sketched, solved
+from planner.results import Fleet, Plan
+from planner.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan and its predictions."""
+
+    plan: Fleet
+    """At the rate that it is for; with its periods, where it has any."""
+    at: Callable[[float], Fleet]
+    """The same at a fraction of that rate, or at the most that it serves where that is less."""
+    output_tokens: Mapping[str, float]
+    """Mean output of every class [tokens]."""
+    shares: Mapping[str, float]
+    """Of every class, where all periods have the same."""
+
+    def class_rates(self, fleet: Fleet) -> dict[str, float]:
+        """Rate of every class in a plan of one demand [1/s]."""
+        periods = fleet.periods if isinstance(fleet, Plan) else ()
+        if len(periods) == 1 and periods[0].decoded_req_per_s:
+            return {name: sum(at.values()) for name, at in periods[0].decoded_req_per_s.items()}
+        return {name: share * fleet.throughput_req_per_s for name, share in self.shares.items()}
+
+
+def planned(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0) -> Planned:
+    """The plan of a scenario, not compared with other fleets; raises as `optimize` does.
+
+    Args:
+        scenario: the question.
+        data_dirs: folders in which traces are looked for.
+        time_limit_s: seconds that the search may take.
+    """
+    problem = planning_problem(scenario, data_dirs)
+    solution = solved(problem, time_limit_s)
+    plan = sketched(problem, solution)
+    outputs = {c.name: c.mix.mean_output_tokens for c in problem.classes}
+    shares = {c.name: c.share for c in problem.classes}
+    return Planned(plan, lambda load: sketched(problem, solution, load * plan.throughput_req_per_s), outputs, shares)

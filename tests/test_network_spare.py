@@ -1,0 +1,118 @@
+"""Spare: a first plan is one without it and an instance more of every pool in use."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.optimizer import Problem, Solution, planning_problem
+from planner.optimizer.network.evaluate import broken_classes, busy_instances
+from planner.optimizer.network.moves import Fleet
+from planner.optimizer.network.search import network_search
+from planner.optimizer.network.spare import with_one_more_each
+from planner.scenario import Scenario, load_scenario
+from tests.builders import FAST, GPUS, HOME, SMALL, small_with
+
+LIMIT_S = 300.0
+"""More than is needed on a busy machine."""
+ROUGH = 0.5
+"""A gap that a first plan has."""
+
+
+def two_models() -> Scenario:
+    """A class of each of two models, which share sites and a link."""
+    head, tail = SMALL.split("[workload]")[0], SMALL[SMALL.index("[links.wan]") :]
+    link, measured = tail[: tail.index("[measured.fast]")], tail[tail.index("[measured.fast]") :]
+    text = (
+        f"{head}[sites.remote]\naccelerators = {{ {FAST} = 320 }}\n[sites.local]\naccelerators = {{ {HOME} = 640 }}\n"
+    )
+    text += f'{link}[spare]\nsurvive = ["instance"]\n'
+    for model, mu in (("a", 9.0), ("b", 8.5)):
+        text += f"""
+[models.{model}]
+profile = "qwen3-235b"
+[classes.{model}]
+share = 0.5
+model = "{model}"
+sites = {{ local = 1.0 }}
+slo = {{ ttft_s = 8.0 }}
+[classes.{model}.workload]
+lengths = {{ kind = "lognormal", mu = {mu}, sigma = 1.0, low_tokens = 128, high_tokens = 65536 }}
+output_lengths = {{ kind = "constant", tokens = 500 }}
+"""
+        for kind in ("fast", "home"):
+            of_model = measured[measured.index(f"[measured.{kind}]") :].split("\n\n")[0]
+            text += f'{of_model}\nmodel = "{model}"\n'.replace(f"[measured.{kind}]", f"[measured.{kind}-{model}]")
+        for pool, site, hardware, role in (
+            ("fast", "remote", FAST, "prefill"),
+            ("near", "local", HOME, "prefill"),
+            ("decode", "local", HOME, "decode"),
+        ):
+            text += f'[pools.{pool}-{model}]\nsite = "{site}"\nhardware = "{hardware}"\n'
+            text += f'role = "{role}"\nmodel = "{model}"\n'
+    asked = {"objective": "min-cost", "demand_req_per_s": 6.0}
+    return load_scenario(text, "two-models.toml", Path()).varied(asked)
+
+
+def three_periods(**changes: Any) -> Scenario:
+    return small_with(
+        {
+            "objective": "min-cost",
+            "demand_req_per_s": 8.0,
+            "slo": {"ttft_s": 6.0},
+            "sites.remote.accelerators": {FAST: 40 * GPUS},
+            "sites.local.accelerators": {HOME: 80 * GPUS},
+            "spare": {"survive": ("instance",)},
+            "periods": {
+                "day": {"hours": 8.0},
+                "eve": {"hours": 8.0, "demand": 0.7},
+                "night": {"hours": 8.0, "demand": 0.2},
+            },
+            **changes,
+        }
+    )
+
+
+def begun(problem: Problem) -> tuple[Solution | None, float | None]:
+    return with_one_more_each(problem, lambda bare: network_search(bare, LIMIT_S, ROUGH))
+
+
+def survives(problem: Problem, solution: Solution) -> bool:
+    """Whether the plan's own ways serve every period as promised, whichever instance is lost."""
+    fleet = Fleet.of(problem, solution.settled)
+    assert len(fleet.settled) == len(problem.periods) * (1 + len(problem.pools))
+    for one in fleet.settled:
+        if any(b >= n for b, n in zip(busy_instances(problem, one), one.n_instances, strict=True) if b > 0):
+            return False
+    return broken_classes(problem, fleet.settled, solution.ports) == []
+
+
+@pytest.mark.parametrize("scenario", [two_models(), three_periods()], ids=["two models", "three periods"])
+def test_a_first_plan_survives_every_loss_with_the_flows_of_one_without_spare(scenario: Scenario) -> None:
+    problem = planning_problem(scenario)
+    found, bound = begun(problem)
+    assert found is not None and bound is not None
+    assert survives(problem, found)
+    assert bound <= found.objective
+
+
+@pytest.mark.parametrize("scenario", [two_models(), three_periods()], ids=["two models", "three periods"])
+def test_a_search_with_spare_ends_with_a_plan_that_keeps_its_promises(scenario: Scenario) -> None:
+    problem = planning_problem(scenario)
+    found = network_search(problem, LIMIT_S, ROUGH)
+    assert found is not None
+    assert broken_classes(problem, found.settled, found.ports) == []
+    assert found.bound <= found.objective
+
+
+def test_what_stock_leaves_when_an_instance_of_every_pool_is_set_aside_is_planned_for() -> None:
+    """As many instances as the demand takes without spare: one of each is kept back, and less is served."""
+    changes = {"objective": "max-throughput", "demand_req_per_s": None, "periods": {"all": {"hours": 1.0}}}
+    stock = {"sites.remote.accelerators": {FAST: 3 * GPUS}, "sites.local.accelerators": {HOME: 9 * GPUS}}
+    problem = planning_problem(three_periods(**changes, **stock))
+    found, _ = begun(problem)
+    assert found is not None and found.scale > 0
+    assert survives(problem, found)
+    for stock_of in problem.inventories:
+        held = sum(found.settled[0].n_instances[i] * problem.pools[i].n_accelerators for i in stock_of.pools)
+        assert held <= stock_of.n_accelerators

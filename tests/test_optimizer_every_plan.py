@@ -1,0 +1,57 @@
+"""Answers held against every plan there is, on a sample of `tests/campaigns/brute_force.py`."""
+
+import pytest
+
+from tests.campaigns.brute_force import covered_one_site, network_faults, one_site_faults
+from tests.campaigns.random_scenarios import Data, network_data, one_site_data
+from tests.metamorphic import answer_to
+from tests.network_program import NetworkProgram, settled_programs
+
+DEAR = "among plans as fast as the best, the answer is not the cheapest"
+N_SAMPLED = 10
+
+
+def faults_of(data: Data) -> list[str]:
+    faults = network_faults if "periods" in data else one_site_faults
+    return list(faults(data, answer_to(data)))
+
+
+def sampled() -> list[Data]:
+    questions = covered_one_site(50_000)
+    return [next(questions) for _ in range(N_SAMPLED)]
+
+
+def without_dear(faults: list[str]) -> list[str]:
+    return [fault for fault in faults if not fault.startswith("dearer")]
+
+
+@pytest.mark.parametrize("data", sampled(), ids=lambda data: data["name"])
+def test_no_plan_of_one_stream_is_better_than_the_answer_or_beats_its_bound(data: Data) -> None:
+    assert without_dear(faults_of(data)) == []
+
+
+@pytest.mark.parametrize("seed", [50_001, 50_002, 50_004])
+def test_no_plan_of_a_small_network_is_better_than_the_answer_or_beats_its_bound(seed: int) -> None:
+    assert without_dear(faults_of(network_data(seed))) == []
+
+
+@pytest.mark.parametrize("seed", [10_034, 10_039])
+@pytest.mark.xfail(strict=True, reason=DEAR)
+def test_among_plans_of_one_stream_as_fast_as_the_best_the_answer_is_the_cheapest(seed: int) -> None:
+    assert faults_of(one_site_data(seed, is_enumerable=True, promises=False)) == []
+
+
+@pytest.mark.parametrize("seed", [10_005])
+@pytest.mark.xfail(strict=True, reason=DEAR)
+def test_among_plans_of_a_network_as_fast_as_the_best_the_answer_is_the_cheapest(seed: int) -> None:
+    assert faults_of(network_data(seed)) == []
+
+
+@pytest.mark.parametrize("seed", [50_007, 50_008])
+def test_the_program_of_a_network_finds_what_trying_all_sizes_finds(seed: int) -> None:
+    """The oracle's own check: the cheapest of all sizes and ports, one by one."""
+    data = network_data(seed, objective="min-cost", n_sites=2, n_periods=1)
+    for site in data["sites"].values():
+        site["accelerators"] = dict.fromkeys(site["accelerators"], 16)
+    best = NetworkProgram(data).cheapest(1.0)
+    assert min(program.cheapest(1.0) for _, program in settled_programs(data)) == pytest.approx(best, rel=1e-6)
