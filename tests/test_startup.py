@@ -12,7 +12,8 @@ HEAVY = ("numba", "matplotlib", "jinja2", "scipy", "dask", "pyarrow", "torch")
 """Packages that take longer to load than a small plan to find."""
 SOLVERS = ("pulp", "highspy")
 ROOMS = ("planner.executor.run", "planner.hybrid", "planner.studies.live")
-NETWORKS = ("planner.optimizer.network",)
+NETWORKS = tuple(f"planner.optimizer.network.{name}" for name in ("search", "quickest", "worth", "kept"))
+"""What searches networks; what evaluates a plan is one for all."""
 BASE = ("numpy", "pydantic", "planner.profiles", "planner.scenario", "planner.optimizer")
 COMMANDS = {
     "--help": (
