@@ -1,6 +1,5 @@
 """The error tree: every failure a user can cause has one class, one message and one exit code."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,6 +114,8 @@ def shown(value: Any) -> str:
     >>> shown("x" * 100)
     '"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'
     """
+    import json  # help has no values to show
+
     if isinstance(value, str | list | tuple):
         value = value[: VALUE_CHARACTERS + 1]
     text = "a table" if isinstance(value, Mapping) else json.dumps(value, default=str, ensure_ascii=False)

@@ -16,7 +16,7 @@ from planner.report import report_markdown
 from planner.report.figures import charts, digest
 from planner.results import Case, Executed
 from planner.scenario import Scenario, load_scenario
-from planner.studies import build_case
+from planner.studies.case import build_case
 from planner.studies.executed import as_printed
 from planner.studies.validation import TOLERANCES
 from tests.builders import SMALL, small_with

@@ -18,7 +18,8 @@ from planner.executor.cache_pools import block_bytes
 from planner.executor.kernel import World
 from planner.executor.measure import check_pools
 from planner.optimizer import optimize
-from planner.report import PRINT_WIDTH, run_tables
+from planner.report import PRINT_WIDTH
+from planner.report.run_tables import run_tables
 from planner.results import Fleet, Plan, Run
 from planner.scenario import Scenario, read_scenario
 from planner.workload.traces import BLOCK_TOKENS, Blocks

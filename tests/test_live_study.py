@@ -18,7 +18,7 @@ from planner.executor import RunQuestion, simulate
 from planner.hybrid.live import LiveRecord, LiveRun
 from planner.optimizer import optimize
 from planner.profiles import check_profiles, model_profile
-from planner.report import live_tables
+from planner.report.live_tables import live_tables
 from planner.results import Live, LiveCheck, LiveMachine, live_from
 from planner.scenario import read_scenario
 from planner.studies.live import LiveQuestion, LiveStudy, live

@@ -91,7 +91,8 @@ def survives(problem: Problem, solution: Solution) -> bool:
 def test_a_first_plan_survives_every_loss_with_the_flows_of_one_without_spare(scenario: Scenario) -> None:
     problem = planning_problem(scenario)
     found, bound = begun(problem)
-    assert found is not None and bound is not None
+    assert found is not None
+    assert bound is not None
     assert survives(problem, found)
     assert bound <= found.objective
 
@@ -111,7 +112,8 @@ def test_what_stock_leaves_when_an_instance_of_every_pool_is_set_aside_is_planne
     stock = {"sites.remote.accelerators": {FAST: 3 * GPUS}, "sites.local.accelerators": {HOME: 9 * GPUS}}
     problem = planning_problem(three_periods(**changes, **stock))
     found, _ = begun(problem)
-    assert found is not None and found.scale > 0
+    assert found is not None
+    assert found.scale > 0
     assert survives(problem, found)
     for stock_of in problem.inventories:
         held = sum(found.settled[0].n_instances[i] * problem.pools[i].n_accelerators for i in stock_of.pools)

@@ -1,4 +1,4 @@
-"""Laws of `tests.metamorphic` on a sample of `tests/campaigns/optimizer_laws.py`, and on families that broke them once."""
+"""Laws of `tests.metamorphic` on a sample of `tests/campaigns/optimizer_laws.py`, and on families that broke them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -7,7 +7,7 @@ from planner.errors import InputError
 from planner.optimizer import optimize, planning_problem
 from planner.optimizer.capacity import threshold_loads
 from planner.scenario import read_scenario
-from planner.studies import build_case
+from planner.studies.case import build_case
 
 TRAFFIC = "links.wan.usd_per_gb=0.02"
 

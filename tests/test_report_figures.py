@@ -12,10 +12,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from planner.report import figures
 from planner.report.canvas import WIDTH_IN, columns, label, png, round_ticks, style
 from planner.report.chart_periods import periods_chart
-from planner.report.figures import CHARTS, PNG_KEY, charts, digest, pngs
+from planner.report.figures import CHARTS, PNG_KEY, charts, digest, figures, pngs
 from planner.results import Case
 from tests.test_report_records import CASES, PRICES, make_case, make_period, make_plan
 

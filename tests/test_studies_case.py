@@ -15,8 +15,7 @@ from planner.optimizer.baselines import homogeneous_rates
 from planner.optimizer.problem import Problem
 from planner.results import Case, Plan, PriceRatios
 from planner.scenario import load_scenario
-from planner.studies import build_case
-from planner.studies.case import length_profile, service_curve
+from planner.studies.case import build_case, length_profile, service_curve
 from planner.studies.price_ratios import price_ratios
 from planner.workload import RequestMix
 from tests.builders import FAST, GPUS, HOME, SMALL, problem_of, small_with

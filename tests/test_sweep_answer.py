@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from planner.report import sweep_chart, sweep_tables, write_sweep_csv
+from planner.report import sweep_chart, write_sweep_csv
 from planner.report.chart_sweep import measure
 from planner.report.sweep_columns import csv_columns, table_columns
+from planner.report.sweep_tables import sweep_tables
 from planner.results import Plan, PlanSweep, SweepPoint
 from planner.scenario import Scenario, load_scenario
 from planner.studies.plan_sweep import best_point

@@ -179,8 +179,9 @@ def show(profile: "StackProfile", scores: "Fidelity", format_: Format) -> None:
         return
     from planner.cli.stack_tables import stack_tables
     from planner.report import worst_table
+    from planner.report.terminal import printed
 
-    worst = worst_table(scores.points, "worst residuals")
+    worst = printed(worst_table(scores.points, "worst residuals"))
     print_rich(*stack_tables(profile), *([worst] if worst else []), *grounds(profile), *scores.notes)
 
 

@@ -94,7 +94,7 @@ def show(found: "Fidelity", format_: Format) -> None:
     if format_ is Format.JSON:
         print_json(found.model_dump(mode="json", by_alias=True))
         return
-    from planner.report import fidelity_tables
+    from planner.report.fidelity_tables import fidelity_tables
 
     print_rich(*fidelity_tables(found))
 

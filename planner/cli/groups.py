@@ -89,6 +89,7 @@ class PlannerGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands under their headings, with names in one column."""
+        del ctx  # the commands are the same in every context
         indent = max(map(len, self.entries))
         sections: dict[str, list[tuple[str, str]]] = {}
         for name, entry in self.entries.items():

@@ -82,7 +82,7 @@ def live(
     if format_ is Format.JSON:
         print_json(found.answer())
     else:
-        from planner.report import live_tables
+        from planner.report.live_tables import live_tables
 
         print_rich(*live_tables(found))
     failed = [check.metric for check in found.checks if not check.holds]

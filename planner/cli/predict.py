@@ -79,7 +79,7 @@ def predict(
     if format_ is Format.JSON:
         print_json(found.answer())
     else:
-        from planner.report import prediction_tables
+        from planner.report.prediction_tables import prediction_tables
 
         print_rich(*prediction_tables(found))
     if not found.fits_any_prompt:

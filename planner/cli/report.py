@@ -55,7 +55,7 @@ def report(
 def _case(question: "Scenario", time_limit_s: float) -> "Case":
     """The case; its break-evens, which may take hours, are told one by one, and so outlast an interrupt."""
     from planner.errors import LINE_CHARACTERS, printable
-    from planner.studies import build_case
+    from planner.studies.case import build_case
 
     n_found = 0
 

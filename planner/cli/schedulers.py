@@ -45,7 +45,8 @@ def schedulers(
     """Run a plan under bursts, a day and a brownout: as planned, and with the short-term and long-term schedulers."""
     from planner.cli.predict import check_figure
     from planner.executor import RunQuestion
-    from planner.report import check_folder, scheduler_tables, write_schedulers
+    from planner.report import check_folder, write_schedulers
+    from planner.report.scheduler_tables import scheduler_tables
     from planner.scenario import read_scenario
     from planner.studies.scheduling import compare_schedulers
 

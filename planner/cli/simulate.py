@@ -124,7 +124,7 @@ def simulate(
     if format_ is Format.JSON:
         print_json(run.answer())
     else:
-        from planner.report import run_tables
+        from planner.report.run_tables import run_tables
 
         print_rich(*run_tables(run))
 

@@ -2,7 +2,6 @@
 
 import codecs
 import sys
-import unicodedata
 from io import TextIOWrapper
 
 PLAIN = {
@@ -41,6 +40,8 @@ def plain(text: str) -> str:
 
 
 def _plain_character(character: str) -> str:
+    import unicodedata  # most terminals have every character
+
     likeness = PLAIN.get(character) or unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
     return likeness or character.encode("ascii", "backslashreplace").decode()
 

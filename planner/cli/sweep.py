@@ -69,7 +69,8 @@ def sweep(
 
 def _give(found: "PlanSweep", table: Path | None, figure: Path | None, format_: Format) -> None:
     """Write and print what was found."""
-    from planner.report import sweep_tables, write_sweep_csv, write_sweep_figure
+    from planner.report import write_sweep_csv, write_sweep_figure
+    from planner.report.sweep_tables import sweep_tables
 
     for path, write in ((table, write_sweep_csv), (figure, write_sweep_figure)):
         if path is not None:

@@ -43,7 +43,8 @@ def validate(
     """
     from planner.errors import CheckFailedError, UndecidedError
     from planner.executor import RunQuestion
-    from planner.report import broken_promises, undecided_promises, validation_tables
+    from planner.report import broken_promises, undecided_promises
+    from planner.report.validation_tables import validation_tables
     from planner.scenario import read_scenario
     from planner.studies.validation import validate as validated
 

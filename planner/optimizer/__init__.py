@@ -26,6 +26,8 @@ from planner.optimizer.strategies import searched
 if TYPE_CHECKING:
     from planner.optimizer.exhaustive import exhaustive_search
 
+_LAZY = {"exhaustive_search": "exhaustive"}
+
 __all__ = [
     "Outcome",
     "PoolSpec",
@@ -48,4 +50,4 @@ __all__ = [
     "solved",
 ]
 
-__getattr__ = on_first_use(__name__, {"exhaustive_search": "exhaustive"})
+__getattr__ = on_first_use(__name__, _LAZY)

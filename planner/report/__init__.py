@@ -1,26 +1,61 @@
 """Results for people: tables in a terminal, a report in Markdown, figures."""
 
-from planner.report.chart_run import run_chart, write_run_figure
-from planner.report.chart_sweep import sweep_chart, write_sweep_figure
-from planner.report.fidelity_folder import check_fidelity_report, write_fidelity_report
-from planner.report.fidelity_tables import fidelity_tables, worst_points, worst_table
-from planner.report.figure_files import write_front, write_roofline, write_schedulers, write_tornado
-from planner.report.figures import figures
-from planner.report.folder import check_report, write_report
-from planner.report.live_folder import check_live_report, write_live_report
-from planner.report.live_tables import live_tables
-from planner.report.markdown import report_markdown
-from planner.report.prediction_tables import prediction_tables, shortfall
-from planner.report.rerun import Rerun
-from planner.report.run_files import check_folder, check_record_file, write_records, write_timeline
-from planner.report.run_tables import run_tables
-from planner.report.scheduler_tables import scheduler_tables
-from planner.report.study_tables import front_tables, sensitivity_tables
-from planner.report.sweep_tables import sweep_tables, write_sweep_csv
-from planner.report.tables import plan_tables
-from planner.report.terminal import PRINT_WIDTH
-from planner.report.validation_tables import broken_promises, undecided_promises, validation_tables
-from planner.report.words import break_even_line
+from typing import TYPE_CHECKING
+
+from planner.loading import on_first_use
+
+if TYPE_CHECKING:
+    from planner.report.chart_run import run_chart, write_run_figure
+    from planner.report.chart_sweep import sweep_chart, write_sweep_figure
+    from planner.report.fidelity_folder import check_fidelity_report, write_fidelity_report
+    from planner.report.fidelity_tables import worst_points, worst_table
+    from planner.report.figure_files import write_front, write_roofline, write_schedulers, write_tornado
+    from planner.report.folder import check_report, write_report
+    from planner.report.live_folder import check_live_report, write_live_report
+    from planner.report.markdown import report_markdown
+    from planner.report.prediction_tables import shortfall
+    from planner.report.rerun import Rerun
+    from planner.report.run_files import check_folder, check_record_file, write_records, write_timeline
+    from planner.report.study_tables import front_tables, sensitivity_tables
+    from planner.report.sweep_tables import write_sweep_csv
+    from planner.report.tables import plan_tables
+    from planner.report.terminal import PRINT_WIDTH
+    from planner.report.validation_tables import broken_promises, undecided_promises
+    from planner.report.words import break_even_line
+
+_LAZY = {
+    "run_chart": "chart_run",
+    "write_run_figure": "chart_run",
+    "sweep_chart": "chart_sweep",
+    "write_sweep_figure": "chart_sweep",
+    "check_fidelity_report": "fidelity_folder",
+    "write_fidelity_report": "fidelity_folder",
+    "worst_points": "fidelity_tables",
+    "worst_table": "fidelity_tables",
+    "write_front": "figure_files",
+    "write_roofline": "figure_files",
+    "write_schedulers": "figure_files",
+    "write_tornado": "figure_files",
+    "check_report": "folder",
+    "write_report": "folder",
+    "check_live_report": "live_folder",
+    "write_live_report": "live_folder",
+    "report_markdown": "markdown",
+    "shortfall": "prediction_tables",
+    "Rerun": "rerun",
+    "check_folder": "run_files",
+    "check_record_file": "run_files",
+    "write_records": "run_files",
+    "write_timeline": "run_files",
+    "front_tables": "study_tables",
+    "sensitivity_tables": "study_tables",
+    "write_sweep_csv": "sweep_tables",
+    "plan_tables": "tables",
+    "PRINT_WIDTH": "terminal",
+    "broken_promises": "validation_tables",
+    "undecided_promises": "validation_tables",
+    "break_even_line": "words",
+}
 
 __all__ = [
     "PRINT_WIDTH",
@@ -32,22 +67,14 @@ __all__ = [
     "check_record_file",
     "check_live_report",
     "check_report",
-    "fidelity_tables",
-    "figures",
     "front_tables",
-    "live_tables",
     "plan_tables",
-    "prediction_tables",
     "report_markdown",
     "run_chart",
-    "run_tables",
-    "scheduler_tables",
     "sensitivity_tables",
     "shortfall",
     "sweep_chart",
-    "sweep_tables",
     "undecided_promises",
-    "validation_tables",
     "worst_points",
     "worst_table",
     "write_fidelity_report",
@@ -63,3 +90,5 @@ __all__ = [
     "write_timeline",
     "write_tornado",
 ]
+
+__getattr__ = on_first_use(__name__, _LAZY)

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from planner.report import formats
-from planner.report.terminal import caption, empty_table, filled, remarks
+from planner.report.table import Table
+from planner.report.terminal import printed, remarks
 from planner.report.validation_tables import check_row
 from planner.results import Certified, Check, Plan, Promise, Round
 from planner.units import DASH, number, percent
@@ -24,19 +25,18 @@ def certified_tables(plan: Plan) -> "list[RenderableType | None]":
     if found is None:
         return []
     when = ("period",) if found.periods else ()
-    promises = empty_table("certified by running it", *when, "promise", ">promised", ">executed", ">95 % interval")
-    checks = empty_table(
-        "predictions beside the run", *when, "metric", ">predicted", ">executed", ">95 % interval", ">error"
-    )
+    promised = (*when, "promise", ">promised", ">executed", ">95 % interval")
+    predicted = (*when, "metric", ">predicted", ">executed", ">95 % interval", ">error")
+    nearest = ""
     said = f"at {number(found.load)} of the plan's rate; error: predicted over executed, less one"
     if found.periods:
-        caption(promises, "of every promise, the period that came nearest to breaking it")
+        nearest = "of every promise, the period that came nearest to breaking it"
         said = "of every prediction, the period that it was farthest off in; error: predicted over executed, less one"
-    caption(checks, said)
+    rows = (_when(check) + check_row(check)[:5] for check in _farthest(found))
     return [
-        filled(promises, map(_promise, _nearest(found))),
+        printed(Table.of("certified by running it", promised, map(_promise, _nearest(found)), nearest)),
         remarks("how it was certified", map(formats.sentence, _told(found))),
-        filled(checks, (_when(check) + check_row(check)[:5] for check in _farthest(found))),
+        printed(Table.of("predictions beside the run", predicted, rows, said)),
     ]
 
 

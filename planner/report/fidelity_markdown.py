@@ -179,14 +179,12 @@ def doubts(survey: FidelitySurvey) -> str:
 
 def worst(survey: FidelitySurvey) -> str:
     """Points that are predicted worst: configuration and errors."""
-    rows = [cells.worst_cells(point) for point in cells.worst_points(survey.fidelity.points)]
-    return table(["model", "hardware", "stack", "point", ">TTFT", ">TPOT"], rows)
+    return cells.worst_table(survey.fidelity.points).markdown()
 
 
 def refused(survey: FidelitySurvey) -> str:
     """Points without a prediction."""
-    rows = ([number(row.n), row.model, row.hardware, row.reason] for row in survey.fidelity.refused)
-    return table([">points", "model", "hardware", "why"], rows)
+    return cells.refused_table(survey.fidelity).markdown()
 
 
 def command(survey: FidelitySurvey) -> str:

@@ -5,7 +5,8 @@ from math import log
 from typing import TYPE_CHECKING
 
 from planner.report import formats
-from planner.report.terminal import caption, empty_table, filled, frame
+from planner.report.table import Table
+from planner.report.terminal import frame, printed
 from planner.results import Fidelity, FidelityGroup, LatencyError, PredictedPoint
 from planner.units import DASH, number, percent
 
@@ -28,8 +29,8 @@ def fidelity_tables(found: Fidelity) -> list["RenderableType"]:
         frame("predicted against measured", _headline(found)),
         *found.notes,
         _groups(found),
-        _refused(found),
-        worst_table(found.points),
+        printed(refused_table(found)),
+        printed(worst_table(found.points)),
     )
     return [part for part in parts if part is not None]
 
@@ -57,10 +58,21 @@ def error_cells(error: LatencyError) -> tuple[str, str, str]:
 
 
 def _groups(found: Fidelity) -> "RenderableType | None":
-    headings = (">points", ">TTFT mean", ">median", ">bias", ">TPOT mean", ">median", ">bias")
-    table = empty_table("by model, accelerator and framework", "model", "hardware", "run by", *headings)
-    caption(table, "errors are absolute, as fractions of the measured value; bias is the median signed error")
-    return filled(table, map(_group_cells, found.groups))
+    headings = (
+        "model",
+        "hardware",
+        "run by",
+        ">points",
+        ">TTFT mean",
+        ">median",
+        ">bias",
+        ">TPOT mean",
+        ">median",
+        ">bias",
+    )
+    text = "errors are absolute, as fractions of the measured value; bias is the median signed error"
+    rows = map(_group_cells, found.groups)
+    return printed(Table.of("by model, accelerator and framework", headings, rows, text))
 
 
 def _group_cells(group: FidelityGroup) -> list[str]:
@@ -80,18 +92,19 @@ def of_points(group: FidelityGroup) -> str:
     return number(group.n) if group.n == group.n_predicted else f"{group.n_predicted:,} of {group.n:,}"
 
 
-def _refused(found: Fidelity) -> "RenderableType | None":
-    table = empty_table("refused", ">points", "model", "hardware", "why")
-    return filled(table, ((number(row.n), row.model, row.hardware, row.reason) for row in found.refused))
+def refused_table(found: Fidelity) -> Table:
+    """Points without a prediction, and why."""
+    rows = ((number(row.n), row.model, row.hardware, row.reason) for row in found.refused)
+    return Table.of("refused", (">points", "model", "hardware", "why"), rows)
 
 
-def worst_table(points: Sequence[PredictedPoint], title: str = "worst points") -> "RenderableType | None":
-    """The points that are predicted worst, by their configuration; None where nothing is predicted."""
-    table = empty_table(title, "model", "hardware", "stack", "point", ">TTFT", ">TPOT")
-    return filled(table, map(worst_cells, worst_points(points)))
+def worst_table(points: Sequence[PredictedPoint], title: str = "worst points") -> Table:
+    """The points that are predicted worst, by their configuration; without rows where nothing is predicted."""
+    headings = ("model", "hardware", "stack", "point", ">TTFT", ">TPOT")
+    return Table.of(title, headings, map(_worst_cells, worst_points(points)))
 
 
-def worst_cells(point: PredictedPoint) -> list[str]:
+def _worst_cells(point: PredictedPoint) -> list[str]:
     """One point: its configuration and its signed errors."""
     errors = (formats.signed_percent(error) for error in (point.ttft_error, point.tpot_error))
     return [point.model, point.hardware, point.stack or DASH, point.label, *errors]

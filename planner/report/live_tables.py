@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from planner.report import formats, words
-from planner.report.terminal import caption, empty_table, filled, frame
+from planner.report.table import Table
+from planner.report.terminal import frame, printed
 from planner.results import Live, LiveCheck
 from planner.units import DASH, number, percent
 
@@ -20,11 +21,7 @@ def live_tables(found: Live) -> list["RenderableType"]:
     Returns:
         What to print, in order.
     """
-    table = empty_table(
-        "predicted before the run, executed, measured",
-        "metric",
-        *(">predicted", ">executed", ">measured", ">error", ">spread", ">allowed", "holds"),
-    )
+    headings = ("metric", ">predicted", ">executed", ">measured", ">error", ">spread", ">allowed", "holds")
     before, busy = percent(found.machine.busy_before_fraction), percent(found.machine.busy_fraction)
     text = (
         f"passes in seconds that workers ran: they had their cores {before} of the time while timed, {busy} of it while"
@@ -32,8 +29,9 @@ def live_tables(found: Live) -> list["RenderableType"]:
     paced = (
         f"latencies are predicted for prefills {number(found.machine.stretch)} times as long, as they were at that load"
     )
-    caption(table, f"{text} serving; {paced}; spread: largest less smallest of repeats, over their mean")
-    parts = (frame("live", _headline(found)), filled(table, map(_row, found.checks)))
+    told = f"{text} serving; {paced}; spread: largest less smallest of repeats, over their mean"
+    table = Table.of("predicted before the run, executed, measured", headings, map(_row, found.checks), told)
+    parts = (frame("live", _headline(found)), printed(table))
     return [part for part in parts if part is not None]
 
 

@@ -1,11 +1,19 @@
 """The tables of a report in Markdown."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from planner.report import formats, words
-from planner.report.study_tables import sizes, value_heading, variation_rows
-from planner.report.tables import cost_rows, headline, latency_cells
-from planner.report.terminal import MARK
+from planner.report.study_tables import front_table, sensitivity_table
+from planner.report.table import Table
+from planner.report.tables import (
+    bill_table,
+    fleet_cells,
+    headline,
+    latency_cells,
+    link_table,
+    period_table,
+    setup_table,
+)
 from planner.results import BreakEvenResult, Case, ClaimResult, Fleet, Front, Plan, PriceRatios, Sensitivity
 from planner.units import DASH, number, percent, usd
 
@@ -16,22 +24,8 @@ N_BASELINES = 3
 
 
 def table(headings: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table; a heading after `>` is that of a column aligned to the right; nothing without rows.
-
-    >>> print(table(["pool", ">req/s"], [["pd-p", "3.19"]]))
-    | pool | req/s |
-    |---|---:|
-    | pd-p | 3.19 |
-    """
-    lines = [_row(cells) for cells in rows]
-    if not lines:
-        return ""
-    rule = "|".join("---:" if heading.startswith(MARK) else "---" for heading in headings)
-    return "\n".join([_row(heading.removeprefix(MARK) for heading in headings), f"|{rule}|", *lines])
-
-
-def _row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+    """A Markdown table that only a report has."""
+    return Table.of("", headings, rows).markdown()
 
 
 def answer(plan: Plan) -> str:
@@ -72,12 +66,12 @@ def pools(plan: Plan) -> str:
 
 def setups(plan: Plan) -> str:
     """How the instances of every pool are run, and where their times come from."""
-    return table(list(words.SETUP_HEADINGS), words.setup_rows(plan))
+    return setup_table(plan).markdown()
 
 
 def periods(plan: Plan) -> str:
     """Every period of the day."""
-    return table(list(words.PERIOD_HEADINGS), words.period_rows(plan))
+    return period_table(plan).markdown()
 
 
 def hours(case: Case) -> str:
@@ -112,34 +106,23 @@ def hours(case: Case) -> str:
 
 def front(found: Front) -> str:
     """Cost against what it buys, cheapest first."""
-    headings = [">USD/h", f">{value_heading(found)}", "instances", ">threshold"]
-    rows = (
-        (usd(p.usd_per_hour), formats.figure(p.value, 4), sizes(p.n_instances), number(p.threshold_tokens))
-        for p in found.points
-    )
-    return table(headings, rows)
+    return front_table(found).markdown()
 
 
 def sensitivity(found: Sensitivity) -> str:
     """The plan with every input off that makes a difference, what matters most first."""
-    headings = ["input", ">change", "best sizes", f">{found.unit}", ">differs", ">kept", ">retuned"]
-    return table(headings, (row for item in found.inputs if item.matters for row in variation_rows(item, found.unit)))
+    return sensitivity_table(found, (item for item in found.inputs if item.matters)).markdown()
 
 
 def links(plan: Plan) -> str:
     """Every link at the operating point."""
-    return table(
-        list(words.LINK_HEADINGS),
-        words.link_rows(plan),
-    )
+    return link_table(plan).markdown()
 
 
 def bill(plan: Plan) -> str:
     """The cost per hour, item by item; nothing where no price is known."""
-    items = list(cost_rows(plan))
-    if all(value is None for _, value in items):
-        return ""
-    return table(["what", ">USD/h"], ((what, usd(value)) for what, value in items))
+    found = bill_table(plan)
+    return found.markdown() if any(cells[-1] != DASH for cells in found.rows) else ""
 
 
 def latency(plan: Plan) -> str:
@@ -188,15 +171,7 @@ def baselines(plan: Plan) -> str:
     rows: list[tuple[str, Fleet, str]] = [("**plan**", plan, "")]
     rows += [(f"**{b.name}**: {words.other_fleet(b)}", b, formats.times(b.ratio)) for b in plan.baselines]
     each = zip(rows, ttft, strict=True)
-    return table(headings, ((name, *_fleet_cells(f, ratio), *map(formats.seconds, t)) for (name, f, ratio), t in each))
-
-
-def _fleet_cells(fleet: Fleet, ratio: str) -> Iterator[str]:
-    yield words.named_sizes(fleet)
-    yield formats.figure(fleet.most_req_per_s)
-    yield ratio
-    yield usd(fleet.cost.usd_per_hour)
-    yield formats.figure(fleet.cost.usd_per_million_input_tokens)
+    return table(headings, ((name, *fleet_cells(f, ratio), *map(formats.seconds, t)) for (name, f, ratio), t in each))
 
 
 def price_ratios(prices: PriceRatios) -> str:

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from planner.report import formats
-from planner.report.terminal import caption, empty_table, filled, frame, remarks
+from planner.report.table import Table
+from planner.report.terminal import frame, printed, remarks
 from planner.results import DecodePrediction, Prediction, PrefillPrediction
 from planner.units import DASH, GB, number
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 BEYOND = "~"
+OUTSIDE = f"{BEYOND} outside what was measured or calibrated"
 """Put before a time that lies outside what was measured or calibrated."""
 KB, MB = 1e3, 1e6
 
@@ -98,10 +100,11 @@ def _largest_batch(prediction: Prediction) -> str:
 
 
 def _memory(prediction: Prediction) -> "RenderableType | None":
-    table = empty_table("memory of one accelerator", ">has", ">used", ">weights", ">workspace", ">caches", ">lacks")
+    headings = (">has", ">used", ">weights", ">workspace", ">caches", ">lacks")
     memory, lacking = prediction.memory, _lacking_bytes(prediction)
     parts = (memory.total_bytes, memory.usable_bytes, memory.weights_bytes, memory.workspace_bytes, memory.cache_bytes)
-    return filled(table, [[*map(size, parts), size(lacking) if lacking else "nothing"]])
+    row = [*map(size, parts), size(lacking) if lacking else "nothing"]
+    return printed(Table.of("memory of one accelerator", headings, [row]))
 
 
 def _prefill(prediction: Prediction) -> "RenderableType | None":
@@ -110,10 +113,10 @@ def _prefill(prediction: Prediction) -> "RenderableType | None":
     measured = any(row.measured_s is not None and row.basis != "measured" for row in rows)
     extra = [">cached"] * cached
     headings = [">prompt tokens", *extra, ">seconds", "90 % band", ">KV", ">Gbps", "bound by", "basis"]
-    table = empty_table("prefill of one prompt", *headings, *[">measured"] * measured)
-    if any(row.extrapolated and row.prefill_s is not None for row in rows):
-        caption(table, f"{BEYOND} outside what was measured or calibrated")
-    return filled(table, (_prefill_cells(row, cached, measured) for row in rows))
+    headings += [">measured"] * measured
+    text = OUTSIDE if any(row.extrapolated and row.prefill_s is not None for row in rows) else ""
+    cells = (_prefill_cells(row, cached, measured) for row in rows)
+    return printed(Table.of("prefill of one prompt", headings, cells, text))
 
 
 def _prefill_cells(row: PrefillPrediction, cached: bool, measured: bool) -> list[str]:
@@ -134,11 +137,10 @@ def _decode(prediction: Prediction) -> "RenderableType | None":
     rows = prediction.decode
     headings = (">batch", ">step", "90 % band", ">tokens/s", ">each", "caches fit", "bound by", "basis")
     context = prediction.largest_batch.context_tokens
-    table = empty_table(f"decode step at {number(context)} tokens of context", *headings)
-    if any(row.extrapolated and row.step_s is not None for row in rows):
-        caption(table, f"{BEYOND} outside what was measured or calibrated")
+    text = OUTSIDE if any(row.extrapolated and row.step_s is not None for row in rows) else ""
     fit = "perhaps" if prediction.fits and prediction.largest_batch.within_memory is None else "yes"
-    return filled(table, (_decode_cells(row, fit) for row in rows))
+    cells = (_decode_cells(row, fit) for row in rows)
+    return printed(Table.of(f"decode step at {number(context)} tokens of context", headings, cells, text))
 
 
 def _decode_cells(row: DecodePrediction, fit: str) -> list[str]:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from planner.report import formats
 from planner.report.scheduler_tables import scheduler_table
-from planner.report.terminal import caption, empty_table, filled, frame, remarks
+from planner.report.table import Table
+from planner.report.terminal import frame, printed, remarks
 from planner.results import ClassRun, Interval, Run, SiteRun
 from planner.units import GB, number, percent
 
@@ -62,8 +63,7 @@ def _headline(run: Run) -> Iterator[tuple[str, str]]:
 
 def _periods(run: Run) -> "RenderableType | None":
     """Every period by itself; None where one was run."""
-    table = empty_table(
-        "periods",
+    headings = (
         "period",
         ">hours",
         ">req/s",
@@ -75,7 +75,7 @@ def _periods(run: Run) -> "RenderableType | None":
         "busiest",
         ">busy",
     )
-    caption(table, "other tables are of the whole time: use by the hours of each period, times by its requests")
+    text = "other tables are of the whole time: use by the hours of each period, times by its requests"
     rows = []
     for one in run.periods:
         busiest = max(one.utilization, key=lambda name: one.utilization[name])
@@ -83,7 +83,7 @@ def _periods(run: Run) -> "RenderableType | None":
         rate = number(one.throughput_req_per_s)
         offloaded, busy = percent(one.offload_fraction), percent(one.utilization[busiest])
         rows.append((one.name, number(one.hours), rate, offloaded, *ttft, busiest, busy))
-    return filled(table, rows)
+    return printed(Table.of("periods", headings, rows, text))
 
 
 def _rebalance(run: Run) -> "RenderableType | None":
@@ -91,13 +91,11 @@ def _rebalance(run: Run) -> "RenderableType | None":
     seen = run.rebalance
     if seen is None:
         return None
-    table = empty_table(
-        "prefixes moved between sites", ">offered", ">moved", ">dropped", ">entries", ">GB", ">hits", ">tokens"
-    )
-    caption(table, "hits: prefills that began from a moved prefix; tokens: of prompts, found by the move alone")
+    headings = (">offered", ">moved", ">dropped", ">entries", ">GB", ">hits", ">tokens")
+    text = "hits: prefills that began from a moved prefix; tokens: of prompts, found by the move alone"
     counts = (seen.n_offered, seen.n_moved, seen.n_dropped, seen.n_entries)
     row = (*(f"{n:,}" for n in counts), number(seen.moved_bytes / GB), f"{seen.n_hits:,}", f"{seen.hit_tokens:,.0f}")
-    return filled(table, [row])
+    return printed(Table.of("prefixes moved between sites", headings, [row], text))
 
 
 def _figure(value: float | None, interval: Interval | None, digits: int = 4) -> str:
@@ -108,7 +106,7 @@ def _figure(value: float | None, interval: Interval | None, digits: int = 4) -> 
 
 
 def _latency(run: Run) -> "RenderableType | None":
-    table = empty_table("latency", "", ">TTFT mean", ">P50", ">P90", ">P99", ">per token", ">P90")
+    headings = ("", ">TTFT mean", ">P50", ">P90", ">P99", ">per token", ">P90")
     ttft = [
         _seconds(getattr(run, f"ttft_{q}_s"), run.intervals.get(f"ttft_{q}_s")) for q in ("mean", "p50", "p90", "p99")
     ]
@@ -116,9 +114,8 @@ def _latency(run: Run) -> "RenderableType | None":
     rows = [("all", *ttft, *tpot)]
     for c in run.classes if len(run.classes) > 1 or any(c.sites for c in run.classes) else ():
         rows += [_class_row(c.name, c), *(_class_row(f"{c.name} at {at.name}", at) for at in c.sites)]
-    if run.intervals:
-        caption(table, "± half of a 95 % confidence interval over independent replications")
-    return filled(table, rows)
+    text = "± half of a 95 % confidence interval over independent replications" if run.intervals else ""
+    return printed(Table.of("latency", headings, rows, text))
 
 
 def _class_row(name: str, of: ClassRun | SiteRun) -> tuple[str, ...]:
@@ -135,7 +132,6 @@ def _milliseconds(value: float | None) -> str:
 
 
 def _waits(run: Run) -> "RenderableType | None":
-    table = empty_table("mean time to first token, part by part", "part", ">mean", ">share")
     parts = (
         ("waits for prefill", run.waits.prefill_wait_s),
         ("prefill", run.waits.prefill_s),
@@ -144,31 +140,29 @@ def _waits(run: Run) -> "RenderableType | None":
     )
     whole = sum(seconds for _, seconds in parts)
     rows = ((what, formats.seconds(seconds), percent(seconds / whole if whole else None)) for what, seconds in parts)
-    return filled(table, rows)
+    return printed(Table.of("mean time to first token, part by part", ("part", ">mean", ">share"), rows))
 
 
 def _pools(run: Run) -> "RenderableType | None":
-    table = empty_table("pools", "pool", "does", ">instances", ">busy", ">waiting", ">batch")
-    caption(table, "waiting: requests in its queue, at arrivals; batch: sequences per decode instance")
-    return filled(
-        table,
+    headings = ("pool", "does", ">instances", ">busy", ">waiting", ">batch")
+    text = "waiting: requests in its queue, at arrivals; batch: sequences per decode instance"
+    rows = (
         (
-            (
-                name,
-                pool.role,
-                str(pool.n_instances),
-                percent(run.utilization[name]),
-                number(pool.mean_waiting),
-                number(pool.mean_batch) if pool.mean_batch is not None else "",
-            )
-            for name, pool in run.pools.items()
-        ),
+            name,
+            pool.role,
+            str(pool.n_instances),
+            percent(run.utilization[name]),
+            number(pool.mean_waiting),
+            number(pool.mean_batch) if pool.mean_batch is not None else "",
+        )
+        for name, pool in run.pools.items()
     )
+    return printed(Table.of("pools", headings, rows, text))
 
 
 def _links(run: Run) -> "RenderableType | None":
-    table = empty_table("links", "link", ">mean Gbps", ">peak Gbps", ">transfers")
-    caption(table, "peak: the most in any second; transfers: in progress, at arrivals")
+    headings = ("link", ">mean Gbps", ">peak Gbps", ">transfers")
+    text = "peak: the most in any second; transfers: in progress, at arrivals"
     rows = (
         (
             name,
@@ -178,4 +172,4 @@ def _links(run: Run) -> "RenderableType | None":
         )
         for name, link in run.links.items()
     )
-    return filled(table, rows)
+    return printed(Table.of("links", headings, rows, text))

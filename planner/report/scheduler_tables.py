@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from planner.report import formats
-from planner.report.terminal import caption, empty_table, filled, frame, remarks
+from planner.report.table import Table
+from planner.report.terminal import frame, printed, remarks
 from planner.results import Interval, Run, ScheduledRun, SchedulerComparison
 from planner.units import DASH, number, percent
 
@@ -17,14 +18,12 @@ def scheduler_table(run: Run) -> "RenderableType | None":
     seen = run.scheduler
     if seen is None:
         return None
-    table = empty_table("scheduler", "pool", ">planned", ">in its role")
-    caption(
-        table,
+    text = (
         f"thresholds {number(seen.factor_low, 3)} to {number(seen.factor_high, 3)} times the planned, "
-        f"{number(seen.factor_mean, 3)} in the mean; {seen.n_conversions:,} conversions",
+        f"{number(seen.factor_mean, 3)} in the mean; {seen.n_conversions:,} conversions"
     )
     rows = ((name, str(run.pools[name].n_instances), number(n, 3)) for name, n in seen.mean_instances.items())
-    return filled(table, rows)
+    return printed(Table.of("scheduler", ("pool", ">planned", ">in its role"), rows, text))
 
 
 def scheduler_tables(found: SchedulerComparison) -> list["RenderableType"]:
@@ -36,13 +35,13 @@ def scheduler_tables(found: SchedulerComparison) -> list["RenderableType"]:
     Returns:
         What to print, in order; nothing in it depends on the terminal.
     """
-    headings = (">TTFT mean", ">P90", ">P99", ">req/s", ">converted", ">threshold, tokens")
-    table = empty_table("the same requests, scheduled in several ways", "pattern", "scheduler", *headings)
+    headings = ("pattern", "scheduler", ">TTFT mean", ">P90", ">P99", ">req/s", ">converted", ">threshold, tokens")
     shown = "± half of a 95 % confidence interval over replications; " if found.n_replications > 1 else ""
-    caption(table, f"{shown}converted: instances that changed their role; threshold: lowest to highest")
+    text = f"{shown}converted: instances that changed their role; threshold: lowest to highest"
+    table = Table.of("the same requests, scheduled in several ways", headings, map(_row, found.runs), text)
     parts = (
         frame(found.scenario, _headline(found)),
-        filled(table, map(_row, found.runs)),
+        printed(table),
         remarks("patterns", (f"{pattern.name}: {pattern.text}" for pattern in found.patterns)),
         remarks("notes", map(formats.sentence, found.notes)),
     )

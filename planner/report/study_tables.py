@@ -1,10 +1,11 @@
 """Fronts and sensitivities as tables for a terminal of a hundred columns."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from planner.report import formats
-from planner.report.terminal import caption, empty_table, filled, remarks
+from planner.report.table import Table
+from planner.report.terminal import printed, remarks
 from planner.results import Front, InputSensitivity, Sensitivity
 from planner.results.studies import SERVED
 from planner.units import DASH, number, percent, usd
@@ -15,17 +16,20 @@ if TYPE_CHECKING:
 
 def front_tables(front: Front) -> list["RenderableType"]:
     """A front for people, cheapest first."""
+    parts = (printed(front_table(front)), remarks("notes on the front", map(formats.sentence, front.notes)))
+    return [part for part in parts if part is not None]
+
+
+def front_table(front: Front) -> Table:
+    """Cost against what it buys, cheapest first."""
     pools = list(front.points[0].n_instances) if front.points else []
-    table = empty_table(
-        f"cost against {front.against}", ">USD/h", f">{value_heading(front)}", "instances", ">threshold"
-    )
-    caption(table, f"instances: {' / '.join(pools)}; threshold in uncached tokens; nothing cheaper does as well")
+    headings = (">USD/h", f">{value_heading(front)}", "instances", ">threshold")
     rows = (
         (usd(p.usd_per_hour), formats.figure(p.value, 4), sizes(p.n_instances), number(p.threshold_tokens))
         for p in front.points
     )
-    parts = (filled(table, rows), remarks("notes on the front", map(formats.sentence, front.notes)))
-    return [part for part in parts if part is not None]
+    text = f"instances: {' / '.join(pools)}; threshold in uncached tokens; nothing cheaper does as well"
+    return Table.of(f"cost against {front.against}", headings, rows, text)
 
 
 def value_heading(front: Front) -> str:
@@ -42,18 +46,23 @@ def sizes(n_instances: Mapping[str, int] | None) -> str:
 
 def sensitivity_tables(found: Sensitivity) -> list["RenderableType"]:
     """A sensitivity for people, one row per change, what matters most first."""
-    stated = f"{formats.objective(found.stated, found.unit)} {found.unit}"
-    title = f"sensitivity: {sizes(found.n_instances)} at {stated} as stated"
-    table = empty_table(title, "input", ">change", "best sizes", f">{found.unit}", ">differs", ">kept", ">retuned")
-    pools = " / ".join(found.n_instances)
-    text = "share of the demand that the stated plan serves then, as it is (kept) or with new thresholds (retuned)"
-    caption(table, f"sizes: {pools}, = as stated; {text}")
-    rows = (row for item in found.inputs for row in variation_rows(item, found.unit))
-    parts = (filled(table, rows), remarks("notes on the sensitivity", map(formats.sentence, found.notes)))
+    table = sensitivity_table(found, found.inputs)
+    parts = (printed(table), remarks("notes on the sensitivity", map(formats.sentence, found.notes)))
     return [part for part in parts if part is not None]
 
 
-def variation_rows(item: InputSensitivity, unit: str) -> Iterator[tuple[str, ...]]:
+def sensitivity_table(found: Sensitivity, inputs: Iterable[InputSensitivity]) -> Table:
+    """The plan with these inputs off, a row for each change."""
+    stated = f"{formats.objective(found.stated, found.unit)} {found.unit}"
+    title = f"sensitivity: {sizes(found.n_instances)} at {stated} as stated"
+    headings = ("input", ">change", "best sizes", f">{found.unit}", ">differs", ">kept", ">retuned")
+    pools = " / ".join(found.n_instances)
+    text = "share of the demand that the stated plan serves then, as it is (kept) or with new thresholds (retuned)"
+    rows = (row for item in inputs for row in _variation_rows(item, found.unit))
+    return Table.of(title, headings, rows, f"sizes: {pools}, = as stated; {text}")
+
+
+def _variation_rows(item: InputSensitivity, unit: str) -> Iterator[tuple[str, ...]]:
     """One input, a row for each change; the objective is in a unit."""
     for i, variation in enumerate(item.variations):
         yield (

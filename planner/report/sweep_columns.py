@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.report import formats, words
-from planner.report.terminal import MARK
+from planner.report.table import MARK
 from planner.results import ClassPlan, Latency, Plan, PlanSweep
 from planner.units import DASH, number, usd
 

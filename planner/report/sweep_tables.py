@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from planner.files import whole_file
 from planner.report.run_files import check_folder
 from planner.report.sweep_columns import Column, csv_columns, table_columns
-from planner.report.terminal import MARK, PRINT_WIDTH, caption, empty_table, filled, remarks
+from planner.report.table import MARK, Table
+from planner.report.terminal import PRINT_WIDTH, printed, remarks
 from planner.results import PlanSweep, SweepPoint
 from planner.units import DASH
 
@@ -91,13 +92,10 @@ def _table(found: PlanSweep, page: Cells, index: int, is_last: bool) -> "Rendera
     n, whole = len(found.points), found.n_points
     title = f"{found.scenario}, continued" if index else f"{found.scenario}, one plan per point"
     partly = "" if found.is_whole else f" ({n} of {whole} finished)"
-    table = empty_table(title + partly, *(heading for heading, _ in page))
-    for column in table.columns:
-        column.max_width = WIDEST
-    if is_last:
-        rule = f"* the best: {found.best_by}" if found.best is not None else found.best_by
-        caption(table, "\n".join(filter(None, (rule, "below names of pools: instances"))))
-    return filled(table, zip(*(cells for _, cells in page), strict=True))
+    rule = f"* the best: {found.best_by}" if found.best is not None else found.best_by
+    text = "\n".join(filter(None, (rule, "below names of pools: instances"))) if is_last else ""
+    rows = zip(*(cells for _, cells in page), strict=True)
+    return printed(Table.of(title + partly, [heading for heading, _ in page], rows, text), WIDEST)
 
 
 def _failures(found: PlanSweep) -> Iterator[str]:

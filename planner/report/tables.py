@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from planner.report import binding, formats, words
 from planner.report.certified_tables import certified_tables
-from planner.report.terminal import caption, empty_table, filled, frame, remarks
+from planner.report.table import Table
+from planner.report.terminal import frame, printed, remarks
 from planner.results import Fleet, Latency, Plan
 from planner.units import number, percent, usd
 
@@ -25,11 +26,11 @@ def plan_tables(plan: Plan) -> list["RenderableType"]:
     parts = (
         _headline(plan),
         _pools(plan),
-        filled(empty_table("how an instance runs", *words.SETUP_HEADINGS), words.setup_rows(plan)),
-        _links(plan),
-        filled(empty_table("periods", *words.PERIOD_HEADINGS), words.period_rows(plan)),
+        printed(setup_table(plan)),
+        printed(link_table(plan)),
+        printed(period_table(plan)),
         _latency(plan),
-        _cost(plan),
+        printed(bill_table(plan)),
         _baselines(plan),
         remarks("what binds", _binding(plan)),
         remarks("how good it is", _quality(plan)),
@@ -60,40 +61,36 @@ def headline(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _pools(plan: Plan) -> "RenderableType | None":
-    table = empty_table(
-        "pools",
-        "pool",
-        "site",
-        "instance of",
-        "does",
-        ">instances",
-        ">req/s",
-        ">capacity",
-        ">busy",
-    )
-    return filled(
-        table,
+    headings = ("pool", "site", "instance of", "does", ">instances", ">req/s", ">capacity", ">busy")
+    rows = (
         (
-            (
-                pool.name,
-                pool.site,
-                words.instance_hardware(pool),
-                words.pool_kind(pool).replace(" prompts", ""),
-                str(pool.n_instances),
-                formats.figure(pool.offered_req_per_s),
-                formats.figure(pool.capacity_req_per_s),
-                percent(pool.utilization),
-            )
-            for pool in plan.pools
-        ),
+            pool.name,
+            pool.site,
+            words.instance_hardware(pool),
+            words.pool_kind(pool).replace(" prompts", ""),
+            str(pool.n_instances),
+            formats.figure(pool.offered_req_per_s),
+            formats.figure(pool.capacity_req_per_s),
+            percent(pool.utilization),
+        )
+        for pool in plan.pools
     )
+    return printed(Table.of("pools", headings, rows))
 
 
-def _links(plan: Plan) -> "RenderableType | None":
-    return filled(
-        empty_table("links", *words.LINK_HEADINGS),
-        words.link_rows(plan),
-    )
+def setup_table(plan: Plan) -> Table:
+    """How the instances of every pool are run, and where their times come from."""
+    return Table.of("how an instance runs", words.SETUP_HEADINGS, words.setup_rows(plan))
+
+
+def link_table(plan: Plan) -> Table:
+    """Every link at the operating point."""
+    return Table.of("links", words.LINK_HEADINGS, words.link_rows(plan))
+
+
+def period_table(plan: Plan) -> Table:
+    """Every period of the day."""
+    return Table.of("periods", words.PERIOD_HEADINGS, words.period_rows(plan))
 
 
 def _latency(plan: Plan) -> "RenderableType | None":
@@ -104,7 +101,7 @@ def _latency(plan: Plan) -> "RenderableType | None":
             (f"{c.name} ({percent(c.share, 0)}; threshold {number(c.threshold_tokens)})", c.latency)
             for c in plan.classes
         ]
-    return filled(empty_table("latency", *headings), ((name, *latency_cells(latency)) for name, latency in rows))
+    return printed(Table.of("latency", headings, ((name, *latency_cells(latency)) for name, latency in rows)))
 
 
 def latency_cells(latency: Latency) -> list[str]:
@@ -121,11 +118,12 @@ def latency_cells(latency: Latency) -> list[str]:
     return [formats.seconds(value) for value in figures]
 
 
-def _cost(plan: Plan) -> "RenderableType | None":
-    return filled(empty_table("cost", "what", ">USD/h"), ((what, usd(value)) for what, value in cost_rows(plan)))
+def bill_table(plan: Plan) -> Table:
+    """The bill per hour, item by item."""
+    return Table.of("cost", ("what", ">USD/h"), ((what, usd(value)) for what, value in _cost_rows(plan)))
 
 
-def cost_rows(fleet: Fleet) -> Iterator[tuple[str, float | None]]:
+def _cost_rows(fleet: Fleet) -> Iterator[tuple[str, float | None]]:
     """The bill, item by item, with its sum [USD/h]."""
     for pool in fleet.pools:
         yield f"{pool.name}, {pool.n_accelerators} {pool.hardware}", pool.usd_per_hour
@@ -141,21 +139,20 @@ def _baselines(plan: Plan) -> "RenderableType | None":
         return None
     waits, percentile, ttft = words.compared_ttft(plan)
     headings = ("fleet", "instances", ">req/s", ">plan is", ">USD/h", ">USD/M", ">TTFT", f">{percentile}")
-    table = empty_table("against other fleets", *headings)
     explained = [
         f"req/s at most, and those of the plan over the fleet's; USD/M per million input tokens; TTFT mean and "
         f"{percentile} in s, {waits}"
     ]
-    caption(table, "\n".join(explained + [f"{b.name}: {words.other_fleet(b)}" for b in plan.baselines]))
+    text = "\n".join(explained + [f"{b.name}: {words.other_fleet(b)}" for b in plan.baselines])
     fleets: list[tuple[str, Fleet, str]] = [("plan", plan, "")]
     fleets += [(b.name, b, formats.times(b.ratio)) for b in plan.baselines]
-    rows = zip(fleets, ttft, strict=True)
-    return filled(
-        table, ((name, *_fleet_cells(fleet, ratio), *map(formats.figure, t)) for (name, fleet, ratio), t in rows)
-    )
+    each = zip(fleets, ttft, strict=True)
+    rows = ((name, *fleet_cells(fleet, ratio), *map(formats.figure, t)) for (name, fleet, ratio), t in each)
+    return printed(Table.of("against other fleets", headings, rows, text))
 
 
-def _fleet_cells(fleet: Fleet, ratio: str) -> list[str]:
+def fleet_cells(fleet: Fleet, ratio: str) -> list[str]:
+    """What a fleet has and serves beside the plan, and what it costs."""
     return [
         words.named_sizes(fleet),
         formats.figure(fleet.most_req_per_s),

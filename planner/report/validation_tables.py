@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from planner.report import words
-from planner.report.terminal import caption, empty_table, filled, frame, remarks
+from planner.report.table import Table
+from planner.report.terminal import frame, printed, remarks
 from planner.results import Check, Validation
 from planner.units import DASH, number, percent
 
@@ -25,12 +26,12 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
     Returns:
         What to print, in order.
     """
-    table = empty_table("checks", "metric", ">predicted", ">executed", ">95 % interval", ">error", ">allowed", "")
-    caption(
-        table,
+    headings = ("metric", ">predicted", ">executed", ">95 % interval", ">error", ">allowed", "")
+    text = (
         "error: predicted over executed, less one; a check fails where all of the interval is beyond\n"
-        "what is allowed, and is undecided where a part of it is",
+        "what is allowed, and is undecided where a part of it is"
     )
+    together = [check for check in found.checks if not found.periods or check.period is None]
     parts = (
         frame(
             found.scenario if found.period is None else f"{found.scenario}, {found.period}",
@@ -40,7 +41,7 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
                 ("requests", f"{found.n_requests:,} each, seed {found.seed}"),
             ),
         ),
-        filled(table, map(check_row, (check for check in found.checks if not found.periods or check.period is None))),
+        printed(Table.of("checks", headings, map(check_row, together), text)),
         _periods(found),
         remarks("not predicted", found.unpredicted),
         remarks("notes", map(words.sentence, found.notes)),
@@ -50,10 +51,8 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
 
 def _periods(found: Validation) -> "RenderableType | None":
     """What came of every period, and what its prediction was farthest off in; None where one was run."""
-    table = empty_table(
-        "periods", "period", ">req/s", ">checks", ">fail", ">undecided", "farthest off", ">error", ">allowed"
-    )
-    caption(table, "the checks above are of all periods together; --period NAME shows those of one")
+    headings = ("period", ">req/s", ">checks", ">fail", ">undecided", "farthest off", ">error", ">allowed")
+    text = "the checks above are of all periods together; --period NAME shows those of one"
     rows = []
     for one in found.periods:
         mine = [check for check in found.checks if check.period == one.name]
@@ -61,7 +60,7 @@ def _periods(found: Validation) -> "RenderableType | None":
         counts = (str(n) for n in (one.n_checks, one.n_failed, one.n_undecided))
         error = f"{100 * worst.relative_error:+.1f} %", percent(worst.tolerance, 0)
         rows.append((one.name, number(one.demand_req_per_s), *counts, worst.metric, *error))
-    return filled(table, rows)
+    return printed(Table.of("periods", headings, rows, text))
 
 
 def _verdict(found: Validation) -> str:

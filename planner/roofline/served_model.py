@@ -182,24 +182,6 @@ class ServedModel:
         n_parts = np.minimum(np.ravel(count), self.layout.pp_size)
         return alone.times(np.maximum(1.0, self.slowest_stage_fraction * n_parts))
 
-    def mixed_time(self, new_tokens: ArrayLike, batch: ArrayLike, context_tokens: ArrayLike) -> PassTime:
-        """Seconds of one pass that prefills a prompt, or a chunk of one, among decoding sequences.
-
-        Args:
-            new_tokens: tokens of the chunk [tokens], any shape.
-            batch: sequences decoded in the same pass, the same shape.
-            context_tokens: keys each new token attends to [tokens], the same shape.
-
-        Returns:
-            Seconds by what binds; the shape, raveled.
-
-        Source:
-            Sarathi-Serve (2024): stall-free batching.
-        """
-        decode = Sequences.decode(np.ravel(batch), np.ravel(context_tokens))
-        parts = [Sequences.prefill(np.ravel(new_tokens)), decode]
-        return pass_time(self.work(parts), self.factors, self._per_replica(decode.n_sequences) + 1, eager=True)
-
     def work(self, parts: list[Sequences]) -> RankWork:
         """Entries of passes over sequences."""
         return rank_work(

@@ -1,5 +1,1 @@
-"""Studies that take several rooms: a plan with everything a cost report holds it against."""
-
-from planner.studies.case import build_case
-
-__all__ = ["build_case"]
+"""Studies that take several rooms; each loads for itself, as it takes many."""

@@ -13,7 +13,6 @@ from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import Outcome, Problem, Solution, outcome, planning_problem, searched
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.evaluate import highest_rate
-from planner.optimizer.network.kept import kept_network
 from planner.optimizer.promise import PromisedFleet, best_goodput, promised_capacity
 from planner.optimizer.routes import holds_prompts
 from planner.optimizer.search import RoutedSolution
@@ -175,6 +174,8 @@ def _promises(problem: Problem) -> bool:
 
 def _kept_of_network(problem: Problem, solution: Solution, time_limit_s: float) -> float | None:
     """Share of its demand that a network serves with the sizes and ports of a solution; None where roles change."""
+    from planner.optimizer.network.kept import kept_network  # a network's planner loads when there is a network
+
     if problem.scenario.routing.role_conversion:
         return None
     kept = kept_network(problem, solution)

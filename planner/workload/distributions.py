@@ -18,6 +18,7 @@ from planner.workload.lengths import (
     LogNormalLengths,
     MixtureLengths,
 )
+from planner.workload.normal import log_ndtr, ndtri_exp
 
 
 class Distribution(Protocol):
@@ -72,8 +73,6 @@ class LogNormal:
 
     def quantile(self, q: ArrayLike) -> FloatArray:
         """exp(mu + sigma Phi^-1(Phi(a) + q Z)), in logarithms from the nearer tail [tokens]."""
-        from scipy.special import ndtri_exp
-
         a, b = self._limits
         q = np.asarray(q, dtype=np.float64)
         if a + b > 0:
@@ -265,8 +264,6 @@ def _mixture(weights: Sequence[float], components: Sequence[Distribution]) -> Di
 
 def _log_normal_mass(a: ArrayLike, b: ArrayLike) -> FloatArray:
     """ln(Phi(b) - Phi(a)), -inf where b <= a; the pair is mirrored into the lower tail where it lies above 0."""
-    from scipy.special import log_ndtr
-
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     mirrored = a + b > 0
     upper, lower = log_ndtr(np.where(mirrored, -a, b)), log_ndtr(np.where(mirrored, -b, a))
@@ -276,7 +273,5 @@ def _log_normal_mass(a: ArrayLike, b: ArrayLike) -> FloatArray:
 
 def _log_between(a: float, q: FloatArray, log_norm: float) -> FloatArray:
     """ln(Phi(a) + q exp(log_norm))."""
-    from scipy.special import log_ndtr
-
     with np.errstate(divide="ignore"):
         return np.logaddexp(log_ndtr(a), np.log(q) + log_norm)

@@ -87,11 +87,6 @@ class Measured:
     weight: FloatArray
     versions: tuple[str, ...]
 
-    @property
-    def known_versions(self) -> tuple[str, ...]:
-        """Versions that rows name, sorted."""
-        return tuple(sorted({version for version in self.versions if version}))
-
 
 def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
     """Factors that minimise robust residuals of log TTFT and log TPOT, with priors.

@@ -1,0 +1,64 @@
+"""What a command does not load: what its answer does not need."""
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+HEAVY = ("numba", "matplotlib", "jinja2", "scipy", "dask", "pyarrow", "torch")
+"""Packages that take longer to load than a small plan to find."""
+SOLVERS = ("pulp", "highspy")
+ROOMS = ("planner.executor.run", "planner.hybrid", "planner.studies.live")
+NETWORKS = tuple(f"planner.optimizer.network.{name}" for name in ("search", "quickest", "worth", "kept"))
+"""What searches networks; what evaluates a plan is one for all."""
+BASE = ("numpy", "pydantic", "planner.profiles", "planner.scenario", "planner.optimizer")
+COMMANDS = {
+    "--help": (
+        *HEAVY,
+        *SOLVERS,
+        *ROOMS,
+        "numpy",
+        "pydantic",
+        "planner.optimizer",
+        "planner.scenario",
+        "planner.profiles",
+    ),
+    "--version": (*HEAVY, *SOLVERS, *ROOMS, "numpy", "pydantic", "planner.optimizer", "planner.scenario"),
+    "predict llama-3.1-8b h100-sxm": (*HEAVY, *SOLVERS, *ROOMS, *NETWORKS, "planner.optimizer"),
+    "optimize": (*HEAVY, *ROOMS, *NETWORKS),
+    "optimize --format json": (*HEAVY, *ROOMS, *NETWORKS, "rich", "planner.report"),
+}
+LOADED = """
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from planner.cli import main
+sys.argv = ["planner", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print(*sys.modules, sep="\\n", file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_leaves_alone_what_its_answer_does_not_need(command: str) -> None:
+    found = subprocess.run([sys.executable, "-c", LOADED, *command.split()], capture_output=True, text=True, check=True)
+    loaded = set(found.stderr.splitlines())
+    assert "planner.cli" in loaded
+    assert [name for name in COMMANDS[command] if name in loaded] == []
+
+
+@pytest.mark.parametrize("room", ["executor", "optimizer", "report", "results", "workload"])
+def test_what_a_room_exports_is_there_and_hidden_by_no_module_of_its_name(room: str) -> None:
+    package = import_module(f"planner.{room}")
+    modules = {path.stem for path in Path(*package.__path__).iterdir()}
+    for name in package.__all__:
+        assert not isinstance(getattr(package, name), ModuleType)
+    assert not modules & vars(package)["_LAZY"].keys()
+    assert vars(package)["_LAZY"].keys() <= set(package.__all__)
