@@ -265,6 +265,8 @@ class Enumerated:
 def _places(data: Data) -> Iterator[Place]:
     decoding = {p["site"] for p in data["pools"].values() if p["role"] == "decode"}
     for name, pool in data["pools"].items():
+        if pool.get("n_instances", pool.get("max_instances")) == 0:  # as if it was not stated
+            continue
         site, kind = data["sites"][pool["site"]], pool["hardware"]
         instance = next(
             m for m in data["measured"].values() if m["hardware"] == kind and m.get("model") == pool.get("model")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from planner.report import words
+from planner.report import formats
 from planner.report.table import Table
 from planner.report.terminal import frame, printed, remarks
 from planner.results import Check, Validation
@@ -44,7 +44,7 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
         printed(Table.of("checks", headings, map(check_row, together), text)),
         _periods(found),
         remarks("not predicted", found.unpredicted),
-        remarks("notes", map(words.sentence, found.notes)),
+        remarks("notes", map(formats.sentence, found.notes)),
     )
     return [part for part in parts if part is not None]
 
