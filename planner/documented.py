@@ -6,8 +6,8 @@ takes longer than a small plan.
 
 import ast
 import inspect
-import sys
 from functools import cache
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -60,5 +60,5 @@ def _texts_of(cls: type[BaseModel]) -> dict[str, str]:
 @cache
 def _classes(module: str) -> dict[str, ast.ClassDef]:
     """Classes at the top of a module, by name."""
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    tree = ast.parse(inspect.getsource(import_module(module)))
     return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}

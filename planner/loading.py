@@ -1,6 +1,5 @@
 """Rooms whose modules load when somebody asks for a name of theirs, so that a command loads what it needs."""
 
-import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -18,7 +17,7 @@ def on_first_use(room: str, names: Mapping[str, str]) -> Callable[[str], Any]:
         if name not in names:
             raise AttributeError(f"module {room!r} has no attribute {name!r}")
         value = getattr(import_module(f"{room}.{names[name]}"), name)
-        setattr(sys.modules[room], name, value)  # asked for once
+        setattr(import_module(room), name, value)  # asked for once
         return value
 
     return found

@@ -164,8 +164,6 @@ class Period:
     problem: Problem
     settled: Settled
     kinds: tuple[tuple[Flow, Kinds], ...]
-    waits: dict[int, Wait | None]
-    """Wait of every prefill pool in use; None where it has no steady state."""
     places: dict[int, Wait | None]
     """Wait for a place in the batches of every decode pool in use; None where it has no steady state."""
     slowdown: dict[int, float]
@@ -195,9 +193,21 @@ class Period:
     def _both_waits(self, prefill: int, decode: int) -> Wait | None:
         """Wait before prefill and for a place in a batch, remembered: many streams share two pools."""
         if (prefill, decode) not in self._known_waits:
-            wait, place = self.waits[prefill], self.places[decode]
+            place = self.places[decode]
+            wait = None if place is None else self.wait(prefill)
             self._known_waits[prefill, decode] = None if wait is None or place is None else sum_of_waits(wait, place)
         return self._known_waits[prefill, decode]
+
+    def wait(self, pool: int) -> Wait | None:
+        """Wait of a prefill pool in use, remembered; None where it has no steady state."""
+        if pool not in self._prefill_waits:
+            users = [(flow, kinds) for flow, kinds in self.kinds if flow.arc.pool == pool]
+            self._prefill_waits[pool] = _wait(self.problem, self.settled, pool, users)
+        return self._prefill_waits[pool]
+
+    @cached_property
+    def _prefill_waits(self) -> dict[int, Wait | None]:
+        return {}
 
     @cached_property
     def _known_waits(self) -> dict[tuple[int, int], Wait | None]:
@@ -236,8 +246,6 @@ def period_of(problem: Problem, settled: Settled, ports: Sequence[Sequence[int]]
         found = kinds_of(problem, flow, ports, n_kinds) if flow.req_per_s > 0 else None
         if found is not None:
             kinds.append((flow, found))
-    pools = dict.fromkeys(flow.arc.pool for flow, _ in kinds)
-    waits = {i: _wait(problem, settled, i, [(f, k) for f, k in kinds if f.arc.pool == i]) for i in pools}
     places = {i: _places(problem, settled, i) for i in dict.fromkeys(d.pool for d in settled.decodings)}
     sent = link_gbps(problem, settled)
     links = dict.fromkeys(flow.arc.link for flow, _ in kinds if flow.arc.link is not None)
@@ -245,7 +253,7 @@ def period_of(problem: Problem, settled: Settled, ports: Sequence[Sequence[int]]
         j: _slowdown(settled, (problem.links[j].gbps(ports[j]), sent[j]), [u for u in kinds if u[0].arc.link == j])
         for j in links
     }
-    return Period(problem, settled, tuple(kinds), waits, places, slowdown)
+    return Period(problem, settled, tuple(kinds), places, slowdown)
 
 
 def _slowdown(settled: Settled, gbps: tuple[float, float], users: Sequence[tuple[Flow, Kinds]]) -> float:
