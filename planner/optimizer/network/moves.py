@@ -111,6 +111,8 @@ def raised(loads: NetworkLoads, solution: Solution, least_scale: float, deadline
         least_scale: a scale that is kept by another plan.
         deadline: `monotonic()` time to stop at.
     """
+    if solution.scale <= 0:
+        return None
     problem, begun = loads.problem, Fleet.of(loads.problem, solution.settled)
     for caution in dict.fromkeys(CAUTION):
         moves = Moves(loads, solution.ports, deadline, caution)
