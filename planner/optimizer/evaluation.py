@@ -102,7 +102,7 @@ class Evaluation:
 
     def _threshold_tokens(self) -> float | None:
         """The threshold, where there is exactly one and it decides anything."""
-        if len(self.problem.streams) > 1 or not self._is_split(0):
+        if len(self.problem.streams) > 1 or len(self.problem.periods) > 1 or not self._is_split(0):
             return None
         thresholds = {flow.threshold_tokens for one in self.solution.settled for flow in one.flows}
         return max(thresholds.pop(), 0.0) if len(thresholds) == 1 else None
