@@ -144,9 +144,10 @@ def test_a_question_without_the_figures_it_needs_is_refused_by_key(changes: dict
     assert all(problem.key.startswith(key) for problem in caught.value.problems)
 
 
-def test_a_pool_that_no_link_joins_is_refused() -> None:
-    with pytest.raises(InputError, match="no link joins it"):
-        planning_problem(small().model_copy(update={"links": {}}))
+def test_a_pool_that_no_link_joins_is_said_to_be_of_no_use() -> None:
+    plan = optimize(small().model_copy(update={"links": {}}))
+    assert plan.pool("fast").n_instances == 0
+    assert "fast is of no use: no link joins it to a pool that decodes its model" in plan.notes
 
 
 def test_a_role_without_measurements_is_refused_with_what_is_known() -> None:

@@ -174,7 +174,7 @@ def test_what_was_finished_before_a_sweep_stopped_is_printed_and_written(
 
 
 def test_a_pool_that_is_only_in_some_plans_is_a_column_of_all(tmp_path: Path) -> None:
-    """A network's plan leaves out what it does not use: dear accelerators elsewhere, here."""
+    """Dear accelerators elsewhere are not used: their pool is in the plan without instances."""
     text = SMALL[: SMALL.index("[workload]")] + CLASSES + SMALL[SMALL.index("[sites.remote]") :]
     (tmp_path / "two.toml").write_text(text, encoding="utf-8")
     demand = ("--set", "objective=min-cost", "--set", "demand_req_per_s=0.5")
@@ -184,8 +184,8 @@ def test_a_pool_that_is_only_in_some_plans_is_a_column_of_all(tmp_path: Path) ->
     assert found.exit_code == 0, (found.output, found.exception)
     with (tmp_path / "a.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [bool(row["n_fast"]) for row in rows] == [True, False]
-    assert [bool(row["n_near"]) for row in rows] == [False, True]
+    assert [int(row["n_fast"]) > 0 for row in rows] == [True, False]
+    assert [int(row["n_near"]) > 0 for row in rows] == [False, True]
     assert all(row["n_decode"] for row in rows)
     assert all(row["chat_threshold_tokens"] and row["code_threshold_tokens"] for row in rows)
 

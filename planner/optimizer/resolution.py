@@ -171,7 +171,8 @@ def _inventories(scenario: Scenario, pools: Sequence[PoolSpec]) -> Iterator[Inve
 def _check(problem: Problem) -> None:
     """Nothing that is stated is passed over in silence. Raises InputError."""
     scenario, found = problem.scenario, []
-    for stream, arcs in zip(problem.streams, problem.arcs, strict=True):
+    staffed = replace(problem, pools=tuple(replace(pool, stated_max_instances=None) for pool in problem.pools))
+    for stream, arcs in zip(staffed.streams, staffed.arcs, strict=True):
         if not any(arcs.values()):
             name = problem.classes[stream.request_class].name
             what = f"no prefill pool reaches the decode pools of '{name}' at '{stream.site}'"
@@ -200,7 +201,8 @@ def _of_routes_alone(scenario: Scenario) -> Iterator[Fault]:
 def _check_room(problem: Problem) -> None:
     """Raises InfeasibleError where prompts of a class fit no pool that they could be routed to."""
     for demand in problem.demands:
-        if demand.streams and not any(_is_held(problem, q) for q in demand.streams):
+        reached = [q for q in demand.streams if any(problem.arcs[q].values())]
+        if reached and not any(_is_held(problem, q) for q in reached):
             name = problem.classes[demand.request_class].name
             others = (other for q in demand.streams for other in _other_thresholds(problem, q))
             raise too_long(problem.scenario, name, _rooms(problem, demand), others)

@@ -61,7 +61,12 @@ def is_routed(problem: Problem) -> bool:
         return False
     is_about_time = problem.is_min_ttft or any(c.ttft_s is not None for c in problem.classes)
     served = {route.request_class for route in problem.routes}
-    return served == set(everyone) and (len(problem.routes) == 1 or not is_about_time)
+    reached = {
+        stream.request_class
+        for stream, arcs, decoders in zip(problem.streams, problem.arcs, problem.decoders, strict=True)
+        if decoders and any(arcs.values())
+    }
+    return reached <= served and (len(problem.routes) <= 1 or not is_about_time)
 
 
 def routes_of(problem: Problem) -> Iterator[Route]:
