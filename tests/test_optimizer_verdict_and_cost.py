@@ -1,6 +1,5 @@
 """Verdicts, money, and the figures of pools and links that must add up."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,7 +49,7 @@ def test_utilisation_is_offered_over_capacity_and_at_most_one(seed: int, load: f
     if solution is None:
         return
     demand = load * solution.highest.rate
-    asked = replace(problem, scenario=problem.scenario.model_copy(update={"demand_req_per_s": demand}))
+    asked = problem.demanding(demand, problem.scenario.objective)
     answer = fleet_of(asked, solution)
     assert answer.throughput_req_per_s == pytest.approx(demand)
     for pool in answer.pools:

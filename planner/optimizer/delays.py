@@ -14,6 +14,7 @@ from planner.units import bytes_per_s
 
 Array = NDArray[np.float64]
 SATURATED = 1 - 1e-9
+ROUNDING = 1e-9
 
 
 def arrival_scvs(problem: Problem) -> tuple[float, ...]:
@@ -85,8 +86,8 @@ def link_slowdown(
         return 1.0
     if load_bytes_per_s >= SATURATED * bandwidth_bytes_per_s:
         return inf
-    speed = load_bytes_per_s / n_at_once
-    if sum(n_instances) * speed <= bandwidth_bytes_per_s:
+    speed = min(load_bytes_per_s / n_at_once, bandwidth_bytes_per_s)
+    if sum(n_instances) * speed <= bandwidth_bytes_per_s * (1 + ROUNDING):
         return 1.0
     variance = sum(map(busy_variance, n_instances, n_busy))
     return SharedLink.of(bandwidth_bytes_per_s, load_bytes_per_s, speed * variance / sum(n_busy)).mean_slowdown

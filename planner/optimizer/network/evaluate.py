@@ -264,6 +264,8 @@ def _slowdown(settled: Settled, gbps: tuple[float, float], users: Sequence[tuple
     for rate, (flow, kinds) in zip(rates, users, strict=True):
         n_busy[flow.arc.pool] = n_busy.get(flow.arc.pool, 0.0) + rate * float(kinds.service_s @ kinds.weights)
     n_instances = [settled.n_instances[pool] for pool in n_busy]
+    if any(busy >= FULL * n for busy, n in zip(n_busy.values(), n_instances, strict=True)):
+        return np.inf
     capacity, load = map(bytes_per_s, gbps)
     return link_slowdown(capacity, load, n_at_once, n_instances, [*n_busy.values()])
 
