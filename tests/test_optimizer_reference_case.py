@@ -142,5 +142,8 @@ def test_expected_work_promises_less_than_the_mean_length() -> None:
 def test_verdict_is_yes_with_the_link_paid_for() -> None:
     answer = plan("expected-work")
     assert answer.verdict.worth_it
-    assert "whole bill" in answer.verdict.because
-    assert answer.baseline("equal-bill-homogeneous-pd").ratio > 1
+    rival = answer.baseline("equal-bill-homogeneous-pd")
+    assert "whole bill" in rival.title
+    assert rival.ratio > 1
+    assert rival.beyond_stock  # so that the verdict rests on what can be had
+    assert answer.verdict.opponent == "local-prefill"
