@@ -271,7 +271,10 @@ class Evaluation:
             )
 
     def _only(self, shares: Mapping[str, PoolShares]) -> PoolShares:
-        """Shares of a class that has one site and one period: others are those of periods."""
+        """Shares of a class that has one site and one period: others are of periods; none where nothing is shared."""
+        is_plain = all(len(of_work) == 1 for of_site in shares.values() for of_work in of_site.values())
+        if self.problem.is_routed and is_plain:
+            return {}
         return next(iter(shares.values())) if len(shares) == len(self.evaluated) == 1 else {}
 
     def periods(self) -> Iterator[PeriodPlan]:

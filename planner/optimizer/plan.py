@@ -148,9 +148,12 @@ def _at_rate(problem: Problem, solution: Solution, req_per_s: float) -> Evaluati
 
 
 def _evaluated(problem: Problem, solution: Solution) -> Evaluation:
-    """At the rate the plan is for: a demand that is stated and reachable, else the goodput or the most it serves."""
+    """At the rate the plan is for: a demand that is stated and reachable, else the goodput or the most it serves.
+
+    Where demands differ by class, site or period and the rate is sought, they state proportions, and their scale grows.
+    """
     demand, found = problem.demand_req_per_s, solution.scale * problem.mean_req_per_s
-    if demand is None or demand >= found:
+    if demand is None or demand >= found or not problem.is_routed:
         return Evaluation(problem, solution)
     return _at_rate(problem, solution, demand)
 

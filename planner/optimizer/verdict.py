@@ -150,7 +150,7 @@ def _cheaper_for_the_demand(scenario: Scenario, plan: Fleet, rivals: Sequence[Ba
 def _is_cheaper_for_the_demand(scenario: Scenario, plan: Fleet, other: Baseline) -> bool:
     """Whether a fleet serves the demand that is stated beside a rate to be sought, for less than the plan costs."""
     demand, ours, theirs = scenario.demand_req_per_s, plan.cost.usd_per_hour, other.cost.usd_per_hour
-    if scenario.objective != "max-throughput" or demand is None:
+    if scenario.objective != "max-throughput" or demand is None or len(scenario.periods) > 1:
         return False
     return (
         ours is not None and theirs is not None and other.most_req_per_s >= demand and theirs < (1 - WORTHWHILE) * ours
