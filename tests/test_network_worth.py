@@ -180,7 +180,7 @@ def test_an_instance_takes_off_the_least_ttft_what_a_search_from_the_start_finds
     problem = problem_of({**FEW, "objective": "min-ttft"})
     found = quickest_network(problem, 600.0)
     assert found is not None
-    prices = {b.constraint: b for b in quickest_bottlenecks(problem, found, 600.0)}
+    prices = {b.constraint: b for b in quickest_bottlenecks(problem, found.as_solution(QUICKEST_GAP), 600.0)}
     price = prices["pools.near.n_instances"]
     assert (price.unit, price.basis) == ("s per instance", "planned-again")
     again = quickest_network(problem_of({**FEW, "pools.near.n_instances": 34, "objective": "min-ttft"}), 600.0)
