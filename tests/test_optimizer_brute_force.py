@@ -117,6 +117,8 @@ def by_hand(problem: Problem, threshold: float) -> ByHand:
 def thresholds_of(problem: Problem) -> list[float]:
     """Every threshold that differs in effect."""
     fixed = problem.scenario.routing.threshold_tokens
+    if any(pool.is_empty for pool in problem.pools):
+        fixed = "free"  # an empty pool is none, and a threshold between one pool and nothing decides nothing
     lengths = np.unique(problem.classes[0].mix.atoms(0).total_tokens).tolist()
     return [-1.0, *lengths] if fixed == "free" else [float(fixed)]
 
