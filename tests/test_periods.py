@@ -189,7 +189,8 @@ def coasts() -> tuple[Scenario, Plan]:
 def test_two_coasts_serve_each_its_own_requests_as_promised(name: str) -> None:
     scenario, plan = coasts()
     period = plan.period(name)
-    run, kept = simulate(scenario, plan, RunQuestion(300_000, 1, 1.0), period=name, keep=True)
+    # At 98 % busy, waits of fewer requests than these say little of the mean.
+    run, kept = simulate(scenario, plan, RunQuestion(1_200_000, 1, 1.0), period=name, keep=True)
     assert period.latency.ttft_p90_s is not None
     assert run.ttft_p90_s == pytest.approx(period.latency.ttft_p90_s, rel=0.10)
     for pool in period.pools:

@@ -172,8 +172,9 @@ OPEN = {
     "rubin-groq": {"ttft_mean_s", "ttft_p99_s"},  # at 98 % of its highest rate
 }
 """Promises that take more requests to decide than a test has."""
-DAYS = {"east-west": (48_000, 4)}
-"""Plans of periods, each of which is run: requests and replications of each."""
+DAYS = {"east-west": (400_000, 4)}
+"""Plans of periods, each of which is run: requests and replications of each. At its peaks a pool is 98 % busy, and a short
+run serves less than arrives."""
 TRACES = {"mooncake-conversation": "traces/mooncake_conversation.jsonl"}
 """Those that need a published file."""
 
