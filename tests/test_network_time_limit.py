@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from planner.errors import InfeasibleError
-from planner.optimizer import plan, planning_problem
+from planner.optimizer import plan, planning_problem, time_limit
 from planner.optimizer.baselines import Compared
 from planner.optimizer.infeasibility import TIME_SHARE
-from planner.optimizer.network import time_limit
 from planner.optimizer.network.search import network_search
 from tests.builders import FAST, GPUS, HOME, small_with
 

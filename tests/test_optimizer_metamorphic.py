@@ -195,7 +195,6 @@ def test_a_link_from_a_site_without_pools_is_not_rented() -> None:
     assert broken("an unused link changes nothing", network_data(30_002)) == []
 
 
-@pytest.mark.xfail(strict=True, reason="the bound of min-ttft is above the percentile that its own plan states")
 def test_no_plan_beats_its_own_bound_on_the_least_ttft() -> None:
     answer = answer_to(one_site_data(30_028))
     assert answer.objective >= answer.planned.bound * (1 - 1e-6)

@@ -173,8 +173,8 @@ OPEN = {
 }
 """Promises that take more requests to decide than a test has."""
 DAYS = {"east-west": (400_000, 4)}
-"""Plans of periods, each of which is run: requests and replications of each. At its peaks a pool is 98 % busy, and a short
-run serves less than arrives."""
+"""Plans of periods, each of which is run: requests and replications of each. A pool is 98 % busy at the peaks of the
+day, where a short run serves less than arrives."""
 TRACES = {"mooncake-conversation": "traces/mooncake_conversation.jsonl"}
 """Those that need a published file."""
 

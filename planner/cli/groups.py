@@ -11,6 +11,8 @@ from typer.core import TyperGroup
 from planner.cli.common import ANSWER, Answer, print_json
 from planner.errors import MOST_LINES, TEXT_CHARACTERS, PlannerError, printable
 
+WRONG_CALL: Any = typer.BadParameter.__bases__[0]
+"""What the library raises where a command was called wrongly: it has no public name of its own."""
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -104,10 +106,9 @@ def _printably() -> Iterator[None]:
     """Messages of the library about how a command was called: what was typed cannot steer a terminal, nor fill it."""
     try:
         yield
-    except Exception as error:
-        message = getattr(error, "message", None)
-        if hasattr(error, "format_message") and isinstance(message, str):
-            error.message = "\n".join(printable(line, TEXT_CHARACTERS) for line in message.split("\n", MOST_LINES))  # type: ignore[attr-defined]
+    except WRONG_CALL as error:
+        lines = str(error.message).split("\n", MOST_LINES)
+        error.message = "\n".join(printable(line, TEXT_CHARACTERS) for line in lines)
         raise
 
 

@@ -68,5 +68,8 @@ def _case(question: "Scenario", time_limit_s: float) -> "Case":
         typer.echo(f"planner: {printable(f'{place}: {break_even_line(item)}', LINE_CHARACTERS)}", err=True)
 
     with progress(f"planning {question.name} and its variants") as tell:
-        say = lambda text: tell(printable(f"{question.name}: {text}", LINE_CHARACTERS))  # noqa: E731
+
+        def say(text: str) -> None:
+            tell(printable(f"{question.name}: {text}", LINE_CHARACTERS))
+
         return build_case(question, data_dirs(), time_limit_s, say, keep)

@@ -14,7 +14,6 @@ from planner.optimizer.plan import (
     optimized,
     outcome,
     planned_at,
-    planned_fleet,
     sketched,
     solved,
 )
@@ -43,7 +42,6 @@ __all__ = [
     "optimized",
     "outcome",
     "planned_at",
-    "planned_fleet",
     "planning_problem",
     "searched",
     "sketched",

@@ -14,7 +14,6 @@ from planner.optimizer.evaluation import Evaluation, unit_of
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.infeasibility import infeasible
 from planner.optimizer.network.loads import LINK_BUSY
-from planner.optimizer.network.time_limit import TimeLimit
 from planner.optimizer.one_site import adoption
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.promise import MOST_BUSY
@@ -25,6 +24,7 @@ from planner.optimizer.software import Candidate, price_notes, setup_notes
 from planner.optimizer.solution import Solution
 from planner.optimizer.spare import spare_notes
 from planner.optimizer.strategies import searched
+from planner.optimizer.time_limit import TimeLimit
 from planner.optimizer.verdict import DECISIVE, verdict
 from planner.queueing import Ttft
 from planner.results import Baseline, Bottleneck, ClassPlan, Fleet, Plan, PoolPlan, Verdict
@@ -118,11 +118,6 @@ def solved(problem: Problem, time_limit_s: float = TIME_LIMIT_S, is_explained: b
     if is_explained:
         raise infeasible(problem.scenario, problem.classes, time_limit_s)
     raise InfeasibleError(f"{problem.scenario.name}: infeasible: no fleet serves this demand as promised")
-
-
-def planned_fleet(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> Fleet:
-    """The fleet of a problem alone; raises as `optimize` does."""
-    return planned_at(problem, solved(problem, time_limit_s))
 
 
 def planned_at(problem: Problem, solution: Solution) -> Fleet:

@@ -1,27 +1,23 @@
 """One scenario planned: what baselines and ways out of infeasibility ask again and again."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import monotonic
 
 from planner.optimizer.evaluation import Evaluation, unit_of
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.resolution import planning_problem
 from planner.optimizer.search import first_plan
-from planner.optimizer.solution import GAP_TARGET, Solution
+from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
 from planner.optimizer.strategies import searched, solution_of_routes
 from planner.results import Fleet
-from planner.scenario import Scenario, Slo
+from planner.scenario import Scenario
 
 Classes = Sequence[ClassSpec]
 """Requests that were read before, so that no trace is read twice."""
 LEAST_TIME_S = 0.1
 ANY_RATE = 1e-3
 """A fleet that serves anything at all serves this [req/s]."""
-ANY_PLAN = 1e9
-"""A gap at which the first plan will do."""
-LONGEST_S = 3600.0
-"""A promise that waits hardly matter to: where even this has no plan, capacity is what lacks."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +69,8 @@ def _easy(problem: Problem) -> Problem:
     if not problem.is_priced:
         return problem
     easy = problem.demanding(problem.must_serve_req_per_s or ANY_RATE, "min-cost")
-    return replace(easy, classes=tuple(map(_patient, problem.classes))) if problem.is_min_ttft else easy
+    if not problem.is_min_ttft:
+        return easy
+    from planner.optimizer.network.quickest import LONGEST_S, promising  # loads what searches networks
 
-
-def _patient(spec: ClassSpec) -> ClassSpec:
-    if spec.ttft_s is not None:
-        return spec
-    return replace(spec, slo=(spec.slo or Slo()).model_copy(update={"ttft_s": LONGEST_S}))
+    return promising(easy, LONGEST_S)

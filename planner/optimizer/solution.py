@@ -7,6 +7,8 @@ from planner.optimizer.search import RoutedSolution
 
 GAP_TARGET = 0.01
 """Relative distance of plan and bound at which a network counts as solved."""
+ANY_PLAN = 1e9
+"""A gap at which a search stops with its first plan."""
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from math import inf
 from time import monotonic
 
 from planner.errors import InputError, UndecidedError
-from planner.optimizer.evaluation import Evaluation
+from planner.optimizer.evaluation import Evaluation, unit_of
 from planner.optimizer.least_ttft import GAP as LEAST_TTFT_GAP
 from planner.optimizer.network.evaluate import Decoding, Flow, Settled
 from planner.optimizer.problem import Arc, Demand, Part, Problem, Stream
 from planner.optimizer.promise import GAP as PROMISE_GAP
 from planner.optimizer.promised_search import search as routed_search
+from planner.optimizer.routes import Route
 from planner.optimizer.search import GAP_TARGET as CAPACITY_GAP
 from planner.optimizer.search import RoutedSolution
 from planner.optimizer.solution import GAP_TARGET, Solution
@@ -96,7 +97,7 @@ def solution_of_routes(problem: Problem, routed: RoutedSolution) -> Solution:
     """
     flows, decodings = _flows(problem, routed), _decodings(problem, routed)
     sizes = routed.sizing.n_instances
-    unit = 1.0 if problem.is_min_cost or problem.is_min_ttft else problem.mean_req_per_s
+    unit = unit_of(problem)
     return Solution(
         settled=tuple(Settled(p, sizes, flows, decodings) for p in range(len(problem.periods))),
         ports=routed.sizing.n_ports,
@@ -121,7 +122,7 @@ def _flows(problem: Problem, routed: RoutedSolution) -> tuple[Flow, ...]:
     """What every prefill pool takes of every stream."""
     rates: dict[tuple[int, Part, Arc, float], float] = {}
     for route, rate, t in zip(problem.routes, routed.operating.route_rates, routed.thresholds_tokens, strict=True):
-        stream = problem.streams.index(Stream(route.request_class, problem.pools[route.decode].site))
+        stream = _stream(problem, route)
         mix = problem.classes[route.request_class].mix
         long = float(mix.long_fraction(t))
         ends: tuple[tuple[Part, int | None, int | None, float], ...] = (
@@ -135,11 +136,16 @@ def _flows(problem: Problem, routed: RoutedSolution) -> tuple[Flow, ...]:
     return tuple(Flow(*key, rate) for key, rate in rates.items())
 
 
+def _stream(problem: Problem, route: Route) -> int:
+    """The stream that a route takes requests of."""
+    return problem.streams.index(Stream(route.request_class, problem.pools[route.decode].site))
+
+
 def _decodings(problem: Problem, routed: RoutedSolution) -> tuple[Decoding, ...]:
     """What every decode pool takes of every stream."""
     rates: dict[tuple[int, int], float] = {}
     for route, rate in zip(problem.routes, routed.operating.route_rates, strict=True):
-        stream = problem.streams.index(Stream(route.request_class, problem.pools[route.decode].site))
+        stream = _stream(problem, route)
         if rate > 0:
             rates[stream, route.decode] = rates.get((stream, route.decode), 0.0) + rate
     return tuple(Decoding(*key, rate) for key, rate in rates.items())

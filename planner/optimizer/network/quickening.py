@@ -14,10 +14,10 @@ from planner.optimizer.network.limits import (
     more_inventory,
     one_more_port,
 )
-from planner.optimizer.network.quickest import ANY_PLAN, GAP, SHORTEST_S, promising
+from planner.optimizer.network.quickest import GAP, SHORTEST_S, promising
 from planner.optimizer.network.search import network_search
 from planner.optimizer.problem import Problem
-from planner.optimizer.solution import Solution
+from planner.optimizer.solution import ANY_PLAN, Solution
 from planner.results import Bottleneck, PlannedAgain
 
 FIRST_STEP = 2 * GAP

@@ -8,13 +8,11 @@ from time import monotonic
 from planner.errors import InputError, UndecidedError
 from planner.optimizer.network.search import network_search
 from planner.optimizer.problem import ClassSpec, Problem
-from planner.optimizer.solution import Solution
+from planner.optimizer.solution import ANY_PLAN, Solution
 from planner.scenario import Slo
 
 GAP = 0.02
 """Relative distance of the least promise that is kept and the greatest that is proven broken."""
-ANY_PLAN = 1e9
-"""A gap at which the search stops with its first plan."""
 LONGEST_S = 3600.0
 """A promise that waits hardly matter to: where even this has no plan, capacity is what lacks."""
 SHORTEST_S = 1e-3
