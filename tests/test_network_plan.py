@@ -198,7 +198,7 @@ def test_a_pool_that_is_nearly_full_waits_long_and_is_not_overloaded(part: Part)
         n = tuple(40 if i == arc.pool else 1000 if i == decode else 0 for i in range(len(problem.pools)))
         rate = 0.9995 * 40 / NetworkLoads(problem).work_s(0, arc, part, point(threshold))
         flows = (Flow(0, part, arc, threshold, rate),)
-        wait = period_of(problem, Settled(0, n, flows, (Decoding(0, decode, rate),)), ((100,),)).waits[arc.pool]
+        wait = period_of(problem, Settled(0, n, flows, (Decoding(0, decode, rate),)), ((100,),)).wait(arc.pool)
         assert wait is not None
         assert 10 < wait.mean_s < 1000
 

@@ -189,3 +189,14 @@ def test_a_fleet_of_one_kind_that_the_stock_pays_for_is_listed_once() -> None:
         ceil(plan.baseline("homogeneous-pd").n_accelerators / 8) * 8 == plan.baseline("homogeneous-pd").n_accelerators
     )
     assert FAST in {pool.hardware for pool in plan.pools}
+
+
+def test_a_fleet_that_serves_a_stated_demand_is_told_at_it_as_the_plan_is() -> None:
+    """Bills per token and waits of two fleets are compared at one rate."""
+    plan = optimize(small_with({"demand_req_per_s": 0.4}))
+    assert plan.throughput_req_per_s == pytest.approx(0.4)
+    able = [other for other in plan.baselines if other.max_throughput_req_per_s > 0.4]
+    assert len(able) > 1
+    for other in able:
+        assert other.throughput_req_per_s == pytest.approx(0.4), other.name
+        assert other.latency.ttft_mean_s is not None, other.name

@@ -150,9 +150,12 @@ def test_more_load_fewer_servers_and_more_erratic_arrivals_wait_longer(
 def test_a_mean_preserving_spread_of_the_service_waits_longer(
     service: Service, n_servers: int, utilization: float
 ) -> None:
+    """Within the errors that `delay` states: they are larger where next to nobody waits."""
     spread = Service.of(np.concatenate([0.8 * service.seconds, 1.2 * service.seconds]), np.tile(service.weights, 2))
     rate = rate_req_per_s(service, n_servers, utilization)
-    assert mgc_wait(n_servers, rate, service).mean_s <= mgc_wait(n_servers, rate, spread).mean_s * 1.005 + 1e-12
+    wait, longer = mgc_wait(n_servers, rate, service), mgc_wait(n_servers, rate, spread)
+    error = 0.005 if wait.waiting_fraction > 1e-4 else 0.02
+    assert wait.mean_s <= longer.mean_s * (1 + error) + 1e-12
 
 
 @settings(max_examples=25, deadline=None)

@@ -241,13 +241,6 @@ FAULTS: dict[str, Fault] = {
     "link to its own site": Fault('to = "local"', 'to = "remote"', "[links.wan]", "links.wan", "two different sites"),
     "link from nowhere": Fault('from = "remote"', 'from = "remot"', "from", "links.wan.from", "did you mean 'remote'?"),
     "link without a start": Fault('from = "remote"\n', "", "[links.wan]", "links.wan.from", "is required"),
-    "link the wrong way": Fault(
-        'from = "remote"\nto = "local"',
-        'from = "local"\nto = "remote"',
-        "[pools.prfaas]",
-        "pools.prfaas",
-        "no link joins it",
-    ),
     "link of no capacity": Fault(
         "capacity_gbps = 100 ",
         "capacity_gbps = 0 ",

@@ -128,7 +128,7 @@ def test_a_front_with_notes_names_the_budgets_without_a_plan() -> None:
     ("changes", "problem"),
     [
         ({"demand_req_per_s": None, "objective": "max-throughput"}, r"report\.hours: are of a demand, and none is sta"),
-        ({"periods": {"day": {}, "night": {"demand": 0.5}}}, r"report\.hours: are of one demand, one model"),
+        ({"periods": {"day": {}, "night": {"demand": 0.5}}}, r"report\.hours: are of one demand \(periods say"),
         ({"report.hours.factors": [1.2, 0.5]}, r"report\.hours\.factors\[0\]: .* 1"),
         (
             {"report.fronts": [{"against": "ttft", "title": "a"}, {"against": "ttft", "title": "b"}]},

@@ -7,15 +7,18 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from planner.optimizer.problem import LARGEST_POOL
 from planner.results import Fleet
 from planner.scenario import Pool, Scenario
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
 
-MANY = 1_000_000
-"""Accelerators or instances of which no limit is left."""
+MANY = LARGEST_POOL - 1
+"""Instances that are as good as no limit, and still one: what has none is refused where no demand limits it."""
+DEAREST = 1_000.0
+"""Multiple of a budget beyond which no larger one is looked for,"""
 LONGEST = 64.0
-"""Multiple of a promised TTFT beyond which no longer promise is looked for,"""
+"""of a promised TTFT beyond which no longer promise is looked for,"""
 LEAST = 1e-3
 """and part of a demand below which no lower one is."""
 DIGITS = 4
@@ -148,8 +151,8 @@ def more_budget(scenario: Scenario) -> Iterator[Change]:
     """A larger budget."""
     if scenario.budget_usd_per_hour is not None:
         key: KeyPath = ("budget_usd_per_hour",)
-        most = MANY * scenario.budget_usd_per_hour
-        yield _change(scenario, key, "at least", cents(), most, _with(key, None), _bill)
+        most = DEAREST * scenario.budget_usd_per_hour
+        yield _change(scenario, key, "at least", cents(), most, _with(key, most), _bill)
 
 
 def _bill(fleet: Fleet) -> float:
@@ -199,12 +202,12 @@ def _other_sizes(scenario: Scenario, name: str, pool: Pool) -> Iterator[Change]:
 
     if pool.n_instances != "free":
         n: dict[str, object] = {"n_instances": "free"}
-        yield of("n_instances", MANY, **n, min_instances=pool.n_instances, max_instances=None)
+        yield of("n_instances", MANY, **n, min_instances=pool.n_instances, max_instances=MANY)
         if pool.n_instances > 0:
             yield of("n_instances", 0, **n, min_instances=0, max_instances=pool.n_instances)
         return
     if pool.max_instances is not None:
-        yield of("max_instances", MANY, max_instances=None)
+        yield of("max_instances", MANY, max_instances=MANY)
     if pool.min_instances > 0:
         yield of("min_instances", 0, min_instances=0)
 

@@ -1,6 +1,7 @@
 """A solution in the words of the answer: pools, links, periods, classes, latency and cost."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -351,6 +352,34 @@ class Evaluation:
             at = found.setdefault(self.problem.classes[stream.request_class].name, {}).setdefault(stream.site, {})
             at[work] = {name: rate / total for name, rate in rates.items()}
         return found
+
+
+def evaluation(problem: Problem, solution: Solution) -> Evaluation:
+    """At the rate a solution is for: a demand that is stated and reachable, else the goodput or the most it serves.
+
+    Where demands differ by class, site or period and the rate is sought, they state proportions, and their scale grows.
+
+    Args:
+        problem: the question.
+        solution: its plan.
+    """
+    demand, found = problem.demand_req_per_s, solution.scale * problem.mean_req_per_s
+    if demand is None or demand >= found or not problem.is_routed:
+        return Evaluation(problem, solution)
+    return evaluation_at(problem, solution, demand)
+
+
+def evaluation_at(problem: Problem, solution: Solution, req_per_s: float) -> Evaluation:
+    """The same sizes and thresholds at another rate, at most the highest they serve [req/s].
+
+    Args:
+        problem: the question.
+        solution: its plan.
+        req_per_s: rate over all classes and the whole time [req/s].
+    """
+    here = Evaluation(problem, solution)
+    known = replace(solution, highest_req_per_s=here.highest_req_per_s, goodput_req_per_s=here.goodput_req_per_s)
+    return Evaluation(problem, known.at(min(req_per_s, here.highest_req_per_s) / here.rate))
 
 
 def _shared(path: QueuePath, share: float) -> QueuePath:

@@ -1,7 +1,7 @@
 """From a scenario to a plan."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
@@ -10,7 +10,7 @@ from planner.optimizer.baselines import baselines
 from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
 from planner.optimizer.doubts import length_notes, room_notes
-from planner.optimizer.evaluation import Evaluation, unit_of
+from planner.optimizer.evaluation import Evaluation, evaluation, evaluation_at, unit_of
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.infeasibility import infeasible
 from planner.optimizer.network.loads import LINK_BUSY
@@ -122,35 +122,18 @@ def solved(problem: Problem, time_limit_s: float = TIME_LIMIT_S, is_explained: b
 
 def planned_at(problem: Problem, solution: Solution) -> Fleet:
     """The fleet of a solution at the rate the plan is for."""
-    return Fleet(**_evaluated(problem, solution).fleet())
+    return Fleet(**evaluation(problem, solution).fleet())
 
 
 def at_rate(problem: Problem, solution: Solution, req_per_s: float) -> Fleet:
     """The same sizes and thresholds at another rate, at most the highest they serve [req/s]."""
-    return Fleet(**_at_rate(problem, solution, req_per_s).fleet())
+    return Fleet(**evaluation_at(problem, solution, req_per_s).fleet())
 
 
 def loaded_ttft(problem: Problem, solution: Solution, req_per_s: float) -> Ttft | None:
     """Distribution of TTFT over all requests at a rate [req/s]; None where the queueing room has no answer."""
     periods = range(len(problem.periods))
-    return _at_rate(problem, solution, req_per_s).ttft(range(len(problem.streams)), periods)
-
-
-def _at_rate(problem: Problem, solution: Solution, req_per_s: float) -> Evaluation:
-    here = Evaluation(problem, solution)
-    known = replace(solution, highest_req_per_s=here.highest_req_per_s, goodput_req_per_s=here.goodput_req_per_s)
-    return Evaluation(problem, known.at(min(req_per_s, here.highest_req_per_s) / here.rate))
-
-
-def _evaluated(problem: Problem, solution: Solution) -> Evaluation:
-    """At the rate the plan is for: a demand that is stated and reachable, else the goodput or the most it serves.
-
-    Where demands differ by class, site or period and the rate is sought, they state proportions, and their scale grows.
-    """
-    demand, found = problem.demand_req_per_s, solution.scale * problem.mean_req_per_s
-    if demand is None or demand >= found or not problem.is_routed:
-        return Evaluation(problem, solution)
-    return _at_rate(problem, solution, demand)
+    return evaluation_at(problem, solution, req_per_s).ttft(range(len(problem.streams)), periods)
 
 
 def decided(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Verdict, float]:
@@ -172,7 +155,7 @@ def decided(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Verdi
 
 def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_LIMIT_S) -> Plan:
     """The plan that a solution is, with baselines, shadow prices and verdict, all of them in the time limit."""
-    limit, answer = TimeLimit.of(time_limit_s), _evaluated(problem, solution)
+    limit, answer = TimeLimit.of(time_limit_s), evaluation(problem, solution)
     fleet, scenario = Fleet(**answer.fleet()), problem.scenario
     compared = baselines(problem, fleet, monotonic() + limit.part_s(BASELINES_PART))
     found = verdict(scenario, problem.classes, fleet, solution.gap, compared)
@@ -191,7 +174,7 @@ def sketched(problem: Problem, solution: Solution, req_per_s: float | None = Non
         req_per_s: rate that it is stated at, at most the highest it serves; None: the rate that it is for [req/s].
     """
     said = Verdict(worth_it=False, because="Not compared with other fleets.")
-    answer = _evaluated(problem, solution) if req_per_s is None else _at_rate(problem, solution, req_per_s)
+    answer = evaluation(problem, solution) if req_per_s is None else evaluation_at(problem, solution, req_per_s)
     plan = _plan(problem, solution, answer, said, (), (), ())
     return plan if problem.is_routed else plan.model_copy(update={"periods": tuple(answer.periods())})
 
@@ -232,7 +215,7 @@ def _plan(
 
 def class_plans(problem: Problem, solution: Solution, req_per_s: float) -> tuple[ClassPlan, ...]:
     """Every class with its threshold and latency at a rate [req/s]."""
-    return tuple(_at_rate(problem, solution, req_per_s).classes())
+    return tuple(evaluation_at(problem, solution, req_per_s).classes())
 
 
 def _ratio(pools: Sequence[PoolPlan]) -> str | None:
@@ -288,7 +271,7 @@ def _unused_notes(problem: Problem) -> Iterator[str]:
     reached = {arc.pool for arcs in problem.arcs for part in arcs.values() for arc in part}
     for i, pool in enumerate(problem.pools):
         if pool.is_prefill and i not in reached and not pool.is_empty:
-            yield f"{pool.name} is of no use: no link joins it to a pool that decodes its model"
+            yield f"pool {pool.name} is of no use: no link joins it to a pool that decodes its model"
 
 
 def _basis_notes(problem: Problem, fleet: Fleet) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from planner.optimizer.evaluation import Evaluation, unit_of
+from planner.optimizer.evaluation import evaluation, unit_of
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.resolution import planning_problem
 from planner.optimizer.search import first_plan
@@ -50,7 +50,7 @@ def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool 
     if found is None:
         return None
     unit = unit_of(problem)
-    return Planned(Fleet(**Evaluation(problem, found).fleet()), found.objective * unit, found.bound * unit)
+    return Planned(Fleet(**evaluation(problem, found).fleet()), found.objective * unit, found.bound * unit)
 
 
 def _any(problem: Problem, time_limit_s: float) -> Solution | None:
