@@ -10,7 +10,7 @@ from planner.optimizer import optimize, planning_problem
 from planner.optimizer.capacity import first_thresholds, threshold_loads
 from planner.optimizer.formulation import Model, Request, build
 from planner.optimizer.problem import Problem
-from planner.optimizer.promised_search import search
+from planner.optimizer.slo_search import search
 from planner.optimizer.solver import answer, run_highs, solve
 from planner.scenario import Scenario
 from tests.builders import FAST, HOME, in_classes, problem_of, small, small_with

@@ -266,15 +266,15 @@ def exceed_settled_sizes(model: Model) -> None:
 
     for index, sizing in enumerate(model.beyond):
         pairs = [*zip(model.n, sizing.n_instances, strict=True)]
-        for row, settled in zip(model.ports, sizing.n_ports, strict=True):
-            pairs += zip(row, settled, strict=True)
+        for row, excluded_ports in zip(model.ports, sizing.n_ports, strict=True):
+            pairs += zip(row, excluded_ports, strict=True)
         exceeds = []
-        for position, (variable, settled_size) in enumerate(pairs):
-            if variable.upBound is not None and variable.upBound <= settled_size:
+        for position, (variable, excluded_size) in enumerate(pairs):
+            if variable.upBound is not None and variable.upBound <= excluded_size:
                 continue
             more = model.lp.add_variable(f"more_{index}_{position}", cat=pulp.LpBinary)
             name = f"exceed_settled_sizes_{index}_{position}"
-            model.lp.addConstraint(variable >= (settled_size + 1) * more, name)
+            model.lp.addConstraint(variable >= (excluded_size + 1) * more, name)
             exceeds.append(more)
         model.lp.addConstraint(pulp.lpSum(exceeds) >= 1, f"exceed_settled_sizes_{index}")
 

@@ -239,7 +239,7 @@ def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[str]:
             else "waiting times are known for dispatch = shared-queue with prefill_batching = one-at-a-time only; "
             "any other TTFT under load is certified by the executor only"
         )
-    yield from _promise_notes(problem)
+    yield from _slo_notes(problem)
     yield from _unused_notes(problem)
     yield from room_notes(problem, solution)
     for spec in problem.classes:
@@ -250,7 +250,7 @@ def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[str]:
     yield from price_notes(problem, fleet)
 
 
-def _promise_notes(problem: Problem) -> Iterator[str]:
+def _slo_notes(problem: Problem) -> Iterator[str]:
     """What a promise on TTFT counts with."""
     promised = any(c.ttft_s is not None for c in problem.classes)
     if problem.is_routed and (promised or problem.is_min_ttft):

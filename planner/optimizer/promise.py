@@ -20,9 +20,9 @@ from planner.optimizer.delays import (
     sending_s,
     sent_bytes,
 )
-from planner.optimizer.evaluate import rate_limits
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import Problem
+from planner.optimizer.routed_capacity import rate_limits
 from planner.optimizer.routes import Route
 from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, split_scv
 from planner.roofline import exposed_transfer_s
@@ -61,14 +61,14 @@ class Goodput:
 
 
 @dataclass(frozen=True, eq=False)
-class PromisedFleet:
+class FleetUnderSlo:
     """Fixed sizes of a problem with one route, ready to be held against its promise."""
 
     problem: Problem
     sizing: Sizing
 
     @property
-    def promise_s(self) -> float:
+    def slo_ttft_s(self) -> float:
         """TTFT that is promised [s]."""
         slo = self.problem.slo
         return inf if slo is None or slo.ttft_s is None else slo.ttft_s
@@ -104,7 +104,7 @@ class PromisedFleet:
         if paths is None:
             return 1.0
         return sum(
-            share if path is None else share * float(Ttft.of([path]).survival(self.promise_s)) for share, path in paths
+            share if path is None else share * float(Ttft.of([path]).survival(self.slo_ttft_s)) for share, path in paths
         )
 
     def goodput_within(self, low_tokens: float, high_tokens: float, most: float, least: float = 0.0) -> float:
@@ -121,14 +121,14 @@ class PromisedFleet:
         """
         is_exact = low_tokens == high_tokens
         steps = EXACT_STEPS if is_exact else BOUND_STEPS
-        if most <= 0 or not self._keeps(low_tokens, high_tokens, max(least, most * 2.0**-EXACT_STEPS)):
+        if most <= 0 or not self._meets_slo(low_tokens, high_tokens, max(least, most * 2.0**-EXACT_STEPS)):
             return 0.0
-        if self._keeps(low_tokens, high_tokens, most):
+        if self._meets_slo(low_tokens, high_tokens, most):
             return most
         low, high = least, most
         for _ in range(steps):
             middle = (low + high) / 2
-            low, high = (middle, high) if self._keeps(low_tokens, high_tokens, middle) else (low, middle)
+            low, high = (middle, high) if self._meets_slo(low_tokens, high_tokens, middle) else (low, middle)
         return low if is_exact else high
 
     def unloaded_percentile_s(self, threshold_tokens: float) -> float:
@@ -168,7 +168,7 @@ class PromisedFleet:
         speeds = sent[is_sent] / sending_s[is_sent]
         return self.sizing.n_instances[pool] * float(speeds.max(initial=0.0))
 
-    def _keeps(self, low: float, high: float, rate: float) -> bool:
+    def _meets_slo(self, low: float, high: float, rate: float) -> bool:
         return self.late_fraction(low, high, rate) <= self.late_allowed + 1e-12
 
     def _slowdown(self, link: int | None, streams: Sequence[Stream], req_per_s: float) -> float:
@@ -317,7 +317,7 @@ class PromisedFleet:
         return {}
 
 
-def least_promise_s(problem: Problem, sizing: Sizing) -> float:
+def least_slo_ttft_s(problem: Problem, sizing: Sizing) -> float:
     """Shortest TTFT that fixed sizes could promise: without any waiting, over the thresholds of the first grid [s].
 
     Equation:
@@ -330,7 +330,7 @@ def least_promise_s(problem: Problem, sizing: Sizing) -> float:
     Returns:
         Seconds.
     """
-    fleet = PromisedFleet(problem, sizing)
+    fleet = FleetUnderSlo(problem, sizing)
     return min(fleet.unloaded_percentile_s(float(t)) for t in first_intervals(problem, problem.routes[0])[1])
 
 
@@ -350,7 +350,7 @@ def least_decode_instances(problem: Problem, req_per_s: float, most: int) -> int
         Instances; `most` where even those are too few.
     """
     route, decode = problem.routes[0], problem.routes[0].decode
-    fleet = PromisedFleet(problem, Sizing((0,) * len(problem.pools), tuple((0,) * len(k.tiers) for k in problem.links)))
+    fleet = FleetUnderSlo(problem, Sizing((0,) * len(problem.pools), tuple((0,) * len(k.tiers) for k in problem.links)))
     pools = [pool for pool in (route.long, route.short) if pool is not None]
     least_s = np.min([fleet._service_s(pool) for pool in pools], axis=0)
     low, high = 0, most
@@ -358,12 +358,12 @@ def least_decode_instances(problem: Problem, req_per_s: float, most: int) -> int
         n = (low + high) // 2
         sizing = Sizing(tuple(n if i == decode else 0 for i in range(len(problem.pools))), fleet.sizing.n_ports)
         admission = admission_wait(problem, sizing, decode, (req_per_s,))
-        kept = (
+        meets_slo = (
             admission is not None
-            and Ttft.of([Path.of(1.0, least_s, fleet._weights, NO_WAIT, 0.0, admission)]).survival(fleet.promise_s)
+            and Ttft.of([Path.of(1.0, least_s, fleet._weights, NO_WAIT, 0.0, admission)]).survival(fleet.slo_ttft_s)
             <= fleet.late_allowed + 1e-9
         )
-        low, high = (low, n) if kept else (n, high)
+        low, high = (low, n) if meets_slo else (n, high)
     return high
 
 
@@ -409,12 +409,12 @@ def best_goodput(problem: Problem, sizing: Sizing, deadline: float, least: float
     Source:
         Branch and bound (Land and Doig 1960).
     """
-    fleet, order = PromisedFleet(problem, sizing), count()
+    fleet, order = FleetUnderSlo(problem, sizing), count()
     best = _tried_at(fleet, Goodput(0.0, 0.0, 0.0), balanced_threshold(problem, sizing), inf)
     heap: list[tuple[float, int, float, float, bool]] = []
 
     def add(lows: Array, highs: Array, most: float) -> None:
-        for low, high, bound in zip(lows, highs, promised_capacity(problem, sizing, lows, highs), strict=True):
+        for low, high, bound in zip(lows, highs, capacity_under_slo(problem, sizing, lows, highs), strict=True):
             heappush(heap, (-min(bound, most), next(order), float(low), float(high), False))
 
     add(*first_cells(problem), inf)
@@ -437,7 +437,7 @@ def best_goodput(problem: Problem, sizing: Sizing, deadline: float, least: float
     return Goodput(best.rate, best.threshold_tokens, max(best.rate, least) * (1 + GAP))
 
 
-def sizes_to_settle(problem: Problem, sizing: Sizing) -> Iterator[Sizing]:
+def sizings_to_bound(problem: Problem, sizing: Sizing) -> Iterator[Sizing]:
     """Sizes whose best plans bound those of some sizes and of all smaller ones.
 
     Where instances can fill a link together, more of them send more at once, and every transfer is stretched further:
@@ -451,7 +451,7 @@ def sizes_to_settle(problem: Problem, sizing: Sizing) -> Iterator[Sizing]:
     while waiting:
         sizing = waiting.pop()
         yield sizing
-        fleet = PromisedFleet(problem, sizing)
+        fleet = FleetUnderSlo(problem, sizing)
         if not fleet.may_fill_a_link():
             continue
         for pool in sorted({pool for senders in fleet.senders.values() for pool in senders}):
@@ -462,7 +462,7 @@ def sizes_to_settle(problem: Problem, sizing: Sizing) -> Iterator[Sizing]:
                 seen.add(fewer)
 
 
-def best_settled(problem: Problem, sizing: Sizing, deadline: float, least: float = 0.0) -> tuple[Sizing, Goodput]:
+def best_goodput_up_to(problem: Problem, sizing: Sizing, deadline: float, least: float = 0.0) -> tuple[Sizing, Goodput]:
     """The best goodput of some sizes and of all smaller ones, with a bound for all of them.
 
     Args:
@@ -475,9 +475,9 @@ def best_settled(problem: Problem, sizing: Sizing, deadline: float, least: float
         The sizes that reach it, and the goodput [req/s]; the bound is `sizing`'s own and that of every smaller one.
     """
     at, best, bound = sizing, Goodput(0.0, 0.0, 0.0), 0.0
-    for smaller in sizes_to_settle(problem, sizing):
+    for smaller in sizings_to_bound(problem, sizing):
         if bound > 0 and monotonic() > deadline:  # capacity bounds what is left: it never falls with the sizes
-            return at, replace(best, bound=max(promised_capacity(problem, sizing, *first_cells(problem))))
+            return at, replace(best, bound=max(capacity_under_slo(problem, sizing, *first_cells(problem))))
         found = best_goodput(problem, smaller, deadline, max(least, best.rate))
         bound = max(bound, found.bound)
         if found.rate > best.rate:
@@ -492,14 +492,14 @@ def first_cells(problem: Problem) -> tuple[Array, Array]:
     return lows[::step], np.append(highs[step - 1 : len(highs) - 1 : step], highs[-1])
 
 
-def _tried(fleet: PromisedFleet, best: Goodput, low: float, high: float, most: float) -> Goodput:
+def _tried(fleet: FleetUnderSlo, best: Goodput, low: float, high: float, most: float) -> Goodput:
     """The better of a plan and a threshold from the middle of an interval, or the interval's own if it is one."""
     inner = fleet.problem.classes[0].mix.split_points(low, high, 1) if low < high else np.array([low])
     return _tried_at(fleet, best, float(inner[len(inner) // 2]) if len(inner) else high, most)
 
 
-def _tried_at(fleet: PromisedFleet, best: Goodput, threshold: float, most: float) -> Goodput:
-    exact = promised_capacity(fleet.problem, fleet.sizing, np.array([threshold]), np.array([threshold]))[0]
+def _tried_at(fleet: FleetUnderSlo, best: Goodput, threshold: float, most: float) -> Goodput:
+    exact = capacity_under_slo(fleet.problem, fleet.sizing, np.array([threshold]), np.array([threshold]))[0]
     rate = fleet.goodput_within(threshold, threshold, min(exact, most), best.rate)
     return Goodput(rate, threshold, rate) if rate > best.rate else best
 
@@ -513,7 +513,7 @@ def balanced_threshold(problem: Problem, sizing: Sizing) -> float:
     return float(highs[int(np.argmax(prefill))])
 
 
-def promised_capacity(problem: Problem, sizing: Sizing, lows: Array, highs: Array) -> list[float]:
+def capacity_under_slo(problem: Problem, sizing: Sizing, lows: Array, highs: Array) -> list[float]:
     """Rate that fits any threshold of each interval, decode and links at most MOST_BUSY [req/s]."""
     limits = rate_limits(problem, sizing, interval_loads(problem, problem.routes[0], lows, highs))
     prefill = {pool.name for pool in problem.pools if pool.role == "prefill"}

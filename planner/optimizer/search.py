@@ -22,9 +22,9 @@ from planner.optimizer.capacity import (
     split_interval,
     threshold_loads,
 )
-from planner.optimizer.evaluate import Operating, highest_rate, rate_limits, single_route, spend_of
 from planner.optimizer.formulation import Request, Sizing, most_rate
 from planner.optimizer.problem import Problem
+from planner.optimizer.routed_capacity import Operating, highest_rate, rate_limits, single_route, spend_of
 from planner.optimizer.solver import Answer, solve
 
 GAP_TARGET = 1e-5

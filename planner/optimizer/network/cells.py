@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import split_interval
-from planner.optimizer.network.evaluate import Decoding, Flow, Settled
 from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of, point
-from planner.optimizer.network.model import Model
-from planner.optimizer.network.rows import Found
+from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation
+from planner.optimizer.network.program import MixedIntegerProgram
+from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.problem import Arc, Problem
 from planner.workload import ALL_LONG, RequestMix
 
@@ -28,13 +28,13 @@ TINY = 1e-7
 Cells = dict[tuple[int, int], list[Cell]]
 
 
-def points_of(loads: NetworkLoads, members: Sequence[int], cell: Cell) -> list[Cell]:
+def points_in_cell(loads: NetworkLoads, members: Sequence[int], cell: Cell) -> list[Cell]:
     """Some points of a cell: its ends and middle, with allowances that leave both parts something to wait."""
     mix = mix_of(loads.problem, members)
     inner = mix.split_points(cell.low_tokens, cell.high_tokens, 1) if cell.low_tokens < cell.high_tokens else ()
     points = []
     for t in dict.fromkeys([cell.low_tokens, *map(float, inner), cell.high_tokens]):
-        ranges = [loads.shares(q, point(t)) for q in members if has_promise(loads.problem, q)]
+        ranges = [loads.shares(q, point(t)) for q in members if has_ttft_slo(loads.problem, q)]
         least = max([cell.low_share, *(low for low, _ in ranges)])
         most = min([cell.high_share, *(high for _, high in ranges)])
         if least <= most:
@@ -43,37 +43,44 @@ def points_of(loads: NetworkLoads, members: Sequence[int], cell: Cell) -> list[C
     return points
 
 
-def used_arcs(model: Model, found: Found) -> frozenset[tuple[int, int, Arc]]:
+def used_arcs(program: MixedIntegerProgram, found: ProgramSolution) -> frozenset[tuple[int, int, Arc]]:
     return frozenset(
-        (q, model.question.situations[s].period, arc)
-        for (q, s, _, _, arc), column in (*model.x.items(), *model.between.items())
+        (q, program.spec.situations[s].period, arc)
+        for (q, s, _, _, arc), column in (*program.part_rates.items(), *program.between_rates.items())
         if found.values[column] > TINY
     )
 
 
-def largest_sizes(model: Model, found: Found) -> list[int]:
+def largest_sizes(program: MixedIntegerProgram, found: ProgramSolution) -> list[int]:
     """Most instances of every pool in any sizing."""
     return [
-        max(round(sum(found.values[c] for c in row.values())) for (i, _), row in model.n.items() if i == pool)
-        for pool in range(len(model.problem.pools))
+        max(round(sum(found.values[c] for c in row.values())) for (i, _), row in program.instances.items() if i == pool)
+        for pool in range(len(program.problem.pools))
     ]
 
 
-def settled_of(model: Model, found: Found, s: int) -> Settled:
+def operation_of(program: MixedIntegerProgram, found: ProgramSolution, s: int) -> PeriodOperation:
     """What a solved model says of a situation."""
-    situation, values = model.question.situations[s], found.values
-    h = model.sizing_of(situation)
-    n = tuple(sum(round(values[column]) for column in model.n[i, h].values()) for i in range(len(model.problem.pools)))
+    situation, values = program.spec.situations[s], found.values
+    h = program.sizing_of(situation)
+    n = tuple(
+        sum(round(values[column]) for column in program.instances[i, h].values())
+        for i in range(len(program.problem.pools))
+    )
     flows = []
-    for (q, at, k, part, arc), column in model.x.items():
+    for (q, at, k, part, arc), column in program.part_rates.items():
         if at == s and values[column] > TINY:
-            cell = model.question.cells[model.problem.group_of[q], situation.period][k]
+            cell = program.spec.cells[program.problem.group_of[q], situation.period][k]
             flows.append(Flow(q, part, arc, cell.high_tokens, float(values[column])))
-    decodings = (Decoding(q, i, float(values[c])) for (q, at, i), c in model.d.items() if at == s and values[c] > TINY)
-    return Settled(situation.period, n, tuple(flows), tuple(decodings))
+    decodings = (
+        Decoding(q, i, float(values[c]))
+        for (q, at, i), c in program.decode_rates.items()
+        if at == s and values[c] > TINY
+    )
+    return PeriodOperation(situation.period, n, tuple(flows), tuple(decodings))
 
 
-def around(pieces: Sequence[tuple[int, int]], n: int) -> list[tuple[int, int]]:
+def segments_around(pieces: Sequence[tuple[int, int]], n: int) -> list[tuple[int, int]]:
     """Pieces of sizes cut so that one close to n holds it.
 
     >>> around([(1, 100)], 20)
@@ -90,7 +97,7 @@ def around(pieces: Sequence[tuple[int, int]], n: int) -> list[tuple[int, int]]:
     return result
 
 
-def split(mix: RequestMix, cell: Cell) -> list[Cell]:
+def split_cell(mix: RequestMix, cell: Cell) -> list[Cell]:
     """A cell cut into narrower ones, as far as that makes a difference."""
     low, high, *shares = cell
     if low == high or float(mix.long_fraction(low) - mix.long_fraction(high)) <= WIDE:
@@ -111,7 +118,7 @@ def first_cells(problem: Problem) -> Cells:
 def first_cells_of(problem: Problem, members: Sequence[int]) -> list[Cell]:
     mix, fixed = mix_of(problem, members), problem.scenario.routing.threshold_tokens
     ends = [problem.classes[problem.streams[q].request_class].mix.support for q in members]
-    shares = (0.0, 1.0) if any(has_promise(problem, q) for q in members) else (0.5, 0.5)
+    shares = (0.0, 1.0) if any(has_ttft_slo(problem, q) for q in members) else (0.5, 0.5)
     is_split = any(all(problem.arcs[q].values()) for q in members)
     if fixed != "free" and is_split:
         return [Cell(float(fixed), float(fixed), *shares)]
@@ -121,13 +128,13 @@ def first_cells_of(problem: Problem, members: Sequence[int]) -> list[Cell]:
     if not any(problem.arcs[q]["long"] for q in members):
         return [Cell(highest, highest, 0.0, 0.0)]
     lowest, inner_grid = min(low for low, _ in ends) - 1.0, mix.threshold_grid(FIRST_CELLS + 1)[1:-1]
-    rooms = [t for t in room_thresholds(problem, members) if lowest < t < highest]
+    rooms = [t for t in memory_thresholds(problem, members) if lowest < t < highest]
     grid = np.unique([lowest, *inner_grid, *rooms, highest])
     inner = [Cell(float(a), float(np.nextafter(b, -np.inf)), *shares) for a, b in pairwise(grid)]
     return [*inner, Cell(highest, highest, 0.0, 0.0), Cell(ALL_LONG, ALL_LONG, 1.0, 1.0)]
 
 
-def room_thresholds(problem: Problem, members: Sequence[int]) -> list[float]:
+def memory_thresholds(problem: Problem, members: Sequence[int]) -> list[float]:
     """Thresholds beyond which some pool does not hold what a group would send it [tokens]."""
     found = set()
     for q in members:
@@ -139,12 +146,12 @@ def room_thresholds(problem: Problem, members: Sequence[int]) -> list[float]:
     return sorted(t for t in found if ALL_LONG < t < inf)
 
 
-def chosen_cells(model: Model, values: NDArray[np.float64]) -> Cells:
+def chosen_cells(program: MixedIntegerProgram, values: NDArray[np.float64]) -> Cells:
     """The cell of every group in every period that is chosen, or chosen most."""
     chosen: dict[tuple[int, int], tuple[float, Cell]] = {}
-    for (g, s, k), y in model.y.items():
-        at = g, model.question.situations[s].period
-        cell = model.question.cells[at][k]
+    for (g, s, k), y in program.cell_choices.items():
+        at = g, program.spec.situations[s].period
+        cell = program.spec.cells[at][k]
         chosen[at] = max(chosen.get(at, (-1.0, cell)), (float(values[y]), cell))
     return {at: [cell] for at, (_, cell) in chosen.items()}
 
@@ -162,11 +169,11 @@ def finest_cells(problem: Problem, members: Sequence[int]) -> list[Cell]:
         inner = [Cell(float(t), float(t), *shares) for t in lengths[:-1]]
     else:
         edges = mix_of(problem, members).threshold_grid(MOST_POINTS // 2)
-        rooms = [t for t in room_thresholds(problem, members) if offers[0].low_tokens < t < highest]
+        rooms = [t for t in memory_thresholds(problem, members) if offers[0].low_tokens < t < highest]
         edges = np.unique([offers[0].low_tokens, *edges[1:-1], *rooms, highest])
         inner = [Cell(float(a), float(np.nextafter(b, -np.inf)), *shares) for a, b in pairwise(edges)]
     return [Cell(ALL_LONG, ALL_LONG, 1.0, 1.0), *inner, Cell(highest, highest, 0.0, 0.0)]
 
 
-def has_promise(problem: Problem, q: int) -> bool:
+def has_ttft_slo(problem: Problem, q: int) -> bool:
     return problem.classes[problem.streams[q].request_class].ttft_s is not None

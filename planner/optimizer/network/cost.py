@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.optimizer.network.evaluate import Settled, busy_instances, link_gbps
 from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.network.period_operation import PeriodOperation, busy_instances, link_gbps
 from planner.optimizer.problem import Problem
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, GB, SECONDS_PER_HOUR
 
@@ -13,15 +13,15 @@ N_KINDS = 192
 GB_PER_GBIT = BITS_PER_GBIT / BITS_PER_BYTE / GB
 
 
-def use_usd_per_hour(problem: Problem, settled: Settled) -> float:
+def use_usd_per_hour(problem: Problem, operation: PeriodOperation) -> float:
     """Power of busy instances, and traffic by volume, in a period [USD/h]."""
-    busy = zip(busy_instances(problem, settled), problem.pools, strict=True)
-    return sum(n * pool.busy_usd_per_hour for n, pool in busy) + traffic_usd_per_hour(problem, settled)
+    busy = zip(busy_instances(problem, operation), problem.pools, strict=True)
+    return sum(n * pool.busy_usd_per_hour for n, pool in busy) + traffic_usd_per_hour(problem, operation)
 
 
-def traffic_usd_per_hour(problem: Problem, settled: Settled) -> float:
+def traffic_usd_per_hour(problem: Problem, operation: PeriodOperation) -> float:
     """Charges by volume in a period [USD/h]."""
-    sent = zip(link_gbps(problem, settled), problem.links, strict=True)
+    sent = zip(link_gbps(problem, operation), problem.links, strict=True)
     return SECONDS_PER_HOUR * sum(gbps * GB_PER_GBIT * link.usd_per_gb for gbps, link in sent)
 
 

@@ -36,7 +36,7 @@ from planner.optimizer.network.loads import (
     end_of,
     lengths_between,
 )
-from planner.optimizer.network.short_waits import shortest_waits
+from planner.optimizer.network.shortest_waits import shortest_waits
 from planner.queueing import QueuedRequests, late_fraction, most_busy_servers, most_timely_servers
 
 SIZE_STEP = 4.0
@@ -107,16 +107,16 @@ def late_service_s(loads: NetworkLoads, use: Use, is_between: bool) -> float:
     return float(loads.known[key])
 
 
-def tangents(loads: NetworkLoads, asked: Iterable[LateUse]) -> Mapping[LateUse, Tangent]:
+def tangents(loads: NetworkLoads, late_uses: Iterable[LateUse]) -> Mapping[LateUse, Tangent]:
     """Limits of many uses at once, remembered by the loads."""
-    keys = {late: _key(loads, late) for late in dict.fromkeys(asked)}
+    keys = {late: _key(loads, late) for late in dict.fromkeys(late_uses)}
     waiting: dict[float, dict[tuple[object, ...], tuple[QueuedRequests, float]]] = {}
     for late, key in keys.items():
         if key in loads.known:
             continue
         queue = _queue(loads, late.use, late.is_between)
         if queue is None:
-            loads.known[key] = loads.unhurried, 0.0
+            loads.known[key] = loads.most_stable, 0.0
         else:
             waiting.setdefault(late.n_instances, {})[key] = queue, _aimed(loads, late, queue)
     for n, of_size in waiting.items():
@@ -129,9 +129,9 @@ def tangents(loads: NetworkLoads, asked: Iterable[LateUse]) -> Mapping[LateUse, 
 
 
 def _find(loads: NetworkLoads, n: float, of_size: Mapping[tuple[object, ...], tuple[QueuedRequests, float]]) -> None:
-    factors, peakedness = loads.hopes
+    factors, peakedness = loads.optimistic_waits
     size = np.array([n])
-    at_size = shortest_waits(size, peakedness) if loads.is_hopeful else 1.0
+    at_size = shortest_waits(size, peakedness) if loads.is_optimistic else 1.0
     keys = list(of_size)
     for some in (keys[i : i + N_AT_ONCE] for i in range(0, len(keys), N_AT_ONCE)):
         queues, aimed = zip(*(of_size[key] for key in some), strict=True)
@@ -140,7 +140,7 @@ def _find(loads: NetworkLoads, n: float, of_size: Mapping[tuple[object, ...], tu
         late, nearby = (x * late_fraction(size, x, batch, at_size) for x in (busy, NEARBY * busy))
         slopes = np.maximum((late - nearby) / np.maximum((1 - NEARBY) * busy, LEAST_SLOPE), LEAST_SLOPE)[:, 0]
         limits = most_timely_servers(loads.grid, batch, 1 / slopes, factors, peakedness)
-        limits = np.minimum(limits, loads.unhurried)
+        limits = np.minimum(limits, loads.most_stable)
         loads.known.update(zip(some, zip(limits, (1 / slopes).tolist(), strict=True), strict=True))
 
 
@@ -159,7 +159,7 @@ def _key(loads: NetworkLoads, late: LateUse) -> tuple[object, ...]:
         cell.low_tokens if part == "long" or is_between else 0.0,
         cell.high_tokens if is_between else end_of(part, cell),
     )
-    return ("tangent", c, loads.way_keys[arc], part, *ends, is_between, n)
+    return ("tangent", c, loads.arc_keys[arc], part, *ends, is_between, n)
 
 
 def _queue(loads: NetworkLoads, use: Use, is_between: bool) -> QueuedRequests | None:
@@ -180,7 +180,7 @@ def _queue_between(loads: NetworkLoads, use: Use) -> QueuedRequests | None:
     if service is None or not total.size:
         return None
     service_s = np.asarray(service.seconds(total, cached))
-    slack_s: NDArray[np.float64] = loads.promise_s(q) - service_s - loads.transfer_s(arc, total, cached, service_s)
+    slack_s: NDArray[np.float64] = loads.slo_ttft_s(q) - service_s - loads.transfer_s(arc, total, cached, service_s)
     mean_s, scv = loads.queued_service(q, arc, part, cell) or (float(service_s.min()), 0.0)
-    gaps = loads.gaps_scv(loads.class_of(q))
+    gaps = loads.class_arrival_scv(loads.class_of(q))
     return QueuedRequests(mean_s, scv, np.array([float(slack_s.max())]), np.ones(1), gaps)

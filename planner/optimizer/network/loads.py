@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.curves import PrefillService
-from planner.optimizer.network.short_waits import condensed, moments, shortest_waits
+from planner.optimizer.network.shortest_waits import condensed, moments, shortest_waits
 from planner.optimizer.problem import Arc, ClassSpec, Part, Problem
 from planner.optimizer.room import is_held
 from planner.optimizer.work import long_bytes, long_work_s, short_bytes, short_work_s
@@ -36,7 +36,7 @@ N_KINDS = 192
 """Requests that stand for the lengths of a class where waits are bounded."""
 LINK_BUSY = 0.7
 """Mean use of a link where a promise is made: a transfer then takes three times as long as on an idle link."""
-UNHURRIED = 0.998
+MOST_STABLE = 0.998
 """Most use of a pool none of whose requests can break a promise that is made: its queue still has a steady state."""
 N_BETWEEN = 31
 """Lengths of a continuous mix at which the ratio of two pools' times is looked at inside a cell."""
@@ -99,9 +99,9 @@ class NetworkLoads:
     """Coefficients of a problem, remembered: equal pools at several sites, and periods, ask for the same."""
 
     problem: Problem
-    is_hopeful: bool = False
+    is_optimistic: bool = False
     """Whether waits are the shortest that the closed form may stand for: for bounds."""
-    patience: tuple[float, ...] = ()
+    slo_factors: tuple[float, ...] = ()
     """Factor on the promised TTFT of every class: below 1 where the best model found it broken."""
     gbps: tuple[float, ...] = ()
     """Bandwidth of every link that transfers may count with [Gbps]; none for bounds, which count with all ports."""
@@ -109,7 +109,7 @@ class NetworkLoads:
     """Mean use of a link at the most; transfers count with the rest of it."""
     least_gbps: tuple[float, ...] = ()
     """Bandwidth that every link has at least where it is used; none: what transfers count with."""
-    lateness: float = 1.0
+    late_multiple: float = 1.0
     """Multiple of the late requests of a promise that every pool may have, where others are to make up for them."""
 
     def fraction(self, q: int, part: Part, cell: Cell) -> float:
@@ -246,14 +246,14 @@ class NetworkLoads:
             if self.class_of(use.stream).ttft_s is None:
                 self.known[key] = self.grid
             elif requests is None:
-                self.known[key] = self.unhurried
+                self.known[key] = self.most_stable
             else:
                 waiting[key] = requests, allowed
         keys = list(waiting)
         for some in (keys[i : i + N_AT_ONCE] for i in range(0, len(keys), N_AT_ONCE)):
             queues, allowances = zip(*(waiting[key] for key in some), strict=True)
             batch = QueuedRequests.batch(queues)
-            limits = most_busy_servers(self.grid, batch, np.array(allowances), *self.hopes)
+            limits = most_busy_servers(self.grid, batch, np.array(allowances), *self.optimistic_waits)
             self.known.update(zip(some, limits, strict=True))
         self._limits.update((use, self.known[key]) for use, key in new.items())
 
@@ -262,14 +262,14 @@ class NetworkLoads:
         if self.class_of(q).ttft_s is None:
             return ("busy", c)
         start = cell.low_tokens if part == "long" else 0.0
-        return ("busy", c, self.way_keys[arc], part, start, end_of(part, cell), self.allowed(q, part, cell))
+        return ("busy", c, self.arc_keys[arc], part, start, end_of(part, cell), self.allowed(q, part, cell))
 
     @cached_property
-    def way_keys(self) -> dict[Arc, tuple[object, ...]]:
+    def arc_keys(self) -> dict[Arc, tuple[object, ...]]:
         """What prompts meet on every arc: how long prefill takes, and how long the transfer."""
-        return {arc: self._way_key(arc) for arcs in self.problem.arcs for of_part in arcs.values() for arc in of_part}
+        return {arc: self._arc_key(arc) for arcs in self.problem.arcs for of_part in arcs.values() for arc in of_part}
 
-    def _way_key(self, arc: Arc) -> tuple[object, ...]:
+    def _arc_key(self, arc: Arc) -> tuple[object, ...]:
         pool = self.problem.pools[arc.pool]
         return (id(pool.rates), pool.site if arc.link is None else self._link_key(arc.link))
 
@@ -280,25 +280,25 @@ class NetworkLoads:
         late = self.late_allowed(q)
         return 1.0 if late * share >= fraction else late * share / fraction
 
-    def is_promised(self, q: int) -> bool:
+    def has_ttft_slo(self, q: int) -> bool:
         """Whether a stream's class has a promise on TTFT."""
         return self.class_of(q).ttft_s is not None
 
     def late_allowed(self, q: int) -> float:
         """Fraction of a stream's requests that prefill may make late: in plans, decode has a part of it."""
         late = self.class_of(q).late_allowed * (1.0 if self.is_for_bounds else 1 - DECODE_LATE)
-        return min(self.lateness * late, 1.0)
+        return min(self.late_multiple * late, 1.0)
 
     def shares(self, q: int, cell: Cell) -> tuple[float, float]:
         """Allowances for long prompts of a stream between which some pool keeps the promise to each part when idle."""
-        late = min(self.lateness * self.class_of(q).late_allowed * (1 - DECODE_LATE), 1.0)
+        late = min(self.late_multiple * self.class_of(q).late_allowed * (1 - DECODE_LATE), 1.0)
         arcs = self.problem.arcs[q]
         long, short = (min((self._late_anyhow(q, arc, p, cell) for arc in arcs[p]), default=0.0) for p in PARTS)
         return long / late, 1 - short / late
 
     def _late_anyhow(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
         """Fraction of a stream's requests that are in a part and late there without any wait."""
-        key = ("late", self.problem.streams[q].request_class, self.way_keys[arc], part, end_of(part, cell))
+        key = ("late", self.problem.streams[q].request_class, self.arc_keys[arc], part, end_of(part, cell))
         if key not in self.known:
             kinds = self._kinds(q, arc)
             chosen = kinds.in_part(part, cell)
@@ -317,7 +317,7 @@ class NetworkLoads:
     @property
     def is_for_bounds(self) -> bool:
         """Whether limits are to lie above those of every plan."""
-        return self.is_hopeful and not self.gbps
+        return self.is_optimistic and not self.gbps
 
     def most_link_busy(self) -> float:
         """Mean use of a link at the most: all of it where nothing is promised."""
@@ -328,21 +328,21 @@ class NetworkLoads:
         """Bandwidth that every link has at least where it is used; none for bounds."""
         return self.least_gbps or self.gbps
 
-    def gaps_scv(self, request_class: ClassSpec) -> float:
+    def class_arrival_scv(self, request_class: ClassSpec) -> float:
         """Variation of the gaps between the arrivals of a class; for bounds the least."""
-        return self._least_gaps_scv if self.is_hopeful else request_class.arrival_scv
+        return self._least_arrival_scv if self.is_optimistic else request_class.arrival_scv
 
     @cached_property
-    def _least_gaps_scv(self) -> float:
+    def _least_arrival_scv(self) -> float:
         """That of any merge of parts of streams: parts of bursts tend to Poisson's."""
         return min(1.0, *(request_class.arrival_scv for request_class in self.problem.classes))
 
     @cached_property
-    def hopes(self) -> tuple[Array | float, float]:
+    def optimistic_waits(self) -> tuple[Array | float, float]:
         """Factors on waits of the closed form, by size of the grid, and peakedness of arrivals: least for bounds."""
-        if not self.is_hopeful:
+        if not self.is_optimistic:
             return 1.0, 1.0
-        return shortest_waits(self.grid, self._least_gaps_scv), self._least_gaps_scv
+        return shortest_waits(self.grid, self._least_arrival_scv), self._least_arrival_scv
 
     def queued(self, q: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
         """The part of a stream as a queue sees it; None where no request is in it.
@@ -356,7 +356,7 @@ class NetworkLoads:
             return None
         weights = kinds.weights[chosen]
         slack_s, weights = condensed(kinds.slack_s[chosen], weights / weights.sum())
-        return QueuedRequests(*service, slack_s, weights, self.gaps_scv(self.class_of(q)))
+        return QueuedRequests(*service, slack_s, weights, self.class_arrival_scv(self.class_of(q)))
 
     def queued_service(self, q: int, arc: Arc, part: Part, cell: Cell) -> tuple[float, float] | None:
         """Mean service and squared variation of the part with which it waits least; None of none."""
@@ -366,14 +366,14 @@ class NetworkLoads:
 
     def _kinds(self, q: int, arc: Arc) -> "_Kinds":
         """All requests of a stream on an arc."""
-        key = ("kinds", self.problem.streams[q].request_class, self.way_keys[arc])
+        key = ("kinds", self.problem.streams[q].request_class, self.arc_keys[arc])
         if key not in self.known:
             total, cached, weights = self.class_of(q).mix.atoms(N_KINDS)
             service = self.problem.pools[arc.pool].rates.prefill
             if service is None:
                 raise ValueError("a prefill pool has no prefill times")
             service_s = np.asarray(service.seconds(total, cached))
-            slack_s = self.promise_s(q) - service_s - self.transfer_s(arc, total, cached, service_s)
+            slack_s = self.slo_ttft_s(q) - service_s - self.transfer_s(arc, total, cached, service_s)
             self.known[key] = _Kinds(total - cached, weights, service_s, slack_s)
         found: _Kinds = self.known[key]
         return found
@@ -410,11 +410,13 @@ class NetworkLoads:
     def _most_places(self, point: DecodePoint, request_class: ClassSpec, ttft_s: float) -> Array:
         time, late = (1.0, 1.0) if self.is_for_bounds else (DECODE_TIME, DECODE_LATE)
         if self.is_for_bounds and self._n_decoders(request_class) > 1:
-            return self.unhurried
+            return self.most_stable
         held_s = point.batch * point.seconds_per_request(request_class.mix.mean_output_tokens)
-        requests = QueuedRequests(held_s, 1.0, np.array([time * ttft_s]), np.ones(1), self.gaps_scv(request_class))
-        allowed, (_, peakedness) = late * request_class.late_allowed, self.hopes
-        factor = SHORTEST_DECODE_WAITS if self.is_hopeful else 1.0
+        requests = QueuedRequests(
+            held_s, 1.0, np.array([time * ttft_s]), np.ones(1), self.class_arrival_scv(request_class)
+        )
+        allowed, (_, peakedness) = late * request_class.late_allowed, self.optimistic_waits
+        factor = SHORTEST_DECODE_WAITS if self.is_optimistic else 1.0
         return most_busy_servers(self.grid * point.batch, requests, allowed, factor, peakedness) / point.batch
 
     def _n_decoders(self, request_class: ClassSpec) -> int:
@@ -423,9 +425,9 @@ class NetworkLoads:
         decoders = zip(problem.streams, problem.decoders, strict=True)
         return sum(len(pools) for stream, pools in decoders if problem.classes[stream.request_class] is request_class)
 
-    def promise_s(self, q: int) -> float:
+    def slo_ttft_s(self, q: int) -> float:
         c = self.problem.streams[q].request_class
-        return (self.class_of(q).ttft_s or np.inf) * (self.patience[c] if self.patience else 1.0)
+        return (self.class_of(q).ttft_s or np.inf) * (self.slo_factors[c] if self.slo_factors else 1.0)
 
     def _link_key(self, link: int) -> tuple[object, ...]:
         spec = self.problem.links[link]
@@ -442,9 +444,9 @@ class NetworkLoads:
         return GRID[: int(np.searchsorted(GRID, largest)) + 1]
 
     @cached_property
-    def unhurried(self) -> Array:
+    def most_stable(self) -> Array:
         """Busy instances of pools none of whose requests can break a promise, at sizes of the grid."""
-        return self.grid * UNHURRIED
+        return self.grid * MOST_STABLE
 
     @cached_property
     def known(self) -> dict[tuple[object, ...], Any]:

@@ -28,7 +28,7 @@ LEAST_TIME_S = 1e-3
 
 
 @dataclass(frozen=True)
-class Found:
+class ProgramSolution:
     """A solved program."""
 
     objective: float
@@ -109,23 +109,23 @@ class Rows:
         time_limit_s: float,
         gap: float,
         start: Mapping[int, float] | None = None,
-        whole: Collection[int] | None = None,
-    ) -> Found | None:
+        integers: Collection[int] | None = None,
+    ) -> ProgramSolution | None:
         """The best point found and the bound proven, or None when no point exists.
 
         Args:
             time_limit_s: seconds HiGHS may take.
             gap: relative distance of point and bound at which it may stop.
             start: values of integer columns to begin from; they need not fit.
-            whole: the only columns that must be whole, if not all the integer ones.
+            integers: the only columns that must be integer, if not all that are declared so.
 
         Raises:
             UndecidedError: at the time limit without a point or a proof.
         """
         import highspy
 
-        integers = self.integers if whole is None else [column in whole for column in range(len(self.integers))]
-        solver = self._highs(time_limit_s, gap, integers)
+        is_integer = self.integers if integers is None else [column in integers for column in range(len(self.integers))]
+        solver = self._highs(time_limit_s, gap, is_integer)
         if start:
             indices, values = np.array(list(start), np.int32), np.array(list(start.values()))
             solver.setSolution(len(start), indices, values)
@@ -136,9 +136,9 @@ class Rows:
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             raise UndecidedError("no plan was found within the time limit; allow more time or shrink the scenario")
         value, solution = float(info.objective_function_value), solver.getSolution()
-        if not any(integers):
-            return Found(value, value, np.array(solution.col_value), np.array(solution.row_dual))
-        return Found(value, min(float(info.mip_dual_bound), value), np.array(solution.col_value))
+        if not any(is_integer):
+            return ProgramSolution(value, value, np.array(solution.col_value), np.array(solution.row_dual))
+        return ProgramSolution(value, min(float(info.mip_dual_bound), value), np.array(solution.col_value))
 
     def bounded(self, time_limit_s: float, gap: float) -> tuple[float, NDArray[np.float64] | None]:
         """What nothing is below, however short the time, and the best point found if there is one.

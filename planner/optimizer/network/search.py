@@ -5,7 +5,7 @@
 3. What the plan does not cover yet, a period or a loss, joins the model; the chosen cells, and the sizes around the
    chosen ones, are cut finer; until plan and bound meet.
 
-Large networks take another way, see `large_search`.
+Large networks take another way, see `decomposed_search`.
 """
 
 from collections.abc import Sequence
@@ -18,23 +18,23 @@ import numpy as np
 from planner.errors import UndecidedError
 from planner.optimizer.network.cells import (
     Cells,
-    around,
     first_cells,
     first_cells_of,
     largest_sizes,
-    points_of,
-    split,
+    points_in_cell,
+    segments_around,
+    split_cell,
     used_arcs,
 )
-from planner.optimizer.network.completion import idle_use, judged
+from planner.optimizer.network.completion import evaluated_plan, use_outside_program
+from planner.optimizer.network.decomposed_search import decomposed_search, improve_by_ruin_and_recreate
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.large_search import descend, large_search
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads, mix_of
-from planner.optimizer.network.model import Model, Question, segments_of
-from planner.optimizer.network.moves import is_movable, is_raisable, mended, raised
-from planner.optimizer.network.rows import Found
-from planner.optimizer.network.solution import SearchState, is_better
-from planner.optimizer.network.spare import with_one_more_each
+from planner.optimizer.network.local_search import at_highest_scale, can_raise_rate, can_repair, repaired
+from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, segments_of
+from planner.optimizer.network.rows import ProgramSolution
+from planner.optimizer.network.search_state import SearchState, is_better
+from planner.optimizer.network.spare_instances import with_one_more_each
 from planner.optimizer.problem import Arc, Problem, Situation
 from planner.optimizer.solution import GAP_TARGET, Solution
 
@@ -66,16 +66,16 @@ MOST_IN_VAIN = 50
 TINY = 1e-7
 
 
-class Limits(NamedTuple):
+class PlanLimits(NamedTuple):
     """What a plan is sought with."""
 
     gbps: tuple[float, ...]
     """Bandwidth of every link that transfers count with [Gbps]."""
     link_busy: float = LINK_BUSY
     """Mean use of links at the most."""
-    is_hopeful: bool = False
+    is_optimistic: bool = False
     """Whether waits are as short as they may be."""
-    lateness: float = 1.0
+    late_multiple: float = 1.0
     """Multiple of the late requests of a promise that every pool may have: more than 1 for a plan that moves mend."""
 
 
@@ -111,23 +111,23 @@ def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: flo
     relaxed = True
     for _ in range(MAX_ROUNDS):
         try:
-            model, found = _bound(state, gap, deadline, relaxed)
+            program, found = _bound(state, gap, deadline, relaxed)
         except UndecidedError:
             break
         if found is None:
             return state.best is not None
-        risen = found.bound + idle_use(state) - state.bound
-        state.bound = max(state.bound, found.bound + idle_use(state))
-        state.is_large |= len(model.rows.costs) - len(model.late) > LARGE
+        risen = found.bound + use_outside_program(state) - state.bound
+        state.bound = max(state.bound, found.bound + use_outside_program(state))
+        state.is_large |= len(program.rows.costs) - len(program.late_rates) > LARGE
         if state.is_large:
-            return large_search(state, time_limit_s, deadline) or state.best is not None
+            return decomposed_search(state, time_limit_s, deadline) or state.best is not None
         was_relaxed, relaxed = relaxed, relaxed and risen > BOUND_GAP * gap * abs(state.bound)
         if not relaxed and state.gap > gap:
-            _improve(state, model, found, gap, deadline)
-            _polish(state, min(monotonic() + DESCENT_STEP * time_limit_s, deadline))
+            _plans_from_relaxation(state, program, found, gap, deadline)
+            _recreate(state, min(monotonic() + DESCENT_STEP * time_limit_s, deadline))
         if state.gap <= gap or monotonic() > deadline:
             break
-        if not _refine(state, model, found) and not relaxed and not was_relaxed:
+        if not _refine(state, program, found) and not relaxed and not was_relaxed:
             break
     return True
 
@@ -140,7 +140,7 @@ def _begun(problem: Problem, gap: float, time_limit_s: float, deadline: float) -
         first_cells(problem),
         {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)},
         [1.0] * len(problem.classes),
-        NetworkLoads(problem, is_hopeful=True),
+        NetworkLoads(problem, is_optimistic=True),
         gap,
     )
     if set(problem.scenario.spare.survive) == {"instance"}:
@@ -159,8 +159,8 @@ def _begin_with_spare(state: SearchState, time_limit_s: float, deadline: float) 
     if bound is not None:
         state.bound = max(state.bound, state.sign * bound)
     state.best = found
-    if found is not None and is_movable(state.problem):
-        _mend(state, found, Limits(_ample_gbps(state.problem)), min(deadline, monotonic() + step_s))
+    if found is not None and can_repair(state.problem):
+        _repair(state, found, PlanLimits(_ample_gbps(state.problem)), min(deadline, monotonic() + step_s))
 
 
 def _ample_gbps(problem: Problem) -> tuple[float, ...]:
@@ -168,30 +168,34 @@ def _ample_gbps(problem: Problem) -> tuple[float, ...]:
     return tuple(max(tier.capacity_gbps for tier in link.tiers) for link in problem.links)
 
 
-def _bound(state: SearchState, gap: float, deadline: float, relaxed: bool) -> tuple[Model, Found | None]:
-    model = build(Question(state.optimistic, tuple(state.active), state.cells, state.segments, shares_lateness=True))
-    start = {} if state.best is None or relaxed else _start(model, state.best)
-    found = model.rows.solved(deadline - monotonic(), BOUND_GAP * gap, start, () if relaxed else None)
+def _bound(
+    state: SearchState, gap: float, deadline: float, relaxed: bool
+) -> tuple[MixedIntegerProgram, ProgramSolution | None]:
+    program = build(
+        ProgramSpec(state.optimistic, tuple(state.active), state.cells, state.segments, shares_lateness=True)
+    )
+    start = {} if state.best is None or relaxed else _start(program, state.best)
+    found = program.rows.solved(deadline - monotonic(), BOUND_GAP * gap, start, () if relaxed else None)
     if found is not None:
-        state.ways |= {(q, arc) for q, _, arc in used_arcs(model, found)}
-    return model, found
+        state.arcs |= {(q, arc) for q, _, arc in used_arcs(program, found)}
+    return program, found
 
 
-def _start(model: Model, best: Solution) -> dict[int, float]:
+def _start(program: MixedIntegerProgram, best: Solution) -> dict[int, float]:
     """The integers of a plan as the model has them."""
     start: dict[int, float] = {}
-    settled = {one.period: one for one in best.settled}
-    for (i, h), columns in model.n.items():
-        n = settled[h if len(best.settled) > 1 and h else best.settled[0].period].n_instances[i]
-        for (j, column), (low, high) in zip(columns.items(), segments_of(model, i), strict=True):
-            start[column], start[model.z[i, h][j]] = (float(n), 1.0) if low <= n <= high else (0.0, 0.0)
-    for row, ports in zip(model.ports, best.ports, strict=True):
+    operations = {one.period: one for one in best.operations}
+    for (i, h), columns in program.instances.items():
+        n = operations[h if len(best.operations) > 1 and h else best.operations[0].period].n_instances[i]
+        for (j, column), (low, high) in zip(columns.items(), segments_of(program, i), strict=True):
+            start[column], start[program.segment_choices[i, h][j]] = (float(n), 1.0) if low <= n <= high else (0.0, 0.0)
+    for row, ports in zip(program.ports, best.ports, strict=True):
         start |= {column: float(m) for column, m in zip(row, ports, strict=True)}
-    for (g, s, k), y in model.y.items():
-        period = model.question.situations[s].period
-        members = model.problem.groups[g]
-        used = [f for f in settled[period].flows if f.stream in members]
-        cells = model.question.cells[g, period]
+    for (g, s, k), y in program.cell_choices.items():
+        period = program.spec.situations[s].period
+        members = program.problem.groups[g]
+        used = [f for f in operations[period].flows if f.stream in members]
+        cells = program.spec.cells[g, period]
         held = [
             c
             for c, cell in enumerate(cells)
@@ -201,46 +205,62 @@ def _start(model: Model, best: Solution) -> dict[int, float]:
     return start
 
 
-def _polish(state: SearchState, deadline: float) -> None:
+def _recreate(state: SearchState, deadline: float) -> None:
     """Make a plan better by parts, once each; what breaks on the way says nothing of other plans."""
-    if state.best is None or state.best is state.polished:
+    if state.best is None or state.best is state.recreated:
         return
-    patience = list(state.patience)
-    state.ways |= {(flow.stream, flow.arc) for one in state.best.settled for flow in one.flows}
-    descend(state, state.segments, np.ones(len(state.problem.periods)), None, deadline, MOST_IN_VAIN)
-    state.patience, state.polished = patience, state.best
+    slo_factors = list(state.slo_factors)
+    state.arcs |= {(flow.stream, flow.arc) for one in state.best.operations for flow in one.flows}
+    improve_by_ruin_and_recreate(
+        state, state.segments, np.ones(len(state.problem.periods)), None, deadline, MOST_IN_VAIN
+    )
+    state.slo_factors, state.recreated = slo_factors, state.best
 
 
-def _improve(state: SearchState, model: Model, found: Found, gap: float, deadline: float) -> None:
+def _plans_from_relaxation(
+    state: SearchState, program: MixedIntegerProgram, found: ProgramSolution, gap: float, deadline: float
+) -> None:
     """Plans from points of the chosen cells, with limits from safe to hopeful: the last word is that of the queues."""
-    chosen = state.problem.gbps([[round(found.values[m]) for m in row] for row in model.ports])
+    chosen = state.problem.gbps([[round(found.values[m]) for m in row] for row in program.ports])
     sizes = [[tier.capacity_gbps for tier in link.tiers] for link in state.problem.links]
     frugal = tuple(max(gbps, min(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     ample = tuple(max(gbps, max(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
-    tries = [Limits(ample), Limits(ample, QUIET_LINK), Limits(frugal), Limits(ample, QUIET_LINK, is_hopeful=True)]
-    can_move = is_movable(state.problem) or is_raisable(state.problem)
+    tries = [
+        PlanLimits(ample),
+        PlanLimits(ample, QUIET_LINK),
+        PlanLimits(frugal),
+        PlanLimits(ample, QUIET_LINK, is_optimistic=True),
+    ]
+    can_move = can_repair(state.problem) or can_raise_rate(state.problem)
     if can_move and any(spec.ttft_s is not None for spec in state.problem.classes):
-        tries += [Limits(ample, QUIET_LINK, lateness=lateness) for lateness in LATENESS]
+        tries += [PlanLimits(ample, QUIET_LINK, late_multiple=late_multiple) for late_multiple in LATENESS]
     for limits in dict.fromkeys(tries):
         # A situation that joined has no cells chosen yet: the next bound comes first.
-        if state.gap > gap and len(state.active) == len(model.question.situations):
-            _try_limits(state, model, found, gap, deadline, limits)
-    if can_move and state.best is not None and state.best is not state.moved:
-        _mend(state, state.best, Limits(ample), deadline)
-        state.moved = state.best
+        if state.gap > gap and len(state.active) == len(program.spec.situations):
+            _try_limits(state, program, found, gap, deadline, limits)
+    if can_move and state.best is not None and state.best is not state.locally_searched:
+        _repair(state, state.best, PlanLimits(ample), deadline)
+        state.locally_searched = state.best
 
 
-def _try_limits(state: SearchState, model: Model, found: Found, gap: float, deadline: float, limits: Limits) -> None:
+def _try_limits(
+    state: SearchState,
+    program: MixedIntegerProgram,
+    found: ProgramSolution,
+    gap: float,
+    deadline: float,
+    limits: PlanLimits,
+) -> None:
     """A plan from the points of the chosen cells, if it is the best so far; or what it does not cover yet."""
-    arcs: frozenset[tuple[int, int, Arc]] | None = used_arcs(model, found)
-    sizes = dict(enumerate(largest_sizes(model, found)))
-    segments = {i: around(state.segments[i], n) for i, n in sizes.items()}
+    arcs: frozenset[tuple[int, int, Arc]] | None = used_arcs(program, found)
+    sizes = dict(enumerate(largest_sizes(program, found)))
+    segments = {i: segments_around(state.segments[i], n) for i, n in sizes.items()}
     # What hope broke says nothing of safer limits.
-    patience = list(state.patience) if limits.is_hopeful or limits.lateness > 1 else state.patience
+    slo_factors = list(state.slo_factors) if limits.is_optimistic or limits.late_multiple > 1 else state.slo_factors
     for _ in range(MAX_TIGHTENINGS):
-        loads = _loads(state.problem, limits, patience)
-        points = _points(loads, model, found)
-        safe = build(Question(loads, model.question.situations, points, segments, True, arcs, about=sizes))
+        loads = _loads(state.problem, limits, slo_factors)
+        points = _points(loads, program, found)
+        safe = build(ProgramSpec(loads, program.spec.situations, points, segments, True, arcs, near_sizes=sizes))
         try:
             plan = safe.rows.solved(min(deadline - monotonic(), PLAN_LIMIT_S), PLAN_GAP * gap)
         except UndecidedError:
@@ -250,60 +270,60 @@ def _try_limits(state: SearchState, model: Model, found: Found, gap: float, dead
         if plan is None:
             arcs = None  # the strictest user of a pool leaves too little room: other ways may have more
             continue
-        solution, missing, broken = judged(state, safe, plan, patience)
+        solution, missing, broken = evaluated_plan(state, safe, plan, slo_factors)
         state.active += missing
-        if limits.lateness > 1 and not missing:
-            _mend(state, solution, limits, deadline)
-        if missing or not broken or limits.lateness > 1:
+        if limits.late_multiple > 1 and not missing:
+            _repair(state, solution, limits, deadline)
+        if missing or not broken or limits.late_multiple > 1:
             return
 
 
-def _loads(problem: Problem, limits: Limits, patience: Sequence[float]) -> NetworkLoads:
-    gbps, busy, lateness = limits.gbps, limits.link_busy, limits.lateness
-    return NetworkLoads(problem, limits.is_hopeful, tuple(patience), gbps, busy, lateness=lateness)
+def _loads(problem: Problem, limits: PlanLimits, slo_factors: Sequence[float]) -> NetworkLoads:
+    gbps, busy, late_multiple = limits.gbps, limits.link_busy, limits.late_multiple
+    return NetworkLoads(problem, limits.is_optimistic, tuple(slo_factors), gbps, busy, late_multiple=late_multiple)
 
 
-def _mend(state: SearchState, begun: Solution, limits: Limits, deadline: float) -> None:
+def _repair(state: SearchState, begun: Solution, limits: PlanLimits, deadline: float) -> None:
     """A plan made to keep its promises, and better, by moves between pools: noted if it is the best."""
-    loads = _loads(state.problem, limits._replace(lateness=1.0), [1.0] * len(state.problem.classes))
+    loads = _loads(state.problem, limits._replace(late_multiple=1.0), [1.0] * len(state.problem.classes))
     if state.problem.is_min_cost:
-        found = mended(loads, begun, np.inf if state.best is None else state.best.objective, deadline)
+        found = repaired(loads, begun, np.inf if state.best is None else state.best.objective, deadline)
     else:
-        found = raised(loads, begun, 0.0 if state.best is None else state.best.scale, deadline)
+        found = at_highest_scale(loads, begun, 0.0 if state.best is None else state.best.scale, deadline)
     if found is not None and is_better(state, found):
         state.best = found
 
 
-def _points(loads: NetworkLoads, model: Model, found: Found) -> Cells:
+def _points(loads: NetworkLoads, program: MixedIntegerProgram, found: ProgramSolution) -> Cells:
     """Thresholds and allowances inside the chosen cells, and a few of all."""
     points: Cells = {}
     for g, members in enumerate(loads.problem.groups):
-        wide = [p for cell in first_cells_of(loads.problem, members) for p in points_of(loads, members, cell)]
-        for s, situation in enumerate(model.question.situations):
-            cells = model.question.cells[g, situation.period]
+        wide = [p for cell in first_cells_of(loads.problem, members) for p in points_in_cell(loads, members, cell)]
+        for s, situation in enumerate(program.spec.situations):
+            cells = program.spec.cells[g, situation.period]
             offers = points.setdefault((g, situation.period), list(dict.fromkeys(wide)))
             for k, cell in enumerate(cells):
-                if found.values[model.y[g, s, k]] > SOME:
-                    offers += [p for p in points_of(loads, members, cell) if p not in offers]
+                if found.values[program.cell_choices[g, s, k]] > SOME:
+                    offers += [p for p in points_in_cell(loads, members, cell) if p not in offers]
     return points
 
 
-def _refine(state: SearchState, model: Model, found: Found) -> bool:
+def _refine(state: SearchState, program: MixedIntegerProgram, found: ProgramSolution) -> bool:
     """Cut the chosen cells and the sizes around the chosen ones finer; False where nothing is left to cut."""
-    changed = len(state.active) > len(model.question.situations)
-    for (g, s, k), y in model.y.items():
-        rates = (model.r[q, s, k] for q in state.problem.groups[g] if (q, s, k) in model.r)
+    changed = len(state.active) > len(program.spec.situations)
+    for (g, s, k), y in program.cell_choices.items():
+        rates = (program.stream_rates[q, s, k] for q in state.problem.groups[g] if (q, s, k) in program.stream_rates)
         carries = any(factor * found.values[column] > TINY for column, factor in rates)
         if found.values[y] > SOME and carries:
-            period = model.question.situations[s].period
-            cell = model.question.cells[g, period][k]
-            parts = split(mix_of(state.problem, state.problem.groups[g]), cell)
+            period = program.spec.situations[s].period
+            cell = program.spec.cells[g, period][k]
+            parts = split_cell(mix_of(state.problem, state.problem.groups[g]), cell)
             if len(parts) > 1 and cell in state.cells[g, period]:
                 state.cells[g, period].remove(cell)
                 state.cells[g, period] += parts
                 changed = True
-    for i, n in enumerate(largest_sizes(model, found)):
-        pieces = around(state.segments[i], n)
+    for i, n in enumerate(largest_sizes(program, found)):
+        pieces = segments_around(state.segments[i], n)
         changed |= pieces != state.segments[i]
         state.segments[i] = pieces
     return changed
@@ -316,6 +336,6 @@ def peak_situations(problem: Problem) -> list[Situation]:
         return [Situation(p) for p in range(len(problem.periods))]
     rates = np.array([demand.req_per_s for demand in problem.demands])
     models = [problem.classes[demand.request_class].model for demand in problem.demands]
-    sums = [rates[[m == model for m in models]].sum(axis=0) for model in dict.fromkeys(models)]
+    sums = [rates[[m == served for m in models]].sum(axis=0) for served in dict.fromkeys(models)]
     peaks = {int(np.argmax(row)) for row in (*rates, *sums, rates.sum(axis=0))}
     return [Situation(p) for p in sorted(peaks)]

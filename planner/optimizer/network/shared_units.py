@@ -11,9 +11,9 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.network.evaluate import Settled
-from planner.optimizer.network.large import Look
 from planner.optimizer.network.loads import Array
+from planner.optimizer.network.period_operation import PeriodOperation
+from planner.optimizer.network.relaxation import Relaxation
 from planner.optimizer.problem import Problem
 
 Units = NDArray[np.int64]
@@ -40,15 +40,15 @@ class SharedUnits:
         """Units that are not ports."""
         return len(self.members)
 
-    def of_look(self, look: Look) -> Units:
+    def of_relaxation(self, relaxation: Relaxation) -> Units:
         """Whole units in the fractions of a look."""
-        sizes, ports = look.fractions()
+        sizes, ports = relaxation.fractional_units()
         step = self.n_accelerators if self.problem.scenario.routing.role_conversion else 1.0
         return np.floor(np.concatenate([sizes / step, ports]) + NOTHING).astype(np.int64)
 
-    def of_plan(self, settled: Sequence[Settled], ports: Sequence[Sequence[int]]) -> Units:
+    def of_plan(self, operations: Sequence[PeriodOperation], ports: Sequence[Sequence[int]]) -> Units:
         """Units that a plan needs in its largest period."""
-        held = self._instance_accelerators @ np.array([one.n_instances for one in settled]).T
+        held = self._instance_accelerators @ np.array([one.n_instances for one in operations]).T
         sizes = np.round(held.max(axis=1) / self.n_accelerators)
         return np.array([*sizes, *(m for of_link in ports for m in of_link)], np.int64)
 

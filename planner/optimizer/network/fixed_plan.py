@@ -6,7 +6,7 @@ from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
 from planner.optimizer.solution import Solution
 
 
-def kept_network(problem: Problem, solution: Solution) -> Problem:
+def fixed_plan_problem(problem: Problem, solution: Solution) -> Problem:
     """The network of a problem with the sizes and ports of a plan, which asks for the most of the demand's profile.
 
     Args:
@@ -16,7 +16,7 @@ def kept_network(problem: Problem, solution: Solution) -> Problem:
     Returns:
         A problem of the same pools, streams and demands. Pools without instances are closed, links without ports gone.
     """
-    sizes = solution.settled[0].n_instances
+    sizes = solution.operations[0].n_instances
     pools = tuple(_sized(pool, n) for pool, n in zip(problem.pools, sizes, strict=True))
     links = []
     for link, ports in zip(problem.links, solution.ports, strict=True):

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from time import monotonic
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.cells import around, first_cells_of, has_promise, points_of
+from planner.optimizer.network.cells import first_cells_of, has_ttft_slo, points_in_cell, segments_around
 from planner.optimizer.network.cost import use_usd_per_hour
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.limits import largest_sizes
 from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of
-from planner.optimizer.network.model import Question
+from planner.optimizer.network.program import ProgramSpec
+from planner.optimizer.network.raised_limits import largest_sizes
 from planner.optimizer.network.search import peak_situations
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.solution import Solution
@@ -26,7 +26,7 @@ SOME = (0.9, 1.1), 4
 
 
 @dataclass(frozen=True)
-class Whole:
+class IntegerProgramNearPlan:
     """Where an answer is looked for: at thresholds of a plan and a few others, and at sizes around the plan's."""
 
     base: Problem
@@ -48,10 +48,10 @@ class Whole:
         if monotonic() > deadline or len(problem.pools) * len(situations) > MOST:
             return None
         loads = NetworkLoads(problem, gbps=tuple(self._gbps(problem)))
-        points, about = self._points(loads, situations), dict(enumerate(largest_sizes(problem, self.solution)))
-        question = Question(loads, situations, points, self._segments(problem), True, about=about)
+        points, near_sizes = self._points(loads, situations), dict(enumerate(largest_sizes(problem, self.solution)))
+        spec = ProgramSpec(loads, situations, points, self._segments(problem), True, near_sizes=near_sizes)
         try:
-            found = build(question).rows.solved(deadline - monotonic(), GAP)
+            found = build(spec).rows.solved(deadline - monotonic(), GAP)
         except UndecidedError:
             return None
         if found is None:
@@ -73,7 +73,7 @@ class Whole:
         if not problem.is_min_cost or not problem.is_priced:
             return 0.0
         held, total = {s.period for s in situations}, 0.0
-        for one in self.solution.settled:
+        for one in self.solution.operations:
             before, after = (sum(d.req_per_s[one.period] for d in p.demands) for p in (self.base, problem))
             if one.period not in held and before > 0:
                 then = one.scaled_to(one.period, [after / before] * len(problem.streams))
@@ -90,17 +90,17 @@ class Whole:
         """Thresholds of the plan in any period, some near them and some over all lengths, each with some allowances."""
         points: dict[tuple[int, int], list[Cell]] = {}
         for g, members in enumerate(loads.problem.groups):
-            flows = [flow for one in self.solution.settled for flow in one.flows if flow.stream in members]
+            flows = [flow for one in self.solution.operations for flow in one.flows if flow.stream in members]
             first = first_cells_of(loads.problem, members)
             low, high = first[0].low_tokens, first[0].high_tokens if len(first) == 1 else first[-2].high_tokens
             own = sorted({flow.threshold_tokens for flow in flows})
-            promised = any(has_promise(loads.problem, q) for q in members)
+            promised = any(has_ttft_slo(loads.problem, q) for q in members)
             factors, n_wide = SOME if promised and not self._is_settled(loads.problem) else MANY
             near = [t * factor for t in own for factor in factors if low < t * factor < high]
             grid = mix_of(loads.problem, members).threshold_grid(n_wide) if len(first) > 1 else ()
             cells = [Cell(t, t) for t in dict.fromkeys([*own, *near, *map(float, grid)])]
             cells += [cell for cell in first if cell.low_tokens == cell.high_tokens]
-            offers = list(dict.fromkeys(point for cell in cells for point in points_of(loads, members, cell)))
+            offers = list(dict.fromkeys(point for cell in cells for point in points_in_cell(loads, members, cell)))
             points.update({(g, s.period): offers for s in situations})
         return points
 
@@ -109,6 +109,6 @@ class Whole:
         pieces = {}
         for i, (pool, n) in enumerate(zip(problem.pools, largest_sizes(problem, self.solution), strict=True)):
             most = max(pool.max_instances, 1)
-            settled = pool.min_instances == pool.max_instances
-            pieces[i] = [(most, most)] if settled else around([(1, most)], min(n, most))
+            is_fixed = pool.min_instances == pool.max_instances
+            pieces[i] = [(most, most)] if is_fixed else segments_around([(1, most)], min(n, most))
         return pieces

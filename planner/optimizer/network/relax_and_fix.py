@@ -12,11 +12,11 @@ from time import monotonic
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.cells import Cells, around, chosen_cells, largest_sizes, room_thresholds
+from planner.optimizer.network.cells import Cells, chosen_cells, largest_sizes, memory_thresholds, segments_around
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of, point
-from planner.optimizer.network.model import Model, Question, Segments
-from planner.optimizer.network.rows import Found
+from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, Segments
+from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.problem import Arc, Situation
 
 N_THRESHOLDS = 8
@@ -30,12 +30,12 @@ SIZES_GAP = 0.003
 
 
 @dataclass(frozen=True)
-class Dive:
+class RelaxAndFix:
     """What a plan is sought with."""
 
     loads: NetworkLoads
     """Limits that the plan is to keep."""
-    ways: frozenset[tuple[int, Arc]]
+    arcs: frozenset[tuple[int, Arc]]
     """Arcs of every stream that may be used, in any period."""
     segments: Segments
     step_s: float
@@ -70,34 +70,38 @@ class Dive:
         found = self._solved(situations, offers) if all(offers.values()) else None
         return {} if found is None else _chosen(*found)
 
-    def sizes(self, situations: Sequence[Situation], cells: Cells) -> tuple[Model, Found] | None:
+    def sizes(
+        self, situations: Sequence[Situation], cells: Cells
+    ) -> tuple[MixedIntegerProgram, ProgramSolution] | None:
         """Whole sizes for some periods at settled thresholds, and the model; None where none was found in time."""
         rough = self._solved(situations, cells)
         if rough is None:
             return None
         near = dict(enumerate(largest_sizes(*rough)))
-        pieces = {i: around(self.segments[i], n) for i, n in near.items()}
+        pieces = {i: segments_around(self.segments[i], n) for i, n in near.items()}
         return replace(self, segments=pieces)._solved(situations, cells, near)
 
     def _solved(
         self, situations: Sequence[Situation], offers: Cells, near: Mapping[int, int] | None = None
-    ) -> tuple[Model, Found] | None:
+    ) -> tuple[MixedIntegerProgram, ProgramSolution] | None:
         """The best of the offered points, with whole sizes near some or only whole choices of points."""
-        arcs = frozenset((q, s.period, arc) for q, arc in self.ways for s in situations)
-        model = build(Question(self.loads, tuple(situations), offers, self.segments, True, arcs, about=near or {}))
-        columns: Collection[int] | None = set(model.y.values()) if near is None else None
+        arcs = frozenset((q, s.period, arc) for q, arc in self.arcs for s in situations)
+        program = build(
+            ProgramSpec(self.loads, tuple(situations), offers, self.segments, True, arcs, near_sizes=near or {})
+        )
+        columns: Collection[int] | None = set(program.cell_choices.values()) if near is None else None
         gap = CELLS_GAP if near is None else SIZES_GAP
         try:
-            found = model.rows.solved(min(self.step_s, self.deadline - monotonic()), gap, whole=columns)
+            found = program.rows.solved(min(self.step_s, self.deadline - monotonic()), gap, integers=columns)
         except UndecidedError:
             return None
-        return None if found is None else (model, found)
+        return None if found is None else (program, found)
 
     def _grid(self, situations: Sequence[Situation]) -> Cells:
         """Thresholds over all lengths, each with the allowance in the middle."""
         problem = self.loads.problem
         grids = [
-            [*mix_of(problem, members).threshold_grid(N_THRESHOLDS), *room_thresholds(problem, members)]
+            [*mix_of(problem, members).threshold_grid(N_THRESHOLDS), *memory_thresholds(problem, members)]
             for members in problem.groups
         ]
         return {(g, s.period): self.points(g, grid, (0.5,)) for g, grid in enumerate(grids) for s in situations}
@@ -116,7 +120,7 @@ class Dive:
 
     def points(self, group: int, thresholds: Sequence[float] | np.ndarray, where: Sequence[float]) -> list[Cell]:
         """Thresholds at which some allowance leaves both parts something, with allowances in that range."""
-        points, used = [], {q for q, _ in self.ways}
+        points, used = [], {q for q, _ in self.arcs}
         for t in dict.fromkeys(map(float, thresholds)):
             ranges = [self.loads.shares(q, point(t)) for q in self.loads.problem.groups[group] if q in used]
             least, most = max([0.0, *(low for low, _ in ranges)]), min([1.0, *(high for _, high in ranges)])
@@ -125,5 +129,5 @@ class Dive:
         return points
 
 
-def _chosen(model: Model, found: Found) -> Cells:
-    return chosen_cells(model, found.values)
+def _chosen(program: MixedIntegerProgram, found: ProgramSolution) -> Cells:
+    return chosen_cells(program, found.values)

@@ -9,10 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.optimizer.network.blocks import Blocks
 from planner.optimizer.network.cells import finest_cells
-from planner.optimizer.network.large import answered, asked, closest, every, narrowed, some
+from planner.optimizer.network.lagrangian import LagrangianRelaxation
 from planner.optimizer.network.loads import Cell, NetworkLoads
+from planner.optimizer.network.relaxation import (
+    all_thresholds,
+    relaxed_program,
+    sampled_thresholds,
+    solved_relaxation,
+    thresholds_around_mean,
+    tightest_relaxation,
+)
 from planner.optimizer.network.rows import Rows
 from planner.optimizer.network.search import peak_situations
 from planner.optimizer.problem import Problem
@@ -33,12 +40,12 @@ def fleet(costs: tuple[int, ...], rates: tuple[int, ...], needs: tuple[int, int]
     return rows
 
 
-def blocks_of(rows: Rows) -> Blocks | None:
-    relaxed = rows.solved(10.0, 0.0, whole=())
+def blocks_of(rows: Rows) -> LagrangianRelaxation | None:
+    relaxed = rows.solved(10.0, 0.0, integers=())
     if relaxed is None:
         return None
     assert relaxed.duals is not None
-    return Blocks(rows, [2], relaxed.duals, relaxed.values)
+    return LagrangianRelaxation(rows, [2], relaxed.duals, relaxed.values)
 
 
 @settings(max_examples=60, deadline=None)
@@ -62,7 +69,7 @@ def test_the_bound_of_the_blocks_lies_between_the_relaxed_program_and_the_cheape
     if blocks is None:
         assert not fleets
         return
-    relaxed = rows.solved(10.0, 0.0, whole=())
+    relaxed = rows.solved(10.0, 0.0, integers=())
     assert relaxed is not None
     assert relaxed.bound - 1e-6 <= blocks.bound(10.0, 0.0) <= min(fleets, default=inf) + 1e-6
 
@@ -103,28 +110,32 @@ def apart_by_site() -> Problem:
 
 def test_decode_in_whole_instances_lifts_the_bound_of_a_network_and_stays_below_its_optimum() -> None:
     problem = two_models()
-    loads = NetworkLoads(problem, is_hopeful=True)
+    loads = NetworkLoads(problem, is_optimistic=True)
     situations = peak_situations(problem)[:1]
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
-    seen = answered(asked(loads, situations, segments, every(loads, situations)), 60.0)
+    seen = solved_relaxation(relaxed_program(loads, situations, segments, all_thresholds(loads, situations)), 60.0)
     assert seen is not None
     assert seen.bound() > seen.found.bound * (1 + 1e-4)
-    whole = seen.model.rows.solved(60.0, 0.01)
+    whole = seen.program.rows.solved(60.0, 0.01)
     assert whole is not None
     assert seen.bound() <= whole.objective
     assert set(seen.thresholds(20.0)) == {(g, s.period) for g in range(2) for s in situations}
-    assert seen.binding() == situations
+    assert seen.binding_periods() == situations
 
 
 def test_a_look_through_fewer_ways_and_thresholds_costs_more() -> None:
     problem = two_models()
-    loads = NetworkLoads(problem, is_hopeful=True)
+    loads = NetworkLoads(problem, is_optimistic=True)
     situations = peak_situations(problem)
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
-    close = answered(asked(loads, situations, segments, every(loads, situations)), 60.0)
+    close = solved_relaxation(relaxed_program(loads, situations, segments, all_thresholds(loads, situations)), 60.0)
     assert close is not None
-    rough = answered(asked(loads, situations, segments, some(loads, situations, 8)), 60.0)
-    narrow = answered(asked(loads, situations, segments, every(loads, situations), close.ways()), 60.0)
+    rough = solved_relaxation(
+        relaxed_program(loads, situations, segments, sampled_thresholds(loads, situations, 8)), 60.0
+    )
+    narrow = solved_relaxation(
+        relaxed_program(loads, situations, segments, all_thresholds(loads, situations), close.arcs()), 60.0
+    )
     assert rough is not None
     assert narrow is not None
     assert rough.found.bound > close.found.bound * (1 + 1e-6)
@@ -134,25 +145,25 @@ def test_a_look_through_fewer_ways_and_thresholds_costs_more() -> None:
 
 def test_the_closest_look_is_as_close_as_one_with_every_interval_though_it_begins_with_wide_ones() -> None:
     problem = two_models(is_spread=True)
-    loads = NetworkLoads(problem, is_hopeful=True)
+    loads = NetworkLoads(problem, is_optimistic=True)
     situations = peak_situations(problem)
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
-    every_one = answered(asked(loads, situations, segments, every(loads, situations)), 60.0)
-    found = closest(loads, situations, segments, {}, monotonic() + 120.0)
+    every_one = solved_relaxation(relaxed_program(loads, situations, segments, all_thresholds(loads, situations)), 60.0)
+    found = tightest_relaxation(loads, situations, segments, {}, monotonic() + 120.0)
     assert every_one is not None
     assert found is not None
-    assert len(found.model.y) < len(every_one.model.y)
+    assert len(found.program.cell_choices) < len(every_one.program.cell_choices)
     assert 0.995 * every_one.found.bound <= found.found.bound <= every_one.found.bound * (1 + 1e-6)
 
 
 def test_an_interval_of_thresholds_costs_no_more_than_any_in_it_and_like_streams_are_divided_alike() -> None:
     problem = apart_by_site()
-    loads, situations = NetworkLoads(problem, is_hopeful=True), peak_situations(problem)[:2]
+    loads, situations = NetworkLoads(problem, is_optimistic=True), peak_situations(problem)[:2]
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
 
     def least(low: float, high: float) -> float:
         offers = {(g, s.period): [Cell(low, high)] for g in range(2) for s in situations}
-        found = asked(loads, situations, segments, offers).rows.solved(60.0, 0.0, whole=())
+        found = relaxed_program(loads, situations, segments, offers).rows.solved(60.0, 0.0, integers=())
         return inf if found is None else found.objective
 
     for low, high in ((1_500.0, 3_000.0), (4_000.0, 16_000.0)):
@@ -160,28 +171,30 @@ def test_an_interval_of_thresholds_costs_no_more_than_any_in_it_and_like_streams
         assert wide <= min(inside) * (1 + 1e-9)
         assert wide > 0.8 * min(inside)
     offers = {(g, s.period): [Cell(4_000.0, 16_000.0)] for g in range(2) for s in situations}
-    model = asked(loads, situations, segments, offers)
+    model = relaxed_program(loads, situations, segments, offers)
     names = [name for name in model.rows.row_names if name.startswith("divide_alike")]
     assert len(names) == len(problem.streams) / 2 * len(situations)
     for row, name in enumerate(model.rows.row_names):
         if name in names:
             model.rows.row_lows[row], model.rows.row_highs[row] = -inf, inf
-    apart = model.rows.solved(60.0, 0.0, whole=())
+    apart = model.rows.solved(60.0, 0.0, integers=())
     assert apart is not None
     assert apart.objective < least(4_000.0, 16_000.0) * (1 - 1e-4)
 
 
 def test_narrowed_looks_offer_points_around_the_mean_of_what_was_mixed() -> None:
     problem = two_models(is_spread=True)
-    loads, situations = NetworkLoads(problem, is_hopeful=True), peak_situations(problem)
+    loads, situations = NetworkLoads(problem, is_optimistic=True), peak_situations(problem)
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
-    seen = answered(asked(loads, situations, segments, some(loads, situations, 4)), 60.0)
+    seen = solved_relaxation(
+        relaxed_program(loads, situations, segments, sampled_thresholds(loads, situations, 4)), 60.0
+    )
     assert seen is not None
     ends = [cell.high_tokens for cell in finest_cells(problem, problem.groups[0])]
-    for (g, period), cells in narrowed(seen, 1).items():
+    for (g, period), cells in thresholds_around_mean(seen, 1).items():
         assert len(cells) <= 3
         assert all(cell.low_tokens == cell.high_tokens for cell in cells)
-        used = seen.leanings()[g, period]
+        used = seen.mixed_thresholds()[g, period]
         if g == 0:
             places = [ends.index(cell.high_tokens) for cell in cells]
             assert ends.index(min(used)) - 1 <= places[0] <= places[-1] <= ends.index(max(used)) + 1

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.optimizer.network.cells import Cells
-from planner.optimizer.network.large import Way
 from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.network.relaxation import StreamArc
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.solution import Solution
 
@@ -21,21 +21,21 @@ class SearchState:
     active: list[Situation]
     cells: Cells
     segments: Pieces
-    patience: list[float]
+    slo_factors: list[float]
     optimistic: NetworkLoads
     """What bounds count with."""
     target: float
     """Relative distance of plan and bound at which to stop."""
     best: Solution | None = None
-    polished: Solution | None = None
+    recreated: Solution | None = None
     """The best that was ever made better by parts."""
-    moved: Solution | None = None
+    locally_searched: Solution | None = None
     """The best from which moves between pools were tried."""
     bound: float = -np.inf
     port_step: int = 0
     """Size of the ports that links in use have at least where a large plan is made better: first the smallest."""
     is_large: bool = False
-    ways: frozenset[Way] = frozenset()
+    arcs: frozenset[StreamArc] = frozenset()
     """What relaxed answers have used in any period: where plans of a large network are sought."""
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from planner.optimizer.network.kept import one_more_instance, with_link, with_pool
+from planner.optimizer.network.fixed_plan import one_more_instance, with_link, with_pool
 from planner.optimizer.problem import ClassSpec, Inventory, Problem
 from planner.optimizer.solution import Solution
 from planner.scenario import LinkTier
@@ -18,43 +18,43 @@ PORT_GBPS = 10.0
 """The least port that is rented out: what is added to a link, beside the 1 Gbps that a price is of."""
 
 
-class More(NamedTuple):
+class RaisedLimit(NamedTuple):
     """A limit with more of it: a little for a linear program, and as much as whole instances take notice of."""
 
     constraint: str
     unit: str
     """Of what is gained, per unit of the limit."""
-    n_little: float
-    little: Problem
-    n_whole: float
-    whole: Problem
+    marginal_amount: float
+    marginal: Problem
+    step_amount: float
+    step: Problem
 
 
-def more_capacity(kept: Problem, solution: Solution) -> Iterator[More]:
+def more_capacity(fixed: Problem, solution: Solution) -> Iterator[RaisedLimit]:
     """Every pool in use with an instance more and every link in use with 1 and with 10 Gbps more, all else kept.
 
     Args:
         kept: the network at the sizes and ports of the plan.
         solution: the plan.
     """
-    for i, (pool, n) in enumerate(zip(kept.pools, solution.settled[0].n_instances, strict=True)):
+    for i, (pool, n) in enumerate(zip(fixed.pools, solution.operations[0].n_instances, strict=True)):
         if n:
-            more = one_more_instance(kept, i)
-            yield More(f"pools.{pool.name}.n_instances", "req/s per instance", 1.0, more, 1.0, more)
-    for j, link in enumerate(kept.links):
+            more = one_more_instance(fixed, i)
+            yield RaisedLimit(f"pools.{pool.name}.n_instances", "req/s per instance", 1.0, more, 1.0, more)
+    for j, link in enumerate(fixed.links):
         one, ten = (
-            with_link(kept, j, replace(link, tiers=(*link.tiers, LinkTier(capacity_gbps=gbps, usd_per_hour=0.0))))
+            with_link(fixed, j, replace(link, tiers=(*link.tiers, LinkTier(capacity_gbps=gbps, usd_per_hour=0.0))))
             for gbps in (1.0, PORT_GBPS)
         )
-        yield More(f"links.{link.name}.capacity_gbps", "req/s per Gbps", 1.0, one, PORT_GBPS, ten)
+        yield RaisedLimit(f"links.{link.name}.capacity_gbps", "req/s per Gbps", 1.0, one, PORT_GBPS, ten)
 
 
-def more_allowed(problem: Problem, solution: Solution) -> Iterator[More]:
+def more_allowed(problem: Problem, solution: Solution) -> Iterator[RaisedLimit]:
     """Every limit that the question states with more of it: demand, inventories, ports, sizes, budget, promises."""
     unit = "USD/h" if problem.is_min_cost else "req/s"
     if problem.is_min_cost:
         more = _more_demand(problem)
-        yield More("demand_req_per_s", "USD/h per req/s", 1.0, more, 1.0, more)
+        yield RaisedLimit("demand_req_per_s", "USD/h per req/s", 1.0, more, 1.0, more)
         yield from _more_ports(problem)
         yield from _more_of_pools(problem, solution)
     yield from _more_accelerators(problem, solution, unit)
@@ -69,15 +69,15 @@ def _more_demand(problem: Problem) -> Problem:
     return replace(problem, demands=demands)
 
 
-def _more_accelerators(problem: Problem, solution: Solution, unit: str) -> Iterator[More]:
+def _more_accelerators(problem: Problem, solution: Solution, unit: str) -> Iterator[RaisedLimit]:
     """An accelerator more in every inventory, and as many more as make an instance."""
     for v, inventory in enumerate(problem.inventories):
         if not inventory.pools:
             continue
-        n_whole = min(problem.pools[i].n_accelerators for i in inventory.pools)
-        little, whole = (more_inventory(problem, solution, v, n) for n in (1, n_whole))
+        step_amount = min(problem.pools[i].n_accelerators for i in inventory.pools)
+        marginal, step = (more_inventory(problem, solution, v, n) for n in (1, step_amount))
         name = f"sites.{inventory.site}.accelerators.{inventory.hardware}"
-        yield More(name, f"{unit} per accelerator", 1.0, little, n_whole, whole)
+        yield RaisedLimit(name, f"{unit} per accelerator", 1.0, marginal, step_amount, step)
 
 
 def more_inventory(problem: Problem, solution: Solution, index: int, n_accelerators: int) -> Problem:
@@ -90,7 +90,7 @@ def more_inventory(problem: Problem, solution: Solution, index: int, n_accelerat
 
 def largest_sizes(problem: Problem, solution: Solution) -> list[int]:
     """Most instances of every pool in any period of a plan."""
-    return [max(one.n_instances[i] for one in solution.settled) for i in range(len(problem.pools))]
+    return [max(one.n_instances[i] for one in solution.operations) for i in range(len(problem.pools))]
 
 
 def _roomier(problem: Problem, solution: Solution, pools: Sequence[int]) -> Problem:
@@ -107,12 +107,12 @@ def _roomier(problem: Problem, solution: Solution, pools: Sequence[int]) -> Prob
     return problem
 
 
-def _more_ports(problem: Problem) -> Iterator[More]:
+def _more_ports(problem: Problem) -> Iterator[RaisedLimit]:
     for j in range(len(problem.links)):
         for k, tier in enumerate(problem.links[j].tiers):
             more = one_more_port(problem, j, k)
             name = f"links.{problem.links[j].name}.tiers[{k}].max_ports"
-            yield More(name, f"USD/h per port of {tier.capacity_gbps:g} Gbps", 1.0, more, 1.0, more)
+            yield RaisedLimit(name, f"USD/h per port of {tier.capacity_gbps:g} Gbps", 1.0, more, 1.0, more)
 
 
 def one_more_port(problem: Problem, index: int, tier: int) -> Problem:
@@ -122,23 +122,23 @@ def one_more_port(problem: Problem, index: int, tier: int) -> Problem:
     return with_link(problem, index, replace(link, tiers=(*link.tiers[:tier], more, *link.tiers[tier + 1 :])))
 
 
-def _more_of_pools(problem: Problem, solution: Solution) -> Iterator[More]:
+def _more_of_pools(problem: Problem, solution: Solution) -> Iterator[RaisedLimit]:
     """Pools that are as large as the scenario itself lets them be, with an instance more."""
     for i, (pool, n) in enumerate(zip(problem.pools, largest_sizes(problem, solution), strict=True)):
         stated = problem.scenario.pools[pool.key]
         if pool.key != pool.name or n < pool.max_instances or stated.max_instances != n:
             continue
         more = with_pool(problem, i, replace(pool, max_instances=pool.max_instances + 1))
-        yield More(f"pools.{pool.name}.max_instances", "USD/h per instance", 1.0, more, 1.0, more)
+        yield RaisedLimit(f"pools.{pool.name}.max_instances", "USD/h per instance", 1.0, more, 1.0, more)
 
 
-def _more_budget(problem: Problem, solution: Solution) -> Iterator[More]:
+def _more_budget(problem: Problem, solution: Solution) -> Iterator[RaisedLimit]:
     """A dollar an hour more to spend, and what the cheapest instance in use costs."""
     budget, usd = problem.scenario.budget_usd_per_hour, cheapest_instance_usd_per_hour(problem, solution)
     if budget is None or problem.is_min_cost or not usd:
         return
-    little, whole = (more_budget(problem, solution, budget + more) for more in (1.0, usd))
-    yield More("budget_usd_per_hour", "req/s per USD/h", 1.0, little, usd, whole)
+    marginal, step = (more_budget(problem, solution, budget + more) for more in (1.0, usd))
+    yield RaisedLimit("budget_usd_per_hour", "req/s per USD/h", 1.0, marginal, usd, step)
 
 
 def cheapest_instance_usd_per_hour(problem: Problem, solution: Solution) -> float:
@@ -153,12 +153,14 @@ def more_budget(problem: Problem, solution: Solution, usd_per_hour: float) -> Pr
     return _roomier(replace(problem, scenario=scenario), solution, range(len(problem.pools)))
 
 
-def _longer_promises(problem: Problem, unit: str) -> Iterator[More]:
+def _longer_promises(problem: Problem, unit: str) -> Iterator[RaisedLimit]:
     for c, spec in enumerate(problem.classes):
         if spec.ttft_s is not None:
-            n_whole = LATER_FRACTION * spec.ttft_s / MILLI
-            little, whole = (_later(problem, c, spec, ms) for ms in (LATER_MS, n_whole))
-            yield More(f"classes.{spec.name}.slo.ttft_s", f"{unit} per ms", LATER_MS, little, n_whole, whole)
+            step_amount = LATER_FRACTION * spec.ttft_s / MILLI
+            marginal, step = (_later(problem, c, spec, ms) for ms in (LATER_MS, step_amount))
+            yield RaisedLimit(
+                f"classes.{spec.name}.slo.ttft_s", f"{unit} per ms", LATER_MS, marginal, step_amount, step
+            )
 
 
 def _later(problem: Problem, index: int, spec: ClassSpec, ms: float) -> Problem:

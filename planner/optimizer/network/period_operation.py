@@ -42,7 +42,7 @@ class Decoding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settled:
+class PeriodOperation:
     """A period with sizes and rates."""
 
     period: int
@@ -50,11 +50,11 @@ class Settled:
     flows: tuple[Flow, ...]
     decodings: tuple[Decoding, ...]
 
-    def scaled_to(self, period: int, ratios: Sequence[float]) -> "Settled":
+    def scaled_to(self, period: int, ratios: Sequence[float]) -> "PeriodOperation":
         """The same ways for another period, every stream at a ratio of its rate."""
         flows = tuple(f._replace(req_per_s=f.req_per_s * ratios[f.stream]) for f in self.flows)
         decodings = tuple(d._replace(req_per_s=d.req_per_s * ratios[d.stream]) for d in self.decodings)
-        return Settled(period, self.n_instances, flows, decodings)
+        return PeriodOperation(period, self.n_instances, flows, decodings)
 
     def rate_of(self, stream: int) -> float:
         """Rate of a stream [req/s]."""
@@ -136,33 +136,33 @@ def transfers_s(
     return left_s, np.maximum(sent / bandwidth, service_s * (n_layers - 1) / n_layers)
 
 
-def link_gbps(problem: Problem, settled: Settled) -> tuple[float, ...]:
+def link_gbps(problem: Problem, operation: PeriodOperation) -> tuple[float, ...]:
     """Mean traffic on every link [Gbps]."""
     loads, sent = NetworkLoads(problem), [0.0] * len(problem.links)
-    for flow in settled.flows:
+    for flow in operation.flows:
         if flow.arc.link is not None:
             cell = point(flow.threshold_tokens)
             sent[flow.arc.link] += flow.req_per_s * loads.sent_bytes(flow.stream, flow.arc, flow.part, cell)
     return tuple(b * BITS_PER_BYTE / BITS_PER_GBIT for b in sent)
 
 
-def busy_instances(problem: Problem, settled: Settled) -> tuple[float, ...]:
+def busy_instances(problem: Problem, operation: PeriodOperation) -> tuple[float, ...]:
     """Busy instances of every pool [count]."""
     loads, busy = NetworkLoads(problem), [0.0] * len(problem.pools)
-    for flow in settled.flows:
+    for flow in operation.flows:
         seconds = loads.work_s(flow.stream, flow.arc, flow.part, point(flow.threshold_tokens))
         busy[flow.arc.pool] += flow.req_per_s * seconds
-    for decoding in settled.decodings:
+    for decoding in operation.decodings:
         busy[decoding.pool] += decoding.req_per_s * loads.decode_s(decoding.stream, decoding.pool)
     return tuple(busy)
 
 
 @dataclass(frozen=True, eq=False)
-class Period:
+class PeriodWaits:
     """A settled period with its waits."""
 
     problem: Problem
-    settled: Settled
+    operation: PeriodOperation
     kinds: tuple[tuple[Flow, Kinds], ...]
     places: dict[int, Wait | None]
     """Wait for a place in the batches of every decode pool in use; None where it has no steady state."""
@@ -202,7 +202,7 @@ class Period:
         """Wait of a prefill pool in use, remembered; None where it has no steady state."""
         if pool not in self._prefill_waits:
             users = [(flow, kinds) for flow, kinds in self.kinds if flow.arc.pool == pool]
-            self._prefill_waits[pool] = _wait(self.problem, self.settled, pool, users)
+            self._prefill_waits[pool] = _wait(self.problem, self.operation, pool, users)
         return self._prefill_waits[pool]
 
     @cached_property
@@ -215,20 +215,24 @@ class Period:
 
     def _decoded(self, stream: int) -> list[tuple[int, float]]:
         """Decode pools of a stream, each with its fraction of the stream's requests."""
-        rate = self.settled.rate_of(stream)
-        return [(d.pool, d.req_per_s / rate) for d in self.settled.decodings if d.stream == stream and d.req_per_s > 0]
+        rate = self.operation.rate_of(stream)
+        return [
+            (d.pool, d.req_per_s / rate) for d in self.operation.decodings if d.stream == stream and d.req_per_s > 0
+        ]
 
-    def late_fraction(self, streams: Sequence[int], promise_s: float) -> float:
+    def late_fraction(self, streams: Sequence[int], slo_ttft_s: float) -> float:
         """Fraction of some streams' requests whose first token takes longer than promised, waits for decode included.
 
         Equation:
             P(W + T + X + D > x) over the flows and decode pools of the streams
         """
         paths = self.paths(streams)
-        return 1.0 if paths is None else float(Ttft.of(paths).survival(promise_s))
+        return 1.0 if paths is None else float(Ttft.of(paths).survival(slo_ttft_s))
 
 
-def period_of(problem: Problem, settled: Settled, ports: Sequence[Sequence[int]], n_kinds: int = N_KINDS) -> Period:
+def period_waits(
+    problem: Problem, operation: PeriodOperation, ports: Sequence[Sequence[int]], n_kinds: int = N_KINDS
+) -> PeriodWaits:
     """A period with its waits: every prefill pool one queue of all flows into it, every link shared by its transfers.
 
     Args:
@@ -242,38 +246,38 @@ def period_of(problem: Problem, settled: Settled, ports: Sequence[Sequence[int]]
         in `planner.optimizer.delays.place_wait`.
     """
     kinds = []
-    for flow in settled.flows:
+    for flow in operation.flows:
         found = kinds_of(problem, flow, ports, n_kinds) if flow.req_per_s > 0 else None
         if found is not None:
             kinds.append((flow, found))
-    places = {i: _places(problem, settled, i) for i in dict.fromkeys(d.pool for d in settled.decodings)}
-    sent = link_gbps(problem, settled)
+    places = {i: _places(problem, operation, i) for i in dict.fromkeys(d.pool for d in operation.decodings)}
+    sent = link_gbps(problem, operation)
     links = dict.fromkeys(flow.arc.link for flow, _ in kinds if flow.arc.link is not None)
     slowdown = {
-        j: _slowdown(settled, (problem.links[j].gbps(ports[j]), sent[j]), [u for u in kinds if u[0].arc.link == j])
+        j: _slowdown(operation, (problem.links[j].gbps(ports[j]), sent[j]), [u for u in kinds if u[0].arc.link == j])
         for j in links
     }
-    return Period(problem, settled, tuple(kinds), places, slowdown)
+    return PeriodWaits(problem, operation, tuple(kinds), places, slowdown)
 
 
-def _slowdown(settled: Settled, gbps: tuple[float, float], users: Sequence[tuple[Flow, Kinds]]) -> float:
+def _slowdown(operation: PeriodOperation, gbps: tuple[float, float], users: Sequence[tuple[Flow, Kinds]]) -> float:
     """Factor by which sharing stretches the transfers on a link of a bandwidth, with its mean traffic [Gbps]."""
     rates = [flow.req_per_s * kinds.fraction for flow, kinds in users]
     n_at_once = sum(r * float(kinds.sending_s @ kinds.weights) for r, (_, kinds) in zip(rates, users, strict=True))
     n_busy: dict[int, float] = {}
     for rate, (flow, kinds) in zip(rates, users, strict=True):
         n_busy[flow.arc.pool] = n_busy.get(flow.arc.pool, 0.0) + rate * float(kinds.service_s @ kinds.weights)
-    n_instances = [settled.n_instances[pool] for pool in n_busy]
+    n_instances = [operation.n_instances[pool] for pool in n_busy]
     if any(busy >= FULL * n for busy, n in zip(n_busy.values(), n_instances, strict=True)):
         return np.inf
     capacity, load = map(bytes_per_s, gbps)
     return link_slowdown(capacity, load, n_at_once, n_instances, [*n_busy.values()])
 
 
-def _wait(problem: Problem, settled: Settled, pool: int, users: Sequence[tuple[Flow, Kinds]]) -> Wait | None:
+def _wait(problem: Problem, operation: PeriodOperation, pool: int, users: Sequence[tuple[Flow, Kinds]]) -> Wait | None:
     """Wait of a prefill pool: one queue of what its flows are split off their streams and merged again."""
     rates = [flow.req_per_s * kinds.fraction for flow, kinds in users]
-    rate, n_servers = sum(rates), settled.n_instances[pool]
+    rate, n_servers = sum(rates), operation.n_instances[pool]
     weights = np.concatenate([k.weights * (r / rate) for r, (_, k) in zip(rates, users, strict=True)])
     service = Service.of(np.concatenate([kinds.service_s for _, kinds in users]), weights)
     if n_servers == 0 or rate * service.mean_s >= n_servers * FULL:
@@ -281,31 +285,33 @@ def _wait(problem: Problem, settled: Settled, pool: int, users: Sequence[tuple[F
     scvs = []
     for part, (flow, _) in zip(rates, users, strict=True):
         spec = problem.classes[problem.streams[flow.stream].request_class]
-        whole = max(settled.rate_of(flow.stream), part)
+        whole = max(operation.rate_of(flow.stream), part)
         scvs.append(split_scv(spec.arrival_scv, part / whole))
     return gigc_wait(n_servers, rate, service, merged_scv(rates, scvs))
 
 
-def _places(problem: Problem, settled: Settled, pool: int) -> Wait | None:
+def _places(problem: Problem, operation: PeriodOperation, pool: int) -> Wait | None:
     """Wait for a place in the batches of a decode pool."""
-    mine = [d for d in settled.decodings if d.pool == pool]
+    mine = [d for d in operation.decodings if d.pool == pool]
     classes = [problem.classes[problem.streams[d.stream].request_class] for d in mine]
     tokens_per_s = sum(d.req_per_s * c.mix.mean_output_tokens for d, c in zip(mine, classes, strict=True))
     rate = sum(d.req_per_s for d in mine)
-    return place_wait(problem.pools[pool].rates.decode, rate, tokens_per_s, settled.n_instances[pool])
+    return place_wait(problem.pools[pool].rates.decode, rate, tokens_per_s, operation.n_instances[pool])
 
 
-def late_fractions(period: Period) -> dict[int, float]:
+def late_fractions(period: PeriodWaits) -> dict[int, float]:
     """Late fraction of every class with a promise that has requests in a period: over all its streams and pools."""
     problem, found = period.problem, {}
     for c, spec in enumerate(problem.classes):
         mine = [q for q, stream in enumerate(problem.streams) if stream.request_class == c]
-        if spec.ttft_s is not None and sum(period.settled.rate_of(q) for q in mine) > TINY:
+        if spec.ttft_s is not None and sum(period.operation.rate_of(q) for q in mine) > TINY:
             found[c] = period.late_fraction(mine, spec.ttft_s)
     return found
 
 
-def broken_classes(problem: Problem, settled: Sequence[Settled], ports: Sequence[Sequence[int]]) -> list[int]:
+def classes_missing_slo(
+    problem: Problem, operation: Sequence[PeriodOperation], ports: Sequence[Sequence[int]]
+) -> list[int]:
     """Classes whose promise on TTFT some period breaks, in the best model of waits.
 
     A promise is judged over the mixture of the pools that serve the class: some may be later than others.
@@ -313,7 +319,7 @@ def broken_classes(problem: Problem, settled: Sequence[Settled], ports: Sequence
     if not any(spec.ttft_s is not None for spec in problem.classes):
         return []
     broken: dict[int, None] = {}
-    for one in settled:
-        late = late_fractions(period_of(problem, one, ports))
+    for one in operation:
+        late = late_fractions(period_waits(problem, one, ports))
         broken |= {c: None for c, part in late.items() if part > problem.classes[c].late_allowed + TINY}
     return list(broken)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.optimizer.network.row_blocks import Floats, Indices, block_program, blocks_of, matrix_of
+from planner.optimizer.network.block_structure import Floats, Indices, block_program, blocks_of, matrix_of
 from planner.optimizer.network.rows import Rows
 
 if TYPE_CHECKING:
@@ -127,8 +127,8 @@ class _Block:
     @cached_property
     def _is_plain(self) -> bool:
         """Whether what is counted or chosen is all that must be whole."""
-        asked = {k for some in (self.counted[1], *self.choices) for k in some.tolist()}
-        return asked.issuperset(np.flatnonzero(self.whole.rows.integers).tolist())
+        bounded = {k for some in (self.counted[1], *self.choices) for k in some.tolist()}
+        return bounded.issuperset(np.flatnonzero(self.whole.rows.integers).tolist())
 
     def _options(self, known: Floats, bounds: Bounds) -> Iterator[Bounds]:
         """Bounds with those of its choice, from the known one on."""
@@ -153,7 +153,7 @@ class _Block:
         return best
 
 
-class BlockwiseProgram:
+class BlockCoordinateProgram:
     """A program of which many like ones are asked: with other limits of rows, and other bounds of some columns.
 
     Args:

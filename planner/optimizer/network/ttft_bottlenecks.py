@@ -7,15 +7,15 @@ from time import monotonic
 from typing import NamedTuple
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.kept import with_pool
-from planner.optimizer.network.limits import (
+from planner.optimizer.network.fixed_plan import with_pool
+from planner.optimizer.network.raised_limits import (
     cheapest_instance_usd_per_hour,
     more_budget,
     more_inventory,
     one_more_port,
 )
-from planner.optimizer.network.quickest import GAP, SHORTEST_S, promising
 from planner.optimizer.network.search import network_search
+from planner.optimizer.network.ttft_bisection import GAP, SHORTEST_TTFT_S, with_ttft_slo
 from planner.optimizer.problem import Problem
 from planner.optimizer.solution import ANY_PLAN, Solution
 from planner.results import Bottleneck, PlannedAgain
@@ -35,7 +35,7 @@ class _Step(NamedTuple):
     problem: Problem
 
 
-def quickest_bottlenecks(problem: Problem, found: Solution, limit_s: float) -> tuple[Bottleneck, ...]:
+def ttft_bottlenecks(problem: Problem, found: Solution, limit_s: float) -> tuple[Bottleneck, ...]:
     """What a step more of every limit takes off the least TTFT, most first.
 
     Equation:
@@ -53,10 +53,10 @@ def quickest_bottlenecks(problem: Problem, found: Solution, limit_s: float) -> t
         without it, to the promise that is kept with it; at most to the next one, of which no plan was found.
     """
     deadline, prices = monotonic() + limit_s, []
-    if found.gap > FIRST_STEP and (own := _quickened(problem, found, deadline)) is not None:
+    if found.gap > FIRST_STEP and (own := _lowered_ttft_s(problem, found, deadline)) is not None:
         found = replace(found, objective=own[0], bound=own[1])  # what is found at a second look is no gain of a limit
     for step in _steps(problem, found):
-        again = _quickened(step.problem, found, deadline)
+        again = _lowered_ttft_s(step.problem, found, deadline)
         if again is not None:
             least_s, most_s = max(found.bound - again[0], 0.0), found.objective - again[1]
             prices.append(
@@ -79,7 +79,7 @@ def _steps(problem: Problem, found: Solution) -> Iterator[_Step]:
             and pool.max_instances > 0
             and (stated.n_instances, stated.max_instances) != ("free", None)
         ):
-            yield _Step(f"pools.{pool.name}.n_instances", "s per instance", 1.0, _larger(problem, i))
+            yield _Step(f"pools.{pool.name}.n_instances", "s per instance", 1.0, _one_more(problem, i))
     for v, inventory in enumerate(problem.inventories):
         if inventory.pools:
             n = min(problem.pools[i].n_accelerators for i in inventory.pools)
@@ -94,7 +94,7 @@ def _steps(problem: Problem, found: Solution) -> Iterator[_Step]:
         yield _Step("budget_usd_per_hour", "s per USD/h", usd, more_budget(problem, found, budget + usd))
 
 
-def _larger(problem: Problem, index: int) -> Problem:
+def _one_more(problem: Problem, index: int) -> Problem:
     """The problem with one more instance of a pool whose size, or largest size, the scenario states."""
     pool = problem.pools[index]
     is_fixed = problem.scenario.pools[pool.key].n_instances != "free"
@@ -102,34 +102,34 @@ def _larger(problem: Problem, index: int) -> Problem:
     return with_pool(problem, index, replace(pool, min_instances=least, max_instances=pool.max_instances + 1))
 
 
-def _quickened(problem: Problem, found: Solution, deadline: float) -> tuple[float, float] | None:
+def _lowered_ttft_s(problem: Problem, found: Solution, deadline: float) -> tuple[float, float] | None:
     """The least TTFT that is found to be kept, and the greatest below it that is not [s]; None where little is gained.
 
     Shorter promises are tried in steps that double, and then halved between the last one kept and the first one not.
     """
-    kept_s, step = found.objective, FIRST_STEP
-    while _keeps(problem, kept_s / (1 + step), deadline):
-        kept_s, step = kept_s / (1 + step), 2 * step
-        if kept_s <= SHORTEST_S:
-            return kept_s, 0.0
-    if kept_s == found.objective:
+    attained_s, step = found.objective, FIRST_STEP
+    while _attains(problem, attained_s / (1 + step), deadline):
+        attained_s, step = attained_s / (1 + step), 2 * step
+        if attained_s <= SHORTEST_TTFT_S:
+            return attained_s, 0.0
+    if attained_s == found.objective:
         return None
-    broken_s = kept_s / (1 + step)
-    while kept_s > broken_s * (1 + GAP) and monotonic() < deadline:
-        middle_s = sqrt(kept_s * broken_s)
-        if _keeps(problem, middle_s, deadline):
-            kept_s = middle_s
+    missed_s = attained_s / (1 + step)
+    while attained_s > missed_s * (1 + GAP) and monotonic() < deadline:
+        middle_s = sqrt(attained_s * missed_s)
+        if _attains(problem, middle_s, deadline):
+            attained_s = middle_s
         else:
-            broken_s = middle_s
-    return kept_s, broken_s
+            missed_s = middle_s
+    return attained_s, missed_s
 
 
-def _keeps(problem: Problem, ttft_s: float, deadline: float) -> bool:
+def _attains(problem: Problem, ttft_s: float, deadline: float) -> bool:
     """Whether a plan that keeps a promise was found in a part of the time that is left."""
     left_s = deadline - monotonic()
     if left_s <= 0:
         return False
     try:
-        return network_search(promising(problem, ttft_s), STEP_TIME * left_s, ANY_PLAN) is not None
+        return network_search(with_ttft_slo(problem, ttft_s), STEP_TIME * left_s, ANY_PLAN) is not None
     except UndecidedError:
         return False

@@ -59,30 +59,30 @@ def _one_less(pool: PoolSpec) -> PoolSpec:
 def _one_more_each(problem: Problem, bare: Solution) -> Solution | None:
     """The plan with an instance more of every pool in use, or of one that must not be smaller; None without room."""
     pools = problem.pools
-    used = [any(one.n_instances[i] for one in bare.settled) for i in range(len(pools))]
+    used = [any(one.n_instances[i] for one in bare.operations) for i in range(len(pools))]
     more = [
-        max(int(is_used), pool.min_instances - min(one.n_instances[i] for one in bare.settled))
+        max(int(is_used), pool.min_instances - min(one.n_instances[i] for one in bare.operations))
         for i, (pool, is_used) in enumerate(zip(pools, used, strict=True))
     ]
-    settled = tuple(
+    operations = tuple(
         replace(one, n_instances=tuple(n + m for n, m in zip(one.n_instances, more, strict=True)))
-        for one in bare.settled
+        for one in bare.operations
     )
     if problem.families:
         return None  # their sizes are limited together
-    sizes = [[one.n_instances[i] for one in settled] for i in range(len(pools))]
+    sizes = [[one.n_instances[i] for one in operations] for i in range(len(pools))]
     if any(max(of_pool) > pool.max_instances for of_pool, pool in zip(sizes, pools, strict=True)):
         return None
     for stock in problem.inventories:
-        held = (sum(one.n_instances[i] * pools[i].n_accelerators for i in stock.pools) for one in settled)
+        held = (sum(one.n_instances[i] * pools[i].n_accelerators for i in stock.pools) for one in operations)
         if max(held) > stock.n_accelerators:
             return None
     usd = sum(m * (pool.usd_per_hour or 0.0) for m, pool in zip(more, pools, strict=True))
     if not problem.is_min_cost:
-        return replace(bare, settled=settled)
+        return replace(bare, operations=operations)
     if not problem.is_priced:
         usd = float(sum(m * pool.n_accelerators for m, pool in zip(more, pools, strict=True)))
     budget = problem.scenario.budget_usd_per_hour
     if budget is not None and bare.objective + usd > budget:
         return None
-    return replace(bare, settled=settled, objective=bare.objective + usd)
+    return replace(bare, operations=operations, objective=bare.objective + usd)

@@ -7,14 +7,14 @@ import pytest
 
 from planner.errors import UndecidedError
 from planner.optimizer.network import completion as completion_room
-from planner.optimizer.network import large_search as large_room
+from planner.optimizer.network import decomposed_search as large_room
 from planner.optimizer.network import search as search_room
 from planner.optimizer.network.cells import Cells
-from planner.optimizer.network.dive import Dive
-from planner.optimizer.network.evaluate import broken_classes
 from planner.optimizer.network.loads import NetworkLoads, Use
-from planner.optimizer.network.model import Model
-from planner.optimizer.network.rows import Found
+from planner.optimizer.network.period_operation import classes_missing_slo
+from planner.optimizer.network.program import MixedIntegerProgram
+from planner.optimizer.network.relax_and_fix import RelaxAndFix
+from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.search import network_search
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.resolution import planning_problem
@@ -42,8 +42,8 @@ def test_a_plan_that_is_dived_for_keeps_its_promises_and_respects_every_bound(mo
     searched = found(problem)
     monkeypatch.setattr(search_room, "LARGE", 0)
     dived = found(problem)
-    assert len(dived.settled) == 3
-    assert broken_classes(problem, dived.settled, dived.ports) == []
+    assert len(dived.operations) == 3
+    assert classes_missing_slo(problem, dived.operations, dived.ports) == []
     assert min(searched.objective, dived.objective) >= max(searched.bound, dived.bound) * (1 - 1e-6)
     assert dived.objective <= 1.15 * searched.objective
 
@@ -66,7 +66,7 @@ def test_what_is_dived_for_and_what_is_searched_respect_each_others_bounds(
     searched = found(problem)
     monkeypatch.setattr(search_room, "LARGE", 0)
     dived = found(problem)
-    assert broken_classes(problem, dived.settled, dived.ports) == []
+    assert classes_missing_slo(problem, dived.operations, dived.ports) == []
     sign = 1.0 if problem.is_min_cost else -1.0
     best = min(sign * searched.objective, sign * dived.objective)
     assert best >= max(sign * searched.bound, sign * dived.bound) - 1e-6 * abs(best)
@@ -84,24 +84,24 @@ def test_a_dive_without_time_for_every_period_ends_without_a_plan(monkeypatch: p
     monkeypatch.setattr(search_room, "LARGE", 0)
     monkeypatch.setattr(large_room, "MOST_BINDING", 1)
     monkeypatch.setattr(completion_room, "_completed", never_complete)
-    monkeypatch.setattr(large_room, "_begin", lambda *_: None)
-    monkeypatch.setattr(Dive, "joined", runs_out)
-    monkeypatch.setattr(Dive, "thresholds", runs_out)
+    monkeypatch.setattr(large_room, "_first_plan", lambda *_: None)
+    monkeypatch.setattr(RelaxAndFix, "joined", runs_out)
+    monkeypatch.setattr(RelaxAndFix, "thresholds", runs_out)
     with pytest.raises(UndecidedError):
         network_search(problem, LIMIT_S)
     assert n_calls == 2
 
 
-def never_complete(state: Any, safe: Model, plan: Found) -> tuple[Solution, list[Situation]]:
+def never_complete(state: Any, safe: MixedIntegerProgram, plan: ProgramSolution) -> tuple[Solution, list[Situation]]:
     """A plan that leaves a period out."""
-    periods = {s.period for s in safe.question.situations}
+    periods = {s.period for s in safe.spec.situations}
     solution, _ = REAL_COMPLETED(state, safe, plan)
     return solution, [Situation(p) for p in range(len(state.problem.periods)) if p not in periods][:1]
 
 
 def test_limits_found_together_are_those_found_alone() -> None:
     problem = small_network()
-    together, alone = NetworkLoads(problem, is_hopeful=True), NetworkLoads(problem, is_hopeful=True)
+    together, alone = NetworkLoads(problem, is_optimistic=True), NetworkLoads(problem, is_optimistic=True)
     cells = search_room.first_cells(problem)[0, 0]
     uses = [
         Use(q, arc, part, cell)

@@ -13,19 +13,19 @@ from time import monotonic
 
 from planner.errors import UndecidedError
 from planner.optimizer.capacity import exact_loads, first_intervals, interval_loads
-from planner.optimizer.evaluate import Operating, highest_rate, rent_usd_per_hour, spend_of
 from planner.optimizer.formulation import Request, Sizing
-from planner.optimizer.least_ttft import QuickestFleet, filled_with_budget, floor_s, settled_ttft, trimmed
+from planner.optimizer.least_ttft import LeastTtftFleet, filled_with_budget, floor_s, settled_ttft, trimmed
 from planner.optimizer.problem import Problem
 from planner.optimizer.promise import (
     GAP,
     MOST_BUSY,
+    FleetUnderSlo,
     Goodput,
-    PromisedFleet,
-    best_settled,
+    best_goodput_up_to,
     least_decode_instances,
-    least_promise_s,
+    least_slo_ttft_s,
 )
+from planner.optimizer.routed_capacity import Operating, highest_rate, rent_usd_per_hour, spend_of
 from planner.optimizer.search import RoutedSolution, capacity_search
 from planner.optimizer.solver import Answer, solve
 
@@ -51,7 +51,7 @@ def search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | Non
     if _breaks_idle(problem):
         return None
     if problem.is_min_ttft:
-        return _quickest(problem, deadline)
+        return _least_ttft(problem, deadline)
     return _cheapest(problem, deadline) if problem.is_min_cost else _fastest(problem, deadline)
 
 
@@ -60,26 +60,26 @@ def _breaks_idle(problem: Problem) -> bool:
     slo = problem.slo
     ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
     widest = Sizing((1,) * len(problem.pools), ports)
-    return slo is not None and slo.ttft_s is not None and least_promise_s(problem, widest) > slo.ttft_s
+    return slo is not None and slo.ttft_s is not None and least_slo_ttft_s(problem, widest) > slo.ttft_s
 
 
 def _fastest(problem: Problem, deadline: float) -> RoutedSolution | None:
     """The sizes with the highest goodput."""
     best: RoutedSolution | None = None
-    settled: list[Sizing] = []
+    fathomed: list[Sizing] = []
     proven = 0.0
     for _ in range(MOST_SIZINGS):
-        answer = _proposed(problem, Request("rate", beyond=tuple(settled)), deadline, best)
+        answer = _proposed(problem, Request("rate", beyond=tuple(fathomed)), deadline, best)
         least = best.objective if best else 0.0
         if answer is None or answer.bound <= least * (1 + GAP):
             return best and _proven(best, max(proven, least))
         sizing = _filled(problem, answer.sizing)
-        at, found = best_settled(problem, sizing, deadline, least)
+        at, found = best_goodput_up_to(problem, sizing, deadline, least)
         proven = max(proven, found.bound)
         if found.rate > least:
             best = _solution(problem, at, found, found.rate)
-        settled.append(sizing)
-        if monotonic() > deadline or len(settled) == MOST_SIZINGS:
+        fathomed.append(sizing)
+        if monotonic() > deadline or len(fathomed) == MOST_SIZINGS:
             return best and _proven(best, max(proven, answer.bound))
     return best
 
@@ -91,18 +91,18 @@ def _cheapest(problem: Problem, deadline: float) -> RoutedSolution | None:
     goes on until no other sizes can cost less.
     """
     demand = problem.demand_req_per_s or 0.0
-    settled = [*_too_few_decode(problem, demand)]
+    fathomed = [*_too_few_decode(problem, demand)]
     best: RoutedSolution | None = None
     bound = inf
     for _ in range(MOST_SIZINGS):
-        if best is None and settled and monotonic() > deadline:
+        if best is None and fathomed and monotonic() > deadline:
             raise UndecidedError("no fleet that keeps the promise was found in the time, and none is excluded")
-        request = Request("spend", least_rate=demand, most_rate=demand, beyond=tuple(settled))
+        request = Request("spend", least_rate=demand, most_rate=demand, beyond=tuple(fathomed))
         answer = _proposed(problem, request, deadline, best)
         if answer is None or (best and answer.bound >= best.objective / (1 + GAP)):
             return best and replace(best, bound=min(bound, best.objective))
         if best is None:
-            at, found = best_settled(problem, answer.sizing, deadline, demand / (1 + 2 * GAP))
+            at, found = best_goodput_up_to(problem, answer.sizing, deadline, demand / (1 + 2 * GAP))
             if found.rate >= demand:
                 best = _solution(problem, at, found, demand)
             if found.bound >= demand:  # at the least within the tolerance of the proof: such sizes might do after all
@@ -112,7 +112,7 @@ def _cheapest(problem: Problem, deadline: float) -> RoutedSolution | None:
         if best and (not problem.charges_use or monotonic() > deadline):
             return replace(best, bound=min(bound, best.objective))
         done = answer.sizing if best else _also_too_few(problem, answer.sizing, demand, deadline)
-        settled.append(done)
+        fathomed.append(done)
     if best:
         return replace(best, bound=min(bound, best.objective))
     raise UndecidedError(
@@ -128,7 +128,7 @@ def _also_too_few(problem: Problem, sizing: Sizing, demand: float, deadline: flo
         for i, (n, most) in enumerate(zip(sizing.n_instances, problem.size_limits, strict=True))
     )
     larger = replace(sizing, n_instances=n)
-    return larger if best_settled(problem, larger, deadline, demand / (1 + 2 * GAP))[1].bound < demand else sizing
+    return larger if best_goodput_up_to(problem, larger, deadline, demand / (1 + 2 * GAP))[1].bound < demand else sizing
 
 
 def _too_few_decode(problem: Problem, demand: float) -> Iterator[Sizing]:
@@ -143,7 +143,7 @@ def _too_few_decode(problem: Problem, demand: float) -> Iterator[Sizing]:
 
 def _of_less_use(problem: Problem, sizing: Sizing, best: RoutedSolution) -> RoutedSolution:
     """The cheapest plan of some sizes, over a grid of thresholds that keep the promise; or the best so far."""
-    fleet, rate = PromisedFleet(problem, sizing), best.operating.rate
+    fleet, rate = FleetUnderSlo(problem, sizing), best.operating.rate
     plans = [
         _solution(problem, sizing, Goodput(rate, float(t), rate), rate)
         for t in first_intervals(problem, problem.routes[0])[1]
@@ -155,13 +155,13 @@ def _of_less_use(problem: Problem, sizing: Sizing, best: RoutedSolution) -> Rout
     return best
 
 
-def _quickest(problem: Problem, deadline: float) -> RoutedSolution | None:
+def _least_ttft(problem: Problem, deadline: float) -> RoutedSolution | None:
     """The sizes with the least TTFT at the demand: in the order of capacity, each with its proven least TTFT."""
     demand, slo = problem.demand_req_per_s or 0.0, problem.slo
-    best: tuple[Sizing, QuickestFleet] | None = None
-    settled: list[Sizing] = []
+    best: tuple[Sizing, LeastTtftFleet] | None = None
+    fathomed: list[Sizing] = []
     bound = most = inf if slo is None or slo.ttft_s is None else slo.ttft_s * (1 + GAP / 10)
-    while (answer := _serving(problem, demand, settled, deadline)) is not None:
+    while (answer := _serving(problem, demand, fathomed, deadline)) is not None:
         if answer == UNDECIDED:
             if best is None:
                 raise UndecidedError("no fleet that serves the demand was found in the time, and none is excluded")
@@ -172,7 +172,7 @@ def _quickest(problem: Problem, deadline: float) -> RoutedSolution | None:
         bound = min(bound, found.bound_s)
         if found.ttft_s < most:
             best, most = (at, found), found.ttft_s
-        settled.append(sizing)
+        fathomed.append(sizing)
     return None if best is None else _quickest_solution(problem, *best, min(bound, most))
 
 
@@ -180,24 +180,24 @@ UNDECIDED = Sizing((), ())
 """Said in place of sizes where time or patience is up."""
 
 
-def _serving(problem: Problem, demand: float, settled: list[Sizing], deadline: float) -> Sizing | None:
+def _serving(problem: Problem, demand: float, fathomed: list[Sizing], deadline: float) -> Sizing | None:
     """The best sizes by capacity that serve the demand and are not settled; None when there are none."""
-    if monotonic() > deadline or len(settled) == MOST_SIZINGS:
+    if monotonic() > deadline or len(fathomed) == MOST_SIZINGS:
         return UNDECIDED
     loads = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
     try:
         answer = solve(
-            problem, loads, Request("rate", least_rate=demand, beyond=tuple(settled)), deadline - monotonic()
+            problem, loads, Request("rate", least_rate=demand, beyond=tuple(fathomed)), deadline - monotonic()
         )
     except UndecidedError:
         return UNDECIDED
     return None if answer is None else answer.sizing
 
 
-def _quickest_solution(problem: Problem, sizing: Sizing, found: QuickestFleet, bound_s: float) -> RoutedSolution:
+def _quickest_solution(problem: Problem, sizing: Sizing, found: LeastTtftFleet, bound_s: float) -> RoutedSolution:
     demand, thresholds = problem.demand_req_per_s or 0.0, (found.threshold_tokens,)
     sizing = trimmed(problem, sizing, found, demand)
-    ttft_s = PromisedFleet(problem, sizing).percentile_s(*thresholds, *thresholds, demand)
+    ttft_s = FleetUnderSlo(problem, sizing).percentile_s(*thresholds, *thresholds, demand)
     loads = tuple(exact_loads(problem, thresholds))
     highest = highest_rate(problem, sizing, loads)
     return RoutedSolution(
@@ -252,7 +252,7 @@ def _with_cheapest_ports(problem: Problem, sizing: Sizing, found: Goodput) -> Si
     loads = exact_loads(problem, (found.threshold_tokens,))
     for option in sorted(options, key=lambda option: _port_spend(problem, option)):
         if highest_rate(problem, option, loads).rate * MOST_BUSY >= found.rate * (1 - 1e-9):
-            fleet, t = PromisedFleet(problem, option), found.threshold_tokens
+            fleet, t = FleetUnderSlo(problem, option), found.threshold_tokens
             if fleet.late_fraction(t, t, found.rate) <= fleet.late_allowed:
                 return option
     return sizing

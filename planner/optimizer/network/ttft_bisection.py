@@ -13,15 +13,15 @@ from planner.scenario import Slo
 
 GAP = 0.02
 """Relative distance of the least promise that is kept and the greatest that is proven broken."""
-LONGEST_S = 3600.0
+LONGEST_TTFT_S = 3600.0
 """A promise that waits hardly matter to: where even this has no plan, capacity is what lacks."""
-SHORTEST_S = 1e-3
+SHORTEST_TTFT_S = 1e-3
 LEAST_SHARE = 0.2
 """Of the whole time, what one question may take at the most: one that is hard must not eat the others'."""
 
 
 @dataclass(frozen=True)
-class QuickestNetwork:
+class LeastTtftPlan:
     """The plan with the shortest promise that was found to be kept."""
 
     problem: Problem
@@ -43,15 +43,15 @@ class QuickestNetwork:
 
 @dataclass
 class _Bracket:
-    """What is known of promises: from `kept_s` on they are kept, up to `broken_s` proven not to be [s]."""
+    """What is known of promises: from `attained_s` on they are kept, up to `missed_s` proven not to be [s]."""
 
-    kept_s: float
-    broken_s: float
+    attained_s: float
+    missed_s: float
     unclear_s: tuple[float, float] | None = None
     """Shortest and longest promise that neither was found to be kept nor is proven not to be."""
 
     @property
-    def is_settled(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether what is kept, what is unclear and what is not kept are next to each other."""
         low, high = self._open
         return low >= high
@@ -64,10 +64,10 @@ class _Bracket:
     @property
     def _open(self) -> tuple[float, float]:
         """Below an unclear promise, where it may be proven; then above it, where it may be kept; low = high: none."""
-        low, high = self.broken_s, self.kept_s if self.unclear_s is None else self.unclear_s[0]
+        low, high = self.missed_s, self.attained_s if self.unclear_s is None else self.unclear_s[0]
         if low * (1 + GAP) < high or self.unclear_s is None:
             return (low, high) if low * (1 + GAP) < high else (high, high)
-        low, high = self.unclear_s[1], self.kept_s
+        low, high = self.unclear_s[1], self.attained_s
         return (low, high) if low * (1 + GAP) < high else (high, high)
 
     def note_unclear(self, ttft_s: float) -> None:
@@ -75,14 +75,14 @@ class _Bracket:
         low, high = self.unclear_s or (ttft_s, ttft_s)
         self.unclear_s = min(low, ttft_s), max(high, ttft_s)
 
-    def note_kept(self, ttft_s: float) -> None:
+    def note_attained(self, ttft_s: float) -> None:
         """A promise that is kept, and with it every longer one."""
-        self.kept_s = ttft_s
+        self.attained_s = ttft_s
         if self.unclear_s is not None and self.unclear_s[0] >= ttft_s:
             self.unclear_s = None
 
 
-def quickest_network(problem: Problem, time_limit_s: float) -> QuickestNetwork | None:
+def least_ttft_by_bisection(problem: Problem, time_limit_s: float) -> LeastTtftPlan | None:
     """The least TTFT at which a network serves its demand within its budget and inventories, by bisection.
 
     Args:
@@ -105,21 +105,21 @@ def quickest_network(problem: Problem, time_limit_s: float) -> QuickestNetwork |
     def solved(ttft_s: float) -> Solution | None:
         left = deadline - monotonic()
         longest = max(LEAST_SHARE * time_limit_s, 1.0)
-        return network_search(promising(problem, ttft_s), min(left, longest), ANY_PLAN)
+        return network_search(with_ttft_slo(problem, ttft_s), min(left, longest), ANY_PLAN)
 
-    first = network_search(promising(problem, LONGEST_S), time_limit_s, ANY_PLAN)
+    first = network_search(with_ttft_slo(problem, LONGEST_TTFT_S), time_limit_s, ANY_PLAN)
     if first is None:
         return None
     best, bracket = _bisected(solved, first, deadline)
-    asked = promising(problem, bracket.kept_s)
-    return QuickestNetwork(asked, best, bracket.kept_s, bracket.broken_s)
+    under_slo = with_ttft_slo(problem, bracket.attained_s)
+    return LeastTtftPlan(under_slo, best, bracket.attained_s, bracket.missed_s)
 
 
 def _bisected(
     solved: Callable[[float], Solution | None], first: Solution, deadline: float
 ) -> tuple[Solution, _Bracket]:
-    best, bracket = first, _Bracket(LONGEST_S, SHORTEST_S)
-    while not bracket.is_settled and monotonic() < deadline:
+    best, bracket = first, _Bracket(LONGEST_TTFT_S, SHORTEST_TTFT_S)
+    while not bracket.is_closed and monotonic() < deadline:
         ttft_s = bracket.next_s()
         try:
             found = solved(ttft_s)
@@ -127,14 +127,14 @@ def _bisected(
             bracket.note_unclear(ttft_s)
             continue
         if found is None:
-            bracket.broken_s = ttft_s
+            bracket.missed_s = ttft_s
         else:
             best = found
-            bracket.note_kept(ttft_s)
+            bracket.note_attained(ttft_s)
     return best, bracket
 
 
-def promising(problem: Problem, ttft_s: float) -> Problem:
+def with_ttft_slo(problem: Problem, ttft_s: float) -> Problem:
     """The problem of the cheapest plan in which every class without a promise on TTFT promises this one [s]."""
     slo = (problem.scenario.slo or Slo()).model_copy(update={"ttft_s": ttft_s})
     scenario = problem.scenario.model_copy(update={"objective": "min-cost", "slo": slo})

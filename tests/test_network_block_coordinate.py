@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from planner.optimizer.network.blockwise import BlockwiseProgram, Bounds
+from planner.optimizer.network.block_coordinate import BlockCoordinateProgram, Bounds
 from planner.optimizer.network.rows import Rows
 
 N_BLOCKS, N_CHOICES = 3, 2
@@ -15,7 +15,7 @@ WORK = np.array([[4.0, 7.0], [3.0, 6.0], [2.0, 5.0]])
 SENT = np.array([[5.0, 1.0], [4.0, 1.0], [3.0, 1.0]])
 
 
-def asked(costs: float = 0.0) -> tuple[BlockwiseProgram, Rows]:
+def two_blocks(costs: float = 0.0) -> tuple[BlockCoordinateProgram, Rows]:
     """Blocks with work w_k of their choice within sizes, all of which send over one link of some ports.
 
     A unit more of a block (`added`) does 2 of its work, at 10; a port is 3.
@@ -32,7 +32,7 @@ def asked(costs: float = 0.0) -> tuple[BlockwiseProgram, Rows]:
         choices.append(ys)
         added.append(more)
     link = rows.row("link", [*sent, (port, -PORT_ROOM)], high=0.0)
-    program = BlockwiseProgram(
+    program = BlockCoordinateProgram(
         rows,
         shared=[link],
         counted=[*added, port],
@@ -45,7 +45,7 @@ def asked(costs: float = 0.0) -> tuple[BlockwiseProgram, Rows]:
     return program, rows
 
 
-def settled(ports: int) -> Bounds:
+def at_ports(ports: int) -> Bounds:
     units = np.array([0.0, 0.0, 0.0, ports])
     return Bounds(units, units)
 
@@ -70,15 +70,15 @@ def holds(rows: Rows, values: np.ndarray, sizes: tuple[float, ...], ports: int) 
 
 @pytest.mark.parametrize("costs", [0.0, 1.0], ids=["free", "priced"])
 def test_what_is_found_from_another_answer_keeps_every_row_and_little_is_missed(costs: float) -> None:
-    program, rows = asked(costs)
-    first = program.solved(settled(3))
+    program, rows = two_blocks(costs)
+    first = program.solved(at_ports(3))
     assert first is not None
     n_found = n_there = 0
     for sizes in product((2.0, 4.0, 7.0), repeat=N_BLOCKS):
         for ports in range(4):
             for b, size in enumerate(sizes):
                 program.limit(rows.row_names.index(f"size_{b}"), size)
-            found = program.solved(settled(ports), first)
+            found = program.solved(at_ports(ports), first)
             n_found += found is not None
             n_there += fits(sizes, ports)
             if found is not None:
@@ -88,14 +88,14 @@ def test_what_is_found_from_another_answer_keeps_every_row_and_little_is_missed(
 
 
 def test_where_the_link_gets_smaller_one_block_gives_way_and_the_others_stay() -> None:
-    program, rows = asked()
-    first = program.solved(settled(3))
+    program, rows = two_blocks()
+    first = program.solved(at_ports(3))
     assert first is not None
     assert [first[rows.names.index(f"y_{b}_0")] for b in range(N_BLOCKS)] == [1.0, 1.0, 1.0]
     sizes = (7.0, 6.0, 5.0)
     for b, size in enumerate(sizes):
         program.limit(rows.row_names.index(f"size_{b}"), size)
-    found = program.solved(settled(2), first)
+    found = program.solved(at_ports(2), first)
     assert found is not None
     assert holds(rows, found, sizes, 2)
     assert sum(found[rows.names.index(f"y_{b}_0")] for b in range(N_BLOCKS)) == N_BLOCKS - 1
@@ -109,7 +109,7 @@ def test_stock_goes_from_one_block_to_another_whichever_comes_first() -> None:
         rows.row(f"serve_{b}", [(work[b], 1.0)], low=1.0)
         rows.row(f"within_{b}", [(work[b], 1.0), (units[b], -1.0)], high=0.0)
     stock = rows.row("stock", [(u, 1.0) for u in units], high=10.0)
-    program = BlockwiseProgram(rows, [stock], units, [], [], True, 10.0, 0.0)
+    program = BlockCoordinateProgram(rows, [stock], units, [], [], True, 10.0, 0.0)
 
     def of(*asked_for: float) -> Bounds:
         return Bounds(np.array(asked_for), np.array(asked_for))
@@ -125,8 +125,8 @@ def test_stock_goes_from_one_block_to_another_whichever_comes_first() -> None:
 
 
 def test_what_is_added_is_the_least_that_all_blocks_at_once_would_add() -> None:
-    program, rows = asked()
-    first = program.solved(settled(3))
+    program, rows = two_blocks()
+    first = program.solved(at_ports(3))
     assert first is not None
     for b in range(N_BLOCKS):
         program.limit(rows.row_names.index(f"size_{b}"), float(WORK[b, 0]) - 1.0)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.optimizer.network.row_blocks import Floats, Indices, Mask, block_program, blocks_of, matrix_of
+from planner.optimizer.network.block_structure import Floats, Indices, Mask, block_program, blocks_of, matrix_of
 from planner.optimizer.network.rows import Rows
 
 if TYPE_CHECKING:  # scipy.sparse takes longer to load than the plan of one site
@@ -33,7 +33,7 @@ FEW_COLUMNS = 1_000
 
 
 @dataclass(frozen=True)
-class Blocks:
+class LagrangianRelaxation:
     """A program whose shared rows are priced.
 
     Args:

@@ -13,12 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.blocks import Blocks
-from planner.optimizer.network.cells import TINY, Cells, around, chosen_cells, finest_cells, largest_sizes, used_arcs
+from planner.optimizer.network.cells import (
+    TINY,
+    Cells,
+    chosen_cells,
+    finest_cells,
+    largest_sizes,
+    segments_around,
+    used_arcs,
+)
 from planner.optimizer.network.formulation import build
+from planner.optimizer.network.lagrangian import LagrangianRelaxation
 from planner.optimizer.network.loads import Cell, NetworkLoads
-from planner.optimizer.network.model import Model, Question, Segments, sizes_of
-from planner.optimizer.network.rows import Found
+from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, Segments, sizes_of
+from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.problem import Arc, Situation
 
 BLOCK_GAP = 0.002
@@ -33,60 +41,64 @@ MOST_GATHERED = 4
 """and others that make a wide one."""
 LEANING = 0.1
 """Of a choice between cells that counts."""
-Way = tuple[int, Arc]
+StreamArc = tuple[int, Arc]
 """A stream and the arc that some of it takes."""
 
 
 @dataclass(frozen=True)
-class Look:
+class Relaxation:
     """A relaxed program of some periods and its answer."""
 
-    model: Model
-    found: Found
+    program: MixedIntegerProgram
+    found: ProgramSolution
 
-    def ways(self) -> frozenset[Way]:
+    def arcs(self) -> frozenset[StreamArc]:
         """Arcs that streams use."""
-        return frozenset((q, arc) for q, _, arc in used_arcs(self.model, self.found))
+        return frozenset((q, arc) for q, _, arc in used_arcs(self.program, self.found))
 
-    def pieces(self) -> dict[int, list[tuple[int, int]]]:
+    def segments(self) -> dict[int, list[tuple[int, int]]]:
         """Sizes of every pool in pieces around those of the answer."""
-        segments = self.model.question.segments
-        return {i: around(segments[i], n) for i, n in enumerate(largest_sizes(self.model, self.found))}
+        segments = self.program.spec.segments
+        return {i: segments_around(segments[i], n) for i, n in enumerate(largest_sizes(self.program, self.found))}
 
-    def in_use(self) -> dict[int, list[tuple[int, int]]]:
+    def used_segments(self) -> dict[int, list[tuple[int, int]]]:
         """Sizes of every pool in one piece, and in none of those that the answer does not use."""
-        values, pools = self.found.values, self.model.problem.pools
-        used = {i for (i, _), pieces in self.model.n.items() if sum(values[c] for c in pieces.values()) > TINY}
+        values, pools = self.found.values, self.program.problem.pools
+        used = {
+            i for (i, _), pieces in self.program.instances.items() if sum(values[c] for c in pieces.values()) > TINY
+        }
         return {i: [(1, max(p.max_instances, 1))] * (i in used) for i, p in enumerate(pools)}
 
-    def worth(self) -> NDArray[np.float64]:
+    def period_prices(self) -> NDArray[np.float64]:
         """What one more busy instance of every prefill pool would be worth in every period."""
-        duals, worth = self._duals(), np.zeros(len(self.model.question.situations))
-        for (_, s), rows in self.model.of_pool.items():
-            worth[s] -= duals[rows].sum()
-        return worth
+        duals, period_prices = self._duals(), np.zeros(len(self.program.spec.situations))
+        for (_, s), rows in self.program.prefill_rows.items():
+            period_prices[s] -= duals[rows].sum()
+        return period_prices
 
-    def binding(self) -> list[Situation]:
+    def binding_periods(self) -> list[Situation]:
         """Periods in which one more busy instance would be worth something, what is worth most first."""
-        worth = self.worth()
-        order = np.argsort(-worth, kind="stable")
-        return [self.model.question.situations[s] for s in order if worth[s] > BINDING * worth.sum()]
+        period_prices = self.period_prices()
+        order = np.argsort(-period_prices, kind="stable")
+        return [self.program.spec.situations[s] for s in order if period_prices[s] > BINDING * period_prices.sum()]
 
-    def fractions(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def fractional_units(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Instances of every pool, or accelerators of every owner where roles change; and ports of every tier."""
-        values, model = self.found.values, self.model
-        ports = np.array([values[c] for row in model.ports for c in row])
-        if model.bought:
-            return np.array([values[column] for column in model.bought.values()]), ports
-        return np.array([sum(values[c] for c in sizes_of(model, i, 0)) for i in range(len(model.problem.pools))]), ports
+        values, program = self.found.values, self.program
+        ports = np.array([values[c] for row in program.ports for c in row])
+        if program.bought_accelerators:
+            return np.array([values[column] for column in program.bought_accelerators.values()]), ports
+        return np.array(
+            [sum(values[c] for c in sizes_of(program, i, 0)) for i in range(len(program.problem.pools))]
+        ), ports
 
-    def leanings(self) -> dict[tuple[int, int], list[float]]:
+    def mixed_thresholds(self) -> dict[tuple[int, int], list[float]]:
         """Ends of the cells between which the choice of every group in every period is divided."""
         found: dict[tuple[int, int], list[float]] = {}
-        for (g, s, k), y in self.model.y.items():
+        for (g, s, k), y in self.program.cell_choices.items():
             if self.found.values[y] > LEANING:
-                at = g, self.model.question.situations[s].period
-                found.setdefault(at, []).append(self.model.question.cells[at][k].high_tokens)
+                at = g, self.program.spec.situations[s].period
+                found.setdefault(at, []).append(self.program.spec.cells[at][k].high_tokens)
         return found
 
     def bound(self) -> float:
@@ -99,10 +111,10 @@ class Look:
         Args:
             time_limit_s: seconds a model may take; one without a plan by then keeps its most used thresholds.
         """
-        return chosen_cells(self.model, self._blocks().chosen(time_limit_s, BLOCK_GAP))
+        return chosen_cells(self.program, self._blocks().chosen(time_limit_s, BLOCK_GAP))
 
-    def _blocks(self) -> Blocks:
-        return Blocks(self.model.rows, self.model.shared, self._duals(), self.found.values)
+    def _blocks(self) -> LagrangianRelaxation:
+        return LagrangianRelaxation(self.program.rows, self.program.shared_rows, self._duals(), self.found.values)
 
     def _duals(self) -> NDArray[np.float64]:
         if self.found.duals is None:
@@ -110,29 +122,29 @@ class Look:
         return self.found.duals
 
 
-def every(loads: NetworkLoads, situations: Sequence[Situation]) -> Cells:
+def all_thresholds(loads: NetworkLoads, situations: Sequence[Situation]) -> Cells:
     """Every threshold that makes a difference, in some periods."""
     finest = [finest_cells(loads.problem, members) for members in loads.problem.groups]
     return {(g, s.period): cells for g, cells in enumerate(finest) for s in situations}
 
 
-def some(loads: NetworkLoads, situations: Sequence[Situation], step: int) -> Cells:
+def sampled_thresholds(loads: NetworkLoads, situations: Sequence[Situation], step: int) -> Cells:
     """Of the thresholds that make a difference every so many-th, both ends included: points, no intervals."""
     found: Cells = {}
-    for at, cells in every(loads, situations).items():
+    for at, cells in all_thresholds(loads, situations).items():
         few = [*cells[:-1:step], cells[-1]]
         found[at] = [cell._replace(low_tokens=cell.high_tokens) for cell in few]
     return found
 
 
-def narrowed(look: Look, reach: int) -> Cells:
+def thresholds_around_mean(relaxation: Relaxation, reach: int) -> Cells:
     """Thresholds up to so many before and after the mean of those that an answer mixes."""
-    loads, situations = look.model.question.loads, look.model.question.situations
-    finest = some(loads, situations, 1)
+    loads, situations = relaxation.program.spec.loads, relaxation.program.spec.situations
+    finest = sampled_thresholds(loads, situations, 1)
     weights: dict[tuple[int, int], dict[float, float]] = {at: {} for at in finest}
-    for (g, s, k), y in look.model.y.items():
+    for (g, s, k), y in relaxation.program.cell_choices.items():
         at = g, situations[s].period
-        weights[at][look.model.question.cells[at][k].high_tokens] = max(float(look.found.values[y]), TINY)
+        weights[at][relaxation.program.spec.cells[at][k].high_tokens] = max(float(relaxation.found.values[y]), TINY)
     offers: Cells = {}
     for at, cells in finest.items():
         ends = [cell.high_tokens for cell in cells]
@@ -142,7 +154,7 @@ def narrowed(look: Look, reach: int) -> Cells:
     return offers
 
 
-def gathered(cells: Sequence[Cell], near: Sequence[float]) -> list[Cell]:
+def merged_cells(cells: Sequence[Cell], near: Sequence[float]) -> list[Cell]:
     """Points, and intervals around some thresholds, as they are; other intervals, some in a row, as one wide cell.
 
     >>> cells = [Cell(float(t), t + 0.9) for t in range(10)]
@@ -165,13 +177,13 @@ def gathered(cells: Sequence[Cell], near: Sequence[float]) -> list[Cell]:
     return found
 
 
-def closest(
+def tightest_relaxation(
     loads: NetworkLoads,
     situations: Sequence[Situation],
     segments: Segments,
-    leanings: Mapping[tuple[int, int], Sequence[float]],
+    mixed_thresholds: Mapping[tuple[int, int], Sequence[float]],
     deadline: float,
-) -> Look | None:
+) -> Relaxation | None:
     """A look with every threshold that makes a difference, or near that if time is short: its bound holds anyway.
 
     Thresholds far from those that matter are gathered to wide cells. What such a cell promises is more than any
@@ -187,39 +199,39 @@ def closest(
     Raises:
         UndecidedError: time is up before the first answer.
     """
-    finest = every(loads, situations)
-    near = {at: list(leanings.get(at, ())) for at in finest}
-    look = None
+    finest = all_thresholds(loads, situations)
+    near = {at: list(mixed_thresholds.get(at, ())) for at in finest}
+    relaxation = None
     while True:
-        offers = {at: gathered(cells, near[at]) for at, cells in finest.items()}
+        offers = {at: merged_cells(cells, near[at]) for at, cells in finest.items()}
         try:
-            model = asked(loads, situations, segments, offers, shares_lateness=True)
-            found = answered(model, deadline - monotonic())
+            program = relaxed_program(loads, situations, segments, offers, shares_lateness=True)
+            found = solved_relaxation(program, deadline - monotonic())
         except UndecidedError:
-            if look is None:
+            if relaxation is None:
                 raise
-            return look
+            return relaxation
         if found is None:
             return None
-        look, most = found, 0.0
-        for (g, s, k), y in look.model.y.items():
-            at, used = (g, situations[s].period), float(look.found.values[y])
+        relaxation, most = found, 0.0
+        for (g, s, k), y in relaxation.program.cell_choices.items():
+            at, used = (g, situations[s].period), float(relaxation.found.values[y])
             low, high, *_ = offers[at][k]
             if used > TINY and offers[at][k] not in finest[at]:
                 near[at] += [cell.high_tokens for cell in finest[at] if low <= cell.low_tokens <= high]
                 most = max(most, used)
         if most <= LEANING:
-            return look
+            return relaxation
 
 
-def asked(
+def relaxed_program(
     loads: NetworkLoads,
     situations: Sequence[Situation],
     segments: Segments,
     offers: Cells,
-    ways: Collection[Way] | None = None,
+    arcs: Collection[StreamArc] | None = None,
     shares_lateness: bool = False,
-) -> Model:
+) -> MixedIntegerProgram:
     """The program of a look at some periods.
 
     Args:
@@ -230,15 +242,15 @@ def asked(
         ways: arcs that streams may use; None: all. A bound needs all of them, and every threshold;
         shares_lateness: and pools that share what a class may be late.
     """
-    arcs = None if ways is None else frozenset((q, s.period, arc) for q, arc in ways for s in situations)
-    return build(Question(loads, tuple(situations), offers, segments, arcs=arcs, shares_lateness=shares_lateness))
+    used = None if arcs is None else frozenset((q, s.period, arc) for q, arc in arcs for s in situations)
+    return build(ProgramSpec(loads, tuple(situations), offers, segments, arcs=used, shares_lateness=shares_lateness))
 
 
-def answered(model: Model, time_limit_s: float) -> Look | None:
+def solved_relaxation(program: MixedIntegerProgram, time_limit_s: float) -> Relaxation | None:
     """A look, or None where not even the relaxed program has an answer.
 
     Raises:
         UndecidedError: time is up.
     """
-    found = model.rows.solved(time_limit_s, 0.0, whole=())
-    return None if found is None else Look(model, found)
+    found = program.rows.solved(time_limit_s, 0.0, integers=())
+    return None if found is None else Relaxation(program, found)

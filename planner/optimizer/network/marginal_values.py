@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 
 from planner.errors import UndecidedError
+from planner.optimizer.network.fixed_plan import fixed_plan_problem
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.kept import kept_network
-from planner.optimizer.network.limits import More, largest_sizes, more_allowed, more_capacity
+from planner.optimizer.network.integer_near_plan import GAP, IntegerProgramNearPlan
 from planner.optimizer.network.loads import Cell, NetworkLoads
-from planner.optimizer.network.model import Question
+from planner.optimizer.network.program import ProgramSpec
+from planner.optimizer.network.raised_limits import RaisedLimit, largest_sizes, more_allowed, more_capacity
 from planner.optimizer.network.search import peak_situations
-from planner.optimizer.network.whole import GAP, Whole
 from planner.optimizer.problem import PoolSpec, Problem, Situation
 from planner.optimizer.solution import Solution
 from planner.results import Bottleneck, PlannedAgain
@@ -49,33 +49,33 @@ def network_bottlenecks(problem: Problem, solution: Solution, limit_s: float = L
         Sensitivity of linear programs by re-solving (Bertsimas and Tsitsiklis 1997, chapter 5).
     """
     deadline = monotonic() + limit_s
-    found: list[tuple[Bottleneck, More, Problem]] = []
-    for base, changes in _questions(problem, solution):
+    found: list[tuple[Bottleneck, RaisedLimit, Problem]] = []
+    for base, changes in _changes(problem, solution):
         found += _prices(base, solution, changes, deadline)
     confirmed = _confirmed(found, solution, limit_s)
     return tuple(sorted(confirmed, key=lambda b: (b.unit.split(" per ")[0] != "USD/h", -abs(b.shadow_price))))
 
 
-def _questions(problem: Problem, solution: Solution) -> Iterator[tuple[Problem, Iterable[More]]]:
+def _changes(problem: Problem, solution: Solution) -> Iterator[tuple[Problem, Iterable[RaisedLimit]]]:
     """What is changed: the question as it was asked, and the fleet as it was planned."""
     yield problem, more_allowed(problem, solution)
     if not problem.scenario.routing.role_conversion:
-        kept = kept_network(problem, solution)
-        if all(any(arcs.values()) for arcs in kept.arcs):
-            yield kept, more_capacity(kept, solution)
+        at_plan = fixed_plan_problem(problem, solution)
+        if all(any(arcs.values()) for arcs in at_plan.arcs):
+            yield at_plan, more_capacity(at_plan, solution)
 
 
 def _prices(
-    base: Problem, solution: Solution, changes: Iterable[More], deadline: float
-) -> Iterator[tuple[Bottleneck, More, Problem]]:
+    base: Problem, solution: Solution, changes: Iterable[RaisedLimit], deadline: float
+) -> Iterator[tuple[Bottleneck, RaisedLimit, Problem]]:
     """What more of every limit is worth by the linear program, with what it is a change of."""
     sizes, cells = largest_sizes(base, solution), _cells(base, solution)
-    least = _least(base, sizes, cells, deadline)
+    least = _relaxed_optimum(base, sizes, cells, deadline)
     for more in changes if least is not None else ():
-        other = _least(more.little, sizes, cells, deadline)
+        other = _relaxed_optimum(more.marginal, sizes, cells, deadline)
         if least is not None and other is not None:
             gained = least - other if abs(least - other) > NO_WORTH * abs(least) else 0.0
-            price = gained * unit_of(base) / more.n_little
+            price = gained * unit_of(base) / more.marginal_amount
             yield (
                 Bottleneck(constraint=more.constraint, shadow_price=price, unit=more.unit, basis="linear-program"),
                 more,
@@ -89,7 +89,7 @@ def unit_of(problem: Problem) -> float:
 
 
 def _confirmed(
-    found: Iterable[tuple[Bottleneck, More, Problem]], solution: Solution, limit_s: float
+    found: Iterable[tuple[Bottleneck, RaisedLimit, Problem]], solution: Solution, limit_s: float
 ) -> Iterator[Bottleneck]:
     """The prices with what planning in whole instances says of them, as far as the time allows.
 
@@ -99,9 +99,9 @@ def _confirmed(
     bases: dict[int, tuple[float, float] | None] = {}
     for bottleneck, more, base in sorted(found, key=lambda item: item[0].shadow_price == 0):
         if id(base) not in bases:
-            bases[id(base)] = Whole(base, solution).objective(base, deadline)
+            bases[id(base)] = IntegerProgramNearPlan(base, solution).objective(base, deadline)
         before = bases[id(base)]
-        after = None if before is None else Whole(base, solution).objective(more.whole, deadline)
+        after = None if before is None else IntegerProgramNearPlan(base, solution).objective(more.step, deadline)
         if before is None or after is None:
             if bottleneck.shadow_price:
                 yield bottleneck
@@ -111,7 +111,7 @@ def _confirmed(
         low, high = (before[0] - after[1]) * unit, (before[1] - after[0]) * unit
         if more.constraint != "demand_req_per_s":
             low = max(low, 0.0)  # more of a limit leaves every fleet possible
-        again = PlannedAgain(n_more=more.n_whole, least=low, most=max(high, low))
+        again = PlannedAgain(n_more=more.step_amount, least=low, most=max(high, low))
         if bottleneck.shadow_price or abs(low) > 2 * GAP * abs(before[1]) * unit:
             yield bottleneck.model_copy(update={"planned_again": again})
 
@@ -120,7 +120,7 @@ def _cells(problem: Problem, solution: Solution) -> Mapping[tuple[int, int], lis
     """The plan's thresholds, each with any allowance."""
     cells = {}
     for g, members in enumerate(problem.groups):
-        for one in solution.settled:
+        for one in solution.operations:
             thresholds = {flow.threshold_tokens for flow in one.flows if flow.stream in members} or {0.0}
             cells[g, one.period] = [Cell(t, t) for t in sorted(thresholds)]
     return cells
@@ -134,7 +134,7 @@ def _near(pool: PoolSpec, n_instances: int) -> tuple[int, int]:
     return max(n_instances - width, 1), max(min(n_instances + width, pool.max_instances), 1)
 
 
-def _least(
+def _relaxed_optimum(
     problem: Problem, sizes: Sequence[int], cells: Mapping[tuple[int, int], list[Cell]], deadline: float
 ) -> float | None:
     """The least objective with sizes that may be fractions; None where there is none, or time is up."""
@@ -144,9 +144,9 @@ def _least(
     everything = [Situation(p) for p in range(len(problem.periods))]
     situations = tuple(everything if is_small else peak_situations(problem))
     pieces = {i: [_near(pool, n)] for i, (pool, n) in enumerate(zip(problem.pools, sizes, strict=True))}
-    model = build(Question(NetworkLoads(problem), situations, cells, pieces))
+    program = build(ProgramSpec(NetworkLoads(problem), situations, cells, pieces))
     try:
-        found = model.rows.solved(deadline - monotonic(), 0.0, whole=())
+        found = program.rows.solved(deadline - monotonic(), 0.0, integers=())
     except UndecidedError:
         return None
     return None if found is None else found.objective

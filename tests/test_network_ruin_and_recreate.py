@@ -12,21 +12,27 @@ from hypothesis import strategies as st
 
 from planner.errors import UndecidedError
 from planner.optimizer.network import completion as completion_room
-from planner.optimizer.network import large_search as large_room
+from planner.optimizer.network import decomposed_search as large_room
 from planner.optimizer.network import search as search_room
-from planner.optimizer.network.completion import PATIENCE
+from planner.optimizer.network.completion import SLO_TIGHTENING
 from planner.optimizer.network.cost import use_usd_per_hour
-from planner.optimizer.network.descent import DETOUR, Descent, Offers, descent_of, is_settled_by_period
-from planner.optimizer.network.dive import Dive
-from planner.optimizer.network.evaluate import broken_classes, link_gbps
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.large import Look, answered, asked, every
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads
-from planner.optimizer.network.model import Question
-from planner.optimizer.network.period_fit import PeriodFit, period_fit
+from planner.optimizer.network.period_operation import classes_missing_slo, link_gbps
+from planner.optimizer.network.period_subproblem import PeriodSubproblem, period_subproblem
+from planner.optimizer.network.program import ProgramSpec
+from planner.optimizer.network.relax_and_fix import RelaxAndFix
+from planner.optimizer.network.relaxation import Relaxation, all_thresholds, relaxed_program, solved_relaxation
+from planner.optimizer.network.ruin_and_recreate import (
+    DETOUR,
+    RuinAndRecreate,
+    ThresholdOffers,
+    is_separable_by_period,
+    ruin_and_recreate,
+)
 from planner.optimizer.network.search import network_search, peak_situations
+from planner.optimizer.network.search_state import SearchState
 from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
-from planner.optimizer.network.solution import SearchState
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.resolution import planning_problem
 from planner.optimizer.solution import Solution
@@ -53,66 +59,78 @@ def shared(changing: bool = False) -> SharedUnits:
 
 
 @cache
-def look(changing: bool = False) -> Look:
+def relaxation(changing: bool = False) -> Relaxation:
     """A relaxed answer for the day, with every threshold."""
     problem = problem_of_a_day(changing)
-    loads = NetworkLoads(problem, is_hopeful=True)
+    loads = NetworkLoads(problem, is_optimistic=True)
     day = [Situation(p) for p in range(len(problem.periods))]
     segments = {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
-    found = answered(asked(loads, day, segments, every(loads, day)), LIMIT_S)
+    found = solved_relaxation(relaxed_program(loads, day, segments, all_thresholds(loads, day)), LIMIT_S)
     assert found is not None
     return found
 
 
 @cache
-def dive(changing: bool = False) -> Dive:
+def dive(changing: bool = False) -> RelaxAndFix:
     """Limits that keep every promise."""
     problem = problem_of_a_day(changing)
     gbps = tuple(max(tier.capacity_gbps for tier in link.tiers) for link in problem.links)
-    return Dive(NetworkLoads(problem, gbps=gbps), look(changing).ways(), look(changing).in_use(), 0.0, FOREVER)
+    return RelaxAndFix(
+        NetworkLoads(problem, gbps=gbps),
+        relaxation(changing).arcs(),
+        relaxation(changing).used_segments(),
+        0.0,
+        FOREVER,
+    )
 
 
-def descent(changing: bool = False) -> Descent:
+def descent(changing: bool = False) -> RuinAndRecreate:
     """Sizes from the look, at a few thresholds."""
-    day = look(changing)
-    units = shared(changing).of_look(day)
-    return descent_of(dive(changing), Offers(day.leanings(), 2, (0.5,)), day.worth(), units, FOREVER)
+    day = relaxation(changing)
+    units = shared(changing).of_relaxation(day)
+    return ruin_and_recreate(
+        dive(changing), ThresholdOffers(day.mixed_thresholds(), 2, (0.5,)), day.period_prices(), units, FOREVER
+    )
 
 
 def fractions(changing: bool) -> np.ndarray:
     """Units of the look, in parts."""
-    sizes, ports = look(changing).fractions()
+    sizes, ports = relaxation(changing).fractional_units()
     return np.concatenate([sizes / (shared(True).n_accelerators if changing else 1.0), ports])
 
 
-def asked_of(period: int, changing: bool) -> Question:
+def spec_of(period: int, changing: bool) -> ProgramSpec:
     """A period at a few thresholds, with sizes as a descent has them."""
     problem, found = problem_of_a_day(changing), dive(changing)
-    points = found.points(0, [*look(changing).leanings()[0, period], 4_000.0, 20_000.0], (0.25, 0.5, 0.75))
-    arcs = frozenset((q, period, arc) for q, arc in found.ways)
+    points = found.points(
+        0, [*relaxation(changing).mixed_thresholds()[0, period], 4_000.0, 20_000.0], (0.25, 0.5, 0.75)
+    )
+    arcs = frozenset((q, period, arc) for q, arc in found.arcs)
     sizes = found.segments if changing else {i: [(1, 1)] for i in range(len(problem.pools))}
-    return Question(found.loads, (Situation(period),), {(0, period): points}, sizes, True, arcs)
+    return ProgramSpec(found.loads, (Situation(period),), {(0, period): points}, sizes, True, arcs)
 
 
 @cache
-def fit(period: int, changing: bool = False) -> PeriodFit:
-    return period_fit(build(asked_of(period, changing)), shared(changing))
+def fit(period: int, changing: bool = False) -> PeriodSubproblem:
+    return period_subproblem(build(spec_of(period, changing)), shared(changing))
 
 
 def fits_by_the_whole_program(period: int, units: Units, changing: bool) -> bool:
     """Whether the safe program with settled units has an answer."""
-    question, ports = asked_of(period, changing), shared(changing).ports(units)
+    spec, ports = spec_of(period, changing), shared(changing).ports(units)
     if changing:
-        model = build(question)
-        for column, n in zip([*model.bought.values(), *(c for row in model.ports for c in row)], units, strict=True):
-            step = shared(True).n_accelerators[0] if column in model.bought.values() else 1.0
+        model = build(spec)
+        for column, n in zip(
+            [*model.bought_accelerators.values(), *(c for row in model.ports for c in row)], units, strict=True
+        ):
+            step = shared(True).n_accelerators[0] if column in model.bought_accelerators.values() else 1.0
             model.rows.lows[column] = model.rows.highs[column] = float(n) * step
         return model.rows.solved(LIMIT_S, 0.01) is not None
     n = tuple(int(m) for m in units[: shared().n_sizes])
     sizes = {i: [(max(m, 1), max(m, 1))] for i, m in enumerate(n)}
     # Long work among short work counts for as much as at the sizes that the period was built with.
-    about = dict.fromkeys(sizes, 1)
-    whole = build(replace(question, segments=sizes, fixed=(n, ports), about=about))
+    near_sizes = dict.fromkeys(sizes, 1)
+    whole = build(replace(spec, segments=sizes, fixed=(n, ports), near_sizes=near_sizes))
     return whole.rows.solved(LIMIT_S, 0.01) is not None
 
 
@@ -154,9 +172,9 @@ def test_what_a_period_adds_is_enough_and_no_one_or_two_units_of_less_rent_are(c
 @ROLES
 def test_units_that_are_begun_with_fit_every_period_and_after_dropping_every_unit_is_needed(changing: bool) -> None:
     down = descent(changing)
-    assert down.begun(shared(changing).of_look(look(changing)))
+    assert down.start_from(shared(changing).of_relaxation(relaxation(changing)))
     begun = down.cost
-    down.dropped()
+    down.drop_idle_units()
     assert down.cost <= begun
     for u in np.flatnonzero((down.units > 0) & (shared(changing).usd > 0)):
         less = down.units.copy()
@@ -168,22 +186,22 @@ def test_units_that_are_begun_with_fit_every_period_and_after_dropping_every_uni
 @ROLES
 def test_the_cost_of_units_is_rent_and_use_and_detours_are_short_and_gone_back_from(changing: bool) -> None:
     problem, down, units = problem_of_a_day(changing), descent(changing), shared(changing)
-    assert down.begun(units.of_look(look(changing)))
+    assert down.start_from(units.of_relaxation(relaxation(changing)))
     costs = [down.cost]
     for _ in range(30):
         before = min(costs)
-        assert down.changed() == (down.cost < before - 1e-6)
+        assert down.step() == (down.cost < before - 1e-6)
         assert down.cost <= (1 + DETOUR) * before + 1e-6
         costs.append(down.cost)
-    down.back()
+    down.restore_cheapest()
     assert down.cost == min(costs)
-    settled = down.settled()
-    use = sum(problem.weights[one.period] * use_usd_per_hour(problem, one) for one in settled)
+    operations = down.operations()
+    use = sum(problem.weights[one.period] * use_usd_per_hour(problem, one) for one in operations)
     assert use > 0.0
     assert down.cost == pytest.approx(float(units.usd @ down.units) + use)
-    needed = units.of_plan(settled, down.ports())
+    needed = units.of_plan(operations, down.ports())
     assert np.all(needed <= down.units) if changing else np.array_equal(needed, down.units)
-    assert broken_classes(problem, settled, down.ports()) == []
+    assert classes_missing_slo(problem, operations, down.ports()) == []
 
 
 @pytest.mark.parametrize(
@@ -199,7 +217,7 @@ def test_the_cost_of_units_is_rent_and_use_and_detours_are_short_and_gone_back_f
 )
 def test_what_periods_share_besides_sizes_is_noticed(changes: dict[str, object], expected: bool) -> None:
     scenario = scale_scenario(1, n_hours=2, n_sites=2, n_kinds=2, n_models=1).model_copy(update=changes)
-    assert is_settled_by_period(planning_problem(scenario)) is expected
+    assert is_separable_by_period(planning_problem(scenario)) is expected
 
 
 @pytest.mark.parametrize(("req_per_s", "expected"), [(1e5, False), (200.0, True)])
@@ -207,9 +225,9 @@ def test_a_large_search_tells_a_network_without_a_plan_from_one_with(req_per_s: 
     scenario = scale_scenario(1, n_hours=2, n_sites=2, n_kinds=2, n_models=1)
     problem = planning_problem(scenario.model_copy(update={"demand_req_per_s": req_per_s}))
     segments = {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
-    peaks, loads = peak_situations(problem), NetworkLoads(problem, is_hopeful=True)
+    peaks, loads = peak_situations(problem), NetworkLoads(problem, is_optimistic=True)
     state = SearchState(problem, peaks, {}, segments, [1.0] * len(problem.classes), loads, 0.1)
-    assert large_room.large_search(state, LIMIT_S, monotonic() + LIMIT_S) is expected
+    assert large_room.decomposed_search(state, LIMIT_S, monotonic() + LIMIT_S) is expected
     assert (state.best is not None) is expected
 
 
@@ -226,41 +244,41 @@ def test_a_link_with_little_traffic_gets_small_ports_if_they_keep_the_promise(mo
     monkeypatch.setattr(search_room, "LARGE", 0)
     found = network_search(problem, LIMIT_S, 0.015)
     assert found is not None
-    gbps, sent = problem.gbps(found.ports), np.max([link_gbps(problem, one) for one in found.settled], axis=0)
+    gbps, sent = problem.gbps(found.ports), np.max([link_gbps(problem, one) for one in found.operations], axis=0)
     assert [there for there, most in zip(gbps, sent, strict=True) if most > 0] == [10.0]
     assert (sent <= LINK_BUSY * np.array(gbps) * (1 + 1e-9)).all()
-    assert broken_classes(problem, found.settled, found.ports) == []
+    assert classes_missing_slo(problem, found.operations, found.ports) == []
 
 
 @pytest.mark.parametrize(
-    ("is_late_anyhow", "port_step", "patience"), [(False, 1, 1.0), (True, 0, PATIENCE)], ids=["ports", "waits"]
+    ("is_late_anyhow", "port_step", "slo_factors"), [(False, 1, 1.0), (True, 0, SLO_TIGHTENING)], ids=["ports", "waits"]
 )
 def test_a_broken_promise_asks_for_larger_ports_where_these_are_at_fault_and_else_for_shorter_waits(
-    monkeypatch: pytest.MonkeyPatch, is_late_anyhow: bool, port_step: int, patience: float
+    monkeypatch: pytest.MonkeyPatch, is_late_anyhow: bool, port_step: int, slo_factors: float
 ) -> None:
-    problem, loads = problem_of_a_day(), NetworkLoads(problem_of_a_day(), is_hopeful=True)
+    problem, loads = problem_of_a_day(), NetworkLoads(problem_of_a_day(), is_optimistic=True)
     found = descent()
-    assert found.begun(shared().of_look(look()))
+    assert found.start_from(shared().of_relaxation(relaxation()))
     all_ports = [[tier.max_ports for tier in link.tiers] for link in problem.links]
 
     def broken(_problem: Problem, _settled: object, ports: object) -> list[int]:
         return [0] if is_late_anyhow or ports != all_ports else []
 
-    monkeypatch.setattr(completion_room, "broken_classes", broken)
-    monkeypatch.setattr(large_room, "broken_classes", broken)
+    monkeypatch.setattr(completion_room, "classes_missing_slo", broken)
+    monkeypatch.setattr(large_room, "classes_missing_slo", broken)
     state = SearchState(problem, peak_situations(problem), {}, {}, [1.0] * len(problem.classes), loads, 0.1)
     least = large_room._safe_loads(state, state.port_step).least_gbps
-    assert not large_room._is_kept(state, found)
-    assert (state.best, state.port_step, state.patience[0]) == (None, port_step, patience)
+    assert not large_room._meets_slo(state, found)
+    assert (state.best, state.port_step, state.slo_factors[0]) == (None, port_step, slo_factors)
     assert large_room._safe_loads(state, state.port_step).least_gbps == tuple(
         (10.0, 100.0)[port_step] for _ in problem.links
     )
     assert least == tuple(10.0 for _ in problem.links)
     # At the largest ports nothing is left but to wait less.
     state.port_step = 1
-    state.patience = [1.0] * len(problem.classes)
-    assert not large_room._is_kept(state, found)
-    assert (state.port_step, state.patience[0]) == (1, PATIENCE)
+    state.slo_factors = [1.0] * len(problem.classes)
+    assert not large_room._meets_slo(state, found)
+    assert (state.port_step, state.slo_factors[0]) == (1, SLO_TIGHTENING)
     # What the best plan does with is enough.
     state.best = Solution((), ((2, 0), (0, 0)), 1.0, 1.0, 1.0)
     assert large_room._safe_loads(state, state.port_step).least_gbps == (20.0, 100.0)
@@ -268,7 +286,9 @@ def test_a_broken_promise_asks_for_larger_ports_where_these_are_at_fault_and_els
 
 
 @pytest.mark.parametrize(
-    ("changing", "left_out"), [(False, "_begin"), (False, "_dive"), (True, "_dive")], ids=["dive", "begin", "roles"]
+    ("changing", "left_out"),
+    [(False, "_first_plan"), (False, "_relax_and_fix"), (True, "_relax_and_fix")],
+    ids=["dive", "begin", "roles"],
 )
 def test_either_way_to_a_plan_of_a_large_network_finds_one_above_the_bound(
     monkeypatch: pytest.MonkeyPatch, changing: bool, left_out: str
@@ -282,4 +302,4 @@ def test_either_way_to_a_plan_of_a_large_network_finds_one_above_the_bound(
         pytest.fail("no plan was found")
     assert found is not None
     assert found.bound <= found.objective <= 1.15 * found.bound
-    assert broken_classes(problem, found.settled, found.ports) == []
+    assert classes_missing_slo(problem, found.operations, found.ports) == []

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.optimizer import planning_problem
-from planner.optimizer.network import worth
-from planner.optimizer.network.quickening import quickest_bottlenecks
-from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
-from planner.optimizer.network.quickest import quickest_network
+from planner.optimizer.network import marginal_values
+from planner.optimizer.network.marginal_values import network_bottlenecks
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.worth import network_bottlenecks
+from planner.optimizer.network.ttft_bisection import GAP as BISECTION_GAP
+from planner.optimizer.network.ttft_bisection import least_ttft_by_bisection
+from planner.optimizer.network.ttft_bottlenecks import ttft_bottlenecks
 from planner.optimizer.problem import Problem
 from planner.optimizer.solution import Solution
 from planner.report import binding
@@ -103,7 +103,7 @@ def test_one_more_request_per_second_costs_what_counting_every_fleet_says() -> N
 @pytest.mark.parametrize("added", ["fast", "near", "decode"])
 def test_an_instance_beside_the_fleet_adds_what_counting_every_threshold_says(added: str) -> None:
     problem, solution = solved((("sites.local.accelerators", N_HOME * GPUS),))
-    sizes = dict(zip(("fast", "near", "decode"), solution.settled[0].n_instances, strict=True))
+    sizes = dict(zip(("fast", "near", "decode"), solution.operations[0].n_instances, strict=True))
     before, after = (
         most_req_per_s(problem, *(n + more * (name == added) for name, n in sizes.items())) for more in (0, 1)
     )
@@ -164,7 +164,7 @@ def test_a_full_inventory_of_one_pool_has_a_price_where_its_accelerators_are_lac
 
 def test_what_is_not_planned_again_in_time_is_said_and_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, solution = solved((("sites.local.accelerators", N_HOME * GPUS),))
-    monkeypatch.setattr(worth.Whole, "objective", lambda *_: None)
+    monkeypatch.setattr(marginal_values.IntegerProgramNearPlan, "objective", lambda *_: None)
     prices = network_bottlenecks(problem, solution, 600.0)
     assert prices
     assert all(b.planned_again is None for b in prices)
@@ -178,15 +178,15 @@ FEW = {"pools.near.n_instances": 33, "pools.fast.n_instances": 0, "pools.decode.
 @pytest.mark.slow
 def test_an_instance_takes_off_the_least_ttft_what_a_search_from_the_start_finds() -> None:
     problem = problem_of({**FEW, "objective": "min-ttft"})
-    found = quickest_network(problem, 600.0)
+    found = least_ttft_by_bisection(problem, 600.0)
     assert found is not None
-    prices = {b.constraint: b for b in quickest_bottlenecks(problem, found.as_solution(QUICKEST_GAP), 600.0)}
+    prices = {b.constraint: b for b in ttft_bottlenecks(problem, found.as_solution(BISECTION_GAP), 600.0)}
     price = prices["pools.near.n_instances"]
     assert (price.unit, price.basis) == ("s per instance", "planned-again")
-    again = quickest_network(problem_of({**FEW, "pools.near.n_instances": 34, "objective": "min-ttft"}), 600.0)
+    again = least_ttft_by_bisection(problem_of({**FEW, "pools.near.n_instances": 34, "objective": "min-ttft"}), 600.0)
     assert again is not None
-    assert price.shadow_price == pytest.approx(found.ttft_s - again.ttft_s, abs=2 * QUICKEST_GAP * found.ttft_s)
-    assert price.shadow_price > 2 * QUICKEST_GAP * found.ttft_s
+    assert price.shadow_price == pytest.approx(found.ttft_s - again.ttft_s, abs=2 * BISECTION_GAP * found.ttft_s)
+    assert price.shadow_price > 2 * BISECTION_GAP * found.ttft_s
     assert price.planned_again is not None
     assert price.planned_again.least <= price.shadow_price <= price.planned_again.most
     assert again.bound_s <= found.ttft_s - price.planned_again.least

@@ -1,6 +1,6 @@
 """The search of a large network: one close look for the bound, and plans from rough ones, made better until time is up.
 
-See `large` for looks, `descent` for sizes first, and `dive` for thresholds first.
+See `large` for looks, `recreate` for sizes first, and `dive` for thresholds first.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,27 @@ import numpy as np
 
 from planner.errors import UndecidedError
 from planner.optimizer.network.cells import Cells
-from planner.optimizer.network.completion import MOST_NEW, broken_by, idle_use, judged
-from planner.optimizer.network.descent import Descent, Offers, descent_of, is_settled_by_period
-from planner.optimizer.network.dive import NEAR_SHARES, Dive
-from planner.optimizer.network.evaluate import Settled, broken_classes
-from planner.optimizer.network.large import Look, answered, asked, closest, narrowed, some
+from planner.optimizer.network.completion import MOST_NEW, evaluated_plan, tightened_classes, use_outside_program
 from planner.optimizer.network.loads import Array, NetworkLoads, mix_of
-from planner.optimizer.network.model import Segments
+from planner.optimizer.network.period_operation import PeriodOperation, classes_missing_slo
+from planner.optimizer.network.program import Segments
+from planner.optimizer.network.relax_and_fix import NEAR_SHARES, RelaxAndFix
+from planner.optimizer.network.relaxation import (
+    Relaxation,
+    relaxed_program,
+    sampled_thresholds,
+    solved_relaxation,
+    thresholds_around_mean,
+    tightest_relaxation,
+)
+from planner.optimizer.network.ruin_and_recreate import (
+    RuinAndRecreate,
+    ThresholdOffers,
+    is_separable_by_period,
+    ruin_and_recreate,
+)
+from planner.optimizer.network.search_state import Pieces, SearchState, is_better
 from planner.optimizer.network.shared_units import shared_units
-from planner.optimizer.network.solution import Pieces, SearchState, is_better
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.solution import Solution
 
@@ -52,7 +64,7 @@ AT_LAST = 0.05
 """Of the time limit: what is left to judge a plan when it is not made better any more."""
 
 
-def large_search(state: SearchState, time_limit_s: float, deadline: float) -> bool:
+def decomposed_search(state: SearchState, time_limit_s: float, deadline: float) -> bool:
     """Bound and plan of a large network: ways by its peaks, periods that bind by a whole day, and closer looks.
 
     Returns:
@@ -60,50 +72,50 @@ def large_search(state: SearchState, time_limit_s: float, deadline: float) -> bo
     """
     peaks, stop = list(state.active), deadline - AT_LAST * time_limit_s
     try:
-        days = _days(state, deadline)
+        days = _day_relaxations(state, deadline)
         day = days[-1] if days else None
-        binding = [] if day is None else [s for s in day.binding()[:MOST_BINDING] if s not in peaks]
+        binding = [] if day is None else [s for s in day.binding_periods()[:MOST_BINDING] if s not in peaks]
         state.active = peaks + binding[: max(MOST_IN_BOUND - len(peaks), 0)]
         with ThreadPoolExecutor(1) as aside:
             bounding = aside.submit(_bound, state, dict(state.segments), day, deadline)
             if day is not None:
-                if state.problem.scenario.routing.role_conversion and is_settled_by_period(state.problem):
-                    _begin_with_fixed_roles(state, stop - (1 - FIXED_ROLES) * time_limit_s)
-                _descend_from_looks(state, days, stop)
+                if state.problem.scenario.routing.role_conversion and is_separable_by_period(state.problem):
+                    _start_with_fixed_roles(state, stop - (1 - FIXED_ROLES) * time_limit_s)
+                _recreate_from_relaxations(state, days, stop)
             if not bounding.result():
                 return False
         if day is not None and state.best is None:
-            _dive(state, sorted(peaks + binding), time_limit_s, deadline)
-            descend(state, day.in_use(), day.worth(), None, stop)
+            _relax_and_fix(state, sorted(peaks + binding), time_limit_s, deadline)
+            improve_by_ruin_and_recreate(state, day.used_segments(), day.period_prices(), None, stop)
     except UndecidedError:
         pass
     return True
 
 
-def _descend_from_looks(state: SearchState, days: Sequence[Look], stop: float) -> None:
+def _recreate_from_relaxations(state: SearchState, days: Sequence[Relaxation], stop: float) -> None:
     """Plans near what looks at the whole day use, or near the best that there is."""
     day = days[-1]
-    state.segments, state.ways = day.pieces(), state.ways.union(*(look.ways() for look in days))
+    state.segments, state.arcs = day.segments(), state.arcs.union(*(relaxation.arcs() for relaxation in days))
     begun = None
     if state.best is None:
         # What the closest look leaves out may be what some period needs.
-        begun = _begin(state, day, stop) or (_begin(state, days[0], stop) if len(days) > 1 else None)
-    descend(state, _sizes(state, day), day.worth(), None if state.best else begun, stop)
+        begun = _first_plan(state, day, stop) or (_first_plan(state, days[0], stop) if len(days) > 1 else None)
+    improve_by_ruin_and_recreate(state, _sizes(state, day), day.period_prices(), None if state.best else begun, stop)
 
 
-def _begin_with_fixed_roles(state: SearchState, stop: float) -> None:
+def _start_with_fixed_roles(state: SearchState, stop: float) -> None:
     """A plan whose roles do not change, where they might: sizes for all periods are found sooner than for each."""
     routing = state.problem.scenario.routing.model_copy(update={"role_conversion": False})
     problem = replace(state.problem, scenario=state.problem.scenario.model_copy(update={"routing": routing}))
-    loads, sizes = NetworkLoads(problem, is_hopeful=True), {i: [(1, most)] for i, most in enumerate(_most(problem))}
-    patience = list(state.patience)
-    fixed = SearchState(problem, list(state.active), state.cells, sizes, patience, loads, state.target)
+    loads, sizes = NetworkLoads(problem, is_optimistic=True), {i: [(1, most)] for i, most in enumerate(_most(problem))}
+    slo_factors = list(state.slo_factors)
+    fixed = SearchState(problem, list(state.active), state.cells, sizes, slo_factors, loads, state.target)
     try:
-        if days := _days(fixed, stop):
-            _descend_from_looks(fixed, days, stop)
+        if days := _day_relaxations(fixed, stop):
+            _recreate_from_relaxations(fixed, days, stop)
     except UndecidedError:
         pass
-    state.ways |= fixed.ways
+    state.arcs |= fixed.arcs
     if fixed.best is not None and is_better(state, fixed.best):
         state.best = fixed.best
 
@@ -112,69 +124,73 @@ def _most(problem: Problem) -> list[int]:
     return [max(pool.max_instances, 1) for pool in problem.pools]
 
 
-def _sizes(state: SearchState, day: Look) -> Pieces:
+def _sizes(state: SearchState, day: Relaxation) -> Pieces:
     """Sizes of every pool in one piece: half as many as the best plan has to twice, else all that a look uses."""
-    pieces, most = day.in_use(), _most(state.problem)
-    for i, n in enumerate(np.max([one.n_instances for one in state.best.settled], axis=0) if state.best else ()):
+    pieces, most = day.used_segments(), _most(state.problem)
+    for i, n in enumerate(np.max([one.n_instances for one in state.best.operations], axis=0) if state.best else ()):
         pieces[i] = [(max(int(n) // 2, 1), min(2 * int(n), most[i]))] if n else pieces[i]
     return pieces
 
 
-def _bound(state: SearchState, segments: Segments, day: Look | None, deadline: float) -> bool:
+def _bound(state: SearchState, segments: Segments, day: Relaxation | None, deadline: float) -> bool:
     """Raise the bound to that of the closest look; False where this has no answer."""
-    leanings = {} if day is None else day.leanings()
-    found = closest(state.optimistic, tuple(state.active), segments, leanings, deadline)
+    mixed_thresholds = {} if day is None else day.mixed_thresholds()
+    found = tightest_relaxation(state.optimistic, tuple(state.active), segments, mixed_thresholds, deadline)
     if found is not None:
-        state.bound = max(state.bound, found.bound() + idle_use(state))
+        state.bound = max(state.bound, found.bound() + use_outside_program(state))
     return found is not None
 
 
-def _days(state: SearchState, deadline: float) -> list[Look]:
+def _day_relaxations(state: SearchState, deadline: float) -> list[Relaxation]:
     """Looks at the whole day, over ways that one at the peaks uses: a rough one, then closer ones; none without answer.
 
     Raises:
         UndecidedError: time is up.
     """
     loads, whole_day = state.optimistic, [Situation(p) for p in range(len(state.problem.periods))]
-    offers = some(loads, state.active, ROUGH_STEP)
-    rough = answered(asked(loads, state.active, state.segments, offers), _left(deadline))
+    offers = sampled_thresholds(loads, state.active, ROUGH_STEP)
+    rough = solved_relaxation(relaxed_program(loads, state.active, state.segments, offers), _left_s(deadline))
     if rough is None:
         return []
-    offers, state.segments = some(loads, whole_day, ROUGH_STEP), rough.pieces()
+    offers, state.segments = sampled_thresholds(loads, whole_day, ROUGH_STEP), rough.segments()
     is_stated = all(mix_of(state.problem, members).is_discrete for members in state.problem.groups)
-    days: list[Look] = []
+    days: list[Relaxation] = []
     for reach in (None, *(() if is_stated else REACHES)):
-        offers = offers if reach is None else narrowed(days[-1], reach)
-        day = answered(asked(loads, whole_day, state.segments, offers, rough.ways()), _left(deadline))
+        offers = offers if reach is None else thresholds_around_mean(days[-1], reach)
+        day = solved_relaxation(
+            relaxed_program(loads, whole_day, state.segments, offers, rough.arcs()), _left_s(deadline)
+        )
         if day is None:
             break
         days.append(day)
     return days
 
 
-def _left(deadline: float) -> float:
+def _left_s(deadline: float) -> float:
     return deadline - monotonic()
 
 
-def _begin(state: SearchState, day: Look, deadline: float) -> Descent | None:
+def _first_plan(state: SearchState, day: Relaxation, deadline: float) -> RuinAndRecreate | None:
     """A plan of a network whose periods share units alone, from those of a look at the whole day; None: not begun."""
-    if not is_settled_by_period(state.problem):
+    if not is_separable_by_period(state.problem):
         return None
-    units = shared_units(state.problem).of_look(day)
-    dive = Dive(_safe_loads(state, state.port_step), state.ways, day.in_use(), 0.0, deadline)
-    descent = descent_of(dive, Offers(day.leanings(), ROUGH_STEP, (0.5,)), day.worth(), units, deadline)
-    if not descent.begun(units):
+    units = shared_units(state.problem).of_relaxation(day)
+    dive = RelaxAndFix(_safe_loads(state, state.port_step), state.arcs, day.used_segments(), 0.0, deadline)
+    recreate = ruin_and_recreate(
+        dive, ThresholdOffers(day.mixed_thresholds(), ROUGH_STEP, (0.5,)), day.period_prices(), units, deadline
+    )
+    if not recreate.start_from(units):
         return None
-    descent.dropped()
-    _is_kept(state, descent)
-    return descent
+    recreate.drop_idle_units()
+    _meets_slo(state, recreate)
+    return recreate
 
 
-def descend(
+def improve_by_ruin_and_recreate(
     state: SearchState,
     segments: Segments,
-    worth: Array,
-    last: Descent | None,
+    period_prices: Array,
+    last: RuinAndRecreate | None,
     deadline: float,
     most_in_vain: float = inf,
 ) -> None:
@@ -190,54 +206,54 @@ def descend(
             is no better than the last.
     """
     shared, begun_at, seeds = shared_units(state.problem), monotonic(), count()
-    while is_settled_by_period(state.problem) and state.gap > state.target and monotonic() < deadline:
+    while is_separable_by_period(state.problem) and state.gap > state.target and monotonic() < deadline:
         if last is not None:
             # A promise that is broken asks for more of the same.
-            units, settled = last.units, last.settled()
+            units, operations = last.units, last.operations()
         elif state.best is not None:
-            units, settled = shared.of_plan(state.best.settled, state.best.ports), state.best.settled
+            units, operations = shared.of_plan(state.best.operations, state.best.ports), state.best.operations
         else:
             return
-        dive = Dive(_safe_loads(state, state.port_step), state.ways, segments, 0.0, deadline)
-        offers = Offers(_thresholds(state.problem, settled), NEAR, NEAR_SHARES, INSIDE)
-        descent = descent_of(dive, offers, worth, units, deadline, next(seeds))
-        if not descent.begun(units):
+        dive = RelaxAndFix(_safe_loads(state, state.port_step), state.arcs, segments, 0.0, deadline)
+        offers = ThresholdOffers(_thresholds(state.problem, operations), NEAR, NEAR_SHARES, INSIDE)
+        recreate = ruin_and_recreate(dive, offers, period_prices, units, deadline, next(seeds))
+        if not recreate.start_from(units):
             return
-        descent.dropped()
+        recreate.drop_idle_units()
         judged_at, in_vain = min(monotonic() + ROUND * (deadline - begun_at), deadline), 0
         while last is None and in_vain < most_in_vain and state.gap > state.target and monotonic() < judged_at:
             in_vain += 1
-            if descent.changed():
+            if recreate.step():
                 in_vain = 0
-        descent.back()
+        recreate.restore_cheapest()
         before = state.best
-        is_news = before is None or descent.cost < before.objective
-        last = descent if is_news and not _is_kept(state, descent) else None
+        is_news = before is None or recreate.cost < before.objective
+        last = recreate if is_news and not _meets_slo(state, recreate) else None
         if in_vain >= most_in_vain and state.best is before:
             return
 
 
-def _thresholds(problem: Problem, settled: Sequence[Settled]) -> dict[tuple[int, int], list[float]]:
+def _thresholds(problem: Problem, operations: Sequence[PeriodOperation]) -> dict[tuple[int, int], list[float]]:
     """Threshold of every group that has demand, in every period."""
-    flows = ((flow, one.period) for one in settled for flow in one.flows)
+    flows = ((flow, one.period) for one in operations for flow in one.flows)
     return {(problem.group_of[flow.stream], period): [flow.threshold_tokens] for flow, period in flows}
 
 
-def _is_kept(state: SearchState, descent: Descent) -> bool:
+def _meets_slo(state: SearchState, recreate: RuinAndRecreate) -> bool:
     """Whether a plan keeps every promise: noted if it is the best that does.
 
     Else links in use have larger ports from now on, or there is less patience where these are not at fault.
     """
-    problem, settled, patience = state.problem, descent.settled(), list(state.patience)
-    solution = Solution(settled, descent.ports(), 1.0, descent.cost, state.bound)
-    if not broken_by(state, solution, patience):
+    problem, operations, slo_factors = state.problem, recreate.operations(), list(state.slo_factors)
+    solution = Solution(operations, recreate.ports(), 1.0, recreate.cost, state.bound)
+    if not tightened_classes(state, solution, slo_factors):
         return True
     if state.port_step < max((len(link.tiers) for link in problem.links), default=0) - 1:
         all_ports = [[tier.max_ports for tier in link.tiers] for link in problem.links]
-        if not broken_classes(problem, settled, all_ports):
+        if not classes_missing_slo(problem, operations, all_ports):
             state.port_step += 1
             return False
-    state.patience = patience
+    state.slo_factors = slo_factors
     return False
 
 
@@ -250,24 +266,24 @@ def _safe_loads(state: SearchState, port_step: int | None = None) -> NetworkLoad
             less; None: the largest.
     """
     sizes = [sorted(tier.capacity_gbps for tier in link.tiers) for link in state.problem.links]
-    gbps, patience = tuple(of_link[-1] for of_link in sizes), tuple(state.patience)
+    gbps, slo_factors = tuple(of_link[-1] for of_link in sizes), tuple(state.slo_factors)
     if port_step is None:
-        return NetworkLoads(state.problem, patience=patience, gbps=gbps)
+        return NetworkLoads(state.problem, slo_factors=slo_factors, gbps=gbps)
     known = state.problem.gbps(state.best.ports) if state.best else [0.0 for _ in sizes]
     steps = [of_link[min(port_step, len(of_link) - 1)] for of_link in sizes]
     least = tuple(min(step, there or step) for step, there in zip(steps, known, strict=True))
-    return NetworkLoads(state.problem, patience=patience, gbps=gbps, least_gbps=least)
+    return NetworkLoads(state.problem, slo_factors=slo_factors, gbps=gbps, least_gbps=least)
 
 
-def _dive(state: SearchState, begun: list[Situation], time_limit_s: float, deadline: float) -> None:
+def _relax_and_fix(state: SearchState, begun: list[Situation], time_limit_s: float, deadline: float) -> None:
     """A plan of a large network from thresholds that suit every model in whole instances."""
     loads, step_s = state.optimistic, DIVE_STEP * time_limit_s
-    choice = asked(loads, begun, state.segments, some(loads, begun, ROUGH_STEP), state.ways)
-    seen = answered(choice, _left(deadline))
-    first = seen.thresholds(min(BLOCK_STEP * time_limit_s, _left(deadline))) if seen else Cells()
+    choice = relaxed_program(loads, begun, state.segments, sampled_thresholds(loads, begun, ROUGH_STEP), state.arcs)
+    seen = solved_relaxation(choice, _left_s(deadline))
+    first = seen.thresholds(min(BLOCK_STEP * time_limit_s, _left_s(deadline))) if seen else Cells()
     situations, cells = list(begun), Cells()
     for _ in range(MAX_TIGHTENINGS):
-        dive = Dive(_safe_loads(state), state.ways, state.segments, step_s, deadline)
+        dive = RelaxAndFix(_safe_loads(state), state.arcs, state.segments, step_s, deadline)
         cells = dive.joined(situations, cells) if cells else dive.allowances(situations, first)
         cells = cells or dive.thresholds(situations)
         if not cells:  # time is up
@@ -275,7 +291,7 @@ def _dive(state: SearchState, begun: list[Situation], time_limit_s: float, deadl
         found = dive.sizes(situations, cells)
         if found is None:
             return
-        _, missing, broken = judged(state, *found, state.patience)
+        _, missing, broken = evaluated_plan(state, *found, state.slo_factors)
         if not missing and not broken:
             return
         busiest = sorted(missing, key=lambda s: -sum(d.req_per_s[s.period] for d in state.problem.demands))

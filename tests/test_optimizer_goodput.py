@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer import Problem, optimize, planning_problem
 from planner.optimizer.formulation import Sizing
-from planner.optimizer.promise import MOST_BUSY, PromisedFleet, best_goodput, best_settled, sizes_to_settle
-from planner.optimizer.promised_search import search
+from planner.optimizer.promise import MOST_BUSY, FleetUnderSlo, best_goodput, best_goodput_up_to, sizings_to_bound
+from planner.optimizer.slo_search import search
 from planner.queueing import Path, Service, Ttft, mgc_wait
 from planner.results import Plan
 from planner.roofline import exposed_transfer_s
@@ -89,8 +89,8 @@ def test_no_other_sizes_do_better_than_the_plan() -> None:
 
 
 def test_a_roomy_link_is_settled_at_once_and_a_crowded_one_size_by_size() -> None:
-    assert list(sizes_to_settle(promised(), SIZES)) == [SIZES]
-    crowded = [s.n_instances for s in sizes_to_settle(promised({"links.wan.capacity_gbps": 2.0}), SIZES)]
+    assert list(sizings_to_bound(promised(), SIZES)) == [SIZES]
+    crowded = [s.n_instances for s in sizings_to_bound(promised({"links.wan.capacity_gbps": 2.0}), SIZES)]
     assert crowded[:2] == [(3, 2, 3), (2, 2, 3)]
     assert len(crowded) == len(set(crowded)) >= 3
 
@@ -99,7 +99,7 @@ def test_a_roomy_link_is_settled_at_once_and_a_crowded_one_size_by_size() -> Non
 def test_no_smaller_size_beats_the_bound_of_sizes_that_crowd_their_link() -> None:
     lengths = {"kind": "empirical", "tokens": [2000, 9000, 30_000]}
     problem = promised({"links.wan.capacity_gbps": 6.0, "slo": {"ttft_s": 8.0}, "workload.lengths": lengths})
-    _, found = best_settled(problem, SIZES, monotonic() + 60)
+    _, found = best_goodput_up_to(problem, SIZES, monotonic() + 60)
     rates = [
         best_goodput(problem, Sizing(n, ((1,),)), monotonic() + 60).rate for n in product((0, 1, 2, 3), (1, 2), (2, 3))
     ]
@@ -112,7 +112,7 @@ def test_no_smaller_size_beats_the_bound_of_sizes_that_crowd_their_link() -> Non
 def test_an_interval_of_thresholds_is_never_later_than_any_threshold_in_it(
     one: float, other: float, where: float, rate: float
 ) -> None:
-    fleet = PromisedFleet(promised(), SIZES)
+    fleet = FleetUnderSlo(promised(), SIZES)
     low, high = min(one, other), max(one, other)
     inside = low + where * (high - low)
     assert fleet.late_fraction(low, high, rate) <= fleet.late_fraction(inside, inside, rate) + 1e-9

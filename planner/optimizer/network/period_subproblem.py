@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from planner.optimizer.network.blockwise import BlockwiseProgram, Bounds
-from planner.optimizer.network.cells import settled_of
-from planner.optimizer.network.evaluate import Settled
+from planner.optimizer.network.block_coordinate import BlockCoordinateProgram, Bounds
+from planner.optimizer.network.cells import operation_of
 from planner.optimizer.network.loads import GRID, Array
-from planner.optimizer.network.model import Model, sizes_of
-from planner.optimizer.network.rows import Found
+from planner.optimizer.network.period_operation import PeriodOperation
+from planner.optimizer.network.program import MixedIntegerProgram, sizes_of
+from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.rows_of_limits import GBIT_PER_BYTE
 from planner.optimizer.network.shared_units import SharedUnits, Units
 from planner.optimizer.problem import Inventory
@@ -34,22 +34,22 @@ Counted = tuple[int, int, bool]
 """A unit, the column that counts it, and whether from what is settled on: else from zero."""
 
 
-def period_fit(model: Model, shared: SharedUnits) -> PeriodFit:
+def period_subproblem(program: MixedIntegerProgram, shared: SharedUnits) -> PeriodSubproblem:
     """A situation at units that are settled.
 
     Args:
         model: its safe program, of that situation alone; where roles are fixed, every pool's size in one piece.
         shared: the units.
     """
-    return (ChangingRoles if model.bought else FixedRoles)(model, shared)
+    return (ChangingRoles if program.bought_accelerators else FixedRoles)(program, shared)
 
 
-class PeriodFit(ABC):
+class PeriodSubproblem(ABC):
     """A situation at units that are settled."""
 
-    def __init__(self, model: Model, shared: SharedUnits) -> None:
-        self._model, self._shared, self._n_columns = model, shared, len(model.rows.names)
-        pools, is_priced = model.problem.pools, model.problem.is_priced
+    def __init__(self, program: MixedIntegerProgram, shared: SharedUnits) -> None:
+        self._program, self._shared, self._n_columns = program, shared, len(program.rows.names)
+        pools, is_priced = program.problem.pools, program.problem.is_priced
         self._pool_usd = [(p.usd_per_hour or 0.0) if is_priced else float(p.n_accelerators) for p in pools]
         self._stocks: dict[int, Inventory] = {}
         self._price_use()
@@ -57,13 +57,13 @@ class PeriodFit(ABC):
         self._counted = np.array([u for u, *_ in counted], np.intp)
         self._columns = np.array([column for _, column, _ in counted], np.intp)
         self._is_more = np.array([is_more for *_, is_more in counted])
-        common = [column for row in model.ports for column in row] + model.opened
-        columns = [*self._columns.tolist(), *model.opened]
+        common = [column for row in program.ports for column in row] + program.link_choices
+        columns = [*self._columns.tolist(), *program.link_choices]
         choices: dict[int, list[int]] = {}
-        for (g, *_), column in model.y.items():
+        for (g, *_), column in program.cell_choices.items():
             choices.setdefault(g, []).append(column)
-        self._program = BlockwiseProgram(
-            model.rows,
+        self._blocks = BlockCoordinateProgram(
+            program.rows,
             shared=self._common_rows(),
             counted=columns,
             common=common,
@@ -82,7 +82,7 @@ class PeriodFit(ABC):
         """
         self._settle(units)
         start = np.concatenate([self._start(units), self._opened(units)])
-        return self._program.solved(Bounds(start, start), known)
+        return self._blocks.solved(Bounds(start, start), known)
 
     def added(self, units: Units, most: Units, known: Array | None = None) -> tuple[Units, Array] | None:
         """What the period adds to some units for least, and about every column then; None where nothing makes it fit.
@@ -95,8 +95,8 @@ class PeriodFit(ABC):
         self._settle(units)
         start, found = self._start(units), np.zeros_like(units)
         highs = start + np.minimum(most - units, MOST_ADDED)[self._counted]
-        lows, highs = np.append(start, self._opened(units)), np.append(highs, np.ones(len(self._model.opened)))
-        values = self._program.solved(Bounds(lows, highs), known)
+        lows, highs = np.append(start, self._opened(units)), np.append(highs, np.ones(len(self._program.link_choices)))
+        values = self._blocks.solved(Bounds(lows, highs), known)
         if values is None:
             return None
         found[self._counted] = values[self._columns].round() - start
@@ -106,9 +106,11 @@ class PeriodFit(ABC):
         """What use costs in the period, weighted by its hours [USD/h]."""
         return float(self._use @ values[: len(self._use)])
 
-    def settled(self, units: Units, values: Array) -> Settled:
+    def operation(self, units: Units, values: Array) -> PeriodOperation:
         """What happens in the period."""
-        return settled_of(self._model, Found(0.0, 0.0, self._with_sizes(units, values[: self._n_columns])), 0)
+        return operation_of(
+            self._program, ProgramSolution(0.0, 0.0, self._with_sizes(units, values[: self._n_columns])), 0
+        )
 
     @abstractmethod
     def _sizes(self) -> Iterator[Counted]:
@@ -124,13 +126,13 @@ class PeriodFit(ABC):
 
     def _common_rows(self) -> list[int]:
         """Rows about what several models use: links and stock."""
-        limited = [row for row in self._model.shared if self._model.rows.row_highs[row] < np.inf]
+        limited = [row for row in self._program.shared_rows if self._program.rows.row_highs[row] < np.inf]
         return [*limited, *self._stocks]
 
     def _ports(self) -> Iterator[Counted]:
-        columns = [column for row in self._model.ports for column in row]
+        columns = [column for row in self._program.ports for column in row]
         for u, column in enumerate(columns, self._shared.n_sizes):
-            self._model.rows.costs[column] = float(self._shared.usd[u])
+            self._program.rows.costs[column] = float(self._shared.usd[u])
             yield u, column, False
 
     def _start(self, units: Units) -> Array:
@@ -138,55 +140,57 @@ class PeriodFit(ABC):
 
     def _opened(self, units: Units) -> Array:
         """Whether the ports of a link do for its use."""
-        if not self._model.opened:
+        if not self._program.link_choices:
             return np.zeros(0)
-        least_gbps = np.array(self._model.question.loads.opened_gbps)
-        gbps = self._model.problem.gbps(self._shared.ports(units))
+        least_gbps = np.array(self._program.spec.loads.opened_gbps)
+        gbps = self._program.problem.gbps(self._shared.ports(units))
         return np.greater_equal(gbps, least_gbps * (1 - ROUNDING)).astype(float)
 
     def _price_use(self) -> None:
         """What it keeps busy has a price: what is left is for other sizes, other models and other periods."""
-        model, rows = self._model, self._model.rows
+        program, rows = self._program, self._program.rows
         self._use = np.zeros(len(rows.costs))
-        for column in (*model.x.values(), *model.between.values(), *model.d.values()):
-            self._use[column] = model.cost.get(column, 0.0) if model.problem.is_priced else 0.0
+        for column in (*program.part_rates.values(), *program.between_rates.values(), *program.decode_rates.values()):
+            self._use[column] = program.usd_per_hour.get(column, 0.0) if program.problem.is_priced else 0.0
         rows.costs = list(self._use)
         gbit_usd = self._gbit_usd()
-        for (_, _, _, _, arc), column, seconds, sent_bytes in model.uses:
+        for (_, _, _, _, arc), column, seconds, sent_bytes in program.prefill_uses:
             rows.costs[column] += USE * self._pool_usd[arc.pool] * seconds
             rows.costs[column] += 0.0 if arc.link is None else USE * gbit_usd[arc.link] * GBIT_PER_BYTE * sent_bytes
-        for (q, _, i), column in model.d.items():
-            rows.costs[column] += USE * self._pool_usd[i] * model.question.loads.decode_s(q, i)
+        for (q, _, i), column in program.decode_rates.items():
+            rows.costs[column] += USE * self._pool_usd[i] * program.spec.loads.decode_s(q, i)
 
     def _gbit_usd(self) -> list[float]:
         """Least price of a Gbit/s of every link."""
         return [
             min(((t.usd_per_hour or 0.0) / t.capacity_gbps for t in link.tiers), default=0.0)
-            for link in self._model.problem.links
+            for link in self._program.problem.links
         ]
 
 
-class FixedRoles(PeriodFit):
+class FixedRoles(PeriodSubproblem):
     """Units are instances of pools: other sizes are other limits of rows about their work."""
 
     def _sizes(self) -> Iterator[Counted]:
         """Columns for instances that are added, each worth the rise of the limit at the size that the model has."""
         self._tables: dict[int, Array] = {}
         self._of_pool: dict[int, list[int]] = {}
-        for row, (pool, _) in self._model.curves.items():
+        for row, (pool, _) in self._program.size_limits.items():
             self._of_pool.setdefault(pool, []).append(row)
         self._free_static_rows()
-        model, rows, usd = self._model, self._model.rows, self._shared.usd
+        program, rows, usd = self._program, self._program.rows, self._shared.usd
         added = {i: rows.column(f"added_{i}", 0, 0, float(usd[i]), True) for i in sorted(self._of_pool)}
         terms: dict[int, tuple[int, float]] = {}
         for i, of_pool in self._of_pool.items():
-            ((low, _),) = model.question.segments[i]
+            ((low, _),) = program.spec.segments[i]
             for row in of_pool:
-                table = self._table(model.curves[row][1])
+                table = self._table(program.size_limits[row][1])
                 terms[row] = added[i], -float(table[low + 1] - table[low])
         rows.widen(terms)
-        for v, inventory in enumerate(model.problem.inventories):
-            of_stock = [(added[i], float(model.problem.pools[i].n_accelerators)) for i in inventory.pools if i in added]
+        for v, inventory in enumerate(program.problem.inventories):
+            of_stock = [
+                (added[i], float(program.problem.pools[i].n_accelerators)) for i in inventory.pools if i in added
+            ]
             if of_stock:
                 self._stocks[rows.row(f"stock_{v}", of_stock, high=0.0)] = inventory
         self._more, self._known = np.array(rows.row_highs), np.full(self._shared.n_sizes, -1, np.int64)
@@ -196,16 +200,16 @@ class FixedRoles(PeriodFit):
     def _settle(self, units: Units) -> None:
         sizes = units[: self._shared.n_sizes]
         for row in (row for i in np.flatnonzero(self._known != sizes) for row in self._of_pool.get(int(i), ())):
-            pool, curve = self._model.curves[row]
-            self._program.limit(row, self._more[row] + float(self._table(curve)[sizes[pool]]))
+            pool, curve = self._program.size_limits[row]
+            self._blocks.limit(row, self._more[row] + float(self._table(curve)[sizes[pool]]))
         for row, inventory in self._stocks.items():
-            used = sum(int(sizes[i]) * self._model.problem.pools[i].n_accelerators for i in inventory.pools)
-            self._program.limit(row, float(inventory.n_accelerators - used))
+            used = sum(int(sizes[i]) * self._program.problem.pools[i].n_accelerators for i in inventory.pools)
+            self._blocks.limit(row, float(inventory.n_accelerators - used))
         self._known = sizes.copy()
 
     def _with_sizes(self, units: Units, values: Array) -> Array:
         whole = values.copy()
-        for (i, _), columns in self._model.n.items():
+        for (i, _), columns in self._program.instances.items():
             for column in columns.values():
                 whole[column] = units[i]
         return whole
@@ -213,7 +217,7 @@ class FixedRoles(PeriodFit):
     def _table(self, limit: Array) -> Array:
         """A limit at every size."""
         if id(limit) not in self._tables:
-            most = max(pool.max_instances for pool in self._model.problem.pools)
+            most = max(pool.max_instances for pool in self._program.problem.pools)
             table = np.interp(np.arange(most + 2), GRID[: len(limit)], limit)
             table[0] = 0.0
             self._tables[id(limit)] = table
@@ -221,35 +225,35 @@ class FixedRoles(PeriodFit):
 
     def _free_static_rows(self) -> None:
         """Sizes are limits of rows, not columns: rows about nothing else say nothing here."""
-        model, rows = self._model, self._model.rows
-        sizes = {c for at in (*model.n.values(), *model.z.values()) for c in at.values()}
+        program, rows = self._program, self._program.rows
+        sizes = {c for at in (*program.instances.values(), *program.segment_choices.values()) for c in at.values()}
         for column in sizes:
             rows.lows[column] = rows.highs[column] = 0.0
             rows.integers[column] = False
-        static = sizes.union(*model.ports)
+        static = sizes.union(*program.ports)
         for row in range(len(rows.row_names)):
             if static.issuperset(rows.columns[rows.starts[row] : rows.starts[row + 1]]):
                 rows.row_lows[row], rows.row_highs[row] = -np.inf, np.inf
 
 
-class ChangingRoles(PeriodFit):
+class ChangingRoles(PeriodSubproblem):
     """Units are accelerators of owners: the period makes instances of them as it needs."""
 
     def _sizes(self) -> Iterator[Counted]:
         """A column for the units of every owner, which are what is bought; no more instances than do some work."""
-        model, rows, shared = self._model, self._model.rows, self._shared
-        for i, _ in model.n:
-            for column in sizes_of(model, i, model.sizing_of(model.question.situations[0])):
+        program, rows, shared = self._program, self._program.rows, self._shared
+        for i, _ in program.instances:
+            for column in sizes_of(program, i, program.sizing_of(program.spec.situations[0])):
                 rows.costs[column] += USE * self._pool_usd[i]
-        owners = model.problem.owners
-        units = {o: rows.column(f"units_{o}", 0, 0, float(shared.usd[o]), True) for o in model.bought}
-        for o, bought in model.bought.items():
+        owners = program.problem.owners
+        units = {o: rows.column(f"units_{o}", 0, 0, float(shared.usd[o]), True) for o in program.bought_accelerators}
+        for o, bought in program.bought_accelerators.items():
             rows.row(f"count_units_{o}", [(bought, 1.0), (units[o], -shared.n_accelerators[o])], 0.0, 0.0)
-        bought_of = set(model.bought.values())
+        bought_of = set(program.bought_accelerators.values())
         for row in range(len(rows.row_names)):
             if bought_of.issuperset(rows.columns[rows.starts[row] : rows.starts[row + 1]]):
                 rows.row_highs[row] = np.inf  # said of units instead: those of all owners are settled together
-        for v, inventory in enumerate(model.problem.inventories):
+        for v, inventory in enumerate(program.problem.inventories):
             terms = [(units[o], float(shared.n_accelerators[o])) for o in units if owners[o][0] in inventory.pools]
             if terms:
                 self._stocks[rows.row(f"stock_{v}", terms, high=inventory.n_accelerators)] = inventory

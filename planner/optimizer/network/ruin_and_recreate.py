@@ -16,12 +16,12 @@ from time import monotonic
 import numpy as np
 
 from planner.optimizer.network.cells import Cells, finest_cells
-from planner.optimizer.network.dive import Dive
-from planner.optimizer.network.evaluate import Settled
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import Array, Cell
-from planner.optimizer.network.model import Question
-from planner.optimizer.network.period_fit import PeriodFit, period_fit
+from planner.optimizer.network.period_operation import PeriodOperation
+from planner.optimizer.network.period_subproblem import PeriodSubproblem, period_subproblem
+from planner.optimizer.network.program import ProgramSpec
+from planner.optimizer.network.relax_and_fix import RelaxAndFix
 from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
 from planner.optimizer.problem import Problem, Situation
 
@@ -42,7 +42,7 @@ DETOUR = 0.003
 NOTHING = 1e-6
 
 
-def is_settled_by_period(problem: Problem) -> bool:
+def is_separable_by_period(problem: Problem) -> bool:
     """Whether sizes, ports and the stock of sites are all that periods share, and cost is to be low."""
     scenario = problem.scenario
     is_alone = not scenario.spare.survive and scenario.budget_usd_per_hour is None
@@ -50,10 +50,10 @@ def is_settled_by_period(problem: Problem) -> bool:
 
 
 @dataclass(frozen=True)
-class Offers:
+class ThresholdOffers:
     """Thresholds that periods choose from: around some of them, with some allowances each."""
 
-    leanings: Mapping[tuple[int, int], Sequence[float]]
+    thresholds_tokens: Mapping[tuple[int, int], Sequence[float]]
     """By group and period; none where a group has no demand."""
     reach: int
     """Thresholds before the first and after the last that are offered."""
@@ -63,7 +63,9 @@ class Offers:
     """Thresholds inside of each interval, where lengths are continuous."""
 
 
-def descent_of(dive: Dive, offers: Offers, order: Array, units: Units, deadline: float, seed: int = 0) -> "Descent":
+def ruin_and_recreate(
+    dive: RelaxAndFix, offers: ThresholdOffers, order: Array, units: Units, deadline: float, seed: int = 0
+) -> "RuinAndRecreate":
     """Every period with its program.
 
     Args:
@@ -82,14 +84,16 @@ def descent_of(dive: Dive, offers: Offers, order: Array, units: Units, deadline:
     for p in range(len(problem.periods)):
         cells: Cells = {}
         for g, of_group in enumerate(ends):
-            leanings = offers.leanings.get((g, p), of_group[:1])
-            used = [int(np.argmin(np.abs(np.array(of_group) - t))) for t in leanings]
+            thresholds_tokens = offers.thresholds_tokens.get((g, p), of_group[:1])
+            used = [int(np.argmin(np.abs(np.array(of_group) - t))) for t in thresholds_tokens]
             near = of_group[max(min(used) - offers.reach, 0) : max(used) + offers.reach + 1]
             known |= {(g, t): dive.points(g, [t], offers.shares) for t in near if (g, t) not in known}
             cells[g, p] = [cell for t in near for cell in known[g, t]]
-        arcs = frozenset((q, p, arc) for q, arc in dive.ways)
-        periods.append(period_fit(build(Question(dive.loads, (Situation(p),), cells, sizes, True, arcs)), shared))
-    return Descent(shared, periods, order, deadline, seed)
+        arcs = frozenset((q, p, arc) for q, arc in dive.arcs)
+        periods.append(
+            period_subproblem(build(ProgramSpec(dive.loads, (Situation(p),), cells, sizes, True, arcs)), shared)
+        )
+    return RuinAndRecreate(shared, periods, order, deadline, seed)
 
 
 def _thresholds(cells: Sequence[Cell], n_inside: int) -> Iterator[float]:
@@ -100,7 +104,7 @@ def _thresholds(cells: Sequence[Cell], n_inside: int) -> Iterator[float]:
         yield cell.high_tokens
 
 
-class Descent:
+class RuinAndRecreate:
     """Units of a plan on their way down.
 
     Args:
@@ -112,7 +116,7 @@ class Descent:
     """
 
     def __init__(
-        self, shared: SharedUnits, periods: Sequence[PeriodFit], order: Array, deadline: float, seed: int = 0
+        self, shared: SharedUnits, periods: Sequence[PeriodSubproblem], order: Array, deadline: float, seed: int = 0
     ) -> None:
         self.units: Units = np.zeros(len(shared.usd), np.int64)
         self.values: list[Array] = []
@@ -129,7 +133,7 @@ class Descent:
         """Rent of the present sizes, and what use costs [USD/h]."""
         return self._cost_of(self.units, self.values)
 
-    def begun(self, units: Units) -> bool:
+    def start_from(self, units: Units) -> bool:
         """Start from some sizes, made larger until every period fits; False where that was not found in time.
 
         A period for which nothing is left comes first the next time. What is there from the start may be of the wrong
@@ -138,7 +142,7 @@ class Descent:
         came_first: set[int] = set()
         while monotonic() < self._deadline:
             units = np.clip(units, self._least, self._most)
-            found = self._covered(units, np.inf)
+            found = self._recreated(units, np.inf)
             if found is not None:
                 self.units, self.values = found
                 return True
@@ -150,37 +154,37 @@ class Descent:
             came_first.add(stuck)
         return False
 
-    def dropped(self) -> None:
+    def drop_idle_units(self) -> None:
         """Take out every single unit that no period needs, the dearest first."""
         for u in np.argsort(-self._usd, kind="stable"):
             while self.units[u] > self._least[u] and monotonic() < self._deadline:
                 units = self.units.copy()
                 units[u] -= 1
-                if not self._is_taken(self._all_fit(units), units):
+                if not self._is_taken(self._points_of_all(units), units):
                     break
 
-    def changed(self) -> bool:
+    def step(self) -> bool:
         """Take a part out and put back what is missed; whether that leads to the cheapest plan so far."""
         least = self._cheapest[0] if self._cheapest else self.cost
         self._cheapest = self._cheapest or (self.cost, self.units, self.values)
-        found = self._covered(self._ruined(), (1 + DETOUR) * least)
+        found = self._recreated(self._ruined(), (1 + DETOUR) * least)
         if found is None or self._cost_of(*found) > (1 + DETOUR) * least:
             return False
         self.units, self.values = found
         if self.cost > least - NOTHING:
             return False
-        self.dropped()
+        self.drop_idle_units()
         self._cheapest = self.cost, self.units, self.values
         return True
 
-    def back(self) -> None:
+    def restore_cheapest(self) -> None:
         """To the cheapest plan so far."""
         if self._cheapest is not None:
             _, self.units, self.values = self._cheapest
 
-    def settled(self) -> tuple[Settled, ...]:
+    def operations(self) -> tuple[PeriodOperation, ...]:
         """What happens in every period."""
-        return tuple(p.settled(self.units, columns) for p, columns in zip(self.periods, self.values, strict=True))
+        return tuple(p.operation(self.units, columns) for p, columns in zip(self.periods, self.values, strict=True))
 
     def ports(self) -> tuple[tuple[int, ...], ...]:
         """Ports of every tier of every link."""
@@ -210,7 +214,7 @@ class Descent:
             units[u] = max(units[u] - int(rng.integers(1, deepest + 1)), self._least[u])
         return units
 
-    def _covered(self, units: Units, cost: float) -> tuple[Units, list[Array]] | None:
+    def _recreated(self, units: Units, cost: float) -> tuple[Units, list[Array]] | None:
         """Sizes that every period fits, with a rent below a cost, and the columns of every period."""
         values: dict[int, Array] = {}
         for p in self._order():
@@ -233,7 +237,7 @@ class Descent:
             values[p] = found
         return units, [values[p] for p in range(len(self.periods))]
 
-    def _all_fit(self, units: Units) -> list[Array] | None:
+    def _points_of_all(self, units: Units) -> list[Array] | None:
         values: dict[int, Array] = {}
         for p in self._order():
             found = self.periods[p].fits(units, self.values[p]) if monotonic() < self._deadline else None

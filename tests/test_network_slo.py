@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from planner.errors import UndecidedError
 from planner.optimizer import Problem, Solution, planning_problem
 from planner.optimizer.network.cells import first_cells_of
-from planner.optimizer.network.evaluate import (
-    Decoding,
-    Flow,
-    Settled,
-    broken_classes,
-    busy_instances,
-    late_fractions,
-    period_of,
-)
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import NetworkLoads
-from planner.optimizer.network.model import Model, Question
+from planner.optimizer.network.period_operation import (
+    Decoding,
+    Flow,
+    PeriodOperation,
+    busy_instances,
+    classes_missing_slo,
+    late_fractions,
+    period_waits,
+)
+from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
 from planner.optimizer.network.search import network_search
 from planner.optimizer.problem import Arc, Situation
 from planner.queueing import QueuedRequests, late_fraction, most_timely_servers
@@ -71,7 +71,7 @@ def planned() -> tuple[Problem, Solution]:
     return problem, found
 
 
-def divided(problem: Problem, n: tuple[int, ...], on_first: tuple[float, ...]) -> Settled:
+def divided(problem: Problem, n: tuple[int, ...], on_first: tuple[float, ...]) -> PeriodOperation:
     """A period in which a part of every class goes to the first prefill pool, and the rest to the second."""
     demands = [demand.req_per_s[0] for demand in problem.demands]
     first, second = (i for i, pool in enumerate(problem.pools) if pool.is_prefill)
@@ -81,29 +81,29 @@ def divided(problem: Problem, n: tuple[int, ...], on_first: tuple[float, ...]) -
         shares = ((first, part), (second, 1 - part))
         flows += [Flow(q, "short", Arc(i, None), end, rate * of_pool) for i, of_pool in shares if of_pool > 0]
         decodings.append(Decoding(q, problem.decoders[q][0], rate))
-    return Settled(0, n, tuple(flows), tuple(decodings))
+    return PeriodOperation(0, n, tuple(flows), tuple(decodings))
 
 
-def keeps(problem: Problem, settled: Settled) -> bool:
+def keeps(problem: Problem, operation: PeriodOperation) -> bool:
     """Whether queues keep every promise, and no pool is full."""
-    busy = busy_instances(problem, settled)
-    if any(b >= n for b, n in zip(busy, settled.n_instances, strict=True) if b > 0):
+    busy = busy_instances(problem, operation)
+    if any(b >= n for b, n in zip(busy, operation.n_instances, strict=True) if b > 0):
         return False
-    return broken_classes(problem, [settled], ()) == []
+    return classes_missing_slo(problem, [operation], ()) == []
 
 
 def test_a_plan_may_be_late_in_one_pool_where_the_class_keeps_its_promise_over_all() -> None:
     """Neither kind alone keeps it: of the quick one there is too little, and the slow one is late with every other."""
     problem, found = planned()
-    assert broken_classes(problem, found.settled, found.ports) == []
+    assert classes_missing_slo(problem, found.operations, found.ports) == []
     fast, near = (next(i for i, p in enumerate(problem.pools) if p.name == name) for name in ("fast", "near"))
-    (one,), documents = found.settled, next(q for q, s in enumerate(problem.streams) if s.request_class == 1)
+    (one,), documents = found.operations, next(q for q, s in enumerate(problem.streams) if s.request_class == 1)
     most = tuple(pool.max_instances for pool in problem.pools)
     (first, _) = (i for i, pool in enumerate(problem.pools) if pool.is_prefill)
     for alone in (fast, near):
         part = 1.0 if alone == first else 0.0
         chat = 1.0 if near == first else 0.0
-        late = late_fractions(period_of(problem, divided(problem, most, (chat, part)), ()))
+        late = late_fractions(period_waits(problem, divided(problem, most, (chat, part)), ()))
         assert late[1] > problem.classes[1].late_allowed
     taken = {f.arc.pool: f.req_per_s for f in one.flows if f.stream == documents}
     assert set(taken) == {fast, near}
@@ -155,9 +155,9 @@ def test_requests_that_move_to_the_pool_that_is_late_leave_room_for_more() -> No
     problem = planning_problem(two_kinds(objective="max-throughput", demand_req_per_s=None))
     found = network_search(problem, LIMIT_S)
     assert found is not None
-    assert broken_classes(problem, found.settled, found.ports) == []
+    assert classes_missing_slo(problem, found.operations, found.ports) == []
     assert found.objective <= found.bound
-    (one,) = found.settled
+    (one,) = found.operations
     together = {problem.pools[f.arc.pool].name for f in one.flows if f.stream == 1}
     assert together == {"fast", "near"}
 
@@ -186,8 +186,8 @@ def test_a_class_that_is_late_at_one_site_keeps_its_promise_where_the_other_make
         decodings.append(Decoding(q, problem.decoders[q][0], rate))
     ample = {flow.arc.pool for flow in flows if problem.pools[flow.arc.pool].site == "local"}
     n = tuple(9 if i in ample or not p.is_prefill else 1 for i, p in enumerate(problem.pools))
-    one = Settled(0, n, tuple(flows), tuple(decodings))
-    period = period_of(problem, one, ())
+    one = PeriodOperation(0, n, tuple(flows), tuple(decodings))
+    period = period_waits(problem, one, ())
     by_site = {problem.streams[q].site: period.late_fraction([q], 0.5) for q in range(2)}
     together = period.late_fraction([0, 1], 0.5)
     assert together == pytest.approx(sum(sites[site] * late for site, late in by_site.items()))
@@ -211,12 +211,12 @@ def test_load_less_the_price_of_late_load_is_below_its_limit_at_every_load(
     assert load[0] * (1 - weight * late) <= most + 1e-4 * n
 
 
-def bounding_model(problem: Problem, n: int) -> Model:
+def bounding_model(problem: Problem, n: int) -> MixedIntegerProgram:
     """The program of the bound with pools of one size, where pools share what a class may be late."""
-    loads = NetworkLoads(problem, is_hopeful=True)
+    loads = NetworkLoads(problem, is_optimistic=True)
     cells = {(g, 0): first_cells_of(problem, members) for g, members in enumerate(problem.groups)}
     segments = {i: [(n, n)] for i in range(len(problem.pools))}
-    return build(Question(loads, (Situation(0),), cells, segments, shares_lateness=True))
+    return build(ProgramSpec(loads, (Situation(0),), cells, segments, shares_lateness=True))
 
 
 @settings(max_examples=60, deadline=None)
@@ -227,29 +227,29 @@ def test_late_requests_of_a_mixed_pool_keep_every_row_of_the_bound(
     """Short and long services in one queue: what the queue itself makes late is no less than rows ask for."""
     problem, model = mixed(n)
     pool = next(i for i, p in enumerate(problem.pools) if p.name == ("fast" if is_fast else "near"))
-    columns = {q: (column, arc) for (q, _, _, _, arc), column, *_ in model.uses if arc.pool == pool}
-    seconds = {q: s for (q, *_, arc), _, s, _ in model.uses if arc.pool == pool}
+    columns = {q: (column, arc) for (q, _, _, _, arc), column, *_ in model.prefill_uses if arc.pool == pool}
+    seconds = {q: s for (q, *_, arc), _, s, _ in model.prefill_uses if arc.pool == pool}
     rates = {q: use * n * share / seconds[q] for q, share in enumerate((chat_work, 1 - chat_work))}
     ends = [problem.classes[stream.request_class].mix.support[1] for stream in problem.streams]
     flows = tuple(Flow(q, "short", columns[q][1], ends[q], rate) for q, rate in rates.items())
     decodings = tuple(Decoding(q, problem.decoders[q][0], rate) for q, rate in rates.items())
     sizes = tuple(10_000 if not p.is_prefill else n for p in problem.pools)
-    period = period_of(problem, Settled(0, sizes, flows, decodings), ())
+    period = period_waits(problem, PeriodOperation(0, sizes, flows, decodings), ())
     values = np.zeros(len(model.rows.names))
     for q, rate in rates.items():
         values[columns[q][0]] = rate
         ttft_s = problem.classes[problem.streams[q].request_class].ttft_s
         assert ttft_s is not None
-        values[model.late[columns[q][0]]] = rate * period.late_fraction([q], ttft_s)
-    for choice, size in ((model.z, 1.0), (model.n, float(n))):
+        values[model.late_rates[columns[q][0]]] = rate * period.late_fraction([q], ttft_s)
+    for choice, size in ((model.segment_choices, 1.0), (model.instances, float(n))):
         values[list(choice[pool, 0].values())] = size
-    for row in model.of_pool[pool, 0]:
+    for row in model.prefill_rows[pool, 0]:
         terms = slice(model.rows.starts[row], model.rows.starts[row + 1])
         used = float(np.array(model.rows.factors[terms]) @ values[model.rows.columns[terms]])
         assert used <= model.rows.row_highs[row] + 1e-6 * n, model.rows.row_names[row]
 
 
 @cache
-def mixed(n: int) -> tuple[Problem, Model]:
+def mixed(n: int) -> tuple[Problem, MixedIntegerProgram]:
     problem = planning_problem(two_kinds(**{"sites.local.accelerators": {FAST: 12 * GPUS, HOME: 24 * GPUS}}))
     return problem, bounding_model(problem, n)
