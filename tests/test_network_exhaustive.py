@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 
 from planner.errors import UndecidedError
 from planner.optimizer import planning_problem
-from planner.optimizer.network.loads import (
-    LINK_BUSY,
-    NetworkLoads,
-    point,
-)
+from planner.optimizer.network.cells import point
+from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads
 from planner.optimizer.network.period_operation import (
     Decoding,
     Flow,

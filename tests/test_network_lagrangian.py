@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.optimizer.network.cells import finest_cells
+from planner.optimizer.network.cells import Cell
 from planner.optimizer.network.lagrangian import LagrangianRelaxation
-from planner.optimizer.network.loads import Cell, NetworkLoads
+from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.network.refinement import finest_cells
 from planner.optimizer.network.relaxation import (
     all_thresholds,
     relaxed_program,

@@ -11,7 +11,8 @@ from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import baselines as rivals
 from planner.optimizer import decided, optimize, optimized, planning_problem
 from planner.optimizer.network import search
-from planner.optimizer.network.loads import NetworkLoads, point
+from planner.optimizer.network.cells import point
+from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.period_operation import (
     Decoding,
     Flow,

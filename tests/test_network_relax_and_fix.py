@@ -9,8 +9,8 @@ from planner.errors import UndecidedError
 from planner.optimizer.network import completion as completion_room
 from planner.optimizer.network import decomposed_search as large_room
 from planner.optimizer.network import search as search_room
-from planner.optimizer.network.cells import Cells
-from planner.optimizer.network.loads import NetworkLoads, Use
+from planner.optimizer.network.cells import Cells, Use
+from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.period_operation import classes_missing_slo
 from planner.optimizer.network.program import MixedIntegerProgram
 from planner.optimizer.network.relax_and_fix import RelaxAndFix

@@ -20,7 +20,7 @@ from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads
 from planner.optimizer.network.period_operation import classes_missing_slo, link_gbps
 from planner.optimizer.network.period_subproblem import PeriodSubproblem, period_subproblem
-from planner.optimizer.network.program import ProgramSpec
+from planner.optimizer.network.program import FixedSizes, ProgramSpec
 from planner.optimizer.network.relax_and_fix import RelaxAndFix
 from planner.optimizer.network.relaxation import Relaxation, all_thresholds, relaxed_program, solved_relaxation
 from planner.optimizer.network.ruin_and_recreate import (
@@ -130,7 +130,7 @@ def fits_by_the_whole_program(period: int, units: Units, changing: bool) -> bool
     sizes = {i: [(max(m, 1), max(m, 1))] for i, m in enumerate(n)}
     # Long work among short work counts for as much as at the sizes that the period was built with.
     near_sizes = dict.fromkeys(sizes, 1)
-    whole = build(replace(spec, segments=sizes, fixed=(n, ports), near_sizes=near_sizes))
+    whole = build(replace(spec, segments=sizes, fixed=FixedSizes(n, ports), near_sizes=near_sizes))
     return whole.rows.solved(LIMIT_S, 0.01) is not None
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from planner.errors import UndecidedError
 from planner.optimizer import Problem, Solution, planning_problem
-from planner.optimizer.network.cells import first_cells_of
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.period_operation import (
@@ -25,6 +24,7 @@ from planner.optimizer.network.period_operation import (
     period_waits,
 )
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
+from planner.optimizer.network.refinement import first_cells_of
 from planner.optimizer.network.search import network_search
 from planner.optimizer.problem import Arc, Situation
 from planner.queueing import QueuedRequests, late_fraction, most_timely_servers

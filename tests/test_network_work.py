@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from planner.optimizer import planning_problem
+from planner.optimizer.network.cells import point
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.loads import GRID, NetworkLoads, point
+from planner.optimizer.network.loads import GRID, NetworkLoads
 from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation, period_waits
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
 from planner.optimizer.network.rows_of_work import chords

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from math import inf
 
-from planner.optimizer.network.loads import PARTS, NetworkLoads
+from planner.optimizer.network.cells import PARTS
+from planner.optimizer.network.indices import CellChoice, DecodeRate, PoolSizing, PrefillRate, StreamInCell
+from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.program import (
     MixedIntegerProgram,
     cell_of,
@@ -19,40 +21,43 @@ from planner.optimizer.problem import Problem
 
 
 def add_size_columns(program: MixedIntegerProgram) -> None:
-    problem, rows = program.problem, program.rows
-    fixed = program.spec.fixed
-    program.scale = rows.column("scale", *_scale_bounds(program))
+    """Columns of the scale of the demand, of instances by segment of every pool, of owners, and of ports."""
+    problem = program.problem
+    program.scale = program.rows.column("scale", *_scale_bounds(program))
     sizings = range(len(problem.periods)) if problem.scenario.routing.role_conversion else (0,)
     used = {program.sizing_of(s) for s in program.spec.situations}
     for h in sizings:
-        for i, pool in enumerate(problem.pools):
-            if h not in used:
-                continue
-            program.instances[i, h], program.segment_choices[i, h] = {}, {}
-            for j, (low, high) in enumerate(segments_of(program, i)):
-                program.instances[i, h][j] = rows.column(f"n_{i}_{h}_{j}", 0, high, is_integer=True)
-                program.segment_choices[i, h][j] = rows.column(f"z_{i}_{h}_{j}", 0, 1, is_integer=True)
-                if len(sizings) == 1 and pool.usd_per_hour:
-                    program.usd_per_hour[program.instances[i, h][j]] = pool.usd_per_hour
-                rows.row(
-                    f"fill_segment_{i}_{h}_{j}",
-                    [(program.instances[i, h][j], 1), (program.segment_choices[i, h][j], -low)],
-                    low=0,
-                )
-                rows.row(
-                    f"cap_segment_{i}_{h}_{j}",
-                    [(program.instances[i, h][j], 1), (program.segment_choices[i, h][j], -high)],
-                    high=0,
-                )
-            if len(program.segment_choices[i, h]) > 1:
-                rows.row(
-                    f"choose_one_segment_{i}_{h}", [(z, 1) for z in program.segment_choices[i, h].values()], high=1
-                )
-            bounds = (pool.min_instances, inf) if fixed is None else (fixed[0][i], fixed[0][i])
-            if bounds != (0, inf):
-                rows.row(f"size_{i}_{h}", [(n, 1) for n in program.instances[i, h].values()], *bounds)
+        for i in range(len(problem.pools)):
+            if h in used:
+                _instance_columns(program, PoolSizing(i, h), is_rented=len(sizings) == 1)
     _owner_columns(program)
     _port_columns(program)
+
+
+def _instance_columns(program: MixedIntegerProgram, at: PoolSizing, is_rented: bool) -> None:
+    """Instances of a pool in every segment of its sizes, and the choice of one segment.
+
+    Args:
+        program: the program.
+        at: pool and sizing.
+        is_rented: whether an instance has a price; where roles change, the accelerators of its owner have it.
+    """
+    rows, pool, fixed = program.rows, program.problem.pools[at.pool], program.spec.fixed
+    name = f"{at.pool}_{at.sizing}"
+    instances = program.instances[at] = {}
+    choices = program.segment_choices[at] = {}
+    for j, (low, high) in enumerate(segments_of(program, at.pool)):
+        n = instances[j] = rows.column(f"n_{name}_{j}", 0, high, is_integer=True)
+        z = choices[j] = rows.column(f"z_{name}_{j}", 0, 1, is_integer=True)
+        if is_rented and pool.usd_per_hour:
+            program.usd_per_hour[n] = pool.usd_per_hour
+        rows.row(f"fill_segment_{name}_{j}", [(n, 1), (z, -low)], low=0)
+        rows.row(f"cap_segment_{name}_{j}", [(n, 1), (z, -high)], high=0)
+    if len(choices) > 1:
+        rows.row(f"choose_one_segment_{name}", [(z, 1) for z in choices.values()], high=1)
+    bounds = (pool.min_instances, inf) if fixed is None else (fixed.n_instances[at.pool],) * 2
+    if bounds != (0, inf):
+        rows.row(f"size_{name}", [(n, 1) for n in instances.values()], *bounds)
 
 
 def _owner_columns(program: MixedIntegerProgram) -> None:
@@ -67,7 +72,7 @@ def _owner_columns(program: MixedIntegerProgram) -> None:
 def _port_columns(program: MixedIntegerProgram) -> None:
     fixed = program.spec.fixed
     for index, link in enumerate(program.problem.links):
-        least = [0] * len(link.tiers) if fixed is None else fixed[1][index]
+        least = [0] * len(link.tiers) if fixed is None else fixed.ports[index]
         row = []
         for j, (tier, ports) in enumerate(zip(link.tiers, least, strict=True)):
             most = tier.max_ports if fixed is None else ports
@@ -95,36 +100,49 @@ def most_scale(problem: Problem) -> float:
     return most / peak
 
 
-def add_rate_columns(program: MixedIntegerProgram, s: int) -> None:
-    problem, situation = program.problem, program.spec.situations[s]
+def add_rate_columns(program: MixedIntegerProgram, situation: int) -> None:
+    """Columns of a situation: the choice of a cell by every group, and the rates of every stream.
+
+    Args:
+        program: the program.
+        situation: index of the situation.
+    """
+    problem, rows = program.problem, program.rows
     for g, members in enumerate(problem.groups):
-        for k in range(len(program.spec.cells[g, situation.period])):
-            program.cell_choices[g, s, k] = program.rows.column(f"y_{g}_{s}_{k}", 0, 1, is_integer=True)
+        for k in range(len(program.spec.cells[g, program.spec.situations[situation].period])):
+            choice = CellChoice(g, situation, k)
+            program.cell_choices[choice] = rows.column(f"y_{g}_{situation}_{k}", 0, 1, is_integer=True)
             for q in members:
-                if is_open(program, q, s):
-                    _prefill_columns(program, q, s, k)
+                if is_open(program, q, situation):
+                    _prefill_columns(program, StreamInCell(q, situation, k), program.cell_choices[choice])
     for q, pools in enumerate(problem.decoders):
-        if is_open(program, q, s):
-            program.decode_rates.update({(q, s, i): program.rows.column(f"d_{q}_{s}_{i}") for i in pools})
+        if is_open(program, q, situation):
+            for i in pools:
+                program.decode_rates[DecodeRate(q, situation, i)] = rows.column(f"d_{q}_{situation}_{i}")
 
 
-def _prefill_columns(program: MixedIntegerProgram, q: int, s: int, k: int) -> None:
-    """Rates of a stream in a cell; none where a part of its prompts has nowhere to go."""
-    cell = cell_of(program, q, s, k)
+def _prefill_columns(program: MixedIntegerProgram, at: StreamInCell, choice: int) -> None:
+    """Rates of a stream in a cell; none where a part of its prompts has no arc.
+
+    Args:
+        program: the program.
+        at: stream, situation and cell.
+        choice: column that chooses the cell.
+    """
+    (q, s, _), cell, rate = at, cell_of(program, *at), known_rate(program, at.stream, at.situation)
     parts = [part for part in PARTS if program.spec.loads.fraction(q, part, cell) > 0]
     if not all(usable_arcs(program, q, s, part, cell) for part in parts):
-        if known_rate(program, q, s):
-            program.rows.highs[program.cell_choices[program.problem.group_of[q], s, k]] = 0.0
+        if rate:
+            program.rows.highs[choice] = 0.0
         return
-    rate = known_rate(program, q, s)
-    y = program.cell_choices[program.problem.group_of[q], s, k]
-    program.stream_rates[q, s, k] = (program.rows.column(f"r_{q}_{s}_{k}"), 1.0) if rate is None else (y, rate)
+    name = "_".join(map(str, at))
+    program.stream_rates[at] = (program.rows.column(f"r_{name}"), 1.0) if rate is None else (choice, rate)
     for share in shares_in_cell(program, q, cell):
         for part, arc in part_arcs(program, q, s, share, cell):
             link = "" if arc.link is None else arc.link
             is_between = share == "between"
-            name = f"b_{q}_{s}_{k}_{arc.pool}_{link}" if is_between else f"x_{q}_{s}_{k}_{part}_{arc.pool}_{link}"
-            column = program.rows.column(name)
-            (program.between_rates if is_between else program.part_rates)[q, s, k, part, arc] = column
+            columns = program.between_rates if is_between else program.part_rates
+            own = f"b_{name}_{arc.pool}_{link}" if is_between else f"x_{name}_{part}_{arc.pool}_{link}"
+            column = columns[PrefillRate(*at, part, arc)] = program.rows.column(own)
             if program.spec.shares_lateness and program.spec.loads.has_ttft_slo(q):
-                program.late_rates[column] = program.rows.column(f"l_{q}_{s}_{k}_{share}_{part}_{arc.pool}_{link}")
+                program.late_rates[column] = program.rows.column(f"l_{name}_{share}_{part}_{arc.pool}_{link}")

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.cells import operation_of
+from planner.optimizer.network.cells import Cell
 from planner.optimizer.network.cost import least_use_usd_per_hour, use_usd_per_hour
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.loads import Cell
+from planner.optimizer.network.indices import PeriodArc
 from planner.optimizer.network.period_operation import PeriodOperation, classes_missing_slo
-from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
+from planner.optimizer.network.program import FixedSizes, MixedIntegerProgram, ProgramSpec
+from planner.optimizer.network.program_solution import operation_of
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.search_state import SearchState, is_better
 from planner.optimizer.problem import Problem, Situation
@@ -95,8 +96,8 @@ def _resolved(
     ports = tuple(tuple(round(plan.values[m]) for m in row) for row in safe.ports)
     scale = None if problem.is_min_cost else float(plan.values[safe.scale]) * (1 - TINY)
     segments = {i: [(max(size, 1), max(size, 1))] for i, size in enumerate(n)}
-    arcs = frozenset((q, situation.period, arc) for q, arc in state.arcs) if state.is_large else None
-    spec = ProgramSpec(safe.spec.loads, (situation,), offers, segments, True, arcs, scale, (n, ports))
+    arcs = frozenset(PeriodArc(q, situation.period, arc) for q, arc in state.arcs) if state.is_large else None
+    spec = ProgramSpec(safe.spec.loads, (situation,), offers, segments, True, arcs, scale, FixedSizes(n, ports))
     program = build(spec)
     try:
         found = program.rows.solved(RESOLVE_LIMIT_S, 0.01)

@@ -13,9 +13,9 @@ from time import monotonic
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.cells import Cells
+from planner.optimizer.network.cells import Array, Cells, mix_of
 from planner.optimizer.network.completion import MOST_NEW, evaluated_plan, tightened_classes, use_outside_program
-from planner.optimizer.network.loads import Array, NetworkLoads, mix_of
+from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.period_operation import PeriodOperation, classes_missing_slo
 from planner.optimizer.network.program import Segments
 from planner.optimizer.network.relax_and_fix import NEAR_SHARES, RelaxAndFix

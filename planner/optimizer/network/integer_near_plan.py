@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from time import monotonic
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.cells import first_cells_of, has_ttft_slo, points_in_cell, segments_around
+from planner.optimizer.network.cells import Cell, mix_of
 from planner.optimizer.network.cost import use_usd_per_hour
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of
+from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.program import ProgramSpec
 from planner.optimizer.network.raised_limits import largest_sizes
+from planner.optimizer.network.refinement import first_cells_of, has_ttft_slo, points_in_cell, segments_around
 from planner.optimizer.network.search import peak_situations
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.solution import Solution

@@ -28,14 +28,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.network.loads import (
-    N_AT_ONCE,
-    Array,
-    NetworkLoads,
-    Use,
-    end_of,
-    lengths_between,
-)
+from planner.optimizer.network.cells import Array, Use, end_of, lengths_between
+from planner.optimizer.network.loads import N_AT_ONCE, NetworkLoads
 from planner.optimizer.network.shortest_waits import shortest_waits
 from planner.queueing import QueuedRequests, late_fraction, most_busy_servers, most_timely_servers
 

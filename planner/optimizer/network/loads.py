@@ -12,7 +12,7 @@ ratio of the two over the lengths between; so whatever threshold of the interval
 in the pool of reference add up to the whole.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.curves import PrefillService
+from planner.optimizer.network.cells import N_KINDS, PARTS, Array, Cell, Use, end_of, lengths_between
 from planner.optimizer.network.shortest_waits import condensed, moments, shortest_waits
 from planner.optimizer.problem import Arc, ClassSpec, Part, Problem
 from planner.optimizer.room import is_held
@@ -28,18 +29,11 @@ from planner.optimizer.work import long_bytes, long_work_s, short_bytes, short_w
 from planner.queueing import QueuedRequests, most_busy_servers
 from planner.roofline import DecodePoint, exposed_transfer_s
 from planner.units import bytes_per_s
-from planner.workload import RequestMix
 
-Array = NDArray[np.float64]
-PARTS: tuple[Part, ...] = ("long", "short")
-N_KINDS = 192
-"""Requests that stand for the lengths of a class where waits are bounded."""
 LINK_BUSY = 0.7
 """Mean use of a link where a promise is made: a transfer then takes three times as long as on an idle link."""
 MOST_STABLE = 0.998
 """Most use of a pool none of whose requests can break a promise that is made: its queue still has a steady state."""
-N_BETWEEN = 31
-"""Lengths of a continuous mix at which the ratio of two pools' times is looked at inside a cell."""
 ROUNDING = 1e-3
 """What the least ratio between those lengths may miss: the curves are smooth."""
 ROUNDING_OF_SUMS = 1e-12
@@ -56,24 +50,6 @@ GRID = np.unique(np.geomspace(1, 100_000, 97).round())
 """Sizes of a pool at which limits are found; between them they are interpolated."""
 
 
-class Cell(NamedTuple):
-    """An interval of thresholds, and one of allowances for long prompts; a point where ends are equal."""
-
-    low_tokens: float
-    high_tokens: float
-    low_share: float = 0.0
-    high_share: float = 1.0
-
-
-class Use(NamedTuple):
-    """A part of a stream that takes an arc, with thresholds and allowances of a cell."""
-
-    stream: int
-    arc: Arc
-    part: Part
-    cell: Cell
-
-
 class _Kinds(NamedTuple):
     """Requests that stand for those of a class on an arc; four arrays of one shape."""
 
@@ -87,11 +63,6 @@ class _Kinds(NamedTuple):
         """Which are in a part for every threshold of a cell."""
         end = end_of(part, cell)
         return self.uncached > end if part == "long" else self.uncached <= end
-
-
-def point(threshold_tokens: float, share: float = 0.5) -> Cell:
-    """The cell of one threshold and one allowance."""
-    return Cell(threshold_tokens, threshold_tokens, share, share)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +83,9 @@ class NetworkLoads:
     late_multiple: float = 1.0
     """Multiple of the late requests of a promise that every pool may have, where others are to make up for them."""
 
-    def fraction(self, q: int, part: Part, cell: Cell) -> float:
+    def fraction(self, stream: int, part: Part, cell: Cell) -> float:
         """Least fraction of a stream's requests in a part, over the thresholds of a cell."""
-        mix = self.class_of(q).mix
+        mix = self.class_of(stream).mix
         key = ("fraction", id(mix), part, end_of(part, cell))
         if key not in self.known:
             long = float(mix.long_fraction(end_of(part, cell)))
@@ -122,9 +93,9 @@ class NetworkLoads:
             self.known[key] = of_part if of_part > ROUNDING_OF_SUMS else 0.0
         return float(self.known[key])
 
-    def holds(self, q: int, arc: Arc, part: Part, cell: Cell) -> bool:
+    def holds(self, stream: int, arc: Arc, part: Part, cell: Cell) -> bool:
         """Whether a pool holds every prompt of a part of a stream, under some threshold of a cell."""
-        room, mix = self.problem.pools[arc.pool].rates.longest_tokens, self.class_of(q).mix
+        room, mix = self.problem.pools[arc.pool].rates.longest_tokens, self.class_of(stream).mix
         if room == np.inf:
             return True
         key = ("limits", room, id(mix), part)
@@ -132,9 +103,9 @@ class NetworkLoads:
             self.known[key] = mix.held_thresholds(*((room, np.inf) if part == "long" else (np.inf, room)))
         return is_held(mix, end_of(part, cell), self.known[key])
 
-    def work_s(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
+    def work_s(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
         """Instance-seconds in a pool per request of the stream, at the least over a cell [s]."""
-        pool, mix = self.problem.pools[arc.pool], self.class_of(q).mix
+        pool, mix = self.problem.pools[arc.pool], self.class_of(stream).mix
         key = ("work", id(pool.rates), id(mix), part, *self._ends(part, cell))
         if key not in self.known:
             rule, (low, high) = self.problem.scenario.capacity_rule, map(np.array, cell[:2])
@@ -150,27 +121,27 @@ class NetworkLoads:
         both = part == "long" and self.problem.scenario.capacity_rule == "mean-length"
         return cell[:2] if both else (end_of(part, cell),)
 
-    def residual_s(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
+    def residual_s(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
         """What is left of a service in a pool when another request comes, at the least over a cell [s]; 0: of none.
 
         Equation:
             E[T^2] / (2 E[T])
         """
-        pool, mix = self.problem.pools[arc.pool], self.class_of(q).mix
+        pool, mix = self.problem.pools[arc.pool], self.class_of(stream).mix
         key = ("residual", id(pool.rates), id(mix), part, end_of(part, cell))
         if key not in self.known:
-            work_s, service = self.work_s(q, arc, part, cell), pool.rates.prefill
+            work_s, service = self.work_s(stream, arc, part, cell), pool.rates.prefill
             of_part = mix.long_work if part == "long" else mix.short_work
             squares = 0.0 if service is None else float(of_part(service, end_of(part, cell), 2))
             self.known[key] = squares / (2 * work_s) if work_s > 0 else 0.0
         return float(self.known[key])
 
-    def sent_bytes(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
+    def sent_bytes(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
         """Bytes on a link per request of the stream, at the least over a cell [B]."""
         if arc.link is None:
             return 0.0
         link, pool = self.problem.links[arc.link], self.problem.pools[arc.pool]
-        mix, holds = self.class_of(q).mix, link.destination_holds_prefix
+        mix, holds = self.class_of(stream).mix, link.destination_holds_prefix
         key = ("bytes", id(pool.rates), id(mix), part, *self._ends(part, cell), holds)
         if key not in self.known:
             rule, kv, (low, high) = self.problem.scenario.capacity_rule, pool.rates.kv_bytes, map(np.array, cell[:2])
@@ -179,27 +150,27 @@ class NetworkLoads:
             )
         return float(self.known[key])
 
-    def between_s(self, q: int, arc: Arc, cell: Cell) -> float:
+    def between_s(self, stream: int, arc: Arc, cell: Cell) -> float:
         """Least instance-seconds in a pool, per request of the stream, if it took all between a cell's ends [s].
 
         Equation:
             kappa_i E[T_ref; between], kappa_i = min of T_i / T_ref over the lengths between
         """
-        return self._between(q, arc, cell)[0]
+        return self._between(stream, arc, cell)[0]
 
-    def between_bytes(self, q: int, arc: Arc, cell: Cell) -> float:
+    def between_bytes(self, stream: int, arc: Arc, cell: Cell) -> float:
         """Least bytes on a link, per request of the stream, if all prompts between a cell's ends went over it [B]."""
-        return 0.0 if arc.link is None else self._between(q, arc, cell)[1]
+        return 0.0 if arc.link is None else self._between(stream, arc, cell)[1]
 
-    def holds_between(self, q: int, cell: Cell) -> bool:
+    def holds_between(self, stream: int, cell: Cell) -> bool:
         """Whether a stream has prompts between a cell's ends."""
-        mix = self.class_of(q).mix
+        mix = self.class_of(stream).mix
         if cell.low_tokens == cell.high_tokens:
             return False
         return float(mix.long_fraction(cell.low_tokens) - mix.long_fraction(cell.high_tokens)) > ROUNDING_OF_SUMS
 
-    def _between(self, q: int, arc: Arc, cell: Cell) -> tuple[float, float]:
-        pool, mix, reference = self.problem.pools[arc.pool], self.class_of(q).mix, self._reference(q)
+    def _between(self, stream: int, arc: Arc, cell: Cell) -> tuple[float, float]:
+        pool, mix, reference = self.problem.pools[arc.pool], self.class_of(stream).mix, self._reference(stream)
         holds = arc.link is not None and self.problem.links[arc.link].destination_holds_prefix
         key = ("between", id(pool.rates), id(reference), id(mix), cell.low_tokens, cell.high_tokens, holds)
         if key not in self.known:
@@ -215,21 +186,21 @@ class NetworkLoads:
         work_s, sent_bytes = self.known[key]
         return float(work_s), float(sent_bytes)
 
-    def division(self, q: int) -> tuple[int, int]:
+    def division(self, stream: int) -> tuple[int, int]:
         """What says how a threshold divides prompts of a stream between a cell's ends: equal where they are alike."""
-        return id(self.class_of(q).mix), id(self._reference(q))
+        return id(self.class_of(stream).mix), id(self._reference(stream))
 
-    def _reference(self, q: int) -> PrefillService:
+    def _reference(self, stream: int) -> PrefillService:
         """Prefill of the pool whose work says how prompts between a cell's ends are divided."""
-        first = next(arc for arcs in self.problem.arcs[q].values() for arc in arcs)
+        first = next(arc for arcs in self.problem.arcs[stream].values() for arc in arcs)
         service = self.problem.pools[first.pool].rates.prefill
         if service is None:
             raise ValueError("a prefill pool has no prefill times")
         return service
 
-    def most_busy(self, q: int, arc: Arc, part: Part, cell: Cell) -> Array:
+    def most_busy(self, stream: int, arc: Arc, part: Part, cell: Cell) -> Array:
         """Busy instances that a pool of every size of the grid may have with a part of a stream; 0 where none may."""
-        use = Use(q, arc, part, cell)
+        use = Use(stream, arc, part, cell)
         if use not in self._limits:
             self.prepare([use])
         return self._limits[use]
@@ -257,12 +228,12 @@ class NetworkLoads:
             self.known.update(zip(some, limits, strict=True))
         self._limits.update((use, self.known[key]) for use, key in new.items())
 
-    def _busy_key(self, q: int, arc: Arc, part: Part, cell: Cell) -> tuple[object, ...]:
-        c = self.problem.streams[q].request_class
-        if self.class_of(q).ttft_s is None:
+    def _busy_key(self, stream: int, arc: Arc, part: Part, cell: Cell) -> tuple[object, ...]:
+        c = self.problem.streams[stream].request_class
+        if self.class_of(stream).ttft_s is None:
             return ("busy", c)
         start = cell.low_tokens if part == "long" else 0.0
-        return ("busy", c, self.arc_keys[arc], part, start, end_of(part, cell), self.allowed(q, part, cell))
+        return ("busy", c, self.arc_keys[arc], part, start, end_of(part, cell), self.allowed(stream, part, cell))
 
     @cached_property
     def arc_keys(self) -> dict[Arc, tuple[object, ...]]:
@@ -273,46 +244,46 @@ class NetworkLoads:
         pool = self.problem.pools[arc.pool]
         return (id(pool.rates), pool.site if arc.link is None else self._link_key(arc.link))
 
-    def allowed(self, q: int, part: Part, cell: Cell) -> float:
+    def allowed(self, stream: int, part: Part, cell: Cell) -> float:
         """Greatest fraction of the part's requests that may be late, over a cell."""
-        fraction = self.fraction(q, part, cell)
+        fraction = self.fraction(stream, part, cell)
         share = cell.high_share if part == "long" else 1 - cell.low_share
-        late = self.late_allowed(q)
+        late = self.late_allowed(stream)
         return 1.0 if late * share >= fraction else late * share / fraction
 
-    def has_ttft_slo(self, q: int) -> bool:
+    def has_ttft_slo(self, stream: int) -> bool:
         """Whether a stream's class has a promise on TTFT."""
-        return self.class_of(q).ttft_s is not None
+        return self.class_of(stream).ttft_s is not None
 
-    def late_allowed(self, q: int) -> float:
+    def late_allowed(self, stream: int) -> float:
         """Fraction of a stream's requests that prefill may make late: in plans, decode has a part of it."""
-        late = self.class_of(q).late_allowed * (1.0 if self.is_for_bounds else 1 - DECODE_LATE)
+        late = self.class_of(stream).late_allowed * (1.0 if self.is_for_bounds else 1 - DECODE_LATE)
         return min(self.late_multiple * late, 1.0)
 
-    def shares(self, q: int, cell: Cell) -> tuple[float, float]:
+    def shares(self, stream: int, cell: Cell) -> tuple[float, float]:
         """Allowances for long prompts of a stream between which some pool keeps the promise to each part when idle."""
-        late = min(self.late_multiple * self.class_of(q).late_allowed * (1 - DECODE_LATE), 1.0)
-        arcs = self.problem.arcs[q]
-        long, short = (min((self._late_anyhow(q, arc, p, cell) for arc in arcs[p]), default=0.0) for p in PARTS)
+        late = min(self.late_multiple * self.class_of(stream).late_allowed * (1 - DECODE_LATE), 1.0)
+        arcs = self.problem.arcs[stream]
+        long, short = (min((self._late_anyhow(stream, arc, p, cell) for arc in arcs[p]), default=0.0) for p in PARTS)
         return long / late, 1 - short / late
 
-    def _late_anyhow(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
+    def _late_anyhow(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
         """Fraction of a stream's requests that are in a part and late there without any wait."""
-        key = ("late", self.problem.streams[q].request_class, self.arc_keys[arc], part, end_of(part, cell))
+        key = ("late", self.problem.streams[stream].request_class, self.arc_keys[arc], part, end_of(part, cell))
         if key not in self.known:
-            kinds = self._kinds(q, arc)
+            kinds = self._kinds(stream, arc)
             chosen = kinds.in_part(part, cell)
             weights = kinds.weights[chosen]
             late = float((weights / weights.sum())[kinds.slack_s[chosen] < 0].sum()) if chosen.any() else 0.0
-            self.known[key] = late * self.fraction(q, part, cell)
+            self.known[key] = late * self.fraction(stream, part, cell)
         return float(self.known[key])
 
-    def decode_s(self, q: int, pool: int) -> float:
+    def decode_s(self, stream: int, pool: int) -> float:
         """Instance-seconds of a decode pool per request of a stream [s]."""
         point = self.problem.pools[pool].rates.decode
         if point is None:
             raise ValueError("a decode pool has no decode point")
-        return point.seconds_per_request(self.class_of(q).mix.mean_output_tokens)
+        return point.seconds_per_request(self.class_of(stream).mix.mean_output_tokens)
 
     @property
     def is_for_bounds(self) -> bool:
@@ -344,36 +315,36 @@ class NetworkLoads:
             return 1.0, 1.0
         return shortest_waits(self.grid, self._least_arrival_scv), self._least_arrival_scv
 
-    def queued(self, q: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
+    def queued(self, stream: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
         """The part of a stream as a queue sees it; None where no request is in it.
 
         Waits are those of the shortest services that any threshold of the cell leaves in the part: for long prompts all
         beyond its start. Only the requests that are in the part for every threshold may be late.
         """
-        kinds = self._kinds(q, arc)
-        chosen, service = kinds.in_part(part, cell), self.queued_service(q, arc, part, cell)
+        kinds = self._kinds(stream, arc)
+        chosen, service = kinds.in_part(part, cell), self.queued_service(stream, arc, part, cell)
         if service is None or not chosen.any():
             return None
         weights = kinds.weights[chosen]
         slack_s, weights = condensed(kinds.slack_s[chosen], weights / weights.sum())
-        return QueuedRequests(*service, slack_s, weights, self.class_arrival_scv(self.class_of(q)))
+        return QueuedRequests(*service, slack_s, weights, self.class_arrival_scv(self.class_of(stream)))
 
-    def queued_service(self, q: int, arc: Arc, part: Part, cell: Cell) -> tuple[float, float] | None:
+    def queued_service(self, stream: int, arc: Arc, part: Part, cell: Cell) -> tuple[float, float] | None:
         """Mean service and squared variation of the part with which it waits least; None of none."""
-        kinds = self._kinds(q, arc)
+        kinds = self._kinds(stream, arc)
         queued = kinds.uncached > cell.low_tokens if part == "long" else kinds.in_part(part, cell)
         return moments(kinds.service_s[queued], kinds.weights[queued]) if queued.any() else None
 
-    def _kinds(self, q: int, arc: Arc) -> "_Kinds":
+    def _kinds(self, stream: int, arc: Arc) -> "_Kinds":
         """All requests of a stream on an arc."""
-        key = ("kinds", self.problem.streams[q].request_class, self.arc_keys[arc])
+        key = ("kinds", self.problem.streams[stream].request_class, self.arc_keys[arc])
         if key not in self.known:
-            total, cached, weights = self.class_of(q).mix.atoms(N_KINDS)
+            total, cached, weights = self.class_of(stream).mix.atoms(N_KINDS)
             service = self.problem.pools[arc.pool].rates.prefill
             if service is None:
                 raise ValueError("a prefill pool has no prefill times")
             service_s = np.asarray(service.seconds(total, cached))
-            slack_s = self.slo_ttft_s(q) - service_s - self.transfer_s(arc, total, cached, service_s)
+            slack_s = self.slo_ttft_s(stream) - service_s - self.transfer_s(arc, total, cached, service_s)
             self.known[key] = _Kinds(total - cached, weights, service_s, slack_s)
         found: _Kinds = self.known[key]
         return found
@@ -393,16 +364,16 @@ class NetworkLoads:
         gbps = (1 - self.link_busy) * self.gbps[arc.link] if self.gbps else link.max_gbps()
         return exposed_transfer_s(service_s, sent, bytes_per_s(gbps), link.round_trip_s, pool.rates.n_layers)
 
-    def most_busy_decode(self, q: int, pool: int) -> Array:
+    def most_busy_decode(self, stream: int, pool: int) -> Array:
         """Busy instances that a decode pool of every size of the grid may have with a stream.
 
         In plans at most a share of the requests that may be late waits a share of the TTFT for a place in the batch. In
         bounds no more wait all of it than may be late; where a class has several decode pools, one may be any late.
         """
-        point, request_class = self.problem.pools[pool].rates.decode, self.class_of(q)
+        point, request_class = self.problem.pools[pool].rates.decode, self.class_of(stream)
         if request_class.ttft_s is None or point is None:
             return self.grid
-        key = ("decode", id(self.problem.pools[pool].rates), self.problem.streams[q].request_class)
+        key = ("decode", id(self.problem.pools[pool].rates), self.problem.streams[stream].request_class)
         if key not in self.known:
             self.known[key] = self._most_places(point, request_class, request_class.ttft_s)
         return np.asarray(self.known[key])
@@ -425,17 +396,17 @@ class NetworkLoads:
         decoders = zip(problem.streams, problem.decoders, strict=True)
         return sum(len(pools) for stream, pools in decoders if problem.classes[stream.request_class] is request_class)
 
-    def slo_ttft_s(self, q: int) -> float:
-        c = self.problem.streams[q].request_class
-        return (self.class_of(q).ttft_s or np.inf) * (self.slo_factors[c] if self.slo_factors else 1.0)
+    def slo_ttft_s(self, stream: int) -> float:
+        c = self.problem.streams[stream].request_class
+        return (self.class_of(stream).ttft_s or np.inf) * (self.slo_factors[c] if self.slo_factors else 1.0)
 
     def _link_key(self, link: int) -> tuple[object, ...]:
         spec = self.problem.links[link]
         gbps = self.gbps[link] if self.gbps else spec.max_gbps()
         return (gbps, spec.round_trip_s, spec.destination_holds_prefix)
 
-    def class_of(self, q: int) -> ClassSpec:
-        return self.problem.classes[self.problem.streams[q].request_class]
+    def class_of(self, stream: int) -> ClassSpec:
+        return self.problem.classes[self.problem.streams[stream].request_class]
 
     @cached_property
     def grid(self) -> Array:
@@ -456,24 +427,3 @@ class NetworkLoads:
     def _limits(self) -> dict[Use, Array]:
         """Of most uses, by use: their keys, by which equal ones are found, take longer to make."""
         return {}
-
-
-def end_of(part: Part, cell: Cell) -> float:
-    """The threshold of a cell at which a part is smallest."""
-    return cell.high_tokens if part == "long" else cell.low_tokens
-
-
-def lengths_between(mix: RequestMix, cell: Cell) -> tuple[Array, Array]:
-    """Total and cached tokens of requests between a cell's ends: all of a discrete mix, else close ones."""
-    total, cached, _ = mix.atoms(N_KINDS)
-    inside = (total - cached > cell.low_tokens) & (total - cached <= cell.high_tokens)
-    if mix.is_discrete:
-        return total[inside], cached[inside]
-    low, high = np.clip([cell.low_tokens, cell.high_tokens], *mix.support)
-    lengths = np.concatenate([[low], mix.split_points(low, high, N_BETWEEN), [high]])
-    return lengths, np.zeros_like(lengths)
-
-
-def mix_of(problem: Problem, group: Sequence[int]) -> RequestMix:
-    """Requests of the group's first class: where its thresholds are laid."""
-    return problem.classes[problem.streams[group[0]].request_class].mix

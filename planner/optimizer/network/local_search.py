@@ -18,8 +18,9 @@ from time import monotonic
 
 import numpy as np
 
+from planner.optimizer.network.cells import point
 from planner.optimizer.network.cost import use_usd_per_hour
-from planner.optimizer.network.loads import MOST_STABLE, NetworkLoads, point
+from planner.optimizer.network.loads import MOST_STABLE, NetworkLoads
 from planner.optimizer.network.period_operation import (
     Flow,
     PeriodOperation,

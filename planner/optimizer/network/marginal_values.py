@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 
 from planner.errors import UndecidedError
+from planner.optimizer.network.cells import Cell
 from planner.optimizer.network.fixed_plan import fixed_plan_problem
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.integer_near_plan import GAP, IntegerProgramNearPlan
-from planner.optimizer.network.loads import Cell, NetworkLoads
+from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.program import ProgramSpec
 from planner.optimizer.network.raised_limits import RaisedLimit, largest_sizes, more_allowed, more_capacity
 from planner.optimizer.network.search import peak_situations

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.optimizer.delays import link_slowdown, place_wait, sent_bytes
-from planner.optimizer.network.loads import Array, NetworkLoads, point
+from planner.optimizer.network.cells import Array, point
+from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.problem import Arc, Part, Problem
 from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, merged_scv, split_scv, sum_of_waits
 from planner.roofline import exposed_transfer_s

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.optimizer.network.block_coordinate import BlockCoordinateProgram, Bounds
-from planner.optimizer.network.cells import operation_of
-from planner.optimizer.network.loads import GRID, Array
+from planner.optimizer.network.cells import Array
+from planner.optimizer.network.loads import GRID
 from planner.optimizer.network.period_operation import PeriodOperation
 from planner.optimizer.network.program import MixedIntegerProgram, sizes_of
+from planner.optimizer.network.program_solution import operation_of
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.rows_of_limits import GBIT_PER_BYTE
 from planner.optimizer.network.shared_units import SharedUnits, Units

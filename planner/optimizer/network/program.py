@@ -14,21 +14,42 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import NamedTuple
 
-from planner.optimizer.network.loads import PARTS, Array, Cell, NetworkLoads
+from planner.optimizer.network.cells import PARTS, Array, Cell
+from planner.optimizer.network.indices import (
+    CellChoice,
+    DecodeRate,
+    PeriodArc,
+    PoolInSituation,
+    PoolSizing,
+    PoolUser,
+    PrefillRate,
+    PrefillUse,
+    Share,
+    StreamInCell,
+    StreamInSituation,
+)
+from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.rows import Rows
 from planner.optimizer.problem import Arc, Part, Problem, Situation
 
-Share = Literal["long", "short", "between"]
-"""Of a stream's prompts in a cell: long or short whatever the threshold, or between its ends."""
 Segments = Mapping[int, Sequence[tuple[int, int]]]
 """Sizes of every pool in pieces, from 1 to its most."""
 
 
+class FixedSizes(NamedTuple):
+    """Sizes that a program takes as given."""
+
+    n_instances: tuple[int, ...]
+    """Of every pool."""
+    ports: tuple[tuple[int, ...], ...]
+    """Of every tier of every link."""
+
+
 @dataclass(frozen=True)
 class ProgramSpec:
-    """What a model is built from."""
+    """What a program is built from: coefficients, situations, cells of thresholds, and what is fixed or allowed."""
 
     loads: NetworkLoads
     situations: tuple[Situation, ...]
@@ -36,58 +57,63 @@ class ProgramSpec:
     """Cells of every group in every period."""
     segments: Segments
     is_conservative: bool = False
-    """Whether an answer is to be kept by the promise: limits of the strictest user, instead of bounds."""
-    arcs: frozenset[tuple[int, int, Arc]] | None = None
-    """Streams, periods and arcs that may be used; None: all."""
+    """Whether every solution is to be within the SLOs (an inner approximation): limits are those of the strictest user.
+    Else limits lie above those of every plan, so that the optimum is a bound (a relaxation)."""
+    arcs: frozenset[PeriodArc] | None = None
+    """Arcs that may be used; None: all."""
     least_scale: float | None = None
     """Scale of the demand to be served at least, where cost is the objective; None: what the scenario asks for."""
-    fixed: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]] | None = None
-    """Instances and ports that are settled."""
+    fixed: FixedSizes | None = None
+    """Instances and ports that are given; None: they are chosen."""
     shares_lateness: bool = False
-    """Whether pools share what a class may be late, so that the answer bounds every division of it; else each keeps the
-    promise alone. Not in safe models."""
+    """Whether the pools of a class share its late requests, so that the optimum bounds every division of them. Else
+    every pool keeps to the SLO alone. Not in conservative programs."""
     near_sizes: Mapping[int, int] = field(default_factory=dict)
-    """Sizes of pools around which an answer is sought: there limits of mixed work are exact."""
+    """Sizes of pools near which a solution is sought: there the limits of mixed work are exact."""
 
 
 @dataclass
 class MixedIntegerProgram:
-    """A program and where its columns are."""
+    """A mixed-integer program of a network: its rows, and the column of every variable by its indices."""
 
     spec: ProgramSpec
     rows: Rows = field(default_factory=Rows)
+    """Columns and rows as numbers."""
     scale: int = -1
-    instances: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
-    """Instances by pool and sizing, then segment."""
-    segment_choices: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
+    """Column of the scale R of the demand."""
+    instances: dict[PoolSizing, dict[int, int]] = field(default_factory=dict)
+    """Columns n of instances, by segment of the pool's sizes."""
+    segment_choices: dict[PoolSizing, dict[int, int]] = field(default_factory=dict)
+    """Columns z that choose a segment of a pool's sizes, by segment."""
     ports: list[list[int]] = field(default_factory=list)
+    """Columns m of ports, by link and tier."""
     link_choices: list[int] = field(default_factory=list)
-    """Whether a link is in use, where that asks for ports."""
+    """Columns that are 1 where a link is in use, if a used link needs a least bandwidth."""
     bought_accelerators: dict[int, int] = field(default_factory=dict)
-    """Accelerators of every owner of the problem, where they change roles."""
-    cell_choices: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    """Choice by group, situation and cell."""
-    stream_rates: dict[tuple[int, int, int], tuple[int, float]] = field(default_factory=dict)
-    """Rate by stream, situation and cell: a column and its factor. Where all the rate is known, it is that of the
-    choice: no column of its own, and what a choice costs is seen from the choice."""
-    part_rates: dict[tuple[int, int, int, Part, Arc], int] = field(default_factory=dict)
-    """Rate by stream, situation, cell, part and arc."""
-    between_rates: dict[tuple[int, int, int, Part, Arc], int] = field(default_factory=dict)
-    """Rate at which an arc takes the prompts between a cell's ends, keyed as `x`; the part is the pool's."""
+    """Columns b of accelerators by owner, where accelerators change roles."""
+    cell_choices: dict[CellChoice, int] = field(default_factory=dict)
+    """Columns y that choose a cell."""
+    stream_rates: dict[StreamInCell, tuple[int, float]] = field(default_factory=dict)
+    """Rates r [req/s], each as a column and a factor. Where the whole rate is known, the column is that of the choice
+    of the cell and the factor is the rate, so that relaxations see what a choice costs."""
+    part_rates: dict[PrefillRate, int] = field(default_factory=dict)
+    """Columns x of the rates of long and short prompts."""
+    between_rates: dict[PrefillRate, int] = field(default_factory=dict)
+    """Columns b of the rates of prompts between the ends of a cell; the part is the one that the pool prefills."""
     late_rates: dict[int, int] = field(default_factory=dict)
-    """Late requests [req/s] by the column of their rate, where pools share what a class may be late."""
-    decode_rates: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    """Rate by stream, situation and decode pool."""
-    demand_terms: dict[tuple[int, int], list[tuple[int, float]]] = field(default_factory=dict)
-    """What a stream has of the demand in a situation, with a minus [req/s]."""
+    """Columns l of late requests [req/s], by the column of their rate, where pools share them."""
+    decode_rates: dict[DecodeRate, int] = field(default_factory=dict)
+    """Columns d of the rates into decode pools."""
+    demand_terms: dict[StreamInSituation, list[tuple[int, float]]] = field(default_factory=dict)
+    """Minus the demand that a stream serves [req/s], as terms of a row."""
     usd_per_hour: dict[int, float] = field(default_factory=dict)
-    """USD per hour of a unit of every column."""
+    """Price of a unit of a column [USD/h]."""
     shared_rows: list[int] = field(default_factory=list)
-    """Rows about what several models use: accelerators, links, the budget."""
-    prefill_rows: dict[tuple[int, int], list[int]] = field(default_factory=dict)
-    """Rows about the work of a prefill pool in a situation."""
+    """Rows that couple several served models: accelerators, links, the budget."""
+    prefill_rows: dict[PoolInSituation, list[int]] = field(default_factory=dict)
+    """Rows about the work of a prefill pool."""
     size_limits: dict[int, tuple[int, Array]] = field(default_factory=dict)
-    """Of rows about the work of a pool: the pool, and the limit at sizes of GRID."""
+    """The pool of a row about the work of a pool, and the limit of the row at the sizes of GRID, by row."""
 
     @property
     def problem(self) -> Problem:
@@ -99,111 +125,126 @@ class MixedIntegerProgram:
         return situation.period if self.problem.scenario.routing.role_conversion else 0
 
     @cached_property
-    def is_between(self) -> frozenset[int]:
+    def between_columns(self) -> frozenset[int]:
         """Columns of prompts between the ends of a cell."""
         return frozenset(self.between_rates.values())
 
     @cached_property
-    def users_of_pool(self) -> dict[tuple[int, int], list[tuple[int, int, Part, Arc, int, float]]]:
-        """Rates into every pool in every situation: stream, cell, part, arc, column and seconds of a unit."""
-        found: dict[tuple[int, int], list[tuple[int, int, Part, Arc, int, float]]] = {}
-        for (q, s, k, part, arc), column, seconds, _ in self.prefill_uses:
-            found.setdefault((arc.pool, s), []).append((q, k, part, arc, column, seconds))
+    def users_of_pool(self) -> dict[PoolInSituation, list[PoolUser]]:
+        """Columns of requests into every prefill pool in every situation."""
+        found: dict[PoolInSituation, list[PoolUser]] = {}
+        for (stream, situation, cell, part, arc), column, seconds, _ in self.prefill_uses:
+            user = PoolUser(stream, cell, part, arc, column, seconds)
+            found.setdefault(PoolInSituation(arc.pool, situation), []).append(user)
         return found
 
     @cached_property
-    def prefill_uses(self) -> list[tuple[tuple[int, int, int, Part, Arc], int, float, float]]:
-        """Every rate into a prefill pool: its key, its column, and the seconds and bytes of a unit of it."""
+    def prefill_uses(self) -> list[PrefillUse]:
+        """Every column of requests into a prefill pool, with what a request asks for."""
         found = []
         known: dict[tuple[object, ...], tuple[float, float]] = {}
         for columns, is_between in ((self.part_rates, False), (self.between_rates, True)):
-            for key, column in columns.items():
-                q, s, k, part, arc = key
-                of: tuple[Part, Share] = (part, "between" if is_between else part)
-                use = q, of, arc, cell_of(self, q, s, k)
+            for rate, column in columns.items():
+                share: Share = "between" if is_between else rate.part
+                cell = cell_of(self, rate.stream, rate.situation, rate.cell)
+                use = rate.stream, rate.part, share, rate.arc, cell
                 if use not in known:  # periods often have cells in common
-                    known[use] = use_of(self, *use)
-                found.append((key, column, *known[use]))
+                    known[use] = use_per_request(self, *use)
+                found.append(PrefillUse(rate, column, *known[use]))
         return found
 
 
 def segments_of(program: MixedIntegerProgram, pool: int) -> Sequence[tuple[int, int]]:
-    """Pieces of a pool's sizes; at most what it may have."""
+    """Least and greatest size of every segment of a pool's sizes, at most what the pool may have."""
     most = program.problem.pools[pool].max_instances
     return [(low, min(high, most)) for low, high in program.spec.segments[pool] if low <= most]
 
 
-def sizes_of(program: MixedIntegerProgram, pool: int, h: int) -> Iterator[int]:
-    yield from program.instances[pool, h].values()
+def sizes_of(program: MixedIntegerProgram, pool: int, sizing: int) -> Iterator[int]:
+    """Columns of a pool's instances, one per segment of its sizes."""
+    yield from program.instances[PoolSizing(pool, sizing)].values()
 
 
-def cell_of(program: MixedIntegerProgram, q: int, s: int, k: int) -> Cell:
-    return program.spec.cells[program.problem.group_of[q], program.spec.situations[s].period][k]
+def cell_of(program: MixedIntegerProgram, stream: int, situation: int, cell: int) -> Cell:
+    """The cell with an index among those of a stream's group in a situation."""
+    return _cells_of(program, stream, situation)[cell]
 
 
-def open_cells(program: MixedIntegerProgram, q: int, s: int) -> list[int]:
-    cells = program.spec.cells[program.problem.group_of[q], program.spec.situations[s].period]
-    return [k for k in range(len(cells)) if (q, s, k) in program.stream_rates]
+def open_cells(program: MixedIntegerProgram, stream: int, situation: int) -> list[int]:
+    """Cells, by index, in which a stream has a rate in a situation."""
+    cells = range(len(_cells_of(program, stream, situation)))
+    return [k for k in cells if StreamInCell(stream, situation, k) in program.stream_rates]
 
 
-def shares_in_cell(program: MixedIntegerProgram, q: int, cell: Cell) -> list[Share]:
-    """Shares of a stream's prompts that are there in a cell."""
+def _cells_of(program: MixedIntegerProgram, stream: int, situation: int) -> Sequence[Cell]:
+    return program.spec.cells[program.problem.group_of[stream], program.spec.situations[situation].period]
+
+
+def shares_in_cell(program: MixedIntegerProgram, stream: int, cell: Cell) -> list[Share]:
+    """Shares of a stream's prompts that are not empty in a cell."""
     loads = program.spec.loads
-    shares: list[Share] = [part for part in PARTS if loads.fraction(q, part, cell) > 0]
-    return [*shares, "between"] if loads.holds_between(q, cell) else shares
+    shares: list[Share] = [part for part in PARTS if loads.fraction(stream, part, cell) > 0]
+    return [*shares, "between"] if loads.holds_between(stream, cell) else shares
 
 
-def part_arcs(program: MixedIntegerProgram, q: int, s: int, share: Share, cell: Cell) -> list[tuple[Part, Arc]]:
-    """Arcs that a share of a stream's prompts may take, and the part of their pools."""
+def part_arcs(
+    program: MixedIntegerProgram, stream: int, situation: int, share: Share, cell: Cell
+) -> list[tuple[Part, Arc]]:
+    """Arcs that a share of a stream's prompts may take in a situation, with the part that their pools prefill."""
     parts = PARTS if share == "between" else (share,)
-    return [(part, arc) for part in parts for arc in usable_arcs(program, q, s, part, cell)]
+    return [(part, arc) for part in parts for arc in usable_arcs(program, stream, situation, part, cell)]
 
 
-def usable_arcs(program: MixedIntegerProgram, q: int, s: int, part: Part, cell: Cell) -> list[Arc]:
+def usable_arcs(program: MixedIntegerProgram, stream: int, situation: int, part: Part, cell: Cell) -> list[Arc]:
     """Arcs of a stream that a situation leaves, to pools that hold a part of its prompts under some threshold."""
-    problem, situation, allowed = program.problem, program.spec.situations[s], program.spec.arcs
-    arcs = [arc for arc in problem.arcs[q][part] if program.spec.loads.holds(q, arc, part, cell)]
+    problem, (period, loss), allowed = program.problem, program.spec.situations[situation], program.spec.arcs
+    arcs = [arc for arc in problem.arcs[stream][part] if program.spec.loads.holds(stream, arc, part, cell)]
     if allowed is not None:
-        arcs = [arc for arc in arcs if (q, situation.period, arc) in allowed]
-    if situation.loss is None or situation.loss.kind == "instance":
+        arcs = [arc for arc in arcs if PeriodArc(stream, period, arc) in allowed]
+    if loss is None or loss.kind == "instance":
         return arcs
-    kind, name = situation.loss
-    if kind == "link":
-        return [arc for arc in arcs if arc.link is None or problem.links[arc.link].name != name]
-    return [arc for arc in arcs if problem.pools[arc.pool].site != name]
+    if loss.kind == "link":
+        return [arc for arc in arcs if arc.link is None or problem.links[arc.link].name != loss.name]
+    return [arc for arc in arcs if problem.pools[arc.pool].site != loss.name]
 
 
-def use_of(program: MixedIntegerProgram, q: int, of: tuple[Part, Share], arc: Arc, cell: Cell) -> tuple[float, float]:
-    """Seconds of a pool and bytes on a link, at the least, per request of a stream whose share takes an arc."""
-    loads, (part, share) = program.spec.loads, of
+def use_per_request(
+    program: MixedIntegerProgram, stream: int, part: Part, share: Share, arc: Arc, cell: Cell
+) -> tuple[float, float]:
+    """What a request of a stream asks for at the least if a share of its prompts takes an arc.
+
+    Returns:
+        Instance-seconds of the pool [s], and bytes on the link [B].
+    """
+    loads = program.spec.loads
     if share == "between":
-        return loads.between_s(q, arc, cell), loads.between_bytes(q, arc, cell)
-    return loads.work_s(q, arc, part, cell), loads.sent_bytes(q, arc, part, cell)
+        return loads.between_s(stream, arc, cell), loads.between_bytes(stream, arc, cell)
+    return loads.work_s(stream, arc, part, cell), loads.sent_bytes(stream, arc, part, cell)
 
 
-def is_open(program: MixedIntegerProgram, q: int, s: int) -> bool:
-    """Whether a stream may carry anything in a situation: its site is there, and some demand may take it."""
-    loss = program.spec.situations[s].loss
-    if loss is not None and loss == ("site", program.problem.streams[q].site):
+def is_open(program: MixedIntegerProgram, stream: int, situation: int) -> bool:
+    """Whether a stream may carry requests in a situation: its site is in place, and some demand may use it."""
+    loss = program.spec.situations[situation].loss
+    if loss is not None and loss == ("site", program.problem.streams[stream].site):
         return False
     return any(
-        q in (d.refuges if loss is not None and loss == ("site", d.home) else d.streams)
+        stream in (d.refuges if loss is not None and loss == ("site", d.home) else d.streams)
         for d in program.problem.demands
     )
 
 
-def known_rate(program: MixedIntegerProgram, q: int, s: int) -> float | None:
-    """What a stream takes in a situation where nothing else can take it and the scale is settled [req/s]."""
-    rows, situation = program.rows, program.spec.situations[s]
-    if rows.lows[program.scale] != rows.highs[program.scale] or situation.loss is not None:
+def known_rate(program: MixedIntegerProgram, stream: int, situation: int) -> float | None:
+    """Rate of a stream whose demand no other stream may take, at a fixed scale [req/s]; None where it is free."""
+    rows, (period, loss) = program.rows, program.spec.situations[situation]
+    if rows.lows[program.scale] != rows.highs[program.scale] or loss is not None:
         return None
-    mine = [demand for demand in program.problem.demands if q in demand.streams]
+    mine = [demand for demand in program.problem.demands if stream in demand.streams]
     if any(len(demand.streams) > 1 for demand in mine):
         return None
-    return rows.lows[program.scale] * sum(demand.req_per_s[situation.period] for demand in mine)
+    return rows.lows[program.scale] * sum(demand.req_per_s[period] for demand in mine)
 
 
-def period_rate(program: MixedIntegerProgram, q: int, s: int) -> float:
-    """Most that a stream takes in a period of everything in place [req/s]."""
-    period = program.spec.situations[s].period
-    return sum(d.req_per_s[period] for d in program.problem.demands if q in d.streams)
+def period_rate(program: MixedIntegerProgram, stream: int, situation: int) -> float:
+    """Most that a stream serves in the period of a situation while everything is in place [req/s]."""
+    period = program.spec.situations[situation].period
+    return sum(d.req_per_s[period] for d in program.problem.demands if stream in d.streams)

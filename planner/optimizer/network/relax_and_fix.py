@@ -12,12 +12,15 @@ from time import monotonic
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.cells import Cells, chosen_cells, largest_sizes, memory_thresholds, segments_around
+from planner.optimizer.network.cells import Cell, Cells, mix_of, point
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of, point
+from planner.optimizer.network.indices import PeriodArc, StreamArc
+from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, Segments
+from planner.optimizer.network.program_solution import chosen_cells, largest_sizes
+from planner.optimizer.network.refinement import memory_thresholds, segments_around
 from planner.optimizer.network.rows import ProgramSolution
-from planner.optimizer.problem import Arc, Situation
+from planner.optimizer.problem import Situation
 
 N_THRESHOLDS = 8
 """Of a group in a period, to begin with."""
@@ -35,7 +38,7 @@ class RelaxAndFix:
 
     loads: NetworkLoads
     """Limits that the plan is to keep."""
-    arcs: frozenset[tuple[int, Arc]]
+    arcs: frozenset[StreamArc]
     """Arcs of every stream that may be used, in any period."""
     segments: Segments
     step_s: float
@@ -85,7 +88,7 @@ class RelaxAndFix:
         self, situations: Sequence[Situation], offers: Cells, near: Mapping[int, int] | None = None
     ) -> tuple[MixedIntegerProgram, ProgramSolution] | None:
         """The best of the offered points, with whole sizes near some or only whole choices of points."""
-        arcs = frozenset((q, s.period, arc) for q, arc in self.arcs for s in situations)
+        arcs = frozenset(PeriodArc(q, s.period, arc) for q, arc in self.arcs for s in situations)
         program = build(
             ProgramSpec(self.loads, tuple(situations), offers, self.segments, True, arcs, near_sizes=near or {})
         )

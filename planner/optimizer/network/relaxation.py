@@ -13,21 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.cells import (
-    TINY,
-    Cells,
-    chosen_cells,
-    finest_cells,
-    largest_sizes,
-    segments_around,
-    used_arcs,
-)
+from planner.optimizer.network.cells import Cell, Cells
 from planner.optimizer.network.formulation import build
+from planner.optimizer.network.indices import PeriodArc, StreamArc
 from planner.optimizer.network.lagrangian import LagrangianRelaxation
-from planner.optimizer.network.loads import Cell, NetworkLoads
+from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, Segments, sizes_of
+from planner.optimizer.network.program_solution import TINY, chosen_cells, largest_sizes, used_arcs
+from planner.optimizer.network.refinement import finest_cells, segments_around
 from planner.optimizer.network.rows import ProgramSolution
-from planner.optimizer.problem import Arc, Situation
+from planner.optimizer.problem import Situation
 
 BLOCK_GAP = 0.002
 """What a block may leave open."""
@@ -41,8 +36,6 @@ MOST_GATHERED = 4
 """and others that make a wide one."""
 LEANING = 0.1
 """Of a choice between cells that counts."""
-StreamArc = tuple[int, Arc]
-"""A stream and the arc that some of it takes."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +47,7 @@ class Relaxation:
 
     def arcs(self) -> frozenset[StreamArc]:
         """Arcs that streams use."""
-        return frozenset((q, arc) for q, _, arc in used_arcs(self.program, self.found))
+        return frozenset(StreamArc(q, arc) for q, _, arc in used_arcs(self.program, self.found))
 
     def segments(self) -> dict[int, list[tuple[int, int]]]:
         """Sizes of every pool in pieces around those of the answer."""
@@ -158,7 +151,7 @@ def merged_cells(cells: Sequence[Cell], near: Sequence[float]) -> list[Cell]:
     """Points, and intervals around some thresholds, as they are; other intervals, some in a row, as one wide cell.
 
     >>> cells = [Cell(float(t), t + 0.9) for t in range(10)]
-    >>> [(c.low_tokens, c.high_tokens) for c in gathered(cells, [5.5])]
+    >>> [(c.low_tokens, c.high_tokens) for c in merged_cells(cells, [5.5])]
     [(0.0, 3.9), (4.0, 4.9), (5.0, 5.9), (6.0, 6.9), (7.0, 9.9)]
     """
     ends = np.array([cell.high_tokens for cell in cells])
@@ -242,7 +235,7 @@ def relaxed_program(
         ways: arcs that streams may use; None: all. A bound needs all of them, and every threshold;
         shares_lateness: and pools that share what a class may be late.
     """
-    used = None if arcs is None else frozenset((q, s.period, arc) for q, arc in arcs for s in situations)
+    used = None if arcs is None else frozenset(PeriodArc(q, s.period, arc) for q, arc in arcs for s in situations)
     return build(ProgramSpec(loads, tuple(situations), offers, segments, arcs=used, shares_lateness=shares_lateness))
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import inf
 
+from planner.optimizer.network.cells import Use
+from planner.optimizer.network.indices import Share
 from planner.optimizer.network.lateness import least_late, requests_of_use
-from planner.optimizer.network.loads import Use
-from planner.optimizer.network.program import MixedIntegerProgram, Share, cell_of
+from planner.optimizer.network.program import MixedIntegerProgram, cell_of
 
 
 def bound_late_requests(program: MixedIntegerProgram) -> None:

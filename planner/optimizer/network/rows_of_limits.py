@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+from planner.optimizer.network.indices import PoolSizing
 from planner.optimizer.network.program import MixedIntegerProgram, sizes_of
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, GB, SECONDS_PER_HOUR
 
@@ -76,7 +77,7 @@ def _choose_one_layout(program: MixedIntegerProgram, f: int, members: Sequence[i
     program.rows.row(f"choose_one_layout_{f}_{h}", [(c, 1.0) for c in chosen.values()], high=1)
     for i in members:
         terms = [
-            *((z, 1.0) for z in program.segment_choices[i, h].values()),
+            *((z, 1.0) for z in program.segment_choices[PoolSizing(i, h)].values()),
             (chosen[program.problem.pools[i].layout], -1.0),
         ]
         program.rows.row(f"use_layout_{i}_{h}", terms, high=0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from planner.optimizer.network.indices import CellChoice, Share, StreamInCell, StreamInSituation
 from planner.optimizer.network.program import (
     MixedIntegerProgram,
-    Share,
     cell_of,
     is_open,
     known_rate,
@@ -31,8 +31,8 @@ def serve_demand(program: MixedIntegerProgram) -> None:
             for q, part in zip(streams, parts, strict=True):
                 taken[q].append((part, -1.0))
         for q, terms in taken.items():
-            program.demand_terms[q, s] = terms
-            rates = [program.stream_rates[q, s, k] for k in open_cells(program, q, s)]
+            program.demand_terms[StreamInSituation(q, s)] = terms
+            rates = [program.stream_rates[StreamInCell(q, s, k)] for k in open_cells(program, q, s)]
             if (rates or terms) and known_rate(program, q, s) is None:
                 program.rows.row(f"serve_stream_{q}_{s}", [*rates, *terms], 0, 0)
 
@@ -41,7 +41,8 @@ def choose_one_cell(program: MixedIntegerProgram) -> None:
     """sum of y_gsk over k = 1: a group has one threshold and one allowance."""
     for g in range(len(program.problem.groups)):
         for s, situation in enumerate(program.spec.situations):
-            terms = [(program.cell_choices[g, s, k], 1.0) for k in range(len(program.spec.cells[g, situation.period]))]
+            cells = range(len(program.spec.cells[g, situation.period]))
+            terms = [(program.cell_choices[CellChoice(g, s, k)], 1.0) for k in cells]
             program.rows.row(f"choose_one_cell_{g}_{s}", terms, 1, 1)
 
 
@@ -52,7 +53,7 @@ def link_rate_to_choice(program: MixedIntegerProgram) -> None:
         if known_rate(program, q, s) is not None:
             continue
         most = top * problem.peak_req_per_s[q] if program.spec.situations[s].loss else top * period_rate(program, q, s)
-        terms = [(r, 1.0), (program.cell_choices[problem.group_of[q], s, k], -most)]
+        terms = [(r, 1.0), (program.cell_choices[CellChoice(problem.group_of[q], s, k)], -most)]
         program.rows.row(f"link_rate_to_choice_{q}_{s}_{k}", terms, high=0)
 
 
@@ -96,4 +97,4 @@ def route_decode(program: MixedIntegerProgram) -> None:
     for (q, s, _), column in program.decode_rates.items():
         pools.setdefault((q, s), []).append((column, 1.0))
     for (q, s), terms in pools.items():
-        program.rows.row(f"route_decode_{q}_{s}", [*terms, *program.demand_terms[q, s]], 0, 0)
+        program.rows.row(f"route_decode_{q}_{s}", [*terms, *program.demand_terms[StreamInSituation(q, s)]], 0, 0)

@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.optimizer.network.cells import Array, Use
+from planner.optimizer.network.indices import CellChoice, PoolInSituation, PoolSizing
 from planner.optimizer.network.lateness import LateUse, sizes_between, tangents
-from planner.optimizer.network.loads import GRID, Array, Use
+from planner.optimizer.network.loads import GRID
 from planner.optimizer.network.program import MixedIntegerProgram, segments_of
 
 SLOPE_DIGITS = 6
@@ -61,10 +63,11 @@ def bound_prefill_work(program: MixedIntegerProgram) -> None:
         for q, k, part, arc, column, _ in users
         if column not in program.late_rates
     )
-    for (i, s), users in program.users_of_pool.items():
+    for at, users in program.users_of_pool.items():
+        _, s = at
         first = len(program.rows.row_names)
         if program.spec.shares_lateness and any(column in program.late_rates for *_, column, _ in users):
-            _bound_late_work(program, (i, s), crowds)
+            _bound_late_work(program, at, crowds)
         else:
             work: dict[tuple[int, int], list[Worker]] = {}
             for q, k, part, arc, column, seconds in users:
@@ -77,13 +80,13 @@ def bound_prefill_work(program: MixedIntegerProgram) -> None:
                 worker = [(column, seconds)], limit, residual_s
                 work.setdefault((group_of[q], k), []).append(worker)
             if work:
-                _bound_crowd(program, (i, s), work, _crowd_of(program, (i, s), work, crowds))
-        program.prefill_rows[i, s] = list(range(first, len(program.rows.row_names)))
+                _bound_crowd(program, at, work, _crowd_of(program, at, work, crowds))
+        program.prefill_rows[at] = list(range(first, len(program.rows.row_names)))
 
 
 def _crowd_of(
     program: MixedIntegerProgram,
-    at: tuple[int, int],
+    at: PoolInSituation,
     work: Mapping[tuple[int, int], Sequence[Worker]],
     known: dict[Alike, _Crowd],
 ) -> _Crowd:
@@ -99,7 +102,7 @@ def _crowd_of(
     return known[alike]
 
 
-def _bound_late_work(program: MixedIntegerProgram, at: tuple[int, int], crowds: dict[Alike, _Crowd]) -> None:
+def _bound_late_work(program: MixedIntegerProgram, at: PoolInSituation, crowds: dict[Alike, _Crowd]) -> None:
     """The same where late requests make up for work: rows for some sizes of the pool, as `lateness` says; and all
     work within the pool."""
     i, s = at
@@ -110,7 +113,7 @@ def _bound_late_work(program: MixedIntegerProgram, at: tuple[int, int], crowds: 
         for q, k, part, arc, column, seconds in program.users_of_pool[at]
     ]
     for level, n in enumerate(levels):
-        late_uses = {column: LateUse(use, column in program.is_between, n) for use, _, column, _ in users}
+        late_uses = {column: LateUse(use, column in program.between_columns, n) for use, _, column, _ in users}
         known = tangents(loads, (late for column, late in late_uses.items() if column in program.late_rates))
         work: dict[tuple[int, int], list[Worker]] = {}
         for use, k, column, seconds in users:
@@ -125,7 +128,7 @@ def _bound_late_work(program: MixedIntegerProgram, at: tuple[int, int], crowds: 
 
 
 def _hopeful_crowd(
-    program: MixedIntegerProgram, at: tuple[int, int], limits: Array, _: Array, sizes: Sequence[int]
+    program: MixedIntegerProgram, at: PoolInSituation, limits: Array, _: Array, sizes: Sequence[int]
 ) -> _Crowd:
     """Limits of users, shape (users, sizes of the grid), cell by cell, made common to each cell and to all.
 
@@ -145,7 +148,7 @@ def _hopeful_crowd(
 
 
 def _safe_crowd(
-    program: MixedIntegerProgram, at: tuple[int, int], limits: Array, residuals_s: Array, sizes: Sequence[int]
+    program: MixedIntegerProgram, at: PoolInSituation, limits: Array, residuals_s: Array, sizes: Sequence[int]
 ) -> _Crowd:
     """Limits of cells with the patience of their strictest user, whoever makes it wait: longer services count for more.
 
@@ -180,7 +183,7 @@ def _safe_crowd(
 
 def _bound_crowd(
     program: MixedIntegerProgram,
-    at: tuple[int, int],
+    at: PoolInSituation,
     work: Mapping[tuple[int, int], Sequence[Worker]],
     crowd: _Crowd,
     suffix: str = "",
@@ -207,7 +210,7 @@ def _bound_crowd(
         return
     for (g, k), factors, limit in zip(work, crowd.factors, crowd.limits, strict=True):
         most = float(program.problem.pools[i].max_instances * factors.max())
-        unless = [*_times(everything, factors), (program.cell_choices[g, s, k], most)]
+        unless = [*_times(everything, factors), (program.cell_choices[CellChoice(g, s, k)], most)]
         _within_size(program, f"bound_prefill_work_{i}_{s}_{g}_{k}", at, unless, limit, most)
 
 
@@ -228,33 +231,33 @@ def _slowness(program: MixedIntegerProgram, pool: int, own: Array, common: Array
 def bound_decode_slots(program: MixedIntegerProgram) -> None:
     """sum of d_qsi T_decode L_out / BS_max <= A(n_i): slots for all, with few who wait for one."""
     loads, is_conservative = program.spec.loads, program.spec.is_conservative
-    users: dict[tuple[int, int], list[tuple[int, float, Array]]] = {}
+    users: dict[PoolInSituation, list[tuple[int, float, Array]]] = {}
     for (q, s, i), column in program.decode_rates.items():
-        users.setdefault((i, s), []).append((column, loads.decode_s(q, i), loads.most_busy_decode(q, i)))
-    for (i, s), some in users.items():
+        users.setdefault(PoolInSituation(i, s), []).append((column, loads.decode_s(q, i), loads.most_busy_decode(q, i)))
+    for at, some in users.items():
+        i, s = at
         own = np.array([limit for *_, limit in some])
         common = (np.min if is_conservative else np.max)(own, axis=0, keepdims=True)
-        (limit,) = _limits(program, (i, s), common, not is_conservative)
+        (limit,) = _limits(program, at, common, not is_conservative)
         terms = _times([[(column, seconds)] for column, seconds, _ in some], _slowness(program, i, own, common))
-        _within_size(program, f"bound_decode_slots_{i}_{s}", (i, s), terms, limit)
+        _within_size(program, f"bound_decode_slots_{i}_{s}", at, terms, limit)
 
 
 def _within_size(
     program: MixedIntegerProgram,
     name: str,
-    at: tuple[int, int],
+    at: PoolInSituation,
     terms: Sequence[tuple[int, float]],
     limit: _Limit,
     more: float = 0.0,
 ) -> None:
     """terms <= limit at the size of a pool in a situation, and more, by lines over its segments."""
-    i, h = at[0], program.sizing_of(program.spec.situations[at[1]])
+    sizing = PoolSizing(at.pool, program.sizing_of(program.spec.situations[at.situation]))
+    columns = zip(program.instances[sizing].values(), program.segment_choices[sizing].values(), strict=True)
     size: list[tuple[int, float]] = []
-    for n, z, (slope, constant) in zip(
-        program.instances[i, h].values(), program.segment_choices[i, h].values(), limit.lines, strict=True
-    ):
+    for (n, z), (slope, constant) in zip(columns, limit.lines, strict=True):
         size += [(n, -slope), (z, -constant)]
-    program.size_limits[program.rows.row(name, [*terms, *size], high=more)] = (i, limit.curve)
+    program.size_limits[program.rows.row(name, [*terms, *size], high=more)] = (at.pool, limit.curve)
 
 
 def _n_lost(program: MixedIntegerProgram, pool: int, s: int) -> int:
@@ -262,7 +265,7 @@ def _n_lost(program: MixedIntegerProgram, pool: int, s: int) -> int:
     return int(program.spec.situations[s].loss == ("instance", program.problem.pools[pool].name))
 
 
-def _limits(program: MixedIntegerProgram, at: tuple[int, int], curves: Array, above: bool) -> list[_Limit]:
+def _limits(program: MixedIntegerProgram, at: PoolInSituation, curves: Array, above: bool) -> list[_Limit]:
     """Every curve with lines over the segments of a pool's sizes."""
     n_lost = _n_lost(program, *at)
     segments = [chords(curves, low, high, n_lost, above) for low, high in segments_of(program, at[0])]

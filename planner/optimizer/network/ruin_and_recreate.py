@@ -15,12 +15,13 @@ from time import monotonic
 
 import numpy as np
 
-from planner.optimizer.network.cells import Cells, finest_cells
+from planner.optimizer.network.cells import Array, Cell, Cells
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.loads import Array, Cell
+from planner.optimizer.network.indices import PeriodArc
 from planner.optimizer.network.period_operation import PeriodOperation
 from planner.optimizer.network.period_subproblem import PeriodSubproblem, period_subproblem
 from planner.optimizer.network.program import ProgramSpec
+from planner.optimizer.network.refinement import finest_cells
 from planner.optimizer.network.relax_and_fix import RelaxAndFix
 from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
 from planner.optimizer.problem import Problem, Situation
@@ -89,7 +90,7 @@ def ruin_and_recreate(
             near = of_group[max(min(used) - offers.reach, 0) : max(used) + offers.reach + 1]
             known |= {(g, t): dive.points(g, [t], offers.shares) for t in near if (g, t) not in known}
             cells[g, p] = [cell for t in near for cell in known[g, t]]
-        arcs = frozenset((q, p, arc) for q, arc in dive.arcs)
+        arcs = frozenset(PeriodArc(q, p, arc) for q, arc in dive.arcs)
         periods.append(
             period_subproblem(build(ProgramSpec(dive.loads, (Situation(p),), cells, sizes, True, arcs)), shared)
         )

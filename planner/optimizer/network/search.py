@@ -16,26 +16,26 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.cells import (
-    Cells,
-    first_cells,
-    first_cells_of,
-    largest_sizes,
-    points_in_cell,
-    segments_around,
-    split_cell,
-    used_arcs,
-)
+from planner.optimizer.network.cells import Cells, mix_of
 from planner.optimizer.network.completion import evaluated_plan, use_outside_program
 from planner.optimizer.network.decomposed_search import decomposed_search, improve_by_ruin_and_recreate
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads, mix_of
+from planner.optimizer.network.indices import CellChoice, PeriodArc, PoolSizing, StreamArc, StreamInCell
+from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads
 from planner.optimizer.network.local_search import at_highest_scale, can_raise_rate, can_repair, repaired
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, segments_of
+from planner.optimizer.network.program_solution import largest_sizes, used_arcs
+from planner.optimizer.network.refinement import (
+    first_cells,
+    first_cells_of,
+    points_in_cell,
+    segments_around,
+    split_cell,
+)
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.search_state import SearchState, is_better
 from planner.optimizer.network.spare_instances import with_one_more_each
-from planner.optimizer.problem import Arc, Problem, Situation
+from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.solution import GAP_TARGET, Solution
 
 BOUND_GAP = 0.25
@@ -177,7 +177,7 @@ def _bound(
     start = {} if state.best is None or relaxed else _start(program, state.best)
     found = program.rows.solved(deadline - monotonic(), BOUND_GAP * gap, start, () if relaxed else None)
     if found is not None:
-        state.arcs |= {(q, arc) for q, _, arc in used_arcs(program, found)}
+        state.arcs |= {StreamArc(q, arc) for q, _, arc in used_arcs(program, found)}
     return program, found
 
 
@@ -188,7 +188,9 @@ def _start(program: MixedIntegerProgram, best: Solution) -> dict[int, float]:
     for (i, h), columns in program.instances.items():
         n = operations[h if len(best.operations) > 1 and h else best.operations[0].period].n_instances[i]
         for (j, column), (low, high) in zip(columns.items(), segments_of(program, i), strict=True):
-            start[column], start[program.segment_choices[i, h][j]] = (float(n), 1.0) if low <= n <= high else (0.0, 0.0)
+            is_inside = low <= n <= high
+            start[column] = float(n) if is_inside else 0.0
+            start[program.segment_choices[PoolSizing(i, h)][j]] = float(is_inside)
     for row, ports in zip(program.ports, best.ports, strict=True):
         start |= {column: float(m) for column, m in zip(row, ports, strict=True)}
     for (g, s, k), y in program.cell_choices.items():
@@ -210,7 +212,7 @@ def _recreate(state: SearchState, deadline: float) -> None:
     if state.best is None or state.best is state.recreated:
         return
     slo_factors = list(state.slo_factors)
-    state.arcs |= {(flow.stream, flow.arc) for one in state.best.operations for flow in one.flows}
+    state.arcs |= {StreamArc(flow.stream, flow.arc) for one in state.best.operations for flow in one.flows}
     improve_by_ruin_and_recreate(
         state, state.segments, np.ones(len(state.problem.periods)), None, deadline, MOST_IN_VAIN
     )
@@ -252,7 +254,7 @@ def _try_limits(
     limits: PlanLimits,
 ) -> None:
     """A plan from the points of the chosen cells, if it is the best so far; or what it does not cover yet."""
-    arcs: frozenset[tuple[int, int, Arc]] | None = used_arcs(program, found)
+    arcs: frozenset[PeriodArc] | None = used_arcs(program, found)
     sizes = dict(enumerate(largest_sizes(program, found)))
     segments = {i: segments_around(state.segments[i], n) for i, n in sizes.items()}
     # What hope broke says nothing of safer limits.
@@ -303,7 +305,7 @@ def _points(loads: NetworkLoads, program: MixedIntegerProgram, found: ProgramSol
             cells = program.spec.cells[g, situation.period]
             offers = points.setdefault((g, situation.period), list(dict.fromkeys(wide)))
             for k, cell in enumerate(cells):
-                if found.values[program.cell_choices[g, s, k]] > SOME:
+                if found.values[program.cell_choices[CellChoice(g, s, k)]] > SOME:
                     offers += [p for p in points_in_cell(loads, members, cell) if p not in offers]
     return points
 
@@ -312,7 +314,8 @@ def _refine(state: SearchState, program: MixedIntegerProgram, found: ProgramSolu
     """Cut the chosen cells and the sizes around the chosen ones finer; False where nothing is left to cut."""
     changed = len(state.active) > len(program.spec.situations)
     for (g, s, k), y in program.cell_choices.items():
-        rates = (program.stream_rates[q, s, k] for q in state.problem.groups[g] if (q, s, k) in program.stream_rates)
+        streams = (StreamInCell(q, s, k) for q in state.problem.groups[g])
+        rates = (program.stream_rates[at] for at in streams if at in program.stream_rates)
         carries = any(factor * found.values[column] > TINY for column, factor in rates)
         if found.values[y] > SOME and carries:
             period = program.spec.situations[s].period

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.optimizer.network.cells import Cells
+from planner.optimizer.network.indices import StreamArc
 from planner.optimizer.network.loads import NetworkLoads
-from planner.optimizer.network.relaxation import StreamArc
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.solution import Solution
 

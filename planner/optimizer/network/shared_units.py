@@ -11,7 +11,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.network.loads import Array
+from planner.optimizer.network.cells import Array
 from planner.optimizer.network.period_operation import PeriodOperation
 from planner.optimizer.network.relaxation import Relaxation
 from planner.optimizer.problem import Problem
