@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer import Problem, optimize, planning_problem
 from planner.optimizer.formulation import Sizing
-from planner.optimizer.promise import MOST_BUSY, FleetUnderSlo, best_goodput, best_goodput_up_to, sizings_to_bound
+from planner.optimizer.goodput import MOST_BUSY, best_goodput, best_goodput_up_to, sizings_to_bound
+from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.optimizer.slo_search import search
 from planner.queueing import Path, Service, Ttft, mgc_wait
 from planner.results import Plan

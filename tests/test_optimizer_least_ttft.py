@@ -17,7 +17,7 @@ from planner.optimizer.formulation import Sizing
 from planner.optimizer.least_ttft import GAP, filled_with_budget, floor_s, least_ttft
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.ttft_bisection import with_ttft_slo
-from planner.optimizer.promise import FleetUnderSlo
+from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.optimizer.slo_search import search
 from planner.report import binding, words
 from planner.results import Plan

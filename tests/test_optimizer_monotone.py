@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import planning_problem
+from planner.optimizer.goodput import GAP as GOODPUT_GAP
 from planner.optimizer.network.search import network_search
-from planner.optimizer.promise import GAP as GOODPUT_GAP
 from planner.optimizer.search import GAP_TARGET
 from planner.optimizer.slo_search import search
 from planner.scenario import Scenario

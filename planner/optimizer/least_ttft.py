@@ -12,17 +12,10 @@ from numpy.typing import NDArray
 
 from planner.optimizer.capacity import split_interval
 from planner.optimizer.formulation import Sizing
+from planner.optimizer.goodput import PARTS, balanced_threshold, capacity_under_slo, first_cells, sizings_to_bound
 from planner.optimizer.problem import Problem
-from planner.optimizer.promise import (
-    PARTS,
-    FleetUnderSlo,
-    balanced_threshold,
-    capacity_under_slo,
-    first_cells,
-    least_slo_ttft_s,
-    sizings_to_bound,
-)
 from planner.optimizer.routed_capacity import rent_usd_per_hour
+from planner.optimizer.slo_attainment import FleetUnderSlo, least_slo_ttft_s
 
 Array = NDArray[np.float64]
 GAP = 1e-3

@@ -12,11 +12,11 @@ from planner.optimizer.delays import SATURATED
 from planner.optimizer.doubts import length_notes, room_notes
 from planner.optimizer.evaluation import Evaluation, evaluation, evaluation_at, unit_of
 from planner.optimizer.free_routing import free_routing
+from planner.optimizer.goodput import MOST_BUSY
 from planner.optimizer.infeasibility import infeasible
 from planner.optimizer.network.loads import LINK_BUSY
 from planner.optimizer.one_site import adoption
 from planner.optimizer.problem import ClassSpec, Problem
-from planner.optimizer.promise import MOST_BUSY
 from planner.optimizer.resolution import planning_problem
 from planner.optimizer.sensitivity import sweep
 from planner.optimizer.shadow_prices import shadow_prices

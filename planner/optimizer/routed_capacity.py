@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import Loads, decode_s
-from planner.optimizer.formulation import Request, Sizing
+from planner.optimizer.formulation import ProgramGoal, Sizing
 from planner.optimizer.problem import Problem
 from planner.optimizer.solver import solve
 from planner.units import GB, SECONDS_PER_HOUR, bytes_per_s
@@ -108,7 +108,7 @@ def highest_rate(problem: Problem, sizing: Sizing, loads: Sequence[Loads], time_
     if single_route(problem):
         rate = float(min(limit[0] for limit in rate_limits(problem, sizing, loads[0]).values()))
         return Operating(rate, (rate,))
-    answer = solve(problem, loads, Request("rate", sizing=sizing), time_limit_s)
+    answer = solve(problem, loads, ProgramGoal("rate", sizing=sizing), time_limit_s)
     if answer is None:
         return Operating(0.0, (0.0,) * len(problem.routes))
     return Operating(answer.rate, answer.shares)

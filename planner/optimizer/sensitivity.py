@@ -8,10 +8,10 @@ import numpy as np
 
 from planner.optimizer.capacity import exact_loads, threshold_loads
 from planner.optimizer.formulation import Sizing
+from planner.optimizer.goodput import GAP, best_goodput
 from planner.optimizer.least_ttft import GAP as TTFT_GAP
 from planner.optimizer.least_ttft import least_ttft
 from planner.optimizer.problem import Problem
-from planner.optimizer.promise import GAP, best_goodput
 from planner.optimizer.routed_capacity import highest_rate, rate_limits, single_route
 from planner.optimizer.search import RoutedSolution, best_thresholds
 from planner.results import Bottleneck, Sweep

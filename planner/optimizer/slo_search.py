@@ -13,21 +13,14 @@ from time import monotonic
 
 from planner.errors import UndecidedError
 from planner.optimizer.capacity import exact_loads, first_intervals, interval_loads
-from planner.optimizer.formulation import Request, Sizing
+from planner.optimizer.formulation import ProgramGoal, Sizing
+from planner.optimizer.goodput import GAP, MOST_BUSY, Goodput, best_goodput_up_to
 from planner.optimizer.least_ttft import LeastTtftFleet, filled_with_budget, floor_s, settled_ttft, trimmed
 from planner.optimizer.problem import Problem
-from planner.optimizer.promise import (
-    GAP,
-    MOST_BUSY,
-    FleetUnderSlo,
-    Goodput,
-    best_goodput_up_to,
-    least_decode_instances,
-    least_slo_ttft_s,
-)
 from planner.optimizer.routed_capacity import Operating, highest_rate, rent_usd_per_hour, spend_of
 from planner.optimizer.search import RoutedSolution, capacity_search
-from planner.optimizer.solver import Answer, solve
+from planner.optimizer.slo_attainment import FleetUnderSlo, least_decode_instances, least_slo_ttft_s
+from planner.optimizer.solver import RoutedOptimum, solve
 
 MOST_SIZINGS = 400
 FLOOR_LIMIT_S = 10.0
@@ -69,7 +62,7 @@ def _fastest(problem: Problem, deadline: float) -> RoutedSolution | None:
     fathomed: list[Sizing] = []
     proven = 0.0
     for _ in range(MOST_SIZINGS):
-        answer = _proposed(problem, Request("rate", beyond=tuple(fathomed)), deadline, best)
+        answer = _proposed(problem, ProgramGoal("rate", excluded=tuple(fathomed)), deadline, best)
         least = best.objective if best else 0.0
         if answer is None or answer.bound <= least * (1 + GAP):
             return best and _proven(best, max(proven, least))
@@ -97,8 +90,8 @@ def _cheapest(problem: Problem, deadline: float) -> RoutedSolution | None:
     for _ in range(MOST_SIZINGS):
         if best is None and fathomed and monotonic() > deadline:
             raise UndecidedError("no fleet that keeps the promise was found in the time, and none is excluded")
-        request = Request("spend", least_rate=demand, most_rate=demand, beyond=tuple(fathomed))
-        answer = _proposed(problem, request, deadline, best)
+        goal = ProgramGoal("spend", least_rate=demand, most_rate=demand, excluded=tuple(fathomed))
+        answer = _proposed(problem, goal, deadline, best)
         if answer is None or (best and answer.bound >= best.objective / (1 + GAP)):
             return best and replace(best, bound=min(bound, best.objective))
         if best is None:
@@ -187,7 +180,7 @@ def _serving(problem: Problem, demand: float, fathomed: list[Sizing], deadline: 
     loads = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
     try:
         answer = solve(
-            problem, loads, Request("rate", least_rate=demand, beyond=tuple(fathomed)), deadline - monotonic()
+            problem, loads, ProgramGoal("rate", least_rate=demand, excluded=tuple(fathomed)), deadline - monotonic()
         )
     except UndecidedError:
         return UNDECIDED
@@ -205,11 +198,13 @@ def _quickest_solution(problem: Problem, sizing: Sizing, found: LeastTtftFleet, 
     )
 
 
-def _proposed(problem: Problem, request: Request, deadline: float, best: RoutedSolution | None) -> Answer | None:
+def _proposed(
+    problem: Problem, goal: ProgramGoal, deadline: float, best: RoutedSolution | None
+) -> RoutedOptimum | None:
     """The best sizes by capacity that are not settled; None when all are, or time is up with a plan at hand."""
     loads = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
     try:
-        return solve(problem, loads, request, max(deadline - monotonic(), 0.1))
+        return solve(problem, loads, goal, max(deadline - monotonic(), 0.1))
     except UndecidedError:
         if best is None:
             raise

@@ -6,10 +6,10 @@ from time import monotonic
 
 from planner.errors import InputError, UndecidedError
 from planner.optimizer.evaluation import Evaluation, unit_of
+from planner.optimizer.goodput import GAP as GOODPUT_GAP
 from planner.optimizer.least_ttft import GAP as LEAST_TTFT_GAP
 from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation
 from planner.optimizer.problem import Arc, Demand, Part, Problem, Stream
-from planner.optimizer.promise import GAP as GOODPUT_GAP
 from planner.optimizer.routes import Route
 from planner.optimizer.search import GAP_TARGET as CAPACITY_GAP
 from planner.optimizer.search import RoutedSolution
