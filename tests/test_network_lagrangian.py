@@ -149,12 +149,14 @@ def test_the_closest_look_is_as_close_as_one_with_every_interval_though_it_begin
     loads = NetworkLoads(problem, is_optimistic=True)
     situations = peak_situations(problem)
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
-    every_one = solved_relaxation(relaxed_program(loads, situations, segments, all_thresholds(loads, situations)), 60.0)
+    all_of_them = solved_relaxation(
+        relaxed_program(loads, situations, segments, all_thresholds(loads, situations)), 60.0
+    )
     found = tightest_relaxation(loads, situations, segments, {}, monotonic() + 120.0)
-    assert every_one is not None
+    assert all_of_them is not None
     assert found is not None
-    assert len(found.program.cell_choices) < len(every_one.program.cell_choices)
-    assert 0.995 * every_one.found.bound <= found.found.bound <= every_one.found.bound * (1 + 1e-6)
+    assert len(found.program.cell_choices) < len(all_of_them.program.cell_choices)
+    assert 0.995 * all_of_them.found.bound <= found.found.bound <= all_of_them.found.bound * (1 + 1e-6)
 
 
 def test_an_interval_of_thresholds_costs_no_more_than_any_in_it_and_like_streams_are_divided_alike() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.optimizer import planning_problem
-from planner.optimizer.network import marginal_values
+from planner.optimizer.network.integer_near_plan import IntegerProgramNearPlan
 from planner.optimizer.network.marginal_values import network_bottlenecks
 from planner.optimizer.network.search import network_search
 from planner.optimizer.network.ttft_bisection import GAP as BISECTION_GAP
@@ -164,7 +164,7 @@ def test_a_full_inventory_of_one_pool_has_a_price_where_its_accelerators_are_lac
 
 def test_what_is_not_planned_again_in_time_is_said_and_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, solution = solved((("sites.local.accelerators", N_HOME * GPUS),))
-    monkeypatch.setattr(marginal_values.IntegerProgramNearPlan, "objective", lambda *_: None)
+    monkeypatch.setattr(IntegerProgramNearPlan, "objective", lambda *_: None)
     prices = network_bottlenecks(problem, solution, 600.0)
     assert prices
     assert all(b.planned_again is None for b in prices)

@@ -21,8 +21,9 @@ from planner.optimizer.network.period_operation import (
     period_waits,
 )
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.search_state import SearchState, Solution
+from planner.optimizer.network.search_state import SearchState
 from planner.optimizer.problem import Part, Problem
+from planner.optimizer.solution import Solution
 from tests.builders import FAST, GPUS, HOME, small_with
 from tests.network_scenarios import scale_scenario
 

@@ -1,21 +1,24 @@
 """Plans of large networks, thresholds first: they keep what they promise, and no bound is above any plan."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from planner.errors import UndecidedError
-from planner.optimizer.network import completion as completion_room
-from planner.optimizer.network import decomposed_search as large_room
-from planner.optimizer.network import search as search_room
+from planner.optimizer.network import completion as completion_module
+from planner.optimizer.network import decomposed_search as decomposed_module
+from planner.optimizer.network import search as search_module
 from planner.optimizer.network.cells import Cells, Use
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.period_operation import classes_missing_slo
 from planner.optimizer.network.program import MixedIntegerProgram
+from planner.optimizer.network.refinement import first_cells
 from planner.optimizer.network.relax_and_fix import RelaxAndFix
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.search import network_search
+from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.resolution import planning_problem
 from planner.optimizer.solution import Solution
@@ -23,7 +26,7 @@ from planner.scenario import Routing, Spare
 from tests.network_scenarios import scale_scenario
 
 LIMIT_S = 60.0
-REAL_COMPLETED = completion_room._completed
+REAL_COMPLETED = completion_module._completed
 
 
 def small_network() -> Problem:
@@ -40,7 +43,7 @@ def found(problem: Problem) -> Solution:
 def test_a_plan_that_is_dived_for_keeps_its_promises_and_respects_every_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = small_network()
     searched = found(problem)
-    monkeypatch.setattr(search_room, "LARGE", 0)
+    monkeypatch.setattr(search_module, "SETTINGS", replace(SETTINGS, large_columns=0))
     dived = found(problem)
     assert len(dived.operations) == 3
     assert classes_missing_slo(problem, dived.operations, dived.ports) == []
@@ -64,7 +67,7 @@ def test_what_is_dived_for_and_what_is_searched_respect_each_others_bounds(
     scenario = scale_scenario(1, n_hours=2, n_sites=2, n_kinds=2, n_models=1).model_copy(update=changes)
     problem = planning_problem(scenario)
     searched = found(problem)
-    monkeypatch.setattr(search_room, "LARGE", 0)
+    monkeypatch.setattr(search_module, "SETTINGS", replace(SETTINGS, large_columns=0))
     dived = found(problem)
     assert classes_missing_slo(problem, dived.operations, dived.ports) == []
     sign = 1.0 if problem.is_min_cost else -1.0
@@ -81,10 +84,10 @@ def test_a_dive_without_time_for_every_period_ends_without_a_plan(monkeypatch: p
         n_calls += 1
         return {}
 
-    monkeypatch.setattr(search_room, "LARGE", 0)
-    monkeypatch.setattr(large_room, "MOST_BINDING", 1)
-    monkeypatch.setattr(completion_room, "_completed", never_complete)
-    monkeypatch.setattr(large_room, "_first_plan", lambda *_: None)
+    monkeypatch.setattr(search_module, "SETTINGS", replace(SETTINGS, large_columns=0))
+    monkeypatch.setattr(decomposed_module, "SETTINGS", replace(SETTINGS, most_binding_periods=1))
+    monkeypatch.setattr(completion_module, "_completed", never_complete)
+    monkeypatch.setattr(decomposed_module, "_first_plan", lambda *_: None)
     monkeypatch.setattr(RelaxAndFix, "joined", runs_out)
     monkeypatch.setattr(RelaxAndFix, "thresholds", runs_out)
     with pytest.raises(UndecidedError):
@@ -102,7 +105,7 @@ def never_complete(state: Any, safe: MixedIntegerProgram, plan: ProgramSolution)
 def test_limits_found_together_are_those_found_alone() -> None:
     problem = small_network()
     together, alone = NetworkLoads(problem, is_optimistic=True), NetworkLoads(problem, is_optimistic=True)
-    cells = search_room.first_cells(problem)[0, 0]
+    cells = first_cells(problem)[0, 0]
     uses = [
         Use(q, arc, part, cell)
         for q in problem.groups[0]

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import UndecidedError
-from planner.optimizer.network import completion as completion_room
-from planner.optimizer.network import decomposed_search as large_room
-from planner.optimizer.network import search as search_room
-from planner.optimizer.network.completion import SLO_TIGHTENING
+from planner.optimizer.network import completion as completion_module
+from planner.optimizer.network import decomposed_search as decomposed_module
+from planner.optimizer.network import search as search_module
 from planner.optimizer.network.cost import use_usd_per_hour
 from planner.optimizer.network.formulation import build
+from planner.optimizer.network.indices import PeriodArc
 from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads
 from planner.optimizer.network.period_operation import classes_missing_slo, link_gbps
 from planner.optimizer.network.period_subproblem import PeriodSubproblem, period_subproblem
@@ -24,7 +24,6 @@ from planner.optimizer.network.program import FixedSizes, ProgramSpec
 from planner.optimizer.network.relax_and_fix import RelaxAndFix
 from planner.optimizer.network.relaxation import Relaxation, all_thresholds, relaxed_program, solved_relaxation
 from planner.optimizer.network.ruin_and_recreate import (
-    DETOUR,
     RuinAndRecreate,
     ThresholdOffers,
     is_separable_by_period,
@@ -32,6 +31,7 @@ from planner.optimizer.network.ruin_and_recreate import (
 )
 from planner.optimizer.network.search import network_search, peak_situations
 from planner.optimizer.network.search_state import SearchState
+from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.resolution import planning_problem
@@ -71,7 +71,7 @@ def relaxation(changing: bool = False) -> Relaxation:
 
 
 @cache
-def dive(changing: bool = False) -> RelaxAndFix:
+def relax_and_fix(changing: bool = False) -> RelaxAndFix:
     """Limits that keep every promise."""
     problem = problem_of_a_day(changing)
     gbps = tuple(max(tier.capacity_gbps for tier in link.tiers) for link in problem.links)
@@ -89,7 +89,7 @@ def descent(changing: bool = False) -> RuinAndRecreate:
     day = relaxation(changing)
     units = shared(changing).of_relaxation(day)
     return ruin_and_recreate(
-        dive(changing), ThresholdOffers(day.mixed_thresholds(), 2, (0.5,)), day.period_prices(), units, FOREVER
+        relax_and_fix(changing), ThresholdOffers(day.mixed_thresholds(), 2, (0.5,)), day.period_prices(), units, FOREVER
     )
 
 
@@ -100,12 +100,12 @@ def fractions(changing: bool) -> np.ndarray:
 
 
 def spec_of(period: int, changing: bool) -> ProgramSpec:
-    """A period at a few thresholds, with sizes as a descent has them."""
-    problem, found = problem_of_a_day(changing), dive(changing)
+    """A period at a few thresholds, with sizes as ruin and recreate has them."""
+    problem, found = problem_of_a_day(changing), relax_and_fix(changing)
     points = found.points(
         0, [*relaxation(changing).mixed_thresholds()[0, period], 4_000.0, 20_000.0], (0.25, 0.5, 0.75)
     )
-    arcs = frozenset((q, period, arc) for q, arc in found.arcs)
+    arcs = frozenset(PeriodArc(q, period, arc) for q, arc in found.arcs)
     sizes = found.segments if changing else {i: [(1, 1)] for i in range(len(problem.pools))}
     return ProgramSpec(found.loads, (Situation(period),), {(0, period): points}, sizes, True, arcs)
 
@@ -191,7 +191,7 @@ def test_the_cost_of_units_is_rent_and_use_and_detours_are_short_and_gone_back_f
     for _ in range(30):
         before = min(costs)
         assert down.step() == (down.cost < before - 1e-6)
-        assert down.cost <= (1 + DETOUR) * before + 1e-6
+        assert down.cost <= (1 + SETTINGS.detour) * before + 1e-6
         costs.append(down.cost)
     down.restore_cheapest()
     assert down.cost == min(costs)
@@ -227,7 +227,7 @@ def test_a_large_search_tells_a_network_without_a_plan_from_one_with(req_per_s: 
     segments = {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
     peaks, loads = peak_situations(problem), NetworkLoads(problem, is_optimistic=True)
     state = SearchState(problem, peaks, {}, segments, [1.0] * len(problem.classes), loads, 0.1)
-    assert large_room.decomposed_search(state, LIMIT_S, monotonic() + LIMIT_S) is expected
+    assert decomposed_module.decomposed_search(state, LIMIT_S, monotonic() + LIMIT_S) is expected
     assert (state.best is not None) is expected
 
 
@@ -241,7 +241,7 @@ def small_ports(req_per_s: float, smallest_gbps: float) -> Problem:
 
 def test_a_link_with_little_traffic_gets_small_ports_if_they_keep_the_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = small_ports(100.0, 10.0)
-    monkeypatch.setattr(search_room, "LARGE", 0)
+    monkeypatch.setattr(search_module, "SETTINGS", replace(SETTINGS, large_columns=0))
     found = network_search(problem, LIMIT_S, 0.015)
     assert found is not None
     gbps, sent = problem.gbps(found.ports), np.max([link_gbps(problem, one) for one in found.operations], axis=0)
@@ -251,7 +251,9 @@ def test_a_link_with_little_traffic_gets_small_ports_if_they_keep_the_promise(mo
 
 
 @pytest.mark.parametrize(
-    ("is_late_anyhow", "port_step", "slo_factors"), [(False, 1, 1.0), (True, 0, SLO_TIGHTENING)], ids=["ports", "waits"]
+    ("is_late_anyhow", "port_step", "slo_factors"),
+    [(False, 1, 1.0), (True, 0, SETTINGS.slo_tightening)],
+    ids=["ports", "waits"],
 )
 def test_a_broken_promise_asks_for_larger_ports_where_these_are_at_fault_and_else_for_shorter_waits(
     monkeypatch: pytest.MonkeyPatch, is_late_anyhow: bool, port_step: int, slo_factors: float
@@ -264,25 +266,25 @@ def test_a_broken_promise_asks_for_larger_ports_where_these_are_at_fault_and_els
     def broken(_problem: Problem, _settled: object, ports: object) -> list[int]:
         return [0] if is_late_anyhow or ports != all_ports else []
 
-    monkeypatch.setattr(completion_room, "classes_missing_slo", broken)
-    monkeypatch.setattr(large_room, "classes_missing_slo", broken)
+    monkeypatch.setattr(completion_module, "classes_missing_slo", broken)
+    monkeypatch.setattr(decomposed_module, "classes_missing_slo", broken)
     state = SearchState(problem, peak_situations(problem), {}, {}, [1.0] * len(problem.classes), loads, 0.1)
-    least = large_room._safe_loads(state, state.port_step).least_gbps
-    assert not large_room._meets_slo(state, found)
+    least = decomposed_module._safe_loads(state, state.port_step).least_gbps
+    assert not decomposed_module._meets_slo(state, found)
     assert (state.best, state.port_step, state.slo_factors[0]) == (None, port_step, slo_factors)
-    assert large_room._safe_loads(state, state.port_step).least_gbps == tuple(
+    assert decomposed_module._safe_loads(state, state.port_step).least_gbps == tuple(
         (10.0, 100.0)[port_step] for _ in problem.links
     )
     assert least == tuple(10.0 for _ in problem.links)
     # At the largest ports nothing is left but to wait less.
     state.port_step = 1
     state.slo_factors = [1.0] * len(problem.classes)
-    assert not large_room._meets_slo(state, found)
-    assert (state.port_step, state.slo_factors[0]) == (1, SLO_TIGHTENING)
+    assert not decomposed_module._meets_slo(state, found)
+    assert (state.port_step, state.slo_factors[0]) == (1, SETTINGS.slo_tightening)
     # What the best plan does with is enough.
     state.best = Solution((), ((2, 0), (0, 0)), 1.0, 1.0, 1.0)
-    assert large_room._safe_loads(state, state.port_step).least_gbps == (20.0, 100.0)
-    assert large_room._safe_loads(state).opened_gbps == (100.0, 100.0)
+    assert decomposed_module._safe_loads(state, state.port_step).least_gbps == (20.0, 100.0)
+    assert decomposed_module._safe_loads(state).opened_gbps == (100.0, 100.0)
 
 
 @pytest.mark.parametrize(
@@ -294,8 +296,8 @@ def test_either_way_to_a_plan_of_a_large_network_finds_one_above_the_bound(
     monkeypatch: pytest.MonkeyPatch, changing: bool, left_out: str
 ) -> None:
     problem = problem_of_a_day(changing)
-    monkeypatch.setattr(search_room, "LARGE", 0)
-    monkeypatch.setattr(large_room, left_out, lambda *_: None)
+    monkeypatch.setattr(search_module, "SETTINGS", replace(SETTINGS, large_columns=0))
+    monkeypatch.setattr(decomposed_module, left_out, lambda *_: None)
     try:
         found = network_search(problem, LIMIT_S, 0.15)
     except UndecidedError:

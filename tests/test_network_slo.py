@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from planner.errors import UndecidedError
 from planner.optimizer import Problem, Solution, planning_problem
 from planner.optimizer.network.formulation import build
+from planner.optimizer.network.indices import PoolInSituation, PoolSizing
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.period_operation import (
     Decoding,
@@ -242,8 +243,8 @@ def test_late_requests_of_a_mixed_pool_keep_every_row_of_the_bound(
         assert ttft_s is not None
         values[model.late_rates[columns[q][0]]] = rate * period.late_fraction([q], ttft_s)
     for choice, size in ((model.segment_choices, 1.0), (model.instances, float(n))):
-        values[list(choice[pool, 0].values())] = size
-    for row in model.prefill_rows[pool, 0]:
+        values[list(choice[PoolSizing(pool, 0)].values())] = size
+    for row in model.prefill_rows[PoolInSituation(pool, 0)]:
         terms = slice(model.rows.starts[row], model.rows.starts[row + 1])
         used = float(np.array(model.rows.factors[terms]) @ values[model.rows.columns[terms]])
         assert used <= model.rows.row_highs[row] + 1e-6 * n, model.rows.row_names[row]

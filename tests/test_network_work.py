@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from planner.optimizer import planning_problem
 from planner.optimizer.network.cells import point
 from planner.optimizer.network.formulation import build
+from planner.optimizer.network.indices import PoolInSituation
 from planner.optimizer.network.loads import GRID, NetworkLoads
 from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation, period_waits
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
@@ -154,7 +155,7 @@ def _most_work(model: MixedIntegerProgram, pool: int, rates: dict[int, float]) -
     for columns in model.segment_choices.values():
         settled |= {c: 1.0 for c in columns.values()}
     most = np.inf
-    for row in model.prefill_rows[pool, 0]:
+    for row in model.prefill_rows[PoolInSituation(pool, 0)]:
         terms = range(rows.starts[row], rows.starts[row + 1])
         used = sum(rows.factors[t] * rates.get(rows.columns[t], 0.0) for t in terms)
         free = rows.row_highs[row] - sum(rows.factors[t] * settled.get(rows.columns[t], 0.0) for t in terms)

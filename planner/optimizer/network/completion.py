@@ -14,14 +14,10 @@ from planner.optimizer.network.program import FixedSizes, MixedIntegerProgram, P
 from planner.optimizer.network.program_solution import operation_of
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.search_state import SearchState, is_better
+from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.solution import Solution
 
-SLO_TIGHTENING = 0.97
-"""Factor on the promised TTFT of a class whose exact wait is longer than the closed form's."""
-RESOLVE_LIMIT_S = 120.0
-MOST_NEW = 4
-"""Losses that join the model in one round."""
 TINY = 1e-7
 
 
@@ -39,7 +35,7 @@ def tightened_classes(state: SearchState, solution: Solution, slo_factors: list[
     if not broken and is_better(state, solution):
         state.best = solution
     for c in broken:
-        slo_factors[c] *= SLO_TIGHTENING
+        slo_factors[c] *= SETTINGS.slo_tightening
     return broken
 
 
@@ -100,7 +96,7 @@ def _resolved(
     spec = ProgramSpec(safe.spec.loads, (situation,), offers, segments, True, arcs, scale, FixedSizes(n, ports))
     program = build(spec)
     try:
-        found = program.rows.solved(RESOLVE_LIMIT_S, 0.01)
+        found = program.rows.solved(SETTINGS.resolve_limit_s, 0.01)
     except UndecidedError:
         return None
     return None if found is None else operation_of(program, found, 0)
@@ -124,7 +120,7 @@ def _unsurvived(state: SearchState, safe: MixedIntegerProgram, plan: ProgramSolu
             situation = Situation(p, loss)
             if situation not in state.active and _resolved(state, safe, plan, situation) is None:
                 missing.append(situation)
-                if len(missing) == MOST_NEW:
+                if len(missing) == SETTINGS.most_new_losses:
                     return missing
     return missing
 

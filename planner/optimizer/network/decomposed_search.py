@@ -14,11 +14,11 @@ import numpy as np
 
 from planner.errors import UndecidedError
 from planner.optimizer.network.cells import Array, Cells, mix_of
-from planner.optimizer.network.completion import MOST_NEW, evaluated_plan, tightened_classes, use_outside_program
+from planner.optimizer.network.completion import evaluated_plan, tightened_classes, use_outside_program
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.period_operation import PeriodOperation, classes_missing_slo
 from planner.optimizer.network.program import Segments
-from planner.optimizer.network.relax_and_fix import NEAR_SHARES, RelaxAndFix
+from planner.optimizer.network.relax_and_fix import RelaxAndFix
 from planner.optimizer.network.relaxation import (
     Relaxation,
     relaxed_program,
@@ -34,34 +34,10 @@ from planner.optimizer.network.ruin_and_recreate import (
     ruin_and_recreate,
 )
 from planner.optimizer.network.search_state import Pieces, SearchState, is_better
+from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.network.shared_units import shared_units
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.solution import Solution
-
-ROUGH_STEP = 4
-"""Of all thresholds, those that looks at a large network offer where its plan is sought: every so many-th."""
-REACHES = (3, 1)
-"""Where lengths are continuous: thresholds around the mean of those that the last look mixes, of the next ones.
-Mixed from far ones they make what no single one does."""
-MOST_BINDING = 12
-"""Periods that thresholds are chosen for together;"""
-MOST_IN_BOUND = 6
-"""those that its bound counts with."""
-BLOCK_STEP = 0.2
-"""Of the time limit: the longest that the thresholds of a model may take."""
-DIVE_STEP = 0.12
-"""Of the time limit: the longest that each step of a dive may take."""
-MAX_TIGHTENINGS = 8
-NEAR = 2
-"""Thresholds before and after those of a plan from which better ones choose,"""
-INSIDE = 3
-"""those inside of an interval of lengths,"""
-ROUND = 0.4
-"""and the part of the time for this after which a plan is judged, and these are others."""
-FIXED_ROLES = 0.6
-"""Of the time limit, where roles may change: what a plan is sought in whose roles do not."""
-AT_LAST = 0.05
-"""Of the time limit: what is left to judge a plan when it is not made better any more."""
 
 
 def decomposed_search(state: SearchState, time_limit_s: float, deadline: float) -> bool:
@@ -70,17 +46,18 @@ def decomposed_search(state: SearchState, time_limit_s: float, deadline: float) 
     Returns:
         False where the closest look has no answer: then there is no plan.
     """
-    peaks, stop = list(state.active), deadline - AT_LAST * time_limit_s
+    peaks, stop = list(state.active), deadline - SETTINGS.last_time_share * time_limit_s
     try:
         days = _day_relaxations(state, deadline)
         day = days[-1] if days else None
-        binding = [] if day is None else [s for s in day.binding_periods()[:MOST_BINDING] if s not in peaks]
-        state.active = peaks + binding[: max(MOST_IN_BOUND - len(peaks), 0)]
+        first = [] if day is None else day.binding_periods()[: SETTINGS.most_binding_periods]
+        binding = [s for s in first if s not in peaks]
+        state.active = peaks + binding[: max(SETTINGS.most_bound_periods - len(peaks), 0)]
         with ThreadPoolExecutor(1) as aside:
             bounding = aside.submit(_bound, state, dict(state.segments), day, deadline)
             if day is not None:
                 if state.problem.scenario.routing.role_conversion and is_separable_by_period(state.problem):
-                    _start_with_fixed_roles(state, stop - (1 - FIXED_ROLES) * time_limit_s)
+                    _start_with_fixed_roles(state, stop - (1 - SETTINGS.fixed_roles_time_share) * time_limit_s)
                 _recreate_from_relaxations(state, days, stop)
             if not bounding.result():
                 return False
@@ -148,14 +125,14 @@ def _day_relaxations(state: SearchState, deadline: float) -> list[Relaxation]:
         UndecidedError: time is up.
     """
     loads, whole_day = state.optimistic, [Situation(p) for p in range(len(state.problem.periods))]
-    offers = sampled_thresholds(loads, state.active, ROUGH_STEP)
+    offers = sampled_thresholds(loads, state.active, SETTINGS.rough_step)
     rough = solved_relaxation(relaxed_program(loads, state.active, state.segments, offers), _left_s(deadline))
     if rough is None:
         return []
-    offers, state.segments = sampled_thresholds(loads, whole_day, ROUGH_STEP), rough.segments()
+    offers, state.segments = sampled_thresholds(loads, whole_day, SETTINGS.rough_step), rough.segments()
     is_stated = all(mix_of(state.problem, members).is_discrete for members in state.problem.groups)
     days: list[Relaxation] = []
-    for reach in (None, *(() if is_stated else REACHES)):
+    for reach in (None, *(() if is_stated else SETTINGS.reaches)):
         offers = offers if reach is None else thresholds_around_mean(days[-1], reach)
         day = solved_relaxation(
             relaxed_program(loads, whole_day, state.segments, offers, rough.arcs()), _left_s(deadline)
@@ -177,7 +154,7 @@ def _first_plan(state: SearchState, day: Relaxation, deadline: float) -> RuinAnd
     units = shared_units(state.problem).of_relaxation(day)
     dive = RelaxAndFix(_safe_loads(state, state.port_step), state.arcs, day.used_segments(), 0.0, deadline)
     recreate = ruin_and_recreate(
-        dive, ThresholdOffers(day.mixed_thresholds(), ROUGH_STEP, (0.5,)), day.period_prices(), units, deadline
+        dive, ThresholdOffers(day.mixed_thresholds(), SETTINGS.rough_step, (0.5,)), day.period_prices(), units, deadline
     )
     if not recreate.start_from(units):
         return None
@@ -215,12 +192,17 @@ def improve_by_ruin_and_recreate(
         else:
             return
         dive = RelaxAndFix(_safe_loads(state, state.port_step), state.arcs, segments, 0.0, deadline)
-        offers = ThresholdOffers(_thresholds(state.problem, operations), NEAR, NEAR_SHARES, INSIDE)
+        offers = ThresholdOffers(
+            _thresholds(state.problem, operations),
+            SETTINGS.near_thresholds,
+            SETTINGS.near_shares,
+            SETTINGS.inside_thresholds,
+        )
         recreate = ruin_and_recreate(dive, offers, period_prices, units, deadline, next(seeds))
         if not recreate.start_from(units):
             return
         recreate.drop_idle_units()
-        judged_at, in_vain = min(monotonic() + ROUND * (deadline - begun_at), deadline), 0
+        judged_at, in_vain = min(monotonic() + SETTINGS.judge_time_share * (deadline - begun_at), deadline), 0
         while last is None and in_vain < most_in_vain and state.gap > state.target and monotonic() < judged_at:
             in_vain += 1
             if recreate.step():
@@ -277,12 +259,14 @@ def _safe_loads(state: SearchState, port_step: int | None = None) -> NetworkLoad
 
 def _relax_and_fix(state: SearchState, begun: list[Situation], time_limit_s: float, deadline: float) -> None:
     """A plan of a large network from thresholds that suit every model in whole instances."""
-    loads, step_s = state.optimistic, DIVE_STEP * time_limit_s
-    choice = relaxed_program(loads, begun, state.segments, sampled_thresholds(loads, begun, ROUGH_STEP), state.arcs)
+    loads, step_s = state.optimistic, SETTINGS.fix_time_share * time_limit_s
+    choice = relaxed_program(
+        loads, begun, state.segments, sampled_thresholds(loads, begun, SETTINGS.rough_step), state.arcs
+    )
     seen = solved_relaxation(choice, _left_s(deadline))
-    first = seen.thresholds(min(BLOCK_STEP * time_limit_s, _left_s(deadline))) if seen else Cells()
+    first = seen.thresholds(min(SETTINGS.block_time_share * time_limit_s, _left_s(deadline))) if seen else Cells()
     situations, cells = list(begun), Cells()
-    for _ in range(MAX_TIGHTENINGS):
+    for _ in range(SETTINGS.max_tightenings):
         dive = RelaxAndFix(_safe_loads(state), state.arcs, state.segments, step_s, deadline)
         cells = dive.joined(situations, cells) if cells else dive.allowances(situations, first)
         cells = cells or dive.thresholds(situations)
@@ -295,4 +279,4 @@ def _relax_and_fix(state: SearchState, begun: list[Situation], time_limit_s: flo
         if not missing and not broken:
             return
         busiest = sorted(missing, key=lambda s: -sum(d.req_per_s[s.period] for d in state.problem.demands))
-        situations += busiest[:MOST_NEW]
+        situations += busiest[: SETTINGS.most_new_losses]

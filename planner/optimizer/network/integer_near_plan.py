@@ -12,18 +12,9 @@ from planner.optimizer.network.program import ProgramSpec
 from planner.optimizer.network.raised_limits import largest_sizes
 from planner.optimizer.network.refinement import first_cells_of, has_ttft_slo, points_in_cell, segments_around
 from planner.optimizer.network.search import peak_situations
+from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.solution import Solution
-
-GAP = 1e-4
-"""Relative distance of answer and bound at which the solver may stop."""
-MOST = 1_000
-"""Pools times situations beyond which such a program would not even be built in the time."""
-MANY = (0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.25), 8
-"""Multiples of a plan's thresholds that may be chosen instead, as an instance more may move them; and how many more
-thresholds over all lengths there are,"""
-SOME = (0.9, 1.1), 4
-"""and the same where each comes with several allowances, and sizes are to be chosen as well."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +37,13 @@ class IntegerProgramNearPlan:
             The busiest periods are in the program; what use costs in the others is that of the plan's ways.
         """
         situations = self._situations(problem)
-        if monotonic() > deadline or len(problem.pools) * len(situations) > MOST:
+        if monotonic() > deadline or len(problem.pools) * len(situations) > SETTINGS.most_price_sizes:
             return None
         loads = NetworkLoads(problem, gbps=tuple(self._gbps(problem)))
         points, near_sizes = self._points(loads, situations), dict(enumerate(largest_sizes(problem, self.solution)))
         spec = ProgramSpec(loads, situations, points, self._segments(problem), True, near_sizes=near_sizes)
         try:
-            found = build(spec).rows.solved(deadline - monotonic(), GAP)
+            found = build(spec).rows.solved(deadline - monotonic(), SETTINGS.price_gap)
         except UndecidedError:
             return None
         if found is None:
@@ -65,7 +56,7 @@ class IntegerProgramNearPlan:
         peaks = peak_situations(problem)
         return (*peaks, *(Situation(s.period, loss) for s in peaks for loss in problem.losses()))
 
-    def _is_settled(self, problem: Problem) -> bool:
+    def _has_fixed_sizes(self, problem: Problem) -> bool:
         """Whether every size is settled."""
         return all(pool.min_instances == pool.max_instances for pool in problem.pools)
 
@@ -83,7 +74,7 @@ class IntegerProgramNearPlan:
 
     def _gbps(self, problem: Problem) -> list[float]:
         """Bandwidth that transfers count with: a large port's, or what is there where ports are settled."""
-        if not self._is_settled(problem):
+        if not self._has_fixed_sizes(problem):
             return [max(tier.capacity_gbps for tier in link.tiers) for link in problem.links]
         return [link.max_gbps() for link in self.base.links]
 
@@ -95,8 +86,10 @@ class IntegerProgramNearPlan:
             first = first_cells_of(loads.problem, members)
             low, high = first[0].low_tokens, first[0].high_tokens if len(first) == 1 else first[-2].high_tokens
             own = sorted({flow.threshold_tokens for flow in flows})
-            promised = any(has_ttft_slo(loads.problem, q) for q in members)
-            factors, n_wide = SOME if promised and not self._is_settled(loads.problem) else MANY
+            has_slo = any(has_ttft_slo(loads.problem, q) for q in members)
+            factors, n_wide = SETTINGS.price_multiples, SETTINGS.price_thresholds
+            if has_slo and not self._has_fixed_sizes(loads.problem):
+                factors, n_wide = SETTINGS.few_price_multiples, SETTINGS.few_price_thresholds
             near = [t * factor for t in own for factor in factors if low < t * factor < high]
             grid = mix_of(loads.problem, members).threshold_grid(n_wide) if len(first) > 1 else ()
             cells = [Cell(t, t) for t in dict.fromkeys([*own, *near, *map(float, grid)])]

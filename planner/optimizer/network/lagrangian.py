@@ -22,14 +22,13 @@ import numpy as np
 
 from planner.optimizer.network.block_structure import Floats, Indices, Mask, block_program, blocks_of, matrix_of
 from planner.optimizer.network.rows import Rows
+from planner.optimizer.network.settings import SETTINGS
 
 if TYPE_CHECKING:  # scipy.sparse takes longer to load than the plan of one site
     from scipy.sparse import csr_matrix
 
 NOTHING = 1e-9
 """Of a cost that is left when all prices are taken off: rounding."""
-FEW_COLUMNS = 1_000
-"""Of a block that is solved with whole numbers in a moment."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class LagrangianRelaxation:
         """
         total = self._constant + self._loose
         for columns, kept in self._parts:
-            if columns.size > FEW_COLUMNS:
+            if columns.size > SETTINGS.block_integer_columns:
                 total += float(self._costs[columns] @ self.values[columns])
             else:
                 total += self._program(columns, kept).bounded(time_limit_s, gap)[0]
@@ -72,7 +71,10 @@ class LagrangianRelaxation:
         """
         values = self.values.copy()
         # The largest first: what comes last should not take long.
-        parts = sorted((part for part in self._parts if part[0].size > FEW_COLUMNS), key=lambda part: -part[0].size)
+        parts = sorted(
+            (part for part in self._parts if part[0].size > SETTINGS.block_integer_columns),
+            key=lambda part: -part[0].size,
+        )
         programs = [self._program(*part) for part in parts]
         with ThreadPoolExecutor(os.cpu_count()) as threads:
             answers = list(threads.map(lambda program: program.bounded(time_limit_s, gap)[1], programs))

@@ -28,30 +28,12 @@ from planner.optimizer.network.period_operation import (
     classes_missing_slo,
     link_gbps,
 )
+from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.network.shortest_waits import shortest_waits
 from planner.optimizer.problem import Arc, Problem
 from planner.optimizer.solution import Solution
 from planner.queueing import late_fraction
 
-REROUTED_FRACTIONS = (1 / 32, 1 / 8, 1 / 2, 1.0)
-"""Of a flow, what moves to another pool at once."""
-GAIN = 0.01
-"""Of the strain, what a move of requests takes off at the least."""
-OVERLOAD = 20.0
-"""Weight of a pool, link or batch that is too full, beside a class that is too late."""
-MOST_MOVES = 120
-"""In a row, before a plan counts as one that cannot be mended."""
-SLO_TIGHTENING = 0.97
-"""Factor on a promise that is broken with the waits of the closed form itself."""
-CAUTION = (0.0, 0.25, 0.5, 0.75, *(1.0,) * 6)
-"""Where between the shortest waits that the closed form may stand for and its own plans are sought: until one keeps its
-promises in the best model."""
-HIGHEST = 1.5
-"""Multiple of the demand of a plan up to which a higher one is sought,"""
-HALVINGS = 8
-"""and how often the range of multiples is halved."""
-SWAPPED = (1, 2)
-"""Instances that one of another pool takes the place of."""
 TOLERANCE = 1e-9
 Sizes = tuple[int, ...]
 
@@ -121,10 +103,10 @@ def at_highest_scale(loads: NetworkLoads, solution: Solution, least_scale: float
     if solution.scale <= 0:
         return None
     problem, begun = loads.problem, CandidatePlan.of(loads.problem, solution.operations)
-    for caution in dict.fromkeys(CAUTION):
+    for caution in dict.fromkeys(SETTINGS.cautions):
         moves = LocalSearch(loads, solution.ports, deadline, caution)
-        best, low, high = None, least_scale / solution.scale, HIGHEST
-        for _ in range(HALVINGS):
+        best, low, high = None, least_scale / solution.scale, SETTINGS.highest_multiple
+        for _ in range(SETTINGS.halvings):
             middle = (low + high) / 2
             found = moves.rerouted(begun.scaled(middle))
             if moves.is_feasible(found):
@@ -149,7 +131,7 @@ def repaired(loads: NetworkLoads, solution: Solution, most_usd_per_hour: float, 
         deadline: `monotonic()` time to stop at.
     """
     candidate, slo_factors = CandidatePlan.of(loads.problem, solution.operations), [1.0] * len(loads.problem.classes)
-    for caution in CAUTION:
+    for caution in SETTINGS.cautions:
         moves = LocalSearch(replace(loads, slo_factors=tuple(slo_factors)), solution.ports, deadline, caution)
         found = moves.repaired(candidate, most_usd_per_hour)
         found = None if found is None else moves.shrunk(found)
@@ -160,7 +142,7 @@ def repaired(loads: NetworkLoads, solution: Solution, most_usd_per_hour: float, 
             candidate = moves.trimmed(candidate, solution.ports)
             return replace(solution, operations=candidate.in_place, objective=moves.usd_per_hour(candidate))
         for c in broken if caution == 1 else ():
-            slo_factors[c] *= SLO_TIGHTENING
+            slo_factors[c] *= SETTINGS.slo_tightening
     return None
 
 
@@ -198,7 +180,7 @@ class LocalSearch:
 
     def repaired(self, candidate: CandidatePlan, most_usd_per_hour: float = inf) -> CandidatePlan | None:
         """The plan with what it lacks for its promises: requests move where that helps, else an instance is added."""
-        for _ in range(MOST_MOVES):
+        for _ in range(SETTINGS.most_moves):
             candidate = self.rerouted(candidate)
             violation = self._violation(candidate)
             if violation <= TOLERANCE:
@@ -257,7 +239,7 @@ class LocalSearch:
         less = [i for i in order if candidate.sizes[i] > pools[i].min_instances]
         for i in less:
             yield _changed(candidate.sizes, {i: -1})
-        for i, j, n in product(less, order, SWAPPED):
+        for i, j, n in product(less, order, SETTINGS.swapped):
             is_less = i != j and self._usd[j] < n * self._usd[i] and candidate.sizes[i] - n >= pools[i].min_instances
             if is_less and self._has_room(sizes := _changed(candidate.sizes, {i: -n, j: 1}), j):
                 yield sizes
@@ -285,12 +267,12 @@ class LocalSearch:
     def rerouted(self, candidate: CandidatePlan) -> CandidatePlan:
         """The plan after moves of requests, as long as they take strain off."""
         violation = self._violation(candidate)
-        for _ in range(MOST_MOVES):
+        for _ in range(SETTINGS.most_moves):
             if violation <= TOLERANCE or monotonic() > self._deadline:
                 break
             found = self._best_reroute(candidate)
             then = self._violation(found)
-            if then > violation * (1 - GAIN):
+            if then > violation * (1 - SETTINGS.least_gain):
                 break
             candidate, violation = found, then
         return candidate
@@ -318,7 +300,7 @@ class LocalSearch:
                 is_open = one.n_instances[arc.pool] > 0 and to in (None, arc.pool) and arc != flow.arc
                 is_open = is_open and (arc.link is None or self._gbps[arc.link] > 0)
                 if is_open and loads.holds(flow.stream, arc, flow.part, cell):
-                    yield from (_with_part_rerouted(one, flow, arc, part) for part in REROUTED_FRACTIONS)
+                    yield from (_with_part_rerouted(one, flow, arc, part) for part in SETTINGS.rerouted_fractions)
 
     def _violation(self, candidate: CandidatePlan) -> float:
         return sum(map(self._violation_of, candidate.operations))
@@ -341,7 +323,7 @@ class LocalSearch:
             rates[c] = rates.get(c, 0.0) + decoding.req_per_s
         allowed = {self._problem.streams[q].request_class: self._loads.late_allowed(q) for q in self._streams(one)}
         broken = sum(log(late[c] / (allowed[c] * rates[c])) for c in late if late[c] > allowed[c] * rates[c] > 0)
-        return OVERLOAD * over + broken
+        return SETTINGS.overload_weight * over + broken
 
     def _streams(self, one: PeriodOperation) -> list[int]:
         return list(dict.fromkeys(flow.stream for flow in one.flows))

@@ -7,24 +7,23 @@ from planner.errors import UndecidedError
 from planner.optimizer.network.cells import Cell
 from planner.optimizer.network.fixed_plan import fixed_plan_problem
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.integer_near_plan import GAP, IntegerProgramNearPlan
+from planner.optimizer.network.integer_near_plan import IntegerProgramNearPlan
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.program import ProgramSpec
 from planner.optimizer.network.raised_limits import RaisedLimit, largest_sizes, more_allowed, more_capacity
 from planner.optimizer.network.search import peak_situations
+from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import PoolSpec, Problem, Situation
 from planner.optimizer.solution import Solution
 from planner.results import Bottleneck, PlannedAgain
 
-LIMIT_S = 20.0
-"""Longest time for the linear programs, and again for planning in whole instances; what does not fit in is left out."""
 NO_WORTH = 1e-6
 """Of the objective: below it a limit does not bind."""
-FEW = 500
-"""Pools times periods up to which a linear program has all periods in it, with what use costs in each."""
 
 
-def network_bottlenecks(problem: Problem, solution: Solution, limit_s: float = LIMIT_S) -> tuple[Bottleneck, ...]:
+def network_bottlenecks(
+    problem: Problem, solution: Solution, limit_s: float = SETTINGS.price_limit_s
+) -> tuple[Bottleneck, ...]:
     """Worth of one more of every limit, and what planning again with more of it brings, most valuable first.
 
     Equation:
@@ -113,7 +112,7 @@ def _confirmed(
         if more.constraint != "demand_req_per_s":
             low = max(low, 0.0)  # more of a limit leaves every fleet possible
         again = PlannedAgain(n_more=more.step_amount, least=low, most=max(high, low))
-        if bottleneck.shadow_price or abs(low) > 2 * GAP * abs(before[1]) * unit:
+        if bottleneck.shadow_price or abs(low) > 2 * SETTINGS.price_gap * abs(before[1]) * unit:
             yield bottleneck.model_copy(update={"planned_again": again})
 
 
@@ -141,7 +140,7 @@ def _relaxed_optimum(
     """The least objective with sizes that may be fractions; None where there is none, or time is up."""
     if monotonic() > deadline:
         return None
-    is_small = len(problem.pools) * len(problem.periods) <= FEW
+    is_small = len(problem.pools) * len(problem.periods) <= SETTINGS.all_periods_sizes
     everything = [Situation(p) for p in range(len(problem.periods))]
     situations = tuple(everything if is_small else peak_situations(problem))
     pieces = {i: [_near(pool, n)] for i, (pool, n) in enumerate(zip(problem.pools, sizes, strict=True))}

@@ -19,17 +19,10 @@ from planner.optimizer.network.program import MixedIntegerProgram, sizes_of
 from planner.optimizer.network.program_solution import operation_of
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.rows_of_limits import GBIT_PER_BYTE
+from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.network.shared_units import SharedUnits, Units
 from planner.optimizer.problem import Inventory
 
-GAP = 0.03
-"""Of what a period uses: what its program may leave open."""
-USE = 0.01
-"""Weight of the rent of what a period keeps busy, beside that of what it adds: room for others at the same price."""
-MOST_ADDED = 16
-"""Units of a kind that a period adds at once."""
-MOST_S = 1.5
-"""Longest time of a program."""
 ROUNDING = 1e-9
 Counted = tuple[int, int, bool]
 """A unit, the column that counts it, and whether from what is settled on: else from zero."""
@@ -70,8 +63,8 @@ class PeriodSubproblem(ABC):
             common=common,
             choices=list(choices.values()),
             is_first_enough=not self._use.any(),
-            time_limit_s=MOST_S,
-            gap=GAP,
+            time_limit_s=SETTINGS.subproblem_limit_s,
+            gap=SETTINGS.subproblem_gap,
         )
 
     def fits(self, units: Units, known: Array | None = None) -> Array | None:
@@ -95,7 +88,7 @@ class PeriodSubproblem(ABC):
         """
         self._settle(units)
         start, found = self._start(units), np.zeros_like(units)
-        highs = start + np.minimum(most - units, MOST_ADDED)[self._counted]
+        highs = start + np.minimum(most - units, SETTINGS.most_added)[self._counted]
         lows, highs = np.append(start, self._opened(units)), np.append(highs, np.ones(len(self._program.link_choices)))
         values = self._blocks.solved(Bounds(lows, highs), known)
         if values is None:
@@ -156,10 +149,12 @@ class PeriodSubproblem(ABC):
         rows.costs = list(self._use)
         gbit_usd = self._gbit_usd()
         for (_, _, _, _, arc), column, seconds, sent_bytes in program.prefill_uses:
-            rows.costs[column] += USE * self._pool_usd[arc.pool] * seconds
-            rows.costs[column] += 0.0 if arc.link is None else USE * gbit_usd[arc.link] * GBIT_PER_BYTE * sent_bytes
+            rows.costs[column] += SETTINGS.use_weight * self._pool_usd[arc.pool] * seconds
+            rows.costs[column] += (
+                0.0 if arc.link is None else SETTINGS.use_weight * gbit_usd[arc.link] * GBIT_PER_BYTE * sent_bytes
+            )
         for (q, _, i), column in program.decode_rates.items():
-            rows.costs[column] += USE * self._pool_usd[i] * program.spec.loads.decode_s(q, i)
+            rows.costs[column] += SETTINGS.use_weight * self._pool_usd[i] * program.spec.loads.decode_s(q, i)
 
     def _gbit_usd(self) -> list[float]:
         """Least price of a Gbit/s of every link."""
@@ -245,7 +240,7 @@ class ChangingRoles(PeriodSubproblem):
         program, rows, shared = self._program, self._program.rows, self._shared
         for i, _ in program.instances:
             for column in sizes_of(program, i, program.sizing_of(program.spec.situations[0])):
-                rows.costs[column] += USE * self._pool_usd[i]
+                rows.costs[column] += SETTINGS.use_weight * self._pool_usd[i]
         owners = program.problem.owners
         units = {o: rows.column(f"units_{o}", 0, 0, float(shared.usd[o]), True) for o in program.bought_accelerators}
         for o, bought in program.bought_accelerators.items():

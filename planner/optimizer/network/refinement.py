@@ -9,17 +9,9 @@ import numpy as np
 from planner.optimizer.capacity import split_interval
 from planner.optimizer.network.cells import Cell, Cells, mix_of, point
 from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import Problem
 from planner.workload import ALL_LONG, RequestMix
-
-FIRST_CELLS = 5
-PARTS = 4
-WIDE = 0.01
-"""Fraction of the requests between the ends of an interval of thresholds that is worth cutting."""
-OFFERED_SHARES = (0.1, 0.35, 0.6, 0.85)
-"""Allowances that a plan may choose from, between the least and the most that leave both parts something."""
-MOST_POINTS = 64
-"""Lengths up to which every one of them is a threshold of its own."""
 
 
 def points_in_cell(loads: NetworkLoads, members: Sequence[int], cell: Cell) -> list[Cell]:
@@ -32,7 +24,7 @@ def points_in_cell(loads: NetworkLoads, members: Sequence[int], cell: Cell) -> l
         least = max([cell.low_share, *(low for low, _ in ranges)])
         most = min([cell.high_share, *(high for _, high in ranges)])
         if least <= most:
-            shares = least + (most - least) * np.array(OFFERED_SHARES)
+            shares = least + (most - least) * np.array(SETTINGS.offered_shares)
             points += [point(t, float(share)) for share in np.unique(shares)]
     return points
 
@@ -64,9 +56,9 @@ def segments_around(segments: Sequence[tuple[int, int]], n_instances: int) -> li
 def split_cell(mix: RequestMix, cell: Cell) -> list[Cell]:
     """A cell cut into narrower ones, as far as that makes a difference."""
     low, high, *shares = cell
-    if low == high or float(mix.long_fraction(low) - mix.long_fraction(high)) <= WIDE:
+    if low == high or float(mix.long_fraction(low) - mix.long_fraction(high)) <= SETTINGS.wide_fraction:
         return [cell]
-    lows, highs = split_interval(mix, low, high, PARTS - 1)
+    lows, highs = split_interval(mix, low, high, SETTINGS.split_parts - 1)
     return [Cell(float(a), float(b), *shares) for a, b in zip(lows, highs, strict=True)]
 
 
@@ -91,7 +83,7 @@ def first_cells_of(problem: Problem, members: Sequence[int]) -> list[Cell]:
     highest = max(high for _, high in ends)
     if not any(problem.arcs[q]["long"] for q in members):
         return [Cell(highest, highest, 0.0, 0.0)]
-    lowest, inner_grid = min(low for low, _ in ends) - 1.0, mix.threshold_grid(FIRST_CELLS + 1)[1:-1]
+    lowest, inner_grid = min(low for low, _ in ends) - 1.0, mix.threshold_grid(SETTINGS.first_cells + 1)[1:-1]
     rooms = [t for t in memory_thresholds(problem, members) if lowest < t < highest]
     grid = np.unique([lowest, *inner_grid, *rooms, highest])
     inner = [Cell(float(a), float(np.nextafter(b, -np.inf)), *shares) for a, b in pairwise(grid)]
@@ -119,10 +111,10 @@ def finest_cells(problem: Problem, members: Sequence[int]) -> list[Cell]:
     *_, (highest, *_), _ = offers
     shares = offers[0][2:]
     lengths = np.unique(np.concatenate([total - cached for total, cached, _ in (mix.atoms(1) for mix in mixes)]))
-    if all(mix.is_discrete for mix in mixes) and lengths.size <= MOST_POINTS:
+    if all(mix.is_discrete for mix in mixes) and lengths.size <= SETTINGS.most_points:
         inner = [Cell(float(t), float(t), *shares) for t in lengths[:-1]]
     else:
-        edges = mix_of(problem, members).threshold_grid(MOST_POINTS // 2)
+        edges = mix_of(problem, members).threshold_grid(SETTINGS.most_points // 2)
         rooms = [t for t in memory_thresholds(problem, members) if offers[0].low_tokens < t < highest]
         edges = np.unique([offers[0].low_tokens, *edges[1:-1], *rooms, highest])
         inner = [Cell(float(a), float(np.nextafter(b, -np.inf)), *shares) for a, b in pairwise(edges)]

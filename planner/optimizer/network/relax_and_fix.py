@@ -20,16 +20,8 @@ from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, 
 from planner.optimizer.network.program_solution import chosen_cells, largest_sizes
 from planner.optimizer.network.refinement import memory_thresholds, segments_around
 from planner.optimizer.network.rows import ProgramSolution
+from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import Situation
-
-N_THRESHOLDS = 8
-"""Of a group in a period, to begin with."""
-NEAR_SHARES = (0.25, 0.5, 0.75)
-"""Of the allowances that leave both parts something, once the threshold is nearly known."""
-CELLS_GAP = 0.02
-"""What choosing thresholds may leave open,"""
-SIZES_GAP = 0.003
-"""and what choosing sizes may."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +61,7 @@ class RelaxAndFix:
 
     def allowances(self, situations: Sequence[Situation], cells: Cells) -> Cells:
         """The thresholds of cells, each with the best of a few allowances; none where time is up."""
-        offers = {at: self.points(at[0], [cell.high_tokens], NEAR_SHARES) for at, (cell,) in cells.items()}
+        offers = {at: self.points(at[0], [cell.high_tokens], SETTINGS.near_shares) for at, (cell,) in cells.items()}
         found = self._solved(situations, offers) if all(offers.values()) else None
         return {} if found is None else _chosen(*found)
 
@@ -93,7 +85,7 @@ class RelaxAndFix:
             ProgramSpec(self.loads, tuple(situations), offers, self.segments, True, arcs, near_sizes=near or {})
         )
         columns: Collection[int] | None = set(program.cell_choices.values()) if near is None else None
-        gap = CELLS_GAP if near is None else SIZES_GAP
+        gap = SETTINGS.cells_gap if near is None else SETTINGS.sizes_gap
         try:
             found = program.rows.solved(min(self.step_s, self.deadline - monotonic()), gap, integers=columns)
         except UndecidedError:
@@ -104,7 +96,7 @@ class RelaxAndFix:
         """Thresholds over all lengths, each with the allowance in the middle."""
         problem = self.loads.problem
         grids = [
-            [*mix_of(problem, members).threshold_grid(N_THRESHOLDS), *memory_thresholds(problem, members)]
+            [*mix_of(problem, members).threshold_grid(SETTINGS.n_thresholds), *memory_thresholds(problem, members)]
             for members in problem.groups
         ]
         return {(g, s.period): self.points(g, grid, (0.5,)) for g, grid in enumerate(grids) for s in situations}
@@ -114,10 +106,10 @@ class RelaxAndFix:
         offers: Cells = {}
         for (g, period), (cell,) in chosen.items():
             mix = mix_of(self.loads.problem, self.loads.problem.groups[g])
-            grid, t = mix.threshold_grid(N_THRESHOLDS), cell.low_tokens
+            grid, t = mix.threshold_grid(SETTINGS.n_thresholds), cell.low_tokens
             around_t = [*grid[grid < t][-1:], t, *grid[grid > t][:1]]
             halfway = [float(m) for a, b in pairwise(around_t) for m in mix.split_points(float(a), float(b), 1)]
-            near = self.points(g, [t, *halfway], NEAR_SHARES)
+            near = self.points(g, [t, *halfway], SETTINGS.near_shares)
             offers[g, period] = [cell, *(p for p in near if p != cell)]
         return offers
 

@@ -22,20 +22,8 @@ from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, 
 from planner.optimizer.network.program_solution import TINY, chosen_cells, largest_sizes, used_arcs
 from planner.optimizer.network.refinement import finest_cells, segments_around
 from planner.optimizer.network.rows import ProgramSolution
+from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import Situation
-
-BLOCK_GAP = 0.002
-"""What a block may leave open."""
-FEW_COLUMNS_S = 10.0
-"""Longest time of a block of decode."""
-BINDING = 1e-3
-"""Share of the value of all prefill that a period must hold to be one that binds."""
-KEPT_NEAR = 1
-"""Intervals before and after one that matters that are kept as they are,"""
-MOST_GATHERED = 4
-"""and others that make a wide one."""
-LEANING = 0.1
-"""Of a choice between cells that counts."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +61,11 @@ class Relaxation:
         """Periods in which one more busy instance would be worth something, what is worth most first."""
         period_prices = self.period_prices()
         order = np.argsort(-period_prices, kind="stable")
-        return [self.program.spec.situations[s] for s in order if period_prices[s] > BINDING * period_prices.sum()]
+        return [
+            self.program.spec.situations[s]
+            for s in order
+            if period_prices[s] > SETTINGS.binding_share * period_prices.sum()
+        ]
 
     def fractional_units(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Instances of every pool, or accelerators of every owner where roles change; and ports of every tier."""
@@ -89,14 +81,14 @@ class Relaxation:
         """Ends of the cells between which the choice of every group in every period is divided."""
         found: dict[tuple[int, int], list[float]] = {}
         for (g, s, k), y in self.program.cell_choices.items():
-            if self.found.values[y] > LEANING:
+            if self.found.values[y] > SETTINGS.mixed_share:
                 at = g, self.program.spec.situations[s].period
                 found.setdefault(at, []).append(self.program.spec.cells[at][k].high_tokens)
         return found
 
     def bound(self) -> float:
         """A bound above that of the relaxed program: decode of every stream is planned in whole instances."""
-        return self._blocks().bound(FEW_COLUMNS_S, BLOCK_GAP)
+        return self._blocks().bound(SETTINGS.block_limit_s, SETTINGS.block_gap)
 
     def thresholds(self, time_limit_s: float) -> Cells:
         """Thresholds with whole instances of every model, at the prices of what models share.
@@ -104,7 +96,7 @@ class Relaxation:
         Args:
             time_limit_s: seconds a model may take; one without a plan by then keeps its most used thresholds.
         """
-        return chosen_cells(self.program, self._blocks().chosen(time_limit_s, BLOCK_GAP))
+        return chosen_cells(self.program, self._blocks().chosen(time_limit_s, SETTINGS.block_gap))
 
     def _blocks(self) -> LagrangianRelaxation:
         return LagrangianRelaxation(self.program.rows, self.program.shared_rows, self._duals(), self.found.values)
@@ -156,12 +148,12 @@ def merged_cells(cells: Sequence[Cell], near: Sequence[float]) -> list[Cell]:
     """
     ends = np.array([cell.high_tokens for cell in cells])
     at = {int(np.searchsorted(ends, t)) for t in near}
-    kept = {k + d for k in at for d in range(-KEPT_NEAR, KEPT_NEAR + 1)}
+    kept = {k + d for k in at for d in range(-SETTINGS.kept_near, SETTINGS.kept_near + 1)}
     kept |= {k for k, cell in enumerate(cells) if cell.low_tokens == cell.high_tokens}
     found: list[Cell] = []
     n_wide = 0
     for k, cell in enumerate(cells):
-        if k in kept or n_wide in (0, MOST_GATHERED):
+        if k in kept or n_wide in (0, SETTINGS.most_merged):
             found.append(cell)
             n_wide = int(k not in kept)
         else:
@@ -213,7 +205,7 @@ def tightest_relaxation(
             if used > TINY and offers[at][k] not in finest[at]:
                 near[at] += [cell.high_tokens for cell in finest[at] if low <= cell.low_tokens <= high]
                 most = max(most, used)
-        if most <= LEANING:
+        if most <= SETTINGS.mixed_share:
             return relaxation
 
 

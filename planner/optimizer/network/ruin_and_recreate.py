@@ -23,23 +23,10 @@ from planner.optimizer.network.period_subproblem import PeriodSubproblem, period
 from planner.optimizer.network.program import ProgramSpec
 from planner.optimizer.network.refinement import finest_cells
 from planner.optimizer.network.relax_and_fix import RelaxAndFix
+from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
 from planner.optimizer.problem import Problem, Situation
 
-FORGETTING = 0.95
-"""Of what is known of periods that did not fit, what is left when the next sizes are asked for."""
-FIRST = 1e6
-"""What puts a period before all others: nothing made it fit after them."""
-LESS = 0.9
-"""Of sizes that could not be made to fit, those that are begun from next."""
-MOST_RUINED = 4
-"""Pools or links that lose something at once."""
-DEEPEST = 0.3
-"""Most of a pool or link that is taken out."""
-WHOLE_GROUP = 0.3
-"""How often all pools of a group lose something instead."""
-DETOUR = 0.003
-"""Of the least cost so far, what a change may cost more."""
 NOTHING = 1e-6
 
 
@@ -151,7 +138,7 @@ class RuinAndRecreate:
             if stuck in came_first:
                 if not (units > self._least).any():
                     break
-                units, came_first = (LESS * units).astype(np.int64), set()
+                units, came_first = (SETTINGS.restart_factor * units).astype(np.int64), set()
             came_first.add(stuck)
         return False
 
@@ -168,8 +155,8 @@ class RuinAndRecreate:
         """Take a part out and put back what is missed; whether that leads to the cheapest plan so far."""
         least = self._cheapest[0] if self._cheapest else self.cost
         self._cheapest = self._cheapest or (self.cost, self.units, self.values)
-        found = self._recreated(self._ruined(), (1 + DETOUR) * least)
-        if found is None or self._cost_of(*found) > (1 + DETOUR) * least:
+        found = self._recreated(self._ruined(), (1 + SETTINGS.detour) * least)
+        if found is None or self._cost_of(*found) > (1 + SETTINGS.detour) * least:
             return False
         self.units, self.values = found
         if self.cost > least - NOTHING:
@@ -205,13 +192,13 @@ class RuinAndRecreate:
         """Sizes with less of a few pools and links, or of all that streams of one group may use."""
         units, rng = self.units.copy(), self._rng
         open_to = np.flatnonzero(units > self._least)
-        if rng.random() < WHOLE_GROUP:
+        if rng.random() < SETTINGS.whole_group_share:
             of_group = self._shared.of_group(int(rng.integers(len(self._shared.problem.groups))))
-            chosen, share = np.intersect1d(open_to, of_group), float(rng.uniform(0, DEEPEST))
+            chosen, share = np.intersect1d(open_to, of_group), float(rng.uniform(0, SETTINGS.deepest_ruin))
             units[chosen] = np.maximum((units[chosen] * (1 - share)).astype(np.int64), self._least[chosen])
             return units
-        for u in rng.choice(open_to, min(int(rng.integers(1, MOST_RUINED + 1)), len(open_to)), replace=False):
-            deepest = max(int(DEEPEST * units[u]), 1)
+        for u in rng.choice(open_to, min(int(rng.integers(1, SETTINGS.most_ruined + 1)), len(open_to)), replace=False):
+            deepest = max(int(SETTINGS.deepest_ruin * units[u]), 1)
             units[u] = max(units[u] - int(rng.integers(1, deepest + 1)), self._least[u])
         return units
 
@@ -233,7 +220,7 @@ class RuinAndRecreate:
                     return None
                 found = None if added is None else period.fits(units, known)
                 if found is None and (added is None or not added.any()):
-                    self._failed[p] = self._failed[p] if self.values else FIRST + self._failed.max()
+                    self._failed[p] = self._failed[p] if self.values else SETTINGS.stuck_weight + self._failed.max()
                     return None
             values[p] = found
         return units, [values[p] for p in range(len(self.periods))]
@@ -249,5 +236,5 @@ class RuinAndRecreate:
         return [values[p] for p in range(len(self.periods))]
 
     def _order(self) -> list[int]:
-        self._failed = FORGETTING * self._failed
+        self._failed = SETTINGS.forgetting * self._failed
         return [int(p) for p in np.argsort(-self._failed, kind="stable")]

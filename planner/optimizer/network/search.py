@@ -34,35 +34,11 @@ from planner.optimizer.network.refinement import (
 )
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.search_state import SearchState, is_better
+from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.network.spare_instances import with_one_more_each
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.solution import GAP_TARGET, Solution
 
-BOUND_GAP = 0.25
-"""Of the target: what the solver may leave open in a bound."""
-PLAN_GAP = 0.15
-"""Of the target: what it may leave open in a plan."""
-MAX_ROUNDS = 30
-SOME = 0.02
-"""Of a choice between cells that a relaxed answer must put on one for it to count as chosen."""
-QUIET_LINK = 0.2
-"""Mean use of links at which transfers are hardly slowed down."""
-LATENESS = (2.0, 5.0)
-"""Multiples of what a promise allows to be late that pools have in plans which are mended."""
-MAX_TIGHTENINGS = 8
-BARE_STEP = 0.2
-"""Of the time limit: the longest that a plan without spare is sought, and again that spare is made cheaper;"""
-BARE_GAP = 0.03
-"""and how near to its bound that plan is."""
-LARGE = 8_000
-"""Columns from which on a model is not solved with whole numbers at once."""
-MANY_SIZES = 1_000
-"""Pools times periods from which on a network whose roles change is begun with its peaks alone."""
-PLAN_LIMIT_S = 120.0
-DESCENT_STEP = 0.1
-"""Of the time limit: the longest that a plan is made better by parts,"""
-MOST_IN_VAIN = 50
-"""and changes in a row that came to nothing, after which it is as good as it gets."""
 TINY = 1e-7
 
 
@@ -109,7 +85,7 @@ def network_search(problem: Problem, time_limit_s: float = 60.0, gap: float = GA
 def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: float) -> bool:
     """Bounds and plans in turn until they meet or time is up; False where there is no plan."""
     relaxed = True
-    for _ in range(MAX_ROUNDS):
+    for _ in range(SETTINGS.max_rounds):
         try:
             program, found = _bound(state, gap, deadline, relaxed)
         except UndecidedError:
@@ -118,13 +94,13 @@ def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: flo
             return state.best is not None
         risen = found.bound + use_outside_program(state) - state.bound
         state.bound = max(state.bound, found.bound + use_outside_program(state))
-        state.is_large |= len(program.rows.costs) - len(program.late_rates) > LARGE
+        state.is_large |= len(program.rows.costs) - len(program.late_rates) > SETTINGS.large_columns
         if state.is_large:
             return decomposed_search(state, time_limit_s, deadline) or state.best is not None
-        was_relaxed, relaxed = relaxed, relaxed and risen > BOUND_GAP * gap * abs(state.bound)
+        was_relaxed, relaxed = relaxed, relaxed and risen > SETTINGS.bound_gap_share * gap * abs(state.bound)
         if not relaxed and state.gap > gap:
             _plans_from_relaxation(state, program, found, gap, deadline)
-            _recreate(state, min(monotonic() + DESCENT_STEP * time_limit_s, deadline))
+            _recreate(state, min(monotonic() + SETTINGS.recreate_time_share * time_limit_s, deadline))
         if state.gap <= gap or monotonic() > deadline:
             break
         if not _refine(state, program, found) and not relaxed and not was_relaxed:
@@ -150,10 +126,10 @@ def _begun(problem: Problem, gap: float, time_limit_s: float, deadline: float) -
 
 def _begin_with_spare(state: SearchState, time_limit_s: float, deadline: float) -> None:
     """A first plan that survives the loss of any instance, made cheaper by moves; the bound of those without spare."""
-    step_s = BARE_STEP * time_limit_s
+    step_s = SETTINGS.bare_time_share * time_limit_s
 
     def search(bare: Problem) -> Solution | None:
-        return network_search(bare, min(step_s, deadline - monotonic()), BARE_GAP)
+        return network_search(bare, min(step_s, deadline - monotonic()), SETTINGS.bare_gap)
 
     found, bound = with_one_more_each(state.problem, search)
     if bound is not None:
@@ -175,7 +151,7 @@ def _bound(
         ProgramSpec(state.optimistic, tuple(state.active), state.cells, state.segments, shares_lateness=True)
     )
     start = {} if state.best is None or relaxed else _start(program, state.best)
-    found = program.rows.solved(deadline - monotonic(), BOUND_GAP * gap, start, () if relaxed else None)
+    found = program.rows.solved(deadline - monotonic(), SETTINGS.bound_gap_share * gap, start, () if relaxed else None)
     if found is not None:
         state.arcs |= {StreamArc(q, arc) for q, _, arc in used_arcs(program, found)}
     return program, found
@@ -214,7 +190,7 @@ def _recreate(state: SearchState, deadline: float) -> None:
     slo_factors = list(state.slo_factors)
     state.arcs |= {StreamArc(flow.stream, flow.arc) for one in state.best.operations for flow in one.flows}
     improve_by_ruin_and_recreate(
-        state, state.segments, np.ones(len(state.problem.periods)), None, deadline, MOST_IN_VAIN
+        state, state.segments, np.ones(len(state.problem.periods)), None, deadline, SETTINGS.most_in_vain
     )
     state.slo_factors, state.recreated = slo_factors, state.best
 
@@ -229,13 +205,16 @@ def _plans_from_relaxation(
     ample = tuple(max(gbps, max(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     tries = [
         PlanLimits(ample),
-        PlanLimits(ample, QUIET_LINK),
+        PlanLimits(ample, SETTINGS.quiet_link_busy),
         PlanLimits(frugal),
-        PlanLimits(ample, QUIET_LINK, is_optimistic=True),
+        PlanLimits(ample, SETTINGS.quiet_link_busy, is_optimistic=True),
     ]
     can_move = can_repair(state.problem) or can_raise_rate(state.problem)
     if can_move and any(spec.ttft_s is not None for spec in state.problem.classes):
-        tries += [PlanLimits(ample, QUIET_LINK, late_multiple=late_multiple) for late_multiple in LATENESS]
+        tries += [
+            PlanLimits(ample, SETTINGS.quiet_link_busy, late_multiple=late_multiple)
+            for late_multiple in SETTINGS.late_multiples
+        ]
     for limits in dict.fromkeys(tries):
         # A situation that joined has no cells chosen yet: the next bound comes first.
         if state.gap > gap and len(state.active) == len(program.spec.situations):
@@ -259,12 +238,12 @@ def _try_limits(
     segments = {i: segments_around(state.segments[i], n) for i, n in sizes.items()}
     # What hope broke says nothing of safer limits.
     slo_factors = list(state.slo_factors) if limits.is_optimistic or limits.late_multiple > 1 else state.slo_factors
-    for _ in range(MAX_TIGHTENINGS):
+    for _ in range(SETTINGS.max_tightenings):
         loads = _loads(state.problem, limits, slo_factors)
         points = _points(loads, program, found)
         safe = build(ProgramSpec(loads, program.spec.situations, points, segments, True, arcs, near_sizes=sizes))
         try:
-            plan = safe.rows.solved(min(deadline - monotonic(), PLAN_LIMIT_S), PLAN_GAP * gap)
+            plan = safe.rows.solved(min(deadline - monotonic(), SETTINGS.plan_limit_s), SETTINGS.plan_gap_share * gap)
         except UndecidedError:
             return
         if plan is None and arcs is None:
@@ -305,7 +284,7 @@ def _points(loads: NetworkLoads, program: MixedIntegerProgram, found: ProgramSol
             cells = program.spec.cells[g, situation.period]
             offers = points.setdefault((g, situation.period), list(dict.fromkeys(wide)))
             for k, cell in enumerate(cells):
-                if found.values[program.cell_choices[CellChoice(g, s, k)]] > SOME:
+                if found.values[program.cell_choices[CellChoice(g, s, k)]] > SETTINGS.chosen_share:
                     offers += [p for p in points_in_cell(loads, members, cell) if p not in offers]
     return points
 
@@ -317,7 +296,7 @@ def _refine(state: SearchState, program: MixedIntegerProgram, found: ProgramSolu
         streams = (StreamInCell(q, s, k) for q in state.problem.groups[g])
         rates = (program.stream_rates[at] for at in streams if at in program.stream_rates)
         carries = any(factor * found.values[column] > TINY for column, factor in rates)
-        if found.values[y] > SOME and carries:
+        if found.values[y] > SETTINGS.chosen_share and carries:
             period = program.spec.situations[s].period
             cell = program.spec.cells[g, period][k]
             parts = split_cell(mix_of(state.problem, state.problem.groups[g]), cell)
@@ -335,7 +314,7 @@ def _refine(state: SearchState, program: MixedIntegerProgram, found: ProgramSolu
 def peak_situations(problem: Problem) -> list[Situation]:
     """Periods in which some stream, some model, or all together ask for most; all where a few roles change."""
     n_sizes = len(problem.pools) * len(problem.periods)
-    if problem.scenario.routing.role_conversion and n_sizes <= MANY_SIZES:
+    if problem.scenario.routing.role_conversion and n_sizes <= SETTINGS.many_sizes:
         return [Situation(p) for p in range(len(problem.periods))]
     rates = np.array([demand.req_per_s for demand in problem.demands])
     models = [problem.classes[demand.request_class].model for demand in problem.demands]

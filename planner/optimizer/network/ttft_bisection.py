@@ -7,6 +7,7 @@ from time import monotonic
 
 from planner.errors import InputError, UndecidedError
 from planner.optimizer.network.search import network_search
+from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.solution import ANY_PLAN, Solution
 from planner.scenario import Slo
@@ -16,8 +17,6 @@ GAP = 0.02
 LONGEST_TTFT_S = 3600.0
 """A promise that waits hardly matter to: where even this has no plan, capacity is what lacks."""
 SHORTEST_TTFT_S = 1e-3
-LEAST_SHARE = 0.2
-"""Of the whole time, what one question may take at the most: one that is hard must not eat the others'."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def least_ttft_by_bisection(problem: Problem, time_limit_s: float) -> LeastTtftP
 
     def solved(ttft_s: float) -> Solution | None:
         left = deadline - monotonic()
-        longest = max(LEAST_SHARE * time_limit_s, 1.0)
+        longest = max(SETTINGS.ttft_time_share * time_limit_s, 1.0)
         return network_search(with_ttft_slo(problem, ttft_s), min(left, longest), ANY_PLAN)
 
     first = network_search(with_ttft_slo(problem, LONGEST_TTFT_S), time_limit_s, ANY_PLAN)

@@ -15,6 +15,7 @@ from planner.optimizer.network.raised_limits import (
     one_more_port,
 )
 from planner.optimizer.network.search import network_search
+from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.network.ttft_bisection import GAP, SHORTEST_TTFT_S, with_ttft_slo
 from planner.optimizer.problem import Problem
 from planner.optimizer.solution import ANY_PLAN, Solution
@@ -22,8 +23,6 @@ from planner.results import Bottleneck, PlannedAgain
 
 FIRST_STEP = 2 * GAP
 """Of the TTFT that is kept, what is tried to be taken off it first: a gain below is within the doubt of both."""
-STEP_TIME = 0.5
-"""Of what is left of the time, the most that one promise may take."""
 
 
 class _Step(NamedTuple):
@@ -130,6 +129,8 @@ def _attains(problem: Problem, ttft_s: float, deadline: float) -> bool:
     if left_s <= 0:
         return False
     try:
-        return network_search(with_ttft_slo(problem, ttft_s), STEP_TIME * left_s, ANY_PLAN) is not None
+        return (
+            network_search(with_ttft_slo(problem, ttft_s), SETTINGS.ttft_step_time_share * left_s, ANY_PLAN) is not None
+        )
     except UndecidedError:
         return False
