@@ -2,16 +2,9 @@
 
 from planner.optimizer.network.columns import add_rate_columns, add_size_columns
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
+from planner.optimizer.network.rows_of_cost import bound_budget, price_use
 from planner.optimizer.network.rows_of_lateness import bound_late_requests, count_late_requests
-from planner.optimizer.network.rows_of_limits import (
-    bound_accelerators,
-    bound_budget,
-    bound_families,
-    bound_link_bytes,
-    open_used_links,
-    own_accelerators,
-    price_use,
-)
+from planner.optimizer.network.rows_of_links import bound_link_bytes, open_used_links
 from planner.optimizer.network.rows_of_routes import (
     choose_one_cell,
     divide_alike,
@@ -20,6 +13,7 @@ from planner.optimizer.network.rows_of_routes import (
     route_prompts,
     serve_demand,
 )
+from planner.optimizer.network.rows_of_stock import bound_accelerators, bound_families, own_accelerators
 from planner.optimizer.network.rows_of_work import bound_decode_slots, bound_prefill_work
 
 ROWS = (

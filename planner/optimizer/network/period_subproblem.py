@@ -18,7 +18,7 @@ from planner.optimizer.network.period_operation import PeriodOperation
 from planner.optimizer.network.program import MixedIntegerProgram, sizes_of
 from planner.optimizer.network.program_solution import operation_of
 from planner.optimizer.network.rows import ProgramSolution
-from planner.optimizer.network.rows_of_limits import GBIT_PER_BYTE
+from planner.optimizer.network.rows_of_links import GBIT_PER_BYTE
 from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.network.shared_units import SharedUnits, Units
 from planner.optimizer.problem import Inventory
