@@ -165,4 +165,4 @@ def test_no_plan_of_a_small_network_is_cheaper_than_the_bound_of_its_blocks(chan
     seen = solved_relaxation(relaxed_program(loads, peaks, segments, all_thresholds(loads, peaks)), 30.0)
     if cheapest is not None:
         assert seen is not None
-        assert seen.found.bound * (1 - 1e-6) <= seen.bound() <= cheapest * (1 + 1e-6)
+        assert seen.solution.bound * (1 - 1e-6) <= seen.lagrangian_bound() <= cheapest * (1 + 1e-6)

@@ -116,11 +116,11 @@ def test_decode_in_whole_instances_lifts_the_bound_of_a_network_and_stays_below_
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
     seen = solved_relaxation(relaxed_program(loads, situations, segments, all_thresholds(loads, situations)), 60.0)
     assert seen is not None
-    assert seen.bound() > seen.found.bound * (1 + 1e-4)
+    assert seen.lagrangian_bound() > seen.solution.bound * (1 + 1e-4)
     whole = seen.program.rows.solved(60.0, 0.01)
     assert whole is not None
-    assert seen.bound() <= whole.objective
-    assert set(seen.thresholds(20.0)) == {(g, s.period) for g in range(2) for s in situations}
+    assert seen.lagrangian_bound() <= whole.objective
+    assert set(seen.integer_thresholds(20.0)) == {(g, s.period) for g in range(2) for s in situations}
     assert seen.binding_periods() == situations
 
 
@@ -139,9 +139,9 @@ def test_a_look_through_fewer_ways_and_thresholds_costs_more() -> None:
     )
     assert rough is not None
     assert narrow is not None
-    assert rough.found.bound > close.found.bound * (1 + 1e-6)
+    assert rough.solution.bound > close.solution.bound * (1 + 1e-6)
     # The limit of a pool is that of its most patient user: where users are left out, it may be a stricter one.
-    assert close.found.bound * (1 - 1e-6) <= narrow.found.bound <= 1.001 * close.found.bound
+    assert close.solution.bound * (1 - 1e-6) <= narrow.solution.bound <= 1.001 * close.solution.bound
 
 
 def test_the_closest_look_is_as_close_as_one_with_every_interval_though_it_begins_with_wide_ones() -> None:
@@ -156,7 +156,7 @@ def test_the_closest_look_is_as_close_as_one_with_every_interval_though_it_begin
     assert all_of_them is not None
     assert found is not None
     assert len(found.program.cell_choices) < len(all_of_them.program.cell_choices)
-    assert 0.995 * all_of_them.found.bound <= found.found.bound <= all_of_them.found.bound * (1 + 1e-6)
+    assert 0.995 * all_of_them.solution.bound <= found.solution.bound <= all_of_them.solution.bound * (1 + 1e-6)
 
 
 def test_an_interval_of_thresholds_costs_no_more_than_any_in_it_and_like_streams_are_divided_alike() -> None:

@@ -1,4 +1,4 @@
-"""Columns of the mixed-integer model of a network: sizes and ports, choices of cells, rates."""
+"""Columns of a network's program: sizes and ports, choices of cells, rates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ from planner.optimizer.problem import Problem
 
 
 def add_size_columns(program: MixedIntegerProgram) -> None:
-    """Columns of the scale of the demand, of instances by segment of every pool, of owners, and of ports."""
+    """Add the columns of the scale of the demand, of instances by segment, of owners, and of ports.
+
+    Args:
+        program: the program; it has no columns yet.
+    """
     problem = program.problem
     program.scale = program.rows.column("scale", *_scale_bounds(program))
     sizings = range(len(problem.periods)) if problem.scenario.routing.role_conversion else (0,)
@@ -89,7 +93,18 @@ def _scale_bounds(program: MixedIntegerProgram) -> tuple[float, float]:
 
 
 def most_scale(problem: Problem) -> float:
-    """A scale of the demand that no fleet exceeds: by decode alone, all of it anywhere."""
+    """A scale of the demand that no fleet exceeds.
+
+    Equation:
+        sum over decode pools of N_i / min over streams of T_qi, over the highest demand of a period: N_i the most
+        instances of a pool, T_qi the instance-seconds of a request
+
+    Args:
+        problem: the resolved scenario.
+
+    Returns:
+        Multiple of the demand [-].
+    """
     seconds = {i: inf for i, p in enumerate(problem.pools) if not p.is_prefill}
     loads = NetworkLoads(problem)
     for q, pools in enumerate(problem.decoders):
@@ -101,7 +116,7 @@ def most_scale(problem: Problem) -> float:
 
 
 def add_rate_columns(program: MixedIntegerProgram, situation: int) -> None:
-    """Columns of a situation: the choice of a cell by every group, and the rates of every stream.
+    """Add the columns of a situation: the choice of a cell by every group, and the rates of every stream.
 
     Args:
         program: the program.

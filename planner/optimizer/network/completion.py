@@ -1,4 +1,4 @@
-"""A plan of some periods for all of them: what their ways cover, what is missing, and whether promises are kept."""
+"""From the solution of a program for some periods to a plan for all: what is not covered, and which SLOs are missed."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,13 +24,29 @@ TINY = 1e-7
 def evaluated_plan(
     state: SearchState, safe: MixedIntegerProgram, plan: ProgramSolution, slo_factors: list[float]
 ) -> tuple[Solution, list[Situation], list[int]]:
-    """A plan with what it does not cover and whose promise it breaks; noted if it is the best that does neither."""
+    """The plan that a solution stands for, with what it does not cover and the SLOs that it misses.
+
+    Args:
+        state: the search; it notes the plan if it is the best that covers everything and misses no SLO.
+        safe: the conservative program.
+        plan: its solution.
+        slo_factors: factor on the TTFT of the SLO of every class, shape (classes,); lowered for those that are missed.
+
+    Returns:
+        The plan, the periods and losses that its sizes do not cover, and the classes that miss their SLO.
+    """
     solution, missing = _completed(state, safe, plan)
     return solution, missing, [] if missing else tightened_classes(state, solution, slo_factors)
 
 
 def tightened_classes(state: SearchState, solution: Solution, slo_factors: list[float]) -> list[int]:
-    """Classes whose promise a plan breaks, planned with less patience from now on; noted if it is the best of none."""
+    """Classes that miss their SLO in a plan; the next plans are sought with a shorter TTFT for them.
+
+    Args:
+        state: the search; it notes the plan if it is the best and misses no SLO.
+        solution: the plan.
+        slo_factors: factor on the TTFT of the SLO of every class, shape (classes,); lowered for those that are missed.
+    """
     broken = classes_missing_slo(state.problem, solution.operations, solution.ports)
     if not broken and is_better(state, solution):
         state.best = solution
@@ -63,7 +79,7 @@ def _completed(
 
 
 def _copied(problem: Problem, known: Mapping[int, PeriodOperation], period: int) -> PeriodOperation | None:
-    """The ways of a period that asks for at least as much of every stream."""
+    """The flows of a period that asks for at least as much of every stream."""
     if problem.scenario.routing.role_conversion:
         return None
     for one in known.values():
@@ -80,7 +96,7 @@ def _copied(problem: Problem, known: Mapping[int, PeriodOperation], period: int)
 def _resolved(
     state: SearchState, safe: MixedIntegerProgram, plan: ProgramSolution, situation: Situation
 ) -> PeriodOperation | None:
-    """A situation of its own with the plan's sizes; None where they do not do."""
+    """A situation solved by itself at the sizes of the plan; None where they do not suffice."""
     problem, known = state.problem, {s.period for s in safe.spec.situations}
     if problem.scenario.routing.role_conversion:
         return None
@@ -112,7 +128,7 @@ def _chosen_points(safe: MixedIntegerProgram, plan: ProgramSolution, group: int,
 
 
 def _unsurvived(state: SearchState, safe: MixedIntegerProgram, plan: ProgramSolution) -> list[Situation]:
-    """Losses that the plan does not survive, in the periods that matter; a few of them at a time."""
+    """A few losses that the plan does not survive, in the periods of the program."""
     periods = [s.period for s in safe.spec.situations if s.loss is None]
     missing = []
     for p in periods:
@@ -128,7 +144,7 @@ def _unsurvived(state: SearchState, safe: MixedIntegerProgram, plan: ProgramSolu
 def _spend(
     problem: Problem, safe: MixedIntegerProgram, plan: ProgramSolution, operations: Sequence[PeriodOperation]
 ) -> float:
-    """Cost of the plan over all periods: what is bought or rented, and what use costs [USD/h]."""
+    """Rent, purchase and use of the plan over all periods [USD/h]; accelerators where prices are missing."""
     if not problem.is_priced:
         return float(sum(n * p.n_accelerators for n, p in zip(operations[0].n_instances, problem.pools, strict=True)))
     owned = {c: usd for c, usd in safe.usd_per_hour.items() if c not in _rate_columns(safe)}
@@ -141,7 +157,14 @@ def _rate_columns(program: MixedIntegerProgram) -> set[int]:
 
 
 def use_outside_program(state: SearchState) -> float:
-    """Least that use costs in the periods that the model does not hold [USD/h]."""
+    """Least that use costs in the periods that the program leaves out [USD/h].
+
+    Equation:
+        sum over those periods of w_p min over pools of the use of every request, w_p the fraction of the time
+
+    Args:
+        state: the search.
+    """
     if not state.problem.is_min_cost or not state.problem.is_priced:
         return 0.0
     active = {s.period for s in state.active}

@@ -1,6 +1,7 @@
-"""The search of a large network: one close look for the bound, and plans from rough ones, made better until time is up.
+"""The search of a large network by decomposition: a Lagrangian bound, and plans whose periods are solved one by one.
 
-See `large` for looks, `recreate` for sizes first, and `dive` for thresholds first.
+Relaxations of the peak periods and of the whole day say which arcs, periods and thresholds matter (`relaxation`). Plans
+come from sizes first, period by period (`ruin_and_recreate`), or from thresholds first (`relax_and_fix`).
 """
 
 from collections.abc import Sequence
@@ -41,10 +42,19 @@ from planner.optimizer.solution import Solution
 
 
 def decomposed_search(state: SearchState, time_limit_s: float, deadline: float) -> bool:
-    """Bound and plan of a large network: ways by its peaks, periods that bind by a whole day, and closer looks.
+    """Improve bound and plan of a large network until time is up.
+
+    Args:
+        state: the search; its bound, its best plan and its arcs are updated.
+        time_limit_s: time of the whole search [s].
+        deadline: `monotonic()` time to stop at.
 
     Returns:
-        False where the closest look has no answer: then there is no plan.
+        False where the relaxation of the bound has no solution: then there is no plan.
+
+    Source:
+        Lagrangian decomposition of the bound (Geoffrion 1974; Fisher 1981, "The Lagrangian relaxation method for
+        solving integer programming problems"); for plans see the modules named above.
     """
     peaks, stop = list(state.active), deadline - SETTINGS.last_time_share * time_limit_s
     try:
@@ -70,18 +80,18 @@ def decomposed_search(state: SearchState, time_limit_s: float, deadline: float) 
 
 
 def _recreate_from_relaxations(state: SearchState, days: Sequence[Relaxation], stop: float) -> None:
-    """Plans near what looks at the whole day use, or near the best that there is."""
+    """Plans near the optimum of relaxations of the whole day, or near the best plan."""
     day = days[-1]
     state.segments, state.arcs = day.segments(), state.arcs.union(*(relaxation.arcs() for relaxation in days))
     begun = None
     if state.best is None:
-        # What the closest look leaves out may be what some period needs.
+        # The last relaxation may leave out what some period needs.
         begun = _first_plan(state, day, stop) or (_first_plan(state, days[0], stop) if len(days) > 1 else None)
     improve_by_ruin_and_recreate(state, _sizes(state, day), day.period_prices(), None if state.best else begun, stop)
 
 
 def _start_with_fixed_roles(state: SearchState, stop: float) -> None:
-    """A plan whose roles do not change, where they might: sizes for all periods are found sooner than for each."""
+    """A plan whose roles do not change: sizes for all periods are found sooner than for each."""
     routing = state.problem.scenario.routing.model_copy(update={"role_conversion": False})
     problem = replace(state.problem, scenario=state.problem.scenario.model_copy(update={"routing": routing}))
     loads, sizes = NetworkLoads(problem, is_optimistic=True), {i: [(1, most)] for i, most in enumerate(_most(problem))}
@@ -102,7 +112,7 @@ def _most(problem: Problem) -> list[int]:
 
 
 def _sizes(state: SearchState, day: Relaxation) -> Pieces:
-    """Sizes of every pool in one piece: half as many as the best plan has to twice, else all that a look uses."""
+    """One segment of sizes per pool: from half to twice the best plan's, or all that the relaxation uses."""
     pieces, most = day.used_segments(), _most(state.problem)
     for i, n in enumerate(np.max([one.n_instances for one in state.best.operations], axis=0) if state.best else ()):
         pieces[i] = [(max(int(n) // 2, 1), min(2 * int(n), most[i]))] if n else pieces[i]
@@ -110,16 +120,16 @@ def _sizes(state: SearchState, day: Relaxation) -> Pieces:
 
 
 def _bound(state: SearchState, segments: Segments, day: Relaxation | None, deadline: float) -> bool:
-    """Raise the bound to that of the closest look; False where this has no answer."""
+    """Raise the bound to that of the tightest relaxation; False where this has no solution."""
     mixed_thresholds = {} if day is None else day.mixed_thresholds()
     found = tightest_relaxation(state.optimistic, tuple(state.active), segments, mixed_thresholds, deadline)
     if found is not None:
-        state.bound = max(state.bound, found.bound() + use_outside_program(state))
+        state.bound = max(state.bound, found.lagrangian_bound() + use_outside_program(state))
     return found is not None
 
 
 def _day_relaxations(state: SearchState, deadline: float) -> list[Relaxation]:
-    """Looks at the whole day, over ways that one at the peaks uses: a rough one, then closer ones; none without answer.
+    """Relaxations of the whole day, each with closer thresholds, over the arcs that one of the peaks uses.
 
     Raises:
         UndecidedError: time is up.
@@ -148,13 +158,17 @@ def _left_s(deadline: float) -> float:
 
 
 def _first_plan(state: SearchState, day: Relaxation, deadline: float) -> RuinAndRecreate | None:
-    """A plan of a network whose periods share units alone, from those of a look at the whole day; None: not begun."""
+    """A plan whose periods share sizes alone, from a relaxation of the day; None where none was found."""
     if not is_separable_by_period(state.problem):
         return None
     units = shared_units(state.problem).of_relaxation(day)
-    dive = RelaxAndFix(_safe_loads(state, state.port_step), state.arcs, day.used_segments(), 0.0, deadline)
+    heuristic = RelaxAndFix(_safe_loads(state, state.port_step), state.arcs, day.used_segments(), 0.0, deadline)
     recreate = ruin_and_recreate(
-        dive, ThresholdOffers(day.mixed_thresholds(), SETTINGS.rough_step, (0.5,)), day.period_prices(), units, deadline
+        heuristic,
+        ThresholdOffers(day.mixed_thresholds(), SETTINGS.rough_step, (0.5,)),
+        day.period_prices(),
+        units,
+        deadline,
     )
     if not recreate.start_from(units):
         return None
@@ -171,34 +185,37 @@ def improve_by_ruin_and_recreate(
     deadline: float,
     most_in_vain: float = inf,
 ) -> None:
-    """Better plans near the best, at other thresholds near its own, as long as there is time.
+    """Better plans near the best one, with thresholds near its own, as long as there is time.
 
     Args:
-        state: where the search stands.
-        segments: where roles change, sizes of every pool in pieces.
-        worth: how much every period matters at first.
-        last: units and thresholds to go on from where there is no plan yet.
+        state: the search; its best plan is updated.
+        segments: where roles change, segments of the sizes of every pool.
+        period_prices: weight of every period at first, shape (periods,).
+        last: a plan to go on from where no plan is within its SLOs yet; None: the best plan.
         deadline: `monotonic()` time to stop at.
-        most_in_vain: changes in a row that came to nothing, after which a plan is judged; the search ends with one that
-            is no better than the last.
+        most_in_vain: steps in a row without a gain, after which a plan is judged; the search ends with a plan that is
+            no better than the one before.
+
+    Source:
+        Ruin and recreate (Schrimpf et al. 2000).
     """
     shared, begun_at, seeds = shared_units(state.problem), monotonic(), count()
     while is_separable_by_period(state.problem) and state.gap > state.target and monotonic() < deadline:
         if last is not None:
-            # A promise that is broken asks for more of the same.
+            # A plan that misses an SLO needs more of the same.
             units, operations = last.units, last.operations()
         elif state.best is not None:
             units, operations = shared.of_plan(state.best.operations, state.best.ports), state.best.operations
         else:
             return
-        dive = RelaxAndFix(_safe_loads(state, state.port_step), state.arcs, segments, 0.0, deadline)
+        heuristic = RelaxAndFix(_safe_loads(state, state.port_step), state.arcs, segments, 0.0, deadline)
         offers = ThresholdOffers(
             _thresholds(state.problem, operations),
             SETTINGS.near_thresholds,
             SETTINGS.near_shares,
             SETTINGS.inside_thresholds,
         )
-        recreate = ruin_and_recreate(dive, offers, period_prices, units, deadline, next(seeds))
+        recreate = ruin_and_recreate(heuristic, offers, period_prices, units, deadline, next(seeds))
         if not recreate.start_from(units):
             return
         recreate.drop_idle_units()
@@ -216,15 +233,15 @@ def improve_by_ruin_and_recreate(
 
 
 def _thresholds(problem: Problem, operations: Sequence[PeriodOperation]) -> dict[tuple[int, int], list[float]]:
-    """Threshold of every group that has demand, in every period."""
+    """Threshold of every group that has demand, by group and period [tokens]."""
     flows = ((flow, one.period) for one in operations for flow in one.flows)
     return {(problem.group_of[flow.stream], period): [flow.threshold_tokens] for flow, period in flows}
 
 
 def _meets_slo(state: SearchState, recreate: RuinAndRecreate) -> bool:
-    """Whether a plan keeps every promise: noted if it is the best that does.
+    """Whether a plan is within every SLO: noted if it is the best that is.
 
-    Else links in use have larger ports from now on, or there is less patience where these are not at fault.
+    Else links in use get larger ports from now on, or a shorter TTFT is planned for where ports are not the reason.
     """
     problem, operations, slo_factors = state.problem, recreate.operations(), list(state.slo_factors)
     solution = Solution(operations, recreate.ports(), 1.0, recreate.cost, state.bound)
@@ -240,12 +257,12 @@ def _meets_slo(state: SearchState, recreate: RuinAndRecreate) -> bool:
 
 
 def _safe_loads(state: SearchState, port_step: int | None = None) -> NetworkLoads:
-    """Limits that a plan of a large network is to keep, with transfers at the bandwidth of a large port.
+    """Coefficients of plans of a large network, with transfers at the bandwidth of a large port.
 
     Args:
-        state: where the search stands.
-        port_step: size of the ports that a link in use has at least, in order, where the best plan does not do with
-            less; None: the largest.
+        state: the search.
+        port_step: least size, by index, of the ports of a link in use, unless the best plan does with less; None: the
+            largest.
     """
     sizes = [sorted(tier.capacity_gbps for tier in link.tiers) for link in state.problem.links]
     gbps, slo_factors = tuple(of_link[-1] for of_link in sizes), tuple(state.slo_factors)
@@ -258,21 +275,23 @@ def _safe_loads(state: SearchState, port_step: int | None = None) -> NetworkLoad
 
 
 def _relax_and_fix(state: SearchState, begun: list[Situation], time_limit_s: float, deadline: float) -> None:
-    """A plan of a large network from thresholds that suit every model in whole instances."""
+    """A plan of a large network from thresholds that suit every served model in whole instances."""
     loads, step_s = state.optimistic, SETTINGS.fix_time_share * time_limit_s
     choice = relaxed_program(
         loads, begun, state.segments, sampled_thresholds(loads, begun, SETTINGS.rough_step), state.arcs
     )
     seen = solved_relaxation(choice, _left_s(deadline))
-    first = seen.thresholds(min(SETTINGS.block_time_share * time_limit_s, _left_s(deadline))) if seen else Cells()
+    first = (
+        seen.integer_thresholds(min(SETTINGS.block_time_share * time_limit_s, _left_s(deadline))) if seen else Cells()
+    )
     situations, cells = list(begun), Cells()
     for _ in range(SETTINGS.max_tightenings):
-        dive = RelaxAndFix(_safe_loads(state), state.arcs, state.segments, step_s, deadline)
-        cells = dive.joined(situations, cells) if cells else dive.allowances(situations, first)
-        cells = cells or dive.thresholds(situations)
+        heuristic = RelaxAndFix(_safe_loads(state), state.arcs, state.segments, step_s, deadline)
+        cells = heuristic.joined(situations, cells) if cells else heuristic.allowances(situations, first)
+        cells = cells or heuristic.thresholds(situations)
         if not cells:  # time is up
             return
-        found = dive.sizes(situations, cells)
+        found = heuristic.sizes(situations, cells)
         if found is None:
             return
         _, missing, broken = evaluated_plan(state, *found, state.slo_factors)

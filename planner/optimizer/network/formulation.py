@@ -1,4 +1,4 @@
-"""The mixed-integer model of a network: columns, families of rows, and the objective."""
+"""The mixed-integer program of a network: columns, families of rows, and the objective."""
 
 from planner.optimizer.network.columns import add_rate_columns, add_size_columns
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
@@ -39,7 +39,17 @@ ROWS = (
 
 
 def build(spec: ProgramSpec) -> MixedIntegerProgram:
-    """The whole model, ready to solve."""
+    """The program of a network, ready to solve.
+
+    Equation:
+        min cost, or max R, subject to the rows of every family in `ROWS`; each family states its equation
+
+    Args:
+        spec: coefficients, situations, cells and what is fixed or allowed.
+
+    Returns:
+        The program with its rows; see `program` for its variables.
+    """
     program = MixedIntegerProgram(spec)
     add_size_columns(program)
     for s in range(len(spec.situations)):
@@ -51,7 +61,7 @@ def build(spec: ProgramSpec) -> MixedIntegerProgram:
 
 
 def _objective(program: MixedIntegerProgram) -> None:
-    """Cost, or without prices accelerators; for throughput the scale, negative since the objective is kept low."""
+    """Minimise cost, or accelerators where prices are missing; for throughput minimise the scale with a minus."""
     if not program.problem.is_min_cost and program.spec.least_scale is None:
         program.rows.costs[program.scale] = -1.0
         return

@@ -1,12 +1,14 @@
-"""What the mixed-integer model of a network is built from, and where its columns are.
+"""The mixed-integer program of a network: what it is built from, and the column of every variable.
 
 Sets: pools i, links l with port tiers j, streams q (a class decoded at a site), groups g of streams with a common
-threshold, situations s (a period, perhaps with something lost), cells k of a group in a period (an interval of
-thresholds and one of allowances), segments j of a pool's size, owners o (pools between which accelerators may change
-roles). Columns: instances n_ij in segment j and its choice z_ij (integer), accelerators b_o, ports m_lj (integer),
-choices y_gsk (binary), rates r_qsk, x_qska (arc a, long and short), b_qska (between a cell's ends), d_qsi (decode) and
-l_qska (late ones of x and b) [req/s], and the scale R of the demand. What a cell costs and allows is a constant, so
-everything is linear.
+threshold, situations s (a period, with everything in place or with a loss), cells k of a group in a period (an interval
+of thresholds and one of allowances), segments j of a pool's sizes, owners o (pools between which accelerators may
+change roles).
+
+Variables: instances n_ij and the choice z_ij of a segment (integer), accelerators b_o, ports m_lj (integer), choices
+y_gsk (binary), rates r_qsk, x_qska (arc a, long and short), b_qska (between a cell's ends), d_qsi (decode), late
+requests l_qska of x and b [req/s], and the scale R of the demand. What a cell costs and allows is a constant, so every
+row is linear.
 """
 
 from __future__ import annotations

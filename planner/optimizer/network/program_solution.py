@@ -13,6 +13,12 @@ TINY = 1e-7
 
 
 def used_arcs(program: MixedIntegerProgram, found: ProgramSolution) -> frozenset[PeriodArc]:
+    """Arcs that a solution uses, by stream and period.
+
+    Args:
+        program: the program.
+        found: its solution.
+    """
     return frozenset(
         PeriodArc(q, program.spec.situations[s].period, arc)
         for (q, s, _, _, arc), column in (*program.part_rates.items(), *program.between_rates.items())
@@ -21,7 +27,12 @@ def used_arcs(program: MixedIntegerProgram, found: ProgramSolution) -> frozenset
 
 
 def largest_sizes(program: MixedIntegerProgram, found: ProgramSolution) -> list[int]:
-    """Most instances of every pool in any sizing."""
+    """Most instances of every pool in any sizing [count], rounded.
+
+    Args:
+        program: the program.
+        found: its solution.
+    """
     return [
         max(round(sum(found.values[c] for c in row.values())) for (i, _), row in program.instances.items() if i == pool)
         for pool in range(len(program.problem.pools))
@@ -29,7 +40,13 @@ def largest_sizes(program: MixedIntegerProgram, found: ProgramSolution) -> list[
 
 
 def operation_of(program: MixedIntegerProgram, found: ProgramSolution, situation_index: int) -> PeriodOperation:
-    """What a solved model says of a situation."""
+    """What a solution does in a situation: sizes, flows and decoding.
+
+    Args:
+        program: the program.
+        found: its solution.
+        situation_index: index of the situation in the program.
+    """
     situation, values = program.spec.situations[situation_index], found.values
     h = program.sizing_of(situation)
     n = tuple(
@@ -50,7 +67,12 @@ def operation_of(program: MixedIntegerProgram, found: ProgramSolution, situation
 
 
 def chosen_cells(program: MixedIntegerProgram, values: NDArray[np.float64]) -> Cells:
-    """The cell of every group in every period that is chosen, or chosen most."""
+    """The cell of every group in every period that is chosen, or chosen most.
+
+    Args:
+        program: the program.
+        values: its columns, shape (columns,).
+    """
     chosen: dict[tuple[int, int], tuple[float, Cell]] = {}
     for (g, s, k), y in program.cell_choices.items():
         at = g, program.spec.situations[s].period

@@ -1,4 +1,4 @@
-"""Where thresholds may lie: cells and how they are cut, points in them, pieces of sizes, and what an answer uses."""
+"""Where thresholds and sizes are looked for: first cells, finer ones, points inside them, and segments of sizes."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,7 +15,16 @@ from planner.workload import ALL_LONG, RequestMix
 
 
 def points_in_cell(loads: NetworkLoads, members: Sequence[int], cell: Cell) -> list[Cell]:
-    """Some points of a cell: its ends and middle, with allowances that leave both parts something to wait."""
+    """Points of a cell: its ends and its middle, each with some allowances that leave both parts time to wait.
+
+    Args:
+        loads: coefficients, with the late requests that are allowed.
+        members: streams of the group.
+        cell: thresholds and allowances.
+
+    Returns:
+        Cells of one threshold and one allowance, in order; none where no allowance leaves both parts time to wait.
+    """
     mix = mix_of(loads.problem, members)
     inner = mix.split_points(cell.low_tokens, cell.high_tokens, 1) if cell.low_tokens < cell.high_tokens else ()
     points = []
@@ -54,7 +63,15 @@ def segments_around(segments: Sequence[tuple[int, int]], n_instances: int) -> li
 
 
 def split_cell(mix: RequestMix, cell: Cell) -> list[Cell]:
-    """A cell cut into narrower ones, as far as that makes a difference."""
+    """A cell cut into narrower ones.
+
+    Args:
+        mix: requests of the group.
+        cell: thresholds and allowances.
+
+    Returns:
+        Cells that together hold the same thresholds; the cell itself where few requests lie between its ends.
+    """
     low, high, *shares = cell
     if low == high or float(mix.long_fraction(low) - mix.long_fraction(high)) <= SETTINGS.wide_fraction:
         return [cell]
@@ -63,7 +80,11 @@ def split_cell(mix: RequestMix, cell: Cell) -> list[Cell]:
 
 
 def first_cells(problem: Problem) -> Cells:
-    """A few wide intervals of thresholds for every group and period; one point where nothing is to choose."""
+    """Wide cells for every group and period, which together hold every threshold; one point where nothing is to choose.
+
+    Args:
+        problem: the resolved scenario.
+    """
     cells: Cells = {}
     for g, members in enumerate(problem.groups):
         offers = first_cells_of(problem, members)
@@ -72,6 +93,16 @@ def first_cells(problem: Problem) -> Cells:
 
 
 def first_cells_of(problem: Problem, members: Sequence[int]) -> list[Cell]:
+    """Wide cells of a group, which together hold every threshold.
+
+    Args:
+        problem: the resolved scenario.
+        members: streams of the group.
+
+    Returns:
+        Cells in the order of their thresholds; the last two leave no prompt long, and all of them. One point where the
+        threshold is stated, or prompts of one part have no pool.
+    """
     mix, fixed = mix_of(problem, members), problem.scenario.routing.threshold_tokens
     ends = [problem.classes[problem.streams[q].request_class].mix.support for q in members]
     shares = (0.0, 1.0) if any(has_ttft_slo(problem, q) for q in members) else (0.5, 0.5)
@@ -91,7 +122,12 @@ def first_cells_of(problem: Problem, members: Sequence[int]) -> list[Cell]:
 
 
 def memory_thresholds(problem: Problem, members: Sequence[int]) -> list[float]:
-    """Thresholds beyond which some pool does not hold what a group would send it [tokens]."""
+    """Thresholds beyond which some pool has no memory for a prompt that a group would send it [tokens].
+
+    Args:
+        problem: the resolved scenario.
+        members: streams of the group.
+    """
     found = set()
     for q in members:
         mix = problem.classes[problem.streams[q].request_class].mix
@@ -103,7 +139,15 @@ def memory_thresholds(problem: Problem, members: Sequence[int]) -> list[float]:
 
 
 def finest_cells(problem: Problem, members: Sequence[int]) -> list[Cell]:
-    """Every threshold that makes a difference, in order; narrow intervals where lengths are continuous."""
+    """Every threshold of a group that makes a difference: points, or narrow intervals where lengths are continuous.
+
+    Args:
+        problem: the resolved scenario.
+        members: streams of the group.
+
+    Returns:
+        Cells in the order of their thresholds, which together hold every threshold.
+    """
     offers = first_cells_of(problem, members)
     if len(offers) == 1:
         return offers
@@ -122,4 +166,10 @@ def finest_cells(problem: Problem, members: Sequence[int]) -> list[Cell]:
 
 
 def has_ttft_slo(problem: Problem, stream: int) -> bool:
+    """Whether the class of a stream has an SLO on TTFT.
+
+    Args:
+        problem: the resolved scenario.
+        stream: index of the stream.
+    """
     return problem.classes[problem.streams[stream].request_class].ttft_s is not None

@@ -1,8 +1,11 @@
-"""A large network, from rough to close looks: ways, periods that bind, a bound, and thresholds that suit whole sizes.
+"""Relaxations of a large network: arcs in use, periods that bind, a bound, and thresholds that suit whole sizes.
 
-A look is the relaxed program with every threshold that makes a difference, or some of them, as a cell of its own;
-where lengths are continuous, narrow intervals. What a rough look over the peaks does not use is left out where plans
-are sought, never where the bound is.
+A relaxation is the program without integers. Every threshold that makes a difference, or a sample of them, is a cell of
+its own; where lengths are continuous, cells are narrow intervals. What a coarse relaxation of the peak periods does not
+use is left out where plans are sought, never where the bound is.
+
+Source:
+    Linear relaxation and duality (Bertsimas and Tsitsiklis 1997, "Introduction to linear optimization", chapter 4).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,37 +31,47 @@ from planner.optimizer.problem import Situation
 
 @dataclass(frozen=True)
 class Relaxation:
-    """A relaxed program of some periods and its answer."""
+    """The program of some periods without integers, and its optimum."""
 
     program: MixedIntegerProgram
-    found: ProgramSolution
+    solution: ProgramSolution
 
     def arcs(self) -> frozenset[StreamArc]:
-        """Arcs that streams use."""
-        return frozenset(StreamArc(q, arc) for q, _, arc in used_arcs(self.program, self.found))
+        """Arcs that streams use, in any period."""
+        return frozenset(StreamArc(q, arc) for q, _, arc in used_arcs(self.program, self.solution))
 
     def segments(self) -> dict[int, list[tuple[int, int]]]:
-        """Sizes of every pool in pieces around those of the answer."""
+        """Segments of the sizes of every pool, cut around the sizes of the optimum."""
         segments = self.program.spec.segments
-        return {i: segments_around(segments[i], n) for i, n in enumerate(largest_sizes(self.program, self.found))}
+        return {i: segments_around(segments[i], n) for i, n in enumerate(largest_sizes(self.program, self.solution))}
 
     def used_segments(self) -> dict[int, list[tuple[int, int]]]:
-        """Sizes of every pool in one piece, and in none of those that the answer does not use."""
-        values, pools = self.found.values, self.program.problem.pools
+        """One segment for every pool that the optimum uses, from 1 to its most; none for the others."""
+        values, pools = self.solution.values, self.program.problem.pools
         used = {
             i for (i, _), pieces in self.program.instances.items() if sum(values[c] for c in pieces.values()) > TINY
         }
         return {i: [(1, max(p.max_instances, 1))] * (i in used) for i, p in enumerate(pools)}
 
     def period_prices(self) -> NDArray[np.float64]:
-        """What one more busy instance of every prefill pool would be worth in every period."""
+        """Shadow price of prefill capacity in every period, summed over pools.
+
+        Equation:
+            minus the sum over the rows about prefill work of their dual values
+
+        Returns:
+            Objective per busy instance, shape (situations,).
+
+        Raises:
+            ValueError: the solution has no dual values, because some columns were integer.
+        """
         duals, period_prices = self._duals(), np.zeros(len(self.program.spec.situations))
         for (_, s), rows in self.program.prefill_rows.items():
             period_prices[s] -= duals[rows].sum()
         return period_prices
 
     def binding_periods(self) -> list[Situation]:
-        """Periods in which one more busy instance would be worth something, what is worth most first."""
+        """Periods whose prefill capacity has a price, the highest price first."""
         period_prices = self.period_prices()
         order = np.argsort(-period_prices, kind="stable")
         return [
@@ -68,8 +81,13 @@ class Relaxation:
         ]
 
     def fractional_units(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Instances of every pool, or accelerators of every owner where roles change; and ports of every tier."""
-        values, program = self.found.values, self.program
+        """Sizes and ports of the optimum, in fractions.
+
+        Returns:
+            Instances of every pool, or accelerators of every owner where roles change, shape (pools,) or (owners,)
+            [count]; and ports of every tier of every link, shape (tiers,) [count].
+        """
+        values, program = self.solution.values, self.program
         ports = np.array([values[c] for row in program.ports for c in row])
         if program.bought_accelerators:
             return np.array([values[column] for column in program.bought_accelerators.values()]), ports
@@ -78,43 +96,58 @@ class Relaxation:
         ), ports
 
     def mixed_thresholds(self) -> dict[tuple[int, int], list[float]]:
-        """Ends of the cells between which the choice of every group in every period is divided."""
+        """Upper ends of the cells that the optimum mixes, by group and period [tokens]."""
         found: dict[tuple[int, int], list[float]] = {}
         for (g, s, k), y in self.program.cell_choices.items():
-            if self.found.values[y] > SETTINGS.mixed_share:
+            if self.solution.values[y] > SETTINGS.mixed_share:
                 at = g, self.program.spec.situations[s].period
                 found.setdefault(at, []).append(self.program.spec.cells[at][k].high_tokens)
         return found
 
-    def bound(self) -> float:
-        """A bound above that of the relaxed program: decode of every stream is planned in whole instances."""
-        return self._blocks().bound(SETTINGS.block_limit_s, SETTINGS.block_gap)
+    def lagrangian_bound(self) -> float:
+        """A bound above the optimum of the relaxation: decode of every stream is planned in whole instances.
 
-    def thresholds(self, time_limit_s: float) -> Cells:
-        """Thresholds with whole instances of every model, at the prices of what models share.
+        Source:
+            Lagrangian relaxation with the dual values as multipliers, see `lagrangian`.
+        """
+        return self._lagrangian().bound(SETTINGS.block_limit_s, SETTINGS.block_gap)
+
+    def integer_thresholds(self, time_limit_s: float) -> Cells:
+        """Thresholds of every served model with whole instances, at the prices of what models share.
 
         Args:
-            time_limit_s: seconds a model may take; one without a plan by then keeps its most used thresholds.
+            time_limit_s: longest time for one model [s]; one without a solution by then keeps its most used thresholds.
         """
-        return chosen_cells(self.program, self._blocks().chosen(time_limit_s, SETTINGS.block_gap))
+        return chosen_cells(self.program, self._lagrangian().chosen(time_limit_s, SETTINGS.block_gap))
 
-    def _blocks(self) -> LagrangianRelaxation:
-        return LagrangianRelaxation(self.program.rows, self.program.shared_rows, self._duals(), self.found.values)
+    def _lagrangian(self) -> LagrangianRelaxation:
+        return LagrangianRelaxation(self.program.rows, self.program.shared_rows, self._duals(), self.solution.values)
 
     def _duals(self) -> NDArray[np.float64]:
-        if self.found.duals is None:
+        if self.solution.duals is None:
             raise ValueError("prices are those of a relaxed program")
-        return self.found.duals
+        return self.solution.duals
 
 
 def all_thresholds(loads: NetworkLoads, situations: Sequence[Situation]) -> Cells:
-    """Every threshold that makes a difference, in some periods."""
+    """Every threshold that makes a difference, for every group in some periods.
+
+    Args:
+        loads: coefficients.
+        situations: the periods.
+    """
     finest = [finest_cells(loads.problem, members) for members in loads.problem.groups]
     return {(g, s.period): cells for g, cells in enumerate(finest) for s in situations}
 
 
 def sampled_thresholds(loads: NetworkLoads, situations: Sequence[Situation], step: int) -> Cells:
-    """Of the thresholds that make a difference every so many-th, both ends included: points, no intervals."""
+    """A sample of the thresholds that make a difference, as points.
+
+    Args:
+        loads: coefficients.
+        situations: the periods.
+        step: every so many-th threshold is taken; the first and the last always are.
+    """
     found: Cells = {}
     for at, cells in all_thresholds(loads, situations).items():
         few = [*cells[:-1:step], cells[-1]]
@@ -123,13 +156,18 @@ def sampled_thresholds(loads: NetworkLoads, situations: Sequence[Situation], ste
 
 
 def thresholds_around_mean(relaxation: Relaxation, reach: int) -> Cells:
-    """Thresholds up to so many before and after the mean of those that an answer mixes."""
+    """Thresholds near the mean of those that the optimum of a relaxation mixes.
+
+    Args:
+        relaxation: the relaxation.
+        reach: thresholds that are taken on either side of the mean.
+    """
     loads, situations = relaxation.program.spec.loads, relaxation.program.spec.situations
     finest = sampled_thresholds(loads, situations, 1)
     weights: dict[tuple[int, int], dict[float, float]] = {at: {} for at in finest}
     for (g, s, k), y in relaxation.program.cell_choices.items():
         at = g, situations[s].period
-        weights[at][relaxation.program.spec.cells[at][k].high_tokens] = max(float(relaxation.found.values[y]), TINY)
+        weights[at][relaxation.program.spec.cells[at][k].high_tokens] = max(float(relaxation.solution.values[y]), TINY)
     offers: Cells = {}
     for at, cells in finest.items():
         ends = [cell.high_tokens for cell in cells]
@@ -140,11 +178,15 @@ def thresholds_around_mean(relaxation: Relaxation, reach: int) -> Cells:
 
 
 def merged_cells(cells: Sequence[Cell], near: Sequence[float]) -> list[Cell]:
-    """Points, and intervals around some thresholds, as they are; other intervals, some in a row, as one wide cell.
+    """Cells near some thresholds as they are, and runs of other cells merged into wide ones.
 
     >>> cells = [Cell(float(t), t + 0.9) for t in range(10)]
     >>> [(c.low_tokens, c.high_tokens) for c in merged_cells(cells, [5.5])]
     [(0.0, 3.9), (4.0, 4.9), (5.0, 5.9), (6.0, 6.9), (7.0, 9.9)]
+
+    Args:
+        cells: cells in the order of their thresholds.
+        near: thresholds whose cells, and neighbours of these, stay narrow [tokens]. Points always stay.
     """
     ends = np.array([cell.high_tokens for cell in cells])
     at = {int(np.searchsorted(ends, t)) for t in near}
@@ -169,20 +211,24 @@ def tightest_relaxation(
     mixed_thresholds: Mapping[tuple[int, int], Sequence[float]],
     deadline: float,
 ) -> Relaxation | None:
-    """A look with every threshold that makes a difference, or near that if time is short: its bound holds anyway.
+    """A relaxation whose bound is about that of all thresholds: every threshold, or most of them in wide cells.
 
-    Thresholds far from those that matter are gathered to wide cells. What such a cell promises is more than any
-    threshold in it keeps, so those that an answer uses are taken apart, until it hardly uses any.
+    Cells far from the thresholds that matter are merged. A wide cell promises more than any threshold in it does, so
+    the wide cells that an optimum uses are taken apart, and the relaxation is solved again, until it hardly uses any.
+    Its bound holds in every round.
 
     Args:
-        loads: limits that it counts with.
+        loads: coefficients of bounds.
         situations: the periods.
-        segments: sizes of every pool in pieces.
-        leanings: thresholds that matter, by group and period.
+        segments: segments of the sizes of every pool.
+        mixed_thresholds: thresholds that matter, by group and period [tokens].
         deadline: `monotonic()` time to stop at.
 
+    Returns:
+        The last relaxation that was solved; None where one has no solution, and so there is no plan.
+
     Raises:
-        UndecidedError: time is up before the first answer.
+        UndecidedError: time is up before the first relaxation is solved.
     """
     finest = all_thresholds(loads, situations)
     near = {at: list(mixed_thresholds.get(at, ())) for at in finest}
@@ -200,7 +246,7 @@ def tightest_relaxation(
             return None
         relaxation, most = found, 0.0
         for (g, s, k), y in relaxation.program.cell_choices.items():
-            at, used = (g, situations[s].period), float(relaxation.found.values[y])
+            at, used = (g, situations[s].period), float(relaxation.solution.values[y])
             low, high, *_ = offers[at][k]
             if used > TINY and offers[at][k] not in finest[at]:
                 near[at] += [cell.high_tokens for cell in finest[at] if low <= cell.low_tokens <= high]
@@ -217,22 +263,26 @@ def relaxed_program(
     arcs: Collection[StreamArc] | None = None,
     shares_lateness: bool = False,
 ) -> MixedIntegerProgram:
-    """The program of a look at some periods.
+    """The program of a relaxation of some periods.
 
     Args:
-        loads: limits that it counts with.
+        loads: coefficients.
         situations: the periods.
-        segments: sizes of every pool in pieces.
-        offers: thresholds of every group in every period.
-        ways: arcs that streams may use; None: all. A bound needs all of them, and every threshold;
-        shares_lateness: and pools that share what a class may be late.
+        segments: segments of the sizes of every pool.
+        offers: cells of every group in every period.
+        arcs: arcs that streams may use; None: all. A bound needs all arcs and all thresholds.
+        shares_lateness: whether pools share the late requests of a class. A bound needs that, too.
     """
     used = None if arcs is None else frozenset(PeriodArc(q, s.period, arc) for q, arc in arcs for s in situations)
     return build(ProgramSpec(loads, tuple(situations), offers, segments, arcs=used, shares_lateness=shares_lateness))
 
 
 def solved_relaxation(program: MixedIntegerProgram, time_limit_s: float) -> Relaxation | None:
-    """A look, or None where not even the relaxed program has an answer.
+    """The relaxation of a program with its optimum; None where it has no solution.
+
+    Args:
+        program: the program; its integers are taken as fractions.
+        time_limit_s: time for it [s].
 
     Raises:
         UndecidedError: time is up.

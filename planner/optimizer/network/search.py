@@ -1,11 +1,12 @@
-"""The search: bounds over cells of thresholds, plans at points inside them, and both closing in.
+"""The search of a network: bounds over cells of thresholds, plans at points inside them, refined until both meet.
 
-1. The model with the optimistic limits of every cell, in the periods that matter, bounds every plan.
-2. Points of the cells it chose, with the limits of the strictest user, give a plan; queues are then evaluated exactly.
-3. What the plan does not cover yet, a period or a loss, joins the model; the chosen cells, and the sizes around the
-   chosen ones, are cut finer; until plan and bound meet.
+1. A relaxation with the optimistic limits of every cell, in the peak periods, bounds every plan.
+2. A program with the limits of the strictest user, at points of the cells that the bound chose, gives a plan. The best
+   model of waits then says whether that plan is within its SLOs.
+3. Periods and losses that the plan does not cover join the program. The chosen cells, and the segments of sizes around
+   the chosen sizes, are cut finer. This goes on until plan and bound meet.
 
-Large networks take another way, see `decomposed_search`.
+Large networks are decomposed instead, see `decomposed_search`.
 """
 
 from collections.abc import Sequence
@@ -43,35 +44,39 @@ TINY = 1e-7
 
 
 class PlanLimits(NamedTuple):
-    """What a plan is sought with."""
+    """Limits that a plan is sought with; several are tried."""
 
     gbps: tuple[float, ...]
     """Bandwidth of every link that transfers count with [Gbps]."""
     link_busy: float = LINK_BUSY
-    """Mean use of links at the most."""
+    """Greatest mean use of a link [fraction]."""
     is_optimistic: bool = False
-    """Whether waits are as short as they may be."""
+    """Whether waits are the shortest that the closed form may stand for."""
     late_multiple: float = 1.0
-    """Multiple of the late requests of a promise that every pool may have: more than 1 for a plan that moves mend."""
+    """Multiple of the late requests of an SLO that every pool may have; above 1 local search repairs the plan."""
 
 
 def network_search(problem: Problem, time_limit_s: float = 60.0, gap: float = GAP_TARGET) -> Solution | None:
-    """The best plan of a network and its bound, or None when no plan exists.
+    """The best plan of a network and its bound.
 
     Args:
         problem: the resolved scenario.
-        time_limit_s: seconds after which the best plan so far is returned with its gap.
-        gap: relative distance of plan and bound at which to stop.
+        time_limit_s: time after which the best plan so far is returned with its gap [s].
+        gap: relative distance of plan and bound at which to stop [fraction].
+
+    Returns:
+        The plan with its bound; None where it is proven that there is no plan.
 
     Raises:
-        UndecidedError: when time is up without a plan.
+        UndecidedError: time is up without a plan and without such a proof.
 
     Valid:
-        The bound holds for all plans that keep every promise over the pools of a class together, as `lateness` says, in
-        the shortest waits that the closed form may stand for; the plan keeps it in the best model of waits.
+        The bound holds for all plans that are within every SLO over the pools of a class together, see `lateness`, with
+        the shortest waits that the closed form may stand for. The plan is within its SLOs in the best model of waits.
 
     Source:
-        Branch and bound (Land and Doig 1960) over thresholds; row generation for periods and losses (Benders 1962).
+        Branch and bound (Land and Doig 1960) over thresholds; periods and losses join with their columns and rows as in
+        column-and-constraint generation (Zeng and Zhao 2013).
     """
     deadline = monotonic() + time_limit_s
     state = _begun(problem, gap, time_limit_s, deadline)
@@ -109,7 +114,7 @@ def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: flo
 
 
 def _begun(problem: Problem, gap: float, time_limit_s: float, deadline: float) -> SearchState:
-    """Where a search begins: with wide cells, and where instances may be lost with a first plan."""
+    """The state at the start: wide cells, and a first plan where instances may be lost."""
     state = SearchState(
         problem,
         peak_situations(problem),
@@ -125,7 +130,10 @@ def _begun(problem: Problem, gap: float, time_limit_s: float, deadline: float) -
 
 
 def _begin_with_spare(state: SearchState, time_limit_s: float, deadline: float) -> None:
-    """A first plan that survives the loss of any instance, made cheaper by moves; the bound of those without spare."""
+    """A first plan that survives the loss of any instance, made cheaper by local search.
+
+    The bound of the plans without spare holds for those with spare too.
+    """
     step_s = SETTINGS.bare_time_share * time_limit_s
 
     def search(bare: Problem) -> Solution | None:
@@ -147,6 +155,7 @@ def _ample_gbps(problem: Problem) -> tuple[float, ...]:
 def _bound(
     state: SearchState, gap: float, deadline: float, relaxed: bool
 ) -> tuple[MixedIntegerProgram, ProgramSolution | None]:
+    """The optimum of the relaxation of the present cells; with integers where it is not relaxed."""
     program = build(
         ProgramSpec(state.optimistic, tuple(state.active), state.cells, state.segments, shares_lateness=True)
     )
@@ -158,7 +167,7 @@ def _bound(
 
 
 def _start(program: MixedIntegerProgram, best: Solution) -> dict[int, float]:
-    """The integers of a plan as the model has them."""
+    """The integers of a plan as start values of a program."""
     start: dict[int, float] = {}
     operations = {one.period: one for one in best.operations}
     for (i, h), columns in program.instances.items():
@@ -184,7 +193,7 @@ def _start(program: MixedIntegerProgram, best: Solution) -> dict[int, float]:
 
 
 def _recreate(state: SearchState, deadline: float) -> None:
-    """Make a plan better by parts, once each; what breaks on the way says nothing of other plans."""
+    """Improve a plan by ruin and recreate, once for each plan; SLOs missed on the way say nothing of others."""
     if state.best is None or state.best is state.recreated:
         return
     slo_factors = list(state.slo_factors)
@@ -198,7 +207,7 @@ def _recreate(state: SearchState, deadline: float) -> None:
 def _plans_from_relaxation(
     state: SearchState, program: MixedIntegerProgram, found: ProgramSolution, gap: float, deadline: float
 ) -> None:
-    """Plans from points of the chosen cells, with limits from safe to hopeful: the last word is that of the queues."""
+    """Plans from points of the chosen cells, with limits from conservative to optimistic."""
     chosen = state.problem.gbps([[round(found.values[m]) for m in row] for row in program.ports])
     sizes = [[tier.capacity_gbps for tier in link.tiers] for link in state.problem.links]
     frugal = tuple(max(gbps, min(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
@@ -216,7 +225,7 @@ def _plans_from_relaxation(
             for late_multiple in SETTINGS.late_multiples
         ]
     for limits in dict.fromkeys(tries):
-        # A situation that joined has no cells chosen yet: the next bound comes first.
+        # No bound has chosen cells for a situation that has just joined: the next bound comes first.
         if state.gap > gap and len(state.active) == len(program.spec.situations):
             _try_limits(state, program, found, gap, deadline, limits)
     if can_move and state.best is not None and state.best is not state.locally_searched:
@@ -232,11 +241,11 @@ def _try_limits(
     deadline: float,
     limits: PlanLimits,
 ) -> None:
-    """A plan from the points of the chosen cells, if it is the best so far; or what it does not cover yet."""
+    """A plan from the points of the chosen cells: noted if it is the best; or what it does not cover joins."""
     arcs: frozenset[PeriodArc] | None = used_arcs(program, found)
     sizes = dict(enumerate(largest_sizes(program, found)))
     segments = {i: segments_around(state.segments[i], n) for i, n in sizes.items()}
-    # What hope broke says nothing of safer limits.
+    # An SLO missed with optimistic limits says nothing of conservative ones.
     slo_factors = list(state.slo_factors) if limits.is_optimistic or limits.late_multiple > 1 else state.slo_factors
     for _ in range(SETTINGS.max_tightenings):
         loads = _loads(state.problem, limits, slo_factors)
@@ -249,7 +258,7 @@ def _try_limits(
         if plan is None and arcs is None:
             return
         if plan is None:
-            arcs = None  # the strictest user of a pool leaves too little room: other ways may have more
+            arcs = None  # the strictest user of a pool leaves too little room there: other arcs may leave more
             continue
         solution, missing, broken = evaluated_plan(state, safe, plan, slo_factors)
         state.active += missing
@@ -265,7 +274,7 @@ def _loads(problem: Problem, limits: PlanLimits, slo_factors: Sequence[float]) -
 
 
 def _repair(state: SearchState, begun: Solution, limits: PlanLimits, deadline: float) -> None:
-    """A plan made to keep its promises, and better, by moves between pools: noted if it is the best."""
+    """Bring a plan within its SLOs, and improve it, by local search: noted if it is the best."""
     loads = _loads(state.problem, limits._replace(late_multiple=1.0), [1.0] * len(state.problem.classes))
     if state.problem.is_min_cost:
         found = repaired(loads, begun, np.inf if state.best is None else state.best.objective, deadline)
@@ -276,7 +285,7 @@ def _repair(state: SearchState, begun: Solution, limits: PlanLimits, deadline: f
 
 
 def _points(loads: NetworkLoads, program: MixedIntegerProgram, found: ProgramSolution) -> Cells:
-    """Thresholds and allowances inside the chosen cells, and a few of all."""
+    """Thresholds and allowances inside the chosen cells, and a few over all lengths."""
     points: Cells = {}
     for g, members in enumerate(loads.problem.groups):
         wide = [p for cell in first_cells_of(loads.problem, members) for p in points_in_cell(loads, members, cell)]
@@ -290,7 +299,7 @@ def _points(loads: NetworkLoads, program: MixedIntegerProgram, found: ProgramSol
 
 
 def _refine(state: SearchState, program: MixedIntegerProgram, found: ProgramSolution) -> bool:
-    """Cut the chosen cells and the sizes around the chosen ones finer; False where nothing is left to cut."""
+    """Cut the chosen cells, and the segments around the chosen sizes, finer; False where nothing is left to cut."""
     changed = len(state.active) > len(program.spec.situations)
     for (g, s, k), y in program.cell_choices.items():
         streams = (StreamInCell(q, s, k) for q in state.problem.groups[g])
@@ -312,7 +321,14 @@ def _refine(state: SearchState, program: MixedIntegerProgram, found: ProgramSolu
 
 
 def peak_situations(problem: Problem) -> list[Situation]:
-    """Periods in which some stream, some model, or all together ask for most; all where a few roles change."""
+    """Periods in which the demand of some stream, of some served model, or of all together is highest.
+
+    Args:
+        problem: the resolved scenario.
+
+    Returns:
+        Situations with everything in place, in order; all periods where the roles of few pools change.
+    """
     n_sizes = len(problem.pools) * len(problem.periods)
     if problem.scenario.routing.role_conversion and n_sizes <= SETTINGS.many_sizes:
         return [Situation(p) for p in range(len(problem.periods))]
