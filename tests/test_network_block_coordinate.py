@@ -35,10 +35,10 @@ def two_blocks(costs: float = 0.0) -> tuple[BlockCoordinateProgram, Rows]:
     program = BlockCoordinateProgram(
         rows,
         shared=[link],
-        counted=[*added, port],
+        varied=[*added, port],
         common=[port],
         choices=choices,
-        is_first_enough=costs == 0.0,
+        accepts_first=costs == 0.0,
         time_limit_s=10.0,
         gap=0.0,
     )

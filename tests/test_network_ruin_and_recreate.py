@@ -144,28 +144,29 @@ def test_a_period_fits_units_when_the_whole_program_with_these_has_an_answer(
     units = np.ceil(data.draw(st.floats(0.7, 1.5)) * fractions(changing)).astype(np.int64)
     units += np.array(data.draw(st.lists(st.integers(0, 1), min_size=len(units), max_size=len(units))))
     units = np.minimum(units, shared(changing).most)
-    assert (fit(period, changing).fits(units) is not None) == fits_by_the_whole_program(period, units, changing)
+    assert (fit(period, changing).solution_at(units) is not None) == fits_by_the_whole_program(period, units, changing)
 
 
 @ROLES
 def test_what_a_period_adds_is_enough_and_no_one_or_two_units_of_less_rent_are(changing: bool) -> None:
     usd, period, most = shared(changing).usd, fit(1, changing), shared(changing).most
     units = ((0.8 if changing else 0.9) * fractions(changing)).astype(np.int64)
-    assert period.fits(units) is None
+    assert period.solution_at(units) is None
     added, values = np.zeros_like(units), None
-    while period.fits(units + added, values) is None:  # pools that were empty have less room than their next sizes say
-        found = period.added(units + added, most, values)
+    # Pools that were empty have less room than their next sizes say.
+    while period.solution_at(units + added, values) is None:
+        found = period.cheapest_addition(units + added, most, values)
         assert found is not None
         more, values = found
         assert more.any()
         added = added + more
-    assert period.fits(units + added) is not None
+    assert period.solution_at(units + added) is not None
     rent, n_checked = float(usd @ added), 0
     for pair in product(range(len(units)), repeat=2):
         more = np.bincount(pair, minlength=len(units))
         if usd @ more < rent - 0.05 * rent and np.all(units + more <= most):
             n_checked += 1
-            assert period.fits(units + more) is None
+            assert period.solution_at(units + more) is None
     assert n_checked > len(units)
 
 
@@ -180,7 +181,7 @@ def test_units_that_are_begun_with_fit_every_period_and_after_dropping_every_uni
         less = down.units.copy()
         less[u] -= 1
         again = descent(changing)
-        assert any(period.fits(less) is None for period in again.periods)
+        assert any(period.solution_at(less) is None for period in again.periods)
 
 
 @ROLES

@@ -1,10 +1,15 @@
-"""Many like programs whose blocks share some limits: each is answered from another's answer, block by block.
+"""Many similar programs whose blocks share some limits, each solved from the solution of another, block by block.
 
-With units settled, prefill of every model and decode of every stream have nothing in common but bandwidth and stock.
-Their choices of thresholds are few, those of all together are their product: a program of all takes hundreds of times
-as long to say that something does not fit. So once there is an answer, blocks that it does not do for are solved anew,
-and each takes what the others leave; where nothing but the threshold is to be chosen, every one is tried. What is found
-keeps every row. Where nothing is found, all blocks at once might still have an answer.
+At given sizes, prefill of every served model and decode of every stream share nothing but bandwidth and stock. Each has
+few choices of thresholds, but all of them together have the product of these choices. So a program of all blocks takes
+hundreds of times as long to prove that something does not fit. Once a solution is known, only blocks that it does not
+fit are solved again, one after the other, each with what the others leave of shared limits. Where only a threshold is
+to be chosen, all choices are tried. Every solution that is returned keeps every row. Where none is returned, the whole
+program may still have one.
+
+Source:
+    Block coordinate descent in the order of Gauss and Seidel (Bertsekas 1999, "Nonlinear programming", section 2.7). It
+    is used to find feasible points; nothing is claimed about convergence.
 """
 
 from __future__ import annotations
@@ -27,19 +32,23 @@ TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Bounds:
-    """Least and most of the counted columns of a question."""
+    """Least and greatest values of the columns whose bounds vary, shape (varied,)."""
 
     lows: Floats
     highs: Floats
 
     def of(self, which: Indices) -> Bounds:
-        """Those of some."""
+        """The bounds of some of them.
+
+        Args:
+            which: their places.
+        """
         return Bounds(self.lows[which], self.highs[which])
 
 
 @dataclass(frozen=True, eq=False)
 class _Program:
-    """A program with its solver: what is asked of it changes."""
+    """A program with its solver; limits of rows and bounds of columns change from one run to the next."""
 
     rows: Rows
     time_limit_s: float
@@ -54,13 +63,13 @@ class _Program:
         """Upper limits of rows as the solver has them."""
         return np.array(self.rows.row_highs)
 
-    def answer(self, limits: Floats, columns: Indices, bounds: Bounds) -> Floats | None:
-        """Every column; None where nothing was found.
+    def solution(self, limits: Floats, columns: Indices, bounds: Bounds) -> Floats | None:
+        """Every column; None where no solution was found.
 
         Args:
-            limits: upper limits of rows.
-            columns: columns that are asked for,
-            bounds: and theirs.
+            limits: upper limits of rows, shape (rows,).
+            columns: columns whose bounds are set.
+            bounds: their bounds.
         """
         import highspy
 
@@ -78,7 +87,7 @@ class _Program:
 class _Block:
     """A block; columns and rows are those of the whole program, places those of its own."""
 
-    whole: _Program
+    integer: _Program
     own: Indices
     """Columns that are in no other block: the first of its program,"""
     every: Indices
@@ -88,20 +97,20 @@ class _Block:
     """Places of its rows of which it takes what others leave."""
     common: tuple[Indices, Indices]
     """Common columns and their places."""
-    counted: tuple[Indices, Indices]
+    varied: tuple[Indices, Indices]
     """Counted columns, by place among these, and their places."""
     choices: tuple[Indices, ...]
     """Places of columns of which one is 1 and the others are 0."""
-    is_first_enough: bool
+    accepts_first: bool
     """Whether any choice that does is as good as another."""
 
     @cached_property
     def relaxed(self) -> _Program:
         """Its program with nothing whole."""
-        rows = replace(self.whole.rows, integers=[False] * len(self.whole.rows.integers))
-        return replace(self.whole, rows=rows)
+        rows = replace(self.integer.rows, integers=[False] * len(self.integer.rows.integers))
+        return replace(self.integer, rows=rows)
 
-    def answer(self, known: Floats, limits: Floats, bounds: Bounds) -> Floats | None:
+    def solution(self, known: Floats, limits: Floats, bounds: Bounds) -> Floats | None:
         """Columns of its program; None where nothing was found.
 
         Args:
@@ -109,32 +118,32 @@ class _Block:
             limits: upper limits of its rows.
             bounds: of its counted columns.
         """
-        _, at = self.counted
+        _, at = self.varied
         is_settled = self._is_plain and bool(np.all(bounds.lows == bounds.highs))
         if len(self.choices) > 1 or not (self.choices or is_settled):
-            return self.whole.answer(limits, at, bounds)
+            return self.integer.solution(limits, at, bounds)
         if not self.choices:
-            return self.relaxed.answer(limits, at, bounds)
+            return self.relaxed.solution(limits, at, bounds)
         columns, options = np.append(at, self.choices[0]), list(self._options(known, bounds))
-        relaxed = (self.relaxed.answer(limits, columns, option) for option in options)
-        if is_settled and self.is_first_enough:
-            return next((answer for answer in relaxed if answer is not None), None)
+        relaxed = (self.relaxed.solution(limits, columns, option) for option in options)
+        if is_settled and self.accepts_first:
+            return next((solution for solution in relaxed if solution is not None), None)
         if is_settled:
-            found = [answer for answer in relaxed if answer is not None]
-            return min(found, key=lambda answer: float(np.array(self.whole.rows.costs) @ answer), default=None)
+            found = [solution for solution in relaxed if solution is not None]
+            return min(found, key=lambda solution: float(np.array(self.integer.rows.costs) @ solution), default=None)
         return self._cheapest(columns, options, list(relaxed), limits)
 
     @cached_property
     def _is_plain(self) -> bool:
         """Whether what is counted or chosen is all that must be whole."""
-        bounded = {k for some in (self.counted[1], *self.choices) for k in some.tolist()}
-        return bounded.issuperset(np.flatnonzero(self.whole.rows.integers).tolist())
+        bounded = {k for some in (self.varied[1], *self.choices) for k in some.tolist()}
+        return bounded.issuperset(np.flatnonzero(self.integer.rows.integers).tolist())
 
     def _options(self, known: Floats, bounds: Bounds) -> Iterator[Bounds]:
         """Bounds with those of its choice, from the known one on."""
         (choice,) = self.choices
         nearest = np.argsort(np.abs(np.arange(choice.size) - np.argmax(known[choice])), kind="stable")
-        for k in nearest[np.array(self.whole.rows.highs)[choice[nearest]] > 0]:
+        for k in nearest[np.array(self.integer.rows.highs)[choice[nearest]] > 0]:
             chosen = (np.arange(choice.size) == k).astype(float)
             yield Bounds(np.append(bounds.lows, chosen), np.append(bounds.highs, chosen))
 
@@ -142,115 +151,124 @@ class _Block:
         self, columns: Indices, options: Sequence[Bounds], relaxed: Sequence[Floats | None], limits: Floats
     ) -> Floats | None:
         """The answer of the option that costs least in whole numbers: none costs less than its relaxed one."""
-        costs, best, cost = np.array(self.whole.rows.costs), None, np.inf
-        least = [np.inf if answer is None else float(costs @ answer) for answer in relaxed]
+        costs, best, cost = np.array(self.integer.rows.costs), None, np.inf
+        least = [np.inf if solution is None else float(costs @ solution) for solution in relaxed]
         for k in np.argsort(least, kind="stable"):
-            if least[k] >= (1 - self.whole.gap) * cost:
+            if least[k] >= (1 - self.integer.gap) * cost:
                 break
-            answer = self.whole.answer(limits, columns, options[k])
-            if answer is not None and float(costs @ answer) < cost:
-                best, cost = answer, float(costs @ answer)
+            solution = self.integer.solution(limits, columns, options[k])
+            if solution is not None and float(costs @ solution) < cost:
+                best, cost = solution, float(costs @ solution)
         return best
 
 
 class BlockCoordinateProgram:
-    """A program of which many like ones are asked: with other limits of rows, and other bounds of some columns.
+    """A program that is solved many times, with other limits of rows and other bounds of some columns.
 
     Args:
-        rows: the program.
+        rows: the program, to be minimised.
         shared: rows of which every block takes what others leave. They have no lower limit.
-        counted: columns whose bounds are said with every question.
-        common: those of them that may be in several blocks: the block that asks for most of one decides.
+        varied: columns whose bounds are given with every run.
+        common: those of them that may be in several blocks: the block that needs most of one decides.
         choices: columns of which one is 1 and the others are 0.
-        is_first_enough: whether, where nothing else is left, any choice that does is as good as another.
-        time_limit_s: seconds that one run of the solver may take.
-        gap: relative distance of point and bound at which the solver may stop.
+        accepts_first: whether, where nothing else is left to choose, any feasible choice is as good as another.
+        time_limit_s: longest time of one run of the solver [s].
+        gap: relative distance of solution and bound at which the solver may stop [fraction].
     """
 
     def __init__(
         self,
         rows: Rows,
         shared: Collection[int],
-        counted: Sequence[int],
+        varied: Sequence[int],
         common: Collection[int],
         choices: Sequence[Sequence[int]],
-        is_first_enough: bool,
+        accepts_first: bool,
         time_limit_s: float,
         gap: float,
     ) -> None:
-        self._matrix, self._whole = matrix_of(rows), _Program(rows, time_limit_s, gap)
+        self._matrix, self._integer = matrix_of(rows), _Program(rows, time_limit_s, gap)
         self._lows, self._highs, self._least = (np.array(x) for x in (rows.row_lows, rows.row_highs, rows.lows))
         self._shared, self._common = (np.array(sorted(some), np.intp) for some in (shared, common))
-        self._counted, self._choices = np.array(counted, np.intp), choices
-        self._is_first_enough = is_first_enough
+        self._varied, self._choices = np.array(varied, np.intp), choices
+        self._accepts_first = accepts_first
 
     def limit(self, row: int, high: float) -> None:
-        """Another upper limit of a row."""
+        """Set the upper limit of a row.
+
+        Args:
+            row: the row.
+            high: its limit.
+        """
         self._highs[row] = high
 
     def solved(self, bounds: Bounds, known: Floats | None = None) -> Floats | None:
-        """Every column; None where no answer was found.
+        """A solution.
 
         Args:
-            bounds: of the counted columns.
-            known: an answer to another question: blocks keep what still holds of it. None: all blocks at once.
+            bounds: bounds of the varied columns. known: a solution for other limits or bounds, shape (columns,): blocks
+            keep what still holds of it. None: all blocks
+                are solved at once.
+
+        Returns:
+            Every column, shape (columns,); None where none was found.
         """
         if known is None:
-            return self._whole.answer(self._highs, self._counted, bounds)
+            return self._integer.solution(self._highs, self._varied, bounds)
         values = known.copy()
-        values[self._counted] = bounds.lows
-        broken = self._broken(values)
-        alone = np.setdiff1d(broken, self._shared)
-        found = self._one_by_one(values, [b for b in self._blocks if np.isin(alone, b.rows).any()], bounds)
-        if found is None or not (broken := self._broken(found)).size:
+        values[self._varied] = bounds.lows
+        violated = self._violated_rows(values)
+        alone = np.setdiff1d(violated, self._shared)
+        found = self._solved_in_turn(values, [b for b in self._blocks if np.isin(alone, b.rows).any()], bounds)
+        if found is None or not (violated := self._violated_rows(found)).size:
             return found
-        return self._given_way(found, [b for b in self._blocks if np.isin(broken, b.rows).any()], bounds)
+        return self._reallocated(found, [b for b in self._blocks if np.isin(violated, b.rows).any()], bounds)
 
-    def _given_way(self, values: Floats, users: Sequence[_Block], bounds: Bounds) -> Floats | None:
-        """Columns where one user of shared limits leaves others more of them, or all begin anew."""
+    def _reallocated(self, values: Floats, users: Sequence[_Block], bounds: Bounds) -> Floats | None:
+        """A solution after one user of shared limits leaves more of them, or after all users start anew."""
         for block in users:
-            found = self._one_by_one(values, [block], bounds)
-            if found is not None and not self._broken(found).size:
+            found = self._solved_in_turn(values, [block], bounds)
+            if found is not None and not self._violated_rows(found).size:
                 return found
         anew = values.copy()
         for block in users:
             anew[block.own] = self._least[block.own]
-        anew[self._counted] = bounds.lows
+        anew[self._varied] = bounds.lows
         # Others may have had what they asked for of counted columns.
-        broken = self._broken(anew)
-        again = [b for b in self._blocks if any(b is user for user in users) or np.isin(broken, b.rows).any()]
-        found = self._one_by_one(anew, again, bounds, values)
-        return None if found is None or self._broken(found, 10 * TOLERANCE).size else found
+        violated = self._violated_rows(anew)
+        again = [b for b in self._blocks if any(b is user for user in users) or np.isin(violated, b.rows).any()]
+        found = self._solved_in_turn(anew, again, bounds, values)
+        return None if found is None or self._violated_rows(found, 10 * TOLERANCE).size else found
 
-    def _one_by_one(
+    def _solved_in_turn(
         self, values: Floats, blocks: Sequence[_Block], bounds: Bounds, known: Floats | None = None
     ) -> Floats | None:
-        """Columns with those of some blocks anew, whose choices begin from known ones."""
+        """Columns after some blocks were solved again, one after the other."""
         before = values if known is None else known
         for block in blocks:
-            found = self._run(block, values, bounds, before)
+            found = self._block_solved(block, values, bounds, before)
             if found is None:
                 return None
             values = found
         return values
 
-    def _run(self, block: _Block, values: Floats, bounds: Bounds, known: Floats) -> Floats | None:
-        """Columns with those of a block anew."""
-        (columns, places), (which, at) = block.common, block.counted
-        mine, limits = bounds.of(which), self._left(block, values)
+    def _block_solved(self, block: _Block, values: Floats, bounds: Bounds, known: Floats) -> Floats | None:
+        """Columns after one block was solved again."""
+        (columns, places), (which, at) = block.common, block.varied
+        mine, limits = bounds.of(which), self._residual_limits(block, values)
         # What other blocks have asked for of common columns is there.
-        lows = np.maximum(mine.lows, np.where(np.isin(at, places), values[self._counted[which]], -np.inf))
+        lows = np.maximum(mine.lows, np.where(np.isin(at, places), values[self._varied[which]], -np.inf))
         mine = Bounds(lows, np.maximum(mine.highs, lows))
-        answer = block.answer(known[block.every], limits, mine)
-        if answer is None:
+        solution = block.solution(known[block.every], limits, mine)
+        if solution is None:
             return None
         found = values.copy()
-        found[block.own] = answer[: block.own.size]
-        found[columns] = np.maximum(values[columns], answer[places])
+        found[block.own] = solution[: block.own.size]
+        found[columns] = np.maximum(values[columns], solution[places])
         return found
 
-    def _left(self, block: _Block, values: Floats) -> Floats:
-        """Limits of a block's rows: of shared ones what others leave, at the least nothing."""
+    def _residual_limits(self, block: _Block, values: Floats) -> Floats:
+        """Limits of a block's rows: of shared rows what others leave, and at least 0."""
         limits = self._highs[block.rows]
         if block.shared.size:
             others, common = values.copy(), np.zeros_like(values)
@@ -260,17 +278,17 @@ class BlockCoordinateProgram:
             limits[block.shared] = np.maximum(limits[block.shared] - rows @ others, rows @ common)
         return limits
 
-    def _broken(self, values: Floats, tolerance: float = TOLERANCE) -> Indices:
+    def _violated_rows(self, values: Floats, tolerance: float = TOLERANCE) -> Indices:
         """Rows that columns do not keep."""
         found = self._matrix @ values
         return np.flatnonzero((found > self._highs + tolerance) | (found < self._lows - tolerance))
 
     @cached_property
     def _blocks(self) -> list[_Block]:
-        """Every block with its rows, its part of shared ones, and rows about common columns that it uses."""
-        rows, used = self._whole.rows, abs(self._matrix)
+        """Every block with its rows, its part of shared rows, and rows about common columns that it uses."""
+        rows, used = self._integer.rows, abs(self._matrix)
         is_own, joins = np.not_equal(rows.lows, rows.highs), np.ones(len(rows.row_names), dtype=bool)
-        is_own[self._counted], joins[self._shared] = True, False
+        is_own[self._varied], joins[self._shared] = True, False
         is_own[self._common] = False
         is_common = np.isin(np.arange(len(rows.names)), self._common)
         about_common = (used @ is_own == 0) & (used @ is_common > 0)
@@ -284,21 +302,21 @@ class BlockCoordinateProgram:
 
     def _block(self, own: Indices, rows: Indices) -> _Block:
         # Columns of other blocks are in what they leave of shared rows.
-        beside = np.equal(self._whole.rows.lows, self._whole.rows.highs)
-        beside[self._counted] = False
+        beside = np.equal(self._integer.rows.lows, self._integer.rows.highs)
+        beside[self._varied] = False
         beside[self._common] = True
-        program, every = block_program(self._whole.rows, self._matrix, own, rows, beside)
+        program, every = block_program(self._integer.rows, self._matrix, own, rows, beside)
         place = {column: k for k, column in enumerate(every.tolist())}
         common = np.isin(every, self._common)
-        counted = np.isin(self._counted, every)
+        varied = np.isin(self._varied, every)
         return _Block(
-            whole=replace(self._whole, rows=program),
+            integer=replace(self._integer, rows=program),
             own=own,
             every=every,
             rows=rows,
             shared=np.flatnonzero(np.isin(rows, self._shared)),
             common=(every[common], np.flatnonzero(common)),
-            counted=(np.flatnonzero(counted), np.array([place[c] for c in self._counted[counted].tolist()], np.intp)),
+            varied=(np.flatnonzero(varied), np.array([place[c] for c in self._varied[varied].tolist()], np.intp)),
             choices=tuple(np.array([place[c] for c in y], np.intp) for y in self._choices if y[0] in place),
-            is_first_enough=self._is_first_enough,
+            accepts_first=self._accepts_first,
         )

@@ -1,4 +1,4 @@
-"""Blocks of a program: sets of columns and rows that have nothing in common once some of both are left aside."""
+"""Blocks of a program: sets of columns and rows that share nothing once some columns and rows are left out."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -17,19 +17,29 @@ Mask = NDArray[np.bool_]
 
 
 def matrix_of(rows: Rows) -> "csr_matrix":
-    """Factors of a program, shape (rows, columns)."""
+    """Constraint matrix of a program, shape (rows, columns).
+
+    Args:
+        rows: the program.
+    """
     from scipy.sparse import csr_matrix
 
     return csr_matrix((rows.factors, rows.columns, rows.starts), (len(rows.row_names), len(rows.names)))
 
 
 def blocks_of(matrix: "csr_matrix", rows: Mask, columns: Mask) -> list[tuple[Indices, Indices]]:
-    """Columns and rows of every block.
+    """The connected components of columns and rows.
 
     Args:
-        matrix: factors of the program.
-        rows: those that join the columns in them.
-        columns: those that join the rows they are in; the others may be in the rows of many blocks.
+        matrix: constraint matrix, shape (rows, columns).
+        rows: rows that join the columns in them, shape (rows,).
+        columns: columns that join the rows they are in, shape (columns,); others may be in the rows of several blocks.
+
+    Returns:
+        Indices of the columns and of the rows of every block.
+
+    Source:
+        Connected components of the bipartite graph of columns and rows.
     """
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
@@ -48,14 +58,15 @@ def blocks_of(matrix: "csr_matrix", rows: Mask, columns: Mask) -> list[tuple[Ind
 def block_program(
     rows: Rows, matrix: "csr_matrix", columns: Iterable[int], kept: Iterable[int], beside: Mask
 ) -> tuple[Rows, Indices]:
-    """A block as a program of its own, with its columns in order, some other columns of its rows behind them.
+    """A block as a program of its own.
 
     Args:
-        rows: the whole program.
-        matrix: its factors.
-        columns: columns of the block.
-        kept: its rows.
-        beside: columns that come along where its rows have them; others are left out of these.
+        rows: the whole program. matrix: its constraint matrix, shape (rows, columns). columns: columns of the block.
+        kept: its rows. beside: other columns that come along where its rows have them, shape (columns,); the rest is
+        left out of its rows.
+
+    Returns:
+        The program, and the column of the whole program behind each of its columns: those of the block come first.
     """
     program = Rows()
     place: dict[int, int] = {}

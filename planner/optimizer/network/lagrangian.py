@@ -1,14 +1,14 @@
-"""A bound of a large program from its blocks: what models share has a price, and each is then planned for itself.
+"""A Lagrangian bound of a large program: rows that served models share are priced, then each model is solved.
 
-Rows about what several models use (accelerators of a site, links, the budget) leave the program and enter the costs, at
-their shadow prices in the relaxed program. What is left falls into blocks without a column in common: prefill of every
-model, and decode of every stream. These are small enough to be solved with whole numbers, one beside the other.
+Shared rows (accelerators of a site, links, the budget) leave the program and enter the costs, with their dual values in
+the relaxation as multipliers. The rest falls into blocks without a common column: prefill of every served model, and
+decode of every stream. Blocks are small enough to be solved with integers, one by one.
 
 Equation:
     min {c x : A x <= a, S x <= b}  >=  pi b + sum over blocks of min {(c - S' pi) x : A x <= a},  pi <= 0
 
 Source:
-    Lagrangian relaxation (Geoffrion 1974, "Lagrangean relaxation for integer programming").
+    Lagrangian relaxation (Geoffrion 1974, "Lagrangean relaxation for integer programming"; Fisher 1981).
 """
 
 import os
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # scipy.sparse takes longer to load than the plan of one site
     from scipy.sparse import csr_matrix
 
 NOTHING = 1e-9
-"""Of a cost that is left when all prices are taken off: rounding."""
+"""A cost below this is the rounding of one that prices take off."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class LagrangianRelaxation:
     """A program whose shared rows are priced.
 
     Args:
-        rows: the program.
+        rows: the program, to be minimised.
         shared: rows that are priced.
-        duals: price of every row: those of the relaxed program.
-        values: columns of the relaxed program, where a block finds none.
+        duals: dual value of every row in the relaxation, shape (rows,).
+        values: columns of the relaxation, shape (columns,): they stand in for blocks without a solution.
     """
 
     rows: Rows
@@ -48,11 +48,14 @@ class LagrangianRelaxation:
     values: Floats
 
     def bound(self, time_limit_s: float, gap: float) -> float:
-        """Nothing is below this: blocks of few columns with whole numbers, the others as they are relaxed.
+        """A lower bound of the program: blocks of few columns are solved with integers, the others without.
 
         Args:
-            time_limit_s: seconds each block may take.
-            gap: relative distance of plan and bound at which a block may stop.
+            time_limit_s: longest time for one block [s].
+            gap: relative distance of solution and bound at which a block may stop [fraction].
+
+        Returns:
+            The bound, in the unit of the objective.
         """
         total = self._constant + self._loose
         for columns, kept in self._parts:
@@ -63,14 +66,17 @@ class LagrangianRelaxation:
         return total
 
     def chosen(self, time_limit_s: float, gap: float) -> Floats:
-        """Columns as every block of many has them by itself, with whole numbers: several at once.
+        """Columns that every large block has when it is solved by itself with integers; blocks are solved in parallel.
 
         Args:
-            time_limit_s: seconds each block may take.
-            gap: relative distance of plan and bound at which a block may stop.
+            time_limit_s: longest time for one block [s].
+            gap: relative distance of solution and bound at which a block may stop [fraction].
+
+        Returns:
+            Every column, shape (columns,).
         """
         values = self.values.copy()
-        # The largest first: what comes last should not take long.
+        # The largest block first: what runs last should be short.
         parts = sorted(
             (part for part in self._parts if part[0].size > SETTINGS.block_integer_columns),
             key=lambda part: -part[0].size,
@@ -89,7 +95,7 @@ class LagrangianRelaxation:
 
     @cached_property
     def _prices(self) -> Floats:
-        """Prices of the shared rows, each of the sign of a limit it has."""
+        """Multiplier of every row, shape (rows,): 0 for rows that stay, and of a sign that its limit allows."""
         prices = np.zeros(len(self.rows.row_names))
         for r in self.shared:
             low, high = np.isfinite(self.rows.row_lows[r]), np.isfinite(self.rows.row_highs[r])
@@ -102,7 +108,7 @@ class LagrangianRelaxation:
 
     @cached_property
     def _constant(self) -> float:
-        """What the limits of shared rows are worth."""
+        """The term pi b of the bound."""
         limits = np.where(self._prices > 0, self.rows.row_lows, self.rows.row_highs)
         is_priced = self._prices != 0
         return float(self._prices[is_priced] @ limits[is_priced])
@@ -113,27 +119,27 @@ class LagrangianRelaxation:
 
     @cached_property
     def _parts(self) -> list[tuple[Indices, Indices]]:
-        """Columns and rows of every block; settled columns join nothing."""
+        """Columns and rows of every block; columns that are fixed join nothing."""
         kept = np.ones(len(self.rows.row_names), dtype=bool)
         kept[list(self.shared)] = False
         return blocks_of(self._matrix, kept, ~self._is_settled)
 
     @cached_property
     def _is_loose(self) -> Mask:
-        """Columns that are settled, or in no row that is kept."""
+        """Columns that are fixed, or in no row that stays."""
         loose = np.ones(len(self.rows.names), dtype=bool)
         loose[np.concatenate([columns for columns, _ in self._parts])] = False
         return loose
 
     @cached_property
     def _loose(self) -> float:
-        """The least that loose columns cost."""
+        """The least that such columns cost."""
         lows, highs = np.array(self.rows.lows)[self._is_loose], np.array(self.rows.highs)[self._is_loose]
         costs = self._costs[self._is_loose]
         return float(np.where(costs > 0, costs * lows, np.where(costs < -NOTHING, costs * highs, 0.0)).sum())
 
     def _program(self, columns: Indices, kept: Indices) -> Rows:
-        """A block as a program of its own, at what is left of its costs."""
+        """A block as a program of its own, with its reduced costs."""
         program, _ = block_program(self.rows, self._matrix, columns, kept, self._is_settled)
         program.costs[:] = [*self._costs[columns].tolist(), *(0.0 for _ in program.costs[columns.size :])]
         return program

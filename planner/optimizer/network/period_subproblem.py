@@ -1,13 +1,15 @@
-"""Whether a period fits units that are settled, and what it would add to them for least.
+"""The subproblem of one period at given sizes: whether it fits them, and what it would add to them at least cost.
 
-With what periods share settled, they have nothing in common: each chooses its thresholds and ways by itself, and its
-roles where these change, in a program of a few dozen choices. It is built once; other units are other limits of it.
+Given the sizes that periods share, periods have nothing in common. Each chooses its own thresholds and arcs, and its
+roles where these may change, in a program of a few dozen choices. The program is built once: other sizes are other
+limits of its rows.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,22 +26,29 @@ from planner.optimizer.network.shared_units import SharedUnits, Units
 from planner.optimizer.problem import Inventory
 
 ROUNDING = 1e-9
-Counted = tuple[int, int, bool]
-"""A unit, the column that counts it, and whether from what is settled on: else from zero."""
+
+
+class CountedUnit(NamedTuple):
+    """A unit and the column that counts it."""
+
+    unit: int
+    column: int
+    is_added: bool
+    """Whether the column counts units that are added to the given ones; else all of them."""
 
 
 def period_subproblem(program: MixedIntegerProgram, shared: SharedUnits) -> PeriodSubproblem:
-    """A situation at units that are settled.
+    """The subproblem of a situation.
 
     Args:
-        model: its safe program, of that situation alone; where roles are fixed, every pool's size in one piece.
-        shared: the units.
+        program: the conservative program of that situation alone; where roles are fixed, every pool has one segment.
+        shared: the units that periods share.
     """
     return (ChangingRoles if program.bought_accelerators else FixedRoles)(program, shared)
 
 
 class PeriodSubproblem(ABC):
-    """A situation at units that are settled."""
+    """The program of a situation at given units."""
 
     def __init__(self, program: MixedIntegerProgram, shared: SharedUnits) -> None:
         self._program, self._shared, self._n_columns = program, shared, len(program.rows.names)
@@ -47,10 +56,10 @@ class PeriodSubproblem(ABC):
         self._pool_usd = [(p.usd_per_hour or 0.0) if is_priced else float(p.n_accelerators) for p in pools]
         self._stocks: dict[int, Inventory] = {}
         self._price_use()
-        counted = [*self._sizes(), *self._ports()]
-        self._counted = np.array([u for u, *_ in counted], np.intp)
-        self._columns = np.array([column for _, column, _ in counted], np.intp)
-        self._is_more = np.array([is_more for *_, is_more in counted])
+        varied = [*self._sizes(), *self._ports()]
+        self._varied = np.array([u for u, *_ in varied], np.intp)
+        self._columns = np.array([column for _, column, _ in varied], np.intp)
+        self._is_more = np.array([is_more for *_, is_more in varied])
         common = [column for row in program.ports for column in row] + program.link_choices
         columns = [*self._columns.tolist(), *program.link_choices]
         choices: dict[int, list[int]] = {}
@@ -59,81 +68,97 @@ class PeriodSubproblem(ABC):
         self._blocks = BlockCoordinateProgram(
             program.rows,
             shared=self._common_rows(),
-            counted=columns,
+            varied=columns,
             common=common,
             choices=list(choices.values()),
-            is_first_enough=not self._use.any(),
+            accepts_first=not self._use.any(),
             time_limit_s=SETTINGS.subproblem_limit_s,
             gap=SETTINGS.subproblem_gap,
         )
 
-    def fits(self, units: Units, known: Array | None = None) -> Array | None:
-        """Every column at some units; None where the period is not found to fit them.
+    def solution_at(self, units: Units, known: Array | None = None) -> Array | None:
+        """A solution at some units.
 
         Args:
-            units: what is settled.
-            known: columns that did at other units: they are kept where they still do.
+            units: the given units, shape (units,) [count].
+            known: a solution at other units, shape (columns,): what still holds of it is kept.
+
+        Returns:
+            Columns, shape (columns,); None where no solution was found.
         """
         self._settle(units)
         start = np.concatenate([self._start(units), self._opened(units)])
         return self._blocks.solved(Bounds(start, start), known)
 
-    def added(self, units: Units, most: Units, known: Array | None = None) -> tuple[Units, Array] | None:
-        """What the period adds to some units for least, and about every column then; None where nothing makes it fit.
+    def cheapest_addition(self, units: Units, most: Units, known: Array | None = None) -> tuple[Units, Array] | None:
+        """The units that the period would add to some at least cost.
 
         Args:
-            units: what is settled.
-            most: the most there may be.
-            known: as `fits` takes it.
+            units: the given units, shape (units,) [count].
+            most: the most units there may be, shape (units,) [count].
+            known: a solution at other units, shape (columns,): what still holds of it is kept.
+
+        Returns:
+            Units to add, shape (units,) [count], and about the columns then; None where no addition was found that
+            fits.
         """
         self._settle(units)
         start, found = self._start(units), np.zeros_like(units)
-        highs = start + np.minimum(most - units, SETTINGS.most_added)[self._counted]
+        highs = start + np.minimum(most - units, SETTINGS.most_added)[self._varied]
         lows, highs = np.append(start, self._opened(units)), np.append(highs, np.ones(len(self._program.link_choices)))
         values = self._blocks.solved(Bounds(lows, highs), known)
         if values is None:
             return None
-        found[self._counted] = values[self._columns].round() - start
+        found[self._varied] = values[self._columns].round() - start
         return found, values
 
     def use_usd_per_hour(self, values: Array) -> float:
-        """What use costs in the period, weighted by its hours [USD/h]."""
+        """What use costs in the period, weighted by its part of the time [USD/h].
+
+        Args:
+            values: columns, shape (columns,).
+        """
         return float(self._use @ values[: len(self._use)])
 
     def operation(self, units: Units, values: Array) -> PeriodOperation:
-        """What happens in the period."""
+        """Sizes, flows and decoding of the period.
+
+        Args:
+            units: the given units, shape (units,) [count].
+            values: columns, shape (columns,).
+        """
         return operation_of(
             self._program, ProgramSolution(0.0, 0.0, self._with_sizes(units, values[: self._n_columns])), 0
         )
 
     @abstractmethod
-    def _sizes(self) -> Iterator[Counted]:
-        """Whatever counts units that are not ports, added to the program."""
+    def _sizes(self) -> Iterator[CountedUnit]:
+        """Columns that count units other than ports, added to the program."""
 
     @abstractmethod
     def _settle(self, units: Units) -> None:
-        """Other limits of rows, for other units."""
+        """Set the limits of rows to those of given units."""
 
     @abstractmethod
     def _with_sizes(self, units: Units, values: Array) -> Array:
-        """Columns with those of sizes among them."""
+        """Columns, those of sizes included."""
 
     def _common_rows(self) -> list[int]:
-        """Rows about what several models use: links and stock."""
+        """Rows that couple several served models: links and stock."""
         limited = [row for row in self._program.shared_rows if self._program.rows.row_highs[row] < np.inf]
         return [*limited, *self._stocks]
 
-    def _ports(self) -> Iterator[Counted]:
+    def _ports(self) -> Iterator[CountedUnit]:
         columns = [column for row in self._program.ports for column in row]
         for u, column in enumerate(columns, self._shared.n_sizes):
             self._program.rows.costs[column] = float(self._shared.usd[u])
-            yield u, column, False
+            yield CountedUnit(u, column, False)
 
     def _start(self, units: Units) -> Array:
-        return np.where(self._is_more, 0.0, units[self._counted])
+        return np.where(self._is_more, 0.0, units[self._varied])
 
     def _opened(self, units: Units) -> Array:
-        """Whether the ports of a link do for its use."""
+        """1 for every link whose ports suffice for any use of it, else 0."""
         if not self._program.link_choices:
             return np.zeros(0)
         least_gbps = np.array(self._program.spec.loads.opened_gbps)
@@ -141,7 +166,7 @@ class PeriodSubproblem(ABC):
         return np.greater_equal(gbps, least_gbps * (1 - ROUNDING)).astype(float)
 
     def _price_use(self) -> None:
-        """What it keeps busy has a price: what is left is for other sizes, other models and other periods."""
+        """Charge what is kept busy, so that little is: the rest is left for other sizes, models and periods."""
         program, rows = self._program, self._program.rows
         self._use = np.zeros(len(rows.costs))
         for column in (*program.part_rates.values(), *program.between_rates.values(), *program.decode_rates.values()):
@@ -157,7 +182,7 @@ class PeriodSubproblem(ABC):
             rows.costs[column] += SETTINGS.use_weight * self._pool_usd[i] * program.spec.loads.decode_s(q, i)
 
     def _gbit_usd(self) -> list[float]:
-        """Least price of a Gbit/s of every link."""
+        """Least price of a Gbit/s on every link [USD/h]."""
         return [
             min(((t.usd_per_hour or 0.0) / t.capacity_gbps for t in link.tiers), default=0.0)
             for link in self._program.problem.links
@@ -165,10 +190,10 @@ class PeriodSubproblem(ABC):
 
 
 class FixedRoles(PeriodSubproblem):
-    """Units are instances of pools: other sizes are other limits of rows about their work."""
+    """Units are instances of pools: their number is in the limits of the rows about the pool's work."""
 
-    def _sizes(self) -> Iterator[Counted]:
-        """Columns for instances that are added, each worth the rise of the limit at the size that the model has."""
+    def _sizes(self) -> Iterator[CountedUnit]:
+        """Columns of added instances. Each raises a limit by as much as at the size that the program was built for."""
         self._tables: dict[int, Array] = {}
         self._of_pool: dict[int, list[int]] = {}
         for row, (pool, _) in self._program.size_limits.items():
@@ -191,7 +216,7 @@ class FixedRoles(PeriodSubproblem):
                 self._stocks[rows.row(f"stock_{v}", of_stock, high=0.0)] = inventory
         self._more, self._known = np.array(rows.row_highs), np.full(self._shared.n_sizes, -1, np.int64)
         for i, column in added.items():
-            yield i, column, True
+            yield CountedUnit(i, column, True)
 
     def _settle(self, units: Units) -> None:
         sizes = units[: self._shared.n_sizes]
@@ -220,7 +245,7 @@ class FixedRoles(PeriodSubproblem):
         return self._tables[id(limit)]
 
     def _free_static_rows(self) -> None:
-        """Sizes are limits of rows, not columns: rows about nothing else say nothing here."""
+        """Drop rows that are about sizes alone: sizes are in the limits of other rows here."""
         program, rows = self._program, self._program.rows
         sizes = {c for at in (*program.instances.values(), *program.segment_choices.values()) for c in at.values()}
         for column in sizes:
@@ -235,8 +260,8 @@ class FixedRoles(PeriodSubproblem):
 class ChangingRoles(PeriodSubproblem):
     """Units are accelerators of owners: the period makes instances of them as it needs."""
 
-    def _sizes(self) -> Iterator[Counted]:
-        """A column for the units of every owner, which are what is bought; no more instances than do some work."""
+    def _sizes(self) -> Iterator[CountedUnit]:
+        """A column of units for every owner, which bounds what it buys; a small price keeps idle instances out."""
         program, rows, shared = self._program, self._program.rows, self._shared
         for i, _ in program.instances:
             for column in sizes_of(program, i, program.sizing_of(program.spec.situations[0])):
@@ -248,16 +273,16 @@ class ChangingRoles(PeriodSubproblem):
         bought_of = set(program.bought_accelerators.values())
         for row in range(len(rows.row_names)):
             if bought_of.issuperset(rows.columns[rows.starts[row] : rows.starts[row + 1]]):
-                rows.row_highs[row] = np.inf  # said of units instead: those of all owners are settled together
+                rows.row_highs[row] = np.inf  # units say this instead, for all owners together
         for v, inventory in enumerate(program.problem.inventories):
             terms = [(units[o], float(shared.n_accelerators[o])) for o in units if owners[o][0] in inventory.pools]
             if terms:
                 self._stocks[rows.row(f"stock_{v}", terms, high=inventory.n_accelerators)] = inventory
         for o, column in units.items():
-            yield o, column, False
+            yield CountedUnit(o, column, False)
 
     def _settle(self, units: Units) -> None:
-        """Columns count all units: no row has another limit."""
+        """Columns count all units, so no limit changes."""
 
     def _with_sizes(self, _: Units, values: Array) -> Array:
         return values

@@ -1,7 +1,11 @@
-"""A plan of a large network: thresholds first with sizes that may be fractions, then whole sizes at those thresholds.
+"""A plan of a large network by relax and fix: thresholds first with fractional sizes, then whole sizes at those
+thresholds.
 
-With hundreds of pools and dozens of thresholds the safe model is too large to be solved at once. What is chosen last
-costs least: fractions of an instance are a small part of a large fleet, thresholds are not.
+With hundreds of pools and dozens of thresholds the conservative program is too large to be solved at once. Sizes are
+fixed last, because there a fraction of an instance matters least: it is a small part of a large fleet.
+
+Source:
+    Relax-and-fix heuristic (Pochet and Wolsey 2006, "Production planning by mixed integer programming").
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,10 +30,10 @@ from planner.optimizer.problem import Situation
 
 @dataclass(frozen=True)
 class RelaxAndFix:
-    """What a plan is sought with."""
+    """A relax-and-fix heuristic for some periods."""
 
     loads: NetworkLoads
-    """Limits that the plan is to keep."""
+    """Coefficients and limits of the plan."""
     arcs: frozenset[StreamArc]
     """Arcs of every stream that may be used, in any period."""
     segments: Segments
@@ -39,7 +43,14 @@ class RelaxAndFix:
     """`monotonic()` time to stop at."""
 
     def thresholds(self, situations: Sequence[Situation]) -> Cells:
-        """A threshold and an allowance for every group in some periods, all together; none where time is up."""
+        """A threshold and an allowance for every group in some periods, all chosen together.
+
+        Args:
+            situations: the periods.
+
+        Returns:
+            One cell for every group and period; nothing where time is up.
+        """
         coarse = self._solved(situations, self._grid(situations))
         if coarse is None:
             return {}
@@ -47,7 +58,15 @@ class RelaxAndFix:
         return _chosen(*(self._solved(situations, near) or coarse))
 
     def joined(self, situations: Sequence[Situation], cells: Cells) -> Cells:
-        """Thresholds for periods that join: of those that other periods have, what suits all together; or none."""
+        """Thresholds that suit more periods, chosen from those that other periods have.
+
+        Args:
+            situations: the periods.
+            cells: one cell for every group in the periods that have one.
+
+        Returns:
+            One cell for every group and period; nothing where time is up.
+        """
         known: dict[int, list[Cell]] = {}
         for (g, _), (cell,) in cells.items():
             known.setdefault(g, []).append(cell)
@@ -60,7 +79,15 @@ class RelaxAndFix:
         return {} if found is None else _chosen(*found)
 
     def allowances(self, situations: Sequence[Situation], cells: Cells) -> Cells:
-        """The thresholds of cells, each with the best of a few allowances; none where time is up."""
+        """The best of a few allowances for given thresholds.
+
+        Args:
+            situations: the periods.
+            cells: one cell for every group and period.
+
+        Returns:
+            One cell for every group and period; nothing where time is up.
+        """
         offers = {at: self.points(at[0], [cell.high_tokens], SETTINGS.near_shares) for at, (cell,) in cells.items()}
         found = self._solved(situations, offers) if all(offers.values()) else None
         return {} if found is None else _chosen(*found)
@@ -68,7 +95,15 @@ class RelaxAndFix:
     def sizes(
         self, situations: Sequence[Situation], cells: Cells
     ) -> tuple[MixedIntegerProgram, ProgramSolution] | None:
-        """Whole sizes for some periods at settled thresholds, and the model; None where none was found in time."""
+        """Whole sizes for some periods at fixed thresholds.
+
+        Args:
+            situations: the periods.
+            cells: one cell for every group and period.
+
+        Returns:
+            The program and its solution; None where none was found in time.
+        """
         rough = self._solved(situations, cells)
         if rough is None:
             return None
@@ -79,7 +114,7 @@ class RelaxAndFix:
     def _solved(
         self, situations: Sequence[Situation], offers: Cells, near: Mapping[int, int] | None = None
     ) -> tuple[MixedIntegerProgram, ProgramSolution] | None:
-        """The best of the offered points, with whole sizes near some or only whole choices of points."""
+        """The best of the offered cells, with whole sizes near some, or only with whole choices of cells."""
         arcs = frozenset(PeriodArc(q, s.period, arc) for q, arc in self.arcs for s in situations)
         program = build(
             ProgramSpec(self.loads, tuple(situations), offers, self.segments, True, arcs, near_sizes=near or {})
@@ -114,7 +149,16 @@ class RelaxAndFix:
         return offers
 
     def points(self, group: int, thresholds: Sequence[float] | np.ndarray, where: Sequence[float]) -> list[Cell]:
-        """Thresholds at which some allowance leaves both parts something, with allowances in that range."""
+        """Thresholds with allowances that leave both parts time to wait.
+
+        Args:
+            group: the group.
+            thresholds: thresholds to offer [tokens].
+            where: allowances, as fractions of the way from the least to the greatest one.
+
+        Returns:
+            Cells of one threshold and one allowance; none for thresholds where no allowance leaves both parts time.
+        """
         points, used = [], {q for q, _ in self.arcs}
         for t in dict.fromkeys(map(float, thresholds)):
             ranges = [self.loads.shares(q, point(t)) for q in self.loads.problem.groups[group] if q in used]

@@ -1,12 +1,13 @@
-"""Sizes of a large plan: begun from fractions, made larger until every period fits, then cheaper bit by bit.
+"""Sizes of a large plan by ruin and recreate: from fractions, made larger until every period fits, then cheaper.
 
-Sizes are all that periods share, so sizes are judged period by period, each of which chooses its own thresholds for
-them. To make a plan cheaper, a part of it is taken out, and what periods then miss is put back for least. Periods that
-did not fit the last sizes are asked first: most changes come to nothing early. A change may cost a little more than the
-cheapest plan so far: where every change of that one is dearer, others lie behind such.
+Sizes are all that periods share. So sizes are judged period by period, and each period chooses its own thresholds. To
+make a plan cheaper, a part of its units is taken out, and what periods then miss is put back at least cost. Periods
+that did not fit the last sizes are asked first: most steps fail early. A step may cost a little more than the cheapest
+plan so far, because cheaper plans may lie behind dearer ones.
 
 Source:
-    Ruin and recreate (Schrimpf et al. 2000); record-to-record travel (Dueck 1993).
+    Ruin and recreate (Schrimpf, Schneider, Stamm-Wilbrandt and Dueck 2000); acceptance by record-to-record travel
+    (Dueck 1993).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +32,11 @@ NOTHING = 1e-6
 
 
 def is_separable_by_period(problem: Problem) -> bool:
-    """Whether sizes, ports and the stock of sites are all that periods share, and cost is to be low."""
+    """Whether sizes, ports and stock are all that periods share, and cost is minimised.
+
+    Args:
+        problem: the resolved scenario.
+    """
     scenario = problem.scenario
     is_alone = not scenario.spare.survive and scenario.budget_usd_per_hour is None
     return problem.is_min_cost and is_alone and not problem.families
@@ -39,34 +44,34 @@ def is_separable_by_period(problem: Problem) -> bool:
 
 @dataclass(frozen=True)
 class ThresholdOffers:
-    """Thresholds that periods choose from: around some of them, with some allowances each."""
+    """Thresholds that periods may choose: around given ones, with some allowances each."""
 
     thresholds_tokens: Mapping[tuple[int, int], Sequence[float]]
     """By group and period; none where a group has no demand."""
     reach: int
-    """Thresholds before the first and after the last that are offered."""
+    """Thresholds offered before the first and after the last of them."""
     shares: Sequence[float]
-    """Allowances, as `Dive.points` takes them."""
+    """Allowances, as `RelaxAndFix.points` takes them."""
     n_inside: int = 0
-    """Thresholds inside of each interval, where lengths are continuous."""
+    """Thresholds offered inside each interval, where lengths are continuous."""
 
 
 def ruin_and_recreate(
-    dive: RelaxAndFix, offers: ThresholdOffers, order: Array, units: Units, deadline: float, seed: int = 0
+    heuristic: RelaxAndFix, offers: ThresholdOffers, order: Array, units: Units, deadline: float, seed: int = 0
 ) -> "RuinAndRecreate":
-    """Every period with its program.
+    """A search over sizes, with the subproblem of every period.
 
     Args:
-        dive: limits to keep and ways that may be used; where roles change, pieces of sizes.
-        offers: what periods choose from.
-        order: how much every period matters at first.
-        units: units that are about right.
+        heuristic: coefficients, arcs that may be used and, where roles change, segments of sizes.
+        offers: thresholds that periods may choose.
+        order: weight of every period at first, shape (periods,).
+        units: sizes that are about right, shape (units,).
         deadline: `monotonic()` time to stop at.
-        seed: of what is taken out.
+        seed: seed of what is taken out.
     """
-    problem, shared, periods = dive.loads.problem, shared_units(dive.loads.problem), []
+    problem, shared, periods = heuristic.loads.problem, shared_units(heuristic.loads.problem), []
     is_fixed = not problem.scenario.routing.role_conversion
-    sizes = {i: [(max(int(units[i]), 1),) * 2] for i in range(len(problem.pools))} if is_fixed else dive.segments
+    sizes = {i: [(max(int(units[i]), 1),) * 2] for i in range(len(problem.pools))} if is_fixed else heuristic.segments
     known: dict[tuple[int, float], list[Cell]] = {}
     ends = [list(_thresholds(finest_cells(problem, members), offers.n_inside)) for members in problem.groups]
     for p in range(len(problem.periods)):
@@ -75,11 +80,11 @@ def ruin_and_recreate(
             thresholds_tokens = offers.thresholds_tokens.get((g, p), of_group[:1])
             used = [int(np.argmin(np.abs(np.array(of_group) - t))) for t in thresholds_tokens]
             near = of_group[max(min(used) - offers.reach, 0) : max(used) + offers.reach + 1]
-            known |= {(g, t): dive.points(g, [t], offers.shares) for t in near if (g, t) not in known}
+            known |= {(g, t): heuristic.points(g, [t], offers.shares) for t in near if (g, t) not in known}
             cells[g, p] = [cell for t in near for cell in known[g, t]]
-        arcs = frozenset(PeriodArc(q, p, arc) for q, arc in dive.arcs)
+        arcs = frozenset(PeriodArc(q, p, arc) for q, arc in heuristic.arcs)
         periods.append(
-            period_subproblem(build(ProgramSpec(dive.loads, (Situation(p),), cells, sizes, True, arcs)), shared)
+            period_subproblem(build(ProgramSpec(heuristic.loads, (Situation(p),), cells, sizes, True, arcs)), shared)
         )
     return RuinAndRecreate(shared, periods, order, deadline, seed)
 
@@ -93,14 +98,14 @@ def _thresholds(cells: Sequence[Cell], n_inside: int) -> Iterator[float]:
 
 
 class RuinAndRecreate:
-    """Units of a plan on their way down.
+    """Sizes and ports of a plan that are made cheaper step by step.
 
     Args:
-        shared: the units, whose cost is to be low.
-        periods: every period.
-        order: how much every period matters at first.
+        shared: the units that periods share; their cost is minimised.
+        periods: the subproblem of every period.
+        order: weight of every period at first, shape (periods,).
         deadline: `monotonic()` time to stop at.
-        seed: of what is taken out.
+        seed: seed of what is taken out.
     """
 
     def __init__(
@@ -118,14 +123,19 @@ class RuinAndRecreate:
 
     @property
     def cost(self) -> float:
-        """Rent of the present sizes, and what use costs [USD/h]."""
+        """Rent of the present units, and what use costs over all periods [USD/h]."""
         return self._cost_of(self.units, self.values)
 
     def start_from(self, units: Units) -> bool:
-        """Start from some sizes, made larger until every period fits; False where that was not found in time.
+        """Start from some units, made larger until every period fits.
+         A period for which no units are left comes first in the next attempt. If it then fails again, the start has
+        units of the wrong kinds, which leave no stock for others: the next attempt starts from fewer.
 
-        A period for which nothing is left comes first the next time. What is there from the start may be of the wrong
-        kinds and leave stock for nothing else: when a period has come first in vain, there is less of it.
+        Args:
+            units: units to start from, shape (units,) [count].
+
+        Returns:
+            Whether units that fit every period were found in time.
         """
         came_first: set[int] = set()
         while monotonic() < self._deadline:
@@ -152,7 +162,7 @@ class RuinAndRecreate:
                     break
 
     def step(self) -> bool:
-        """Take a part out and put back what is missed; whether that leads to the cheapest plan so far."""
+        """Take out a part and put back what is missed at least cost; whether the plan is the cheapest so far."""
         least = self._cheapest[0] if self._cheapest else self.cost
         self._cheapest = self._cheapest or (self.cost, self.units, self.values)
         found = self._recreated(self._ruined(), (1 + SETTINGS.detour) * least)
@@ -166,16 +176,16 @@ class RuinAndRecreate:
         return True
 
     def restore_cheapest(self) -> None:
-        """To the cheapest plan so far."""
+        """Return to the cheapest plan so far."""
         if self._cheapest is not None:
             _, self.units, self.values = self._cheapest
 
     def operations(self) -> tuple[PeriodOperation, ...]:
-        """What happens in every period."""
+        """Sizes, flows and decoding of every period."""
         return tuple(p.operation(self.units, columns) for p, columns in zip(self.periods, self.values, strict=True))
 
     def ports(self) -> tuple[tuple[int, ...], ...]:
-        """Ports of every tier of every link."""
+        """Ports of every tier of every link [count]."""
         return self._shared.ports(self.units)
 
     def _is_taken(self, values: list[Array] | None, units: Units) -> bool:
@@ -189,7 +199,7 @@ class RuinAndRecreate:
         return float(self._usd @ units) + use
 
     def _ruined(self) -> Units:
-        """Sizes with less of a few pools and links, or of all that streams of one group may use."""
+        """Fewer units of a few pools and links, or of all pools that streams of one group may use."""
         units, rng = self.units.copy(), self._rng
         open_to = np.flatnonzero(units > self._least)
         if rng.random() < SETTINGS.whole_group_share:
@@ -203,22 +213,22 @@ class RuinAndRecreate:
         return units
 
     def _recreated(self, units: Units, cost: float) -> tuple[Units, list[Array]] | None:
-        """Sizes that every period fits, with a rent below a cost, and the columns of every period."""
+        """Units that every period fits, with a rent below a cost, and the columns of every period."""
         values: dict[int, Array] = {}
         for p in self._order():
             if monotonic() > self._deadline:
                 return None
             period = self.periods[p]
             known = self.values[p] if self.values else None
-            found = period.fits(units, known)
+            found = period.solution_at(units, known)
             self._failed[p] += found is None
             while found is None:
-                more = period.added(units, self._most, known) if monotonic() < self._deadline else None
+                more = period.cheapest_addition(units, self._most, known) if monotonic() < self._deadline else None
                 added, known = (None, known) if more is None else more
                 units = units if added is None else units + added
                 if self._usd @ units >= cost:
                     return None
-                found = None if added is None else period.fits(units, known)
+                found = None if added is None else period.solution_at(units, known)
                 if found is None and (added is None or not added.any()):
                     self._failed[p] = self._failed[p] if self.values else SETTINGS.stuck_weight + self._failed.max()
                     return None
@@ -228,7 +238,7 @@ class RuinAndRecreate:
     def _points_of_all(self, units: Units) -> list[Array] | None:
         values: dict[int, Array] = {}
         for p in self._order():
-            found = self.periods[p].fits(units, self.values[p]) if monotonic() < self._deadline else None
+            found = self.periods[p].solution_at(units, self.values[p]) if monotonic() < self._deadline else None
             if found is None:
                 self._failed[p] += 1
                 return None
