@@ -1,7 +1,7 @@
 """Cells of thresholds, and what a cell leaves of the prompts of a stream.
 
-A cell is an interval of thresholds, with an interval of allowances for the late requests. Prompts longer than its end
-are long under every threshold of the cell, prompts up to its start are short under every one.
+A cell is an interval of thresholds, with an interval of allowances for late requests. Prompts longer than its end are
+long under every threshold of the cell, prompts up to its start are short under every one.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ N_BETWEEN = 31
 
 
 class Cell(NamedTuple):
-    """An interval of thresholds, and one of allowances for long prompts; a point where ends are equal."""
+    """An interval of thresholds, and one of allowances for long prompts: a point where the ends are equal."""
 
     low_tokens: float
     high_tokens: float
@@ -31,7 +31,7 @@ class Cell(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A part of a stream that takes an arc, with thresholds and allowances of a cell."""
+    """A part of a stream that takes an arc, under the thresholds and allowances of a cell."""
 
     stream: int
     arc: Arc
@@ -44,17 +44,35 @@ Cells = dict[tuple[int, int], list[Cell]]
 
 
 def point(threshold_tokens: float, share: float = 0.5) -> Cell:
-    """The cell of one threshold and one allowance."""
+    """The cell of one threshold and one allowance.
+
+    Args:
+        threshold_tokens: longest uncached length of a short prompt [tokens].
+        share: part of the late requests that long prompts may have [fraction].
+    """
     return Cell(threshold_tokens, threshold_tokens, share, share)
 
 
 def end_of(part: Part, cell: Cell) -> float:
-    """The threshold of a cell at which a part is smallest."""
+    """The threshold of a cell that leaves least of a part [tokens].
+
+    Args:
+        part: long or short prompts.
+        cell: the cell.
+    """
     return cell.high_tokens if part == "long" else cell.low_tokens
 
 
 def lengths_between(mix: RequestMix, cell: Cell) -> tuple[Array, Array]:
-    """Total and cached tokens of requests between a cell's ends: all of a discrete mix, else close ones."""
+    """Lengths of the requests between the ends of a cell: all of a discrete mix, else close ones.
+
+    Args:
+        mix: requests of a class.
+        cell: the cell.
+
+    Returns:
+        Total and cached tokens, shape (n,) each [tokens].
+    """
     total, cached, _ = mix.atoms(N_KINDS)
     inside = (total - cached > cell.low_tokens) & (total - cached <= cell.high_tokens)
     if mix.is_discrete:
@@ -65,5 +83,10 @@ def lengths_between(mix: RequestMix, cell: Cell) -> tuple[Array, Array]:
 
 
 def mix_of(problem: Problem, group: Sequence[int]) -> RequestMix:
-    """Requests of the group's first class: where its thresholds are laid."""
+    """Requests of the first class of a group, on whose lengths its thresholds are laid.
+
+    Args:
+        problem: the resolved scenario.
+        group: streams of the group.
+    """
     return problem.classes[problem.streams[group[0]].request_class].mix

@@ -1,15 +1,14 @@
-"""What a request of a stream asks of pools and links under a threshold, and how much a pool may then be asked for.
+"""Coefficients of a network's program: what a request asks of pools and links in a cell, and how busy a pool may be.
+ A threshold divides the prompts of a class, and an allowance divides its late requests: of the fraction that may be
+late, the share `beta` is for long prompts and the rest for short ones. Every pool that takes long prompts of the class
+may be late with beta times that fraction of the class, counted over the long prompts; likewise for short ones. So the
+class is within its SLO, and no pool is given up to late requests alone. Programs of plans count so. Bounds do not, see
+`lateness`, and local search goes beyond it.
 
-A threshold splits the prompts of a class, and an allowance splits its late requests: of the fraction that may be late,
-the share `beta` is for long prompts and the rest for short ones. Every pool that takes long prompts of the class then
-keeps the promise for beta times that fraction of the class, over the long ones, and likewise the short ones: so the
-class keeps its promise, and no pool is given up to late requests alone. Programs of plans count so; bounds do not, see
-`lateness`, and moves of requests between pools go beyond it.
-
-In a cell, an interval of thresholds, prompts beyond its end are long and those up to its start short. Those between may
-go either way: their work in any pool is at least `kappa` times what it would be in a pool of reference, kappa the least
-ratio of the two over the lengths between; so whatever threshold of the interval divides them, the shares of that work
-in the pool of reference add up to the whole.
+In a cell, prompts beyond its end are long and prompts up to its start are short. Those between may go either way. Their
+work in any pool is at least `kappa` times their work in a pool of reference, where kappa is the least ratio of the two
+times over the lengths between. So whatever threshold of the cell divides them, the shares of the work in the pool of
+reference add up to the whole.
 """
 
 from collections.abc import Iterable
@@ -31,9 +30,9 @@ from planner.roofline import DecodePoint, exposed_transfer_s
 from planner.units import bytes_per_s
 
 LINK_BUSY = 0.7
-"""Mean use of a link where a promise is made: a transfer then takes three times as long as on an idle link."""
+"""Greatest mean use of a link under an SLO: a transfer then takes three times as long as on an idle link."""
 MOST_STABLE = 0.998
-"""Most use of a pool none of whose requests can break a promise that is made: its queue still has a steady state."""
+"""Greatest use of a pool none of whose requests can miss an SLO: its queue still has a steady state."""
 ROUNDING = 1e-3
 """What the least ratio between those lengths may miss: the curves are smooth."""
 ROUNDING_OF_SUMS = 1e-12
@@ -41,9 +40,9 @@ ROUNDING_OF_SUMS = 1e-12
 N_AT_ONCE = 64
 """Limits that are found together: some megabytes of tables."""
 DECODE_TIME = 0.1
-"""Of a promised TTFT: what waiting for a place in the decode batch may take,"""
+"""Part of the TTFT of an SLO that waiting for a place in the decode batch may take,"""
 DECODE_LATE = 0.05
-"""but for this share of the requests that may be late."""
+"""but for this part of the requests that may be late."""
 SHORTEST_DECODE_WAITS = 0.85
 """What shortens waits for places in decode batches, where bounds count with the shortest."""
 GRID = np.unique(np.geomspace(1, 100_000, 97).round())
@@ -51,40 +50,46 @@ GRID = np.unique(np.geomspace(1, 100_000, 97).round())
 
 
 class _Kinds(NamedTuple):
-    """Requests that stand for those of a class on an arc; four arrays of one shape."""
+    """Requests that stand for those of a class on an arc: four arrays of one shape."""
 
     uncached: Array
     weights: Array
     service_s: Array
     slack_s: Array
-    """What is left of the promise after prefill and transfer [s]."""
+    """What prefill and transfer leave of the TTFT of the SLO [s]."""
 
     def in_part(self, part: Part, cell: Cell) -> NDArray[np.bool_]:
-        """Which are in a part for every threshold of a cell."""
+        """Which requests are in a part under every threshold of a cell, shape (n,)."""
         end = end_of(part, cell)
         return self.uncached > end if part == "long" else self.uncached <= end
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkLoads:
-    """Coefficients of a problem, remembered: equal pools at several sites, and periods, ask for the same."""
+    """Coefficients of a problem, remembered by what they depend on: equal pools, and equal periods, share them."""
 
     problem: Problem
     is_optimistic: bool = False
     """Whether waits are the shortest that the closed form may stand for: for bounds."""
     slo_factors: tuple[float, ...] = ()
-    """Factor on the promised TTFT of every class: below 1 where the best model found it broken."""
+    """Factor on the TTFT of the SLO of every class: below 1 where the best model of waits found it missed."""
     gbps: tuple[float, ...] = ()
     """Bandwidth of every link that transfers may count with [Gbps]; none for bounds, which count with all ports."""
     link_busy: float = LINK_BUSY
-    """Mean use of a link at the most; transfers count with the rest of it."""
+    """Greatest mean use of a link [fraction]; transfers count with the rest of it."""
     least_gbps: tuple[float, ...] = ()
     """Bandwidth that every link has at least where it is used; none: what transfers count with."""
     late_multiple: float = 1.0
-    """Multiple of the late requests of a promise that every pool may have, where others are to make up for them."""
+    """Multiple of the late requests of an SLO that every pool may have, where others are to make up for them."""
 
     def fraction(self, stream: int, part: Part, cell: Cell) -> float:
-        """Least fraction of a stream's requests in a part, over the thresholds of a cell."""
+        """Least fraction of a stream's requests in a part, over the thresholds of a cell [fraction].
+
+        Args:
+            stream: the stream.
+            part: long or short prompts.
+            cell: the cell.
+        """
         mix = self.class_of(stream).mix
         key = ("fraction", id(mix), part, end_of(part, cell))
         if key not in self.known:
@@ -94,7 +99,14 @@ class NetworkLoads:
         return float(self.known[key])
 
     def holds(self, stream: int, arc: Arc, part: Part, cell: Cell) -> bool:
-        """Whether a pool holds every prompt of a part of a stream, under some threshold of a cell."""
+        """Whether a pool has memory for every prompt of a part of a stream, under some threshold of a cell.
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            part: long or short prompts.
+            cell: the cell.
+        """
         room, mix = self.problem.pools[arc.pool].rates.longest_tokens, self.class_of(stream).mix
         if room == np.inf:
             return True
@@ -104,7 +116,17 @@ class NetworkLoads:
         return is_held(mix, end_of(part, cell), self.known[key])
 
     def work_s(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
-        """Instance-seconds in a pool per request of the stream, at the least over a cell [s]."""
+        """Instance-seconds in a pool per request of a stream, at the least over a cell [s].
+
+        Equation:
+            E[T; part]: mean prefill time over the requests of the part, times their fraction
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            part: long or short prompts.
+            cell: the cell.
+        """
         pool, mix = self.problem.pools[arc.pool], self.class_of(stream).mix
         key = ("work", id(pool.rates), id(mix), part, *self._ends(part, cell))
         if key not in self.known:
@@ -122,10 +144,20 @@ class NetworkLoads:
         return cell[:2] if both else (end_of(part, cell),)
 
     def residual_s(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
-        """What is left of a service in a pool when another request comes, at the least over a cell [s]; 0: of none.
+        """Mean residual service time that an arriving request finds, at the least over a cell [s]; 0 where no request is
+        served.
 
         Equation:
             E[T^2] / (2 E[T])
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            part: long or short prompts.
+            cell: the cell.
+
+        Source:
+            Residual life in a renewal process (Kleinrock 1975, "Queueing systems", volume 1, section 5.2).
         """
         pool, mix = self.problem.pools[arc.pool], self.class_of(stream).mix
         key = ("residual", id(pool.rates), id(mix), part, end_of(part, cell))
@@ -137,7 +169,14 @@ class NetworkLoads:
         return float(self.known[key])
 
     def sent_bytes(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
-        """Bytes on a link per request of the stream, at the least over a cell [B]."""
+        """Bytes on a link per request of a stream, at the least over a cell [B]; 0 without a link.
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            part: long or short prompts.
+            cell: the cell.
+        """
         if arc.link is None:
             return 0.0
         link, pool = self.problem.links[arc.link], self.problem.pools[arc.pool]
@@ -151,19 +190,36 @@ class NetworkLoads:
         return float(self.known[key])
 
     def between_s(self, stream: int, arc: Arc, cell: Cell) -> float:
-        """Least instance-seconds in a pool, per request of the stream, if it took all between a cell's ends [s].
+        """Least instance-seconds in a pool per request of a stream, if the pool took all prompts between a cell's ends
+        [s].
 
         Equation:
             kappa_i E[T_ref; between], kappa_i = min of T_i / T_ref over the lengths between
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            cell: the cell.
         """
         return self._between(stream, arc, cell)[0]
 
     def between_bytes(self, stream: int, arc: Arc, cell: Cell) -> float:
-        """Least bytes on a link, per request of the stream, if all prompts between a cell's ends went over it [B]."""
+        """Least bytes on a link per request, if all prompts between a cell's ends took it [B].
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            cell: the cell.
+        """
         return 0.0 if arc.link is None else self._between(stream, arc, cell)[1]
 
     def holds_between(self, stream: int, cell: Cell) -> bool:
-        """Whether a stream has prompts between a cell's ends."""
+        """Whether a stream has prompts between the ends of a cell.
+
+        Args:
+            stream: the stream.
+            cell: the cell.
+        """
         mix = self.class_of(stream).mix
         if cell.low_tokens == cell.high_tokens:
             return False
@@ -187,11 +243,15 @@ class NetworkLoads:
         return float(work_s), float(sent_bytes)
 
     def division(self, stream: int) -> tuple[int, int]:
-        """What says how a threshold divides prompts of a stream between a cell's ends: equal where they are alike."""
+        """What decides how a threshold divides a stream's prompts in a cell: equal for streams that it divides alike.
+
+        Args:
+            stream: the stream.
+        """
         return id(self.class_of(stream).mix), id(self._reference(stream))
 
     def _reference(self, stream: int) -> PrefillService:
-        """Prefill of the pool whose work says how prompts between a cell's ends are divided."""
+        """Prefill times of the pool of reference: its work says how prompts between a cell's ends are divided."""
         first = next(arc for arcs in self.problem.arcs[stream].values() for arc in arcs)
         service = self.problem.pools[first.pool].rates.prefill
         if service is None:
@@ -199,14 +259,28 @@ class NetworkLoads:
         return service
 
     def most_busy(self, stream: int, arc: Arc, part: Part, cell: Cell) -> Array:
-        """Busy instances that a pool of every size of the grid may have with a part of a stream; 0 where none may."""
+        """Greatest number of busy instances with a part of a stream, by size of the pool.
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            part: long or short prompts.
+            cell: the cell.
+
+        Returns:
+            Busy instances at the sizes of `grid`, shape (sizes,) [count]; 0 where the pool can take none in time.
+        """
         use = Use(stream, arc, part, cell)
         if use not in self._limits:
             self.prepare([use])
         return self._limits[use]
 
     def prepare(self, uses: Iterable["Use"]) -> None:
-        """Find how busy pools may be with many uses at once, several times quicker than one by one."""
+        """Find `most_busy` for many uses at once: several times faster than one by one.
+
+        Args:
+            uses: the uses.
+        """
         new = {use: self._busy_key(*use) for use in dict.fromkeys(uses) if use not in self._limits}
         waiting: dict[tuple[object, ...], tuple[QueuedRequests, float]] = {}
         for use, key in new.items():
@@ -237,7 +311,7 @@ class NetworkLoads:
 
     @cached_property
     def arc_keys(self) -> dict[Arc, tuple[object, ...]]:
-        """What prompts meet on every arc: how long prefill takes, and how long the transfer."""
+        """What a prompt meets on every arc: prefill times and transfer times."""
         return {arc: self._arc_key(arc) for arcs in self.problem.arcs for of_part in arcs.values() for arc in of_part}
 
     def _arc_key(self, arc: Arc) -> tuple[object, ...]:
@@ -245,30 +319,52 @@ class NetworkLoads:
         return (id(pool.rates), pool.site if arc.link is None else self._link_key(arc.link))
 
     def allowed(self, stream: int, part: Part, cell: Cell) -> float:
-        """Greatest fraction of the part's requests that may be late, over a cell."""
+        """Greatest fraction of the requests of a part that may be late, over a cell [fraction].
+
+        Args:
+            stream: the stream.
+            part: long or short prompts.
+            cell: the cell.
+        """
         fraction = self.fraction(stream, part, cell)
         share = cell.high_share if part == "long" else 1 - cell.low_share
         late = self.late_allowed(stream)
         return 1.0 if late * share >= fraction else late * share / fraction
 
     def has_ttft_slo(self, stream: int) -> bool:
-        """Whether a stream's class has a promise on TTFT."""
+        """Whether the class of a stream has an SLO on TTFT.
+
+        Args:
+            stream: the stream.
+        """
         return self.class_of(stream).ttft_s is not None
 
     def late_allowed(self, stream: int) -> float:
-        """Fraction of a stream's requests that prefill may make late: in plans, decode has a part of it."""
+        """Fraction of a stream's requests that prefill may make late; in plans, decode has a part of it [fraction].
+
+        Args:
+            stream: the stream.
+        """
         late = self.class_of(stream).late_allowed * (1.0 if self.is_for_bounds else 1 - DECODE_LATE)
         return min(self.late_multiple * late, 1.0)
 
     def shares(self, stream: int, cell: Cell) -> tuple[float, float]:
-        """Allowances for long prompts of a stream between which some pool keeps the promise to each part when idle."""
+        """Least and greatest allowance for long prompts, between which some idle pool is within the SLO for each part.
+
+        Args:
+            stream: the stream.
+            cell: the cell.
+
+        Returns:
+            Shares of the late requests [fraction].
+        """
         late = min(self.late_multiple * self.class_of(stream).late_allowed * (1 - DECODE_LATE), 1.0)
         arcs = self.problem.arcs[stream]
         long, short = (min((self._late_anyhow(stream, arc, p, cell) for arc in arcs[p]), default=0.0) for p in PARTS)
         return long / late, 1 - short / late
 
     def _late_anyhow(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
-        """Fraction of a stream's requests that are in a part and late there without any wait."""
+        """Fraction of a stream's requests that are in a part and late there without any wait [fraction]."""
         key = ("late", self.problem.streams[stream].request_class, self.arc_keys[arc], part, end_of(part, cell))
         if key not in self.known:
             kinds = self._kinds(stream, arc)
@@ -279,7 +375,18 @@ class NetworkLoads:
         return float(self.known[key])
 
     def decode_s(self, stream: int, pool: int) -> float:
-        """Instance-seconds of a decode pool per request of a stream [s]."""
+        """Instance-seconds of a decode pool per request of a stream [s].
+
+        Equation:
+            T_step L_out / B: time of a decode step, mean output tokens, sequences in the batch
+
+        Args:
+            stream: the stream.
+            pool: the decode pool.
+
+        Raises:
+            ValueError: the pool does not decode.
+        """
         point = self.problem.pools[pool].rates.decode
         if point is None:
             raise ValueError("a decode pool has no decode point")
@@ -291,35 +398,47 @@ class NetworkLoads:
         return self.is_optimistic and not self.gbps
 
     def most_link_busy(self) -> float:
-        """Mean use of a link at the most: all of it where nothing is promised."""
+        """Greatest mean use of a link [fraction]; 1 where no class has an SLO."""
         return self.link_busy if any(c.ttft_s is not None for c in self.problem.classes) else 1.0
 
     @property
     def opened_gbps(self) -> tuple[float, ...]:
-        """Bandwidth that every link has at least where it is used; none for bounds."""
+        """Least bandwidth of every link in use [Gbps]; none for bounds."""
         return self.least_gbps or self.gbps
 
     def class_arrival_scv(self, request_class: ClassSpec) -> float:
-        """Variation of the gaps between the arrivals of a class; for bounds the least."""
+        """Squared coefficient of variation of the gaps between arrivals of a class; for bounds the least.
+
+        Args:
+            request_class: the class.
+        """
         return self._least_arrival_scv if self.is_optimistic else request_class.arrival_scv
 
     @cached_property
     def _least_arrival_scv(self) -> float:
-        """That of any merge of parts of streams: parts of bursts tend to Poisson's."""
+        """That of any merge of parts of streams: parts of bursts tend to Poisson arrivals."""
         return min(1.0, *(request_class.arrival_scv for request_class in self.problem.classes))
 
     @cached_property
     def optimistic_waits(self) -> tuple[Array | float, float]:
-        """Factors on waits of the closed form, by size of the grid, and peakedness of arrivals: least for bounds."""
+        """Factors on waits of the closed form, shape (sizes,), and peakedness of arrivals: the least for bounds, else 1."""
         if not self.is_optimistic:
             return 1.0, 1.0
         return shortest_waits(self.grid, self._least_arrival_scv), self._least_arrival_scv
 
     def queued(self, stream: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
-        """The part of a stream as a queue sees it; None where no request is in it.
+        """A part of a stream as its queue sees it.
+         Waits are those of the shortest services that any threshold of the cell leaves in the part: for long prompts,
+        all beyond its start. Only requests that are in the part under every threshold may be late.
 
-        Waits are those of the shortest services that any threshold of the cell leaves in the part: for long prompts all
-        beyond its start. Only the requests that are in the part for every threshold may be late.
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            part: long or short prompts.
+            cell: the cell.
+
+        Returns:
+            The requests; None where the part is empty.
         """
         kinds = self._kinds(stream, arc)
         chosen, service = kinds.in_part(part, cell), self.queued_service(stream, arc, part, cell)
@@ -330,7 +449,14 @@ class NetworkLoads:
         return QueuedRequests(*service, slack_s, weights, self.class_arrival_scv(self.class_of(stream)))
 
     def queued_service(self, stream: int, arc: Arc, part: Part, cell: Cell) -> tuple[float, float] | None:
-        """Mean service and squared variation of the part with which it waits least; None of none."""
+        """Mean [s] and squared coefficient of variation of the services with which a part waits least; None of none.
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            part: long or short prompts.
+            cell: the cell.
+        """
         kinds = self._kinds(stream, arc)
         queued = kinds.uncached > cell.low_tokens if part == "long" else kinds.in_part(part, cell)
         return moments(kinds.service_s[queued], kinds.weights[queued]) if queued.any() else None
@@ -350,7 +476,17 @@ class NetworkLoads:
         return found
 
     def transfer_s(self, arc: Arc, total: Array, cached: Array, service_s: Array) -> Array:
-        """What is left of the transfer when prefill ends: on an idle link for bounds, else on one as busy as may be."""
+        """What is left of the KV transfer when prefill ends [s].
+
+        Args:
+            arc: the pool and its link.
+            total: prompt lengths, shape (n,) [tokens].
+            cached: cached tokens of them, shape (n,) [tokens].
+            service_s: prefill times, shape (n,) [s].
+
+        Returns:
+            Seconds, shape (n,): on an idle link for bounds, else on one as busy as it may be.
+        """
         pool = self.problem.pools[arc.pool]
         sent = pool.rates.kv_bytes(total)
         if arc.link is None:
@@ -365,10 +501,17 @@ class NetworkLoads:
         return exposed_transfer_s(service_s, sent, bytes_per_s(gbps), link.round_trip_s, pool.rates.n_layers)
 
     def most_busy_decode(self, stream: int, pool: int) -> Array:
-        """Busy instances that a decode pool of every size of the grid may have with a stream.
+        """Greatest number of busy instances of a decode pool with a stream, by size of the pool.
+         In plans, at most a part of the late requests waits longer than a part of the TTFT for a place in the batch. In
+        bounds, no more than the late requests wait longer than all of it; where a class has several decode pools, one
+        may be any late.
 
-        In plans at most a share of the requests that may be late waits a share of the TTFT for a place in the batch. In
-        bounds no more wait all of it than may be late; where a class has several decode pools, one may be any late.
+        Args:
+            stream: the stream.
+            pool: the decode pool.
+
+        Returns:
+            Busy instances at the sizes of `grid`, shape (sizes,) [count].
         """
         point, request_class = self.problem.pools[pool].rates.decode, self.class_of(stream)
         if request_class.ttft_s is None or point is None:
@@ -391,12 +534,17 @@ class NetworkLoads:
         return most_busy_servers(self.grid * point.batch, requests, allowed, factor, peakedness) / point.batch
 
     def _n_decoders(self, request_class: ClassSpec) -> int:
-        """Decode pools that serve a class, at all sites."""
+        """Decode pools that serve a class, at all sites [count]."""
         problem = self.problem
         decoders = zip(problem.streams, problem.decoders, strict=True)
         return sum(len(pools) for stream, pools in decoders if problem.classes[stream.request_class] is request_class)
 
     def slo_ttft_s(self, stream: int) -> float:
+        """TTFT of a stream's SLO, times the factor on it [s]; inf without an SLO.
+
+        Args:
+            stream: the stream.
+        """
         c = self.problem.streams[stream].request_class
         return (self.class_of(stream).ttft_s or np.inf) * (self.slo_factors[c] if self.slo_factors else 1.0)
 
@@ -406,21 +554,27 @@ class NetworkLoads:
         return (gbps, spec.round_trip_s, spec.destination_holds_prefix)
 
     def class_of(self, stream: int) -> ClassSpec:
+        """The class of a stream.
+
+        Args:
+            stream: the stream.
+        """
         return self.problem.classes[self.problem.streams[stream].request_class]
 
     @cached_property
     def grid(self) -> Array:
-        """Sizes at which limits are found: of GRID, those up to the largest pool, and one beyond."""
+        """Sizes at which limits are found, shape (sizes,): of GRID, those up to the largest pool, and one beyond [count]."""
         largest = max((pool.max_instances for pool in self.problem.pools), default=1)
         return GRID[: int(np.searchsorted(GRID, largest)) + 1]
 
     @cached_property
     def most_stable(self) -> Array:
-        """Busy instances of pools none of whose requests can break a promise, at sizes of the grid."""
+        """Busy instances of pools none of whose requests can miss an SLO, at the sizes of the grid [count]."""
         return self.grid * MOST_STABLE
 
     @cached_property
     def known(self) -> dict[tuple[object, ...], Any]:
+        """Coefficients that were found before, by what they depend on."""
         return {}
 
     @cached_property

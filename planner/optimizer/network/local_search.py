@@ -1,12 +1,13 @@
-"""A plan made to keep its promises, and then cheaper, by moves of instances and requests between pools.
+"""Local search on plans: requests move between pools, and instances are added and removed.
 
-A promise is a class's: one pool may be later than it allows where others make up for that. Programs give every pool a
-fixed allowance, so what they find is mended and made better here: requests move between pools, instances are added
-where lateness falls most for the money, and then taken away wherever requests can move so that nobody misses them.
-Waits are those of the closed form for the mix that every pool serves; the last word is that of the queues.
+An SLO is a class's: one pool may be later than it allows where others make up for that. Programs give every pool a
+fixed allowance, so a plan is brought within its SLOs here, and made cheaper. Requests move between pools, and instances
+are added where they take most of the violation off for their price. Instances are then removed wherever requests can
+move so that none is missed. Waits are those of the closed form for the mix that every pool serves; the last word is
+that of the best model of waits.
 
 Source:
-    Local search with a penalty for broken limits (Glover 1977, "Heuristics for integer programming using surrogate
+    Local search with a penalty for violated limits (Glover 1977, "Heuristics for integer programming using surrogate
     constraints").
 """
 
@@ -49,7 +50,12 @@ class CandidatePlan:
 
     @classmethod
     def of(cls, problem: Problem, operations: Sequence[PeriodOperation]) -> "CandidatePlan":
-        """A plan, with every period once more for every instance whose loss is to be survived."""
+        """A plan, with every period once more for every instance whose loss is to be survived.
+
+        Args:
+            problem: the resolved scenario.
+            operations: what every period does.
+        """
         names = [pool.name for pool in problem.pools]
         losses = [None, *(names.index(loss.name) for loss in problem.losses())]
         everything = [(one, lost) for lost in losses for one in operations]
@@ -57,13 +63,21 @@ class CandidatePlan:
         return candidate.with_sizes(operations[0].n_instances)
 
     def with_sizes(self, sizes: Sequence[int]) -> "CandidatePlan":
-        """The same flows with other sizes."""
+        """The same flows with other sizes.
+
+        Args:
+            sizes: instances of every pool [count].
+        """
         left = [tuple(max(n - (i == lost), 0) for i, n in enumerate(sizes)) for lost in self.lost]
         operations = (replace(one, n_instances=n) for one, n in zip(self.operations, left, strict=True))
         return replace(self, sizes=tuple(sizes), operations=tuple(operations))
 
     def scaled(self, ratio: float) -> "CandidatePlan":
-        """The same sizes with a multiple of every flow."""
+        """The same sizes with a multiple of every flow.
+
+        Args:
+            ratio: the multiple [-].
+        """
         ratios = [ratio] * (1 + max((d.stream for one in self.operations for d in one.decodings), default=0))
         return replace(self, operations=tuple(one.scaled_to(one.period, ratios) for one in self.operations))
 
@@ -74,9 +88,12 @@ class CandidatePlan:
 
 
 def can_repair(problem: Problem) -> bool:
-    """Whether sizes are all that periods share, cost is to be low, and some class has a promise or a loss is survived.
+    """Whether local search can bring plans of a problem within their SLOs, or make plans with spare cheaper.
 
-    Of losses only those of instances are looked at.
+    Sizes must be all that periods share, and cost must be minimised. Of losses only those of instances are looked at.
+
+    Args:
+        problem: the resolved scenario.
     """
     scenario = problem.scenario
     is_alone = set(scenario.spare.survive) <= {"instance"} and scenario.budget_usd_per_hour is None
@@ -86,19 +103,26 @@ def can_repair(problem: Problem) -> bool:
 
 
 def can_raise_rate(problem: Problem) -> bool:
-    """Whether requests that move may leave room for more of them: the rate is to be high, under some promise."""
+    """Whether moved requests may leave room for more: the rate is maximised under some SLO.
+
+    Args:
+        problem: the resolved scenario.
+    """
     is_fixed = not problem.scenario.routing.role_conversion and not problem.scenario.spare.survive
     return not problem.is_min_cost and is_fixed and any(c.ttft_s is not None for c in problem.classes)
 
 
 def at_highest_scale(loads: NetworkLoads, solution: Solution, least_scale: float, deadline: float) -> Solution | None:
-    """The plan at the highest scale of the demand at which its sizes keep every promise; None where that is not higher.
+    """The plan at the highest scale of the demand at which its sizes are within every SLO, by bisection.
 
     Args:
-        loads: what transfers count with.
-        solution: the plan; it may break promises.
-        least_scale: a scale that is kept by another plan.
+        loads: coefficients, with the bandwidth that transfers count with.
+        solution: the plan; it may miss SLOs.
+        least_scale: a scale that another plan serves within its SLOs [-].
         deadline: `monotonic()` time to stop at.
+
+    Returns:
+        The plan at that scale; None where it is not higher.
     """
     if solution.scale <= 0:
         return None
@@ -122,13 +146,16 @@ def at_highest_scale(loads: NetworkLoads, solution: Solution, least_scale: float
 
 
 def repaired(loads: NetworkLoads, solution: Solution, most_usd_per_hour: float, deadline: float) -> Solution | None:
-    """A cheaper plan that keeps every promise; None where none was found below a cost.
+    """A cheaper plan that is within every SLO.
 
     Args:
-        loads: what transfers count with.
-        solution: where the search begins; it may break promises.
-        most_usd_per_hour: what the plan may cost, or how many accelerators where prices are missing.
+        loads: coefficients, with the bandwidth that transfers count with.
+        solution: where the search begins; it may miss SLOs.
+        most_usd_per_hour: what the plan may cost [USD/h], or its accelerators where prices are missing.
         deadline: `monotonic()` time to stop at.
+
+    Returns:
+        The plan; None where none was found below that cost.
     """
     candidate, slo_factors = CandidatePlan.of(loads.problem, solution.operations), [1.0] * len(loads.problem.classes)
     for caution in SETTINGS.cautions:
@@ -147,13 +174,17 @@ def repaired(loads: NetworkLoads, solution: Solution, most_usd_per_hour: float, 
 
 
 class LocalSearch:
-    """Moves of instances and requests, judged by the closed form.
+    """Moves of instances and requests, judged by the closed form of waits.
+
+    Equation:
+        violation of a period = w sum of relative overloads + sum over classes of max(0, log(late / allowed)), w the
+        weight of overloads, late the late requests of a class over all its pools
 
     Args:
-        loads: promises, with the patience that the closed form needs, and what transfers count with.
-        ports: ports of every tier of every link.
+        loads: coefficients, with the factors on SLOs that the closed form needs.
+        ports: ports of every tier of every link [count].
         deadline: `monotonic()` time to stop at.
-        caution: 0 for the shortest waits that the closed form may stand for, 1 for its own.
+        caution: 0 for the shortest waits that the closed form may stand for, 1 for its own [fraction].
     """
 
     def __init__(
@@ -171,7 +202,11 @@ class LocalSearch:
         self._ports_usd = sum(link.ports_usd_per_hour(of_link) or 0.0 for link, of_link in links) if is_priced else 0.0
 
     def usd_per_hour(self, candidate: CandidatePlan) -> float:
-        """Rent, ports and use [USD/h], or accelerators where prices are missing."""
+        """Rent, ports and use [USD/h]; accelerators where prices are missing.
+
+        Args:
+            candidate: the plan.
+        """
         rent = sum(n * usd for n, usd in zip(candidate.sizes, self._usd, strict=True)) + self._ports_usd
         if not self._problem.is_priced:
             return rent
@@ -179,7 +214,15 @@ class LocalSearch:
         return rent + sum(use)
 
     def repaired(self, candidate: CandidatePlan, most_usd_per_hour: float = inf) -> CandidatePlan | None:
-        """The plan with what it lacks for its promises: requests move where that helps, else an instance is added."""
+        """The plan without violations: requests move where that helps, else an instance is added.
+
+        Args:
+            candidate: the plan.
+            most_usd_per_hour: cost beyond which to stop [USD/h].
+
+        Returns:
+            The plan; None where violations are left.
+        """
         for _ in range(SETTINGS.most_moves):
             candidate = self.rerouted(candidate)
             violation = self._violation(candidate)
@@ -187,22 +230,30 @@ class LocalSearch:
                 return candidate
             if monotonic() > self._deadline or self.usd_per_hour(candidate) > most_usd_per_hour:
                 return None
-            worth = [
+            gains = [
                 ((violation - self._violation(f)) / max(self._usd[i], TOLERANCE), f) for i, f in self._larger(candidate)
             ]
-            gain, candidate = max(worth, key=lambda item: item[0], default=(0.0, candidate))
+            gain, candidate = max(gains, key=lambda item: item[0], default=(0.0, candidate))
             if gain <= 0:
                 return None
         return None
 
     def is_feasible(self, candidate: CandidatePlan) -> bool:
-        """Whether a plan keeps its limits, its promises and the budget."""
+        """Whether a plan keeps its limits, its SLOs and the budget.
+
+        Args:
+            candidate: the plan.
+        """
         budget = self._problem.scenario.budget_usd_per_hour
         is_paid = budget is None or not self._problem.is_priced or self.usd_per_hour(candidate) <= budget
         return is_paid and self._violation(candidate) <= TOLERANCE
 
     def shrunk(self, candidate: CandidatePlan) -> CandidatePlan:
-        """The plan without every instance that is not missed, and with cheaper ones for dear ones."""
+        """The plan without instances that are not missed, and with cheaper instances for dear ones.
+
+        Args:
+            candidate: a plan without violations.
+        """
         is_changed = True
         while is_changed and monotonic() < self._deadline:
             is_changed = False
@@ -219,7 +270,12 @@ class LocalSearch:
         return candidate
 
     def trimmed(self, candidate: CandidatePlan, ports: Sequence[Sequence[int]]) -> CandidatePlan:
-        """The plan without every instance that the queues themselves do not miss."""
+        """The plan without instances that the best model of waits does not miss, with no request moved.
+
+        Args:
+            candidate: a plan within its SLOs.
+            ports: ports of every tier of every link [count].
+        """
         for i in sorted(range(len(self._usd)), key=lambda i: -self._usd[i]):
             while candidate.sizes[i] > self._problem.pools[i].min_instances and monotonic() < self._deadline:
                 found = candidate.with_sizes(_changed(candidate.sizes, {i: -1}))
@@ -230,11 +286,11 @@ class LocalSearch:
         return candidate
 
     def _filled(self, one: PeriodOperation) -> Iterator[tuple[int, float]]:
-        """Instances of every pool, and how many are busy."""
+        """Instances of every pool, and how many of them are busy."""
         return zip(one.n_instances, busy_instances(self._problem, one), strict=True)
 
     def _smaller(self, candidate: CandidatePlan) -> Iterator[Sizes]:
-        """Sizes with an instance less, the dearest first, then with another one for some that are dearer together."""
+        """Sizes with one instance fewer, the dearest pool first; then with a cheaper instance for dearer ones."""
         pools, order = self._problem.pools, sorted(range(len(self._usd)), key=lambda i: -self._usd[i])
         less = [i for i in order if candidate.sizes[i] > pools[i].min_instances]
         for i in less:
@@ -245,7 +301,7 @@ class LocalSearch:
                 yield sizes
 
     def _larger(self, candidate: CandidatePlan) -> Iterator[tuple[int, CandidatePlan]]:
-        """Every pool with an instance more, and what moves there best."""
+        """Every pool with one more instance, without and with the move of requests there that helps most."""
         for i in range(len(self._usd)):
             sizes = _changed(candidate.sizes, {i: 1})
             if not self._has_room(sizes, i):
@@ -255,7 +311,7 @@ class LocalSearch:
             yield i, self._best_reroute(larger, to=i)
 
     def _has_room(self, sizes: Sizes, i: int) -> bool:
-        """Whether a pool may have so many instances."""
+        """Whether limits and stock allow so many instances of a pool."""
         pools = self._problem.pools
         used = (
             (sum(sizes[j] * pools[j].n_accelerators for j in v.pools), v.n_accelerators)
@@ -265,7 +321,11 @@ class LocalSearch:
         return sizes[i] <= pools[i].max_instances and all(n <= stock for n, stock in used)
 
     def rerouted(self, candidate: CandidatePlan) -> CandidatePlan:
-        """The plan after moves of requests, as long as they take strain off."""
+        """The plan after moves of requests, for as long as they lower the violation.
+
+        Args:
+            candidate: the plan.
+        """
         violation = self._violation(candidate)
         for _ in range(SETTINGS.most_moves):
             if violation <= TOLERANCE or monotonic() > self._deadline:
@@ -278,7 +338,7 @@ class LocalSearch:
         return candidate
 
     def _best_reroute(self, candidate: CandidatePlan, to: int | None = None) -> CandidatePlan:
-        """In every strained period the move of requests that takes most strain off."""
+        """In every period with a violation, the move of requests that lowers it most."""
         operations = []
         for one in candidate.operations:
             best = self._violation_of(one), one
@@ -306,7 +366,7 @@ class LocalSearch:
         return sum(map(self._violation_of, candidate.operations))
 
     def _violation_of(self, one: PeriodOperation) -> float:
-        """How far a period is from keeping its limits and promises: 0 where it keeps them all."""
+        """How far a period is from its limits and SLOs; 0 where it keeps them all."""
         key = one.period, one.n_instances, one.flows
         if key not in self._known:
             self._known[key] = self._violation_found(one)
@@ -329,7 +389,7 @@ class LocalSearch:
         return list(dict.fromkeys(flow.stream for flow in one.flows))
 
     def _pool_violation(self, one: PeriodOperation, i: int, late: dict[int, float]) -> float:
-        """How far a pool is too full; its late requests are added to those of the classes."""
+        """Relative overload of a pool; its late requests are added to those of the classes."""
         loads, n = self._loads, one.n_instances[i]
         flows = [(flow, point(flow.threshold_tokens)) for flow in one.flows if flow.arc.pool == i]
         uses = [(f, (f.stream, f.arc, f.part, cell)) for f, cell in flows if loads.fraction(f.stream, f.part, cell) > 0]
@@ -356,7 +416,7 @@ class LocalSearch:
         return max(busy - n * MOST_STABLE, 0.0) / max(n, 1)
 
     def _decode_overload(self, one: PeriodOperation) -> float:
-        """How far decode pools are fuller than the places in their batches let them be."""
+        """Relative overload of decode pools, over the places in their batches."""
         loads, over = self._loads, 0.0
         for i in dict.fromkeys(decoding.pool for decoding in one.decodings):
             mine = [d for d in one.decodings if d.pool == i]

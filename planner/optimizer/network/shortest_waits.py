@@ -25,18 +25,32 @@ def shortest_waits(sizes: Array, arrival_scv: float) -> Array:
 
 
 def moments(service_s: Array, weights: Array) -> tuple[float, float]:
-    """Mean and squared variation of services with weights of any sum."""
+    """Mean [s] and squared coefficient of variation of services.
+
+    Args:
+        service_s: service times, shape (n,) [s].
+        weights: their weights, of any sum, shape (n,).
+    """
     mean_s = float(service_s @ weights) / float(weights.sum())
     return mean_s, float((service_s - mean_s) ** 2 @ weights) / float(weights.sum()) / mean_s**2
 
 
-def condensed(slack_s: Array, weights: Array, n: int = 32) -> tuple[Array, Array]:
-    """At most n kinds: neighbours in slack are merged at their mean, those that are late anyhow into one."""
+def condensed(slack_s: Array, weights: Array, n_kinds: int = 32) -> tuple[Array, Array]:
+    """Fewer kinds of requests with the same weight: neighbours in slack are merged at their mean, late ones into one kind.
+
+    Args:
+        slack_s: what is left of the TTFT without a wait, shape (n,) [s].
+        weights: weights of the requests, shape (n,).
+        n: most kinds that are not late anyhow [count].
+
+    Returns:
+        Slack [s] and weight of every kind.
+    """
     late = slack_s < 0
     order = np.argsort(slack_s[~late], kind="stable")
     kept, mass = slack_s[~late][order], weights[~late][order]
-    group = np.minimum((np.cumsum(mass) / max(mass.sum(), 1e-300) * n).astype(np.intp), n - 1)
-    total = np.bincount(group, mass, n)
+    group = np.minimum((np.cumsum(mass) / max(mass.sum(), 1e-300) * n_kinds).astype(np.intp), n_kinds - 1)
+    total = np.bincount(group, mass, n_kinds)
     used = total > 0
-    means = np.bincount(group, kept * mass, n)[used] / total[used]
+    means = np.bincount(group, kept * mass, n_kinds)[used] / total[used]
     return np.append(means, -1.0), np.append(total[used], weights[late].sum())
