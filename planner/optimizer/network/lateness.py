@@ -1,8 +1,8 @@
-"""What a pool may be asked for where pools share what a class may be late: for bounds, which hold however they do.
+"""Late requests as variables of bounds: what a pool may be asked for where the pools of a class share them.
 
-A promise is a class's: of its requests a fraction may be late, in whichever pools. So a pool may be later than that
-with a part of the class, and another less late. In bounds the requests of a use that are late are a column of their
-own. All late requests of a class in a period together are at most the fraction that it allows.
+An SLO is a class's: a fraction of its requests may be late, in whichever pools. So one pool may be later than that with
+a part of the class, and another less late. In bounds the late requests of a use are a column of their own. All late
+requests of a class in a period together are at most the fraction that its SLO allows.
 
 Equation:
     sum of f_u (b_u - w_u s_u l_u) <= C(n), for every choice of w_u > 0: busy instances b_u of every use u of a pool,
@@ -12,12 +12,12 @@ Equation:
 
 Proof:
     Late requests take s_u l_u >= b_u L_u(n, b) seconds of service per second, b all that is busy. So the left side is
-    at most the sum of f_u b_u (1 - w_u L_u(n, b)), a mean of f_u b (1 - w_u L_u(n, b)) <= f_u C_u(n) <= C(n) with
-    weights b_u / b. Nothing is said of how l_u is divided between pools: rows over the class say that.
+    at most the sum of f_u b_u (1 - w_u L_u(n, b)). That is a mean of f_u b (1 - w_u L_u(n, b)) <= f_u C_u(n) <= C(n)
+    with weights b_u / b. Rows over the class say how l_u is divided between pools.
 
 Valid:
-    L_u is that of a queue of the use alone, in the shortest waits that the closed form may stand for. Beside shorter
-    services a use waits less: what a mix gains on that is less than what these waits leave open. Tests hold the rows
+    L_u is that of a queue of the use alone, with the shortest waits that the closed form may stand for. Beside shorter
+    services a use waits less: what a mix gains from that is less than what these waits leave open. Tests hold the rows
     against queues of services that differ by a factor of eleven, in pools of 1 to 12 instances.
 """
 
@@ -45,7 +45,7 @@ LEAST_SLOPE = 1e-9
 
 
 class LateUse(NamedTuple):
-    """A use, or the prompts between the ends of its cell that take the same arc; and a size of its pool."""
+    """A use, or the prompts between the ends of its cell on the same arc, with a size of its pool."""
 
     use: Use
     is_between: bool
@@ -72,13 +72,25 @@ def sizes_between(low: int, high: int) -> float:
 
 
 def least_late(loads: NetworkLoads, use: Use, is_between: bool) -> float:
-    """Fraction of a use that is late in an idle pool."""
+    """Fraction of a use that is late in an idle pool [fraction].
+
+    Args:
+        loads: coefficients.
+        use: the use.
+        is_between: whether it is about the prompts between the ends of its cell.
+    """
     queue = _queue(loads, use, is_between)
     return 0.0 if queue is None else float(queue.weights[queue.slack_s < 0].sum())
 
 
 def requests_of_use(loads: NetworkLoads, use: Use, is_between: bool) -> tuple[float, float]:
-    """Fewest and most requests of a use per unit of its rate; how many are between is known by their work alone."""
+    """Fewest and most requests of a use per unit of its rate [-].
+
+    Args:
+        loads: coefficients.
+        use: the use.
+        is_between: whether it is about the prompts between the ends of its cell; only their work is known then.
+    """
     q, arc, part, cell = use
     if not is_between:
         return (loads.fraction(q, part, cell),) * 2
@@ -87,7 +99,13 @@ def requests_of_use(loads: NetworkLoads, use: Use, is_between: bool) -> tuple[fl
 
 
 def late_service_s(loads: NetworkLoads, use: Use, is_between: bool) -> float:
-    """Service that a late request counts with: the mean of its part, or the longest between a cell's ends [s]."""
+    """Service that a late request counts with [s]: the mean of its part, or the longest between the ends of a cell.
+
+    Args:
+        loads: coefficients.
+        use: the use.
+        is_between: whether it is about the prompts between the ends of its cell.
+    """
     q, arc, part, cell = use
     if not is_between:
         fraction = loads.fraction(q, part, cell)
@@ -102,7 +120,12 @@ def late_service_s(loads: NetworkLoads, use: Use, is_between: bool) -> float:
 
 
 def tangents(loads: NetworkLoads, late_uses: Iterable[LateUse]) -> Mapping[LateUse, Tangent]:
-    """Limits of many uses at once, remembered by the loads."""
+    """Limits of many uses at once, remembered by the coefficients.
+
+    Args:
+        loads: coefficients.
+        late_uses: the uses.
+    """
     keys = {late: _key(loads, late) for late in dict.fromkeys(late_uses)}
     waiting: dict[float, dict[tuple[object, ...], tuple[QueuedRequests, float]]] = {}
     for late, key in keys.items():
@@ -139,7 +162,7 @@ def _find(loads: NetworkLoads, n: float, of_size: Mapping[tuple[object, ...], tu
 
 
 def _aimed(loads: NetworkLoads, late: LateUse, queue: QueuedRequests) -> float:
-    """Fraction of a use that is late where the price of late requests is chosen: any would do."""
+    """Fraction of a use that is late where the price of late requests is chosen: any choice gives a valid row."""
     q, _, part, cell = late.use
     anyhow = float(queue.weights[queue.slack_s < 0].sum())
     fraction = 1.0 if late.is_between else max(loads.fraction(q, part, cell), LEAST_SLOPE)
@@ -157,7 +180,7 @@ def _key(loads: NetworkLoads, late: LateUse) -> tuple[object, ...]:
 
 
 def _queue(loads: NetworkLoads, use: Use, is_between: bool) -> QueuedRequests | None:
-    """A use as a queue sees it; None where nothing of it can be late."""
+    """A use as its queue sees it; None where none of it can be late."""
     q, arc, part, cell = use
     key = ("late queue", *_key(loads, LateUse(use, is_between, 0.0)))
     if key not in loads.known:
@@ -167,7 +190,7 @@ def _queue(loads: NetworkLoads, use: Use, is_between: bool) -> QueuedRequests | 
 
 
 def _queue_between(loads: NetworkLoads, use: Use) -> QueuedRequests | None:
-    """Prompts between a cell's ends: each may wait as long as the most patient of them, in the queue of their part."""
+    """Prompts between the ends of a cell: each may wait as long as the one with most slack."""
     q, arc, part, cell = use
     total, cached = lengths_between(loads.class_of(q).mix, cell)
     service = loads.problem.pools[arc.pool].rates.prefill

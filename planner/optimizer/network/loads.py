@@ -1,30 +1,24 @@
-"""Coefficients of a network's program: what a request asks of pools and links in a cell, and how busy a pool may be.
- A threshold divides the prompts of a class, and an allowance divides its late requests: of the fraction that may be
+"""How busy pools and links of a network may be with a use, and which of its requests may be late.
+
+A threshold divides the prompts of a class, and an allowance divides its late requests: of the fraction that may be
 late, the share `beta` is for long prompts and the rest for short ones. Every pool that takes long prompts of the class
 may be late with beta times that fraction of the class, counted over the long prompts; likewise for short ones. So the
 class is within its SLO, and no pool is given up to late requests alone. Programs of plans count so. Bounds do not, see
 `lateness`, and local search goes beyond it.
-
-In a cell, prompts beyond its end are long and prompts up to its start are short. Those between may go either way. Their
-work in any pool is at least `kappa` times their work in a pool of reference, where kappa is the least ratio of the two
-times over the lengths between. So whatever threshold of the cell divides them, the shares of the work in the pool of
-reference add up to the whole.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.curves import PrefillService
-from planner.optimizer.network.cells import N_KINDS, PARTS, Array, Cell, Use, end_of, lengths_between
+from planner.optimizer.network.cells import N_KINDS, PARTS, Array, Cell, Use, end_of
+from planner.optimizer.network.request_loads import RequestLoads
 from planner.optimizer.network.shortest_waits import condensed, moments, shortest_waits
-from planner.optimizer.problem import Arc, ClassSpec, Part, Problem
-from planner.optimizer.room import is_held
-from planner.optimizer.work import long_bytes, long_work_s, short_bytes, short_work_s
+from planner.optimizer.problem import Arc, ClassSpec, Part
 from planner.queueing import QueuedRequests, most_busy_servers
 from planner.roofline import DecodePoint, exposed_transfer_s
 from planner.units import bytes_per_s
@@ -33,10 +27,6 @@ LINK_BUSY = 0.7
 """Greatest mean use of a link under an SLO: a transfer then takes three times as long as on an idle link."""
 MOST_STABLE = 0.998
 """Greatest use of a pool none of whose requests can miss an SLO: its queue still has a steady state."""
-ROUNDING = 1e-3
-"""What the least ratio between those lengths may miss: the curves are smooth."""
-ROUNDING_OF_SUMS = 1e-12
-"""Fractions below are nothing but the rounding of weights that add up to 1."""
 N_AT_ONCE = 64
 """Limits that are found together: some megabytes of tables."""
 DECODE_TIME = 0.1
@@ -65,10 +55,9 @@ class _Kinds(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkLoads:
+class NetworkLoads(RequestLoads):
     """Coefficients of a problem, remembered by what they depend on: equal pools, and equal periods, share them."""
 
-    problem: Problem
     is_optimistic: bool = False
     """Whether waits are the shortest that the closed form may stand for: for bounds."""
     slo_factors: tuple[float, ...] = ()
@@ -81,182 +70,6 @@ class NetworkLoads:
     """Bandwidth that every link has at least where it is used; none: what transfers count with."""
     late_multiple: float = 1.0
     """Multiple of the late requests of an SLO that every pool may have, where others are to make up for them."""
-
-    def fraction(self, stream: int, part: Part, cell: Cell) -> float:
-        """Least fraction of a stream's requests in a part, over the thresholds of a cell [fraction].
-
-        Args:
-            stream: the stream.
-            part: long or short prompts.
-            cell: the cell.
-        """
-        mix = self.class_of(stream).mix
-        key = ("fraction", id(mix), part, end_of(part, cell))
-        if key not in self.known:
-            long = float(mix.long_fraction(end_of(part, cell)))
-            of_part = long if part == "long" else 1.0 - long
-            self.known[key] = of_part if of_part > ROUNDING_OF_SUMS else 0.0
-        return float(self.known[key])
-
-    def holds(self, stream: int, arc: Arc, part: Part, cell: Cell) -> bool:
-        """Whether a pool has memory for every prompt of a part of a stream, under some threshold of a cell.
-
-        Args:
-            stream: the stream.
-            arc: the pool and its link.
-            part: long or short prompts.
-            cell: the cell.
-        """
-        room, mix = self.problem.pools[arc.pool].rates.longest_tokens, self.class_of(stream).mix
-        if room == np.inf:
-            return True
-        key = ("limits", room, id(mix), part)
-        if key not in self.known:
-            self.known[key] = mix.held_thresholds(*((room, np.inf) if part == "long" else (np.inf, room)))
-        return is_held(mix, end_of(part, cell), self.known[key])
-
-    def work_s(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
-        """Instance-seconds in a pool per request of a stream, at the least over a cell [s].
-
-        Equation:
-            E[T; part]: mean prefill time over the requests of the part, times their fraction
-
-        Args:
-            stream: the stream.
-            arc: the pool and its link.
-            part: long or short prompts.
-            cell: the cell.
-        """
-        pool, mix = self.problem.pools[arc.pool], self.class_of(stream).mix
-        key = ("work", id(pool.rates), id(mix), part, *self._ends(part, cell))
-        if key not in self.known:
-            rule, (low, high) = self.problem.scenario.capacity_rule, map(np.array, cell[:2])
-            self.known[key] = float(
-                long_work_s(rule, pool.rates.prefill, mix, low, high)
-                if part == "long"
-                else short_work_s(rule, pool.rates.prefill, mix, low)
-            )
-        return float(self.known[key])
-
-    def _ends(self, part: Part, cell: Cell) -> tuple[float, ...]:
-        """The thresholds of a cell that the least work of a part depends on: of long prompts by mean length on both."""
-        both = part == "long" and self.problem.scenario.capacity_rule == "mean-length"
-        return cell[:2] if both else (end_of(part, cell),)
-
-    def residual_s(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
-        """Mean residual service time that an arriving request finds, at the least over a cell [s]; 0 where no request is
-        served.
-
-        Equation:
-            E[T^2] / (2 E[T])
-
-        Args:
-            stream: the stream.
-            arc: the pool and its link.
-            part: long or short prompts.
-            cell: the cell.
-
-        Source:
-            Residual life in a renewal process (Kleinrock 1975, "Queueing systems", volume 1, section 5.2).
-        """
-        pool, mix = self.problem.pools[arc.pool], self.class_of(stream).mix
-        key = ("residual", id(pool.rates), id(mix), part, end_of(part, cell))
-        if key not in self.known:
-            work_s, service = self.work_s(stream, arc, part, cell), pool.rates.prefill
-            of_part = mix.long_work if part == "long" else mix.short_work
-            squares = 0.0 if service is None else float(of_part(service, end_of(part, cell), 2))
-            self.known[key] = squares / (2 * work_s) if work_s > 0 else 0.0
-        return float(self.known[key])
-
-    def sent_bytes(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
-        """Bytes on a link per request of a stream, at the least over a cell [B]; 0 without a link.
-
-        Args:
-            stream: the stream.
-            arc: the pool and its link.
-            part: long or short prompts.
-            cell: the cell.
-        """
-        if arc.link is None:
-            return 0.0
-        link, pool = self.problem.links[arc.link], self.problem.pools[arc.pool]
-        mix, holds = self.class_of(stream).mix, link.destination_holds_prefix
-        key = ("bytes", id(pool.rates), id(mix), part, *self._ends(part, cell), holds)
-        if key not in self.known:
-            rule, kv, (low, high) = self.problem.scenario.capacity_rule, pool.rates.kv_bytes, map(np.array, cell[:2])
-            self.known[key] = float(
-                long_bytes(rule, kv, mix, (low, high), holds) if part == "long" else short_bytes(kv, mix, low, holds)
-            )
-        return float(self.known[key])
-
-    def between_s(self, stream: int, arc: Arc, cell: Cell) -> float:
-        """Least instance-seconds in a pool per request of a stream, if the pool took all prompts between a cell's ends
-        [s].
-
-        Equation:
-            kappa_i E[T_ref; between], kappa_i = min of T_i / T_ref over the lengths between
-
-        Args:
-            stream: the stream.
-            arc: the pool and its link.
-            cell: the cell.
-        """
-        return self._between(stream, arc, cell)[0]
-
-    def between_bytes(self, stream: int, arc: Arc, cell: Cell) -> float:
-        """Least bytes on a link per request, if all prompts between a cell's ends took it [B].
-
-        Args:
-            stream: the stream.
-            arc: the pool and its link.
-            cell: the cell.
-        """
-        return 0.0 if arc.link is None else self._between(stream, arc, cell)[1]
-
-    def holds_between(self, stream: int, cell: Cell) -> bool:
-        """Whether a stream has prompts between the ends of a cell.
-
-        Args:
-            stream: the stream.
-            cell: the cell.
-        """
-        mix = self.class_of(stream).mix
-        if cell.low_tokens == cell.high_tokens:
-            return False
-        return float(mix.long_fraction(cell.low_tokens) - mix.long_fraction(cell.high_tokens)) > ROUNDING_OF_SUMS
-
-    def _between(self, stream: int, arc: Arc, cell: Cell) -> tuple[float, float]:
-        pool, mix, reference = self.problem.pools[arc.pool], self.class_of(stream).mix, self._reference(stream)
-        holds = arc.link is not None and self.problem.links[arc.link].destination_holds_prefix
-        key = ("between", id(pool.rates), id(reference), id(mix), cell.low_tokens, cell.high_tokens, holds)
-        if key not in self.known:
-            if pool.rates.prefill is None:
-                raise ValueError("a prefill pool has no prefill times")
-            whole_s = float(mix.long_work(reference, cell.low_tokens) - mix.long_work(reference, cell.high_tokens))
-            total, cached = lengths_between(mix, cell)
-            reference_s = np.asarray(reference.seconds(total, cached))
-            kv = pool.rates.kv_bytes
-            sent = kv(total) - (kv(cached) - kv(0.0) if holds else 0.0)
-            ratios = np.asarray(pool.rates.prefill.seconds(total, cached)) / reference_s, sent / reference_s
-            self.known[key] = tuple(whole_s * float(np.min(ratio)) * (1 - ROUNDING) for ratio in ratios)
-        work_s, sent_bytes = self.known[key]
-        return float(work_s), float(sent_bytes)
-
-    def division(self, stream: int) -> tuple[int, int]:
-        """What decides how a threshold divides a stream's prompts in a cell: equal for streams that it divides alike.
-
-        Args:
-            stream: the stream.
-        """
-        return id(self.class_of(stream).mix), id(self._reference(stream))
-
-    def _reference(self, stream: int) -> PrefillService:
-        """Prefill times of the pool of reference: its work says how prompts between a cell's ends are divided."""
-        first = next(arc for arcs in self.problem.arcs[stream].values() for arc in arcs)
-        service = self.problem.pools[first.pool].rates.prefill
-        if service is None:
-            raise ValueError("a prefill pool has no prefill times")
-        return service
 
     def most_busy(self, stream: int, arc: Arc, part: Part, cell: Cell) -> Array:
         """Greatest number of busy instances with a part of a stream, by size of the pool.
@@ -374,24 +187,6 @@ class NetworkLoads:
             self.known[key] = late * self.fraction(stream, part, cell)
         return float(self.known[key])
 
-    def decode_s(self, stream: int, pool: int) -> float:
-        """Instance-seconds of a decode pool per request of a stream [s].
-
-        Equation:
-            T_step L_out / B: time of a decode step, mean output tokens, sequences in the batch
-
-        Args:
-            stream: the stream.
-            pool: the decode pool.
-
-        Raises:
-            ValueError: the pool does not decode.
-        """
-        point = self.problem.pools[pool].rates.decode
-        if point is None:
-            raise ValueError("a decode pool has no decode point")
-        return point.seconds_per_request(self.class_of(stream).mix.mean_output_tokens)
-
     @property
     def is_for_bounds(self) -> bool:
         """Whether limits are to lie above those of every plan."""
@@ -421,14 +216,15 @@ class NetworkLoads:
 
     @cached_property
     def optimistic_waits(self) -> tuple[Array | float, float]:
-        """Factors on waits of the closed form, shape (sizes,), and peakedness of arrivals: the least for bounds, else 1."""
+        """Factors on waits of the closed form, shape (sizes,), and peakedness of arrivals; least for bounds, else 1."""
         if not self.is_optimistic:
             return 1.0, 1.0
         return shortest_waits(self.grid, self._least_arrival_scv), self._least_arrival_scv
 
     def queued(self, stream: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
         """A part of a stream as its queue sees it.
-         Waits are those of the shortest services that any threshold of the cell leaves in the part: for long prompts,
+
+        Waits are those of the shortest services that any threshold of the cell leaves in the part: for long prompts,
         all beyond its start. Only requests that are in the part under every threshold may be late.
 
         Args:
@@ -449,7 +245,7 @@ class NetworkLoads:
         return QueuedRequests(*service, slack_s, weights, self.class_arrival_scv(self.class_of(stream)))
 
     def queued_service(self, stream: int, arc: Arc, part: Part, cell: Cell) -> tuple[float, float] | None:
-        """Mean [s] and squared coefficient of variation of the services with which a part waits least; None of none.
+        """Mean [s] and squared variation of the services with which a part waits least; None of none.
 
         Args:
             stream: the stream.
@@ -502,7 +298,8 @@ class NetworkLoads:
 
     def most_busy_decode(self, stream: int, pool: int) -> Array:
         """Greatest number of busy instances of a decode pool with a stream, by size of the pool.
-         In plans, at most a part of the late requests waits longer than a part of the TTFT for a place in the batch. In
+
+        In plans, at most a part of the late requests waits longer than a part of the TTFT for a place in the batch. In
         bounds, no more than the late requests wait longer than all of it; where a class has several decode pools, one
         may be any late.
 
@@ -553,17 +350,9 @@ class NetworkLoads:
         gbps = self.gbps[link] if self.gbps else spec.max_gbps()
         return (gbps, spec.round_trip_s, spec.destination_holds_prefix)
 
-    def class_of(self, stream: int) -> ClassSpec:
-        """The class of a stream.
-
-        Args:
-            stream: the stream.
-        """
-        return self.problem.classes[self.problem.streams[stream].request_class]
-
     @cached_property
     def grid(self) -> Array:
-        """Sizes at which limits are found, shape (sizes,): of GRID, those up to the largest pool, and one beyond [count]."""
+        """Sizes at which limits are found, shape (sizes,): those of GRID up to the largest pool, and one more."""
         largest = max((pool.max_instances for pool in self.problem.pools), default=1)
         return GRID[: int(np.searchsorted(GRID, largest)) + 1]
 
@@ -571,11 +360,6 @@ class NetworkLoads:
     def most_stable(self) -> Array:
         """Busy instances of pools none of whose requests can miss an SLO, at the sizes of the grid [count]."""
         return self.grid * MOST_STABLE
-
-    @cached_property
-    def known(self) -> dict[tuple[object, ...], Any]:
-        """Coefficients that were found before, by what they depend on."""
-        return {}
 
     @cached_property
     def _limits(self) -> dict[Use, Array]:

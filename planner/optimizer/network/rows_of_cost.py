@@ -7,7 +7,15 @@ from planner.units import GB, SECONDS_PER_HOUR
 
 
 def price_use(program: MixedIntegerProgram) -> None:
-    """Traffic by volume and the power of busy instances, weighted by the hours of the period."""
+    """Prices of use: traffic by volume and power of busy instances, weighted by the time of the period.
+
+    Equation:
+        w_p (p_i T_u + g_l S_u) per unit of a rate u: w_p the part of the time, p_i the price of a busy instance, g_l
+        that of the traffic on a link
+
+    Args:
+        program: the program.
+    """
     problem, loads = program.problem, program.spec.loads
     for (_, s, _, _, arc), column, seconds, sent_bytes in program.prefill_uses:
         situation = program.spec.situations[s]
@@ -29,7 +37,14 @@ def _charge(program: MixedIntegerProgram, column: int, usd_per_hour: float) -> N
 
 
 def bound_budget(program: MixedIntegerProgram) -> None:
-    """Cost <= budget."""
+    """Cost is within the budget.
+
+    Equation:
+        sum of price times column <= budget
+
+    Args:
+        program: the program; every column has its price.
+    """
     budget = program.problem.scenario.budget_usd_per_hour
     if budget is not None:
         program.shared_rows.append(program.rows.row("bound_budget", program.usd_per_hour.items(), high=budget))

@@ -1,4 +1,4 @@
-"""Rows of the mixed-integer model of a network about late requests, where pools share what a class may be late."""
+"""Rows of a network's program about late requests, where the pools of a class share them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from planner.optimizer.network.program import MixedIntegerProgram, cell_of
 
 
 def bound_late_requests(program: MixedIntegerProgram) -> None:
-    """sum of l_qska over all pools and parts of a class <= e_c sum of r_qsk, e_c the fraction that may be late.
+    """Late requests of a class are within its SLO, over all its pools and parts.
 
-    Where a class has one stream, it has one cell, and the row holds for every cell.
+    Equation:
+        sum of l_qska <= e_c sum of r_qsk, e_c the fraction that may be late; for every cell where the class has one
+        stream
+
+    Args:
+        program: the program.
     """
     problem = program.problem
     late: dict[tuple[int, ...], list[tuple[int, float]]] = {}
@@ -35,13 +40,21 @@ def bound_late_requests(program: MixedIntegerProgram) -> None:
 def _of(
     program: MixedIntegerProgram, streams: dict[tuple[int, int], set[int]], q: int, s: int, k: int
 ) -> tuple[int, ...]:
-    """Whose requests are counted together: those of a class in a situation, or in a cell if it has one at a time."""
+    """Indices of a row: requests of a class in a situation are counted together, or by cell if it has one stream."""
     c = program.problem.streams[q].request_class
     return (c, s, k) if len(streams[c, s]) == 1 else (c, s)
 
 
 def count_late_requests(program: MixedIntegerProgram) -> None:
-    """v f x_qska <= l_qska <= f x_qska, v the fraction of the f requests of a use that is late in an idle pool."""
+    """Late requests of a use lie between those that are late without a wait, and all of them.
+
+    Equation:
+        v f x_qska <= l_qska <= f x_qska, f the requests of a use per unit of its rate, v the fraction late in an idle
+        pool
+
+    Args:
+        program: the program.
+    """
     loads = program.spec.loads
     for columns, is_between in ((program.part_rates, False), (program.between_rates, True)):
         for (q, s, k, part, arc), column in columns.items():

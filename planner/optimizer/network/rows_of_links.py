@@ -9,7 +9,14 @@ GBIT_PER_BYTE = BITS_PER_BYTE / BITS_PER_GBIT
 
 
 def bound_link_bytes(program: MixedIntegerProgram) -> None:
-    """sum of x_qska S_qka <= sum of m_lj B_lj: mean traffic fits the ports."""
+    """Mean traffic fits the ports of a link.
+
+    Equation:
+        sum of x_qska S_qka <= u sum of m_lj B_lj, u the greatest mean use of a link
+
+    Args:
+        program: the program.
+    """
     sent: dict[tuple[int, int], list[tuple[int, float]]] = {}
     for (_, s, _, _, arc), column, _, sent_bytes in program.prefill_uses:
         if arc.link is not None:
@@ -22,7 +29,14 @@ def bound_link_bytes(program: MixedIntegerProgram) -> None:
 
 
 def open_used_links(program: MixedIntegerProgram) -> None:
-    """sum of m_lj B_lj >= b_l u_l and sum of x_qska S_qka <= most u_l: ports of a link in use have b_l at least."""
+    """The ports of a link in use have a least bandwidth b_l.
+
+    Equation:
+        sum of m_lj B_lj >= b_l u_l and x_qska <= most u_l for every arc over the link
+
+    Args:
+        program: the program.
+    """
     least_gbps = program.spec.loads.opened_gbps
     for index, link in enumerate(program.problem.links if least_gbps else ()):
         used = program.rows.column(f"use_{index}", 0, 1, is_integer=True)

@@ -1,4 +1,4 @@
-"""Rows of the mixed-integer model of a network that route every request: one function per family."""
+"""Rows of a network's program that route every request: one function per family."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from planner.optimizer.network.program import (
 
 
 def serve_demand(program: MixedIntegerProgram) -> None:
-    """sum of r_qsk over the streams and cells of a demand = R demand: every request is served."""
+    """Every request is served.
+
+    Equation:
+        sum of r_qsk over the streams q and cells k of a demand = R demand
+
+    Args:
+        program: the program; it gets a column for the part that a stream takes of a demand, where several may.
+    """
     problem = program.problem
     for s, situation in enumerate(program.spec.situations):
         taken: dict[int, list[tuple[int, float]]] = {q: [] for q in range(len(problem.streams))}
@@ -38,7 +45,14 @@ def serve_demand(program: MixedIntegerProgram) -> None:
 
 
 def choose_one_cell(program: MixedIntegerProgram) -> None:
-    """sum of y_gsk over k = 1: a group has one threshold and one allowance."""
+    """A group has one threshold and one allowance.
+
+    Equation:
+        sum of y_gsk over k = 1
+
+    Args:
+        program: the program.
+    """
     for g in range(len(program.problem.groups)):
         for s, situation in enumerate(program.spec.situations):
             cells = range(len(program.spec.cells[g, situation.period]))
@@ -47,7 +61,14 @@ def choose_one_cell(program: MixedIntegerProgram) -> None:
 
 
 def link_rate_to_choice(program: MixedIntegerProgram) -> None:
-    """r_qsk <= U_q y_gsk: no rate in a cell that was not chosen; U_q is the most the stream ever takes."""
+    """A stream has no rate in a cell that was not chosen.
+
+    Equation:
+        r_qsk <= U_q y_gsk, U_q the most that the stream ever serves
+
+    Args:
+        program: the program.
+    """
     problem, top = program.problem, program.rows.highs[program.scale]
     for (q, s, k), (r, _) in program.stream_rates.items():
         if known_rate(program, q, s) is not None:
@@ -58,7 +79,15 @@ def link_rate_to_choice(program: MixedIntegerProgram) -> None:
 
 
 def route_prompts(program: MixedIntegerProgram) -> None:
-    """sum of x_qska over the arcs of a part = r_qsk, likewise b_qska of those between: every prompt goes somewhere."""
+    """Every prompt is prefilled somewhere.
+
+    Equation:
+        sum of x_qska over the arcs a of a part = r_qsk, and sum of b_qska over the arcs of prompts between the ends =
+        r_qsk
+
+    Args:
+        program: the program.
+    """
     known: dict[tuple[int, int, int, Share], list[tuple[int, float]]] = {}
     for (q, s, k, part, _), column in program.part_rates.items():
         known.setdefault((q, s, k, part), []).append((column, 1.0))
@@ -71,9 +100,13 @@ def route_prompts(program: MixedIntegerProgram) -> None:
 
 
 def divide_alike(program: MixedIntegerProgram) -> None:
-    """sum of b_qska over the arcs of long prompts = r_qsk v, v of all streams of a group whose prompts are alike.
+    """The threshold of a group divides prompts between the ends of a cell alike in streams whose prompts are alike.
 
-    They have one threshold, and of the prompts between a cell's ends it makes as much long of one as of the other.
+    Equation:
+        sum of b_qska over the arcs of long prompts = r_qsk v, with one v for all such streams
+
+    Args:
+        program: the program; it gets the column v.
     """
     long: dict[tuple[int, int, int], list[tuple[int, float]]] = {}
     alike: dict[tuple[int, int, int, tuple[int, int]], list[int]] = {}
@@ -92,7 +125,14 @@ def divide_alike(program: MixedIntegerProgram) -> None:
 
 
 def route_decode(program: MixedIntegerProgram) -> None:
-    """sum of d_qsi over i = what the stream has of the demand: every request is decoded at its stream's site."""
+    """Every request is decoded at the site of its stream.
+
+    Equation:
+        sum of d_qsi over i = what the stream serves of the demand
+
+    Args:
+        program: the program.
+    """
     pools: dict[tuple[int, int], list[tuple[int, float]]] = {}
     for (q, s, _), column in program.decode_rates.items():
         pools.setdefault((q, s), []).append((column, 1.0))

@@ -10,7 +10,15 @@ from planner.optimizer.network.program import MixedIntegerProgram, sizes_of
 
 
 def bound_accelerators(program: MixedIntegerProgram) -> None:
-    """sum of a_i n_i over the pools of an inventory <= its accelerators; where roles change, of b_o over owners."""
+    """Accelerators of pools, or of owners where roles change, are within the inventories.
+
+    Equation:
+        sum of a_i n_i over the pools of an inventory <= its accelerators; where roles change, sum of b_o over its
+        owners
+
+    Args:
+        program: the program.
+    """
     problem = program.problem
     for v, inventory in enumerate(problem.inventories):
         if problem.scenario.routing.role_conversion:
@@ -25,7 +33,14 @@ def bound_accelerators(program: MixedIntegerProgram) -> None:
 
 
 def bound_families(program: MixedIntegerProgram) -> None:
-    """Limits of a scenario's pool that is planned as several: their sum, and one layout of all."""
+    """Limits of a pool of the scenario that is planned as several: on their sum, and one layout for all.
+
+    Equation:
+        low <= sum of n_i over its pools <= high, and sum over layouts of the choice <= 1
+
+    Args:
+        program: the program.
+    """
     problem = program.problem
     for f, (key, members) in enumerate(problem.families.items()):
         pool = problem.scenario.pools[key]
@@ -54,7 +69,14 @@ def _choose_one_layout(program: MixedIntegerProgram, f: int, members: Sequence[i
 
 
 def own_accelerators(program: MixedIntegerProgram) -> None:
-    """sum of a_i n_ih over the roles of a kind and model at a site <= b_o, what is bought of it, in every period."""
+    """In every period the roles of an owner use at most the accelerators that are bought.
+
+    Equation:
+        sum of a_i n_ih over the roles of an owner <= b_o, for every period h
+
+    Args:
+        program: the program.
+    """
     problem = program.problem
     for o, bought in program.bought_accelerators.items():
         for h in sorted({h for _, h in program.instances}):

@@ -1,7 +1,7 @@
-"""Rows of the mixed-integer model of a network that keep pools within their sizes: one function per family.
+"""Rows of a network's program that keep pools within their sizes: one function per family.
 
-How busy a pool may be is a curve A(n) of its size; a row has lines over the segments of the size instead, above the
-curve in bounds and below it where an answer must hold.
+How busy a pool may be is a curve A(n) of its size n. A row has a line over every segment of the sizes instead: above
+the curve in bounds, below it in conservative programs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SLOPE_DIGITS = 6
 Terms = list[tuple[int, float]]
 """Columns, and what a unit of each makes of a row."""
 Worker = tuple[Terms, Array, float]
-"""A column of work with the seconds of a unit, its limit, and what is left of its services on average [s]. Late
+"""A column of work with the seconds of a unit, its limit, and the mean residual of its services [s]. Late
 requests, where pools share them, take some of the work off."""
 Lines = Sequence[tuple[float, float]]
 """Slope and constant over every segment of a pool's sizes."""
@@ -40,7 +40,7 @@ class _Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class _Crowd:
-    """What the users of a pool leave each other: the same in all situations that lose as much and limit them alike."""
+    """How the users of a pool limit each other: the same in all situations with the same losses and limits."""
 
     factors: Array
     """On the work of every user in the limit of every cell, shape (cells, users),"""
@@ -53,7 +53,14 @@ class _Crowd:
 
 
 def bound_prefill_work(program: MixedIntegerProgram) -> None:
-    """Work of every cell, and of all together, <= A(n_i): as busy as a pool of that size may be with them."""
+    """Work of every cell, and of all cells together, is at most what a pool of its size may have with them.
+
+    Equation:
+        sum over the users u of a cell of f_u T_u x_u <= A(n_i), and the same over all users of the pool
+
+    Args:
+        program: the program; its columns of rates are there.
+    """
     loads, cells, situations = program.spec.loads, program.spec.cells, program.spec.situations
     group_of = program.problem.group_of
     crowds: dict[Alike, _Crowd] = {}
@@ -75,7 +82,7 @@ def bound_prefill_work(program: MixedIntegerProgram) -> None:
                 residual_s = loads.residual_s(*use) if program.spec.is_conservative else 0.0
                 limit = loads.most_busy(*use)
                 if program.spec.is_conservative and not limit.any():
-                    program.rows.highs[column] = 0.0  # and nobody in the pool has to wait for it
+                    program.rows.highs[column] = 0.0  # and no request of the pool has to wait for it
                     continue
                 worker = [(column, seconds)], limit, residual_s
                 work.setdefault((group_of[q], k), []).append(worker)
@@ -229,7 +236,14 @@ def _slowness(program: MixedIntegerProgram, pool: int, own: Array, common: Array
 
 
 def bound_decode_slots(program: MixedIntegerProgram) -> None:
-    """sum of d_qsi T_decode L_out / BS_max <= A(n_i): slots for all, with few who wait for one."""
+    """Every request finds a place in the batches of its decode pool, with few that wait for one.
+
+    Equation:
+        sum of d_qsi T_decode L_out / BS_max <= A(n_i)
+
+    Args:
+        program: the program.
+    """
     loads, is_conservative = program.spec.loads, program.spec.is_conservative
     users: dict[PoolInSituation, list[tuple[int, float, Array]]] = {}
     for (q, s, i), column in program.decode_rates.items():
@@ -273,10 +287,20 @@ def _limits(program: MixedIntegerProgram, at: PoolInSituation, curves: Array, ab
 
 
 def chords(limits: Array, low: int, high: int, n_lost: int, above: bool) -> Lines:
-    """Slope and constant of the chord of every limit(n - lost) over a segment, moved above or below it everywhere.
+    """Lines above or below limits, one for each segment of the sizes: the chord, moved beyond the limit everywhere.
 
     >>> chords(GRID[np.newaxis] - 0.5, 1, 4, 0, True)
     [(1.0, -0.5)]
+
+    Args:
+        limits: limits at the sizes of GRID, shape (limits, sizes) [count].
+        low: least size of the segment [count].
+        high: greatest size of the segment [count].
+        n_lost: instances that are lost: the limit is that of the rest [count].
+        above: whether the line lies above the limit, for bounds; else below.
+
+    Returns:
+        Slope and constant of the line of every limit.
     """
     kinks = GRID + n_lost
     sizes = np.concatenate([[low], kinks[(low < kinks) & (high > kinks)], [high]])

@@ -128,7 +128,8 @@ class RuinAndRecreate:
 
     def start_from(self, units: Units) -> bool:
         """Start from some units, made larger until every period fits.
-         A period for which no units are left comes first in the next attempt. If it then fails again, the start has
+
+        A period for which no units are left comes first in the next attempt. If it then fails again, the start has
         units of the wrong kinds, which leave no stock for others: the next attempt starts from fewer.
 
         Args:

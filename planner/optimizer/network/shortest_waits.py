@@ -36,12 +36,12 @@ def moments(service_s: Array, weights: Array) -> tuple[float, float]:
 
 
 def condensed(slack_s: Array, weights: Array, n_kinds: int = 32) -> tuple[Array, Array]:
-    """Fewer kinds of requests with the same weight: neighbours in slack are merged at their mean, late ones into one kind.
+    """Fewer kinds of requests: neighbours in slack are merged at their mean, late ones into one kind.
 
     Args:
         slack_s: what is left of the TTFT without a wait, shape (n,) [s].
         weights: weights of the requests, shape (n,).
-        n: most kinds that are not late anyhow [count].
+        n_kinds: most kinds that are not late anyhow [count].
 
     Returns:
         Slack [s] and weight of every kind.
