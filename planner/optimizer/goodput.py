@@ -16,7 +16,7 @@ from planner.optimizer.routed_capacity import rate_limits
 from planner.optimizer.slo_attainment import SATURATED, Array, FleetUnderSlo
 
 MOST_BUSY = 0.98
-"""Of decode and links under a promise: their waits grow without bound beyond."""
+"""Greatest use of decode and links under an SLO: beyond it their waits grow without bound."""
 GAP = 2e-3
 """Goodput is found and proven to this."""
 PARTS = 4
@@ -25,10 +25,10 @@ FIRST_CELLS = 16
 
 @dataclass(frozen=True)
 class Goodput:
-    """The rate at which a promise still holds."""
+    """The highest rate within an SLO on TTFT."""
 
     rate: float
-    """The best that was found [req/s]; 0 when the promise holds at no rate."""
+    """The best that was found [req/s]; 0 where no rate is within the SLO."""
     threshold_tokens: float
     """Threshold that reaches it [tokens]."""
     bound: float
@@ -36,13 +36,13 @@ class Goodput:
 
 
 def best_goodput(problem: Problem, sizing: Sizing, deadline: float, least: float = 0.0) -> Goodput:
-    """The highest rate at which fixed sizes keep the promise, over every threshold, and a proof of how high it may be.
+    """The highest rate at which fixed sizes are within the SLO, over every threshold, with a bound.
 
-    Intervals of thresholds wait in a heap by their bound: what capacity allows, then what the promise might. The best
-    one is tried at a threshold inside and cut, until nothing left in the heap can do better.
+    Intervals of thresholds wait in a heap by their bound: what capacity allows, then what the SLO might. The best
+    interval is tried at a threshold inside and cut, until nothing left in the heap can do better.
 
     Args:
-        problem: a problem with one route and a promise.
+        problem: a problem with one route and an SLO on TTFT.
         sizing: instances and ports.
         deadline: `monotonic()` time to stop at.
         least: rate below which the answer does not matter [req/s].
@@ -88,7 +88,7 @@ def sizings_to_bound(problem: Problem, sizing: Sizing) -> Iterator[Sizing]:
     such sizes come one by one, down to those that cannot.
 
     Args:
-        problem: a problem with one route and a promise.
+        problem: a problem with one route and an SLO on TTFT.
         sizing: the largest sizes.
     """
     waiting, seen = [sizing], {sizing}
@@ -110,7 +110,7 @@ def best_goodput_up_to(problem: Problem, sizing: Sizing, deadline: float, least:
     """The best goodput of some sizes and of all smaller ones, with a bound for all of them.
 
     Args:
-        problem: a problem with one route and a promise.
+        problem: a problem with one route and an SLO on TTFT.
         sizing: the largest sizes.
         deadline: `monotonic()` time to stop at.
         least: rate below which the answer does not matter [req/s].

@@ -40,14 +40,14 @@ SHARE_TOLERANCE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class FleetUnderSlo:
-    """Fixed sizes of a problem with one route, ready to be held against its promise."""
+    """A problem with one route at given sizes, to be judged by its SLO on TTFT."""
 
     problem: Problem
     sizing: Sizing
 
     @property
     def slo_ttft_s(self) -> float:
-        """TTFT that is promised [s]."""
+        """TTFT of the SLO [s]; inf without one."""
         slo = self.problem.slo
         return inf if slo is None or slo.ttft_s is None else slo.ttft_s
 
@@ -57,7 +57,7 @@ class FleetUnderSlo:
         return 1 - self.problem.ttft_percentile / 100
 
     def late_fraction(self, low_tokens: float, high_tokens: float, req_per_s: float) -> float:
-        """Fraction of requests that break the promise, at the least, with any threshold of an interval.
+        """Fraction of requests later than the SLO, at the least, with any threshold of an interval.
 
         Equation:
             P(L > high) P(W_long + T + X > x | L > high) + P(L <= low) P(W_short + T > x | L <= low): requests between
@@ -86,7 +86,7 @@ class FleetUnderSlo:
         )
 
     def goodput_within(self, low_tokens: float, high_tokens: float, most: float, least: float = 0.0) -> float:
-        """Highest rate up to `most` at which any threshold of an interval might keep the promise [req/s].
+        """Highest rate up to `most` at which some threshold of an interval may be within the SLO [req/s].
 
         Args:
             low_tokens: least threshold [tokens].
@@ -95,7 +95,7 @@ class FleetUnderSlo:
             least: rate below which the answer does not matter [req/s].
 
         Returns:
-            The rate; 0 where not even `least` is kept.
+            The rate; 0 where not even `least` is within the SLO.
         """
         is_exact = low_tokens == high_tokens
         steps = EXACT_STEPS if is_exact else BOUND_STEPS
@@ -110,7 +110,11 @@ class FleetUnderSlo:
         return low if is_exact else high
 
     def unloaded_percentile_s(self, threshold_tokens: float) -> float:
-        """The promised percentile of TTFT without waiting, at one threshold [s]."""
+        """The percentile of the SLO of TTFT without waiting, at one threshold [s].
+
+        Args:
+            threshold_tokens: the threshold [tokens].
+        """
         route, is_long = self._route, self._uncached > threshold_tokens
         seconds = np.zeros_like(self._weights)
         for pool, link, chosen in ((route.long, route.long_link, is_long), (route.short, route.short_link, ~is_long)):
@@ -196,10 +200,10 @@ class FleetUnderSlo:
         return Path.of(1.0, service_s, weights, wait, extra_s[chosen], admission)
 
     def percentile_s(self, low_tokens: float, high_tokens: float, req_per_s: float) -> float:
-        """The promised percentile of TTFT at a rate, at the least, with any threshold of an interval.
+        """The percentile of TTFT that the SLO is about, at a rate, at the least, with any threshold of an interval.
 
         Equation:
-            inf x with late_fraction(low, high, rate) <= 1 - percentile / 100 for a promise of x
+            inf x with late_fraction(low, high, rate) <= 1 - percentile / 100 for an SLO of x
 
         Args:
             low_tokens: least threshold [tokens].
@@ -296,13 +300,13 @@ class FleetUnderSlo:
 
 
 def least_slo_ttft_s(problem: Problem, sizing: Sizing) -> float:
-    """Shortest TTFT that fixed sizes could promise: without any waiting, over the thresholds of the first grid [s].
+    """Shortest TTFT that fixed sizes attain without any waiting, over the thresholds of the first grid [s].
 
     Equation:
         min over t of the stated percentile of T + X, each request in the pool that t sends it to
 
     Args:
-        problem: a problem with one route and a promise.
+        problem: a problem with one route and an SLO on TTFT.
         sizing: instances and ports; only the ports matter.
 
     Returns:
@@ -313,14 +317,14 @@ def least_slo_ttft_s(problem: Problem, sizing: Sizing) -> float:
 
 
 def least_decode_instances(problem: Problem, req_per_s: float, most: int) -> int:
-    """Decode instances below which no size of anything else keeps the promise.
+    """Decode instances below which no size of anything else is within the SLO.
 
     Equation:
         the least n with P(A_n + min over pools of T > x) <= the fraction that may be late, A_n the wait for a place in
         the batches of n instances
 
     Args:
-        problem: a problem with one route and a promise.
+        problem: a problem with one route and an SLO on TTFT.
         req_per_s: rate of the whole fleet [req/s].
         most: instances beyond which not to look.
 

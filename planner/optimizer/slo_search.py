@@ -1,8 +1,8 @@
-"""The search under a promise on TTFT, or for the least: sizes in the order of what capacity allows, each with a proof.
+"""The search under an SLO on TTFT, or for the least TTFT: sizes in the order of capacity, each with a bound.
 
 Capacity bounds goodput, and more instances or ports never lower it unless they crowd a link, where smaller sizes are
-looked at as well. So the model proposes the best sizes by capacity, their goodput is found, and they and all smaller
-ones are settled; until what capacity allows the rest is no better.
+looked at as well. So a program proposes the best sizes by capacity, their goodput is found, and they and all smaller
+ones are fathomed; until what capacity allows the rest is no better.
 """
 
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ from planner.optimizer.solver import RoutedOptimum, solve
 
 MOST_SIZINGS = 400
 FLOOR_LIMIT_S = 10.0
-"""For the bound on TTFT that holds when not all sizes were settled."""
+"""Time for the bound on TTFT that holds where not all sizes were fathomed [s]."""
 
 
 def search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | None:
-    """The best plan that keeps the scenario's promise, if it makes one, and its bound; None when no plan exists.
+    """The best plan within the scenario's SLO, if it states one, and its bound; None when no plan exists.
 
     Args:
         problem: the resolved scenario.

@@ -7,14 +7,15 @@ from planner.optimizer.solution import Solution
 
 
 def fixed_plan_problem(problem: Problem, solution: Solution) -> Problem:
-    """The network of a problem with the sizes and ports of a plan, which asks for the most of the demand's profile.
+    """The problem of the sizes and ports of a plan, which asks for the most of the demand's profile.
 
     Args:
         problem: the resolved scenario, or one like it with other rates, prices or times.
-        solution: the plan whose sizes and ports are kept. Roles must be fixed.
+        solution: the plan whose sizes and ports are fixed. Roles must be fixed.
 
     Returns:
-        A problem of the same pools, streams and demands. Pools without instances are closed, links without ports gone.
+        A problem of the same pools, streams and demands. Pools without instances are closed, links without ports are
+        gone.
     """
     sizes = solution.operations[0].n_instances
     pools = tuple(_sized(pool, n) for pool, n in zip(problem.pools, sizes, strict=True))
@@ -30,17 +31,34 @@ def fixed_plan_problem(problem: Problem, solution: Solution) -> Problem:
 
 
 def with_link(problem: Problem, index: int, link: LinkSpec) -> Problem:
-    """The problem with another link in place of one."""
+    """The problem with one link replaced.
+
+    Args:
+        problem: the problem.
+        index: the link.
+        link: its replacement.
+    """
     return replace(problem, links=(*problem.links[:index], link, *problem.links[index + 1 :]))
 
 
 def with_pool(problem: Problem, index: int, pool: PoolSpec) -> Problem:
-    """The problem with another pool in place of one."""
+    """The problem with one pool replaced.
+
+    Args:
+        problem: the problem.
+        index: the pool.
+        pool: its replacement.
+    """
     return replace(problem, pools=(*problem.pools[:index], pool, *problem.pools[index + 1 :]))
 
 
 def one_more_instance(problem: Problem, index: int) -> Problem:
-    """The problem with one more instance of a pool, where it was of one size."""
+    """The problem with one more instance of a pool of fixed size.
+
+    Args:
+        problem: the problem.
+        index: the pool.
+    """
     pool = problem.pools[index]
     return with_pool(problem, index, _sized(pool, pool.max_instances + 1))
 

@@ -1,4 +1,4 @@
-"""Planning again in whole instances around a plan: the program whose answers confirm prices of linear ones."""
+"""The integer program near a plan: it confirms shadow prices that linear programs found."""
 
 from dataclasses import dataclass
 from time import monotonic
@@ -19,22 +19,25 @@ from planner.optimizer.solution import Solution
 
 @dataclass(frozen=True)
 class IntegerProgramNearPlan:
-    """Where an answer is looked for: at thresholds of a plan and a few others, and at sizes around the plan's."""
+    """An integer program at the thresholds of a plan and a few others, and at sizes around the plan's."""
 
     base: Problem
-    """The problem that others are held against."""
+    """The problem that raised limits are compared with."""
     solution: Solution
     """Its plan."""
 
     def objective(self, problem: Problem, deadline: float) -> tuple[float, float] | None:
-        """Bound and best answer of a problem in whole instances; None where there is none, or not in the time.
+        """Bound and best objective of a problem in whole instances.
 
         Args:
-            problem: the base, or one with more of a limit.
+            problem: the base problem, or one with a raised limit.
             deadline: `monotonic()` time to stop at.
 
+        Returns:
+            Bound and objective as programs minimise it; None where no solution was found in time.
+
         Valid:
-            The busiest periods are in the program; what use costs in the others is that of the plan's ways.
+            The peak periods are in the program; what use costs in the others is that of the plan's flows, scaled.
         """
         situations = self._situations(problem)
         if monotonic() > deadline or len(problem.pools) * len(situations) > SETTINGS.most_price_sizes:
@@ -52,7 +55,7 @@ class IntegerProgramNearPlan:
         return found.bound + others, found.objective + others
 
     def _situations(self, problem: Problem) -> tuple[Situation, ...]:
-        """The busiest periods, with everything in place and with every loss that is to be survived."""
+        """The peak periods, with everything in place and with every loss that is to be survived."""
         peaks = peak_situations(problem)
         return (*peaks, *(Situation(s.period, loss) for s in peaks for loss in problem.losses()))
 
@@ -61,7 +64,7 @@ class IntegerProgramNearPlan:
         return all(pool.min_instances == pool.max_instances for pool in problem.pools)
 
     def _use_of_others(self, problem: Problem, situations: tuple[Situation, ...]) -> float:
-        """What use costs in periods that the program does not hold, the plan's ways scaled to the demand [USD/h]."""
+        """What use costs in periods outside the program, with the plan's flows scaled to the demand [USD/h]."""
         if not problem.is_min_cost or not problem.is_priced:
             return 0.0
         held, total = {s.period for s in situations}, 0.0
@@ -73,13 +76,13 @@ class IntegerProgramNearPlan:
         return total
 
     def _gbps(self, problem: Problem) -> list[float]:
-        """Bandwidth that transfers count with: a large port's, or what is there where ports are settled."""
+        """Bandwidth that transfers count with [Gbps]: of a large port, or of the ports where these are fixed."""
         if not self._has_fixed_sizes(problem):
             return [max(tier.capacity_gbps for tier in link.tiers) for link in problem.links]
         return [link.max_gbps() for link in self.base.links]
 
     def _points(self, loads: NetworkLoads, situations: tuple[Situation, ...]) -> dict[tuple[int, int], list[Cell]]:
-        """Thresholds of the plan in any period, some near them and some over all lengths, each with some allowances."""
+        """Thresholds of the plan in any period, some near them and some over all lengths, with some allowances each."""
         points: dict[tuple[int, int], list[Cell]] = {}
         for g, members in enumerate(loads.problem.groups):
             flows = [flow for one in self.solution.operations for flow in one.flows if flow.stream in members]
@@ -99,7 +102,7 @@ class IntegerProgramNearPlan:
         return points
 
     def _segments(self, problem: Problem) -> dict[int, list[tuple[int, int]]]:
-        """Sizes in pieces, finer near the plan's; one piece where a size is settled."""
+        """Segments of sizes, finer near the plan's; one where a size is fixed."""
         pieces = {}
         for i, (pool, n) in enumerate(zip(problem.pools, largest_sizes(problem, self.solution), strict=True)):
             most = max(pool.max_instances, 1)

@@ -1,4 +1,4 @@
-"""What one more unit of a limit is worth to a network: by linear programs, and by planning again in whole instances."""
+"""Shadow prices of a network: what one more unit of a limit is worth, by linear programs and by integer ones."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import monotonic
@@ -18,35 +18,36 @@ from planner.optimizer.solution import Solution
 from planner.results import Bottleneck, PlannedAgain
 
 NO_WORTH = 1e-6
-"""Of the objective: below it a limit does not bind."""
+"""Change of the objective, as a part of it, below which a limit does not bind."""
 
 
 def network_bottlenecks(
     problem: Problem, solution: Solution, limit_s: float = SETTINGS.price_limit_s
 ) -> tuple[Bottleneck, ...]:
-    """Worth of one more of every limit, and what planning again with more of it brings, most valuable first.
+    """Shadow price of every limit, and what planning again with a raised limit brings, most valuable first.
 
     Equation:
-        C(limits + d) - C(limits) over d, C the most scale (or, negative, the least cost) of the linear program at the
-        thresholds of the plan; with its sizes and ports where the limit is one of them, else with sizes that may be
-        fractions; over all periods, where there are many pools over the busiest. Confirmed by the same difference of
-        programs in whole instances, whose thresholds are chosen anew
+        (C(limits) - C(limits + d)) / d, C the least cost, or minus the greatest scale, of the linear program at the
+        thresholds of the plan. Sizes and ports are those of the plan where the limit is one of them, else they may be
+        fractions. The program holds all periods, or the peaks where there are many pools. Confirmed by the same
+        difference of integer programs, which choose thresholds anew
 
     Args:
         problem: the resolved scenario.
         solution: its plan.
-        limit_s: longest time for the linear programs together, and for the whole ones together [s].
+        limit_s: time for all linear programs, and again for all integer ones [s].
 
     Returns:
-        Requests per second gained by an instance or a Gbps beside the fleet of the plan, and by what max-throughput is
-        limited by; for min-cost, USD per hour saved by what is allowed beyond the question, and what the demand costs.
+        Requests per second gained per instance or Gbps beside the fleet of the plan, and per unit of what limits
+        max-throughput. For min-cost, USD per hour saved per unit that is allowed beyond the question, and the price of
+        demand.
 
     Valid:
-        For small changes of large fleets: whole instances make the true answer a staircase around it. Waits are those
-        of the closed form.
+        For small changes of large fleets: with whole instances the true answer is a staircase around it. Waits are
+        those of the closed form.
 
     Source:
-        Sensitivity of linear programs by re-solving (Bertsimas and Tsitsiklis 1997, chapter 5).
+        Shadow prices by solving perturbed linear programs again (Bertsimas and Tsitsiklis 1997, chapter 5).
     """
     deadline = monotonic() + limit_s
     found: list[tuple[Bottleneck, RaisedLimit, Problem]] = []
@@ -57,7 +58,7 @@ def network_bottlenecks(
 
 
 def _changes(problem: Problem, solution: Solution) -> Iterator[tuple[Problem, Iterable[RaisedLimit]]]:
-    """What is changed: the question as it was asked, and the fleet as it was planned."""
+    """Problems with their raised limits: the question as it was asked, and the fleet as it was planned."""
     yield problem, more_allowed(problem, solution)
     if not problem.scenario.routing.role_conversion:
         at_plan = fixed_plan_problem(problem, solution)
@@ -68,7 +69,7 @@ def _changes(problem: Problem, solution: Solution) -> Iterator[tuple[Problem, It
 def _prices(
     base: Problem, solution: Solution, changes: Iterable[RaisedLimit], deadline: float
 ) -> Iterator[tuple[Bottleneck, RaisedLimit, Problem]]:
-    """What more of every limit is worth by the linear program, with what it is a change of."""
+    """Shadow price of every limit by the linear program, with the raised limit and the problem that it is of."""
     sizes, cells = largest_sizes(base, solution), _cells(base, solution)
     least = _relaxed_optimum(base, sizes, cells, deadline)
     for more in changes if least is not None else ():
@@ -84,16 +85,20 @@ def _prices(
 
 
 def unit_of(problem: Problem) -> float:
-    """What a unit of the objective is in the answer: money, or for a scale of the demand its requests per second."""
+    """Unit of the objective in an answer: 1 for money, requests per second for a scale of the demand.
+
+    Args:
+        problem: the resolved scenario.
+    """
     return 1.0 if problem.is_min_cost else problem.mean_req_per_s
 
 
 def _confirmed(
     found: Iterable[tuple[Bottleneck, RaisedLimit, Problem]], solution: Solution, limit_s: float
 ) -> Iterator[Bottleneck]:
-    """The prices with what planning in whole instances says of them, as far as the time allows.
+    """Shadow prices with what integer programs say of them, as far as time allows.
 
-    At settled thresholds a limit may be worth nothing that is worth something at others.
+    A limit that is worth nothing at the thresholds of the plan may be worth something at others.
     """
     deadline = monotonic() + limit_s
     bases: dict[int, tuple[float, float] | None] = {}
@@ -107,7 +112,7 @@ def _confirmed(
                 yield bottleneck
             continue
         unit = unit_of(base)
-        # A bound is below what a program truly comes to, a point above it: so the true difference lies between these.
+        # The optimum of a program lies between its bound and its solution: so the true difference lies between these.
         low, high = (before[0] - after[1]) * unit, (before[1] - after[0]) * unit
         if more.constraint != "demand_req_per_s":
             low = max(low, 0.0)  # more of a limit leaves every fleet possible
@@ -117,7 +122,7 @@ def _confirmed(
 
 
 def _cells(problem: Problem, solution: Solution) -> Mapping[tuple[int, int], list[Cell]]:
-    """The plan's thresholds, each with any allowance."""
+    """The thresholds of the plan, each with any allowance."""
     cells = {}
     for g, members in enumerate(problem.groups):
         for one in solution.operations:
@@ -127,7 +132,7 @@ def _cells(problem: Problem, solution: Solution) -> Mapping[tuple[int, int], lis
 
 
 def _near(pool: PoolSpec, n_instances: int) -> tuple[int, int]:
-    """Sizes between which what a pool may be asked for is taken as a line: a quarter around the plan's, or all."""
+    """Sizes between which the limit of a pool is taken as a line: a quarter around the plan's, or all."""
     if n_instances == 0:
         return 1, max(pool.max_instances, 1)
     width = n_instances // 4 + 1
@@ -137,7 +142,7 @@ def _near(pool: PoolSpec, n_instances: int) -> tuple[int, int]:
 def _relaxed_optimum(
     problem: Problem, sizes: Sequence[int], cells: Mapping[tuple[int, int], list[Cell]], deadline: float
 ) -> float | None:
-    """The least objective with sizes that may be fractions; None where there is none, or time is up."""
+    """The optimum with sizes that may be fractions; None where there is none, or time is up."""
     if monotonic() > deadline:
         return None
     is_small = len(problem.pools) * len(problem.periods) <= SETTINGS.all_periods_sizes

@@ -1,4 +1,4 @@
-"""What happens in a period of a plan: exact loads, waits by the best model, and which promises that keeps."""
+"""What happens in a period of a plan: exact loads, waits by the best model, and which classes are within their SLOs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Decoding(NamedTuple):
 
 @dataclass(frozen=True)
 class PeriodOperation:
-    """A period with sizes and rates."""
+    """What a plan does in a period: sizes, flows and decoding."""
 
     period: int
     n_instances: tuple[int, ...]
@@ -52,13 +52,22 @@ class PeriodOperation:
     decodings: tuple[Decoding, ...]
 
     def scaled_to(self, period: int, ratios: Sequence[float]) -> "PeriodOperation":
-        """The same ways for another period, every stream at a ratio of its rate."""
+        """The same arcs and thresholds for another period, every stream at a multiple of its rate.
+
+        Args:
+            period: the other period.
+            ratios: multiple of every stream, shape (streams,) [-].
+        """
         flows = tuple(f._replace(req_per_s=f.req_per_s * ratios[f.stream]) for f in self.flows)
         decodings = tuple(d._replace(req_per_s=d.req_per_s * ratios[d.stream]) for d in self.decodings)
         return PeriodOperation(period, self.n_instances, flows, decodings)
 
     def rate_of(self, stream: int) -> float:
-        """Rate of a stream [req/s]."""
+        """Rate of a stream [req/s].
+
+        Args:
+            stream: the stream.
+        """
         return sum(d.req_per_s for d in self.decodings if d.stream == stream)
 
 
@@ -77,9 +86,18 @@ class Kinds:
 
 
 def kinds_of(problem: Problem, flow: Flow, ports: Sequence[Sequence[int]], n_kinds: int = N_KINDS) -> Kinds | None:
-    """Requests of a flow, with transfers on an idle link; None where there are none.
+    """Requests of a flow, with transfers on an idle link.
 
     Their work is exact where few requests stand for a continuous mix: a pool may be nearly full with it.
+
+    Args:
+        problem: the resolved scenario.
+        flow: the flow.
+        ports: ports of every tier of every link [count].
+        n_kinds: requests that stand for the lengths of the flow [count].
+
+    Returns:
+        The requests; None where there are none.
     """
     mix = problem.classes[problem.streams[flow.stream].request_class].mix
     service = problem.pools[flow.arc.pool].rates.prefill
@@ -113,13 +131,16 @@ def _condensed(
 def transfers_s(
     problem: Problem, arc: Arc, ports: Sequence[Sequence[int]], lengths: tuple[Array, Array]
 ) -> tuple[Array, Array]:
-    """What is left of each transfer when its prefill ends, and how long it takes in all, on an idle link [s].
+    """What is left of each transfer when its prefill ends, and how long it takes in all, on an idle link.
 
     Args:
-        problem: the question.
+        problem: the resolved scenario.
         arc: prefill pool, and link if it is at another site.
-        ports: ports of every link and tier.
-        lengths: total and cached tokens of every request, shape (n,) each.
+        ports: ports of every tier of every link [count].
+        lengths: total and cached tokens of every request, shape (n,) each [tokens].
+
+    Returns:
+        Seconds left, and seconds in all, shape (n,) each; inf without ports.
     """
     total, cached = lengths
     service = problem.pools[arc.pool].rates.prefill
@@ -138,7 +159,12 @@ def transfers_s(
 
 
 def link_gbps(problem: Problem, operation: PeriodOperation) -> tuple[float, ...]:
-    """Mean traffic on every link [Gbps]."""
+    """Mean traffic on every link [Gbps].
+
+    Args:
+        problem: the resolved scenario.
+        operation: what the period does.
+    """
     loads, sent = NetworkLoads(problem), [0.0] * len(problem.links)
     for flow in operation.flows:
         if flow.arc.link is not None:
@@ -148,7 +174,15 @@ def link_gbps(problem: Problem, operation: PeriodOperation) -> tuple[float, ...]
 
 
 def busy_instances(problem: Problem, operation: PeriodOperation) -> tuple[float, ...]:
-    """Busy instances of every pool [count]."""
+    """Busy instances of every pool [count].
+
+    Equation:
+        sum over its flows of rate times instance-seconds per request (Little's law)
+
+    Args:
+        problem: the resolved scenario.
+        operation: what the period does.
+    """
     loads, busy = NetworkLoads(problem), [0.0] * len(problem.pools)
     for flow in operation.flows:
         seconds = loads.work_s(flow.stream, flow.arc, flow.part, point(flow.threshold_tokens))
@@ -160,7 +194,7 @@ def busy_instances(problem: Problem, operation: PeriodOperation) -> tuple[float,
 
 @dataclass(frozen=True, eq=False)
 class PeriodWaits:
-    """A settled period with its waits."""
+    """A period of a plan with its waits."""
 
     problem: Problem
     operation: PeriodOperation
@@ -171,7 +205,15 @@ class PeriodWaits:
     """Factor by which sharing stretches the transfers on every link in use; inf without a steady state."""
 
     def paths(self, streams: Sequence[int], loaded: bool = True) -> list[Path] | None:
-        """Paths of the requests of some streams; None where a queue has no steady state, or nothing flows."""
+        """What the requests of some streams go through.
+
+        Args:
+            streams: the streams.
+            loaded: whether waits and slower transfers count; else every queue is empty.
+
+        Returns:
+            Their paths; None where a queue has no steady state, or nothing flows.
+        """
         mine = [(flow, kinds) for flow, kinds in self.kinds if flow.stream in streams]
         total = sum(flow.req_per_s * kinds.fraction for flow, kinds in mine)
         if total <= 0:
@@ -200,7 +242,11 @@ class PeriodWaits:
         return self._known_waits[prefill, decode]
 
     def wait(self, pool: int) -> Wait | None:
-        """Wait of a prefill pool in use, remembered; None where it has no steady state."""
+        """Wait of a prefill pool in use, remembered; None where it has no steady state.
+
+        Args:
+            pool: the pool.
+        """
         if pool not in self._prefill_waits:
             users = [(flow, kinds) for flow, kinds in self.kinds if flow.arc.pool == pool]
             self._prefill_waits[pool] = _wait(self.problem, self.operation, pool, users)
@@ -222,10 +268,15 @@ class PeriodWaits:
         ]
 
     def late_fraction(self, streams: Sequence[int], slo_ttft_s: float) -> float:
-        """Fraction of some streams' requests whose first token takes longer than promised, waits for decode included.
+        """Fraction of some streams' requests whose first token takes longer than a TTFT, waits for decode included
+        [fraction].
 
         Equation:
             P(W + T + X + D > x) over the flows and decode pools of the streams
+
+        Args:
+            streams: the streams.
+            slo_ttft_s: the TTFT x [s].
         """
         paths = self.paths(streams)
         return 1.0 if paths is None else float(Ttft.of(paths).survival(slo_ttft_s))
@@ -234,13 +285,14 @@ class PeriodWaits:
 def period_waits(
     problem: Problem, operation: PeriodOperation, ports: Sequence[Sequence[int]], n_kinds: int = N_KINDS
 ) -> PeriodWaits:
-    """A period with its waits: every prefill pool one queue of all flows into it, every link shared by its transfers.
+    """A period with its waits: every prefill pool is one queue of all flows into it, every link is shared by its
+    transfers.
 
     Args:
-        problem: the question.
-        settled: sizes and rates of the period.
-        ports: ports of every link and tier.
-        n_kinds: requests that stand for the lengths of a flow.
+        problem: the resolved scenario.
+        operation: sizes, flows and decoding of the period.
+        ports: ports of every tier of every link [count].
+        n_kinds: requests that stand for the lengths of a flow [count].
 
     Source:
         `planner.queueing.gigc_wait`; links as in `planner.optimizer.delays.link_slowdown`, places in decode batches as
@@ -301,7 +353,11 @@ def _places(problem: Problem, operation: PeriodOperation, pool: int) -> Wait | N
 
 
 def late_fractions(period: PeriodWaits) -> dict[int, float]:
-    """Late fraction of every class with a promise that has requests in a period: over all its streams and pools."""
+    """Late fraction of every class with an SLO on TTFT that has requests, over all its streams and pools.
+
+    Args:
+        period: a period with its waits.
+    """
     problem, found = period.problem, {}
     for c, spec in enumerate(problem.classes):
         mine = [q for q, stream in enumerate(problem.streams) if stream.request_class == c]
@@ -313,9 +369,17 @@ def late_fractions(period: PeriodWaits) -> dict[int, float]:
 def classes_missing_slo(
     problem: Problem, operation: Sequence[PeriodOperation], ports: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Classes whose promise on TTFT some period breaks, in the best model of waits.
+    """Classes that miss their SLO on TTFT in some period, in the best model of waits.
 
-    A promise is judged over the mixture of the pools that serve the class: some may be later than others.
+    An SLO is judged over all pools that serve the class: some may be later than others.
+
+    Args:
+        problem: the resolved scenario.
+        operations: what every period does.
+        ports: ports of every tier of every link [count].
+
+    Returns:
+        Indices of the classes.
     """
     if not any(spec.ttft_s is not None for spec in problem.classes):
         return []

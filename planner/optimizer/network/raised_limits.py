@@ -1,4 +1,4 @@
-"""The limits of a network, each with more of it: what shadow prices are asked of."""
+"""The limits of a network, each raised: the perturbations whose effect on the objective is a shadow price."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,19 +11,19 @@ from planner.scenario import LinkTier
 from planner.units import MILLI
 
 LATER_MS = 100.0
-"""A promise is made this much longer to see what a millisecond of it is worth,"""
+"""Milliseconds added to the TTFT of an SLO for the price of one millisecond,"""
 LATER_FRACTION = 0.1
-"""and by this much of itself to see what whole instances make of it."""
+"""and the part of it that is added to see what whole instances gain from it."""
 PORT_GBPS = 10.0
-"""The least port that is rented out: what is added to a link, beside the 1 Gbps that a price is of."""
+"""The smallest port on the market: the step of a link, whose price is for 1 Gbps."""
 
 
 class RaisedLimit(NamedTuple):
-    """A limit with more of it: a little for a linear program, and as much as whole instances take notice of."""
+    """A limit that is raised: a little for a linear program, and by a step that whole instances can use."""
 
     constraint: str
     unit: str
-    """Of what is gained, per unit of the limit."""
+    """Unit of the gain per unit of the limit."""
     marginal_amount: float
     marginal: Problem
     step_amount: float
@@ -31,10 +31,10 @@ class RaisedLimit(NamedTuple):
 
 
 def more_capacity(fixed: Problem, solution: Solution) -> Iterator[RaisedLimit]:
-    """Every pool in use with an instance more and every link in use with 1 and with 10 Gbps more, all else kept.
+    """Every pool in use with one more instance, and every link with 1 and 10 Gbps more, all else fixed.
 
     Args:
-        kept: the network at the sizes and ports of the plan.
+        fixed: the network at the sizes and ports of the plan.
         solution: the plan.
     """
     for i, (pool, n) in enumerate(zip(fixed.pools, solution.operations[0].n_instances, strict=True)):
@@ -50,7 +50,12 @@ def more_capacity(fixed: Problem, solution: Solution) -> Iterator[RaisedLimit]:
 
 
 def more_allowed(problem: Problem, solution: Solution) -> Iterator[RaisedLimit]:
-    """Every limit that the question states with more of it: demand, inventories, ports, sizes, budget, promises."""
+    """Every limit that the question states, raised: demand, inventories, ports, sizes, budget, SLOs.
+
+    Args:
+        problem: the resolved scenario.
+        solution: its plan.
+    """
     unit = "USD/h" if problem.is_min_cost else "req/s"
     if problem.is_min_cost:
         more = _more_demand(problem)
@@ -59,7 +64,7 @@ def more_allowed(problem: Problem, solution: Solution) -> Iterator[RaisedLimit]:
         yield from _more_of_pools(problem, solution)
     yield from _more_accelerators(problem, solution, unit)
     yield from _more_budget(problem, solution)
-    yield from _longer_promises(problem, unit)
+    yield from _longer_slos(problem, unit)
 
 
 def _more_demand(problem: Problem) -> Problem:
@@ -81,22 +86,34 @@ def _more_accelerators(problem: Problem, solution: Solution, unit: str) -> Itera
 
 
 def more_inventory(problem: Problem, solution: Solution, index: int, n_accelerators: int) -> Problem:
-    """The problem with more accelerators in an inventory, and room for them in the pools that it limits."""
+    """The problem with a larger inventory, and room for it in the pools that draw on it.
+
+    Args:
+        problem: the resolved scenario.
+        solution: its plan.
+        index: the inventory.
+        n_accelerators: accelerators that are added [count].
+    """
     inventory = problem.inventories[index]
     more: Inventory = replace(inventory, n_accelerators=inventory.n_accelerators + n_accelerators)
     others = (*problem.inventories[:index], more, *problem.inventories[index + 1 :])
-    return _roomier(replace(problem, inventories=others), solution, inventory.pools)
+    return _with_room(replace(problem, inventories=others), solution, inventory.pools)
 
 
 def largest_sizes(problem: Problem, solution: Solution) -> list[int]:
-    """Most instances of every pool in any period of a plan."""
+    """Most instances of every pool in any period of a plan, shape (pools,) [count].
+
+    Args:
+        problem: the resolved scenario.
+        solution: its plan.
+    """
     return [max(one.n_instances[i] for one in solution.operations) for i in range(len(problem.pools))]
 
 
-def _roomier(problem: Problem, solution: Solution, pools: Sequence[int]) -> Problem:
-    """An instance more in pools that are as large as may be, unless the scenario itself states how large that is.
+def _with_room(problem: Problem, solution: Solution, pools: Sequence[int]) -> Problem:
+    """One more instance in pools at their limit, unless the scenario itself states that limit.
 
-    Others keep their limit, so that a program relaxed between sizes stays the same one.
+    Other pools keep their limit, so that their part of a relaxed program stays the same.
     """
     sizes = largest_sizes(problem, solution)
     for i in pools:
@@ -116,7 +133,13 @@ def _more_ports(problem: Problem) -> Iterator[RaisedLimit]:
 
 
 def one_more_port(problem: Problem, index: int, tier: int) -> Problem:
-    """The problem with one more port of a size on offer for a link."""
+    """The problem with one more port of a size on offer for a link.
+
+    Args:
+        problem: the resolved scenario.
+        index: the link.
+        tier: the size of its ports.
+    """
     link = problem.links[index]
     more = link.tiers[tier].model_copy(update={"max_ports": link.tiers[tier].max_ports + 1})
     return with_link(problem, index, replace(link, tiers=(*link.tiers[:tier], more, *link.tiers[tier + 1 :])))
@@ -142,29 +165,40 @@ def _more_budget(problem: Problem, solution: Solution) -> Iterator[RaisedLimit]:
 
 
 def cheapest_instance_usd_per_hour(problem: Problem, solution: Solution) -> float:
-    """What an instance of the cheapest pool in use costs when busy [USD/h]; 0 where prices are missing."""
+    """Price of a busy instance of the cheapest pool in use [USD/h]; 0 where prices are missing.
+
+    Args:
+        problem: the resolved scenario.
+        solution: its plan.
+    """
     used = [p for p, n in zip(problem.pools, largest_sizes(problem, solution), strict=True) if n]
     return min(((p.usd_per_hour or 0.0) + p.busy_usd_per_hour for p in used), default=0.0)
 
 
 def more_budget(problem: Problem, solution: Solution, usd_per_hour: float) -> Problem:
-    """The problem with a budget, and room for an instance more in the pools that it limits."""
+    """The problem with another budget, and room for it in the pools.
+
+    Args:
+        problem: the resolved scenario.
+        solution: its plan.
+        usd_per_hour: the budget [USD/h].
+    """
     scenario = problem.scenario.model_copy(update={"budget_usd_per_hour": usd_per_hour})
-    return _roomier(replace(problem, scenario=scenario), solution, range(len(problem.pools)))
+    return _with_room(replace(problem, scenario=scenario), solution, range(len(problem.pools)))
 
 
-def _longer_promises(problem: Problem, unit: str) -> Iterator[RaisedLimit]:
+def _longer_slos(problem: Problem, unit: str) -> Iterator[RaisedLimit]:
     for c, spec in enumerate(problem.classes):
         if spec.ttft_s is not None:
             step_amount = LATER_FRACTION * spec.ttft_s / MILLI
-            marginal, step = (_later(problem, c, spec, ms) for ms in (LATER_MS, step_amount))
+            marginal, step = (_with_longer_ttft(problem, c, spec, ms) for ms in (LATER_MS, step_amount))
             yield RaisedLimit(
                 f"classes.{spec.name}.slo.ttft_s", f"{unit} per ms", LATER_MS, marginal, step_amount, step
             )
 
 
-def _later(problem: Problem, index: int, spec: ClassSpec, ms: float) -> Problem:
-    """The problem with a later promise to one class."""
+def _with_longer_ttft(problem: Problem, index: int, spec: ClassSpec, ms: float) -> Problem:
+    """The problem with a longer TTFT in the SLO of one class."""
     if spec.slo is None or spec.slo.ttft_s is None:
         raise ValueError("no promise on TTFT")
     slo = spec.slo.model_copy(update={"ttft_s": spec.slo.ttft_s + ms * MILLI})

@@ -1,4 +1,4 @@
-"""A first plan that survives the loss of any instance: one without spare, and an instance more of every pool in use."""
+"""A first plan that survives the loss of any instance: one without spare, plus one instance of every pool in use."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,15 +12,18 @@ Search = Callable[[Problem], Solution | None]
 
 
 def with_one_more_each(problem: Problem, search: Search) -> tuple[Solution | None, float | None]:
-    """A plan that survives the loss of any instance, and a bound of all; None where none was found, or none is known.
+    """A plan that survives the loss of any instance, and a bound of all such plans.
 
     Without one of its instances a pool is as large as in the plan without spare, and the others are larger: so every
-    period is served as promised with the same flows. Where stock, sizes or the budget leave no room for that, the plan
-    without spare is sought in what they leave when an instance of every pool is set aside.
+    period is served within its SLOs with the same flows. Where stock, sizes or the budget leave no room, the plan
+    without spare is sought again with one instance of every pool set aside.
 
     Args:
         problem: a problem whose plans survive the loss of any instance, and of nothing else.
         search: finds plans of a problem.
+
+    Returns:
+        The plan, None where none was found; and the bound, None where none is known.
     """
     bound = None
     for bare in _without_spare(problem):

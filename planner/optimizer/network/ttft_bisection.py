@@ -1,4 +1,4 @@
-"""The least TTFT at which a network serves its demand: the search under a promise, asked again and again."""
+"""The least TTFT at which a network serves its demand: bisection over SLOs, each with a search of its own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,56 +13,62 @@ from planner.optimizer.solution import ANY_PLAN, Solution
 from planner.scenario import Slo
 
 GAP = 0.02
-"""Relative distance of the least promise that is kept and the greatest that is proven broken."""
+"""Relative distance of the least TTFT that is attained and the greatest that is proven missed, at the end."""
 LONGEST_TTFT_S = 3600.0
-"""A promise that waits hardly matter to: where even this has no plan, capacity is what lacks."""
+"""A TTFT at which waits hardly matter: where even this has no plan, capacity is missing."""
 SHORTEST_TTFT_S = 1e-3
 
 
 @dataclass(frozen=True)
 class LeastTtftPlan:
-    """The plan with the shortest promise that was found to be kept."""
+    """The plan with the shortest TTFT that was found to be attained."""
 
     problem: Problem
-    """As it was asked: every class without a promise on TTFT promises `ttft_s`."""
+    """The problem that the plan solves: `ttft_s` is the SLO of every class that had none on TTFT."""
     solution: Solution
     ttft_s: float
     bound_s: float
-    """Longest promise that is proven not to be kept [s]."""
+    """Longest TTFT that is proven to be missed by every plan [s]."""
 
     @property
     def gap(self) -> float:
-        """Relative distance of TTFT and bound."""
+        """Relative distance of TTFT and bound [fraction]."""
         return (self.ttft_s - self.bound_s) / self.ttft_s
 
     def as_solution(self, target: float) -> Solution:
-        """The plan with its TTFT as the objective, and the gap that counts as none."""
+        """The plan with its TTFT as the objective.
+
+        Args:
+            target: gap that counts as none [fraction].
+        """
         return replace(self.solution, objective=self.ttft_s, bound=self.bound_s, target=target)
 
 
 @dataclass
 class _Bracket:
-    """What is known of promises: from `attained_s` on they are kept, up to `missed_s` proven not to be [s]."""
+    """What is known of TTFTs: plans attain `attained_s` and longer, none attains `missed_s` or shorter [s]."""
 
     attained_s: float
     missed_s: float
     unclear_s: tuple[float, float] | None = None
-    """Shortest and longest promise that neither was found to be kept nor is proven not to be."""
+    """Shortest and longest TTFT that is neither known to be attained nor proven to be missed [s]."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether what is kept, what is unclear and what is not kept are next to each other."""
+        """Whether attained, unclear and missed TTFTs are next to each other."""
         low, high = self._open
         return low >= high
 
     def next_s(self) -> float:
-        """Half way, on a logarithmic scale, through what is not known."""
+        """The next TTFT to try: half way, on a logarithmic scale, through an open interval [s]."""
         low, high = self._open
         return sqrt(low * high)
 
     @property
     def _open(self) -> tuple[float, float]:
-        """Below an unclear promise, where it may be proven; then above it, where it may be kept; low = high: none."""
+        """The open interval below the unclear TTFTs, else the one above them [s]; its ends are equal where neither is
+        left.
+        """
         low, high = self.missed_s, self.attained_s if self.unclear_s is None else self.unclear_s[0]
         if low * (1 + GAP) < high or self.unclear_s is None:
             return (low, high) if low * (1 + GAP) < high else (high, high)
@@ -70,33 +76,44 @@ class _Bracket:
         return (low, high) if low * (1 + GAP) < high else (high, high)
 
     def note_unclear(self, ttft_s: float) -> None:
-        """A promise of which nothing was found out."""
+        """Note a TTFT of which nothing was found out.
+
+        Args:
+            ttft_s: the TTFT [s].
+        """
         low, high = self.unclear_s or (ttft_s, ttft_s)
         self.unclear_s = min(low, ttft_s), max(high, ttft_s)
 
     def note_attained(self, ttft_s: float) -> None:
-        """A promise that is kept, and with it every longer one."""
+        """Note a TTFT that a plan attains, and with it every longer one.
+
+        Args:
+            ttft_s: the TTFT [s].
+        """
         self.attained_s = ttft_s
         if self.unclear_s is not None and self.unclear_s[0] >= ttft_s:
             self.unclear_s = None
 
 
 def least_ttft_by_bisection(problem: Problem, time_limit_s: float) -> LeastTtftPlan | None:
-    """The least TTFT at which a network serves its demand within its budget and inventories, by bisection.
+    """The least TTFT at which a network serves its demand within its budget and inventories.
+
+    Equation:
+        min x such that some plan has P(TTFT <= x) >= the percentile, for every class without an SLO on TTFT of its own
 
     Args:
         problem: the resolved scenario with the objective min-ttft.
-        time_limit_s: seconds after which the best plan so far is returned with its bound.
+        time_limit_s: time after which the best plan so far is returned with its bound [s].
 
     Returns:
         Plan, TTFT and bound; None where no plan exists.
 
     Raises:
-        InputError: every class promises a TTFT of its own, so that none is left to be kept short.
-        UndecidedError: when time is up without a plan or a proof that there is none.
+        InputError: every class has an SLO on TTFT of its own, so that none is left to be shortened.
+        UndecidedError: time is up without a plan or a proof that there is none.
 
     Valid:
-        A promise is kept as for `network_search`; classes with a promise of their own keep that.
+        An SLO is met as in `network_search`; classes with an SLO of their own are within that.
     """
     _check_has_free_class(problem)
     deadline = monotonic() + time_limit_s
@@ -134,13 +151,18 @@ def _bisected(
 
 
 def with_ttft_slo(problem: Problem, ttft_s: float) -> Problem:
-    """The problem of the cheapest plan in which every class without a promise on TTFT promises this one [s]."""
+    """The problem of the cheapest plan under one TTFT for all classes without an SLO on TTFT.
+
+    Args:
+        problem: the resolved scenario.
+        ttft_s: the TTFT of their SLO [s].
+    """
     slo = (problem.scenario.slo or Slo()).model_copy(update={"ttft_s": ttft_s})
     scenario = problem.scenario.model_copy(update={"objective": "min-cost", "slo": slo})
-    return replace(problem, scenario=scenario, classes=tuple(_promised(c, ttft_s) for c in problem.classes))
+    return replace(problem, scenario=scenario, classes=tuple(_class_with_ttft(c, ttft_s) for c in problem.classes))
 
 
-def _promised(spec: ClassSpec, ttft_s: float) -> ClassSpec:
+def _class_with_ttft(spec: ClassSpec, ttft_s: float) -> ClassSpec:
     if spec.ttft_s is not None:
         return spec
     return replace(spec, slo=(spec.slo or Slo()).model_copy(update={"ttft_s": ttft_s}))

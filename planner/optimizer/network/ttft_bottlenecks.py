@@ -1,4 +1,4 @@
-"""What one more of a limit takes off the least TTFT of a network: its search again, from the TTFT that is kept on."""
+"""What one more of a limit takes off the least TTFT of a network: its search again, from the attained TTFT on."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,11 +22,11 @@ from planner.optimizer.solution import ANY_PLAN, Solution
 from planner.results import Bottleneck, PlannedAgain
 
 FIRST_STEP = 2 * GAP
-"""Of the TTFT that is kept, what is tried to be taken off it first: a gain below is within the doubt of both."""
+"""First part to take off the attained TTFT: smaller gains are within the gap of both."""
 
 
 class _Step(NamedTuple):
-    """A limit with a step more of it."""
+    """A limit raised by one step."""
 
     constraint: str
     unit: str
@@ -35,25 +35,28 @@ class _Step(NamedTuple):
 
 
 def ttft_bottlenecks(problem: Problem, found: Solution, limit_s: float) -> tuple[Bottleneck, ...]:
-    """What a step more of every limit takes off the least TTFT, most first.
+    """What one more step of every limit takes off the least TTFT, most first.
 
     Equation:
-        (x(limits) - x(limits + d)) / d, x the least TTFT that is kept: d an instance, a port, or the price of an
+        (x(limits) - x(limits + d)) / d, x the least TTFT that is attained: d an instance, a port, or the price of an
         instance
 
     Args:
         problem: the resolved scenario with the objective min-ttft.
         found: its plan.
-        limit_s: time for all of them together [s]; what does not fit in is left out.
+        limit_s: time for all limits together [s]; limits that do not fit in are left out.
 
     Returns:
-        Seconds at the percentile asked for per unit, found by planning again; those that are more than doubtful.
-        `planned_again` says how much the whole step takes off: at least from the bound, below which nothing was kept
-        without it, to the promise that is kept with it; at most to the next one, of which no plan was found.
+        Seconds at the percentile asked for, per unit of the limit, for gains beyond the gap. `planned_again` says how
+        much the whole step takes off: at least from the bound, below which nothing was attained without it, to the TTFT
+        that is attained with it; at most to the next TTFT, for which no plan was found.
+
+    Source:
+        Sensitivity by solving again (Bertsimas and Tsitsiklis 1997, chapter 5).
     """
     deadline, prices = monotonic() + limit_s, []
     if found.gap > FIRST_STEP and (own := _lowered_ttft_s(problem, found, deadline)) is not None:
-        found = replace(found, objective=own[0], bound=own[1])  # what is found at a second look is no gain of a limit
+        found = replace(found, objective=own[0], bound=own[1])  # what a second search finds is no gain of a limit
     for step in _steps(problem, found):
         again = _lowered_ttft_s(step.problem, found, deadline)
         if again is not None:
@@ -70,7 +73,7 @@ def ttft_bottlenecks(problem: Problem, found: Solution, limit_s: float) -> tuple
 
 
 def _steps(problem: Problem, found: Solution) -> Iterator[_Step]:
-    """Every limit with a step more: stated sizes, inventories, ports and the budget."""
+    """Every limit raised by one step: stated sizes, inventories, ports and the budget."""
     for i, pool in enumerate(problem.pools):
         stated = problem.scenario.pools[pool.key]
         if (
@@ -102,9 +105,10 @@ def _one_more(problem: Problem, index: int) -> Problem:
 
 
 def _lowered_ttft_s(problem: Problem, found: Solution, deadline: float) -> tuple[float, float] | None:
-    """The least TTFT that is found to be kept, and the greatest below it that is not [s]; None where little is gained.
+    """The least TTFT found attained, and the greatest below it found missed [s]; None where little is gained.
 
-    Shorter promises are tried in steps that double, and then halved between the last one kept and the first one not.
+    Shorter TTFTs are tried in steps that double, then by bisection between the last one attained and the first one
+    missed.
     """
     attained_s, step = found.objective, FIRST_STEP
     while _attains(problem, attained_s / (1 + step), deadline):
@@ -124,7 +128,7 @@ def _lowered_ttft_s(problem: Problem, found: Solution, deadline: float) -> tuple
 
 
 def _attains(problem: Problem, ttft_s: float, deadline: float) -> bool:
-    """Whether a plan that keeps a promise was found in a part of the time that is left."""
+    """Whether a plan under an SLO was found in a part of the time that is left."""
     left_s = deadline - monotonic()
     if left_s <= 0:
         return False
