@@ -72,7 +72,7 @@ def leaving_tokens(problem: Problem, solution: Solution, operation: PeriodOperat
     Args:
         problem: the question.
         solution: sizes, ports and thresholds.
-        settled: the period.
+        operation: what the period does.
         pool: index of the pool.
 
     Returns:

@@ -86,7 +86,7 @@ def build(problem: Problem, loads: Sequence[Loads], goal: ProgramGoal) -> Routed
     Args:
         problem: the resolved scenario.
         loads: candidates of each route.
-        request: goal and fixed values.
+        goal: goal and fixed values.
 
     Returns:
         The model, ready to solve.

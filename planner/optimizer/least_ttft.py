@@ -103,10 +103,10 @@ def floor_s(problem: Problem, req_per_s: float, deadline: float) -> float:
     """A TTFT that no sizes within the limits go below: every pool and port at its own limit at once [s]."""
     sizes = tuple(0 if n is None else n for n in problem.size_limits)
     ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
-    return settled_ttft(problem, Sizing(sizes, ports), req_per_s, deadline)[1].bound_s
+    return least_ttft_up_to(problem, Sizing(sizes, ports), req_per_s, deadline)[1].bound_s
 
 
-def settled_ttft(
+def least_ttft_up_to(
     problem: Problem, sizing: Sizing, req_per_s: float, deadline: float, most_s: float = inf
 ) -> tuple[Sizing, LeastTtftFleet]:
     """The least TTFT of some sizes and of all smaller ones, with a bound for all of them; arguments as `least_ttft`.

@@ -160,9 +160,9 @@ def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_L
     compared = baselines(problem, fleet, monotonic() + limit.part_s(BASELINES_PART))
     found = verdict(scenario, problem.classes, fleet, solution.gap, compared)
     spare = spare_notes(scenario, problem.classes, fleet, monotonic() + limit.part_s(SPARE_PART))
-    told = (*spare, *compared.notes, *adoption(scenario, fleet, compared.others))
+    notes = (*spare, *compared.notes, *adoption(scenario, fleet, compared.others))
     prices = shadow_prices(problem, solution, limit.left_s)
-    return _plan(problem, solution, answer, found, compared.others, prices, told)
+    return _plan(problem, solution, answer, found, compared.others, prices, notes)
 
 
 def sketched(problem: Problem, solution: Solution, req_per_s: float | None = None) -> Plan:
@@ -173,9 +173,9 @@ def sketched(problem: Problem, solution: Solution, req_per_s: float | None = Non
         solution: its plan.
         req_per_s: rate that it is stated at, at most the highest it serves; None: the rate that it is for [req/s].
     """
-    said = Verdict(worth_it=False, because="Not compared with other fleets.")
+    its_verdict = Verdict(worth_it=False, because="Not compared with other fleets.")
     answer = evaluation(problem, solution) if req_per_s is None else evaluation_at(problem, solution, req_per_s)
-    plan = _plan(problem, solution, answer, said, (), (), ())
+    plan = _plan(problem, solution, answer, its_verdict, (), (), ())
     return plan if problem.is_routed else plan.model_copy(update={"periods": tuple(answer.periods())})
 
 
@@ -183,7 +183,7 @@ def _plan(
     problem: Problem,
     solution: Solution,
     answer: Evaluation,
-    said: Verdict,
+    its_verdict: Verdict,
     others: tuple[Baseline, ...],
     prices: tuple[Bottleneck, ...],
     missing: Sequence[str],
@@ -202,7 +202,7 @@ def _plan(
         capacity_rule=scenario.capacity_rule,
         prefill_to_decode=_ratio(fleet.pools),
         bottlenecks=prices,
-        verdict=said,
+        verdict=its_verdict,
         classes=tuple(answer.classes()),
         periods=tuple(answer.periods()) if answer.has_periods else (),
         survives=tuple(f"{loss.kind}:{loss.name}" for loss in problem.losses()),

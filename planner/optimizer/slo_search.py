@@ -15,7 +15,7 @@ from planner.errors import UndecidedError
 from planner.optimizer.capacity import exact_loads, first_intervals, interval_loads
 from planner.optimizer.formulation import ProgramGoal, Sizing
 from planner.optimizer.goodput import GAP, MOST_BUSY, Goodput, best_goodput_up_to
-from planner.optimizer.least_ttft import LeastTtftFleet, filled_with_budget, floor_s, settled_ttft, trimmed
+from planner.optimizer.least_ttft import LeastTtftFleet, filled_with_budget, floor_s, least_ttft_up_to, trimmed
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import Operating, highest_rate, rent_usd_per_hour, spend_of
 from planner.optimizer.search import RoutedSolution, capacity_search
@@ -161,12 +161,12 @@ def _least_ttft(problem: Problem, deadline: float) -> RoutedSolution | None:
             bound = floor_s(problem, demand, monotonic() + FLOOR_LIMIT_S)
             break
         sizing = filled_with_budget(problem, _filled(problem, answer))
-        at, found = settled_ttft(problem, sizing, demand, deadline, most)
+        at, found = least_ttft_up_to(problem, sizing, demand, deadline, most)
         bound = min(bound, found.bound_s)
         if found.ttft_s < most:
             best, most = (at, found), found.ttft_s
         fathomed.append(sizing)
-    return None if best is None else _quickest_solution(problem, *best, min(bound, most))
+    return None if best is None else _least_ttft_solution(problem, *best, min(bound, most))
 
 
 UNDECIDED = Sizing((), ())
@@ -187,7 +187,7 @@ def _serving(problem: Problem, demand: float, fathomed: list[Sizing], deadline: 
     return None if answer is None else answer.sizing
 
 
-def _quickest_solution(problem: Problem, sizing: Sizing, found: LeastTtftFleet, bound_s: float) -> RoutedSolution:
+def _least_ttft_solution(problem: Problem, sizing: Sizing, found: LeastTtftFleet, bound_s: float) -> RoutedSolution:
     demand, thresholds = problem.demand_req_per_s or 0.0, (found.threshold_tokens,)
     sizing = trimmed(problem, sizing, found, demand)
     ttft_s = FleetUnderSlo(problem, sizing).percentile_s(*thresholds, *thresholds, demand)

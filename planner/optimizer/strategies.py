@@ -50,8 +50,8 @@ def searched(problem: Problem, time_limit_s: float, gap: float = GAP_TARGET) -> 
     from planner.optimizer.network.ttft_bisection import least_ttft_by_bisection
 
     if problem.is_min_ttft:
-        quickest = least_ttft_by_bisection(problem, time_limit_s)
-        return None if quickest is None else quickest.as_solution(ROUNDING * BISECTION_GAP)
+        least = least_ttft_by_bisection(problem, time_limit_s)
+        return None if least is None else least.as_solution(ROUNDING * BISECTION_GAP)
     deadline = monotonic() + time_limit_s
     found = network_search(problem, time_limit_s if problem.is_min_cost else FASTEST_PART * time_limit_s, gap)
     if found is None or found.scale <= NOTHING:

@@ -47,7 +47,7 @@ def fresh_processes() -> None:
 
 def phases() -> None:
     """Every step of `planner optimize` in one warm process."""
-    from planner.optimizer.promised_search import search
+    from planner.optimizer.slo_search import search
 
     from planner.optimizer import planning_problem
     from planner.optimizer.baselines import baselines
@@ -101,7 +101,7 @@ def inside_search(problem: Any) -> None:
 def against_enumeration() -> None:
     """The mixed-integer model beside the exhaustive search it is tested against."""
     import numpy as np
-    from planner.optimizer.promised_search import search
+    from planner.optimizer.slo_search import search
 
     from planner.optimizer import exhaustive_search, planning_problem
     from planner.scenario import read_scenario

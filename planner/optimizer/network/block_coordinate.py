@@ -85,57 +85,62 @@ class _Program:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """A block; columns and rows are those of the whole program, places those of its own."""
+    """A block of the whole program, with a program of its own.
+
+    Columns and rows are indices in the whole program; places are indices in the program of the block.
+    """
 
     integer: _Program
+    """Its program, with integers."""
     own: Indices
-    """Columns that are in no other block: the first of its program,"""
+    """Columns that are in no other block: they come first in its program."""
     every: Indices
-    """and all of them."""
+    """All columns of its program."""
     rows: Indices
+    """Rows of its program."""
     shared: Indices
-    """Places of its rows of which it takes what others leave."""
+    """Places of the shared rows, of which it takes what others leave."""
     common: tuple[Indices, Indices]
     """Common columns and their places."""
     varied: tuple[Indices, Indices]
-    """Counted columns, by place among these, and their places."""
+    """Varied columns, by their position among all of these, and their places."""
     choices: tuple[Indices, ...]
     """Places of columns of which one is 1 and the others are 0."""
     accepts_first: bool
-    """Whether any choice that does is as good as another."""
+    """Whether any feasible choice is as good as another."""
 
     @cached_property
     def relaxed(self) -> _Program:
-        """Its program with nothing whole."""
+        """Its program without integers."""
         rows = replace(self.integer.rows, integers=[False] * len(self.integer.rows.integers))
         return replace(self.integer, rows=rows)
 
     def solution(self, known: Floats, limits: Floats, bounds: Bounds) -> Floats | None:
-        """Columns of its program; None where nothing was found.
+        """Columns of its program; None where no solution was found.
 
         Args:
-            known: columns of another answer: what is chosen there is tried first.
+            known: another solution, shape (columns,): its choice is tried first.
             limits: upper limits of its rows.
-            bounds: of its counted columns.
+            bounds: bounds of its varied columns.
         """
         _, at = self.varied
-        is_settled = self._is_plain and bool(np.all(bounds.lows == bounds.highs))
-        if len(self.choices) > 1 or not (self.choices or is_settled):
+        is_fixed = self._is_plain and bool(np.all(bounds.lows == bounds.highs))
+        if len(self.choices) > 1 or not (self.choices or is_fixed):
             return self.integer.solution(limits, at, bounds)
         if not self.choices:
             return self.relaxed.solution(limits, at, bounds)
         columns, options = np.append(at, self.choices[0]), list(self._options(known, bounds))
         relaxed = (self.relaxed.solution(limits, columns, option) for option in options)
-        if is_settled and self.accepts_first:
+        if is_fixed and self.accepts_first:
             return next((solution for solution in relaxed if solution is not None), None)
-        if is_settled:
+        if is_fixed:
             found = [solution for solution in relaxed if solution is not None]
             return min(found, key=lambda solution: float(np.array(self.integer.rows.costs) @ solution), default=None)
         return self._cheapest(columns, options, list(relaxed), limits)
 
     @cached_property
     def _is_plain(self) -> bool:
-        """Whether what is counted or chosen is all that must be whole."""
+        """Whether the varied columns and the choices are all the integers."""
         bounded = {k for some in (self.varied[1], *self.choices) for k in some.tolist()}
         return bounded.issuperset(np.flatnonzero(self.integer.rows.integers).tolist())
 
@@ -150,7 +155,7 @@ class _Block:
     def _cheapest(
         self, columns: Indices, options: Sequence[Bounds], relaxed: Sequence[Floats | None], limits: Floats
     ) -> Floats | None:
-        """The answer of the option that costs least in whole numbers: none costs less than its relaxed one."""
+        """The cheapest integer solution over the options: none costs less than its relaxation."""
         costs, best, cost = np.array(self.integer.rows.costs), None, np.inf
         least = [np.inf if solution is None else float(costs @ solution) for solution in relaxed]
         for k in np.argsort(least, kind="stable"):
@@ -206,9 +211,9 @@ class BlockCoordinateProgram:
         """A solution.
 
         Args:
-            bounds: bounds of the varied columns. known: a solution for other limits or bounds, shape (columns,): blocks
-            keep what still holds of it. None: all blocks
-                are solved at once.
+            bounds: bounds of the varied columns.
+            known: a solution for other limits or bounds, shape (columns,): blocks keep what still holds of it. None:
+                all blocks are solved at once.
 
         Returns:
             Every column, shape (columns,); None where none was found.
@@ -234,7 +239,7 @@ class BlockCoordinateProgram:
         for block in users:
             anew[block.own] = self._least[block.own]
         anew[self._varied] = bounds.lows
-        # Others may have had what they asked for of counted columns.
+        # Other blocks may have used the varied columns that were reset.
         violated = self._violated_rows(anew)
         again = [b for b in self._blocks if any(b is user for user in users) or np.isin(violated, b.rows).any()]
         found = self._solved_in_turn(anew, again, bounds, values)
@@ -256,7 +261,7 @@ class BlockCoordinateProgram:
         """Columns after one block was solved again."""
         (columns, places), (which, at) = block.common, block.varied
         mine, limits = bounds.of(which), self._residual_limits(block, values)
-        # What other blocks have asked for of common columns is there.
+        # Common columns that other blocks need stay.
         lows = np.maximum(mine.lows, np.where(np.isin(at, places), values[self._varied[which]], -np.inf))
         mine = Bounds(lows, np.maximum(mine.highs, lows))
         solution = block.solution(known[block.every], limits, mine)

@@ -61,9 +61,12 @@ def block_program(
     """A block as a program of its own.
 
     Args:
-        rows: the whole program. matrix: its constraint matrix, shape (rows, columns). columns: columns of the block.
-        kept: its rows. beside: other columns that come along where its rows have them, shape (columns,); the rest is
-        left out of its rows.
+        rows: the whole program.
+        matrix: its constraint matrix, shape (rows, columns).
+        columns: columns of the block.
+        kept: its rows.
+        beside: other columns that come along where its rows have them, shape (columns,); the rest is left out of its
+            rows.
 
     Returns:
         The program, and the column of the whole program behind each of its columns: those of the block come first.

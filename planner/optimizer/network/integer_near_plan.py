@@ -60,7 +60,7 @@ class IntegerProgramNearPlan:
         return (*peaks, *(Situation(s.period, loss) for s in peaks for loss in problem.losses()))
 
     def _has_fixed_sizes(self, problem: Problem) -> bool:
-        """Whether every size is settled."""
+        """Whether every size is fixed."""
         return all(pool.min_instances == pool.max_instances for pool in problem.pools)
 
     def _use_of_others(self, problem: Problem, situations: tuple[Situation, ...]) -> float:

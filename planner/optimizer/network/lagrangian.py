@@ -83,10 +83,10 @@ class LagrangianRelaxation:
         )
         programs = [self._program(*part) for part in parts]
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            answers = list(threads.map(lambda program: program.bounded(time_limit_s, gap)[1], programs))
-        for (columns, _), answer in zip(parts, answers, strict=True):
-            if answer is not None:
-                values[columns] = answer[: columns.size]
+            solutions = list(threads.map(lambda program: program.bounded(time_limit_s, gap)[1], programs))
+        for (columns, _), solution in zip(parts, solutions, strict=True):
+            if solution is not None:
+                values[columns] = solution[: columns.size]
         return values
 
     @cached_property
@@ -114,7 +114,7 @@ class LagrangianRelaxation:
         return float(self._prices[is_priced] @ limits[is_priced])
 
     @cached_property
-    def _is_settled(self) -> Mask:
+    def _is_fixed(self) -> Mask:
         return np.equal(self.rows.lows, self.rows.highs)
 
     @cached_property
@@ -122,7 +122,7 @@ class LagrangianRelaxation:
         """Columns and rows of every block; columns that are fixed join nothing."""
         kept = np.ones(len(self.rows.row_names), dtype=bool)
         kept[list(self.shared)] = False
-        return blocks_of(self._matrix, kept, ~self._is_settled)
+        return blocks_of(self._matrix, kept, ~self._is_fixed)
 
     @cached_property
     def _is_loose(self) -> Mask:
@@ -140,6 +140,6 @@ class LagrangianRelaxation:
 
     def _program(self, columns: Indices, kept: Indices) -> Rows:
         """A block as a program of its own, with its reduced costs."""
-        program, _ = block_program(self.rows, self._matrix, columns, kept, self._is_settled)
+        program, _ = block_program(self.rows, self._matrix, columns, kept, self._is_fixed)
         program.costs[:] = [*self._costs[columns].tolist(), *(0.0 for _ in program.costs[columns.size :])]
         return program

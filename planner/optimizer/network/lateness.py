@@ -1,4 +1,4 @@
-"""Late requests as variables of bounds: what a pool may be asked for where the pools of a class share them.
+"""Late requests as variables of bounds: how much work a pool may have where the pools of a class share them.
 
 An SLO is a class's: a fraction of its requests may be late, in whichever pools. So one pool may be later than that with
 a part of the class, and another less late. In bounds the late requests of a use are a column of their own. All late

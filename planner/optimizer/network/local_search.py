@@ -46,7 +46,7 @@ class CandidatePlan:
     sizes: Sizes
     operations: tuple[PeriodOperation, ...]
     lost: tuple[int | None, ...]
-    """Pool that has an instance less, of every one that is settled."""
+    """Pool that has one instance fewer, for every entry of `operations`; None: none has."""
 
     @classmethod
     def of(cls, problem: Problem, operations: Sequence[PeriodOperation]) -> "CandidatePlan":

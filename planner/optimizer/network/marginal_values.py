@@ -58,7 +58,7 @@ def network_bottlenecks(
 
 
 def _changes(problem: Problem, solution: Solution) -> Iterator[tuple[Problem, Iterable[RaisedLimit]]]:
-    """Problems with their raised limits: the question as it was asked, and the fleet as it was planned."""
+    """Problems with their raised limits: the question of the user, and the fleet of the plan."""
     yield problem, more_allowed(problem, solution)
     if not problem.scenario.routing.role_conversion:
         at_plan = fixed_plan_problem(problem, solution)
@@ -85,7 +85,7 @@ def _prices(
 
 
 def unit_of(problem: Problem) -> float:
-    """Unit of the objective in an answer: 1 for money, requests per second for a scale of the demand.
+    """Unit of the objective in the results: 1 for money, requests per second for a scale of the demand.
 
     Args:
         problem: the resolved scenario.

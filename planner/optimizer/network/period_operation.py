@@ -367,7 +367,7 @@ def late_fractions(period: PeriodWaits) -> dict[int, float]:
 
 
 def classes_missing_slo(
-    problem: Problem, operation: Sequence[PeriodOperation], ports: Sequence[Sequence[int]]
+    problem: Problem, operations: Sequence[PeriodOperation], ports: Sequence[Sequence[int]]
 ) -> list[int]:
     """Classes that miss their SLO on TTFT in some period, in the best model of waits.
 
@@ -384,7 +384,7 @@ def classes_missing_slo(
     if not any(spec.ttft_s is not None for spec in problem.classes):
         return []
     broken: dict[int, None] = {}
-    for one in operation:
+    for one in operations:
         late = late_fractions(period_waits(problem, one, ports))
         broken |= {c: None for c, part in late.items() if part > problem.classes[c].late_allowed + TINY}
     return list(broken)

@@ -68,7 +68,7 @@ def more_allowed(problem: Problem, solution: Solution) -> Iterator[RaisedLimit]:
 
 
 def _more_demand(problem: Problem) -> Problem:
-    """The whole profile, scaled so that its mean is one request per second higher."""
+    """The demand of all periods, scaled so that its mean is one request per second higher."""
     factor = 1 + 1 / problem.mean_req_per_s
     demands = tuple(d._replace(req_per_s=tuple(r * factor for r in d.req_per_s)) for d in problem.demands)
     return replace(problem, demands=demands)
@@ -200,6 +200,6 @@ def _longer_slos(problem: Problem, unit: str) -> Iterator[RaisedLimit]:
 def _with_longer_ttft(problem: Problem, index: int, spec: ClassSpec, ms: float) -> Problem:
     """The problem with a longer TTFT in the SLO of one class."""
     if spec.slo is None or spec.slo.ttft_s is None:
-        raise ValueError("no promise on TTFT")
+        raise ValueError("no SLO on TTFT")
     slo = spec.slo.model_copy(update={"ttft_s": spec.slo.ttft_s + ms * MILLI})
     return replace(problem, classes=(*problem.classes[:index], replace(spec, slo=slo), *problem.classes[index + 1 :]))

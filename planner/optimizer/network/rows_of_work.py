@@ -45,11 +45,11 @@ class _Crowd:
     factors: Array
     """On the work of every user in the limit of every cell, shape (cells, users),"""
     factors_of_all: Array
-    """and on that of every user within the whole, shape (users,)."""
+    """Factors on the work of every user in the limit of all work, shape (users,)."""
     limits: list[_Limit]
     """Of every cell,"""
     limit_of_all: _Limit
-    """and of the whole."""
+    """Limit of all work."""
 
 
 def bound_prefill_work(program: MixedIntegerProgram) -> None:
@@ -104,7 +104,7 @@ def _crowd_of(
     # Loads keep the limits, and equal ones once.
     alike = at[0], _n_lost(program, *at), sizes, tuple(map(id, limits)), residuals
     if alike not in known:
-        crowd = _safe_crowd if program.spec.is_conservative else _hopeful_crowd
+        crowd = _conservative_crowd if program.spec.is_conservative else _optimistic_crowd
         known[alike] = crowd(program, at, np.array(limits), np.array(residuals), sizes)
     return known[alike]
 
@@ -134,7 +134,7 @@ def _bound_late_work(program: MixedIntegerProgram, at: PoolInSituation, crowds: 
     _within_size(program, f"bound_prefill_{i}_{s}", at, [(column, seconds) for *_, column, seconds in users], most)
 
 
-def _hopeful_crowd(
+def _optimistic_crowd(
     program: MixedIntegerProgram, at: PoolInSituation, limits: Array, _: Array, sizes: Sequence[int]
 ) -> _Crowd:
     """Limits of users, shape (users, sizes of the grid), cell by cell, made common to each cell and to all.
@@ -154,10 +154,10 @@ def _hopeful_crowd(
     )
 
 
-def _safe_crowd(
+def _conservative_crowd(
     program: MixedIntegerProgram, at: PoolInSituation, limits: Array, residuals_s: Array, sizes: Sequence[int]
 ) -> _Crowd:
-    """Limits of cells with the patience of their strictest user, whoever makes it wait: longer services count for more.
+    """Limits of cells by the slack of their strictest user, whoever makes it wait: longer services count for more.
 
     Equation:
         sum of b_v (w + (1 - w) R_v / R) <= w n, w = 1 / (1 + max of (n / A_u - 1) R / R_u): busy instances b_v, limits
@@ -195,7 +195,7 @@ def _bound_crowd(
     crowd: _Crowd,
     suffix: str = "",
 ) -> None:
-    """Work of every cell within its limit, and all work within the most patient one; in a safe model of several groups
+    """Work of a cell within its limit, and all work within the widest one; in conservative programs of several groups
     all work within the limit of every chosen cell.
 
     The second is implied by the third where cells are chosen whole, and keeps relaxed answers from using the whole pool
