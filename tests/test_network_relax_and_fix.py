@@ -18,9 +18,9 @@ from planner.optimizer.network.refinement import first_cells
 from planner.optimizer.network.relax_and_fix import RelaxAndFix
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.resolution import planning_problem
+from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
 from planner.scenario import Routing, Spare
 from tests.network_scenarios import scale_scenario

@@ -31,10 +31,10 @@ from planner.optimizer.network.ruin_and_recreate import (
 )
 from planner.optimizer.network.search import network_search, peak_situations
 from planner.optimizer.network.search_state import SearchState
-from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.resolution import planning_problem
+from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
 from planner.scenario import LinkTier, Routing, Spare
 from tests.network_scenarios import scale_scenario

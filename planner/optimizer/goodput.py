@@ -13,14 +13,13 @@ from planner.optimizer.capacity import first_intervals, interval_loads, split_in
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import rate_limits
+from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.slo_attainment import SATURATED, Array, FleetUnderSlo
 
 MOST_BUSY = 0.98
 """Greatest use of decode and links under an SLO: beyond it their waits grow without bound."""
 GAP = 2e-3
 """Goodput is found and proven to this."""
-PARTS = 4
-FIRST_CELLS = 16
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def best_goodput(problem: Problem, sizing: Sizing, deadline: float, least: float
         best = _tried(fleet, best, low, high, -negative)
         if low < high:
             mix = problem.classes[0].mix
-            lows, highs = split_interval(mix, low, high, PARTS)
+            lows, highs = split_interval(mix, low, high, ROUTE_SETTINGS.split_parts)
             if len(lows) > 1:
                 add(lows, highs, -negative)
     return Goodput(best.rate, best.threshold_tokens, max(best.rate, least) * (1 + GAP))
@@ -132,7 +131,7 @@ def best_goodput_up_to(problem: Problem, sizing: Sizing, deadline: float, least:
 def first_cells(problem: Problem) -> tuple[Array, Array]:
     """A few wide intervals that together hold every threshold: those that matter are cut soon enough."""
     lows, highs = first_intervals(problem, problem.routes[0])
-    step = -(-len(lows) // FIRST_CELLS)
+    step = -(-len(lows) // ROUTE_SETTINGS.first_cells)
     return lows[::step], np.append(highs[step - 1 : len(highs) - 1 : step], highs[-1])
 
 

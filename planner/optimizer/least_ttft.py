@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from planner.optimizer.capacity import split_interval
 from planner.optimizer.formulation import Sizing
-from planner.optimizer.goodput import PARTS, balanced_threshold, capacity_under_slo, first_cells, sizings_to_bound
+from planner.optimizer.goodput import balanced_threshold, capacity_under_slo, first_cells, sizings_to_bound
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import rent_usd_per_hour
+from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.slo_attainment import FleetUnderSlo, least_slo_ttft_s
 
 Array = NDArray[np.float64]
@@ -75,7 +76,7 @@ def least_ttft(
         inner = mix.split_points(low, high, 1) if low < high else np.array([low])
         best = _tried(fleet, req_per_s, float(inner[len(inner) // 2]) if len(inner) else high, best)
         if low < high:
-            lows, highs = split_interval(mix, low, high, PARTS)
+            lows, highs = split_interval(mix, low, high, ROUTE_SETTINGS.split_parts)
             if len(lows) > 1:
                 add(lows, highs)
     return replace(best, bound_s=best.ttft_s * (1 - GAP))

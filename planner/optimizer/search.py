@@ -25,16 +25,10 @@ from planner.optimizer.capacity import (
 from planner.optimizer.formulation import ProgramGoal, Sizing, most_rate
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import Operating, highest_rate, rate_limits, single_route, spend_of
+from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.solver import RoutedOptimum, solve
 
 GAP_TARGET = 1e-5
-MAX_ROUNDS = 40
-PARTS_PER_SPLIT = 8
-ZOOM_POINTS = 33
-ZOOM_WIDTH = 1e-9
-ZOOM_ROUNDS = 8
-ZOOM_FACTOR = 8
-DECODE_ROOM = 1000
 SOLVER_SLACK = 1e-6
 """Thresholds are chosen for this much more than the demand, so that they serve it despite the solver's tolerance."""
 RATE_TOLERANCE = 1e-7
@@ -114,7 +108,7 @@ def _closed_in(problem: Problem, best: RoutedSolution | None, deadline: float) -
     cells = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
     tried = {best.sizing} if best else set()
     proven = 0.0 if problem.is_min_cost else most_rate(problem, problem.size_limits)
-    for _ in range(MAX_ROUNDS):
+    for _ in range(ROUTE_SETTINGS.max_rounds):
         try:
             bound = solve(problem, cells, _main_goal(problem), max(deadline - monotonic(), 0.1))
         except UndecidedError:
@@ -158,7 +152,7 @@ def _split(problem: Problem, cells: Sequence[Loads], bound: RoutedOptimum) -> li
         if k is None or cells[r].low_tokens[k] == cells[r].high_tokens[k]:
             continue
         mix = problem.classes[route.request_class].mix
-        ends = split_interval(mix, cells[r].low_tokens[k], cells[r].high_tokens[k], PARTS_PER_SPLIT)
+        ends = split_interval(mix, cells[r].low_tokens[k], cells[r].high_tokens[k], ROUTE_SETTINGS.parts_per_split)
         result[r] = cells[r].without(k).joined(interval_loads(problem, route, *ends))
         changed = True
     return result if changed else None
@@ -221,8 +215,8 @@ def _best_threshold(problem: Problem, sizing: Sizing) -> float:
     while True:
         k = _best_index(problem, sizing, grid)
         low, high = grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)]
-        inner = mix.split_points(low, high, ZOOM_POINTS)
-        if len(inner) == 0 or high - low <= ZOOM_WIDTH * max(high, 1.0) or np.isin(inner, grid).all():
+        inner = mix.split_points(low, high, ROUTE_SETTINGS.zoom_points)
+        if len(inner) == 0 or high - low <= ROUTE_SETTINGS.zoom_width * max(high, 1.0) or np.isin(inner, grid).all():
             return float(grid[k])
         grid = np.unique(np.concatenate([[low, grid[k], high], inner]))
 
@@ -238,7 +232,7 @@ def _zoomed_by_model(problem: Problem, sizing: Sizing, start: Sequence[float], d
     """Repeatedly offer the model finer thresholds around the last choice."""
     current, goal, problem = list(start), _zoom_goal(problem, sizing), _without_size_limits(problem)
     widths = [float(np.ptp(problem.classes[r.request_class].mix.support)) for r in problem.routes]
-    for _ in range(ZOOM_ROUNDS):
+    for _ in range(ROUTE_SETTINGS.zoom_rounds):
         offers = [_around(problem, r, t, width) for r, (t, width) in enumerate(zip(current, widths, strict=True))]
         loads = [threshold_loads(problem, route, offer) for route, offer in zip(problem.routes, offers, strict=True)]
         try:
@@ -249,7 +243,7 @@ def _zoomed_by_model(problem: Problem, sizing: Sizing, start: Sequence[float], d
             break
         found = zip(current, offers, answer.chosen, strict=True)
         current = [t if k is None else float(offer[k]) for t, offer, k in found]
-        widths = [width / ZOOM_FACTOR for width in widths]
+        widths = [width / ROUTE_SETTINGS.zoom_factor for width in widths]
     return tuple(current)
 
 
@@ -272,7 +266,7 @@ def _zoom_goal(problem: Problem, sizing: Sizing) -> ProgramGoal:
     roomy = replace(
         sizing,
         n_instances=tuple(
-            n * DECODE_ROOM if pool.role == "decode" else n
+            n * ROUTE_SETTINGS.decode_room if pool.role == "decode" else n
             for n, pool in zip(sizing.n_instances, problem.pools, strict=True)
         ),
     )
@@ -287,7 +281,9 @@ def _around(problem: Problem, index: int, centre: float, width: float) -> NDArra
     if not route.is_split:
         return np.array([centre])
     mix = problem.classes[route.request_class].mix
-    return route.held(np.append(mix.split_points(centre - width, centre + width, ZOOM_POINTS - 1), centre))
+    return route.held(
+        np.append(mix.split_points(centre - width, centre + width, ROUTE_SETTINGS.zoom_points - 1), centre)
+    )
 
 
 def _cheapest_as_fast(problem: Problem, best: RoutedSolution, deadline: float) -> RoutedSolution:

@@ -20,6 +20,7 @@ from planner.optimizer.delays import (
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import Problem
 from planner.optimizer.routes import Route
+from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, split_scv
 from planner.roofline import exposed_transfer_s
 from planner.units import bytes_per_s
@@ -30,10 +31,6 @@ Stream = tuple[int, int | None, NDArray[np.bool_]]
 """Prefill pool, link and which of the requests go there."""
 N_ATOMS = 4096
 """Requests that stand for a length distribution, as for the latencies of the answer."""
-EXACT_STEPS = 13
-"""Halvings of the rate at one threshold: a part in 8,192 is left."""
-BOUND_STEPS = 3
-"""Halvings for an interval, which will be cut again anyway."""
 SATURATED = 1 - 1e-9
 SHARE_TOLERANCE = 1e-12
 
@@ -98,8 +95,10 @@ class FleetUnderSlo:
             The rate; 0 where not even `least` is within the SLO.
         """
         is_exact = low_tokens == high_tokens
-        steps = EXACT_STEPS if is_exact else BOUND_STEPS
-        if most <= 0 or not self._meets_slo(low_tokens, high_tokens, max(least, most * 2.0**-EXACT_STEPS)):
+        steps = ROUTE_SETTINGS.exact_steps if is_exact else ROUTE_SETTINGS.bound_steps
+        if most <= 0 or not self._meets_slo(
+            low_tokens, high_tokens, max(least, most * 2.0**-ROUTE_SETTINGS.exact_steps)
+        ):
             return 0.0
         if self._meets_slo(low_tokens, high_tokens, most):
             return most

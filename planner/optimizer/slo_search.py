@@ -19,12 +19,9 @@ from planner.optimizer.least_ttft import LeastTtftFleet, filled_with_budget, flo
 from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import Operating, highest_rate, rent_usd_per_hour, spend_of
 from planner.optimizer.search import RoutedSolution, capacity_search
+from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.slo_attainment import FleetUnderSlo, least_decode_instances, least_slo_ttft_s
 from planner.optimizer.solver import RoutedOptimum, solve
-
-MOST_SIZINGS = 400
-FLOOR_LIMIT_S = 10.0
-"""Time for the bound on TTFT that holds where not all sizes were fathomed [s]."""
 
 
 def search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | None:
@@ -61,7 +58,7 @@ def _fastest(problem: Problem, deadline: float) -> RoutedSolution | None:
     best: RoutedSolution | None = None
     fathomed: list[Sizing] = []
     proven = 0.0
-    for _ in range(MOST_SIZINGS):
+    for _ in range(ROUTE_SETTINGS.most_sizings):
         answer = _proposed(problem, ProgramGoal("rate", excluded=tuple(fathomed)), deadline, best)
         least = best.objective if best else 0.0
         if answer is None or answer.bound <= least * (1 + GAP):
@@ -72,7 +69,7 @@ def _fastest(problem: Problem, deadline: float) -> RoutedSolution | None:
         if found.rate > least:
             best = _solution(problem, at, found, found.rate)
         fathomed.append(sizing)
-        if monotonic() > deadline or len(fathomed) == MOST_SIZINGS:
+        if monotonic() > deadline or len(fathomed) == ROUTE_SETTINGS.most_sizings:
             return best and _proven(best, max(proven, answer.bound))
     return best
 
@@ -87,7 +84,7 @@ def _cheapest(problem: Problem, deadline: float) -> RoutedSolution | None:
     fathomed = [*_too_few_decode(problem, demand)]
     best: RoutedSolution | None = None
     bound = inf
-    for _ in range(MOST_SIZINGS):
+    for _ in range(ROUTE_SETTINGS.most_sizings):
         if best is None and fathomed and monotonic() > deadline:
             raise UndecidedError("no fleet that keeps the promise was found in the time, and none is excluded")
         goal = ProgramGoal("spend", least_rate=demand, most_rate=demand, excluded=tuple(fathomed))
@@ -109,7 +106,8 @@ def _cheapest(problem: Problem, deadline: float) -> RoutedSolution | None:
     if best:
         return replace(best, bound=min(bound, best.objective))
     raise UndecidedError(
-        f"{MOST_SIZINGS} sizes in the order of cost break the promise; allow a longer TTFT or state a lower demand"
+        f"{ROUTE_SETTINGS.most_sizings} sizes in the order of cost break the promise; "
+        "allow a longer TTFT or state a lower demand"
     )
 
 
@@ -158,7 +156,7 @@ def _least_ttft(problem: Problem, deadline: float) -> RoutedSolution | None:
         if answer == UNDECIDED:
             if best is None:
                 raise UndecidedError("no fleet that serves the demand was found in the time, and none is excluded")
-            bound = floor_s(problem, demand, monotonic() + FLOOR_LIMIT_S)
+            bound = floor_s(problem, demand, monotonic() + ROUTE_SETTINGS.floor_limit_s)
             break
         sizing = filled_with_budget(problem, _filled(problem, answer))
         at, found = least_ttft_up_to(problem, sizing, demand, deadline, most)
@@ -175,7 +173,7 @@ UNDECIDED = Sizing((), ())
 
 def _serving(problem: Problem, demand: float, fathomed: list[Sizing], deadline: float) -> Sizing | None:
     """The best sizes by capacity that serve the demand and are not settled; None when there are none."""
-    if monotonic() > deadline or len(fathomed) == MOST_SIZINGS:
+    if monotonic() > deadline or len(fathomed) == ROUTE_SETTINGS.most_sizings:
         return UNDECIDED
     loads = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
     try:

@@ -47,13 +47,12 @@ def fresh_processes() -> None:
 
 def phases() -> None:
     """Every step of `planner optimize` in one warm process."""
-    from planner.optimizer.slo_search import search
-
     from planner.optimizer import planning_problem
     from planner.optimizer.baselines import baselines
     from planner.optimizer.free_routing import free_routing
     from planner.optimizer.plan import planned_at
     from planner.optimizer.sensitivity import bottlenecks, sweep
+    from planner.optimizer.slo_search import search
     from planner.optimizer.strategies import solution_of_routes
     from planner.scenario import read_scenario
 
@@ -101,9 +100,9 @@ def inside_search(problem: Any) -> None:
 def against_enumeration() -> None:
     """The mixed-integer model beside the exhaustive search it is tested against."""
     import numpy as np
-    from planner.optimizer.slo_search import search
 
     from planner.optimizer import exhaustive_search, planning_problem
+    from planner.optimizer.slo_search import search
     from planner.scenario import read_scenario
     from tests.builders import Draw, problem_of
 

@@ -14,8 +14,8 @@ from planner.optimizer.network.program import FixedSizes, MixedIntegerProgram, P
 from planner.optimizer.network.program_solution import operation_of
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.search_state import SearchState, is_better
-from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import Problem, Situation
+from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
 
 TINY = 1e-7

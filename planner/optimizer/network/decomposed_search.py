@@ -35,9 +35,9 @@ from planner.optimizer.network.ruin_and_recreate import (
     ruin_and_recreate,
 )
 from planner.optimizer.network.search_state import Pieces, SearchState, is_better
-from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.network.shared_units import shared_units
 from planner.optimizer.problem import Problem, Situation
+from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
 
 

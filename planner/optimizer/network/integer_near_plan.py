@@ -12,8 +12,8 @@ from planner.optimizer.network.program import ProgramSpec
 from planner.optimizer.network.raised_limits import largest_sizes
 from planner.optimizer.network.refinement import first_cells_of, has_ttft_slo, points_in_cell, segments_around
 from planner.optimizer.network.search import peak_situations
-from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import Problem, Situation
+from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from planner.optimizer.network.block_structure import Floats, Indices, Mask, block_program, blocks_of, matrix_of
 from planner.optimizer.network.rows import Rows
-from planner.optimizer.network.settings import SETTINGS
+from planner.optimizer.settings import SETTINGS
 
 if TYPE_CHECKING:  # scipy.sparse takes longer to load than the plan of one site
     from scipy.sparse import csr_matrix

@@ -63,10 +63,14 @@ class Tangent(NamedTuple):
 
 
 def sizes_between(low: int, high: int) -> float:
-    """The size at which a row for pools of some sizes is exact: a power of `SIZE_STEP`.
+    """The size at which a row for pools of some sizes is exact: a power of `SIZE_STEP` [count].
 
     >>> sizes_between(1, 1), sizes_between(1, 100), sizes_between(40, 60)
     (1.0, 16.0, 64.0)
+
+    Args:
+        low: least size of the pool [count].
+        high: greatest size of the pool [count].
     """
     return float(SIZE_STEP ** np.ceil(np.log(max(low, 1) * max(high, 1)) / 2 / np.log(SIZE_STEP) - 0.5))
 

@@ -29,9 +29,9 @@ from planner.optimizer.network.period_operation import (
     classes_missing_slo,
     link_gbps,
 )
-from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.network.shortest_waits import shortest_waits
 from planner.optimizer.problem import Arc, Problem
+from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
 from planner.queueing import late_fraction
 

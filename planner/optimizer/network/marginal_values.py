@@ -12,8 +12,8 @@ from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.program import ProgramSpec
 from planner.optimizer.network.raised_limits import RaisedLimit, largest_sizes, more_allowed, more_capacity
 from planner.optimizer.network.search import peak_situations
-from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import PoolSpec, Problem, Situation
+from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
 from planner.results import Bottleneck, PlannedAgain
 

@@ -21,9 +21,9 @@ from planner.optimizer.network.program import MixedIntegerProgram, sizes_of
 from planner.optimizer.network.program_solution import operation_of
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.rows_of_links import GBIT_PER_BYTE
-from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.network.shared_units import SharedUnits, Units
 from planner.optimizer.problem import Inventory
+from planner.optimizer.settings import SETTINGS
 
 ROUNDING = 1e-9
 

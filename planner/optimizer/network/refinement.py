@@ -9,8 +9,8 @@ import numpy as np
 from planner.optimizer.capacity import split_interval
 from planner.optimizer.network.cells import Cell, Cells, mix_of, point
 from planner.optimizer.network.loads import NetworkLoads
-from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import Problem
+from planner.optimizer.settings import SETTINGS
 from planner.workload import ALL_LONG, RequestMix
 
 

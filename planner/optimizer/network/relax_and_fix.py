@@ -24,8 +24,8 @@ from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, 
 from planner.optimizer.network.program_solution import chosen_cells, largest_sizes
 from planner.optimizer.network.refinement import memory_thresholds, segments_around
 from planner.optimizer.network.rows import ProgramSolution
-from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import Situation
+from planner.optimizer.settings import SETTINGS
 
 
 @dataclass(frozen=True)

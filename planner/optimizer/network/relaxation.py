@@ -25,8 +25,8 @@ from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, 
 from planner.optimizer.network.program_solution import TINY, chosen_cells, largest_sizes, used_arcs
 from planner.optimizer.network.refinement import finest_cells, segments_around
 from planner.optimizer.network.rows import ProgramSolution
-from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import Situation
+from planner.optimizer.settings import SETTINGS
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from planner.optimizer.network.period_subproblem import PeriodSubproblem, period
 from planner.optimizer.network.program import ProgramSpec
 from planner.optimizer.network.refinement import finest_cells
 from planner.optimizer.network.relax_and_fix import RelaxAndFix
-from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
 from planner.optimizer.problem import Problem, Situation
+from planner.optimizer.settings import SETTINGS
 
 NOTHING = 1e-6
 

@@ -35,9 +35,9 @@ from planner.optimizer.network.refinement import (
 )
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.search_state import SearchState, is_better
-from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.network.spare_instances import with_one_more_each
 from planner.optimizer.problem import Problem, Situation
+from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import GAP_TARGET, Solution
 
 TINY = 1e-7

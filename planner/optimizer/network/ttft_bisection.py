@@ -7,8 +7,8 @@ from time import monotonic
 
 from planner.errors import InputError, UndecidedError
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.problem import ClassSpec, Problem
+from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import ANY_PLAN, Solution
 from planner.scenario import Slo
 

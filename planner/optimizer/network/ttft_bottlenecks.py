@@ -15,9 +15,9 @@ from planner.optimizer.network.raised_limits import (
     one_more_port,
 )
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.settings import SETTINGS
 from planner.optimizer.network.ttft_bisection import GAP, SHORTEST_TTFT_S, with_ttft_slo
 from planner.optimizer.problem import Problem
+from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import ANY_PLAN, Solution
 from planner.results import Bottleneck, PlannedAgain
 

@@ -1,7 +1,7 @@
-"""What steers the search of a network: sizes, gaps, counts and shares of the time, in one record.
+"""What steers the searches: sizes, gaps, counts and shares of the time, in one record for networks and one for routes.
 
-None of them changes what a plan is or what a bound proves: they decide where and how long the search looks. Tolerances
-of single formulas stand beside these.
+None of them changes what a plan is or what a bound proves: they decide where and how long a search looks. Tolerances of
+single formulas stand beside these.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Settings of the search. A `..._time_share` is a fraction of the time limit of the search that it is part of."""
+    """Settings of the search of a network; a `..._time_share` is a fraction of the time limit of its search."""
 
     # Branch and bound over cells of thresholds: `search`
     max_rounds: int = 30
@@ -179,5 +179,45 @@ class SearchSettings:
     """Part of the time left that one TTFT may take where limits are raised."""
 
 
+@dataclass(frozen=True)
+class RouteSearchSettings:
+    """Settings of the search of problems that a few routes describe: one served model at one rate, from anywhere."""
+
+    # Capacity: `search`
+    max_rounds: int = 40
+    """Rounds of bound and plan: most searches close the gap before."""
+    parts_per_split: int = 8
+    """Parts that an interval of thresholds is cut into where a bound chose it."""
+    zoom_points: int = 33
+    """Thresholds that are offered inside the bracket of a zoom."""
+    zoom_width: float = 1e-9
+    """Width of the bracket, as a part of the threshold, at which a zoom stops: rounding begins there."""
+    zoom_rounds: int = 8
+    """Rounds of a zoom that a program decides, where there are several routes."""
+    zoom_factor: int = 8
+    """How much narrower each of these rounds is than the one before."""
+    decode_room: int = 1000
+    """Multiple of decode instances in such a zoom: where decode alone limits the rate, thresholds still balance
+    prefill."""
+
+    # Goodput: `goodput` and `slo_attainment`
+    split_parts: int = 4
+    """Parts that an interval of thresholds is cut into where its goodput is not proven."""
+    first_cells: int = 16
+    """Intervals of thresholds to begin with: those that matter are cut soon enough."""
+    exact_steps: int = 13
+    """Halvings of the rate at one threshold: a part in 8,192 is left."""
+    bound_steps: int = 3
+    """Halvings of the rate for an interval, which is cut again anyway."""
+
+    # Sizes under an SLO: `slo_search`
+    most_sizings: int = 400
+    """Sizes that are looked at, in the order of what capacity allows."""
+    floor_limit_s: float = 10.0
+    """Time for the bound on TTFT that holds where not all sizes were fathomed [s]."""
+
+
 SETTINGS = SearchSettings()
-"""The settings in use."""
+"""The settings of networks in use."""
+ROUTE_SETTINGS = RouteSearchSettings()
+"""The settings of routes in use."""
