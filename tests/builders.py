@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from planner.optimizer import Problem, planned_at, planning_problem
-from planner.optimizer.evaluate import Operating
 from planner.optimizer.evaluation import Evaluation
+from planner.optimizer.routed_capacity import Operating
 from planner.optimizer.search import RoutedSolution
 from planner.optimizer.strategies import solution_of_routes
 from planner.results import Fleet, Latency

@@ -11,20 +11,17 @@ from hypothesis import strategies as st
 
 from planner.errors import UndecidedError
 from planner.optimizer import planning_problem
-from planner.optimizer.network.evaluate import (
+from planner.optimizer.network.cells import point
+from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads
+from planner.optimizer.network.period_operation import (
     Decoding,
     Flow,
-    Settled,
-    broken_classes,
+    PeriodOperation,
     busy_instances,
+    classes_missing_slo,
     link_gbps,
 )
-from planner.optimizer.network.large import answered, asked, every
-from planner.optimizer.network.loads import (
-    LINK_BUSY,
-    NetworkLoads,
-    point,
-)
+from planner.optimizer.network.relaxation import all_thresholds, relaxed_program, solved_relaxation
 from planner.optimizer.network.search import network_search, peak_situations
 from planner.optimizer.problem import Problem
 from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, small_with
@@ -97,20 +94,20 @@ def sizings(problem: Problem) -> Iterator[tuple[tuple[int, ...], tuple[tuple[int
     yield from sorted(found, key=lambda item: item[2])
 
 
-def keeps(problem: Problem, settled: Settled, ports: tuple[tuple[int, ...], ...]) -> bool:
+def keeps(problem: Problem, operation: PeriodOperation, ports: tuple[tuple[int, ...], ...]) -> bool:
     """Whether a period is a plan of the family that the bound is for."""
-    loads, busy = NetworkLoads(problem), busy_instances(problem, settled)
-    if any(b >= n for b, n in zip(busy, settled.n_instances, strict=True) if b > 0):
+    loads, busy = NetworkLoads(problem), busy_instances(problem, operation)
+    if any(b >= n for b, n in zip(busy, operation.n_instances, strict=True) if b > 0):
         return False
-    for gbps, m, link in zip(link_gbps(problem, settled), ports, problem.links, strict=True):
+    for gbps, m, link in zip(link_gbps(problem, operation), ports, problem.links, strict=True):
         if gbps > LINK_BUSY * m[0] * link.tiers[0].capacity_gbps:
             return False
     if any(
-        loads.fraction(f.stream, f.part, point(f.threshold_tokens)) > 0 and settled.n_instances[f.arc.pool] == 0
-        for f in settled.flows
+        loads.fraction(f.stream, f.part, point(f.threshold_tokens)) > 0 and operation.n_instances[f.arc.pool] == 0
+        for f in operation.flows
     ):
         return False
-    return broken_classes(problem, [settled], ports) == []
+    return classes_missing_slo(problem, [operation], ports) == []
 
 
 def ways(problem: Problem, q: int, rate: float) -> list[tuple[Flow, Flow, Decoding]]:
@@ -128,7 +125,9 @@ def serves(problem: Problem, n: tuple[int, ...], ports: tuple[tuple[int, ...], .
     for p in range(len(problem.periods)):
         choices = [ways(problem, q, demand.req_per_s[p]) for demand in problem.demands for q in demand.streams]
         plans = (
-            Settled(p, n, tuple(f for long, short, _ in chosen for f in (long, short)), tuple(d for *_, d in chosen))
+            PeriodOperation(
+                p, n, tuple(f for long, short, _ in chosen for f in (long, short)), tuple(d for *_, d in chosen)
+            )
             for chosen in product(*choices)
         )
         if not any(keeps(problem, plan, ports) for plan in plans):
@@ -149,7 +148,7 @@ def test_no_plan_of_a_small_network_is_cheaper_than_the_bound(changes: Changes) 
     if found is None:
         assert cheapest is None
         return
-    assert broken_classes(problem, found.settled, found.ports) == []
+    assert classes_missing_slo(problem, found.operations, found.ports) == []
     if cheapest is not None:
         assert found.bound <= cheapest * (1 + 1e-6)
 
@@ -160,10 +159,10 @@ def test_no_plan_of_a_small_network_is_cheaper_than_the_bound(changes: Changes) 
 def test_no_plan_of_a_small_network_is_cheaper_than_the_bound_of_its_blocks(changes: Changes) -> None:
     problem = planning_problem(small_with(changes))
     cheapest = next((rent for n, ports, rent in sizings(problem) if serves(problem, n, ports)), None)
-    loads = NetworkLoads(problem, is_hopeful=True)
+    loads = NetworkLoads(problem, is_optimistic=True)
     segments = {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)}
     peaks = peak_situations(problem)
-    seen = answered(asked(loads, peaks, segments, every(loads, peaks)), 30.0)
+    seen = solved_relaxation(relaxed_program(loads, peaks, segments, all_thresholds(loads, peaks)), 30.0)
     if cheapest is not None:
         assert seen is not None
-        assert seen.found.bound * (1 - 1e-6) <= seen.bound() <= cheapest * (1 + 1e-6)
+        assert seen.solution.bound * (1 - 1e-6) <= seen.lagrangian_bound() <= cheapest * (1 + 1e-6)

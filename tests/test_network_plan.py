@@ -11,11 +11,19 @@ from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import baselines as rivals
 from planner.optimizer import decided, optimize, optimized, planning_problem
 from planner.optimizer.network import search
-from planner.optimizer.network.evaluate import Decoding, Flow, Settled, broken_classes, period_of
-from planner.optimizer.network.loads import NetworkLoads, point
+from planner.optimizer.network.cells import point
+from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.network.period_operation import (
+    Decoding,
+    Flow,
+    PeriodOperation,
+    classes_missing_slo,
+    period_waits,
+)
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.solution import SearchState, Solution
+from planner.optimizer.network.search_state import SearchState
 from planner.optimizer.problem import Part, Problem
+from planner.optimizer.solution import Solution
 from tests.builders import FAST, GPUS, HOME, small_with
 from tests.network_scenarios import scale_scenario
 
@@ -46,7 +54,7 @@ def solved(problem: Problem) -> Solution:
 
 
 def sizes(problem: Problem, solution: Solution) -> dict[str, int]:
-    return {p.name: n for p, n in zip(problem.pools, solution.settled[0].n_instances, strict=True) if n}
+    return {p.name: n for p, n in zip(problem.pools, solution.operations[0].n_instances, strict=True) if n}
 
 
 def test_the_busiest_period_sets_the_sizes_and_the_hours_do_not() -> None:
@@ -55,7 +63,7 @@ def test_the_busiest_period_sets_the_sizes_and_the_hours_do_not() -> None:
     assert sizes(problem, solution) == {"near": 16, "decode": 7}
     assert solution.objective == pytest.approx(23 * HOME_USD)
     assert solution.bound == pytest.approx(solution.objective, rel=1e-6)
-    assert [one.period for one in solution.settled] == [0, 1]
+    assert [one.period for one in solution.operations] == [0, 1]
 
 
 def test_prompts_leave_for_the_cheaper_site_when_that_pays_for_the_link() -> None:
@@ -109,13 +117,13 @@ def test_accelerators_that_change_roles_are_no_more_than_the_site_has_though_mod
     days = {None: (20.0, 2.0), "next": (2.0, 20.0)}
     demands = [d._replace(req_per_s=days[problem.classes[d.request_class].model]) for d in problem.demands]
     problem = replace(problem, demands=tuple(demands))
-    settled = solved(problem).settled
+    operations = solved(problem).operations
     held = [
-        max(sum(one.n_instances[i] * problem.pools[i].n_accelerators for i in members) for one in settled)
+        max(sum(one.n_instances[i] * problem.pools[i].n_accelerators for i in members) for one in operations)
         for members in problem.owners
     ]
     at_once = max(
-        sum(n * p.n_accelerators for n, p in zip(one.n_instances, problem.pools, strict=True)) for one in settled
+        sum(n * p.n_accelerators for n, p in zip(one.n_instances, problem.pools, strict=True)) for one in operations
     )
     assert at_once < sum(held)
     for more, is_solved in ((0, True), (-1, False)):
@@ -167,7 +175,7 @@ def test_a_promise_is_kept_in_every_period_and_costs_no_less_than_none() -> None
     without = network_search(free, 600.0, 0.02)
     assert found is not None
     assert without is not None
-    assert broken_classes(problem, found.settled, found.ports) == []
+    assert classes_missing_slo(problem, found.operations, found.ports) == []
     assert found.objective >= without.bound * (1 - 1e-9)
     assert found.bound <= found.objective * (1 + 1e-9)
 
@@ -198,7 +206,9 @@ def test_a_pool_that_is_nearly_full_waits_long_and_is_not_overloaded(part: Part)
         n = tuple(40 if i == arc.pool else 1000 if i == decode else 0 for i in range(len(problem.pools)))
         rate = 0.9995 * 40 / NetworkLoads(problem).work_s(0, arc, part, point(threshold))
         flows = (Flow(0, part, arc, threshold, rate),)
-        wait = period_of(problem, Settled(0, n, flows, (Decoding(0, decode, rate),)), ((100,),)).wait(arc.pool)
+        wait = period_waits(problem, PeriodOperation(0, n, flows, (Decoding(0, decode, rate),)), ((100,),)).wait(
+            arc.pool
+        )
         assert wait is not None
         assert 10 < wait.mean_s < 1000
 
@@ -280,22 +290,22 @@ def test_polishing_takes_out_what_no_period_needs_and_forgets_what_broke_on_the_
     assert found is not None
     dearest = max(sizes(problem, found), key=lambda name: price_of(problem, name))
     i = next(i for i, pool in enumerate(problem.pools) if pool.name == dearest)
-    larger = tuple(n + (j == i) for j, n in enumerate(found.settled[0].n_instances))
-    settled = tuple(replace(one, n_instances=larger) for one in found.settled)
-    wasteful = replace(found, settled=settled, objective=found.objective + (problem.pools[i].usd_per_hour or 0.0))
+    larger = tuple(n + (j == i) for j, n in enumerate(found.operations[0].n_instances))
+    operations = tuple(replace(one, n_instances=larger) for one in found.operations)
+    wasteful = replace(found, operations=operations, objective=found.objective + (problem.pools[i].usd_per_hour or 0.0))
     state = SearchState(
         problem,
         search.peak_situations(problem),
         {},
         {i: [(1, pool.max_instances)] for i, pool in enumerate(problem.pools)},
         [1.0] * len(problem.classes),
-        NetworkLoads(problem, is_hopeful=True),
+        NetworkLoads(problem, is_optimistic=True),
         0.0,
         wasteful,
     )
-    search._polish(state, monotonic() + 60.0)
+    search._recreate(state, monotonic() + 60.0)
     assert state.best is not None
-    assert state.best is state.polished
+    assert state.best is state.recreated
     assert state.best.objective <= found.objective * (1 + 1e-9)
-    assert broken_classes(problem, state.best.settled, state.best.ports) == []
-    assert state.patience == [1.0] * len(problem.classes)
+    assert classes_missing_slo(problem, state.best.operations, state.best.ports) == []
+    assert state.slo_factors == [1.0] * len(problem.classes)

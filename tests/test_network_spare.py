@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from planner.optimizer import Problem, Solution, planning_problem
-from planner.optimizer.network.evaluate import broken_classes, busy_instances
-from planner.optimizer.network.moves import Fleet
+from planner.optimizer.network.local_search import CandidatePlan
+from planner.optimizer.network.period_operation import busy_instances, classes_missing_slo
 from planner.optimizer.network.search import network_search
-from planner.optimizer.network.spare import with_one_more_each
+from planner.optimizer.network.spare_instances import with_one_more_each
 from planner.scenario import Scenario, load_scenario
 from tests.builders import FAST, GPUS, HOME, SMALL, small_with
 
@@ -50,8 +50,8 @@ output_lengths = {{ kind = "constant", tokens = 500 }}
         ):
             text += f'[pools.{pool}-{model}]\nsite = "{site}"\nhardware = "{hardware}"\n'
             text += f'role = "{role}"\nmodel = "{model}"\n'
-    asked = {"objective": "min-cost", "demand_req_per_s": 6.0}
-    return load_scenario(text, "two-models.toml", Path()).varied(asked)
+    stated = {"objective": "min-cost", "demand_req_per_s": 6.0}
+    return load_scenario(text, "two-models.toml", Path()).varied(stated)
 
 
 def three_periods(**changes: Any) -> Scenario:
@@ -79,12 +79,12 @@ def begun(problem: Problem) -> tuple[Solution | None, float | None]:
 
 def survives(problem: Problem, solution: Solution) -> bool:
     """Whether the plan's own ways serve every period as promised, whichever instance is lost."""
-    fleet = Fleet.of(problem, solution.settled)
-    assert len(fleet.settled) == len(problem.periods) * (1 + len(problem.pools))
-    for one in fleet.settled:
+    candidate = CandidatePlan.of(problem, solution.operations)
+    assert len(candidate.operations) == len(problem.periods) * (1 + len(problem.pools))
+    for one in candidate.operations:
         if any(b >= n for b, n in zip(busy_instances(problem, one), one.n_instances, strict=True) if b > 0):
             return False
-    return broken_classes(problem, fleet.settled, solution.ports) == []
+    return classes_missing_slo(problem, candidate.operations, solution.ports) == []
 
 
 @pytest.mark.parametrize("scenario", [two_models(), three_periods()], ids=["two models", "three periods"])
@@ -102,7 +102,7 @@ def test_a_search_with_spare_ends_with_a_plan_that_keeps_its_promises(scenario: 
     problem = planning_problem(scenario)
     found = network_search(problem, LIMIT_S, ROUGH)
     assert found is not None
-    assert broken_classes(problem, found.settled, found.ports) == []
+    assert classes_missing_slo(problem, found.operations, found.ports) == []
     assert found.bound <= found.objective
 
 
@@ -116,5 +116,5 @@ def test_what_stock_leaves_when_an_instance_of_every_pool_is_set_aside_is_planne
     assert found.scale > 0
     assert survives(problem, found)
     for stock_of in problem.inventories:
-        held = sum(found.settled[0].n_instances[i] * problem.pools[i].n_accelerators for i in stock_of.pools)
+        held = sum(found.operations[0].n_instances[i] * problem.pools[i].n_accelerators for i in stock_of.pools)
         assert held <= stock_of.n_accelerators

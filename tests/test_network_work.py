@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from planner.optimizer import planning_problem
-from planner.optimizer.network.evaluate import Decoding, Flow, Settled, period_of
+from planner.optimizer.network.cells import point
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.loads import GRID, NetworkLoads, point
-from planner.optimizer.network.model import Model, Question
+from planner.optimizer.network.indices import PoolInSituation
+from planner.optimizer.network.loads import GRID, NetworkLoads
+from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation, period_waits
+from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
 from planner.optimizer.network.rows_of_work import chords
-from planner.optimizer.network.short_waits import shortest_waits
+from planner.optimizer.network.shortest_waits import shortest_waits
 from planner.optimizer.problem import Arc, Loss, Part, Problem, Situation
 from planner.queueing import QueuedRequests, Service, gigc_wait, most_busy_servers
 from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, small_with
@@ -62,15 +64,15 @@ def service_of(scv: float) -> Service:
 
 
 @pytest.mark.parametrize("n_servers", [1, 2, 3, 4, 6, 8, 12, 40])
-@pytest.mark.parametrize("gaps_scv", [0.25, 0.5, 1.0, 1.6])
-def test_no_pool_keeps_a_promise_at_a_higher_load_than_bounds_allow(n_servers: int, gaps_scv: float) -> None:
+@pytest.mark.parametrize("class_arrival_scv", [0.25, 0.5, 1.0, 1.6])
+def test_no_pool_keeps_a_promise_at_a_higher_load_than_bounds_allow(n_servers: int, class_arrival_scv: float) -> None:
     sizes = np.array([float(n_servers)])
-    hopeful = min(gaps_scv, 1.0)
+    hopeful = min(class_arrival_scv, 1.0)
     for scv, slack_s, allowed in product((0.0, 0.1, 1.0), (0.2, 0.5, 1.0, 2.0, 8.0), (0.5, 0.1, 0.01, 0.001)):
         service = service_of(scv)
         requests = QueuedRequests(1.0, service.scv, np.array([slack_s]), np.ones(1), hopeful)
         (most,) = most_busy_servers(sizes, requests, allowed, shortest_waits(sizes, hopeful), hopeful)
-        best = gigc_wait(n_servers, most, service, gaps_scv)
+        best = gigc_wait(n_servers, most, service, class_arrival_scv)
         assert float(best.survival(slack_s)) > 0.99 * allowed, (scv, slack_s, allowed)
 
 
@@ -78,12 +80,12 @@ def test_bursts_that_are_divided_among_pools_are_not_counted_as_whole_ones_by_bo
     """Half of a stream with gaps of variation 4 has 2.5, and a fifth 1.6: every part is counted as Poisson's."""
     changes = {**NETWORK, "workload.arrivals": {"kind": "gamma", "squared_cv": 4.0}}
     bursty, poisson = (planning_problem(small_with(c)) for c in (changes, NETWORK))
-    for loads, other in ((NetworkLoads(p, is_hopeful=True), NetworkLoads(p)) for p in (bursty, poisson)):
+    for loads, other in ((NetworkLoads(p, is_optimistic=True), NetworkLoads(p)) for p in (bursty, poisson)):
         arc = loads.problem.arcs[0]["short"][0]
         hopeful, safe = (found.most_busy(0, arc, "short", point(8192.0)) for found in (loads, other))
         assert (hopeful >= safe).all()
     use = 0, bursty.arcs[0]["short"][0], "short", point(8192.0)
-    limits = [NetworkLoads(p, is_hopeful=True).most_busy(*use) for p in (bursty, poisson)]
+    limits = [NetworkLoads(p, is_optimistic=True).most_busy(*use) for p in (bursty, poisson)]
     assert limits[0] == pytest.approx(limits[1])
 
 
@@ -118,10 +120,10 @@ def test_a_pool_at_its_safe_limit_keeps_both_promises_and_not_with_much_more(n: 
     cell, loads = point(8192.0), NetworkLoads(problem, gbps=(400.0, 400.0))
     cells = {(g, 0): [cell] for g in range(len(problem.groups))}
     segments = {i: [(n, n)] for i in range(len(problem.pools))}
-    model = build(Question(loads, (Situation(0),), cells, segments, True))
+    model = build(ProgramSpec(loads, (Situation(0),), cells, segments, True))
     uses: dict[tuple[int, Part], tuple[int, Arc, float]] = {
         (q, part): (column, arc, seconds)
-        for (q, _, _, part, arc), column, seconds, _ in model.uses
+        for (q, _, _, part, arc), column, seconds, _ in model.prefill_uses
         if arc.pool == near and (q, part) in ((east, "short"), (west, "long"))
     }
     rates = {use: (long_share if use[1] == "long" else 1 - long_share) / uses[use][2] for use in uses}
@@ -130,7 +132,7 @@ def test_a_pool_at_its_safe_limit_keeps_both_promises_and_not_with_much_more(n: 
         flows = tuple(Flow(q, part, uses[q, part][1], 8192.0, load * rate) for (q, part), rate in rates.items() if rate)
         sizes = tuple(n if i == near else 1000 for i in range(len(problem.pools)))
         decodings = tuple(Decoding(f.stream, problem.decoders[f.stream][0], f.req_per_s) for f in flows)
-        waits = period_of(problem, Settled(0, sizes, flows, decodings), ((10**4,), (10**4,)))
+        waits = period_waits(problem, PeriodOperation(0, sizes, flows, decodings), ((10**4,), (10**4,)))
         late = [waits.late_fraction([f.stream], 9.0) / loads.allowed(f.stream, f.part, cell) for f in flows]
         assert (max(late) <= CLOSED_FORM) == is_kept, late
 
@@ -145,15 +147,15 @@ def names_of(problem: Problem, q: int) -> tuple[str, str]:
     return problem.classes[stream.request_class].name, stream.site
 
 
-def _most_work(model: Model, pool: int, rates: dict[int, float]) -> float:
+def _most_work(model: MixedIntegerProgram, pool: int, rates: dict[int, float]) -> float:
     """How many times some rates fit a pool's rows, with all its instances and the cells chosen."""
-    rows, settled = model.rows, {c: 1.0 for c in model.y.values()}
-    for (_, _), columns in model.n.items():
+    rows, settled = model.rows, {c: 1.0 for c in model.cell_choices.values()}
+    for (_, _), columns in model.instances.items():
         settled |= {c: float(rows.highs[c]) for c in columns.values()}
-    for columns in model.z.values():
+    for columns in model.segment_choices.values():
         settled |= {c: 1.0 for c in columns.values()}
     most = np.inf
-    for row in model.of_pool[pool, 0]:
+    for row in model.prefill_rows[PoolInSituation(pool, 0)]:
         terms = range(rows.starts[row], rows.starts[row + 1])
         used = sum(rows.factors[t] * rates.get(rows.columns[t], 0.0) for t in terms)
         free = rows.row_highs[row] - sum(rows.factors[t] * settled.get(rows.columns[t], 0.0) for t in terms)
@@ -161,10 +163,10 @@ def _most_work(model: Model, pool: int, rates: dict[int, float]) -> float:
     return float(most)
 
 
-def work_rows(model: Model, s: int) -> dict[str, tuple[dict[str, float], float]]:
+def work_rows(model: MixedIntegerProgram, s: int) -> dict[str, tuple[dict[str, float], float]]:
     """Rows of prefill work in a situation, with names of columns, as if it were the only one."""
     rows, found = model.rows, {}
-    for (_, at), indices in model.of_pool.items():
+    for (_, at), indices in model.prefill_rows.items():
         for row in indices if at == s else ():
             terms = range(rows.starts[row], rows.starts[row + 1])
             named = {_alone(rows.names[rows.columns[t]], s): rows.factors[t] for t in terms}
@@ -181,16 +183,24 @@ def _alone(name: str, s: int, at: int = 2) -> str:
     return "_".join(parts)
 
 
-@pytest.mark.parametrize("is_safe", [False, True])
+@pytest.mark.parametrize("is_conservative", [False, True])
 @pytest.mark.parametrize("loss", [None, Loss("instance", "near")])
-def test_rows_of_work_are_those_of_a_model_of_their_situation_alone(is_safe: bool, loss: Loss | None) -> None:
+def test_rows_of_work_are_those_of_a_model_of_their_situation_alone(is_conservative: bool, loss: Loss | None) -> None:
     problem = planning_problem(small_with(NETWORK))
     situations = (Situation(0), Situation(1, loss), Situation(0, Loss("instance", "fast")))
     segments = {i: [(1, 5), (6, 40)] for i in range(len(problem.pools))}
     # As many cells by night as by day, but not the same.
     cells = {(g, p): [point(t, u) for t in (1024.0, 8192.0)] for g in range(len(problem.groups)) for p, u in SHARES}
-    together = build(Question(NetworkLoads(problem, is_hopeful=not is_safe), situations, cells, segments, is_safe))
+    together = build(
+        ProgramSpec(
+            NetworkLoads(problem, is_optimistic=not is_conservative), situations, cells, segments, is_conservative
+        )
+    )
     for s, situation in enumerate(situations):
-        alone = build(Question(NetworkLoads(problem, is_hopeful=not is_safe), (situation,), cells, segments, is_safe))
+        alone = build(
+            ProgramSpec(
+                NetworkLoads(problem, is_optimistic=not is_conservative), (situation,), cells, segments, is_conservative
+            )
+        )
         assert work_rows(alone, 0)
         assert work_rows(together, s) == work_rows(alone, 0)

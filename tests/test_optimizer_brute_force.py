@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.optimizer import Problem, exhaustive_search, searched
-from planner.optimizer.evaluate import spend_of
-from planner.optimizer.promised_search import search
+from planner.optimizer.routed_capacity import spend_of
+from planner.optimizer.slo_search import search
 from tests.builders import FAST, HOME, Draw, problem_of
 
 N_FAST, N_SLOW, BATCH = 320, 1000, 40

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.optimizer.capacity import first_thresholds, threshold_loads
-from planner.optimizer.formulation import CONSTRAINTS, Model, Request, Sizing, build, variables
+from planner.optimizer.formulation import CONSTRAINTS, ProgramGoal, RoutedProgram, Sizing, build, variables
 from planner.optimizer.problem import Problem
 from planner.optimizer.resolution import planning_problem
 from planner.optimizer.solver import answer, run_highs
@@ -49,31 +49,31 @@ def tiny_problem() -> Problem:
     return planning_problem(scenario)
 
 
-def tiny_model() -> Model:
+def tiny_model() -> RoutedProgram:
     problem = tiny_problem()
     loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
     settled = Sizing((1,) * len(problem.pools), ((1, 0),))
-    return variables(problem, loads, Request("rate", beyond=(settled,)))
+    return variables(problem, loads, ProgramGoal("rate", excluded=(settled,)))
 
 
-def written(model: Model, path: Path) -> str:
-    model.lp.writeLP(str(path))
+def written(program: RoutedProgram, path: Path) -> str:
+    program.lp.writeLP(str(path))
     return path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=NAMES)
 def test_constraint_alone_is_the_golden_lp(constraint: Any, tmp_path: Path, golden: Callable[[str, str], None]) -> None:
-    model = tiny_model()
-    constraint(model)
-    golden(f"lp/{constraint.__name__}.lp", written(model, tmp_path / "model.lp"))
+    program = tiny_model()
+    constraint(program)
+    golden(f"lp/{constraint.__name__}.lp", written(program, tmp_path / "model.lp"))
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=NAMES)
 def test_constraint_adds_rows_that_carry_its_name(constraint: Any) -> None:
-    model = tiny_model()
-    assert model.lp.numConstraints() == 0
-    constraint(model)
-    names = [row.name for row in model.lp.constraints()]
+    program = tiny_model()
+    assert program.lp.numConstraints() == 0
+    constraint(program)
+    names = [row.name for row in program.lp.constraints()]
     assert names
     assert all(name.startswith(constraint.__name__) for name in names)
 
@@ -89,7 +89,7 @@ def test_every_constraint_says_which_inequality_it_is() -> None:
 
 def rows_of(problem: Problem) -> list[str]:
     loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
-    return [row.name for row in build(problem, loads, Request("rate")).lp.constraints()]
+    return [row.name for row in build(problem, loads, ProgramGoal("rate")).lp.constraints()]
 
 
 def test_no_budget_and_no_ratio_leave_no_row() -> None:
@@ -103,8 +103,8 @@ def test_a_solution_of_the_whole_model_satisfies_every_constraint_written_out() 
     """The rows say what the docstrings say: checked on the numbers of a solved model."""
     problem = tiny_problem()
     loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
-    model = build(problem, loads, Request("rate"))
-    found = answer(model, run_highs(model, 10))
+    program = build(problem, loads, ProgramGoal("rate"))
+    found = answer(program, run_highs(program, 10))
     assert found is not None
     fast, near, decode = found.sizing.n_instances
     assert near * 3 == decode * 2

@@ -8,9 +8,9 @@ import pytest
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import optimize, planning_problem
 from planner.optimizer.capacity import first_thresholds, threshold_loads
-from planner.optimizer.formulation import Model, Request, build
+from planner.optimizer.formulation import ProgramGoal, RoutedProgram, build
 from planner.optimizer.problem import Problem
-from planner.optimizer.promised_search import search
+from planner.optimizer.slo_search import search
 from planner.optimizer.solver import answer, run_highs, solve
 from planner.scenario import Scenario
 from tests.builders import FAST, HOME, in_classes, problem_of, small, small_with
@@ -171,9 +171,9 @@ def hard_problem() -> Problem:
     return planning_problem(in_classes(classes, {"routing.n_candidates": 256}))
 
 
-def model_of(problem: Problem) -> Model:
+def model_of(problem: Problem) -> RoutedProgram:
     loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
-    return build(problem, loads, Request("rate", least_rate=0.5))
+    return build(problem, loads, ProgramGoal("rate", least_rate=0.5))
 
 
 def test_no_plan_in_time_is_undecided_and_not_infeasible() -> None:
@@ -194,11 +194,11 @@ def test_a_model_that_is_infeasible_is_none_whatever_status_says() -> None:
 
     problem = problem_of()
     loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
-    model = build(problem, loads, Request("rate", least_rate=1000.0))
+    model = build(problem, loads, ProgramGoal("rate", least_rate=1000.0))
     status = run_highs(model, 10)
     assert status == pulp.LpSolutionInfeasible
     assert answer(model, status) is None
-    assert solve(problem, loads, Request("rate", least_rate=1000.0), 10) is None
+    assert solve(problem, loads, ProgramGoal("rate", least_rate=1000.0), 10) is None
 
 
 def test_a_proven_optimum_says_optimal_and_its_bound_is_its_value() -> None:
@@ -223,7 +223,7 @@ def test_a_plan_cut_short_before_its_bound_is_feasible_and_claims_no_proof(
     module = importlib.import_module("planner.optimizer.search")
     solved = module.solve
 
-    def solve_grid_only(problem: Problem, loads: Any, request: Request, time_limit_s: float) -> Any:
+    def solve_grid_only(problem: Problem, loads: Any, request: ProgramGoal, time_limit_s: float) -> Any:
         if any((candidates.low_tokens < candidates.high_tokens).any() for candidates in loads):
             raise UndecidedError("time is up")
         return solved(problem, loads, request, time_limit_s)

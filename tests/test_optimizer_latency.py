@@ -12,9 +12,9 @@ from scipy.integrate import quad
 
 from planner.optimizer import Problem, optimize, planning_problem
 from planner.optimizer.delays import admission_wait
-from planner.optimizer.evaluate import Operating, pool_utilization
-from planner.optimizer.promised_search import search
+from planner.optimizer.routed_capacity import Operating, pool_utilization
 from planner.optimizer.search import RoutedSolution
+from planner.optimizer.slo_search import search
 from planner.results import Latency
 from tests.builders import Draw, evaluation_of, fleet_of, in_classes, latencies, problem_of, reference
 from tests.oracles import mg1_wait_moments

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from planner.optimizer import Problem, planning_problem
 from planner.optimizer.baselines import homogeneous, homogeneous_rates
 from planner.optimizer.capacity import exact_loads, interval_loads, split_interval, threshold_loads
-from planner.optimizer.evaluate import highest_rate
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.free_routing import free_routing
-from planner.optimizer.promised_search import search
+from planner.optimizer.routed_capacity import highest_rate
 from planner.optimizer.search import RoutedSolution
+from planner.optimizer.slo_search import search
 from planner.roofline import DecodePoint
 from planner.scenario import Scenario
 from tests.builders import FAST, GPUS, HOME, Draw, in_classes, problem_of, small_with

@@ -15,14 +15,14 @@ from planner.errors import InfeasibleError, InputError
 from planner.optimizer import Problem, optimize, planning_problem
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.least_ttft import GAP, filled_with_budget, floor_s, least_ttft
-from planner.optimizer.network.quickest import promising
 from planner.optimizer.network.search import network_search
-from planner.optimizer.promise import PromisedFleet
-from planner.optimizer.promised_search import search
+from planner.optimizer.network.ttft_bisection import with_ttft_slo
+from planner.optimizer.slo_attainment import FleetUnderSlo
+from planner.optimizer.slo_search import search
 from planner.report import binding, words
 from planner.results import Plan
 from tests.builders import FAST, HOME, in_classes, problem_of, small_with
-from tests.test_optimizer_promise import p90_by_hand
+from tests.test_optimizer_goodput import p90_by_hand
 
 QUICK: dict[str, Any] = {"objective": "min-ttft", "demand_req_per_s": 1.5}
 SIZES = Sizing((3, 2, 3), ((1,),))
@@ -56,7 +56,7 @@ def test_the_least_ttft_of_fixed_sizes_is_what_a_fine_grid_of_thresholds_finds()
 def test_an_interval_of_thresholds_is_never_later_than_any_threshold_in_it(
     one: float, other: float, where: float, rate: float
 ) -> None:
-    fleet = PromisedFleet(quick(), SIZES)
+    fleet = FleetUnderSlo(quick(), SIZES)
     low, high = min(one, other), max(one, other)
     inside = low + where * (high - low)
     assert fleet.percentile_s(low, high, rate) <= fleet.percentile_s(inside, inside, rate) * (1 + 1e-9)
@@ -178,8 +178,8 @@ def test_several_classes_are_planned_as_a_network_with_a_proven_bound() -> None:
     kept = plan.bound / (1 - plan.gap)
     assert all(c.latency.ttft_p90_s <= kept * (1 + 1e-6) for c in plan.classes)  # type: ignore[operator]
     problem = planning_problem(scenario)
-    assert network_search(promising(problem, plan.bound * 0.999)) is None
-    assert network_search(promising(problem, kept)) is not None
+    assert network_search(with_ttft_slo(problem, plan.bound * 0.999)) is None
+    assert network_search(with_ttft_slo(problem, kept)) is not None
 
 
 def test_classes_that_all_promise_leave_nothing_to_shorten() -> None:

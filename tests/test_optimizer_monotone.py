@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import planning_problem
+from planner.optimizer.goodput import GAP as GOODPUT_GAP
 from planner.optimizer.network.search import network_search
-from planner.optimizer.promise import GAP as PROMISE_GAP
-from planner.optimizer.promised_search import search
 from planner.optimizer.search import GAP_TARGET
+from planner.optimizer.slo_search import search
 from planner.scenario import Scenario
 from tests.builders import FAST, GPUS, HOME, Draw, small_with
 
@@ -218,14 +218,14 @@ def harder(easy: Changes, how: str, factor: float) -> Changes:
 @given(easy=promised_question("min-cost"), factor=FACTORS)
 def test_a_promise_kept_under_harder_terms_never_costs_less(easy: Changes, factor: float, how: str) -> None:
     """Where use is charged, the bound does not know which thresholds the promise rules out, and may stay open."""
-    compared(planned, easy, harder(easy, how, factor), inf if how in ("traffic", "power") else PROMISE_GAP)
+    compared(planned, easy, harder(easy, how, factor), inf if how in ("traffic", "power") else GOODPUT_GAP)
 
 
 @pytest.mark.slow
 @settings(max_examples=5)
 @given(easy=promised_question("max-throughput"), factor=FACTORS)
 def test_a_shorter_promise_never_raises_goodput(easy: Changes, factor: float) -> None:
-    compared(planned, easy, tighter(easy, 1 / factor), PROMISE_GAP)
+    compared(planned, easy, tighter(easy, 1 / factor), GOODPUT_GAP)
 
 
 @pytest.mark.slow
@@ -233,7 +233,7 @@ def test_a_shorter_promise_never_raises_goodput(easy: Changes, factor: float) ->
 @given(hard=promised_question("max-throughput"), budget=st.floats(60.0, 160.0), extra=st.floats(0.0, 100.0))
 def test_a_larger_budget_never_lowers_goodput_nor_its_bound(hard: Changes, budget: float, extra: float) -> None:
     hard = hard | {"budget_usd_per_hour": budget}
-    compared(planned, hard | {"budget_usd_per_hour": budget + extra}, hard, PROMISE_GAP)
+    compared(planned, hard | {"budget_usd_per_hour": budget + extra}, hard, GOODPUT_GAP)
 
 
 @pytest.mark.slow

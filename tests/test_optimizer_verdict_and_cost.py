@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.optimizer import optimize, planning_problem
-from planner.optimizer.promised_search import search
+from planner.optimizer.slo_search import search
 from planner.results import Fleet, Plan
 from planner.scenario import read_scenario
 from tests.builders import FAST, HOME, Draw, fleet_of, problem_of, reference, small, small_with

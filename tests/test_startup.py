@@ -12,7 +12,9 @@ HEAVY = ("numba", "matplotlib", "jinja2", "scipy", "dask", "pyarrow", "torch")
 """Packages that take longer to load than a small plan to find."""
 SOLVERS = ("pulp", "highspy")
 ROOMS = ("planner.executor.run", "planner.hybrid", "planner.studies.live")
-NETWORKS = tuple(f"planner.optimizer.network.{name}" for name in ("search", "quickest", "worth", "kept"))
+NETWORKS = tuple(
+    f"planner.optimizer.network.{name}" for name in ("search", "ttft_bisection", "marginal_values", "fixed_plan")
+)
 """What searches networks; what evaluates a plan is one for all."""
 BASE = ("numpy", "pydantic", "planner.profiles", "planner.scenario", "planner.optimizer")
 COMMANDS = {

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import isfinite
 
-from planner.optimizer.network.evaluate import Flow, Settled, transfers_s
+from planner.optimizer.network.period_operation import Flow, PeriodOperation, transfers_s
 from planner.optimizer.problem import Problem
 from planner.optimizer.room import oversized_notes
 from planner.optimizer.solution import Solution
@@ -21,13 +21,13 @@ UNMEASURED = 0.01
 def room_notes(problem: Problem, solution: Solution) -> Iterator[str]:
     """Pools without room: of prefill beside the caches that still leave on average, of decode for the longest."""
     for i, pool in enumerate(problem.pools):
-        if not any(one.n_instances[i] for one in solution.settled):
+        if not any(one.n_instances[i] for one in solution.operations):
             continue
         yield from oversized_notes(pool.name, pool.rates, (problem.classes[c].mix for c in pool.classes))
         room = pool.rates.longest_tokens
         if not pool.is_prefill or not isfinite(room):
             continue
-        leaving = max(leaving_tokens(problem, solution, one, i) for one in solution.settled)
+        leaving = max(leaving_tokens(problem, solution, one, i) for one in solution.operations)
         longest = longest_sent(problem, solution, i)
         if leaving > CROWDED * room and longest + leaving > room:
             yield (
@@ -53,7 +53,7 @@ def extrapolated_fraction(problem: Problem, solution: Solution, pool: int) -> fl
     """Share of the prompts of a prefill pool whose length is outside what its curve was measured for."""
     service = problem.pools[pool].rates.prefill
     sent = beyond = 0.0
-    for weight, one in zip(problem.weights, solution.settled, strict=True):
+    for weight, one in zip(problem.weights, solution.operations, strict=True):
         for flow in one.flows if service else ():
             if flow.arc.pool == pool:
                 total, _, weights = _prompts(problem, flow)
@@ -63,7 +63,7 @@ def extrapolated_fraction(problem: Problem, solution: Solution, pool: int) -> fl
     return beyond / sent if sent > 0 else 0.0
 
 
-def leaving_tokens(problem: Problem, solution: Solution, settled: Settled, pool: int) -> float:
+def leaving_tokens(problem: Problem, solution: Solution, operation: PeriodOperation, pool: int) -> float:
     """Mean tokens per instance of a prefill pool whose caches are prefilled and have not left yet, in a period.
 
     Equation:
@@ -72,7 +72,7 @@ def leaving_tokens(problem: Problem, solution: Solution, settled: Settled, pool:
     Args:
         problem: the question.
         solution: sizes, ports and thresholds.
-        settled: the period.
+        operation: what the period does.
         pool: index of the pool.
 
     Returns:
@@ -81,8 +81,8 @@ def leaving_tokens(problem: Problem, solution: Solution, settled: Settled, pool:
     Source:
         Little (1961), Operations Research 9, 383, of tokens instead of customers.
     """
-    n, tokens_s = settled.n_instances[pool], 0.0
-    for flow in settled.flows:
+    n, tokens_s = operation.n_instances[pool], 0.0
+    for flow in operation.flows:
         if flow.arc.pool == pool:
             total, cached, weights = _prompts(problem, flow)
             left_s, _ = transfers_s(problem, flow.arc, solution.ports, (total, cached))
@@ -93,7 +93,7 @@ def leaving_tokens(problem: Problem, solution: Solution, settled: Settled, pool:
 def longest_sent(problem: Problem, solution: Solution, pool: int) -> float:
     """Longest prompt that a solution sends to a prefill pool [tokens]; 0 where it sends none."""
     found = [0.0]
-    for flow in (flow for one in solution.settled for flow in one.flows if flow.arc.pool == pool):
+    for flow in (flow for one in solution.operations for flow in one.flows if flow.arc.pool == pool):
         mix, t = problem.classes[problem.streams[flow.stream].request_class].mix, flow.threshold_tokens
         found.append(mix.longest_tokens(t) if flow.part == "long" else mix.longest_tokens(high_tokens=t))
     return max(found)

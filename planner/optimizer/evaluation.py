@@ -8,15 +8,15 @@ from typing import Any
 
 from planner.optimizer.delays import loaded_step_s
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
-from planner.optimizer.network.evaluate import (
+from planner.optimizer.network.period_operation import (
     N_KINDS,
     Flow,
-    Period,
-    Settled,
-    broken_classes,
+    PeriodOperation,
+    PeriodWaits,
     busy_instances,
+    classes_missing_slo,
     link_gbps,
-    period_of,
+    period_waits,
 )
 from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
 from planner.optimizer.resolution import whole_work_s
@@ -57,15 +57,17 @@ class Evaluation:
 
     def __init__(self, problem: Problem, solution: Solution) -> None:
         self.problem, self.solution, self.weights = problem, solution, problem.weights
-        is_small = len(problem.streams) * len(solution.settled) <= FEW_STREAMS
+        is_small = len(problem.streams) * len(solution.operations) <= FEW_STREAMS
         n_kinds = MANY_KINDS if is_small else N_KINDS
-        self.evaluated: list[Period] = [period_of(problem, one, solution.ports, n_kinds) for one in solution.settled]
+        self.evaluated: list[PeriodWaits] = [
+            period_waits(problem, one, solution.ports, n_kinds) for one in solution.operations
+        ]
         self.shown = [i for i in range(len(problem.pools)) if self._is_shown(i)]
 
     def _is_shown(self, i: int) -> bool:
         """Whether a pool is part of the answer: all but the layouts of a pool that are not used."""
         is_alone = self.problem.pools[i].key not in self.problem.families
-        return is_alone or any(one.n_instances[i] for one in self.solution.settled)
+        return is_alone or any(one.n_instances[i] for one in self.solution.operations)
 
     @property
     def rate(self) -> float:
@@ -105,7 +107,7 @@ class Evaluation:
         """The threshold, where there is exactly one and it decides anything."""
         if len(self.problem.streams) > 1 or len(self.problem.periods) > 1 or not self._is_split(0):
             return None
-        thresholds = {flow.threshold_tokens for one in self.solution.settled for flow in one.flows}
+        thresholds = {flow.threshold_tokens for one in self.solution.operations for flow in one.flows}
         return max(thresholds.pop(), 0.0) if len(thresholds) == 1 else None
 
     def _is_split(self, stream: int) -> bool:
@@ -115,7 +117,7 @@ class Evaluation:
     def _room(self) -> float:
         """Multiple of the demand that the plan's ways carry before a pool or link is full."""
         room, gbps = float("inf"), self.problem.gbps(self.solution.ports)
-        for one in self.solution.settled:
+        for one in self.solution.operations:
             for busy, n in zip(busy_instances(self.problem, one), one.n_instances, strict=True):
                 room = min(room, n / busy) if busy > 0 else room
             for sent, capacity in zip(link_gbps(self.problem, one), gbps, strict=True):
@@ -127,14 +129,14 @@ class Evaluation:
         low, high = 1.0, most / self.rate * (1 - 1e-6)
         for _ in range(STEPS):
             middle = (low + high) / 2
-            low, high = (middle, high) if self._keeps(middle) else (low, middle)
+            low, high = (middle, high) if self._meets_slo(middle) else (low, middle)
         return self.rate * low
 
-    def _keeps(self, multiple: float) -> bool:
+    def _meets_slo(self, multiple: float) -> bool:
         problem, ports = self.problem, self.solution.ports
-        busiest = sorted(self.solution.settled, key=lambda s: -sum(d.req_per_s for d in s.decodings))
+        busiest = sorted(self.solution.operations, key=lambda s: -sum(d.req_per_s for d in s.decodings))
         more = (one.scaled_to(one.period, [multiple] * len(problem.streams)) for one in busiest)
-        return not any(broken_classes(problem, [one], ports) for one in more)
+        return not any(classes_missing_slo(problem, [one], ports) for one in more)
 
     def _offloaded(self, p: int) -> float:
         """Rate of long prompts in a period that leave their site or go to a pool for such alone [req/s]."""
@@ -145,10 +147,10 @@ class Evaluation:
         return flow.part == "long" and apart
 
     def _pool(self, i: int) -> PoolPlan:
-        pool, settled = self.problem.pools[i], self.solution.settled
-        n = max(one.n_instances[i] for one in settled)
+        pool, operations = self.problem.pools[i], self.solution.operations
+        n = max(one.n_instances[i] for one in operations)
         offered = sum(w * self._offered(p, i) for p, w in enumerate(self.weights))
-        busy = sum(w * busy_instances(self.problem, settled[p])[i] for p, w in enumerate(self.weights))
+        busy = sum(w * busy_instances(self.problem, operations[p])[i] for p, w in enumerate(self.weights))
         usd = rent_usd_per_hour(self.problem, [n if j == i else 0 for j in range(len(self.problem.pools))])[i]
         return PoolPlan(
             name=pool.name,
@@ -169,10 +171,10 @@ class Evaluation:
         """Requests sent to a pool in a period [req/s]."""
         period = self.evaluated[p]
         prefills = sum(f.req_per_s * kinds.fraction for f, kinds in period.kinds if f.arc.pool == i)
-        return prefills + sum(d.req_per_s for d in period.settled.decodings if d.pool == i)
+        return prefills + sum(d.req_per_s for d in period.operation.decodings if d.pool == i)
 
     def _links(self) -> Iterator[LinkPlan]:
-        sent = [link_gbps(self.problem, one) for one in self.solution.settled]
+        sent = [link_gbps(self.problem, one) for one in self.solution.operations]
         for j, (link, ports) in enumerate(zip(self.problem.links, self.solution.ports, strict=True)):
             mean = sum(w * sent[p][j] for p, w in enumerate(self.weights))
             yield link_plan(link, ports, mean)
@@ -188,7 +190,7 @@ class Evaluation:
             return None
         paths: list[tuple[float, QueuePath]] = []
         for p in periods:
-            requests = self.weights[p] * sum(self.evaluated[p].settled.rate_of(q) for q in streams)
+            requests = self.weights[p] * sum(self.evaluated[p].operation.rate_of(q) for q in streams)
             found = self.evaluated[p].paths(streams, loaded) if requests > 0 else []
             if found is None:
                 return None
@@ -201,7 +203,7 @@ class Evaluation:
         steps = [
             (self.weights[p] * d.req_per_s, step_s)
             for p in periods
-            for d in self.evaluated[p].settled.decodings
+            for d in self.evaluated[p].operation.decodings
             if d.stream in streams and (step_s := self._pool_step_s(p, d.pool)) is not None
         ]
         total = sum(rate for rate, _ in steps)
@@ -209,14 +211,14 @@ class Evaluation:
 
     def _pool_step_s(self, p: int, pool: int) -> float | None:
         """Mean decode step of a pool in a period [s]; None where it decodes nothing."""
-        settled, point = self.evaluated[p].settled, self.problem.pools[pool].rates.decode
-        mine = [d for d in settled.decodings if d.pool == pool]
+        operation, point = self.evaluated[p].operation, self.problem.pools[pool].rates.decode
+        mine = [d for d in operation.decodings if d.pool == pool]
         rate = sum(d.req_per_s for d in mine)
         if point is None or rate <= 0:
             return None
         classes, streams = self.problem.classes, self.problem.streams
         tokens = sum(d.req_per_s * classes[streams[d.stream].request_class].mix.mean_output_tokens for d in mine) / rate
-        return loaded_step_s(point, rate, tokens, settled.n_instances[pool])
+        return loaded_step_s(point, rate, tokens, operation.n_instances[pool])
 
     def _cost(self) -> Cost:
         problem = self.problem
@@ -224,7 +226,8 @@ class Evaluation:
         links = [link.usd_per_hour for link in self._links()]
         known = not any(usd is None for usd in (*pools, *links))
         traffic = sum(
-            w * traffic_usd_per_hour(problem, one) for w, one in zip(self.weights, self.solution.settled, strict=True)
+            w * traffic_usd_per_hour(problem, one)
+            for w, one in zip(self.weights, self.solution.operations, strict=True)
         )
         total = sum(usd or 0.0 for usd in (*pools, *links)) + traffic
         tokens = {
@@ -246,16 +249,16 @@ class Evaluation:
     def _rate_of(self, request_class: int) -> float:
         """Mean rate of a class [req/s]."""
         streams = [q for q, stream in enumerate(self.problem.streams) if stream.request_class == request_class]
-        return sum(w * self.solution.settled[p].rate_of(q) for p, w in enumerate(self.weights) for q in streams)
+        return sum(w * self.solution.operations[p].rate_of(q) for p, w in enumerate(self.weights) for q in streams)
 
     def classes(self) -> Iterator[ClassPlan]:
         """Every class with its promise and its latency over all periods."""
-        everywhen, shares = range(len(self.evaluated)), self._pool_shares(self.solution.settled[0])
+        everywhen, shares = range(len(self.evaluated)), self._pool_shares(self.solution.operations[0])
         for c, spec in enumerate(self.problem.classes):
             streams = [q for q, stream in enumerate(self.problem.streams) if stream.request_class == c]
             split = [q for q in streams if self._is_split(q)]
             thresholds = {
-                flow.threshold_tokens for s in self.solution.settled for flow in s.flows if flow.stream in split
+                flow.threshold_tokens for s in self.solution.operations for flow in s.flows if flow.stream in split
             }
             yield ClassPlan(
                 name=spec.name,
@@ -280,7 +283,7 @@ class Evaluation:
 
     def periods(self) -> Iterator[PeriodPlan]:
         """Every period with its thresholds, pools and links."""
-        for p, (span, one) in enumerate(zip(self.problem.periods, self.solution.settled, strict=True)):
+        for p, (span, one) in enumerate(zip(self.problem.periods, self.solution.operations, strict=True)):
             busy, sent = busy_instances(self.problem, one), link_gbps(self.problem, one)
             links = zip(self.problem.links, sent, self.problem.gbps(self.solution.ports), strict=True)
             demand = sum(d.req_per_s for d in one.decodings)
@@ -309,7 +312,7 @@ class Evaluation:
                 use_usd_per_hour=use_usd_per_hour(self.problem, one),
             )
 
-    def _thresholds(self, one: Settled) -> dict[str, dict[str, float | None]]:
+    def _thresholds(self, one: PeriodOperation) -> dict[str, dict[str, float | None]]:
         found: dict[str, dict[str, float | None]] = {}
         for flow in one.flows:
             stream = self.problem.streams[flow.stream]
@@ -319,7 +322,7 @@ class Evaluation:
             at[stream.site] = None if beyond else max(flow.threshold_tokens, 0.0)
         return found
 
-    def _decoded(self, one: Settled) -> dict[str, dict[str, float]]:
+    def _decoded(self, one: PeriodOperation) -> dict[str, dict[str, float]]:
         """Rate of every stream, by class and site."""
         found: dict[str, dict[str, float]] = {}
         for decoding in one.decodings:
@@ -332,11 +335,11 @@ class Evaluation:
     def has_periods(self) -> bool:
         """Whether the answer needs periods: the scenario has some, or a class is decoded at several sites."""
         decoded = [
-            self.problem.streams[q].request_class for q in {d.stream for d in self.solution.settled[0].decodings}
+            self.problem.streams[q].request_class for q in {d.stream for d in self.solution.operations[0].decodings}
         ]
         return bool(self.problem.scenario.periods) or len(decoded) > len(set(decoded))
 
-    def _pool_shares(self, one: Settled) -> dict[str, dict[str, PoolShares]]:
+    def _pool_shares(self, one: PeriodOperation) -> dict[str, dict[str, PoolShares]]:
         """What every pool takes of each stream's long prompts, short ones and decoding."""
         taken: dict[tuple[int, Work], dict[str, float]] = {}
         for flow in one.flows:

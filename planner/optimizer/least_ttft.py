@@ -11,18 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import split_interval
-from planner.optimizer.evaluate import rent_usd_per_hour
 from planner.optimizer.formulation import Sizing
+from planner.optimizer.goodput import balanced_threshold, capacity_under_slo, first_cells, sizings_to_bound
 from planner.optimizer.problem import Problem
-from planner.optimizer.promise import (
-    PARTS,
-    PromisedFleet,
-    balanced_threshold,
-    first_cells,
-    least_promise_s,
-    promised_capacity,
-    sizes_to_settle,
-)
+from planner.optimizer.routed_capacity import rent_usd_per_hour
+from planner.optimizer.settings import ROUTE_SETTINGS
+from planner.optimizer.slo_attainment import FleetUnderSlo, least_slo_ttft_s
 
 Array = NDArray[np.float64]
 GAP = 1e-3
@@ -30,7 +24,7 @@ GAP = 1e-3
 
 
 @dataclass(frozen=True)
-class QuickestFleet:
+class LeastTtftFleet:
     """The least TTFT of fixed sizes at a rate."""
 
     ttft_s: float
@@ -43,7 +37,7 @@ class QuickestFleet:
 
 def least_ttft(
     problem: Problem, sizing: Sizing, req_per_s: float, deadline: float, most_s: float = inf
-) -> QuickestFleet:
+) -> LeastTtftFleet:
     """The least TTFT of fixed sizes at a rate, at the promised percentile, over every threshold, and its proof.
 
     Intervals of thresholds wait in a heap by the least TTFT that any threshold inside might have. The best one is tried
@@ -65,8 +59,8 @@ def least_ttft(
     Source:
         Branch and bound (Land and Doig 1960).
     """
-    fleet, order = PromisedFleet(problem, sizing), count()
-    best = _tried(fleet, req_per_s, balanced_threshold(problem, sizing), QuickestFleet(inf, 0.0, inf))
+    fleet, order = FleetUnderSlo(problem, sizing), count()
+    best = _tried(fleet, req_per_s, balanced_threshold(problem, sizing), LeastTtftFleet(inf, 0.0, inf))
     heap: list[tuple[float, int, float, float]] = []
 
     def add(lows: Array, highs: Array) -> None:
@@ -82,49 +76,49 @@ def least_ttft(
         inner = mix.split_points(low, high, 1) if low < high else np.array([low])
         best = _tried(fleet, req_per_s, float(inner[len(inner) // 2]) if len(inner) else high, best)
         if low < high:
-            lows, highs = split_interval(mix, low, high, PARTS)
+            lows, highs = split_interval(mix, low, high, ROUTE_SETTINGS.split_parts)
             if len(lows) > 1:
                 add(lows, highs)
     return replace(best, bound_s=best.ttft_s * (1 - GAP))
 
 
 def _served_cells(
-    fleet: PromisedFleet, req_per_s: float, lows: Array, highs: Array
+    fleet: FleetUnderSlo, req_per_s: float, lows: Array, highs: Array
 ) -> Iterator[tuple[float, float, float]]:
     """Intervals that capacity does not exclude, with the least TTFT of any threshold inside [tokens, tokens, s]."""
-    capacities = promised_capacity(fleet.problem, fleet.sizing, lows, highs)
+    capacities = capacity_under_slo(fleet.problem, fleet.sizing, lows, highs)
     for low, high, most in zip(lows.tolist(), highs.tolist(), capacities, strict=True):
         if most >= req_per_s and (bound := fleet.percentile_s(low, high, req_per_s)) < inf:
             yield low, high, bound
 
 
-def _tried(fleet: PromisedFleet, req_per_s: float, threshold: float, best: QuickestFleet) -> QuickestFleet:
+def _tried(fleet: FleetUnderSlo, req_per_s: float, threshold: float, best: LeastTtftFleet) -> LeastTtftFleet:
     at = np.array([threshold])
-    if promised_capacity(fleet.problem, fleet.sizing, at, at)[0] < req_per_s:
+    if capacity_under_slo(fleet.problem, fleet.sizing, at, at)[0] < req_per_s:
         return best
     ttft_s = fleet.percentile_s(threshold, threshold, req_per_s)
-    return QuickestFleet(ttft_s, threshold, ttft_s) if ttft_s < best.ttft_s else best
+    return LeastTtftFleet(ttft_s, threshold, ttft_s) if ttft_s < best.ttft_s else best
 
 
 def floor_s(problem: Problem, req_per_s: float, deadline: float) -> float:
     """A TTFT that no sizes within the limits go below: every pool and port at its own limit at once [s]."""
     sizes = tuple(0 if n is None else n for n in problem.size_limits)
     ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
-    return settled_ttft(problem, Sizing(sizes, ports), req_per_s, deadline)[1].bound_s
+    return least_ttft_up_to(problem, Sizing(sizes, ports), req_per_s, deadline)[1].bound_s
 
 
-def settled_ttft(
+def least_ttft_up_to(
     problem: Problem, sizing: Sizing, req_per_s: float, deadline: float, most_s: float = inf
-) -> tuple[Sizing, QuickestFleet]:
+) -> tuple[Sizing, LeastTtftFleet]:
     """The least TTFT of some sizes and of all smaller ones, with a bound for all of them; arguments as `least_ttft`.
 
     Returns:
         The sizes that reach it, and the TTFT; where time is up, the bound is that of an idle fleet.
     """
-    at, best = sizing, QuickestFleet(inf, 0.0, inf)
-    for i, smaller in enumerate(sizes_to_settle(problem, sizing)):
+    at, best = sizing, LeastTtftFleet(inf, 0.0, inf)
+    for i, smaller in enumerate(sizings_to_bound(problem, sizing)):
         if i > 0 and monotonic() > deadline:
-            return at, replace(best, bound_s=min(best.bound_s, least_promise_s(problem, sizing)))
+            return at, replace(best, bound_s=min(best.bound_s, least_slo_ttft_s(problem, sizing)))
         found = least_ttft(problem, smaller, req_per_s, deadline, min(most_s, best.ttft_s))
         bound_s = min(best.bound_s, found.bound_s)
         if found.ttft_s < best.ttft_s:
@@ -156,7 +150,7 @@ def filled_with_budget(problem: Problem, sizing: Sizing) -> Sizing:
     return replace(sizing, n_instances=tuple(n))
 
 
-def trimmed(problem: Problem, sizing: Sizing, found: QuickestFleet, req_per_s: float) -> Sizing:
+def trimmed(problem: Problem, sizing: Sizing, found: LeastTtftFleet, req_per_s: float) -> Sizing:
     """The sizes without the instances and ports that the TTFT does not need at its threshold, the dearest first."""
     if problem.ratio is not None:
         return sizing
@@ -178,7 +172,7 @@ def trimmed(problem: Problem, sizing: Sizing, found: QuickestFleet, req_per_s: f
     return sizing
 
 
-def _does(problem: Problem, sizing: Sizing, found: QuickestFleet, req_per_s: float) -> bool:
+def _does(problem: Problem, sizing: Sizing, found: LeastTtftFleet, req_per_s: float) -> bool:
     """Whether sizes reach a TTFT at its threshold, but for rounding."""
-    nothing = QuickestFleet(found.ttft_s * (1 + GAP / 10), found.threshold_tokens, 0.0)
-    return _tried(PromisedFleet(problem, sizing), req_per_s, found.threshold_tokens, nothing) is not nothing
+    nothing = LeastTtftFleet(found.ttft_s * (1 + GAP / 10), found.threshold_tokens, 0.0)
+    return _tried(FleetUnderSlo(problem, sizing), req_per_s, found.threshold_tokens, nothing) is not nothing

@@ -12,11 +12,11 @@ from planner.optimizer.delays import SATURATED
 from planner.optimizer.doubts import length_notes, room_notes
 from planner.optimizer.evaluation import Evaluation, evaluation, evaluation_at, unit_of
 from planner.optimizer.free_routing import free_routing
+from planner.optimizer.goodput import MOST_BUSY
 from planner.optimizer.infeasibility import infeasible
 from planner.optimizer.network.loads import LINK_BUSY
 from planner.optimizer.one_site import adoption
 from planner.optimizer.problem import ClassSpec, Problem
-from planner.optimizer.promise import MOST_BUSY
 from planner.optimizer.resolution import planning_problem
 from planner.optimizer.sensitivity import sweep
 from planner.optimizer.shadow_prices import shadow_prices
@@ -160,9 +160,9 @@ def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_L
     compared = baselines(problem, fleet, monotonic() + limit.part_s(BASELINES_PART))
     found = verdict(scenario, problem.classes, fleet, solution.gap, compared)
     spare = spare_notes(scenario, problem.classes, fleet, monotonic() + limit.part_s(SPARE_PART))
-    told = (*spare, *compared.notes, *adoption(scenario, fleet, compared.others))
+    notes = (*spare, *compared.notes, *adoption(scenario, fleet, compared.others))
     prices = shadow_prices(problem, solution, limit.left_s)
-    return _plan(problem, solution, answer, found, compared.others, prices, told)
+    return _plan(problem, solution, answer, found, compared.others, prices, notes)
 
 
 def sketched(problem: Problem, solution: Solution, req_per_s: float | None = None) -> Plan:
@@ -173,9 +173,9 @@ def sketched(problem: Problem, solution: Solution, req_per_s: float | None = Non
         solution: its plan.
         req_per_s: rate that it is stated at, at most the highest it serves; None: the rate that it is for [req/s].
     """
-    said = Verdict(worth_it=False, because="Not compared with other fleets.")
+    its_verdict = Verdict(worth_it=False, because="Not compared with other fleets.")
     answer = evaluation(problem, solution) if req_per_s is None else evaluation_at(problem, solution, req_per_s)
-    plan = _plan(problem, solution, answer, said, (), (), ())
+    plan = _plan(problem, solution, answer, its_verdict, (), (), ())
     return plan if problem.is_routed else plan.model_copy(update={"periods": tuple(answer.periods())})
 
 
@@ -183,7 +183,7 @@ def _plan(
     problem: Problem,
     solution: Solution,
     answer: Evaluation,
-    said: Verdict,
+    its_verdict: Verdict,
     others: tuple[Baseline, ...],
     prices: tuple[Bottleneck, ...],
     missing: Sequence[str],
@@ -202,7 +202,7 @@ def _plan(
         capacity_rule=scenario.capacity_rule,
         prefill_to_decode=_ratio(fleet.pools),
         bottlenecks=prices,
-        verdict=said,
+        verdict=its_verdict,
         classes=tuple(answer.classes()),
         periods=tuple(answer.periods()) if answer.has_periods else (),
         survives=tuple(f"{loss.kind}:{loss.name}" for loss in problem.losses()),
@@ -239,7 +239,7 @@ def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[str]:
             else "waiting times are known for dispatch = shared-queue with prefill_batching = one-at-a-time only; "
             "any other TTFT under load is certified by the executor only"
         )
-    yield from _promise_notes(problem)
+    yield from _slo_notes(problem)
     yield from _unused_notes(problem)
     yield from room_notes(problem, solution)
     for spec in problem.classes:
@@ -250,7 +250,7 @@ def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[str]:
     yield from price_notes(problem, fleet)
 
 
-def _promise_notes(problem: Problem) -> Iterator[str]:
+def _slo_notes(problem: Problem) -> Iterator[str]:
     """What a promise on TTFT counts with."""
     promised = any(c.ttft_s is not None for c in problem.classes)
     if problem.is_routed and (promised or problem.is_min_ttft):

@@ -71,6 +71,6 @@ def _easy(problem: Problem) -> Problem:
     easy = problem.demanding(problem.must_serve_req_per_s or ANY_RATE, "min-cost")
     if not problem.is_min_ttft:
         return easy
-    from planner.optimizer.network.quickest import LONGEST_S, promising  # loads what searches networks
+    from planner.optimizer.network.ttft_bisection import LONGEST_TTFT_S, with_ttft_slo  # loads what searches networks
 
-    return promising(easy, LONGEST_S)
+    return with_ttft_slo(easy, LONGEST_TTFT_S)

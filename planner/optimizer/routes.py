@@ -17,7 +17,7 @@ from planner.workload import ALL_LONG
 if TYPE_CHECKING:
     from planner.optimizer.problem import Problem
 
-PROMISED_SPARE = 2.0
+SLO_SPARE = 2.0
 """Instances for each one that the work of the demand asks for, beyond which no more shorten waits worth speaking of."""
 
 
@@ -129,8 +129,8 @@ def size_limit(problem: Problem, index: int) -> int | None:
 def most_useful_instances(problem: Problem, index: int, demand: float) -> int:
     """Instances of a pool beyond which no more are of use; a ratio may ask for more of it than its own work does."""
     pools, ratio = problem.pools, problem.ratio
-    is_promised = any(c.ttft_s is not None for c in problem.classes)
-    spare = PROMISED_SPARE if is_promised else 1.0
+    has_ttft_slo = any(c.ttft_s is not None for c in problem.classes)
+    spare = SLO_SPARE if has_ttft_slo else 1.0
     needed = [
         max(ceil(spare * demand * _heaviest_work_s(problem, i)) + 1, p.min_instances) for i, p in enumerate(pools)
     ]

@@ -22,19 +22,13 @@ from planner.optimizer.capacity import (
     split_interval,
     threshold_loads,
 )
-from planner.optimizer.evaluate import Operating, highest_rate, rate_limits, single_route, spend_of
-from planner.optimizer.formulation import Request, Sizing, most_rate
+from planner.optimizer.formulation import ProgramGoal, Sizing, most_rate
 from planner.optimizer.problem import Problem
-from planner.optimizer.solver import Answer, solve
+from planner.optimizer.routed_capacity import Operating, highest_rate, rate_limits, single_route, spend_of
+from planner.optimizer.settings import ROUTE_SETTINGS
+from planner.optimizer.solver import RoutedOptimum, solve
 
 GAP_TARGET = 1e-5
-MAX_ROUNDS = 40
-PARTS_PER_SPLIT = 8
-ZOOM_POINTS = 33
-ZOOM_WIDTH = 1e-9
-ZOOM_ROUNDS = 8
-ZOOM_FACTOR = 8
-DECODE_ROOM = 1000
 SOLVER_SLACK = 1e-6
 """Thresholds are chosen for this much more than the demand, so that they serve it despite the solver's tolerance."""
 RATE_TOLERANCE = 1e-7
@@ -98,15 +92,15 @@ def first_plan(problem: Problem, time_limit_s: float) -> RoutedSolution | None:
 
 def _best_on_grid(problem: Problem, deadline: float) -> RoutedSolution | None:
     loads = [threshold_loads(problem, route, first_thresholds(problem, route)) for route in problem.routes]
-    answer = solve(problem, loads, _main_request(problem), deadline - monotonic())
+    answer = solve(problem, loads, _main_goal(problem), deadline - monotonic())
     return _refined(problem, answer, loads, deadline) if answer else None
 
 
-def _main_request(problem: Problem) -> Request:
+def _main_goal(problem: Problem) -> ProgramGoal:
     demand = problem.demand_req_per_s
     if problem.is_min_cost and demand is not None:
-        return Request("spend", least_rate=demand, most_rate=demand)
-    return Request("rate")
+        return ProgramGoal("spend", least_rate=demand, most_rate=demand)
+    return ProgramGoal("rate")
 
 
 def _closed_in(problem: Problem, best: RoutedSolution | None, deadline: float) -> RoutedSolution | None:
@@ -114,9 +108,9 @@ def _closed_in(problem: Problem, best: RoutedSolution | None, deadline: float) -
     cells = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
     tried = {best.sizing} if best else set()
     proven = 0.0 if problem.is_min_cost else most_rate(problem, problem.size_limits)
-    for _ in range(MAX_ROUNDS):
+    for _ in range(ROUTE_SETTINGS.max_rounds):
         try:
-            bound = solve(problem, cells, _main_request(problem), max(deadline - monotonic(), 0.1))
+            bound = solve(problem, cells, _main_goal(problem), max(deadline - monotonic(), 0.1))
         except UndecidedError:
             break
         if bound is None or (best is None and _serves_nothing(problem, bound)):
@@ -134,7 +128,7 @@ def _closed_in(problem: Problem, best: RoutedSolution | None, deadline: float) -
     return _bounded(problem, best, proven)
 
 
-def _serves_nothing(problem: Problem, bound: Answer) -> bool:
+def _serves_nothing(problem: Problem, bound: RoutedOptimum) -> bool:
     """Whether the bound proves that no fleet within the limits serves any request."""
     return not problem.is_min_cost and bound.bound <= SOLVER_SLACK
 
@@ -151,20 +145,20 @@ def _better(problem: Problem, old: RoutedSolution | None, new: RoutedSolution | 
     return new if gain > 0 else old
 
 
-def _split(problem: Problem, cells: Sequence[Loads], bound: Answer) -> list[Loads] | None:
+def _split(problem: Problem, cells: Sequence[Loads], bound: RoutedOptimum) -> list[Loads] | None:
     """The cells with every chosen interval cut into parts; None when each chosen one is a single threshold."""
     result, changed = list(cells), False
     for r, (route, k) in enumerate(zip(problem.routes, bound.chosen, strict=True)):
         if k is None or cells[r].low_tokens[k] == cells[r].high_tokens[k]:
             continue
         mix = problem.classes[route.request_class].mix
-        ends = split_interval(mix, cells[r].low_tokens[k], cells[r].high_tokens[k], PARTS_PER_SPLIT)
+        ends = split_interval(mix, cells[r].low_tokens[k], cells[r].high_tokens[k], ROUTE_SETTINGS.parts_per_split)
         result[r] = cells[r].without(k).joined(interval_loads(problem, route, *ends))
         changed = True
     return result if changed else None
 
 
-def _refined(problem: Problem, answer: Answer, loads: Sequence[Loads], deadline: float) -> RoutedSolution | None:
+def _refined(problem: Problem, answer: RoutedOptimum, loads: Sequence[Loads], deadline: float) -> RoutedSolution | None:
     """The best plan with the integers of an answer; None when they cannot serve the demand after all."""
     start = [_start(candidates, k) for candidates, k in zip(loads, answer.chosen, strict=True)]
     thresholds = best_thresholds(problem, answer.sizing, start, deadline)
@@ -221,8 +215,8 @@ def _best_threshold(problem: Problem, sizing: Sizing) -> float:
     while True:
         k = _best_index(problem, sizing, grid)
         low, high = grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)]
-        inner = mix.split_points(low, high, ZOOM_POINTS)
-        if len(inner) == 0 or high - low <= ZOOM_WIDTH * max(high, 1.0) or np.isin(inner, grid).all():
+        inner = mix.split_points(low, high, ROUTE_SETTINGS.zoom_points)
+        if len(inner) == 0 or high - low <= ROUTE_SETTINGS.zoom_width * max(high, 1.0) or np.isin(inner, grid).all():
             return float(grid[k])
         grid = np.unique(np.concatenate([[low, grid[k], high], inner]))
 
@@ -236,20 +230,20 @@ def _best_index(problem: Problem, sizing: Sizing, thresholds: NDArray[np.float64
 
 def _zoomed_by_model(problem: Problem, sizing: Sizing, start: Sequence[float], deadline: float) -> tuple[float, ...]:
     """Repeatedly offer the model finer thresholds around the last choice."""
-    current, request, problem = list(start), _zoom_request(problem, sizing), _without_size_limits(problem)
+    current, goal, problem = list(start), _zoom_goal(problem, sizing), _without_size_limits(problem)
     widths = [float(np.ptp(problem.classes[r.request_class].mix.support)) for r in problem.routes]
-    for _ in range(ZOOM_ROUNDS):
+    for _ in range(ROUTE_SETTINGS.zoom_rounds):
         offers = [_around(problem, r, t, width) for r, (t, width) in enumerate(zip(current, widths, strict=True))]
         loads = [threshold_loads(problem, route, offer) for route, offer in zip(problem.routes, offers, strict=True)]
         try:
-            answer = solve(problem, loads, request, max(deadline - monotonic(), 1.0))
+            answer = solve(problem, loads, goal, max(deadline - monotonic(), 1.0))
         except UndecidedError:
             break
         if answer is None:
             break
         found = zip(current, offers, answer.chosen, strict=True)
         current = [t if k is None else float(offer[k]) for t, offer, k in found]
-        widths = [width / ZOOM_FACTOR for width in widths]
+        widths = [width / ROUTE_SETTINGS.zoom_factor for width in widths]
     return tuple(current)
 
 
@@ -261,25 +255,25 @@ def _without_size_limits(problem: Problem) -> Problem:
     return replace(problem, scenario=scenario, inventories=())
 
 
-def _zoom_request(problem: Problem, sizing: Sizing) -> Request:
+def _zoom_goal(problem: Problem, sizing: Sizing) -> ProgramGoal:
     """What thresholds of fixed sizes are for: cheap use where that is the objective and priced, else a high rate.
 
     Decode is given room to spare: where it alone limits the rate, the thresholds still balance prefill.
     """
     demand = problem.demand_req_per_s
     if not problem.is_min_cost and problem.scenario.budget_usd_per_hour is not None and problem.charges_use:
-        return Request("rate", sizing=sizing)
+        return ProgramGoal("rate", sizing=sizing)
     roomy = replace(
         sizing,
         n_instances=tuple(
-            n * DECODE_ROOM if pool.role == "decode" else n
+            n * ROUTE_SETTINGS.decode_room if pool.role == "decode" else n
             for n, pool in zip(sizing.n_instances, problem.pools, strict=True)
         ),
     )
     if problem.is_min_cost and demand is not None and problem.charges_use:
         rate = demand * (1 + SOLVER_SLACK)
-        return Request("spend", sizing=roomy, least_rate=rate, most_rate=rate)
-    return Request("rate", sizing=roomy)
+        return ProgramGoal("spend", sizing=roomy, least_rate=rate, most_rate=rate)
+    return ProgramGoal("rate", sizing=roomy)
 
 
 def _around(problem: Problem, index: int, centre: float, width: float) -> NDArray[np.float64]:
@@ -287,7 +281,9 @@ def _around(problem: Problem, index: int, centre: float, width: float) -> NDArra
     if not route.is_split:
         return np.array([centre])
     mix = problem.classes[route.request_class].mix
-    return route.held(np.append(mix.split_points(centre - width, centre + width, ZOOM_POINTS - 1), centre))
+    return route.held(
+        np.append(mix.split_points(centre - width, centre + width, ROUTE_SETTINGS.zoom_points - 1), centre)
+    )
 
 
 def _cheapest_as_fast(problem: Problem, best: RoutedSolution, deadline: float) -> RoutedSolution:
@@ -302,7 +298,7 @@ def _cheapest_as_fast(problem: Problem, best: RoutedSolution, deadline: float) -
     ]
     loads = [threshold_loads(problem, route, offer) for route, offer in zip(problem.routes, offers, strict=True)]
     try:
-        answer = solve(asked, loads, _main_request(asked), deadline - monotonic())
+        answer = solve(asked, loads, _main_goal(asked), deadline - monotonic())
         found = _better(asked, found, _refined(asked, answer, loads, deadline) if answer else None)
         found = _closed_in(asked, found, deadline)
     except UndecidedError:

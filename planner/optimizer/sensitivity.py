@@ -7,12 +7,12 @@ from time import monotonic
 import numpy as np
 
 from planner.optimizer.capacity import exact_loads, threshold_loads
-from planner.optimizer.evaluate import highest_rate, rate_limits, single_route
 from planner.optimizer.formulation import Sizing
+from planner.optimizer.goodput import GAP, best_goodput
 from planner.optimizer.least_ttft import GAP as TTFT_GAP
 from planner.optimizer.least_ttft import least_ttft
 from planner.optimizer.problem import Problem
-from planner.optimizer.promise import GAP, best_goodput
+from planner.optimizer.routed_capacity import highest_rate, rate_limits, single_route
 from planner.optimizer.search import RoutedSolution, best_thresholds
 from planner.results import Bottleneck, Sweep
 from planner.scenario import LinkTier
@@ -20,7 +20,7 @@ from planner.units import MILLI
 
 TIME_LIMIT_S = 10.0
 NO_GAIN = 1e-6
-PROMISED_LIMIT_S = 600.0
+SLO_LIMIT_S = 600.0
 """Far beyond what shadow prices of a promise take: answers must not depend on how busy the machine is."""
 N_SWEEP = 241
 LATER_MS = 100.0
@@ -45,9 +45,9 @@ def bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck,
         Right-hand-side ranging by re-solving; a derivative would be zero or undefined at a kink.
     """
     if problem.is_min_ttft:
-        return quickening(problem, solution)
+        return routed_ttft_bottlenecks(problem, solution)
     if solution.goodput is not None:
-        return promised_bottlenecks(problem, solution, solution.goodput)
+        return goodput_bottlenecks(problem, solution, solution.goodput)
     base = most_of_sizes(problem, solution.sizing, solution)
     found = [
         Bottleneck(
@@ -69,9 +69,9 @@ def bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck,
     return tuple(sorted(worth, key=lambda b: -b.shadow_price))
 
 
-def promised_bottlenecks(problem: Problem, solution: RoutedSolution, base: float) -> tuple[Bottleneck, ...]:
+def goodput_bottlenecks(problem: Problem, solution: RoutedSolution, base: float) -> tuple[Bottleneck, ...]:
     """Pools, links and the promise itself, of which one more unit would raise the goodput, most valuable first."""
-    limit, sizing = monotonic() + PROMISED_LIMIT_S, solution.sizing
+    limit, sizing = monotonic() + SLO_LIMIT_S, solution.sizing
     found = [
         (
             f"pools.{pool.name}.n_instances",
@@ -90,9 +90,9 @@ def promised_bottlenecks(problem: Problem, solution: RoutedSolution, base: float
     return tuple(sorted(worth, key=lambda b: -b.shadow_price))
 
 
-def quickening(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck, ...]:
+def routed_ttft_bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck, ...]:
     """Pools and links of which one more unit would bring the first token sooner, in s per unit, most valuable first."""
-    limit, sizing, demand = monotonic() + PROMISED_LIMIT_S, solution.sizing, solution.operating.rate
+    limit, sizing, demand = monotonic() + SLO_LIMIT_S, solution.sizing, solution.operating.rate
     found = [
         (f"pools.{pool.name}.n_instances", "s per instance", problem, _one_more_instance(sizing, i))
         for i, pool in enumerate(problem.pools)

@@ -19,9 +19,9 @@ def shadow_prices(problem: Problem, solution: Solution, time_limit_s: float) -> 
     """
     if solution.routed is not None:
         return bottlenecks(problem, solution.routed)
-    from planner.optimizer.network.quickening import quickest_bottlenecks
-    from planner.optimizer.network.worth import network_bottlenecks
+    from planner.optimizer.network.marginal_values import network_bottlenecks
+    from planner.optimizer.network.ttft_bottlenecks import ttft_bottlenecks
 
     if problem.is_min_ttft:
-        return quickest_bottlenecks(problem, solution, SHARE_OF_TIME * time_limit_s)
+        return ttft_bottlenecks(problem, solution, SHARE_OF_TIME * time_limit_s)
     return network_bottlenecks(problem, solution, SHARE_OF_TIME * time_limit_s)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from planner.optimizer.network.evaluate import Settled
+from planner.optimizer.network.period_operation import PeriodOperation
 from planner.optimizer.search import RoutedSolution
 
 GAP_TARGET = 0.01
@@ -15,7 +15,7 @@ ANY_PLAN = 1e9
 class Solution:
     """A plan for every period, and how good it is proven to be."""
 
-    settled: tuple[Settled, ...]
+    operations: tuple[PeriodOperation, ...]
     """What happens in every period."""
     ports: tuple[tuple[int, ...], ...]
     scale: float
@@ -45,6 +45,6 @@ class Solution:
 
     def at(self, ratio: float) -> "Solution":
         """The same sizes, ways and thresholds at a part of the demand, in every stream and period alike."""
-        n_streams = 1 + max((d.stream for one in self.settled for d in one.decodings), default=0)
-        settled = tuple(one.scaled_to(one.period, [ratio] * n_streams) for one in self.settled)
-        return replace(self, settled=settled, scale=self.scale * ratio)
+        n_streams = 1 + max((d.stream for one in self.operations for d in one.decodings), default=0)
+        operations = tuple(one.scaled_to(one.period, [ratio] * n_streams) for one in self.operations)
+        return replace(self, operations=operations, scale=self.scale * ratio)

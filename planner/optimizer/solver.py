@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.errors import UndecidedError
 from planner.optimizer.capacity import Loads
-from planner.optimizer.formulation import Model, Request, Sizing, build
+from planner.optimizer.formulation import ProgramGoal, RoutedProgram, Sizing, build
 from planner.optimizer.problem import Problem
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ LEAST_TIME_S = 1e-3
 
 
 @dataclass(frozen=True)
-class Answer:
+class RoutedOptimum:
     """Values of a solved model."""
 
     objective: float
@@ -35,17 +35,17 @@ class Answer:
     """Rate of each route [req/s]."""
 
 
-def solve(problem: Problem, loads: Sequence[Loads], request: Request, time_limit_s: float) -> Answer | None:
+def solve(problem: Problem, loads: Sequence[Loads], goal: ProgramGoal, time_limit_s: float) -> RoutedOptimum | None:
     """The optimum of the model, or None when it is proven infeasible.
 
     Raises:
         UndecidedError: at the time limit without a feasible point or a proof.
     """
-    model = build(problem, loads, request)
-    return answer(model, run_highs(model, time_limit_s))
+    program = build(problem, loads, goal)
+    return answer(program, run_highs(program, time_limit_s))
 
 
-def run_highs(model: Model, time_limit_s: float) -> int:
+def run_highs(program: RoutedProgram, time_limit_s: float) -> int:
     """PuLP's `sol_status`; `status` would call a time-limited incumbent optimal."""
     import pulp
 
@@ -58,33 +58,33 @@ def run_highs(model: Model, time_limit_s: float) -> int:
         random_seed=0,
     )
     try:
-        model.lp.solve(solver)
+        program.lp.solve(solver)
     except IndexError:
         # PuLP reads a value per variable even where HiGHS refused the model and holds none.
         raise UndecidedError(
             "the solver cannot take these numbers: some are too large or small beside others"
         ) from None
-    return int(model.lp.sol_status)
+    return int(program.lp.sol_status)
 
 
-def answer(model: Model, sol_status: int) -> Answer | None:
+def answer(program: RoutedProgram, sol_status: int) -> RoutedOptimum | None:
     """Values of a solved model; None when proven infeasible."""
     import pulp
 
     if sol_status == pulp.LpSolutionInfeasible:
         return None
-    if not _has_point(model):
+    if not _has_point(program):
         raise UndecidedError("no plan was found within the time limit; allow more time or shrink the scenario")
-    return Answer(
-        objective=float(pulp.value(model.lp.objective)),
-        bound=_proven_bound(model),
-        rate=_value(model.rate),
+    return RoutedOptimum(
+        objective=float(pulp.value(program.lp.objective)),
+        bound=_proven_bound(program),
+        rate=_value(program.rate),
         sizing=Sizing(
-            tuple(round(_value(n)) for n in model.n),
-            tuple(tuple(round(_value(m)) for m in row) for row in model.ports),
+            tuple(round(_value(n)) for n in program.instances),
+            tuple(tuple(round(_value(m)) for m in row) for row in program.ports),
         ),
-        chosen=tuple(_chosen([_value(w) for w in row]) for row in model.w),
-        shares=tuple(sum(map(_value, row)) for row in model.w),
+        chosen=tuple(_chosen([_value(w) for w in row]) for row in program.rates),
+        shares=tuple(sum(map(_value, row)) for row in program.rates),
     )
 
 
@@ -92,12 +92,12 @@ def _value(variable: pulp.LpVariable) -> float:
     return float(variable.value() or 0.0)
 
 
-def _has_point(model: Model) -> bool:
+def _has_point(program: RoutedProgram) -> bool:
     """Whether HiGHS holds a feasible point; PuLP reports a time limit without one as feasible all the same."""
     import highspy
 
     feasible = highspy.SolutionStatus.kSolutionStatusFeasible
-    return bool(model.lp.solverModel.getInfo().primal_solution_status == feasible)
+    return bool(program.lp.solverModel.getInfo().primal_solution_status == feasible)
 
 
 def _chosen(rates: list[float]) -> int | None:
@@ -105,9 +105,9 @@ def _chosen(rates: list[float]) -> int | None:
     return best if rates[best] > NO_RATE else None
 
 
-def _proven_bound(model: Model) -> float:
+def _proven_bound(program: RoutedProgram) -> float:
     """HiGHS's dual bound in the sense of the objective; PuLP negates what is to be maximised."""
     import pulp
 
-    sign = -1.0 if model.lp.sense == pulp.LpMaximize else 1.0
-    return sign * float(model.lp.solverModel.getInfo().mip_dual_bound) + float(model.lp.objective.constant)
+    sign = -1.0 if program.lp.sense == pulp.LpMaximize else 1.0
+    return sign * float(program.lp.solverModel.getInfo().mip_dual_bound) + float(program.lp.objective.constant)

@@ -6,14 +6,14 @@ from time import monotonic
 
 from planner.errors import InputError, UndecidedError
 from planner.optimizer.evaluation import Evaluation, unit_of
+from planner.optimizer.goodput import GAP as GOODPUT_GAP
 from planner.optimizer.least_ttft import GAP as LEAST_TTFT_GAP
-from planner.optimizer.network.evaluate import Decoding, Flow, Settled
+from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation
 from planner.optimizer.problem import Arc, Demand, Part, Problem, Stream
-from planner.optimizer.promise import GAP as PROMISE_GAP
-from planner.optimizer.promised_search import search as routed_search
 from planner.optimizer.routes import Route
 from planner.optimizer.search import GAP_TARGET as CAPACITY_GAP
 from planner.optimizer.search import RoutedSolution
+from planner.optimizer.slo_search import search as routed_search
 from planner.optimizer.solution import GAP_TARGET, Solution
 
 FASTEST_PART = 0.6
@@ -45,13 +45,13 @@ def searched(problem: Problem, time_limit_s: float, gap: float = GAP_TARGET) -> 
         routed = routed_search(problem, time_limit_s)
         return None if routed is None else solution_of_routes(problem, routed)
     # What searches networks loads when there is one.
-    from planner.optimizer.network.quickest import GAP as QUICKEST_GAP
-    from planner.optimizer.network.quickest import quickest_network
     from planner.optimizer.network.search import network_search
+    from planner.optimizer.network.ttft_bisection import GAP as BISECTION_GAP
+    from planner.optimizer.network.ttft_bisection import least_ttft_by_bisection
 
     if problem.is_min_ttft:
-        quickest = quickest_network(problem, time_limit_s)
-        return None if quickest is None else quickest.as_solution(ROUNDING * QUICKEST_GAP)
+        least = least_ttft_by_bisection(problem, time_limit_s)
+        return None if least is None else least.as_solution(ROUNDING * BISECTION_GAP)
     deadline = monotonic() + time_limit_s
     found = network_search(problem, time_limit_s if problem.is_min_cost else FASTEST_PART * time_limit_s, gap)
     if found is None or found.scale <= NOTHING:
@@ -73,7 +73,7 @@ def _cheapest_as_fast(problem: Problem, found: Solution, deadline: float, gap: f
         return found
     if cheaper is None or cheaper.objective >= _usd_per_hour(problem, found):
         return found
-    return replace(found, settled=cheaper.settled, ports=cheaper.ports, scale=scale, objective=scale)
+    return replace(found, operations=cheaper.operations, ports=cheaper.ports, scale=scale, objective=scale)
 
 
 def _usd_per_hour(problem: Problem, solution: Solution) -> float:
@@ -99,7 +99,7 @@ def solution_of_routes(problem: Problem, routed: RoutedSolution) -> Solution:
     sizes = routed.sizing.n_instances
     unit = unit_of(problem)
     return Solution(
-        settled=tuple(Settled(p, sizes, flows, decodings) for p in range(len(problem.periods))),
+        operations=tuple(PeriodOperation(p, sizes, flows, decodings) for p in range(len(problem.periods))),
         ports=routed.sizing.n_ports,
         scale=routed.operating.rate / problem.mean_req_per_s,
         objective=routed.objective / unit,
@@ -115,7 +115,7 @@ def _target(problem: Problem, routed: RoutedSolution) -> float:
     """Gap that counts as none: goodput and TTFT are proven less closely than capacity."""
     if problem.is_min_ttft:
         return ROUNDING * LEAST_TTFT_GAP
-    return 10 * CAPACITY_GAP if routed.goodput is None else ROUNDING * PROMISE_GAP
+    return 10 * CAPACITY_GAP if routed.goodput is None else ROUNDING * GOODPUT_GAP
 
 
 def _flows(problem: Problem, routed: RoutedSolution) -> tuple[Flow, ...]:

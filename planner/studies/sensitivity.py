@@ -12,12 +12,13 @@ import numpy as np
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import Outcome, Problem, Solution, outcome, planning_problem, searched
 from planner.optimizer.capacity import exact_loads
-from planner.optimizer.evaluate import highest_rate
-from planner.optimizer.promise import PromisedFleet, best_goodput, promised_capacity
+from planner.optimizer.goodput import best_goodput, capacity_under_slo
+from planner.optimizer.routed_capacity import highest_rate
 from planner.optimizer.routes import holds_prompts
 from planner.optimizer.search import RoutedSolution
 from planner.optimizer.sensitivity import most_of_sizes
 from planner.optimizer.service_times import pool_stack
+from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.profiles.stack import Band
 from planner.results import InputSensitivity, Sensitivity, Variation
 from planner.scenario import Pool, Scenario
@@ -157,8 +158,8 @@ def _kept_rate(problem: Problem, solution: RoutedSolution) -> float:
     if not _promises(problem):
         return highest_rate(problem, solution.sizing, exact_loads(problem, solution.thresholds_tokens)).rate
     at = np.array(solution.thresholds_tokens)
-    most = promised_capacity(problem, solution.sizing, at, at)[0]
-    return PromisedFleet(problem, solution.sizing).goodput_within(float(at[0]), float(at[0]), most)
+    most = capacity_under_slo(problem, solution.sizing, at, at)[0]
+    return FleetUnderSlo(problem, solution.sizing).goodput_within(float(at[0]), float(at[0]), most)
 
 
 def _retuned_rate(problem: Problem, solution: RoutedSolution, time_limit_s: float) -> float:
@@ -174,11 +175,12 @@ def _promises(problem: Problem) -> bool:
 
 def _kept_of_network(problem: Problem, solution: Solution, time_limit_s: float) -> float | None:
     """Share of its demand that a network serves with the sizes and ports of a solution; None where roles change."""
-    from planner.optimizer.network.kept import kept_network  # a network's planner loads when there is a network
+    # What plans networks loads when there is one.
+    from planner.optimizer.network.fixed_plan import fixed_plan_problem
 
     if problem.scenario.routing.role_conversion:
         return None
-    kept = kept_network(problem, solution)
+    kept = fixed_plan_problem(problem, solution)
     if not all(any(arcs.values()) for arcs in kept.arcs):
         return 0.0
     found = searched(kept, time_limit_s)

@@ -51,7 +51,7 @@ def _one(seed: int, n_hours: int, options: argparse.Namespace, conversion: bool)
     line = f"seed {seed}, {n_hours} h{', roles change' if conversion else ''}: {took:6.1f} s wall, "
     line += f"{process_time() - cpu:6.1f} s CPU"
     if found is not None:
-        fleet = sum(found.settled[0].n_instances)
+        fleet = sum(found.operations[0].n_instances)
         line += f", gap {100 * found.gap:.2f} %, {found.objective:.1f} USD/h, bound {found.bound:.1f}, "
         line += f"{fleet} instances in {len(problem.pools)} pools"
     print(line if found is not None else f"{line}, undecided", flush=True)

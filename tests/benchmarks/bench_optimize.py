@@ -51,8 +51,8 @@ def phases() -> None:
     from planner.optimizer.baselines import baselines
     from planner.optimizer.free_routing import free_routing
     from planner.optimizer.plan import planned_at
-    from planner.optimizer.promised_search import search
     from planner.optimizer.sensitivity import bottlenecks, sweep
+    from planner.optimizer.slo_search import search
     from planner.optimizer.strategies import solution_of_routes
     from planner.scenario import read_scenario
 
@@ -102,7 +102,7 @@ def against_enumeration() -> None:
     import numpy as np
 
     from planner.optimizer import exhaustive_search, planning_problem
-    from planner.optimizer.promised_search import search
+    from planner.optimizer.slo_search import search
     from planner.scenario import read_scenario
     from tests.builders import Draw, problem_of
 

@@ -1,172 +1,92 @@
-"""Where thresholds may lie: cells and how they are cut, points in them, pieces of sizes, and what an answer uses."""
+"""Cells of thresholds, and what a cell leaves of the prompts of a stream.
+
+A cell is an interval of thresholds, with an interval of allowances for late requests. Prompts longer than its end are
+long under every threshold of the cell, prompts up to its start are short under every one.
+"""
 
 from collections.abc import Sequence
-from itertools import pairwise
-from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.capacity import split_interval
-from planner.optimizer.network.evaluate import Decoding, Flow, Settled
-from planner.optimizer.network.loads import Cell, NetworkLoads, mix_of, point
-from planner.optimizer.network.model import Model
-from planner.optimizer.network.rows import Found
-from planner.optimizer.problem import Arc, Problem
-from planner.workload import ALL_LONG, RequestMix
+from planner.optimizer.problem import Arc, Part, Problem
+from planner.workload import RequestMix
 
-FIRST_CELLS = 5
-PARTS = 4
-WIDE = 0.01
-"""Fraction of the requests between the ends of an interval of thresholds that is worth cutting."""
-OFFERED_SHARES = (0.1, 0.35, 0.6, 0.85)
-"""Allowances that a plan may choose from, between the least and the most that leave both parts something."""
-MOST_POINTS = 64
-"""Lengths up to which every one of them is a threshold of its own."""
-TINY = 1e-7
+Array = NDArray[np.float64]
+PARTS: tuple[Part, ...] = ("long", "short")
+N_KINDS = 192
+"""Requests that stand for the lengths of a class where waits are bounded."""
+N_BETWEEN = 31
+"""Lengths of a continuous mix at which the ratio of two pools' times is looked at inside a cell."""
+
+
+class Cell(NamedTuple):
+    """An interval of thresholds, and one of allowances for long prompts: a point where the ends are equal."""
+
+    low_tokens: float
+    high_tokens: float
+    low_share: float = 0.0
+    high_share: float = 1.0
+
+
+class Use(NamedTuple):
+    """A part of a stream that takes an arc, under the thresholds and allowances of a cell."""
+
+    stream: int
+    arc: Arc
+    part: Part
+    cell: Cell
+
 
 Cells = dict[tuple[int, int], list[Cell]]
+"""Cells of every group in every period."""
 
 
-def points_of(loads: NetworkLoads, members: Sequence[int], cell: Cell) -> list[Cell]:
-    """Some points of a cell: its ends and middle, with allowances that leave both parts something to wait."""
-    mix = mix_of(loads.problem, members)
-    inner = mix.split_points(cell.low_tokens, cell.high_tokens, 1) if cell.low_tokens < cell.high_tokens else ()
-    points = []
-    for t in dict.fromkeys([cell.low_tokens, *map(float, inner), cell.high_tokens]):
-        ranges = [loads.shares(q, point(t)) for q in members if has_promise(loads.problem, q)]
-        least = max([cell.low_share, *(low for low, _ in ranges)])
-        most = min([cell.high_share, *(high for _, high in ranges)])
-        if least <= most:
-            shares = least + (most - least) * np.array(OFFERED_SHARES)
-            points += [point(t, float(share)) for share in np.unique(shares)]
-    return points
+def point(threshold_tokens: float, share: float = 0.5) -> Cell:
+    """The cell of one threshold and one allowance.
 
-
-def used_arcs(model: Model, found: Found) -> frozenset[tuple[int, int, Arc]]:
-    return frozenset(
-        (q, model.question.situations[s].period, arc)
-        for (q, s, _, _, arc), column in (*model.x.items(), *model.between.items())
-        if found.values[column] > TINY
-    )
-
-
-def largest_sizes(model: Model, found: Found) -> list[int]:
-    """Most instances of every pool in any sizing."""
-    return [
-        max(round(sum(found.values[c] for c in row.values())) for (i, _), row in model.n.items() if i == pool)
-        for pool in range(len(model.problem.pools))
-    ]
-
-
-def settled_of(model: Model, found: Found, s: int) -> Settled:
-    """What a solved model says of a situation."""
-    situation, values = model.question.situations[s], found.values
-    h = model.sizing_of(situation)
-    n = tuple(sum(round(values[column]) for column in model.n[i, h].values()) for i in range(len(model.problem.pools)))
-    flows = []
-    for (q, at, k, part, arc), column in model.x.items():
-        if at == s and values[column] > TINY:
-            cell = model.question.cells[model.problem.group_of[q], situation.period][k]
-            flows.append(Flow(q, part, arc, cell.high_tokens, float(values[column])))
-    decodings = (Decoding(q, i, float(values[c])) for (q, at, i), c in model.d.items() if at == s and values[c] > TINY)
-    return Settled(situation.period, n, tuple(flows), tuple(decodings))
-
-
-def around(pieces: Sequence[tuple[int, int]], n: int) -> list[tuple[int, int]]:
-    """Pieces of sizes cut so that one close to n holds it.
-
-    >>> around([(1, 100)], 20)
-    [(1, 15), (16, 25), (26, 100)]
+    Args:
+        threshold_tokens: longest uncached length of a short prompt [tokens].
+        share: part of the late requests that long prompts may have [fraction].
     """
-    if n == 0:
-        return list(pieces)
-    width = max(n // 4, 0)
-    near_low, near_high = max(n - width + (width > 0), 1), n + width
-    result = []
-    for low, high in pieces:
-        cuts = [low, *(c for c in (near_low, near_high + 1) if low < c <= high), high + 1]
-        result += [(a, b - 1) for a, b in pairwise(cuts)]
-    return result
+    return Cell(threshold_tokens, threshold_tokens, share, share)
 
 
-def split(mix: RequestMix, cell: Cell) -> list[Cell]:
-    """A cell cut into narrower ones, as far as that makes a difference."""
-    low, high, *shares = cell
-    if low == high or float(mix.long_fraction(low) - mix.long_fraction(high)) <= WIDE:
-        return [cell]
-    lows, highs = split_interval(mix, low, high, PARTS - 1)
-    return [Cell(float(a), float(b), *shares) for a, b in zip(lows, highs, strict=True)]
+def end_of(part: Part, cell: Cell) -> float:
+    """The threshold of a cell that leaves least of a part [tokens].
+
+    Args:
+        part: long or short prompts.
+        cell: the cell.
+    """
+    return cell.high_tokens if part == "long" else cell.low_tokens
 
 
-def first_cells(problem: Problem) -> Cells:
-    """A few wide intervals of thresholds for every group and period; one point where nothing is to choose."""
-    cells: Cells = {}
-    for g, members in enumerate(problem.groups):
-        offers = first_cells_of(problem, members)
-        cells.update({(g, p): list(offers) for p in range(len(problem.periods))})
-    return cells
+def lengths_between(mix: RequestMix, cell: Cell) -> tuple[Array, Array]:
+    """Lengths of the requests between the ends of a cell: all of a discrete mix, else close ones.
+
+    Args:
+        mix: requests of a class.
+        cell: the cell.
+
+    Returns:
+        Total and cached tokens, shape (n,) each [tokens].
+    """
+    total, cached, _ = mix.atoms(N_KINDS)
+    inside = (total - cached > cell.low_tokens) & (total - cached <= cell.high_tokens)
+    if mix.is_discrete:
+        return total[inside], cached[inside]
+    low, high = np.clip([cell.low_tokens, cell.high_tokens], *mix.support)
+    lengths = np.concatenate([[low], mix.split_points(low, high, N_BETWEEN), [high]])
+    return lengths, np.zeros_like(lengths)
 
 
-def first_cells_of(problem: Problem, members: Sequence[int]) -> list[Cell]:
-    mix, fixed = mix_of(problem, members), problem.scenario.routing.threshold_tokens
-    ends = [problem.classes[problem.streams[q].request_class].mix.support for q in members]
-    shares = (0.0, 1.0) if any(has_promise(problem, q) for q in members) else (0.5, 0.5)
-    is_split = any(all(problem.arcs[q].values()) for q in members)
-    if fixed != "free" and is_split:
-        return [Cell(float(fixed), float(fixed), *shares)]
-    if not any(problem.arcs[q]["short"] for q in members):
-        return [Cell(ALL_LONG, ALL_LONG, 1.0, 1.0)]
-    highest = max(high for _, high in ends)
-    if not any(problem.arcs[q]["long"] for q in members):
-        return [Cell(highest, highest, 0.0, 0.0)]
-    lowest, inner_grid = min(low for low, _ in ends) - 1.0, mix.threshold_grid(FIRST_CELLS + 1)[1:-1]
-    rooms = [t for t in room_thresholds(problem, members) if lowest < t < highest]
-    grid = np.unique([lowest, *inner_grid, *rooms, highest])
-    inner = [Cell(float(a), float(np.nextafter(b, -np.inf)), *shares) for a, b in pairwise(grid)]
-    return [*inner, Cell(highest, highest, 0.0, 0.0), Cell(ALL_LONG, ALL_LONG, 1.0, 1.0)]
+def mix_of(problem: Problem, group: Sequence[int]) -> RequestMix:
+    """Requests of the first class of a group, on whose lengths its thresholds are laid.
 
-
-def room_thresholds(problem: Problem, members: Sequence[int]) -> list[float]:
-    """Thresholds beyond which some pool does not hold what a group would send it [tokens]."""
-    found = set()
-    for q in members:
-        mix = problem.classes[problem.streams[q].request_class].mix
-        for part, arcs in problem.arcs[q].items():
-            for room in {problem.pools[arc.pool].rates.longest_tokens for arc in arcs} - {inf}:
-                least, most = mix.held_thresholds(*((room, inf) if part == "long" else (inf, room)))
-                found.add(least if part == "long" else most)
-    return sorted(t for t in found if ALL_LONG < t < inf)
-
-
-def chosen_cells(model: Model, values: NDArray[np.float64]) -> Cells:
-    """The cell of every group in every period that is chosen, or chosen most."""
-    chosen: dict[tuple[int, int], tuple[float, Cell]] = {}
-    for (g, s, k), y in model.y.items():
-        at = g, model.question.situations[s].period
-        cell = model.question.cells[at][k]
-        chosen[at] = max(chosen.get(at, (-1.0, cell)), (float(values[y]), cell))
-    return {at: [cell] for at, (_, cell) in chosen.items()}
-
-
-def finest_cells(problem: Problem, members: Sequence[int]) -> list[Cell]:
-    """Every threshold that makes a difference, in order; narrow intervals where lengths are continuous."""
-    offers = first_cells_of(problem, members)
-    if len(offers) == 1:
-        return offers
-    mixes = [problem.classes[problem.streams[q].request_class].mix for q in members]
-    *_, (highest, *_), _ = offers
-    shares = offers[0][2:]
-    lengths = np.unique(np.concatenate([total - cached for total, cached, _ in (mix.atoms(1) for mix in mixes)]))
-    if all(mix.is_discrete for mix in mixes) and lengths.size <= MOST_POINTS:
-        inner = [Cell(float(t), float(t), *shares) for t in lengths[:-1]]
-    else:
-        edges = mix_of(problem, members).threshold_grid(MOST_POINTS // 2)
-        rooms = [t for t in room_thresholds(problem, members) if offers[0].low_tokens < t < highest]
-        edges = np.unique([offers[0].low_tokens, *edges[1:-1], *rooms, highest])
-        inner = [Cell(float(a), float(np.nextafter(b, -np.inf)), *shares) for a, b in pairwise(edges)]
-    return [Cell(ALL_LONG, ALL_LONG, 1.0, 1.0), *inner, Cell(highest, highest, 0.0, 0.0)]
-
-
-def has_promise(problem: Problem, q: int) -> bool:
-    return problem.classes[problem.streams[q].request_class].ttft_s is not None
+    Args:
+        problem: the resolved scenario.
+        group: streams of the group.
+    """
+    return problem.classes[problem.streams[group[0]].request_class].mix

@@ -1,80 +1,110 @@
-"""Columns of the mixed-integer model of a network: sizes and ports, choices of cells, rates."""
+"""Columns of a network's program: sizes and ports, choices of cells, rates."""
 
 from __future__ import annotations
 
 from math import inf
 
-from planner.optimizer.network.loads import PARTS, NetworkLoads
-from planner.optimizer.network.model import (
-    Model,
+from planner.optimizer.network.cells import PARTS
+from planner.optimizer.network.indices import CellChoice, DecodeRate, PoolSizing, PrefillRate, StreamInCell
+from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.network.program import (
+    MixedIntegerProgram,
     cell_of,
     is_open,
     known_rate,
+    part_arcs,
     segments_of,
-    shares_of,
+    shares_in_cell,
     usable_arcs,
-    ways_of,
 )
 from planner.optimizer.problem import Problem
 
 
-def add_size_columns(model: Model) -> None:
-    problem, rows = model.problem, model.rows
-    fixed = model.question.fixed
-    model.scale = rows.column("scale", *_scale_bounds(model))
+def add_size_columns(program: MixedIntegerProgram) -> None:
+    """Add the columns of the scale of the demand, of instances by segment, of owners, and of ports.
+
+    Args:
+        program: the program; it has no columns yet.
+    """
+    problem = program.problem
+    program.scale = program.rows.column("scale", *_scale_bounds(program))
     sizings = range(len(problem.periods)) if problem.scenario.routing.role_conversion else (0,)
-    used = {model.sizing_of(s) for s in model.question.situations}
+    used = {program.sizing_of(s) for s in program.spec.situations}
     for h in sizings:
-        for i, pool in enumerate(problem.pools):
-            if h not in used:
-                continue
-            model.n[i, h], model.z[i, h] = {}, {}
-            for j, (low, high) in enumerate(segments_of(model, i)):
-                model.n[i, h][j] = rows.column(f"n_{i}_{h}_{j}", 0, high, is_integer=True)
-                model.z[i, h][j] = rows.column(f"z_{i}_{h}_{j}", 0, 1, is_integer=True)
-                if len(sizings) == 1 and pool.usd_per_hour:
-                    model.cost[model.n[i, h][j]] = pool.usd_per_hour
-                rows.row(f"fill_segment_{i}_{h}_{j}", [(model.n[i, h][j], 1), (model.z[i, h][j], -low)], low=0)
-                rows.row(f"cap_segment_{i}_{h}_{j}", [(model.n[i, h][j], 1), (model.z[i, h][j], -high)], high=0)
-            if len(model.z[i, h]) > 1:
-                rows.row(f"choose_one_segment_{i}_{h}", [(z, 1) for z in model.z[i, h].values()], high=1)
-            bounds = (pool.min_instances, inf) if fixed is None else (fixed[0][i], fixed[0][i])
-            if bounds != (0, inf):
-                rows.row(f"size_{i}_{h}", [(n, 1) for n in model.n[i, h].values()], *bounds)
-    _owner_columns(model)
-    _port_columns(model)
+        for i in range(len(problem.pools)):
+            if h in used:
+                _instance_columns(program, PoolSizing(i, h), is_rented=len(sizings) == 1)
+    _owner_columns(program)
+    _port_columns(program)
 
 
-def _owner_columns(model: Model) -> None:
+def _instance_columns(program: MixedIntegerProgram, at: PoolSizing, is_rented: bool) -> None:
+    """Instances of a pool in every segment of its sizes, and the choice of one segment.
+
+    Args:
+        program: the program.
+        at: pool and sizing.
+        is_rented: whether an instance has a price; where roles change, the accelerators of its owner have it.
+    """
+    rows, pool, fixed = program.rows, program.problem.pools[at.pool], program.spec.fixed
+    name = f"{at.pool}_{at.sizing}"
+    instances = program.instances[at] = {}
+    choices = program.segment_choices[at] = {}
+    for j, (low, high) in enumerate(segments_of(program, at.pool)):
+        n = instances[j] = rows.column(f"n_{name}_{j}", 0, high, is_integer=True)
+        z = choices[j] = rows.column(f"z_{name}_{j}", 0, 1, is_integer=True)
+        if is_rented and pool.usd_per_hour:
+            program.usd_per_hour[n] = pool.usd_per_hour
+        rows.row(f"fill_segment_{name}_{j}", [(n, 1), (z, -low)], low=0)
+        rows.row(f"cap_segment_{name}_{j}", [(n, 1), (z, -high)], high=0)
+    if len(choices) > 1:
+        rows.row(f"choose_one_segment_{name}", [(z, 1) for z in choices.values()], high=1)
+    bounds = (pool.min_instances, inf) if fixed is None else (fixed.n_instances[at.pool],) * 2
+    if bounds != (0, inf):
+        rows.row(f"size_{name}", [(n, 1) for n in instances.values()], *bounds)
+
+
+def _owner_columns(program: MixedIntegerProgram) -> None:
     """Accelerators that are bought of every owner, where roles change."""
-    problem = model.problem
+    problem = program.problem
     for o, (first, *_) in enumerate(problem.owners if problem.scenario.routing.role_conversion else ()):
         pool = problem.pools[first]
-        model.bought[o] = model.rows.column(f"bought_{o}")
-        model.cost[model.bought[o]] = (pool.usd_per_hour or 0.0) / pool.n_accelerators
+        program.bought_accelerators[o] = program.rows.column(f"bought_{o}")
+        program.usd_per_hour[program.bought_accelerators[o]] = (pool.usd_per_hour or 0.0) / pool.n_accelerators
 
 
-def _port_columns(model: Model) -> None:
-    fixed = model.question.fixed
-    for index, link in enumerate(model.problem.links):
-        least = [0] * len(link.tiers) if fixed is None else fixed[1][index]
+def _port_columns(program: MixedIntegerProgram) -> None:
+    fixed = program.spec.fixed
+    for index, link in enumerate(program.problem.links):
+        least = [0] * len(link.tiers) if fixed is None else fixed.ports[index]
         row = []
         for j, (tier, ports) in enumerate(zip(link.tiers, least, strict=True)):
             most = tier.max_ports if fixed is None else ports
-            row.append(model.rows.column(f"ports_{index}_{j}", ports, most, is_integer=True))
-            model.cost[row[-1]] = tier.usd_per_hour or 0.0
-        model.ports.append(row)
+            row.append(program.rows.column(f"ports_{index}_{j}", ports, most, is_integer=True))
+            program.usd_per_hour[row[-1]] = tier.usd_per_hour or 0.0
+        program.ports.append(row)
 
 
-def _scale_bounds(model: Model) -> tuple[float, float]:
-    if model.problem.is_min_cost:
+def _scale_bounds(program: MixedIntegerProgram) -> tuple[float, float]:
+    if program.problem.is_min_cost:
         return 1.0, 1.0
-    least = model.question.least_scale
-    return (0.0, most_scale(model.problem)) if least is None else (least, least)
+    least = program.spec.least_scale
+    return (0.0, most_scale(program.problem)) if least is None else (least, least)
 
 
 def most_scale(problem: Problem) -> float:
-    """A scale of the demand that no fleet exceeds: by decode alone, all of it anywhere."""
+    """A scale of the demand that no fleet exceeds.
+
+    Equation:
+        sum over decode pools of N_i / min over streams of T_qi, over the highest demand of a period: N_i the most
+        instances of a pool, T_qi the instance-seconds of a request
+
+    Args:
+        problem: the resolved scenario.
+
+    Returns:
+        Multiple of the demand [-].
+    """
     seconds = {i: inf for i, p in enumerate(problem.pools) if not p.is_prefill}
     loads = NetworkLoads(problem)
     for q, pools in enumerate(problem.decoders):
@@ -85,36 +115,49 @@ def most_scale(problem: Problem) -> float:
     return most / peak
 
 
-def add_rate_columns(model: Model, s: int) -> None:
-    problem, situation = model.problem, model.question.situations[s]
+def add_rate_columns(program: MixedIntegerProgram, situation: int) -> None:
+    """Add the columns of a situation: the choice of a cell by every group, and the rates of every stream.
+
+    Args:
+        program: the program.
+        situation: index of the situation.
+    """
+    problem, rows = program.problem, program.rows
     for g, members in enumerate(problem.groups):
-        for k in range(len(model.question.cells[g, situation.period])):
-            model.y[g, s, k] = model.rows.column(f"y_{g}_{s}_{k}", 0, 1, is_integer=True)
+        for k in range(len(program.spec.cells[g, program.spec.situations[situation].period])):
+            choice = CellChoice(g, situation, k)
+            program.cell_choices[choice] = rows.column(f"y_{g}_{situation}_{k}", 0, 1, is_integer=True)
             for q in members:
-                if is_open(model, q, s):
-                    _prefill_columns(model, q, s, k)
+                if is_open(program, q, situation):
+                    _prefill_columns(program, StreamInCell(q, situation, k), program.cell_choices[choice])
     for q, pools in enumerate(problem.decoders):
-        if is_open(model, q, s):
-            model.d.update({(q, s, i): model.rows.column(f"d_{q}_{s}_{i}") for i in pools})
+        if is_open(program, q, situation):
+            for i in pools:
+                program.decode_rates[DecodeRate(q, situation, i)] = rows.column(f"d_{q}_{situation}_{i}")
 
 
-def _prefill_columns(model: Model, q: int, s: int, k: int) -> None:
-    """Rates of a stream in a cell; none where a part of its prompts has nowhere to go."""
-    cell = cell_of(model, q, s, k)
-    parts = [part for part in PARTS if model.question.loads.fraction(q, part, cell) > 0]
-    if not all(usable_arcs(model, q, s, part, cell) for part in parts):
-        if known_rate(model, q, s):
-            model.rows.highs[model.y[model.problem.group_of[q], s, k]] = 0.0
+def _prefill_columns(program: MixedIntegerProgram, at: StreamInCell, choice: int) -> None:
+    """Rates of a stream in a cell; none where a part of its prompts has no arc.
+
+    Args:
+        program: the program.
+        at: stream, situation and cell.
+        choice: column that chooses the cell.
+    """
+    (q, s, _), cell, rate = at, cell_of(program, *at), known_rate(program, at.stream, at.situation)
+    parts = [part for part in PARTS if program.spec.loads.fraction(q, part, cell) > 0]
+    if not all(usable_arcs(program, q, s, part, cell) for part in parts):
+        if rate:
+            program.rows.highs[choice] = 0.0
         return
-    rate = known_rate(model, q, s)
-    y = model.y[model.problem.group_of[q], s, k]
-    model.r[q, s, k] = (model.rows.column(f"r_{q}_{s}_{k}"), 1.0) if rate is None else (y, rate)
-    for share in shares_of(model, q, cell):
-        for part, arc in ways_of(model, q, s, share, cell):
+    name = "_".join(map(str, at))
+    program.stream_rates[at] = (program.rows.column(f"r_{name}"), 1.0) if rate is None else (choice, rate)
+    for share in shares_in_cell(program, q, cell):
+        for part, arc in part_arcs(program, q, s, share, cell):
             link = "" if arc.link is None else arc.link
             is_between = share == "between"
-            name = f"b_{q}_{s}_{k}_{arc.pool}_{link}" if is_between else f"x_{q}_{s}_{k}_{part}_{arc.pool}_{link}"
-            column = model.rows.column(name)
-            (model.between if is_between else model.x)[q, s, k, part, arc] = column
-            if model.question.shares_lateness and model.question.loads.is_promised(q):
-                model.late[column] = model.rows.column(f"l_{q}_{s}_{k}_{share}_{part}_{arc.pool}_{link}")
+            columns = program.between_rates if is_between else program.part_rates
+            own = f"b_{name}_{arc.pool}_{link}" if is_between else f"x_{name}_{part}_{arc.pool}_{link}"
+            column = columns[PrefillRate(*at, part, arc)] = program.rows.column(own)
+            if program.spec.shares_lateness and program.spec.loads.has_ttft_slo(q):
+                program.late_rates[column] = program.rows.column(f"l_{name}_{share}_{part}_{arc.pool}_{link}")

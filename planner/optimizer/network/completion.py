@@ -1,70 +1,85 @@
-"""A plan of some periods for all of them: what their ways cover, what is missing, and whether promises are kept."""
+"""From the solution of a program for some periods to a plan for all: what is not covered, and which SLOs are missed."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.cells import settled_of
+from planner.optimizer.network.cells import Cell
 from planner.optimizer.network.cost import least_use_usd_per_hour, use_usd_per_hour
-from planner.optimizer.network.evaluate import Settled, broken_classes
 from planner.optimizer.network.formulation import build
-from planner.optimizer.network.loads import Cell
-from planner.optimizer.network.model import Model, Question
-from planner.optimizer.network.rows import Found
-from planner.optimizer.network.solution import SearchState, is_better
+from planner.optimizer.network.indices import PeriodArc
+from planner.optimizer.network.period_operation import PeriodOperation, classes_missing_slo
+from planner.optimizer.network.program import FixedSizes, MixedIntegerProgram, ProgramSpec
+from planner.optimizer.network.program_solution import operation_of
+from planner.optimizer.network.rows import ProgramSolution
+from planner.optimizer.network.search_state import SearchState, is_better
 from planner.optimizer.problem import Problem, Situation
+from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
 
-PATIENCE = 0.97
-"""Factor on the promised TTFT of a class whose exact wait is longer than the closed form's."""
-RESOLVE_LIMIT_S = 120.0
-MOST_NEW = 4
-"""Losses that join the model in one round."""
 TINY = 1e-7
 
 
-def judged(
-    state: SearchState, safe: Model, plan: Found, patience: list[float]
+def evaluated_plan(
+    state: SearchState, safe: MixedIntegerProgram, plan: ProgramSolution, slo_factors: list[float]
 ) -> tuple[Solution, list[Situation], list[int]]:
-    """A plan with what it does not cover and whose promise it breaks; noted if it is the best that does neither."""
+    """The plan that a solution stands for, with what it does not cover and the SLOs that it misses.
+
+    Args:
+        state: the search; it notes the plan if it is the best that covers everything and misses no SLO.
+        safe: the conservative program.
+        plan: its solution.
+        slo_factors: factor on the TTFT of the SLO of every class, shape (classes,); lowered for those that are missed.
+
+    Returns:
+        The plan, the periods and losses that its sizes do not cover, and the classes that miss their SLO.
+    """
     solution, missing = _completed(state, safe, plan)
-    return solution, missing, [] if missing else broken_by(state, solution, patience)
+    return solution, missing, [] if missing else tightened_classes(state, solution, slo_factors)
 
 
-def broken_by(state: SearchState, solution: Solution, patience: list[float]) -> list[int]:
-    """Classes whose promise a plan breaks, planned with less patience from now on; noted if it is the best of none."""
-    broken = broken_classes(state.problem, solution.settled, solution.ports)
+def tightened_classes(state: SearchState, solution: Solution, slo_factors: list[float]) -> list[int]:
+    """Classes that miss their SLO in a plan; the next plans are sought with a shorter TTFT for them.
+
+    Args:
+        state: the search; it notes the plan if it is the best and misses no SLO.
+        solution: the plan.
+        slo_factors: factor on the TTFT of the SLO of every class, shape (classes,); lowered for those that are missed.
+    """
+    broken = classes_missing_slo(state.problem, solution.operations, solution.ports)
     if not broken and is_better(state, solution):
         state.best = solution
     for c in broken:
-        patience[c] *= PATIENCE
+        slo_factors[c] *= SETTINGS.slo_tightening
     return broken
 
 
-def _completed(state: SearchState, safe: Model, plan: Found) -> tuple[Solution, list[Situation]]:
+def _completed(
+    state: SearchState, safe: MixedIntegerProgram, plan: ProgramSolution
+) -> tuple[Solution, list[Situation]]:
     """The plan in every period, and the situations that its sizes do not cover."""
     problem = state.problem
     ports = tuple(tuple(round(plan.values[m]) for m in row) for row in safe.ports)
-    settled = {s.period: settled_of(safe, plan, i) for i, s in enumerate(safe.question.situations) if s.loss is None}
+    operations = {s.period: operation_of(safe, plan, i) for i, s in enumerate(safe.spec.situations) if s.loss is None}
     scale = float(plan.values[safe.scale])
     missing: list[Situation] = []
     for p in range(len(problem.periods)):
-        if p not in settled:
-            found = _copied(problem, settled, p) or _resolved(state, safe, plan, Situation(p))
+        if p not in operations:
+            found = _copied(problem, operations, p) or _resolved(state, safe, plan, Situation(p))
             if found is None:
                 missing.append(Situation(p))
             else:
-                settled[p] = found
+                operations[p] = found
     if not missing:
         missing = _unsurvived(state, safe, plan)
-    everything = tuple(settled[p] for p in sorted(settled))
+    everything = tuple(operations[p] for p in sorted(operations))
     objective = scale if not problem.is_min_cost else _spend(problem, safe, plan, everything)
     return Solution(everything, ports, scale, objective, state.sign * state.bound), missing
 
 
-def _copied(problem: Problem, known: Mapping[int, Settled], period: int) -> Settled | None:
-    """The ways of a period that asks for at least as much of every stream."""
+def _copied(problem: Problem, known: Mapping[int, PeriodOperation], period: int) -> PeriodOperation | None:
+    """The flows of a period that asks for at least as much of every stream."""
     if problem.scenario.routing.role_conversion:
         return None
     for one in known.values():
@@ -78,67 +93,78 @@ def _copied(problem: Problem, known: Mapping[int, Settled], period: int) -> Sett
     return None
 
 
-def _resolved(state: SearchState, safe: Model, plan: Found, situation: Situation) -> Settled | None:
-    """A situation of its own with the plan's sizes; None where they do not do."""
-    problem, known = state.problem, {s.period for s in safe.question.situations}
+def _resolved(
+    state: SearchState, safe: MixedIntegerProgram, plan: ProgramSolution, situation: Situation
+) -> PeriodOperation | None:
+    """A situation solved by itself at the sizes of the plan; None where they do not suffice."""
+    problem, known = state.problem, {s.period for s in safe.spec.situations}
     if problem.scenario.routing.role_conversion:
         return None
     offers = {
         (g, situation.period): list(dict.fromkeys(c for p in known for c in _chosen_points(safe, plan, g, p)))
         for g in range(len(problem.groups))
     }
-    n = settled_of(safe, plan, 0).n_instances
+    n = operation_of(safe, plan, 0).n_instances
     ports = tuple(tuple(round(plan.values[m]) for m in row) for row in safe.ports)
     scale = None if problem.is_min_cost else float(plan.values[safe.scale]) * (1 - TINY)
     segments = {i: [(max(size, 1), max(size, 1))] for i, size in enumerate(n)}
-    arcs = frozenset((q, situation.period, arc) for q, arc in state.ways) if state.is_large else None
-    question = Question(safe.question.loads, (situation,), offers, segments, True, arcs, scale, (n, ports))
-    model = build(question)
+    arcs = frozenset(PeriodArc(q, situation.period, arc) for q, arc in state.arcs) if state.is_large else None
+    spec = ProgramSpec(safe.spec.loads, (situation,), offers, segments, True, arcs, scale, FixedSizes(n, ports))
+    program = build(spec)
     try:
-        found = model.rows.solved(RESOLVE_LIMIT_S, 0.01)
+        found = program.rows.solved(SETTINGS.resolve_limit_s, 0.01)
     except UndecidedError:
         return None
-    return None if found is None else settled_of(model, found, 0)
+    return None if found is None else operation_of(program, found, 0)
 
 
-def _chosen_points(safe: Model, plan: Found, group: int, period: int) -> list[Cell]:
-    cells = safe.question.cells[group, period]
+def _chosen_points(safe: MixedIntegerProgram, plan: ProgramSolution, group: int, period: int) -> list[Cell]:
+    cells = safe.spec.cells[group, period]
     return [
         cells[k]
-        for (g, s, k), y in safe.y.items()
-        if g == group and safe.question.situations[s].period == period and plan.values[y] > 0.5
+        for (g, s, k), y in safe.cell_choices.items()
+        if g == group and safe.spec.situations[s].period == period and plan.values[y] > 0.5
     ]
 
 
-def _unsurvived(state: SearchState, safe: Model, plan: Found) -> list[Situation]:
-    """Losses that the plan does not survive, in the periods that matter; a few of them at a time."""
-    periods = [s.period for s in safe.question.situations if s.loss is None]
+def _unsurvived(state: SearchState, safe: MixedIntegerProgram, plan: ProgramSolution) -> list[Situation]:
+    """A few losses that the plan does not survive, in the periods of the program."""
+    periods = [s.period for s in safe.spec.situations if s.loss is None]
     missing = []
     for p in periods:
         for loss in state.problem.losses():
             situation = Situation(p, loss)
             if situation not in state.active and _resolved(state, safe, plan, situation) is None:
                 missing.append(situation)
-                if len(missing) == MOST_NEW:
+                if len(missing) == SETTINGS.most_new_losses:
                     return missing
     return missing
 
 
-def _spend(problem: Problem, safe: Model, plan: Found, settled: Sequence[Settled]) -> float:
-    """Cost of the plan over all periods: what is bought or rented, and what use costs [USD/h]."""
+def _spend(
+    problem: Problem, safe: MixedIntegerProgram, plan: ProgramSolution, operations: Sequence[PeriodOperation]
+) -> float:
+    """Rent, purchase and use of the plan over all periods [USD/h]; accelerators where prices are missing."""
     if not problem.is_priced:
-        return float(sum(n * p.n_accelerators for n, p in zip(settled[0].n_instances, problem.pools, strict=True)))
-    owned = {c: usd for c, usd in safe.cost.items() if c not in _rate_columns(safe)}
+        return float(sum(n * p.n_accelerators for n, p in zip(operations[0].n_instances, problem.pools, strict=True)))
+    owned = {c: usd for c, usd in safe.usd_per_hour.items() if c not in _rate_columns(safe)}
     rent = sum(usd * round(plan.values[c] * 1e6) / 1e6 for c, usd in owned.items())
-    return float(rent + sum(problem.weights[one.period] * use_usd_per_hour(problem, one) for one in settled))
+    return float(rent + sum(problem.weights[one.period] * use_usd_per_hour(problem, one) for one in operations))
 
 
-def _rate_columns(model: Model) -> set[int]:
-    return {*model.x.values(), *model.between.values(), *model.d.values()}
+def _rate_columns(program: MixedIntegerProgram) -> set[int]:
+    return {*program.part_rates.values(), *program.between_rates.values(), *program.decode_rates.values()}
 
 
-def idle_use(state: SearchState) -> float:
-    """Least that use costs in the periods that the model does not hold [USD/h]."""
+def use_outside_program(state: SearchState) -> float:
+    """Least that use costs in the periods that the program leaves out [USD/h].
+
+    Equation:
+        sum over those periods of w_p min over pools of the use of every request, w_p the fraction of the time
+
+    Args:
+        state: the search.
+    """
     if not state.problem.is_min_cost or not state.problem.is_priced:
         return 0.0
     active = {s.period for s in state.active}

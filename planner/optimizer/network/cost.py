@@ -1,11 +1,11 @@
-"""What a plan of a network costs."""
+"""What a plan of a network costs: rent, power and traffic."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from planner.optimizer.network.evaluate import Settled, busy_instances, link_gbps
 from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.network.period_operation import PeriodOperation, busy_instances, link_gbps
 from planner.optimizer.problem import Problem
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, GB, SECONDS_PER_HOUR
 
@@ -13,20 +13,38 @@ N_KINDS = 192
 GB_PER_GBIT = BITS_PER_GBIT / BITS_PER_BYTE / GB
 
 
-def use_usd_per_hour(problem: Problem, settled: Settled) -> float:
-    """Power of busy instances, and traffic by volume, in a period [USD/h]."""
-    busy = zip(busy_instances(problem, settled), problem.pools, strict=True)
-    return sum(n * pool.busy_usd_per_hour for n, pool in busy) + traffic_usd_per_hour(problem, settled)
+def use_usd_per_hour(problem: Problem, operation: PeriodOperation) -> float:
+    """Power of busy instances, and traffic by volume, in a period [USD/h].
+
+    Equation:
+        sum over pools of busy_i p_i + 3600 sum over links of GB/s g_l
+
+    Args:
+        problem: the resolved scenario.
+        operation: what the period does.
+    """
+    busy = zip(busy_instances(problem, operation), problem.pools, strict=True)
+    return sum(n * pool.busy_usd_per_hour for n, pool in busy) + traffic_usd_per_hour(problem, operation)
 
 
-def traffic_usd_per_hour(problem: Problem, settled: Settled) -> float:
-    """Charges by volume in a period [USD/h]."""
-    sent = zip(link_gbps(problem, settled), problem.links, strict=True)
+def traffic_usd_per_hour(problem: Problem, operation: PeriodOperation) -> float:
+    """Charges by volume in a period [USD/h].
+
+    Args:
+        problem: the resolved scenario.
+        operation: what the period does.
+    """
+    sent = zip(link_gbps(problem, operation), problem.links, strict=True)
     return SECONDS_PER_HOUR * sum(gbps * GB_PER_GBIT * link.usd_per_gb for gbps, link in sent)
 
 
 def least_use_usd_per_hour(problem: Problem, period: int) -> float:
-    """What use costs at the least in a period, wherever requests go [USD/h]."""
+    """The least that use can cost in a period, wherever requests go [USD/h].
+
+    Args:
+        problem: the resolved scenario.
+        period: the period.
+    """
     total = 0.0
     for demand in problem.demands:
         rate = demand.req_per_s[period]
@@ -47,7 +65,15 @@ def _least_usd_per_request(problem: Problem, q: int) -> float:
 
 
 def rent_usd_per_hour(problem: Problem, n_instances: Sequence[int]) -> list[float | None]:
-    """Rent or amortised purchase, and idle power, of every pool [USD/h]; None where a price is missing."""
+    """Rent or amortised purchase, and idle power, of every pool.
+
+    Args:
+        problem: the resolved scenario.
+        n_instances: instances of every pool, shape (pools,) [count].
+
+    Returns:
+        USD per hour of every pool; None where a price is missing.
+    """
     return [
         0.0 if n == 0 else None if pool.usd_per_hour is None else n * pool.usd_per_hour
         for n, pool in zip(n_instances, problem.pools, strict=True)

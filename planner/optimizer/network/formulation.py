@@ -1,17 +1,10 @@
-"""The mixed-integer model of a network: columns, families of rows, and the objective."""
+"""The mixed-integer program of a network: columns, families of rows, and the objective."""
 
 from planner.optimizer.network.columns import add_rate_columns, add_size_columns
-from planner.optimizer.network.model import Model, Question
+from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
+from planner.optimizer.network.rows_of_cost import bound_budget, price_use
 from planner.optimizer.network.rows_of_lateness import bound_late_requests, count_late_requests
-from planner.optimizer.network.rows_of_limits import (
-    bound_accelerators,
-    bound_budget,
-    bound_families,
-    bound_link_bytes,
-    open_used_links,
-    own_accelerators,
-    price_use,
-)
+from planner.optimizer.network.rows_of_links import bound_link_bytes, open_used_links
 from planner.optimizer.network.rows_of_routes import (
     choose_one_cell,
     divide_alike,
@@ -20,6 +13,7 @@ from planner.optimizer.network.rows_of_routes import (
     route_prompts,
     serve_demand,
 )
+from planner.optimizer.network.rows_of_stock import bound_accelerators, bound_families, own_accelerators
 from planner.optimizer.network.rows_of_work import bound_decode_slots, bound_prefill_work
 
 ROWS = (
@@ -44,29 +38,39 @@ ROWS = (
 """Every family of rows, in the order they are added."""
 
 
-def build(question: Question) -> Model:
-    """The whole model, ready to solve."""
-    model = Model(question)
-    add_size_columns(model)
-    for s in range(len(question.situations)):
-        add_rate_columns(model, s)
+def build(spec: ProgramSpec) -> MixedIntegerProgram:
+    """The program of a network, ready to solve.
+
+    Equation:
+        min cost, or max R, subject to the rows of every family in `ROWS`; each family states its equation
+
+    Args:
+        spec: coefficients, situations, cells and what is fixed or allowed.
+
+    Returns:
+        The program with its rows; see `program` for its variables.
+    """
+    program = MixedIntegerProgram(spec)
+    add_size_columns(program)
+    for s in range(len(spec.situations)):
+        add_rate_columns(program, s)
     for add in ROWS:
-        add(model)
-    _objective(model)
-    return model
+        add(program)
+    _objective(program)
+    return program
 
 
-def _objective(model: Model) -> None:
-    """Cost, or without prices accelerators; for throughput the scale, negative since the objective is kept low."""
-    if not model.problem.is_min_cost and model.question.least_scale is None:
-        model.rows.costs[model.scale] = -1.0
+def _objective(program: MixedIntegerProgram) -> None:
+    """Minimise cost, or accelerators where prices are missing; for throughput minimise the scale with a minus."""
+    if not program.problem.is_min_cost and program.spec.least_scale is None:
+        program.rows.costs[program.scale] = -1.0
         return
-    if model.problem.is_priced:
-        for column, usd in model.cost.items():
-            model.rows.costs[column] = usd
+    if program.problem.is_priced:
+        for column, usd in program.usd_per_hour.items():
+            program.rows.costs[column] = usd
         return
-    for column in model.bought.values():
-        model.rows.costs[column] = 1.0
-    for (i, _), segments in model.n.items() if not model.bought else ():
+    for column in program.bought_accelerators.values():
+        program.rows.costs[column] = 1.0
+    for (i, _), segments in program.instances.items() if not program.bought_accelerators else ():
         for column in segments.values():
-            model.rows.costs[column] = float(model.problem.pools[i].n_accelerators)
+            program.rows.costs[column] = float(program.problem.pools[i].n_accelerators)

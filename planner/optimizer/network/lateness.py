@@ -1,8 +1,8 @@
-"""What a pool may be asked for where pools share what a class may be late: for bounds, which hold however they do.
+"""Late requests as variables of bounds: how much work a pool may have where the pools of a class share them.
 
-A promise is a class's: of its requests a fraction may be late, in whichever pools. So a pool may be later than that
-with a part of the class, and another less late. In bounds the requests of a use that are late are a column of their
-own. All late requests of a class in a period together are at most the fraction that it allows.
+An SLO is a class's: a fraction of its requests may be late, in whichever pools. So one pool may be later than that with
+a part of the class, and another less late. In bounds the late requests of a use are a column of their own. All late
+requests of a class in a period together are at most the fraction that its SLO allows.
 
 Equation:
     sum of f_u (b_u - w_u s_u l_u) <= C(n), for every choice of w_u > 0: busy instances b_u of every use u of a pool,
@@ -12,12 +12,12 @@ Equation:
 
 Proof:
     Late requests take s_u l_u >= b_u L_u(n, b) seconds of service per second, b all that is busy. So the left side is
-    at most the sum of f_u b_u (1 - w_u L_u(n, b)), a mean of f_u b (1 - w_u L_u(n, b)) <= f_u C_u(n) <= C(n) with
-    weights b_u / b. Nothing is said of how l_u is divided between pools: rows over the class say that.
+    at most the sum of f_u b_u (1 - w_u L_u(n, b)). That is a mean of f_u b (1 - w_u L_u(n, b)) <= f_u C_u(n) <= C(n)
+    with weights b_u / b. Rows over the class say how l_u is divided between pools.
 
 Valid:
-    L_u is that of a queue of the use alone, in the shortest waits that the closed form may stand for. Beside shorter
-    services a use waits less: what a mix gains on that is less than what these waits leave open. Tests hold the rows
+    L_u is that of a queue of the use alone, with the shortest waits that the closed form may stand for. Beside shorter
+    services a use waits less: what a mix gains from that is less than what these waits leave open. Tests hold the rows
     against queues of services that differ by a factor of eleven, in pools of 1 to 12 instances.
 """
 
@@ -28,15 +28,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.network.loads import (
-    N_AT_ONCE,
-    Array,
-    NetworkLoads,
-    Use,
-    end_of,
-    lengths_between,
-)
-from planner.optimizer.network.short_waits import shortest_waits
+from planner.optimizer.network.cells import Array, Use, end_of, lengths_between
+from planner.optimizer.network.loads import N_AT_ONCE, NetworkLoads
+from planner.optimizer.network.shortest_waits import shortest_waits
 from planner.queueing import QueuedRequests, late_fraction, most_busy_servers, most_timely_servers
 
 SIZE_STEP = 4.0
@@ -51,7 +45,7 @@ LEAST_SLOPE = 1e-9
 
 
 class LateUse(NamedTuple):
-    """A use, or the prompts between the ends of its cell that take the same arc; and a size of its pool."""
+    """A use, or the prompts between the ends of its cell on the same arc, with a size of its pool."""
 
     use: Use
     is_between: bool
@@ -69,22 +63,38 @@ class Tangent(NamedTuple):
 
 
 def sizes_between(low: int, high: int) -> float:
-    """The size at which a row for pools of some sizes is exact: a power of `SIZE_STEP`.
+    """The size at which a row for pools of some sizes is exact: a power of `SIZE_STEP` [count].
 
     >>> sizes_between(1, 1), sizes_between(1, 100), sizes_between(40, 60)
     (1.0, 16.0, 64.0)
+
+    Args:
+        low: least size of the pool [count].
+        high: greatest size of the pool [count].
     """
     return float(SIZE_STEP ** np.ceil(np.log(max(low, 1) * max(high, 1)) / 2 / np.log(SIZE_STEP) - 0.5))
 
 
 def least_late(loads: NetworkLoads, use: Use, is_between: bool) -> float:
-    """Fraction of a use that is late in an idle pool."""
+    """Fraction of a use that is late in an idle pool [fraction].
+
+    Args:
+        loads: coefficients.
+        use: the use.
+        is_between: whether it is about the prompts between the ends of its cell.
+    """
     queue = _queue(loads, use, is_between)
     return 0.0 if queue is None else float(queue.weights[queue.slack_s < 0].sum())
 
 
 def requests_of_use(loads: NetworkLoads, use: Use, is_between: bool) -> tuple[float, float]:
-    """Fewest and most requests of a use per unit of its rate; how many are between is known by their work alone."""
+    """Fewest and most requests of a use per unit of its rate [-].
+
+    Args:
+        loads: coefficients.
+        use: the use.
+        is_between: whether it is about the prompts between the ends of its cell; only their work is known then.
+    """
     q, arc, part, cell = use
     if not is_between:
         return (loads.fraction(q, part, cell),) * 2
@@ -93,7 +103,13 @@ def requests_of_use(loads: NetworkLoads, use: Use, is_between: bool) -> tuple[fl
 
 
 def late_service_s(loads: NetworkLoads, use: Use, is_between: bool) -> float:
-    """Service that a late request counts with: the mean of its part, or the longest between a cell's ends [s]."""
+    """Service that a late request counts with [s]: the mean of its part, or the longest between the ends of a cell.
+
+    Args:
+        loads: coefficients.
+        use: the use.
+        is_between: whether it is about the prompts between the ends of its cell.
+    """
     q, arc, part, cell = use
     if not is_between:
         fraction = loads.fraction(q, part, cell)
@@ -107,16 +123,21 @@ def late_service_s(loads: NetworkLoads, use: Use, is_between: bool) -> float:
     return float(loads.known[key])
 
 
-def tangents(loads: NetworkLoads, asked: Iterable[LateUse]) -> Mapping[LateUse, Tangent]:
-    """Limits of many uses at once, remembered by the loads."""
-    keys = {late: _key(loads, late) for late in dict.fromkeys(asked)}
+def tangents(loads: NetworkLoads, late_uses: Iterable[LateUse]) -> Mapping[LateUse, Tangent]:
+    """Limits of many uses at once, remembered by the coefficients.
+
+    Args:
+        loads: coefficients.
+        late_uses: the uses.
+    """
+    keys = {late: _key(loads, late) for late in dict.fromkeys(late_uses)}
     waiting: dict[float, dict[tuple[object, ...], tuple[QueuedRequests, float]]] = {}
     for late, key in keys.items():
         if key in loads.known:
             continue
         queue = _queue(loads, late.use, late.is_between)
         if queue is None:
-            loads.known[key] = loads.unhurried, 0.0
+            loads.known[key] = loads.most_stable, 0.0
         else:
             waiting.setdefault(late.n_instances, {})[key] = queue, _aimed(loads, late, queue)
     for n, of_size in waiting.items():
@@ -129,9 +150,9 @@ def tangents(loads: NetworkLoads, asked: Iterable[LateUse]) -> Mapping[LateUse, 
 
 
 def _find(loads: NetworkLoads, n: float, of_size: Mapping[tuple[object, ...], tuple[QueuedRequests, float]]) -> None:
-    factors, peakedness = loads.hopes
+    factors, peakedness = loads.optimistic_waits
     size = np.array([n])
-    at_size = shortest_waits(size, peakedness) if loads.is_hopeful else 1.0
+    at_size = shortest_waits(size, peakedness) if loads.is_optimistic else 1.0
     keys = list(of_size)
     for some in (keys[i : i + N_AT_ONCE] for i in range(0, len(keys), N_AT_ONCE)):
         queues, aimed = zip(*(of_size[key] for key in some), strict=True)
@@ -140,12 +161,12 @@ def _find(loads: NetworkLoads, n: float, of_size: Mapping[tuple[object, ...], tu
         late, nearby = (x * late_fraction(size, x, batch, at_size) for x in (busy, NEARBY * busy))
         slopes = np.maximum((late - nearby) / np.maximum((1 - NEARBY) * busy, LEAST_SLOPE), LEAST_SLOPE)[:, 0]
         limits = most_timely_servers(loads.grid, batch, 1 / slopes, factors, peakedness)
-        limits = np.minimum(limits, loads.unhurried)
+        limits = np.minimum(limits, loads.most_stable)
         loads.known.update(zip(some, zip(limits, (1 / slopes).tolist(), strict=True), strict=True))
 
 
 def _aimed(loads: NetworkLoads, late: LateUse, queue: QueuedRequests) -> float:
-    """Fraction of a use that is late where the price of late requests is chosen: any would do."""
+    """Fraction of a use that is late where the price of late requests is chosen: any choice gives a valid row."""
     q, _, part, cell = late.use
     anyhow = float(queue.weights[queue.slack_s < 0].sum())
     fraction = 1.0 if late.is_between else max(loads.fraction(q, part, cell), LEAST_SLOPE)
@@ -159,11 +180,11 @@ def _key(loads: NetworkLoads, late: LateUse) -> tuple[object, ...]:
         cell.low_tokens if part == "long" or is_between else 0.0,
         cell.high_tokens if is_between else end_of(part, cell),
     )
-    return ("tangent", c, loads.way_keys[arc], part, *ends, is_between, n)
+    return ("tangent", c, loads.arc_keys[arc], part, *ends, is_between, n)
 
 
 def _queue(loads: NetworkLoads, use: Use, is_between: bool) -> QueuedRequests | None:
-    """A use as a queue sees it; None where nothing of it can be late."""
+    """A use as its queue sees it; None where none of it can be late."""
     q, arc, part, cell = use
     key = ("late queue", *_key(loads, LateUse(use, is_between, 0.0)))
     if key not in loads.known:
@@ -173,14 +194,14 @@ def _queue(loads: NetworkLoads, use: Use, is_between: bool) -> QueuedRequests | 
 
 
 def _queue_between(loads: NetworkLoads, use: Use) -> QueuedRequests | None:
-    """Prompts between a cell's ends: each may wait as long as the most patient of them, in the queue of their part."""
+    """Prompts between the ends of a cell: each may wait as long as the one with most slack."""
     q, arc, part, cell = use
     total, cached = lengths_between(loads.class_of(q).mix, cell)
     service = loads.problem.pools[arc.pool].rates.prefill
     if service is None or not total.size:
         return None
     service_s = np.asarray(service.seconds(total, cached))
-    slack_s: NDArray[np.float64] = loads.promise_s(q) - service_s - loads.transfer_s(arc, total, cached, service_s)
+    slack_s: NDArray[np.float64] = loads.slo_ttft_s(q) - service_s - loads.transfer_s(arc, total, cached, service_s)
     mean_s, scv = loads.queued_service(q, arc, part, cell) or (float(service_s.min()), 0.0)
-    gaps = loads.gaps_scv(loads.class_of(q))
+    gaps = loads.class_arrival_scv(loads.class_of(q))
     return QueuedRequests(mean_s, scv, np.array([float(slack_s.max())]), np.ones(1), gaps)

@@ -1,241 +1,99 @@
-"""What a request of a stream asks of pools and links under a threshold, and how much a pool may then be asked for.
+"""How busy pools and links of a network may be with a use, and which of its requests may be late.
 
-A threshold splits the prompts of a class, and an allowance splits its late requests: of the fraction that may be late,
-the share `beta` is for long prompts and the rest for short ones. Every pool that takes long prompts of the class then
-keeps the promise for beta times that fraction of the class, over the long ones, and likewise the short ones: so the
-class keeps its promise, and no pool is given up to late requests alone. Programs of plans count so; bounds do not, see
-`lateness`, and moves of requests between pools go beyond it.
-
-In a cell, an interval of thresholds, prompts beyond its end are long and those up to its start short. Those between may
-go either way: their work in any pool is at least `kappa` times what it would be in a pool of reference, kappa the least
-ratio of the two over the lengths between; so whatever threshold of the interval divides them, the shares of that work
-in the pool of reference add up to the whole.
+A threshold divides the prompts of a class, and an allowance divides its late requests: of the fraction that may be
+late, the share `beta` is for long prompts and the rest for short ones. Every pool that takes long prompts of the class
+may be late with beta times that fraction of the class, counted over the long prompts; likewise for short ones. So the
+class is within its SLO, and no pool is given up to late requests alone. Programs of plans count so. Bounds do not, see
+`lateness`, and local search goes beyond it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.curves import PrefillService
-from planner.optimizer.network.short_waits import condensed, moments, shortest_waits
-from planner.optimizer.problem import Arc, ClassSpec, Part, Problem
-from planner.optimizer.room import is_held
-from planner.optimizer.work import long_bytes, long_work_s, short_bytes, short_work_s
+from planner.optimizer.network.cells import N_KINDS, PARTS, Array, Cell, Use, end_of
+from planner.optimizer.network.request_loads import RequestLoads
+from planner.optimizer.network.shortest_waits import condensed, moments, shortest_waits
+from planner.optimizer.problem import Arc, ClassSpec, Part
 from planner.queueing import QueuedRequests, most_busy_servers
 from planner.roofline import DecodePoint, exposed_transfer_s
 from planner.units import bytes_per_s
-from planner.workload import RequestMix
 
-Array = NDArray[np.float64]
-PARTS: tuple[Part, ...] = ("long", "short")
-N_KINDS = 192
-"""Requests that stand for the lengths of a class where waits are bounded."""
 LINK_BUSY = 0.7
-"""Mean use of a link where a promise is made: a transfer then takes three times as long as on an idle link."""
-UNHURRIED = 0.998
-"""Most use of a pool none of whose requests can break a promise that is made: its queue still has a steady state."""
-N_BETWEEN = 31
-"""Lengths of a continuous mix at which the ratio of two pools' times is looked at inside a cell."""
-ROUNDING = 1e-3
-"""What the least ratio between those lengths may miss: the curves are smooth."""
-ROUNDING_OF_SUMS = 1e-12
-"""Fractions below are nothing but the rounding of weights that add up to 1."""
+"""Greatest mean use of a link under an SLO: a transfer then takes three times as long as on an idle link."""
+MOST_STABLE = 0.998
+"""Greatest use of a pool none of whose requests can miss an SLO: its queue still has a steady state."""
 N_AT_ONCE = 64
 """Limits that are found together: some megabytes of tables."""
 DECODE_TIME = 0.1
-"""Of a promised TTFT: what waiting for a place in the decode batch may take,"""
+"""Part of the TTFT of an SLO that waiting for a place in the decode batch may take,"""
 DECODE_LATE = 0.05
-"""but for this share of the requests that may be late."""
+"""but for this part of the requests that may be late."""
 SHORTEST_DECODE_WAITS = 0.85
 """What shortens waits for places in decode batches, where bounds count with the shortest."""
 GRID = np.unique(np.geomspace(1, 100_000, 97).round())
 """Sizes of a pool at which limits are found; between them they are interpolated."""
 
 
-class Cell(NamedTuple):
-    """An interval of thresholds, and one of allowances for long prompts; a point where ends are equal."""
-
-    low_tokens: float
-    high_tokens: float
-    low_share: float = 0.0
-    high_share: float = 1.0
-
-
-class Use(NamedTuple):
-    """A part of a stream that takes an arc, with thresholds and allowances of a cell."""
-
-    stream: int
-    arc: Arc
-    part: Part
-    cell: Cell
-
-
 class _Kinds(NamedTuple):
-    """Requests that stand for those of a class on an arc; four arrays of one shape."""
+    """Requests that stand for those of a class on an arc: four arrays of one shape."""
 
     uncached: Array
     weights: Array
     service_s: Array
     slack_s: Array
-    """What is left of the promise after prefill and transfer [s]."""
+    """What prefill and transfer leave of the TTFT of the SLO [s]."""
 
     def in_part(self, part: Part, cell: Cell) -> NDArray[np.bool_]:
-        """Which are in a part for every threshold of a cell."""
+        """Which requests are in a part under every threshold of a cell, shape (n,)."""
         end = end_of(part, cell)
         return self.uncached > end if part == "long" else self.uncached <= end
 
 
-def point(threshold_tokens: float, share: float = 0.5) -> Cell:
-    """The cell of one threshold and one allowance."""
-    return Cell(threshold_tokens, threshold_tokens, share, share)
-
-
 @dataclass(frozen=True, eq=False)
-class NetworkLoads:
-    """Coefficients of a problem, remembered: equal pools at several sites, and periods, ask for the same."""
+class NetworkLoads(RequestLoads):
+    """Coefficients of a problem, remembered by what they depend on: equal pools, and equal periods, share them."""
 
-    problem: Problem
-    is_hopeful: bool = False
+    is_optimistic: bool = False
     """Whether waits are the shortest that the closed form may stand for: for bounds."""
-    patience: tuple[float, ...] = ()
-    """Factor on the promised TTFT of every class: below 1 where the best model found it broken."""
+    slo_factors: tuple[float, ...] = ()
+    """Factor on the TTFT of the SLO of every class: below 1 where the best model of waits found it missed."""
     gbps: tuple[float, ...] = ()
     """Bandwidth of every link that transfers may count with [Gbps]; none for bounds, which count with all ports."""
     link_busy: float = LINK_BUSY
-    """Mean use of a link at the most; transfers count with the rest of it."""
+    """Greatest mean use of a link [fraction]; transfers count with the rest of it."""
     least_gbps: tuple[float, ...] = ()
     """Bandwidth that every link has at least where it is used; none: what transfers count with."""
-    lateness: float = 1.0
-    """Multiple of the late requests of a promise that every pool may have, where others are to make up for them."""
+    late_multiple: float = 1.0
+    """Multiple of the late requests of an SLO that every pool may have, where others are to make up for them."""
 
-    def fraction(self, q: int, part: Part, cell: Cell) -> float:
-        """Least fraction of a stream's requests in a part, over the thresholds of a cell."""
-        mix = self.class_of(q).mix
-        key = ("fraction", id(mix), part, end_of(part, cell))
-        if key not in self.known:
-            long = float(mix.long_fraction(end_of(part, cell)))
-            of_part = long if part == "long" else 1.0 - long
-            self.known[key] = of_part if of_part > ROUNDING_OF_SUMS else 0.0
-        return float(self.known[key])
+    def most_busy(self, stream: int, arc: Arc, part: Part, cell: Cell) -> Array:
+        """Greatest number of busy instances with a part of a stream, by size of the pool.
 
-    def holds(self, q: int, arc: Arc, part: Part, cell: Cell) -> bool:
-        """Whether a pool holds every prompt of a part of a stream, under some threshold of a cell."""
-        room, mix = self.problem.pools[arc.pool].rates.longest_tokens, self.class_of(q).mix
-        if room == np.inf:
-            return True
-        key = ("limits", room, id(mix), part)
-        if key not in self.known:
-            self.known[key] = mix.held_thresholds(*((room, np.inf) if part == "long" else (np.inf, room)))
-        return is_held(mix, end_of(part, cell), self.known[key])
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            part: long or short prompts.
+            cell: the cell.
 
-    def work_s(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
-        """Instance-seconds in a pool per request of the stream, at the least over a cell [s]."""
-        pool, mix = self.problem.pools[arc.pool], self.class_of(q).mix
-        key = ("work", id(pool.rates), id(mix), part, *self._ends(part, cell))
-        if key not in self.known:
-            rule, (low, high) = self.problem.scenario.capacity_rule, map(np.array, cell[:2])
-            self.known[key] = float(
-                long_work_s(rule, pool.rates.prefill, mix, low, high)
-                if part == "long"
-                else short_work_s(rule, pool.rates.prefill, mix, low)
-            )
-        return float(self.known[key])
-
-    def _ends(self, part: Part, cell: Cell) -> tuple[float, ...]:
-        """The thresholds of a cell that the least work of a part depends on: of long prompts by mean length on both."""
-        both = part == "long" and self.problem.scenario.capacity_rule == "mean-length"
-        return cell[:2] if both else (end_of(part, cell),)
-
-    def residual_s(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
-        """What is left of a service in a pool when another request comes, at the least over a cell [s]; 0: of none.
-
-        Equation:
-            E[T^2] / (2 E[T])
+        Returns:
+            Busy instances at the sizes of `grid`, shape (sizes,) [count]; 0 where the pool can take none in time.
         """
-        pool, mix = self.problem.pools[arc.pool], self.class_of(q).mix
-        key = ("residual", id(pool.rates), id(mix), part, end_of(part, cell))
-        if key not in self.known:
-            work_s, service = self.work_s(q, arc, part, cell), pool.rates.prefill
-            of_part = mix.long_work if part == "long" else mix.short_work
-            squares = 0.0 if service is None else float(of_part(service, end_of(part, cell), 2))
-            self.known[key] = squares / (2 * work_s) if work_s > 0 else 0.0
-        return float(self.known[key])
-
-    def sent_bytes(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
-        """Bytes on a link per request of the stream, at the least over a cell [B]."""
-        if arc.link is None:
-            return 0.0
-        link, pool = self.problem.links[arc.link], self.problem.pools[arc.pool]
-        mix, holds = self.class_of(q).mix, link.destination_holds_prefix
-        key = ("bytes", id(pool.rates), id(mix), part, *self._ends(part, cell), holds)
-        if key not in self.known:
-            rule, kv, (low, high) = self.problem.scenario.capacity_rule, pool.rates.kv_bytes, map(np.array, cell[:2])
-            self.known[key] = float(
-                long_bytes(rule, kv, mix, (low, high), holds) if part == "long" else short_bytes(kv, mix, low, holds)
-            )
-        return float(self.known[key])
-
-    def between_s(self, q: int, arc: Arc, cell: Cell) -> float:
-        """Least instance-seconds in a pool, per request of the stream, if it took all between a cell's ends [s].
-
-        Equation:
-            kappa_i E[T_ref; between], kappa_i = min of T_i / T_ref over the lengths between
-        """
-        return self._between(q, arc, cell)[0]
-
-    def between_bytes(self, q: int, arc: Arc, cell: Cell) -> float:
-        """Least bytes on a link, per request of the stream, if all prompts between a cell's ends went over it [B]."""
-        return 0.0 if arc.link is None else self._between(q, arc, cell)[1]
-
-    def holds_between(self, q: int, cell: Cell) -> bool:
-        """Whether a stream has prompts between a cell's ends."""
-        mix = self.class_of(q).mix
-        if cell.low_tokens == cell.high_tokens:
-            return False
-        return float(mix.long_fraction(cell.low_tokens) - mix.long_fraction(cell.high_tokens)) > ROUNDING_OF_SUMS
-
-    def _between(self, q: int, arc: Arc, cell: Cell) -> tuple[float, float]:
-        pool, mix, reference = self.problem.pools[arc.pool], self.class_of(q).mix, self._reference(q)
-        holds = arc.link is not None and self.problem.links[arc.link].destination_holds_prefix
-        key = ("between", id(pool.rates), id(reference), id(mix), cell.low_tokens, cell.high_tokens, holds)
-        if key not in self.known:
-            if pool.rates.prefill is None:
-                raise ValueError("a prefill pool has no prefill times")
-            whole_s = float(mix.long_work(reference, cell.low_tokens) - mix.long_work(reference, cell.high_tokens))
-            total, cached = lengths_between(mix, cell)
-            reference_s = np.asarray(reference.seconds(total, cached))
-            kv = pool.rates.kv_bytes
-            sent = kv(total) - (kv(cached) - kv(0.0) if holds else 0.0)
-            ratios = np.asarray(pool.rates.prefill.seconds(total, cached)) / reference_s, sent / reference_s
-            self.known[key] = tuple(whole_s * float(np.min(ratio)) * (1 - ROUNDING) for ratio in ratios)
-        work_s, sent_bytes = self.known[key]
-        return float(work_s), float(sent_bytes)
-
-    def division(self, q: int) -> tuple[int, int]:
-        """What says how a threshold divides prompts of a stream between a cell's ends: equal where they are alike."""
-        return id(self.class_of(q).mix), id(self._reference(q))
-
-    def _reference(self, q: int) -> PrefillService:
-        """Prefill of the pool whose work says how prompts between a cell's ends are divided."""
-        first = next(arc for arcs in self.problem.arcs[q].values() for arc in arcs)
-        service = self.problem.pools[first.pool].rates.prefill
-        if service is None:
-            raise ValueError("a prefill pool has no prefill times")
-        return service
-
-    def most_busy(self, q: int, arc: Arc, part: Part, cell: Cell) -> Array:
-        """Busy instances that a pool of every size of the grid may have with a part of a stream; 0 where none may."""
-        use = Use(q, arc, part, cell)
+        use = Use(stream, arc, part, cell)
         if use not in self._limits:
             self.prepare([use])
         return self._limits[use]
 
     def prepare(self, uses: Iterable["Use"]) -> None:
-        """Find how busy pools may be with many uses at once, several times quicker than one by one."""
+        """Find `most_busy` for many uses at once: several times faster than one by one.
+
+        Args:
+            uses: the uses.
+        """
         new = {use: self._busy_key(*use) for use in dict.fromkeys(uses) if use not in self._limits}
         waiting: dict[tuple[object, ...], tuple[QueuedRequests, float]] = {}
         for use, key in new.items():
@@ -246,140 +104,185 @@ class NetworkLoads:
             if self.class_of(use.stream).ttft_s is None:
                 self.known[key] = self.grid
             elif requests is None:
-                self.known[key] = self.unhurried
+                self.known[key] = self.most_stable
             else:
                 waiting[key] = requests, allowed
         keys = list(waiting)
         for some in (keys[i : i + N_AT_ONCE] for i in range(0, len(keys), N_AT_ONCE)):
             queues, allowances = zip(*(waiting[key] for key in some), strict=True)
             batch = QueuedRequests.batch(queues)
-            limits = most_busy_servers(self.grid, batch, np.array(allowances), *self.hopes)
+            limits = most_busy_servers(self.grid, batch, np.array(allowances), *self.optimistic_waits)
             self.known.update(zip(some, limits, strict=True))
         self._limits.update((use, self.known[key]) for use, key in new.items())
 
-    def _busy_key(self, q: int, arc: Arc, part: Part, cell: Cell) -> tuple[object, ...]:
-        c = self.problem.streams[q].request_class
-        if self.class_of(q).ttft_s is None:
+    def _busy_key(self, stream: int, arc: Arc, part: Part, cell: Cell) -> tuple[object, ...]:
+        c = self.problem.streams[stream].request_class
+        if self.class_of(stream).ttft_s is None:
             return ("busy", c)
         start = cell.low_tokens if part == "long" else 0.0
-        return ("busy", c, self.way_keys[arc], part, start, end_of(part, cell), self.allowed(q, part, cell))
+        return ("busy", c, self.arc_keys[arc], part, start, end_of(part, cell), self.allowed(stream, part, cell))
 
     @cached_property
-    def way_keys(self) -> dict[Arc, tuple[object, ...]]:
-        """What prompts meet on every arc: how long prefill takes, and how long the transfer."""
-        return {arc: self._way_key(arc) for arcs in self.problem.arcs for of_part in arcs.values() for arc in of_part}
+    def arc_keys(self) -> dict[Arc, tuple[object, ...]]:
+        """What a prompt meets on every arc: prefill times and transfer times."""
+        return {arc: self._arc_key(arc) for arcs in self.problem.arcs for of_part in arcs.values() for arc in of_part}
 
-    def _way_key(self, arc: Arc) -> tuple[object, ...]:
+    def _arc_key(self, arc: Arc) -> tuple[object, ...]:
         pool = self.problem.pools[arc.pool]
         return (id(pool.rates), pool.site if arc.link is None else self._link_key(arc.link))
 
-    def allowed(self, q: int, part: Part, cell: Cell) -> float:
-        """Greatest fraction of the part's requests that may be late, over a cell."""
-        fraction = self.fraction(q, part, cell)
+    def allowed(self, stream: int, part: Part, cell: Cell) -> float:
+        """Greatest fraction of the requests of a part that may be late, over a cell [fraction].
+
+        Args:
+            stream: the stream.
+            part: long or short prompts.
+            cell: the cell.
+        """
+        fraction = self.fraction(stream, part, cell)
         share = cell.high_share if part == "long" else 1 - cell.low_share
-        late = self.late_allowed(q)
+        late = self.late_allowed(stream)
         return 1.0 if late * share >= fraction else late * share / fraction
 
-    def is_promised(self, q: int) -> bool:
-        """Whether a stream's class has a promise on TTFT."""
-        return self.class_of(q).ttft_s is not None
+    def has_ttft_slo(self, stream: int) -> bool:
+        """Whether the class of a stream has an SLO on TTFT.
 
-    def late_allowed(self, q: int) -> float:
-        """Fraction of a stream's requests that prefill may make late: in plans, decode has a part of it."""
-        late = self.class_of(q).late_allowed * (1.0 if self.is_for_bounds else 1 - DECODE_LATE)
-        return min(self.lateness * late, 1.0)
+        Args:
+            stream: the stream.
+        """
+        return self.class_of(stream).ttft_s is not None
 
-    def shares(self, q: int, cell: Cell) -> tuple[float, float]:
-        """Allowances for long prompts of a stream between which some pool keeps the promise to each part when idle."""
-        late = min(self.lateness * self.class_of(q).late_allowed * (1 - DECODE_LATE), 1.0)
-        arcs = self.problem.arcs[q]
-        long, short = (min((self._late_anyhow(q, arc, p, cell) for arc in arcs[p]), default=0.0) for p in PARTS)
+    def late_allowed(self, stream: int) -> float:
+        """Fraction of a stream's requests that prefill may make late; in plans, decode has a part of it [fraction].
+
+        Args:
+            stream: the stream.
+        """
+        late = self.class_of(stream).late_allowed * (1.0 if self.is_for_bounds else 1 - DECODE_LATE)
+        return min(self.late_multiple * late, 1.0)
+
+    def shares(self, stream: int, cell: Cell) -> tuple[float, float]:
+        """Least and greatest allowance for long prompts, between which some idle pool is within the SLO for each part.
+
+        Args:
+            stream: the stream.
+            cell: the cell.
+
+        Returns:
+            Shares of the late requests [fraction].
+        """
+        late = min(self.late_multiple * self.class_of(stream).late_allowed * (1 - DECODE_LATE), 1.0)
+        arcs = self.problem.arcs[stream]
+        long, short = (min((self._late_anyhow(stream, arc, p, cell) for arc in arcs[p]), default=0.0) for p in PARTS)
         return long / late, 1 - short / late
 
-    def _late_anyhow(self, q: int, arc: Arc, part: Part, cell: Cell) -> float:
-        """Fraction of a stream's requests that are in a part and late there without any wait."""
-        key = ("late", self.problem.streams[q].request_class, self.way_keys[arc], part, end_of(part, cell))
+    def _late_anyhow(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
+        """Fraction of a stream's requests that are in a part and late there without any wait [fraction]."""
+        key = ("late", self.problem.streams[stream].request_class, self.arc_keys[arc], part, end_of(part, cell))
         if key not in self.known:
-            kinds = self._kinds(q, arc)
+            kinds = self._kinds(stream, arc)
             chosen = kinds.in_part(part, cell)
             weights = kinds.weights[chosen]
             late = float((weights / weights.sum())[kinds.slack_s[chosen] < 0].sum()) if chosen.any() else 0.0
-            self.known[key] = late * self.fraction(q, part, cell)
+            self.known[key] = late * self.fraction(stream, part, cell)
         return float(self.known[key])
-
-    def decode_s(self, q: int, pool: int) -> float:
-        """Instance-seconds of a decode pool per request of a stream [s]."""
-        point = self.problem.pools[pool].rates.decode
-        if point is None:
-            raise ValueError("a decode pool has no decode point")
-        return point.seconds_per_request(self.class_of(q).mix.mean_output_tokens)
 
     @property
     def is_for_bounds(self) -> bool:
         """Whether limits are to lie above those of every plan."""
-        return self.is_hopeful and not self.gbps
+        return self.is_optimistic and not self.gbps
 
     def most_link_busy(self) -> float:
-        """Mean use of a link at the most: all of it where nothing is promised."""
+        """Greatest mean use of a link [fraction]; 1 where no class has an SLO."""
         return self.link_busy if any(c.ttft_s is not None for c in self.problem.classes) else 1.0
 
     @property
     def opened_gbps(self) -> tuple[float, ...]:
-        """Bandwidth that every link has at least where it is used; none for bounds."""
+        """Least bandwidth of every link in use [Gbps]; none for bounds."""
         return self.least_gbps or self.gbps
 
-    def gaps_scv(self, request_class: ClassSpec) -> float:
-        """Variation of the gaps between the arrivals of a class; for bounds the least."""
-        return self._least_gaps_scv if self.is_hopeful else request_class.arrival_scv
+    def class_arrival_scv(self, request_class: ClassSpec) -> float:
+        """Squared coefficient of variation of the gaps between arrivals of a class; for bounds the least.
+
+        Args:
+            request_class: the class.
+        """
+        return self._least_arrival_scv if self.is_optimistic else request_class.arrival_scv
 
     @cached_property
-    def _least_gaps_scv(self) -> float:
-        """That of any merge of parts of streams: parts of bursts tend to Poisson's."""
+    def _least_arrival_scv(self) -> float:
+        """That of any merge of parts of streams: parts of bursts tend to Poisson arrivals."""
         return min(1.0, *(request_class.arrival_scv for request_class in self.problem.classes))
 
     @cached_property
-    def hopes(self) -> tuple[Array | float, float]:
-        """Factors on waits of the closed form, by size of the grid, and peakedness of arrivals: least for bounds."""
-        if not self.is_hopeful:
+    def optimistic_waits(self) -> tuple[Array | float, float]:
+        """Factors on waits of the closed form, shape (sizes,), and peakedness of arrivals; least for bounds, else 1."""
+        if not self.is_optimistic:
             return 1.0, 1.0
-        return shortest_waits(self.grid, self._least_gaps_scv), self._least_gaps_scv
+        return shortest_waits(self.grid, self._least_arrival_scv), self._least_arrival_scv
 
-    def queued(self, q: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
-        """The part of a stream as a queue sees it; None where no request is in it.
+    def queued(self, stream: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
+        """A part of a stream as its queue sees it.
 
-        Waits are those of the shortest services that any threshold of the cell leaves in the part: for long prompts all
-        beyond its start. Only the requests that are in the part for every threshold may be late.
+        Waits are those of the shortest services that any threshold of the cell leaves in the part: for long prompts,
+        all beyond its start. Only requests that are in the part under every threshold may be late.
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            part: long or short prompts.
+            cell: the cell.
+
+        Returns:
+            The requests; None where the part is empty.
         """
-        kinds = self._kinds(q, arc)
-        chosen, service = kinds.in_part(part, cell), self.queued_service(q, arc, part, cell)
+        kinds = self._kinds(stream, arc)
+        chosen, service = kinds.in_part(part, cell), self.queued_service(stream, arc, part, cell)
         if service is None or not chosen.any():
             return None
         weights = kinds.weights[chosen]
         slack_s, weights = condensed(kinds.slack_s[chosen], weights / weights.sum())
-        return QueuedRequests(*service, slack_s, weights, self.gaps_scv(self.class_of(q)))
+        return QueuedRequests(*service, slack_s, weights, self.class_arrival_scv(self.class_of(stream)))
 
-    def queued_service(self, q: int, arc: Arc, part: Part, cell: Cell) -> tuple[float, float] | None:
-        """Mean service and squared variation of the part with which it waits least; None of none."""
-        kinds = self._kinds(q, arc)
+    def queued_service(self, stream: int, arc: Arc, part: Part, cell: Cell) -> tuple[float, float] | None:
+        """Mean [s] and squared variation of the services with which a part waits least; None of none.
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            part: long or short prompts.
+            cell: the cell.
+        """
+        kinds = self._kinds(stream, arc)
         queued = kinds.uncached > cell.low_tokens if part == "long" else kinds.in_part(part, cell)
         return moments(kinds.service_s[queued], kinds.weights[queued]) if queued.any() else None
 
-    def _kinds(self, q: int, arc: Arc) -> "_Kinds":
+    def _kinds(self, stream: int, arc: Arc) -> "_Kinds":
         """All requests of a stream on an arc."""
-        key = ("kinds", self.problem.streams[q].request_class, self.way_keys[arc])
+        key = ("kinds", self.problem.streams[stream].request_class, self.arc_keys[arc])
         if key not in self.known:
-            total, cached, weights = self.class_of(q).mix.atoms(N_KINDS)
+            total, cached, weights = self.class_of(stream).mix.atoms(N_KINDS)
             service = self.problem.pools[arc.pool].rates.prefill
             if service is None:
                 raise ValueError("a prefill pool has no prefill times")
             service_s = np.asarray(service.seconds(total, cached))
-            slack_s = self.promise_s(q) - service_s - self.transfer_s(arc, total, cached, service_s)
+            slack_s = self.slo_ttft_s(stream) - service_s - self.transfer_s(arc, total, cached, service_s)
             self.known[key] = _Kinds(total - cached, weights, service_s, slack_s)
         found: _Kinds = self.known[key]
         return found
 
     def transfer_s(self, arc: Arc, total: Array, cached: Array, service_s: Array) -> Array:
-        """What is left of the transfer when prefill ends: on an idle link for bounds, else on one as busy as may be."""
+        """What is left of the KV transfer when prefill ends [s].
+
+        Args:
+            arc: the pool and its link.
+            total: prompt lengths, shape (n,) [tokens].
+            cached: cached tokens of them, shape (n,) [tokens].
+            service_s: prefill times, shape (n,) [s].
+
+        Returns:
+            Seconds, shape (n,): on an idle link for bounds, else on one as busy as it may be.
+        """
         pool = self.problem.pools[arc.pool]
         sent = pool.rates.kv_bytes(total)
         if arc.link is None:
@@ -393,16 +296,24 @@ class NetworkLoads:
         gbps = (1 - self.link_busy) * self.gbps[arc.link] if self.gbps else link.max_gbps()
         return exposed_transfer_s(service_s, sent, bytes_per_s(gbps), link.round_trip_s, pool.rates.n_layers)
 
-    def most_busy_decode(self, q: int, pool: int) -> Array:
-        """Busy instances that a decode pool of every size of the grid may have with a stream.
+    def most_busy_decode(self, stream: int, pool: int) -> Array:
+        """Greatest number of busy instances of a decode pool with a stream, by size of the pool.
 
-        In plans at most a share of the requests that may be late waits a share of the TTFT for a place in the batch. In
-        bounds no more wait all of it than may be late; where a class has several decode pools, one may be any late.
+        In plans, at most a part of the late requests waits longer than a part of the TTFT for a place in the batch. In
+        bounds, no more than the late requests wait longer than all of it; where a class has several decode pools, one
+        may be any late.
+
+        Args:
+            stream: the stream.
+            pool: the decode pool.
+
+        Returns:
+            Busy instances at the sizes of `grid`, shape (sizes,) [count].
         """
-        point, request_class = self.problem.pools[pool].rates.decode, self.class_of(q)
+        point, request_class = self.problem.pools[pool].rates.decode, self.class_of(stream)
         if request_class.ttft_s is None or point is None:
             return self.grid
-        key = ("decode", id(self.problem.pools[pool].rates), self.problem.streams[q].request_class)
+        key = ("decode", id(self.problem.pools[pool].rates), self.problem.streams[stream].request_class)
         if key not in self.known:
             self.known[key] = self._most_places(point, request_class, request_class.ttft_s)
         return np.asarray(self.known[key])
@@ -410,68 +321,47 @@ class NetworkLoads:
     def _most_places(self, point: DecodePoint, request_class: ClassSpec, ttft_s: float) -> Array:
         time, late = (1.0, 1.0) if self.is_for_bounds else (DECODE_TIME, DECODE_LATE)
         if self.is_for_bounds and self._n_decoders(request_class) > 1:
-            return self.unhurried
+            return self.most_stable
         held_s = point.batch * point.seconds_per_request(request_class.mix.mean_output_tokens)
-        requests = QueuedRequests(held_s, 1.0, np.array([time * ttft_s]), np.ones(1), self.gaps_scv(request_class))
-        allowed, (_, peakedness) = late * request_class.late_allowed, self.hopes
-        factor = SHORTEST_DECODE_WAITS if self.is_hopeful else 1.0
+        requests = QueuedRequests(
+            held_s, 1.0, np.array([time * ttft_s]), np.ones(1), self.class_arrival_scv(request_class)
+        )
+        allowed, (_, peakedness) = late * request_class.late_allowed, self.optimistic_waits
+        factor = SHORTEST_DECODE_WAITS if self.is_optimistic else 1.0
         return most_busy_servers(self.grid * point.batch, requests, allowed, factor, peakedness) / point.batch
 
     def _n_decoders(self, request_class: ClassSpec) -> int:
-        """Decode pools that serve a class, at all sites."""
+        """Decode pools that serve a class, at all sites [count]."""
         problem = self.problem
         decoders = zip(problem.streams, problem.decoders, strict=True)
         return sum(len(pools) for stream, pools in decoders if problem.classes[stream.request_class] is request_class)
 
-    def promise_s(self, q: int) -> float:
-        c = self.problem.streams[q].request_class
-        return (self.class_of(q).ttft_s or np.inf) * (self.patience[c] if self.patience else 1.0)
+    def slo_ttft_s(self, stream: int) -> float:
+        """TTFT of a stream's SLO, times the factor on it [s]; inf without an SLO.
+
+        Args:
+            stream: the stream.
+        """
+        c = self.problem.streams[stream].request_class
+        return (self.class_of(stream).ttft_s or np.inf) * (self.slo_factors[c] if self.slo_factors else 1.0)
 
     def _link_key(self, link: int) -> tuple[object, ...]:
         spec = self.problem.links[link]
         gbps = self.gbps[link] if self.gbps else spec.max_gbps()
         return (gbps, spec.round_trip_s, spec.destination_holds_prefix)
 
-    def class_of(self, q: int) -> ClassSpec:
-        return self.problem.classes[self.problem.streams[q].request_class]
-
     @cached_property
     def grid(self) -> Array:
-        """Sizes at which limits are found: of GRID, those up to the largest pool, and one beyond."""
+        """Sizes at which limits are found, shape (sizes,): those of GRID up to the largest pool, and one more."""
         largest = max((pool.max_instances for pool in self.problem.pools), default=1)
         return GRID[: int(np.searchsorted(GRID, largest)) + 1]
 
     @cached_property
-    def unhurried(self) -> Array:
-        """Busy instances of pools none of whose requests can break a promise, at sizes of the grid."""
-        return self.grid * UNHURRIED
-
-    @cached_property
-    def known(self) -> dict[tuple[object, ...], Any]:
-        return {}
+    def most_stable(self) -> Array:
+        """Busy instances of pools none of whose requests can miss an SLO, at the sizes of the grid [count]."""
+        return self.grid * MOST_STABLE
 
     @cached_property
     def _limits(self) -> dict[Use, Array]:
         """Of most uses, by use: their keys, by which equal ones are found, take longer to make."""
         return {}
-
-
-def end_of(part: Part, cell: Cell) -> float:
-    """The threshold of a cell at which a part is smallest."""
-    return cell.high_tokens if part == "long" else cell.low_tokens
-
-
-def lengths_between(mix: RequestMix, cell: Cell) -> tuple[Array, Array]:
-    """Total and cached tokens of requests between a cell's ends: all of a discrete mix, else close ones."""
-    total, cached, _ = mix.atoms(N_KINDS)
-    inside = (total - cached > cell.low_tokens) & (total - cached <= cell.high_tokens)
-    if mix.is_discrete:
-        return total[inside], cached[inside]
-    low, high = np.clip([cell.low_tokens, cell.high_tokens], *mix.support)
-    lengths = np.concatenate([[low], mix.split_points(low, high, N_BETWEEN), [high]])
-    return lengths, np.zeros_like(lengths)
-
-
-def mix_of(problem: Problem, group: Sequence[int]) -> RequestMix:
-    """Requests of the group's first class: where its thresholds are laid."""
-    return problem.classes[problem.streams[group[0]].request_class].mix

@@ -1,7 +1,7 @@
-"""A mixed-integer program as rows, and its solution by HiGHS.
+"""A mixed-integer program as columns and rows of numbers, and its solution by HiGHS.
 
-The model of a network has tens of thousands of terms and is solved a dozen times: expression objects would take longer
-to build than the solver takes. So rows go to HiGHS as arrays; names are kept for the files that tests compare.
+The program of a network has tens of thousands of terms and is solved many times: expression objects would take longer
+to build than the solver takes. So rows go to HiGHS as arrays. Names are kept for the files that tests compare.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 Terms = Iterable[tuple[int, float]]
 INTEGRALITY_TOLERANCE = 1e-6
 MANY_COLUMNS = 5_000
-"""From here on interior points (with crossover) are quicker than the simplex method where nothing is whole."""
+"""From here on interior points, with crossover, are faster than the simplex method on programs without integers."""
 LEAST_TIME_S = 1e-3
 """HiGHS takes a negative time limit for none."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """A solved program."""
+class ProgramSolution:
+    """A solution of a program."""
 
     objective: float
     bound: float
-    """Nothing is below this."""
+    """Proven bound: no solution has a lower objective."""
     values: NDArray[np.float64]
-    """Every column."""
+    """Value of every column, shape (columns,)."""
     duals: NDArray[np.float64] | None = None
-    """What one more of every row's limit adds to the objective, where nothing is whole."""
+    """Dual value of every row, shape (rows,): change of the objective per unit of its limit. None with integers."""
 
 
 @dataclass
 class Rows:
-    """Columns and rows under construction; the objective is to be kept low."""
+    """Columns and rows of a program under construction; the objective is minimised."""
 
     costs: list[float] = field(default_factory=list)
     lows: list[float] = field(default_factory=list)
@@ -59,7 +59,18 @@ class Rows:
     def column(
         self, name: str, low: float = 0.0, high: float = inf, cost: float = 0.0, is_integer: bool = False
     ) -> int:
-        """A new column, by its index."""
+        """Add a column.
+
+        Args:
+            name: its name.
+            low: its lower bound.
+            high: its upper bound.
+            cost: its cost in the objective.
+            is_integer: whether it is integer.
+
+        Returns:
+            Its index.
+        """
         self.costs.append(cost)
         self.lows.append(low)
         self.highs.append(high)
@@ -68,7 +79,20 @@ class Rows:
         return len(self.costs) - 1
 
     def row(self, name: str, terms: Terms, low: float = -inf, high: float = inf) -> int:
-        """A new row, by its index: low <= sum of factor times column <= high."""
+        """Add a row.
+
+        Equation:
+            low <= sum of factor times column <= high
+
+        Args:
+            name: its name.
+            terms: columns and factors; those of one column are added up.
+            low: its lower limit.
+            high: its upper limit.
+
+        Returns:
+            Its index.
+        """
         merged: dict[int, float] = {}
         for column, factor in terms:
             merged[column] = merged.get(column, 0.0) + factor
@@ -81,7 +105,7 @@ class Rows:
         return len(self.row_names) - 1
 
     def widen(self, terms: Mapping[int, tuple[int, float]]) -> None:
-        """A term more in some rows.
+        """Add a term to some rows.
 
         Args:
             terms: column and factor, by row.
@@ -99,8 +123,8 @@ class Rows:
         """HiGHS with the program, to be solved many times with other bounds.
 
         Args:
-            time_limit_s: seconds it may take.
-            gap: relative distance of point and bound at which it may stop.
+            time_limit_s: time that a run may take [s].
+            gap: relative distance of solution and bound at which it may stop [fraction].
         """
         return self._highs(time_limit_s, gap, self.integers)
 
@@ -109,23 +133,26 @@ class Rows:
         time_limit_s: float,
         gap: float,
         start: Mapping[int, float] | None = None,
-        whole: Collection[int] | None = None,
-    ) -> Found | None:
-        """The best point found and the bound proven, or None when no point exists.
+        integers: Collection[int] | None = None,
+    ) -> ProgramSolution | None:
+        """The best solution found and the bound proven.
 
         Args:
-            time_limit_s: seconds HiGHS may take.
-            gap: relative distance of point and bound at which it may stop.
-            start: values of integer columns to begin from; they need not fit.
-            whole: the only columns that must be whole, if not all the integer ones.
+            time_limit_s: time that HiGHS may take [s].
+            gap: relative distance of solution and bound at which it may stop [fraction].
+            start: values of integer columns to begin from; they need not be feasible.
+            integers: the only columns that must be integer, if not all that are declared so.
+
+        Returns:
+            The solution; None where the program is proven infeasible.
 
         Raises:
-            UndecidedError: at the time limit without a point or a proof.
+            UndecidedError: time is up without a solution or a proof.
         """
         import highspy
 
-        integers = self.integers if whole is None else [column in whole for column in range(len(self.integers))]
-        solver = self._highs(time_limit_s, gap, integers)
+        is_integer = self.integers if integers is None else [column in integers for column in range(len(self.integers))]
+        solver = self._highs(time_limit_s, gap, is_integer)
         if start:
             indices, values = np.array(list(start), np.int32), np.array(list(start.values()))
             solver.setSolution(len(start), indices, values)
@@ -136,16 +163,19 @@ class Rows:
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
             raise UndecidedError("no plan was found within the time limit; allow more time or shrink the scenario")
         value, solution = float(info.objective_function_value), solver.getSolution()
-        if not any(integers):
-            return Found(value, value, np.array(solution.col_value), np.array(solution.row_dual))
-        return Found(value, min(float(info.mip_dual_bound), value), np.array(solution.col_value))
+        if not any(is_integer):
+            return ProgramSolution(value, value, np.array(solution.col_value), np.array(solution.row_dual))
+        return ProgramSolution(value, min(float(info.mip_dual_bound), value), np.array(solution.col_value))
 
     def bounded(self, time_limit_s: float, gap: float) -> tuple[float, NDArray[np.float64] | None]:
-        """What nothing is below, however short the time, and the best point found if there is one.
+        """A bound, however short the time, and the best solution found.
 
         Args:
-            time_limit_s: seconds HiGHS may take.
-            gap: relative distance of point and bound at which it may stop.
+            time_limit_s: time that HiGHS may take [s].
+            gap: relative distance of solution and bound at which it may stop [fraction].
+
+        Returns:
+            The bound, inf where the program is infeasible; and every column, None without a solution.
         """
         import highspy
 

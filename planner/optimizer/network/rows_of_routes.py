@@ -1,99 +1,140 @@
-"""Rows of the mixed-integer model of a network that route every request: one function per family."""
+"""Rows of a network's program that route every request: one function per family."""
 
 from __future__ import annotations
 
-from planner.optimizer.network.model import (
-    Model,
-    Share,
+from planner.optimizer.network.indices import CellChoice, Share, StreamInCell, StreamInSituation
+from planner.optimizer.network.program import (
+    MixedIntegerProgram,
     cell_of,
     is_open,
     known_rate,
     open_cells,
     period_rate,
-    shares_of,
+    shares_in_cell,
 )
 
 
-def serve_demand(model: Model) -> None:
-    """sum of r_qsk over the streams and cells of a demand = R demand: every request is served."""
-    problem = model.problem
-    for s, situation in enumerate(model.question.situations):
+def serve_demand(program: MixedIntegerProgram) -> None:
+    """Every request is served.
+
+    Equation:
+        sum of r_qsk over the streams q and cells k of a demand = R demand
+
+    Args:
+        program: the program; it gets a column for the part that a stream takes of a demand, where several may.
+    """
+    problem = program.problem
+    for s, situation in enumerate(program.spec.situations):
         taken: dict[int, list[tuple[int, float]]] = {q: [] for q in range(len(problem.streams))}
         for c, demand in enumerate(problem.demands):
             is_lost = situation.loss is not None and situation.loss == ("site", demand.home)
-            streams = [q for q in (demand.refuges if is_lost else demand.streams) if is_open(model, q, s)]
+            streams = [q for q in (demand.refuges if is_lost else demand.streams) if is_open(program, q, s)]
             rate = demand.req_per_s[situation.period]
             if len(streams) == 1:
-                taken[streams[0]].append((model.scale, -rate))
+                taken[streams[0]].append((program.scale, -rate))
                 continue
-            parts = [model.rows.column(f"part_{c}_{q}_{s}") for q in streams]
-            model.rows.row(f"serve_demand_{c}_{s}", [*((p, 1) for p in parts), (model.scale, -rate)], 0, 0)
+            parts = [program.rows.column(f"part_{c}_{q}_{s}") for q in streams]
+            program.rows.row(f"serve_demand_{c}_{s}", [*((p, 1) for p in parts), (program.scale, -rate)], 0, 0)
             for q, part in zip(streams, parts, strict=True):
                 taken[q].append((part, -1.0))
         for q, terms in taken.items():
-            model.taken[q, s] = terms
-            rates = [model.r[q, s, k] for k in open_cells(model, q, s)]
-            if (rates or terms) and known_rate(model, q, s) is None:
-                model.rows.row(f"serve_stream_{q}_{s}", [*rates, *terms], 0, 0)
+            program.demand_terms[StreamInSituation(q, s)] = terms
+            rates = [program.stream_rates[StreamInCell(q, s, k)] for k in open_cells(program, q, s)]
+            if (rates or terms) and known_rate(program, q, s) is None:
+                program.rows.row(f"serve_stream_{q}_{s}", [*rates, *terms], 0, 0)
 
 
-def choose_one_cell(model: Model) -> None:
-    """sum of y_gsk over k = 1: a group has one threshold and one allowance."""
-    for g in range(len(model.problem.groups)):
-        for s, situation in enumerate(model.question.situations):
-            terms = [(model.y[g, s, k], 1.0) for k in range(len(model.question.cells[g, situation.period]))]
-            model.rows.row(f"choose_one_cell_{g}_{s}", terms, 1, 1)
+def choose_one_cell(program: MixedIntegerProgram) -> None:
+    """A group has one threshold and one allowance.
+
+    Equation:
+        sum of y_gsk over k = 1
+
+    Args:
+        program: the program.
+    """
+    for g in range(len(program.problem.groups)):
+        for s, situation in enumerate(program.spec.situations):
+            cells = range(len(program.spec.cells[g, situation.period]))
+            terms = [(program.cell_choices[CellChoice(g, s, k)], 1.0) for k in cells]
+            program.rows.row(f"choose_one_cell_{g}_{s}", terms, 1, 1)
 
 
-def link_rate_to_choice(model: Model) -> None:
-    """r_qsk <= U_q y_gsk: no rate in a cell that was not chosen; U_q is the most the stream ever takes."""
-    problem, top = model.problem, model.rows.highs[model.scale]
-    for (q, s, k), (r, _) in model.r.items():
-        if known_rate(model, q, s) is not None:
+def link_rate_to_choice(program: MixedIntegerProgram) -> None:
+    """A stream has no rate in a cell that was not chosen.
+
+    Equation:
+        r_qsk <= U_q y_gsk, U_q the most that the stream ever serves
+
+    Args:
+        program: the program.
+    """
+    problem, top = program.problem, program.rows.highs[program.scale]
+    for (q, s, k), (r, _) in program.stream_rates.items():
+        if known_rate(program, q, s) is not None:
             continue
-        most = top * problem.peak_req_per_s[q] if model.question.situations[s].loss else top * period_rate(model, q, s)
-        terms = [(r, 1.0), (model.y[problem.group_of[q], s, k], -most)]
-        model.rows.row(f"link_rate_to_choice_{q}_{s}_{k}", terms, high=0)
+        most = top * problem.peak_req_per_s[q] if program.spec.situations[s].loss else top * period_rate(program, q, s)
+        terms = [(r, 1.0), (program.cell_choices[CellChoice(problem.group_of[q], s, k)], -most)]
+        program.rows.row(f"link_rate_to_choice_{q}_{s}_{k}", terms, high=0)
 
 
-def route_prompts(model: Model) -> None:
-    """sum of x_qska over the arcs of a part = r_qsk, likewise b_qska of those between: every prompt goes somewhere."""
+def route_prompts(program: MixedIntegerProgram) -> None:
+    """Every prompt is prefilled somewhere.
+
+    Equation:
+        sum of x_qska over the arcs a of a part = r_qsk, and sum of b_qska over the arcs of prompts between the ends =
+        r_qsk
+
+    Args:
+        program: the program.
+    """
     known: dict[tuple[int, int, int, Share], list[tuple[int, float]]] = {}
-    for (q, s, k, part, _), column in model.x.items():
+    for (q, s, k, part, _), column in program.part_rates.items():
         known.setdefault((q, s, k, part), []).append((column, 1.0))
-    for (q, s, k, _, _), column in model.between.items():
+    for (q, s, k, _, _), column in program.between_rates.items():
         known.setdefault((q, s, k, "between"), []).append((column, 1.0))
-    for (q, s, k), (r, rate) in model.r.items():
-        for share in shares_of(model, q, cell_of(model, q, s, k)):
+    for (q, s, k), (r, rate) in program.stream_rates.items():
+        for share in shares_in_cell(program, q, cell_of(program, q, s, k)):
             terms = [*known.get((q, s, k, share), ()), (r, -rate)]
-            model.rows.row(f"route_prompts_{q}_{s}_{k}_{share}", terms, 0, 0)
+            program.rows.row(f"route_prompts_{q}_{s}_{k}_{share}", terms, 0, 0)
 
 
-def divide_alike(model: Model) -> None:
-    """sum of b_qska over the arcs of long prompts = r_qsk v, v of all streams of a group whose prompts are alike.
+def divide_alike(program: MixedIntegerProgram) -> None:
+    """The threshold of a group divides prompts between the ends of a cell alike in streams whose prompts are alike.
 
-    They have one threshold, and of the prompts between a cell's ends it makes as much long of one as of the other.
+    Equation:
+        sum of b_qska over the arcs of long prompts = r_qsk v, with one v for all such streams
+
+    Args:
+        program: the program; it gets the column v.
     """
     long: dict[tuple[int, int, int], list[tuple[int, float]]] = {}
     alike: dict[tuple[int, int, int, tuple[int, int]], list[int]] = {}
-    for (q, s, k, part, _), column in model.between.items():
+    for (q, s, k, part, _), column in program.between_rates.items():
         if (q, s, k) not in long:
-            kind = model.problem.group_of[q], s, k, model.question.loads.division(q)
+            kind = program.problem.group_of[q], s, k, program.spec.loads.division(q)
             alike.setdefault(kind, []).append(q)
         long.setdefault((q, s, k), []).extend([(column, 1.0)] if part == "long" else [])
     for (_, s, k, _), streams in alike.items():
-        rates = {q: rate for q in streams if (rate := known_rate(model, q, s))}
+        rates = {q: rate for q in streams if (rate := known_rate(program, q, s))}
         if len(rates) < 2:
             continue
-        of_all = model.rows.column(f"v_{min(rates)}_{s}_{k}", 0, 1)
+        of_all = program.rows.column(f"v_{min(rates)}_{s}_{k}", 0, 1)
         for q, rate in rates.items():
-            model.rows.row(f"divide_alike_{q}_{s}_{k}", [*long[q, s, k], (of_all, -rate)], 0, 0)
+            program.rows.row(f"divide_alike_{q}_{s}_{k}", [*long[q, s, k], (of_all, -rate)], 0, 0)
 
 
-def route_decode(model: Model) -> None:
-    """sum of d_qsi over i = what the stream has of the demand: every request is decoded at its stream's site."""
+def route_decode(program: MixedIntegerProgram) -> None:
+    """Every request is decoded at the site of its stream.
+
+    Equation:
+        sum of d_qsi over i = what the stream serves of the demand
+
+    Args:
+        program: the program.
+    """
     pools: dict[tuple[int, int], list[tuple[int, float]]] = {}
-    for (q, s, _), column in model.d.items():
+    for (q, s, _), column in program.decode_rates.items():
         pools.setdefault((q, s), []).append((column, 1.0))
     for (q, s), terms in pools.items():
-        model.rows.row(f"route_decode_{q}_{s}", [*terms, *model.taken[q, s]], 0, 0)
+        program.rows.row(f"route_decode_{q}_{s}", [*terms, *program.demand_terms[StreamInSituation(q, s)]], 0, 0)

@@ -1,11 +1,12 @@
-"""The search: bounds over cells of thresholds, plans at points inside them, and both closing in.
+"""The search of a network: bounds over cells of thresholds, plans at points inside them, refined until both meet.
 
-1. The model with the optimistic limits of every cell, in the periods that matter, bounds every plan.
-2. Points of the cells it chose, with the limits of the strictest user, give a plan; queues are then evaluated exactly.
-3. What the plan does not cover yet, a period or a loss, joins the model; the chosen cells, and the sizes around the
-   chosen ones, are cut finer; until plan and bound meet.
+1. A relaxation with the optimistic limits of every cell, in the peak periods, bounds every plan.
+2. A program with the limits of the strictest user, at points of the cells that the bound chose, gives a plan. The best
+   model of waits then says whether that plan is within its SLOs.
+3. Periods and losses that the plan does not cover join the program. The chosen cells, and the segments of sizes around
+   the chosen sizes, are cut finer. This goes on until plan and bound meet.
 
-Large networks take another way, see `large_search`.
+Large networks are decomposed instead, see `decomposed_search`.
 """
 
 from collections.abc import Sequence
@@ -16,86 +17,66 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.optimizer.network.cells import (
-    Cells,
-    around,
+from planner.optimizer.network.cells import Cells, mix_of
+from planner.optimizer.network.completion import evaluated_plan, use_outside_program
+from planner.optimizer.network.decomposed_search import decomposed_search, improve_by_ruin_and_recreate
+from planner.optimizer.network.formulation import build
+from planner.optimizer.network.indices import CellChoice, PeriodArc, PoolSizing, StreamArc, StreamInCell
+from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads
+from planner.optimizer.network.local_search import at_highest_scale, can_raise_rate, can_repair, repaired
+from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec, segments_of
+from planner.optimizer.network.program_solution import largest_sizes, used_arcs
+from planner.optimizer.network.refinement import (
     first_cells,
     first_cells_of,
-    largest_sizes,
-    points_of,
-    split,
-    used_arcs,
+    points_in_cell,
+    segments_around,
+    split_cell,
 )
-from planner.optimizer.network.completion import idle_use, judged
-from planner.optimizer.network.formulation import build
-from planner.optimizer.network.large_search import descend, large_search
-from planner.optimizer.network.loads import LINK_BUSY, NetworkLoads, mix_of
-from planner.optimizer.network.model import Model, Question, segments_of
-from planner.optimizer.network.moves import is_movable, is_raisable, mended, raised
-from planner.optimizer.network.rows import Found
-from planner.optimizer.network.solution import SearchState, is_better
-from planner.optimizer.network.spare import with_one_more_each
-from planner.optimizer.problem import Arc, Problem, Situation
+from planner.optimizer.network.rows import ProgramSolution
+from planner.optimizer.network.search_state import SearchState, is_better
+from planner.optimizer.network.spare_instances import with_one_more_each
+from planner.optimizer.problem import Problem, Situation
+from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import GAP_TARGET, Solution
 
-BOUND_GAP = 0.25
-"""Of the target: what the solver may leave open in a bound."""
-PLAN_GAP = 0.15
-"""Of the target: what it may leave open in a plan."""
-MAX_ROUNDS = 30
-SOME = 0.02
-"""Of a choice between cells that a relaxed answer must put on one for it to count as chosen."""
-QUIET_LINK = 0.2
-"""Mean use of links at which transfers are hardly slowed down."""
-LATENESS = (2.0, 5.0)
-"""Multiples of what a promise allows to be late that pools have in plans which are mended."""
-MAX_TIGHTENINGS = 8
-BARE_STEP = 0.2
-"""Of the time limit: the longest that a plan without spare is sought, and again that spare is made cheaper;"""
-BARE_GAP = 0.03
-"""and how near to its bound that plan is."""
-LARGE = 8_000
-"""Columns from which on a model is not solved with whole numbers at once."""
-MANY_SIZES = 1_000
-"""Pools times periods from which on a network whose roles change is begun with its peaks alone."""
-PLAN_LIMIT_S = 120.0
-DESCENT_STEP = 0.1
-"""Of the time limit: the longest that a plan is made better by parts,"""
-MOST_IN_VAIN = 50
-"""and changes in a row that came to nothing, after which it is as good as it gets."""
 TINY = 1e-7
 
 
-class Limits(NamedTuple):
-    """What a plan is sought with."""
+class PlanLimits(NamedTuple):
+    """Limits that a plan is sought with; several are tried."""
 
     gbps: tuple[float, ...]
     """Bandwidth of every link that transfers count with [Gbps]."""
     link_busy: float = LINK_BUSY
-    """Mean use of links at the most."""
-    is_hopeful: bool = False
-    """Whether waits are as short as they may be."""
-    lateness: float = 1.0
-    """Multiple of the late requests of a promise that every pool may have: more than 1 for a plan that moves mend."""
+    """Greatest mean use of a link [fraction]."""
+    is_optimistic: bool = False
+    """Whether waits are the shortest that the closed form may stand for."""
+    late_multiple: float = 1.0
+    """Multiple of the late requests of an SLO that every pool may have; above 1 local search repairs the plan."""
 
 
 def network_search(problem: Problem, time_limit_s: float = 60.0, gap: float = GAP_TARGET) -> Solution | None:
-    """The best plan of a network and its bound, or None when no plan exists.
+    """The best plan of a network and its bound.
 
     Args:
         problem: the resolved scenario.
-        time_limit_s: seconds after which the best plan so far is returned with its gap.
-        gap: relative distance of plan and bound at which to stop.
+        time_limit_s: time after which the best plan so far is returned with its gap [s].
+        gap: relative distance of plan and bound at which to stop [fraction].
+
+    Returns:
+        The plan with its bound; None where it is proven that there is no plan.
 
     Raises:
-        UndecidedError: when time is up without a plan.
+        UndecidedError: time is up without a plan and without such a proof.
 
     Valid:
-        The bound holds for all plans that keep every promise over the pools of a class together, as `lateness` says, in
-        the shortest waits that the closed form may stand for; the plan keeps it in the best model of waits.
+        The bound holds for all plans that are within every SLO over the pools of a class together, see `lateness`, with
+        the shortest waits that the closed form may stand for. The plan is within its SLOs in the best model of waits.
 
     Source:
-        Branch and bound (Land and Doig 1960) over thresholds; row generation for periods and losses (Benders 1962).
+        Branch and bound (Land and Doig 1960) over thresholds; periods and losses join with their columns and rows as in
+        column-and-constraint generation (Zeng and Zhao 2013).
     """
     deadline = monotonic() + time_limit_s
     state = _begun(problem, gap, time_limit_s, deadline)
@@ -109,38 +90,38 @@ def network_search(problem: Problem, time_limit_s: float = 60.0, gap: float = GA
 def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: float) -> bool:
     """Bounds and plans in turn until they meet or time is up; False where there is no plan."""
     relaxed = True
-    for _ in range(MAX_ROUNDS):
+    for _ in range(SETTINGS.max_rounds):
         try:
-            model, found = _bound(state, gap, deadline, relaxed)
+            program, found = _bound(state, gap, deadline, relaxed)
         except UndecidedError:
             break
         if found is None:
             return state.best is not None
-        risen = found.bound + idle_use(state) - state.bound
-        state.bound = max(state.bound, found.bound + idle_use(state))
-        state.is_large |= len(model.rows.costs) - len(model.late) > LARGE
+        risen = found.bound + use_outside_program(state) - state.bound
+        state.bound = max(state.bound, found.bound + use_outside_program(state))
+        state.is_large |= len(program.rows.costs) - len(program.late_rates) > SETTINGS.large_columns
         if state.is_large:
-            return large_search(state, time_limit_s, deadline) or state.best is not None
-        was_relaxed, relaxed = relaxed, relaxed and risen > BOUND_GAP * gap * abs(state.bound)
+            return decomposed_search(state, time_limit_s, deadline) or state.best is not None
+        was_relaxed, relaxed = relaxed, relaxed and risen > SETTINGS.bound_gap_share * gap * abs(state.bound)
         if not relaxed and state.gap > gap:
-            _improve(state, model, found, gap, deadline)
-            _polish(state, min(monotonic() + DESCENT_STEP * time_limit_s, deadline))
+            _plans_from_relaxation(state, program, found, gap, deadline)
+            _recreate(state, min(monotonic() + SETTINGS.recreate_time_share * time_limit_s, deadline))
         if state.gap <= gap or monotonic() > deadline:
             break
-        if not _refine(state, model, found) and not relaxed and not was_relaxed:
+        if not _refine(state, program, found) and not relaxed and not was_relaxed:
             break
     return True
 
 
 def _begun(problem: Problem, gap: float, time_limit_s: float, deadline: float) -> SearchState:
-    """Where a search begins: with wide cells, and where instances may be lost with a first plan."""
+    """The state at the start: wide cells, and a first plan where instances may be lost."""
     state = SearchState(
         problem,
         peak_situations(problem),
         first_cells(problem),
         {i: [(1, max(pool.max_instances, 1))] for i, pool in enumerate(problem.pools)},
         [1.0] * len(problem.classes),
-        NetworkLoads(problem, is_hopeful=True),
+        NetworkLoads(problem, is_optimistic=True),
         gap,
     )
     if set(problem.scenario.spare.survive) == {"instance"}:
@@ -149,18 +130,21 @@ def _begun(problem: Problem, gap: float, time_limit_s: float, deadline: float) -
 
 
 def _begin_with_spare(state: SearchState, time_limit_s: float, deadline: float) -> None:
-    """A first plan that survives the loss of any instance, made cheaper by moves; the bound of those without spare."""
-    step_s = BARE_STEP * time_limit_s
+    """A first plan that survives the loss of any instance, made cheaper by local search.
+
+    The bound of the plans without spare holds for those with spare too.
+    """
+    step_s = SETTINGS.bare_time_share * time_limit_s
 
     def search(bare: Problem) -> Solution | None:
-        return network_search(bare, min(step_s, deadline - monotonic()), BARE_GAP)
+        return network_search(bare, min(step_s, deadline - monotonic()), SETTINGS.bare_gap)
 
     found, bound = with_one_more_each(state.problem, search)
     if bound is not None:
         state.bound = max(state.bound, state.sign * bound)
     state.best = found
-    if found is not None and is_movable(state.problem):
-        _mend(state, found, Limits(_ample_gbps(state.problem)), min(deadline, monotonic() + step_s))
+    if found is not None and can_repair(state.problem):
+        _repair(state, found, PlanLimits(_ample_gbps(state.problem)), min(deadline, monotonic() + step_s))
 
 
 def _ample_gbps(problem: Problem) -> tuple[float, ...]:
@@ -168,30 +152,37 @@ def _ample_gbps(problem: Problem) -> tuple[float, ...]:
     return tuple(max(tier.capacity_gbps for tier in link.tiers) for link in problem.links)
 
 
-def _bound(state: SearchState, gap: float, deadline: float, relaxed: bool) -> tuple[Model, Found | None]:
-    model = build(Question(state.optimistic, tuple(state.active), state.cells, state.segments, shares_lateness=True))
-    start = {} if state.best is None or relaxed else _start(model, state.best)
-    found = model.rows.solved(deadline - monotonic(), BOUND_GAP * gap, start, () if relaxed else None)
+def _bound(
+    state: SearchState, gap: float, deadline: float, relaxed: bool
+) -> tuple[MixedIntegerProgram, ProgramSolution | None]:
+    """The optimum of the relaxation of the present cells; with integers where it is not relaxed."""
+    program = build(
+        ProgramSpec(state.optimistic, tuple(state.active), state.cells, state.segments, shares_lateness=True)
+    )
+    start = {} if state.best is None or relaxed else _start(program, state.best)
+    found = program.rows.solved(deadline - monotonic(), SETTINGS.bound_gap_share * gap, start, () if relaxed else None)
     if found is not None:
-        state.ways |= {(q, arc) for q, _, arc in used_arcs(model, found)}
-    return model, found
+        state.arcs |= {StreamArc(q, arc) for q, _, arc in used_arcs(program, found)}
+    return program, found
 
 
-def _start(model: Model, best: Solution) -> dict[int, float]:
-    """The integers of a plan as the model has them."""
+def _start(program: MixedIntegerProgram, best: Solution) -> dict[int, float]:
+    """The integers of a plan as start values of a program."""
     start: dict[int, float] = {}
-    settled = {one.period: one for one in best.settled}
-    for (i, h), columns in model.n.items():
-        n = settled[h if len(best.settled) > 1 and h else best.settled[0].period].n_instances[i]
-        for (j, column), (low, high) in zip(columns.items(), segments_of(model, i), strict=True):
-            start[column], start[model.z[i, h][j]] = (float(n), 1.0) if low <= n <= high else (0.0, 0.0)
-    for row, ports in zip(model.ports, best.ports, strict=True):
+    operations = {one.period: one for one in best.operations}
+    for (i, h), columns in program.instances.items():
+        n = operations[h if len(best.operations) > 1 and h else best.operations[0].period].n_instances[i]
+        for (j, column), (low, high) in zip(columns.items(), segments_of(program, i), strict=True):
+            is_inside = low <= n <= high
+            start[column] = float(n) if is_inside else 0.0
+            start[program.segment_choices[PoolSizing(i, h)][j]] = float(is_inside)
+    for row, ports in zip(program.ports, best.ports, strict=True):
         start |= {column: float(m) for column, m in zip(row, ports, strict=True)}
-    for (g, s, k), y in model.y.items():
-        period = model.question.situations[s].period
-        members = model.problem.groups[g]
-        used = [f for f in settled[period].flows if f.stream in members]
-        cells = model.question.cells[g, period]
+    for (g, s, k), y in program.cell_choices.items():
+        period = program.spec.situations[s].period
+        members = program.problem.groups[g]
+        used = [f for f in operations[period].flows if f.stream in members]
+        cells = program.spec.cells[g, period]
         held = [
             c
             for c, cell in enumerate(cells)
@@ -201,121 +192,148 @@ def _start(model: Model, best: Solution) -> dict[int, float]:
     return start
 
 
-def _polish(state: SearchState, deadline: float) -> None:
-    """Make a plan better by parts, once each; what breaks on the way says nothing of other plans."""
-    if state.best is None or state.best is state.polished:
+def _recreate(state: SearchState, deadline: float) -> None:
+    """Improve a plan by ruin and recreate, once for each plan; SLOs missed on the way say nothing of others."""
+    if state.best is None or state.best is state.recreated:
         return
-    patience = list(state.patience)
-    state.ways |= {(flow.stream, flow.arc) for one in state.best.settled for flow in one.flows}
-    descend(state, state.segments, np.ones(len(state.problem.periods)), None, deadline, MOST_IN_VAIN)
-    state.patience, state.polished = patience, state.best
+    slo_factors = list(state.slo_factors)
+    state.arcs |= {StreamArc(flow.stream, flow.arc) for one in state.best.operations for flow in one.flows}
+    improve_by_ruin_and_recreate(
+        state, state.segments, np.ones(len(state.problem.periods)), None, deadline, SETTINGS.most_in_vain
+    )
+    state.slo_factors, state.recreated = slo_factors, state.best
 
 
-def _improve(state: SearchState, model: Model, found: Found, gap: float, deadline: float) -> None:
-    """Plans from points of the chosen cells, with limits from safe to hopeful: the last word is that of the queues."""
-    chosen = state.problem.gbps([[round(found.values[m]) for m in row] for row in model.ports])
+def _plans_from_relaxation(
+    state: SearchState, program: MixedIntegerProgram, found: ProgramSolution, gap: float, deadline: float
+) -> None:
+    """Plans from points of the chosen cells, with limits from conservative to optimistic."""
+    chosen = state.problem.gbps([[round(found.values[m]) for m in row] for row in program.ports])
     sizes = [[tier.capacity_gbps for tier in link.tiers] for link in state.problem.links]
     frugal = tuple(max(gbps, min(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
     ample = tuple(max(gbps, max(of_link)) for gbps, of_link in zip(chosen, sizes, strict=True))
-    tries = [Limits(ample), Limits(ample, QUIET_LINK), Limits(frugal), Limits(ample, QUIET_LINK, is_hopeful=True)]
-    can_move = is_movable(state.problem) or is_raisable(state.problem)
+    tries = [
+        PlanLimits(ample),
+        PlanLimits(ample, SETTINGS.quiet_link_busy),
+        PlanLimits(frugal),
+        PlanLimits(ample, SETTINGS.quiet_link_busy, is_optimistic=True),
+    ]
+    can_move = can_repair(state.problem) or can_raise_rate(state.problem)
     if can_move and any(spec.ttft_s is not None for spec in state.problem.classes):
-        tries += [Limits(ample, QUIET_LINK, lateness=lateness) for lateness in LATENESS]
+        tries += [
+            PlanLimits(ample, SETTINGS.quiet_link_busy, late_multiple=late_multiple)
+            for late_multiple in SETTINGS.late_multiples
+        ]
     for limits in dict.fromkeys(tries):
-        # A situation that joined has no cells chosen yet: the next bound comes first.
-        if state.gap > gap and len(state.active) == len(model.question.situations):
-            _try_limits(state, model, found, gap, deadline, limits)
-    if can_move and state.best is not None and state.best is not state.moved:
-        _mend(state, state.best, Limits(ample), deadline)
-        state.moved = state.best
+        # No bound has chosen cells for a situation that has just joined: the next bound comes first.
+        if state.gap > gap and len(state.active) == len(program.spec.situations):
+            _try_limits(state, program, found, gap, deadline, limits)
+    if can_move and state.best is not None and state.best is not state.locally_searched:
+        _repair(state, state.best, PlanLimits(ample), deadline)
+        state.locally_searched = state.best
 
 
-def _try_limits(state: SearchState, model: Model, found: Found, gap: float, deadline: float, limits: Limits) -> None:
-    """A plan from the points of the chosen cells, if it is the best so far; or what it does not cover yet."""
-    arcs: frozenset[tuple[int, int, Arc]] | None = used_arcs(model, found)
-    sizes = dict(enumerate(largest_sizes(model, found)))
-    segments = {i: around(state.segments[i], n) for i, n in sizes.items()}
-    # What hope broke says nothing of safer limits.
-    patience = list(state.patience) if limits.is_hopeful or limits.lateness > 1 else state.patience
-    for _ in range(MAX_TIGHTENINGS):
-        loads = _loads(state.problem, limits, patience)
-        points = _points(loads, model, found)
-        safe = build(Question(loads, model.question.situations, points, segments, True, arcs, about=sizes))
+def _try_limits(
+    state: SearchState,
+    program: MixedIntegerProgram,
+    found: ProgramSolution,
+    gap: float,
+    deadline: float,
+    limits: PlanLimits,
+) -> None:
+    """A plan from the points of the chosen cells: noted if it is the best; or what it does not cover joins."""
+    arcs: frozenset[PeriodArc] | None = used_arcs(program, found)
+    sizes = dict(enumerate(largest_sizes(program, found)))
+    segments = {i: segments_around(state.segments[i], n) for i, n in sizes.items()}
+    # An SLO missed with optimistic limits says nothing of conservative ones.
+    slo_factors = list(state.slo_factors) if limits.is_optimistic or limits.late_multiple > 1 else state.slo_factors
+    for _ in range(SETTINGS.max_tightenings):
+        loads = _loads(state.problem, limits, slo_factors)
+        points = _points(loads, program, found)
+        safe = build(ProgramSpec(loads, program.spec.situations, points, segments, True, arcs, near_sizes=sizes))
         try:
-            plan = safe.rows.solved(min(deadline - monotonic(), PLAN_LIMIT_S), PLAN_GAP * gap)
+            plan = safe.rows.solved(min(deadline - monotonic(), SETTINGS.plan_limit_s), SETTINGS.plan_gap_share * gap)
         except UndecidedError:
             return
         if plan is None and arcs is None:
             return
         if plan is None:
-            arcs = None  # the strictest user of a pool leaves too little room: other ways may have more
+            arcs = None  # the strictest user of a pool leaves too little room there: other arcs may leave more
             continue
-        solution, missing, broken = judged(state, safe, plan, patience)
+        solution, missing, broken = evaluated_plan(state, safe, plan, slo_factors)
         state.active += missing
-        if limits.lateness > 1 and not missing:
-            _mend(state, solution, limits, deadline)
-        if missing or not broken or limits.lateness > 1:
+        if limits.late_multiple > 1 and not missing:
+            _repair(state, solution, limits, deadline)
+        if missing or not broken or limits.late_multiple > 1:
             return
 
 
-def _loads(problem: Problem, limits: Limits, patience: Sequence[float]) -> NetworkLoads:
-    gbps, busy, lateness = limits.gbps, limits.link_busy, limits.lateness
-    return NetworkLoads(problem, limits.is_hopeful, tuple(patience), gbps, busy, lateness=lateness)
+def _loads(problem: Problem, limits: PlanLimits, slo_factors: Sequence[float]) -> NetworkLoads:
+    gbps, busy, late_multiple = limits.gbps, limits.link_busy, limits.late_multiple
+    return NetworkLoads(problem, limits.is_optimistic, tuple(slo_factors), gbps, busy, late_multiple=late_multiple)
 
 
-def _mend(state: SearchState, begun: Solution, limits: Limits, deadline: float) -> None:
-    """A plan made to keep its promises, and better, by moves between pools: noted if it is the best."""
-    loads = _loads(state.problem, limits._replace(lateness=1.0), [1.0] * len(state.problem.classes))
+def _repair(state: SearchState, begun: Solution, limits: PlanLimits, deadline: float) -> None:
+    """Bring a plan within its SLOs, and improve it, by local search: noted if it is the best."""
+    loads = _loads(state.problem, limits._replace(late_multiple=1.0), [1.0] * len(state.problem.classes))
     if state.problem.is_min_cost:
-        found = mended(loads, begun, np.inf if state.best is None else state.best.objective, deadline)
+        found = repaired(loads, begun, np.inf if state.best is None else state.best.objective, deadline)
     else:
-        found = raised(loads, begun, 0.0 if state.best is None else state.best.scale, deadline)
+        found = at_highest_scale(loads, begun, 0.0 if state.best is None else state.best.scale, deadline)
     if found is not None and is_better(state, found):
         state.best = found
 
 
-def _points(loads: NetworkLoads, model: Model, found: Found) -> Cells:
-    """Thresholds and allowances inside the chosen cells, and a few of all."""
+def _points(loads: NetworkLoads, program: MixedIntegerProgram, found: ProgramSolution) -> Cells:
+    """Thresholds and allowances inside the chosen cells, and a few over all lengths."""
     points: Cells = {}
     for g, members in enumerate(loads.problem.groups):
-        wide = [p for cell in first_cells_of(loads.problem, members) for p in points_of(loads, members, cell)]
-        for s, situation in enumerate(model.question.situations):
-            cells = model.question.cells[g, situation.period]
+        wide = [p for cell in first_cells_of(loads.problem, members) for p in points_in_cell(loads, members, cell)]
+        for s, situation in enumerate(program.spec.situations):
+            cells = program.spec.cells[g, situation.period]
             offers = points.setdefault((g, situation.period), list(dict.fromkeys(wide)))
             for k, cell in enumerate(cells):
-                if found.values[model.y[g, s, k]] > SOME:
-                    offers += [p for p in points_of(loads, members, cell) if p not in offers]
+                if found.values[program.cell_choices[CellChoice(g, s, k)]] > SETTINGS.chosen_share:
+                    offers += [p for p in points_in_cell(loads, members, cell) if p not in offers]
     return points
 
 
-def _refine(state: SearchState, model: Model, found: Found) -> bool:
-    """Cut the chosen cells and the sizes around the chosen ones finer; False where nothing is left to cut."""
-    changed = len(state.active) > len(model.question.situations)
-    for (g, s, k), y in model.y.items():
-        rates = (model.r[q, s, k] for q in state.problem.groups[g] if (q, s, k) in model.r)
+def _refine(state: SearchState, program: MixedIntegerProgram, found: ProgramSolution) -> bool:
+    """Cut the chosen cells, and the segments around the chosen sizes, finer; False where nothing is left to cut."""
+    changed = len(state.active) > len(program.spec.situations)
+    for (g, s, k), y in program.cell_choices.items():
+        streams = (StreamInCell(q, s, k) for q in state.problem.groups[g])
+        rates = (program.stream_rates[at] for at in streams if at in program.stream_rates)
         carries = any(factor * found.values[column] > TINY for column, factor in rates)
-        if found.values[y] > SOME and carries:
-            period = model.question.situations[s].period
-            cell = model.question.cells[g, period][k]
-            parts = split(mix_of(state.problem, state.problem.groups[g]), cell)
+        if found.values[y] > SETTINGS.chosen_share and carries:
+            period = program.spec.situations[s].period
+            cell = program.spec.cells[g, period][k]
+            parts = split_cell(mix_of(state.problem, state.problem.groups[g]), cell)
             if len(parts) > 1 and cell in state.cells[g, period]:
                 state.cells[g, period].remove(cell)
                 state.cells[g, period] += parts
                 changed = True
-    for i, n in enumerate(largest_sizes(model, found)):
-        pieces = around(state.segments[i], n)
+    for i, n in enumerate(largest_sizes(program, found)):
+        pieces = segments_around(state.segments[i], n)
         changed |= pieces != state.segments[i]
         state.segments[i] = pieces
     return changed
 
 
 def peak_situations(problem: Problem) -> list[Situation]:
-    """Periods in which some stream, some model, or all together ask for most; all where a few roles change."""
+    """Periods in which the demand of some stream, of some served model, or of all together is highest.
+
+    Args:
+        problem: the resolved scenario.
+
+    Returns:
+        Situations with everything in place, in order; all periods where the roles of few pools change.
+    """
     n_sizes = len(problem.pools) * len(problem.periods)
-    if problem.scenario.routing.role_conversion and n_sizes <= MANY_SIZES:
+    if problem.scenario.routing.role_conversion and n_sizes <= SETTINGS.many_sizes:
         return [Situation(p) for p in range(len(problem.periods))]
     rates = np.array([demand.req_per_s for demand in problem.demands])
     models = [problem.classes[demand.request_class].model for demand in problem.demands]
-    sums = [rates[[m == model for m in models]].sum(axis=0) for model in dict.fromkeys(models)]
+    sums = [rates[[m == served for m in models]].sum(axis=0) for served in dict.fromkeys(models)]
     peaks = {int(np.argmax(row)) for row in (*rates, *sums, rates.sum(axis=0))}
     return [Situation(p) for p in sorted(peaks)]

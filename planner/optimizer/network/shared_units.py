@@ -1,7 +1,7 @@
-"""What the periods of a network share, in whole units: instances, or accelerators that change roles; and ports.
+"""The units that the periods of a network share: instances, or accelerators that change roles, and ports.
 
-Where roles are fixed, a unit is an instance of a pool. Where they change, it is as many accelerators of an owner as
-divide every instance that it may make of them.
+Where roles are fixed, a unit is an instance of a pool. Where they change, a unit is a number of accelerators of an
+owner: the greatest common divisor of the accelerators of the instances that it may make of them.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.optimizer.network.evaluate import Settled
-from planner.optimizer.network.large import Look
-from planner.optimizer.network.loads import Array
+from planner.optimizer.network.cells import Array
+from planner.optimizer.network.period_operation import PeriodOperation
+from planner.optimizer.network.relaxation import Relaxation
 from planner.optimizer.problem import Problem
 
 Units = NDArray[np.int64]
@@ -23,7 +23,7 @@ NOTHING = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class SharedUnits:
-    """The units of a network; arrays over units, sizes before ports."""
+    """The units of a network; arrays have one entry per unit, sizes before ports."""
 
     problem: Problem
     usd: Array
@@ -37,29 +37,46 @@ class SharedUnits:
 
     @property
     def n_sizes(self) -> int:
-        """Units that are not ports."""
+        """Number of units that are not ports [count]."""
         return len(self.members)
 
-    def of_look(self, look: Look) -> Units:
-        """Whole units in the fractions of a look."""
-        sizes, ports = look.fractions()
+    def of_relaxation(self, relaxation: Relaxation) -> Units:
+        """Units in the optimum of a relaxation, rounded down, shape (units,) [count].
+
+        Args:
+            relaxation: a relaxation of some periods.
+        """
+        sizes, ports = relaxation.fractional_units()
         step = self.n_accelerators if self.problem.scenario.routing.role_conversion else 1.0
         return np.floor(np.concatenate([sizes / step, ports]) + NOTHING).astype(np.int64)
 
-    def of_plan(self, settled: Sequence[Settled], ports: Sequence[Sequence[int]]) -> Units:
-        """Units that a plan needs in its largest period."""
-        held = self._instance_accelerators @ np.array([one.n_instances for one in settled]).T
+    def of_plan(self, operations: Sequence[PeriodOperation], ports: Sequence[Sequence[int]]) -> Units:
+        """Units that a plan needs in its largest period, shape (units,) [count].
+
+        Args:
+            operations: what every period does.
+            ports: ports of every tier of every link [count].
+        """
+        held = self._instance_accelerators @ np.array([one.n_instances for one in operations]).T
         sizes = np.round(held.max(axis=1) / self.n_accelerators)
         return np.array([*sizes, *(m for of_link in ports for m in of_link)], np.int64)
 
     def of_group(self, group: int) -> Units:
-        """Units, by index, that prefill prompts of a group may use."""
+        """Indices of the units that prefill prompts of a group.
+
+        Args:
+            group: the group.
+        """
         problem = self.problem
         pools = {arc.pool for q in problem.groups[group] for arcs in problem.arcs[q].values() for arc in arcs}
         return np.array([u for u, members in enumerate(self.members) if pools.intersection(members)], np.int64)
 
     def ports(self, units: Units) -> tuple[tuple[int, ...], ...]:
-        """Ports of every tier of every link."""
+        """Ports of every tier of every link [count].
+
+        Args:
+            units: units, shape (units,) [count].
+        """
         left = iter(int(m) for m in units[self.n_sizes :])
         return tuple(tuple(next(left) for _ in link.tiers) for link in self.problem.links)
 
@@ -74,7 +91,11 @@ class SharedUnits:
 
 
 def shared_units(problem: Problem) -> SharedUnits:
-    """The units of a problem."""
+    """The units of a problem, with their prices and limits.
+
+    Args:
+        problem: the resolved scenario.
+    """
     pools, tiers = problem.pools, [tier for link in problem.links for tier in link.tiers]
     is_owned = problem.scenario.routing.role_conversion
     members = problem.owners if is_owned else tuple((i,) for i in range(len(pools)))

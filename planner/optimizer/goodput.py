@@ -1,0 +1,164 @@
+"""The highest rate at which fleets of given sizes are within an SLO on TTFT, over every threshold, with a bound."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from time import monotonic
+
+import numpy as np
+
+from planner.optimizer.capacity import first_intervals, interval_loads, split_interval
+from planner.optimizer.formulation import Sizing
+from planner.optimizer.problem import Problem
+from planner.optimizer.routed_capacity import rate_limits
+from planner.optimizer.settings import ROUTE_SETTINGS
+from planner.optimizer.slo_attainment import SATURATED, Array, FleetUnderSlo
+
+MOST_BUSY = 0.98
+"""Greatest use of decode and links under an SLO: beyond it their waits grow without bound."""
+GAP = 2e-3
+"""Goodput is found and proven to this."""
+
+
+@dataclass(frozen=True)
+class Goodput:
+    """The highest rate within an SLO on TTFT."""
+
+    rate: float
+    """The best that was found [req/s]; 0 where no rate is within the SLO."""
+    threshold_tokens: float
+    """Threshold that reaches it [tokens]."""
+    bound: float
+    """No threshold reaches more than this [req/s]."""
+
+
+def best_goodput(problem: Problem, sizing: Sizing, deadline: float, least: float = 0.0) -> Goodput:
+    """The highest rate at which fixed sizes are within the SLO, over every threshold, with a bound.
+
+    Intervals of thresholds wait in a heap by their bound: what capacity allows, then what the SLO might. The best
+    interval is tried at a threshold inside and cut, until nothing left in the heap can do better.
+
+    Args:
+        problem: a problem with one route and an SLO on TTFT.
+        sizing: instances and ports.
+        deadline: `monotonic()` time to stop at.
+        least: rate below which the answer does not matter [req/s].
+
+    Returns:
+        The goodput, its threshold and its bound.
+
+    Source:
+        Branch and bound (Land and Doig 1960).
+    """
+    fleet, order = FleetUnderSlo(problem, sizing), count()
+    best = _tried_at(fleet, Goodput(0.0, 0.0, 0.0), balanced_threshold(problem, sizing), inf)
+    heap: list[tuple[float, int, float, float, bool]] = []
+
+    def add(lows: Array, highs: Array, most: float) -> None:
+        for low, high, bound in zip(lows, highs, capacity_under_slo(problem, sizing, lows, highs), strict=True):
+            heappush(heap, (-min(bound, most), next(order), float(low), float(high), False))
+
+    add(*first_cells(problem), inf)
+    while heap:
+        negative, _, low, high, is_tight = heappop(heap)
+        floor = max(best.rate, least)
+        if -negative <= floor * (1 + GAP) or monotonic() > deadline:
+            return Goodput(best.rate, best.threshold_tokens, max(-negative, floor * (1 + GAP)))
+        if not is_tight:
+            tight = fleet.goodput_within(low, high, -negative, floor)
+            if tight > floor * (1 + GAP):
+                heappush(heap, (-tight, next(order), low, high, True))
+            continue
+        best = _tried(fleet, best, low, high, -negative)
+        if low < high:
+            mix = problem.classes[0].mix
+            lows, highs = split_interval(mix, low, high, ROUTE_SETTINGS.split_parts)
+            if len(lows) > 1:
+                add(lows, highs, -negative)
+    return Goodput(best.rate, best.threshold_tokens, max(best.rate, least) * (1 + GAP))
+
+
+def sizings_to_bound(problem: Problem, sizing: Sizing) -> Iterator[Sizing]:
+    """Sizes whose best plans bound those of some sizes and of all smaller ones.
+
+    Where instances can fill a link together, more of them send more at once, and every transfer is stretched further:
+    such sizes come one by one, down to those that cannot.
+
+    Args:
+        problem: a problem with one route and an SLO on TTFT.
+        sizing: the largest sizes.
+    """
+    waiting, seen = [sizing], {sizing}
+    while waiting:
+        sizing = waiting.pop()
+        yield sizing
+        fleet = FleetUnderSlo(problem, sizing)
+        if not fleet.may_fill_a_link():
+            continue
+        for pool in sorted({pool for senders in fleet.senders.values() for pool in senders}):
+            n = tuple(m - (i == pool) for i, m in enumerate(sizing.n_instances))
+            fewer = replace(sizing, n_instances=n)
+            if n[pool] > 0 and fewer not in seen:
+                waiting.append(fewer)
+                seen.add(fewer)
+
+
+def best_goodput_up_to(problem: Problem, sizing: Sizing, deadline: float, least: float = 0.0) -> tuple[Sizing, Goodput]:
+    """The best goodput of some sizes and of all smaller ones, with a bound for all of them.
+
+    Args:
+        problem: a problem with one route and an SLO on TTFT.
+        sizing: the largest sizes.
+        deadline: `monotonic()` time to stop at.
+        least: rate below which the answer does not matter [req/s].
+
+    Returns:
+        The sizes that reach it, and the goodput [req/s]; the bound is `sizing`'s own and that of every smaller one.
+    """
+    at, best, bound = sizing, Goodput(0.0, 0.0, 0.0), 0.0
+    for smaller in sizings_to_bound(problem, sizing):
+        if bound > 0 and monotonic() > deadline:  # capacity bounds what is left: it never falls with the sizes
+            return at, replace(best, bound=max(capacity_under_slo(problem, sizing, *first_cells(problem))))
+        found = best_goodput(problem, smaller, deadline, max(least, best.rate))
+        bound = max(bound, found.bound)
+        if found.rate > best.rate:
+            at, best = smaller, found
+    return at, replace(best, bound=bound)
+
+
+def first_cells(problem: Problem) -> tuple[Array, Array]:
+    """A few wide intervals that together hold every threshold: those that matter are cut soon enough."""
+    lows, highs = first_intervals(problem, problem.routes[0])
+    step = -(-len(lows) // ROUTE_SETTINGS.first_cells)
+    return lows[::step], np.append(highs[step - 1 : len(highs) - 1 : step], highs[-1])
+
+
+def _tried(fleet: FleetUnderSlo, best: Goodput, low: float, high: float, most: float) -> Goodput:
+    """The better of a plan and a threshold from the middle of an interval, or the interval's own if it is one."""
+    inner = fleet.problem.classes[0].mix.split_points(low, high, 1) if low < high else np.array([low])
+    return _tried_at(fleet, best, float(inner[len(inner) // 2]) if len(inner) else high, most)
+
+
+def _tried_at(fleet: FleetUnderSlo, best: Goodput, threshold: float, most: float) -> Goodput:
+    exact = capacity_under_slo(fleet.problem, fleet.sizing, np.array([threshold]), np.array([threshold]))[0]
+    rate = fleet.goodput_within(threshold, threshold, min(exact, most), best.rate)
+    return Goodput(rate, threshold, rate) if rate > best.rate else best
+
+
+def balanced_threshold(problem: Problem, sizing: Sizing) -> float:
+    """Threshold that serves most by prefill capacity: where the search begins [tokens]."""
+    _, highs = first_intervals(problem, problem.routes[0])
+    limits = rate_limits(problem, sizing, interval_loads(problem, problem.routes[0], highs, highs))
+    decode = problem.pools[problem.routes[0].decode].name
+    prefill = np.min([limit for name, limit in limits.items() if name != decode], axis=0)
+    return float(highs[int(np.argmax(prefill))])
+
+
+def capacity_under_slo(problem: Problem, sizing: Sizing, lows: Array, highs: Array) -> list[float]:
+    """Rate that fits any threshold of each interval, decode and links at most MOST_BUSY [req/s]."""
+    limits = rate_limits(problem, sizing, interval_loads(problem, problem.routes[0], lows, highs))
+    prefill = {pool.name for pool in problem.pools if pool.role == "prefill"}
+    found = [limit * (SATURATED if name in prefill else MOST_BUSY) for name, limit in limits.items()]
+    return [float(rate) for rate in np.min(found, axis=0)]

@@ -1,0 +1,390 @@
+"""What happens in a period of a plan: exact loads, waits by the best model, and which classes are within their SLOs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.optimizer.delays import link_slowdown, place_wait, sent_bytes
+from planner.optimizer.network.cells import Array, point
+from planner.optimizer.network.loads import NetworkLoads
+from planner.optimizer.problem import Arc, Part, Problem
+from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, merged_scv, split_scv, sum_of_waits
+from planner.roofline import exposed_transfer_s
+from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, bytes_per_s
+
+N_KINDS = 1024
+"""Requests that stand for the lengths of a class where its TTFT is found."""
+FULL = 1 - 1e-6
+"""Use of a queue beyond which it has no steady state worth speaking of."""
+TINY = 1e-9
+
+
+class Flow(NamedTuple):
+    """Requests of a stream that a prefill pool takes."""
+
+    stream: int
+    part: Part
+    arc: Arc
+    threshold_tokens: float
+    """Prompts with more uncached tokens are long."""
+    req_per_s: float
+    """Rate of all requests of the stream that are routed so, of which the part is prefilled there [req/s]."""
+
+
+class Decoding(NamedTuple):
+    """Requests of a stream that a decode pool takes."""
+
+    stream: int
+    pool: int
+    req_per_s: float
+
+
+@dataclass(frozen=True)
+class PeriodOperation:
+    """What a plan does in a period: sizes, flows and decoding."""
+
+    period: int
+    n_instances: tuple[int, ...]
+    flows: tuple[Flow, ...]
+    decodings: tuple[Decoding, ...]
+
+    def scaled_to(self, period: int, ratios: Sequence[float]) -> "PeriodOperation":
+        """The same arcs and thresholds for another period, every stream at a multiple of its rate.
+
+        Args:
+            period: the other period.
+            ratios: multiple of every stream, shape (streams,) [-].
+        """
+        flows = tuple(f._replace(req_per_s=f.req_per_s * ratios[f.stream]) for f in self.flows)
+        decodings = tuple(d._replace(req_per_s=d.req_per_s * ratios[d.stream]) for d in self.decodings)
+        return PeriodOperation(period, self.n_instances, flows, decodings)
+
+    def rate_of(self, stream: int) -> float:
+        """Rate of a stream [req/s].
+
+        Args:
+            stream: the stream.
+        """
+        return sum(d.req_per_s for d in self.decodings if d.stream == stream)
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """The requests of a flow: arrays of one shape."""
+
+    fraction: float
+    """Of the stream's requests."""
+    service_s: Array
+    transfer_s: Array
+    """What is left of the transfer when prefill ends, on an idle link [s]."""
+    sending_s: Array
+    """Time that the whole transfer takes on an idle link, from the first layer's end on [s]."""
+    weights: Array
+
+
+def kinds_of(problem: Problem, flow: Flow, ports: Sequence[Sequence[int]], n_kinds: int = N_KINDS) -> Kinds | None:
+    """Requests of a flow, with transfers on an idle link.
+
+    Their work is exact where few requests stand for a continuous mix: a pool may be nearly full with it.
+
+    Args:
+        problem: the resolved scenario.
+        flow: the flow.
+        ports: ports of every tier of every link [count].
+        n_kinds: requests that stand for the lengths of the flow [count].
+
+    Returns:
+        The requests; None where there are none.
+    """
+    mix = problem.classes[problem.streams[flow.stream].request_class].mix
+    service = problem.pools[flow.arc.pool].rates.prefill
+    part_atoms = mix.long_atoms if flow.part == "long" else mix.short_atoms
+    total, cached, weights = part_atoms(flow.threshold_tokens, n_kinds)
+    if weights.size == 0 or service is None:
+        return None
+    service_s = np.asarray(service.seconds(total, cached))
+    work_s = mix.long_work if flow.part == "long" else mix.short_work
+    service_s = service_s * (float(work_s(service, flow.threshold_tokens)) / float(service_s @ weights))
+    transfer_s, sending_s = transfers_s(problem, flow.arc, ports, (total, cached))
+    return Kinds(float(weights.sum()), *_condensed(service_s, transfer_s, sending_s, weights / weights.sum(), n_kinds))
+
+
+def _condensed(
+    service_s: Array, transfer_s: Array, sending_s: Array, weights: Array, n_kinds: int
+) -> tuple[Array, Array, Array, Array]:
+    """At most so many kinds of request: neighbours in time are merged at their mean, which keeps every mean exact."""
+    if len(weights) <= n_kinds:
+        return service_s, transfer_s, sending_s, weights
+    order = np.argsort(service_s + transfer_s, kind="stable")
+    group = np.minimum((np.cumsum(weights[order]) * n_kinds).astype(np.intp), n_kinds - 1)
+    mass: Array = np.bincount(group, weights[order]).astype(np.float64)
+    used = mass > 0
+    service_s, transfer_s, sending_s = (
+        np.bincount(group, (x * weights)[order])[used] / mass[used] for x in (service_s, transfer_s, sending_s)
+    )
+    return service_s, transfer_s, sending_s, mass[used]
+
+
+def transfers_s(
+    problem: Problem, arc: Arc, ports: Sequence[Sequence[int]], lengths: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """What is left of each transfer when its prefill ends, and how long it takes in all, on an idle link.
+
+    Args:
+        problem: the resolved scenario.
+        arc: prefill pool, and link if it is at another site.
+        ports: ports of every tier of every link [count].
+        lengths: total and cached tokens of every request, shape (n,) each [tokens].
+
+    Returns:
+        Seconds left, and seconds in all, shape (n,) each; inf without ports.
+    """
+    total, cached = lengths
+    service = problem.pools[arc.pool].rates.prefill
+    if service is None:
+        raise ValueError("a prefill pool has no prefill times")
+    service_s = np.asarray(service.seconds(total, cached))
+    if arc.link is None:  # the fabric of the site is of each instance alone
+        return NetworkLoads(problem).transfer_s(arc, total, cached, service_s), np.zeros_like(service_s)
+    link, rates = problem.links[arc.link], problem.pools[arc.pool].rates
+    sent, bandwidth = sent_bytes(problem, arc.pool, arc.link, total, cached), bytes_per_s(link.gbps(ports[arc.link]))
+    if bandwidth <= 0:
+        return np.full_like(service_s, np.inf), np.full_like(service_s, np.inf)
+    left_s = exposed_transfer_s(service_s, sent, bandwidth, link.round_trip_s, rates.n_layers)
+    n_layers = rates.n_layers or 1
+    return left_s, np.maximum(sent / bandwidth, service_s * (n_layers - 1) / n_layers)
+
+
+def link_gbps(problem: Problem, operation: PeriodOperation) -> tuple[float, ...]:
+    """Mean traffic on every link [Gbps].
+
+    Args:
+        problem: the resolved scenario.
+        operation: what the period does.
+    """
+    loads, sent = NetworkLoads(problem), [0.0] * len(problem.links)
+    for flow in operation.flows:
+        if flow.arc.link is not None:
+            cell = point(flow.threshold_tokens)
+            sent[flow.arc.link] += flow.req_per_s * loads.sent_bytes(flow.stream, flow.arc, flow.part, cell)
+    return tuple(b * BITS_PER_BYTE / BITS_PER_GBIT for b in sent)
+
+
+def busy_instances(problem: Problem, operation: PeriodOperation) -> tuple[float, ...]:
+    """Busy instances of every pool [count].
+
+    Equation:
+        sum over its flows of rate times instance-seconds per request (Little's law)
+
+    Args:
+        problem: the resolved scenario.
+        operation: what the period does.
+    """
+    loads, busy = NetworkLoads(problem), [0.0] * len(problem.pools)
+    for flow in operation.flows:
+        seconds = loads.work_s(flow.stream, flow.arc, flow.part, point(flow.threshold_tokens))
+        busy[flow.arc.pool] += flow.req_per_s * seconds
+    for decoding in operation.decodings:
+        busy[decoding.pool] += decoding.req_per_s * loads.decode_s(decoding.stream, decoding.pool)
+    return tuple(busy)
+
+
+@dataclass(frozen=True, eq=False)
+class PeriodWaits:
+    """A period of a plan with its waits."""
+
+    problem: Problem
+    operation: PeriodOperation
+    kinds: tuple[tuple[Flow, Kinds], ...]
+    places: dict[int, Wait | None]
+    """Wait for a place in the batches of every decode pool in use; None where it has no steady state."""
+    slowdown: dict[int, float]
+    """Factor by which sharing stretches the transfers on every link in use; inf without a steady state."""
+
+    def paths(self, streams: Sequence[int], loaded: bool = True) -> list[Path] | None:
+        """What the requests of some streams go through.
+
+        Args:
+            streams: the streams.
+            loaded: whether waits and slower transfers count; else every queue is empty.
+
+        Returns:
+            Their paths; None where a queue has no steady state, or nothing flows.
+        """
+        mine = [(flow, kinds) for flow, kinds in self.kinds if flow.stream in streams]
+        total = sum(flow.req_per_s * kinds.fraction for flow, kinds in mine)
+        if total <= 0:
+            return None
+        found = []
+        for flow, kinds in mine:
+            share = flow.req_per_s * kinds.fraction / total
+            stretch = 0.0 if flow.arc.link is None or not loaded else self.slowdown[flow.arc.link] - 1
+            if stretch == np.inf:
+                return None
+            after_s = kinds.transfer_s + stretch * kinds.sending_s
+            for decoding, part in self._decoded(flow.stream):
+                wait = self._both_waits(flow.arc.pool, decoding) if loaded else NO_WAIT
+                if wait is None:
+                    return None
+                path = Path.of(min(share * part, 1.0), kinds.service_s, kinds.weights, wait, after_s)
+                found.append(path)
+        return found
+
+    def _both_waits(self, prefill: int, decode: int) -> Wait | None:
+        """Wait before prefill and for a place in a batch, remembered: many streams share two pools."""
+        if (prefill, decode) not in self._known_waits:
+            place = self.places[decode]
+            wait = None if place is None else self.wait(prefill)
+            self._known_waits[prefill, decode] = None if wait is None or place is None else sum_of_waits(wait, place)
+        return self._known_waits[prefill, decode]
+
+    def wait(self, pool: int) -> Wait | None:
+        """Wait of a prefill pool in use, remembered; None where it has no steady state.
+
+        Args:
+            pool: the pool.
+        """
+        if pool not in self._prefill_waits:
+            users = [(flow, kinds) for flow, kinds in self.kinds if flow.arc.pool == pool]
+            self._prefill_waits[pool] = _wait(self.problem, self.operation, pool, users)
+        return self._prefill_waits[pool]
+
+    @cached_property
+    def _prefill_waits(self) -> dict[int, Wait | None]:
+        return {}
+
+    @cached_property
+    def _known_waits(self) -> dict[tuple[int, int], Wait | None]:
+        return {}
+
+    def _decoded(self, stream: int) -> list[tuple[int, float]]:
+        """Decode pools of a stream, each with its fraction of the stream's requests."""
+        rate = self.operation.rate_of(stream)
+        return [
+            (d.pool, d.req_per_s / rate) for d in self.operation.decodings if d.stream == stream and d.req_per_s > 0
+        ]
+
+    def late_fraction(self, streams: Sequence[int], slo_ttft_s: float) -> float:
+        """Fraction of some streams' requests whose first token takes longer than a TTFT, waits for decode included
+        [fraction].
+
+        Equation:
+            P(W + T + X + D > x) over the flows and decode pools of the streams
+
+        Args:
+            streams: the streams.
+            slo_ttft_s: the TTFT x [s].
+        """
+        paths = self.paths(streams)
+        return 1.0 if paths is None else float(Ttft.of(paths).survival(slo_ttft_s))
+
+
+def period_waits(
+    problem: Problem, operation: PeriodOperation, ports: Sequence[Sequence[int]], n_kinds: int = N_KINDS
+) -> PeriodWaits:
+    """A period with its waits: every prefill pool is one queue of all flows into it, every link is shared by its
+    transfers.
+
+    Args:
+        problem: the resolved scenario.
+        operation: sizes, flows and decoding of the period.
+        ports: ports of every tier of every link [count].
+        n_kinds: requests that stand for the lengths of a flow [count].
+
+    Source:
+        `planner.queueing.gigc_wait`; links as in `planner.optimizer.delays.link_slowdown`, places in decode batches as
+        in `planner.optimizer.delays.place_wait`.
+    """
+    kinds = []
+    for flow in operation.flows:
+        found = kinds_of(problem, flow, ports, n_kinds) if flow.req_per_s > 0 else None
+        if found is not None:
+            kinds.append((flow, found))
+    places = {i: _places(problem, operation, i) for i in dict.fromkeys(d.pool for d in operation.decodings)}
+    sent = link_gbps(problem, operation)
+    links = dict.fromkeys(flow.arc.link for flow, _ in kinds if flow.arc.link is not None)
+    slowdown = {
+        j: _slowdown(operation, (problem.links[j].gbps(ports[j]), sent[j]), [u for u in kinds if u[0].arc.link == j])
+        for j in links
+    }
+    return PeriodWaits(problem, operation, tuple(kinds), places, slowdown)
+
+
+def _slowdown(operation: PeriodOperation, gbps: tuple[float, float], users: Sequence[tuple[Flow, Kinds]]) -> float:
+    """Factor by which sharing stretches the transfers on a link of a bandwidth, with its mean traffic [Gbps]."""
+    rates = [flow.req_per_s * kinds.fraction for flow, kinds in users]
+    n_at_once = sum(r * float(kinds.sending_s @ kinds.weights) for r, (_, kinds) in zip(rates, users, strict=True))
+    n_busy: dict[int, float] = {}
+    for rate, (flow, kinds) in zip(rates, users, strict=True):
+        n_busy[flow.arc.pool] = n_busy.get(flow.arc.pool, 0.0) + rate * float(kinds.service_s @ kinds.weights)
+    n_instances = [operation.n_instances[pool] for pool in n_busy]
+    if any(busy >= FULL * n for busy, n in zip(n_busy.values(), n_instances, strict=True)):
+        return np.inf
+    capacity, load = map(bytes_per_s, gbps)
+    return link_slowdown(capacity, load, n_at_once, n_instances, [*n_busy.values()])
+
+
+def _wait(problem: Problem, operation: PeriodOperation, pool: int, users: Sequence[tuple[Flow, Kinds]]) -> Wait | None:
+    """Wait of a prefill pool: one queue of what its flows are split off their streams and merged again."""
+    rates = [flow.req_per_s * kinds.fraction for flow, kinds in users]
+    rate, n_servers = sum(rates), operation.n_instances[pool]
+    weights = np.concatenate([k.weights * (r / rate) for r, (_, k) in zip(rates, users, strict=True)])
+    service = Service.of(np.concatenate([kinds.service_s for _, kinds in users]), weights)
+    if n_servers == 0 or rate * service.mean_s >= n_servers * FULL:
+        return None
+    scvs = []
+    for part, (flow, _) in zip(rates, users, strict=True):
+        spec = problem.classes[problem.streams[flow.stream].request_class]
+        whole = max(operation.rate_of(flow.stream), part)
+        scvs.append(split_scv(spec.arrival_scv, part / whole))
+    return gigc_wait(n_servers, rate, service, merged_scv(rates, scvs))
+
+
+def _places(problem: Problem, operation: PeriodOperation, pool: int) -> Wait | None:
+    """Wait for a place in the batches of a decode pool."""
+    mine = [d for d in operation.decodings if d.pool == pool]
+    classes = [problem.classes[problem.streams[d.stream].request_class] for d in mine]
+    tokens_per_s = sum(d.req_per_s * c.mix.mean_output_tokens for d, c in zip(mine, classes, strict=True))
+    rate = sum(d.req_per_s for d in mine)
+    return place_wait(problem.pools[pool].rates.decode, rate, tokens_per_s, operation.n_instances[pool])
+
+
+def late_fractions(period: PeriodWaits) -> dict[int, float]:
+    """Late fraction of every class with an SLO on TTFT that has requests, over all its streams and pools.
+
+    Args:
+        period: a period with its waits.
+    """
+    problem, found = period.problem, {}
+    for c, spec in enumerate(problem.classes):
+        mine = [q for q, stream in enumerate(problem.streams) if stream.request_class == c]
+        if spec.ttft_s is not None and sum(period.operation.rate_of(q) for q in mine) > TINY:
+            found[c] = period.late_fraction(mine, spec.ttft_s)
+    return found
+
+
+def classes_missing_slo(
+    problem: Problem, operations: Sequence[PeriodOperation], ports: Sequence[Sequence[int]]
+) -> list[int]:
+    """Classes that miss their SLO on TTFT in some period, in the best model of waits.
+
+    An SLO is judged over all pools that serve the class: some may be later than others.
+
+    Args:
+        problem: the resolved scenario.
+        operations: what every period does.
+        ports: ports of every tier of every link [count].
+
+    Returns:
+        Indices of the classes.
+    """
+    if not any(spec.ttft_s is not None for spec in problem.classes):
+        return []
+    broken: dict[int, None] = {}
+    for one in operations:
+        late = late_fractions(period_waits(problem, one, ports))
+        broken |= {c: None for c, part in late.items() if part > problem.classes[c].late_allowed + TINY}
+    return list(broken)

@@ -1,0 +1,81 @@
+"""What the solution of a program says of a network: arcs in use, sizes, cells that are chosen, and every period."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.optimizer.network.cells import Cell, Cells
+from planner.optimizer.network.indices import PeriodArc, PoolSizing
+from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation
+from planner.optimizer.network.program import MixedIntegerProgram
+from planner.optimizer.network.rows import ProgramSolution
+
+TINY = 1e-7
+
+
+def used_arcs(program: MixedIntegerProgram, found: ProgramSolution) -> frozenset[PeriodArc]:
+    """Arcs that a solution uses, by stream and period.
+
+    Args:
+        program: the program.
+        found: its solution.
+    """
+    return frozenset(
+        PeriodArc(q, program.spec.situations[s].period, arc)
+        for (q, s, _, _, arc), column in (*program.part_rates.items(), *program.between_rates.items())
+        if found.values[column] > TINY
+    )
+
+
+def largest_sizes(program: MixedIntegerProgram, found: ProgramSolution) -> list[int]:
+    """Most instances of every pool in any sizing [count], rounded.
+
+    Args:
+        program: the program.
+        found: its solution.
+    """
+    return [
+        max(round(sum(found.values[c] for c in row.values())) for (i, _), row in program.instances.items() if i == pool)
+        for pool in range(len(program.problem.pools))
+    ]
+
+
+def operation_of(program: MixedIntegerProgram, found: ProgramSolution, situation_index: int) -> PeriodOperation:
+    """What a solution does in a situation: sizes, flows and decoding.
+
+    Args:
+        program: the program.
+        found: its solution.
+        situation_index: index of the situation in the program.
+    """
+    situation, values = program.spec.situations[situation_index], found.values
+    h = program.sizing_of(situation)
+    n = tuple(
+        sum(round(values[column]) for column in program.instances[PoolSizing(i, h)].values())
+        for i in range(len(program.problem.pools))
+    )
+    flows = []
+    for (q, at, k, part, arc), column in program.part_rates.items():
+        if at == situation_index and values[column] > TINY:
+            cell = program.spec.cells[program.problem.group_of[q], situation.period][k]
+            flows.append(Flow(q, part, arc, cell.high_tokens, float(values[column])))
+    decodings = (
+        Decoding(q, i, float(values[c]))
+        for (q, at, i), c in program.decode_rates.items()
+        if at == situation_index and values[c] > TINY
+    )
+    return PeriodOperation(situation.period, n, tuple(flows), tuple(decodings))
+
+
+def chosen_cells(program: MixedIntegerProgram, values: NDArray[np.float64]) -> Cells:
+    """The cell of every group in every period that is chosen, or chosen most.
+
+    Args:
+        program: the program.
+        values: its columns, shape (columns,).
+    """
+    chosen: dict[tuple[int, int], tuple[float, Cell]] = {}
+    for (g, s, k), y in program.cell_choices.items():
+        at = g, program.spec.situations[s].period
+        cell = program.spec.cells[at][k]
+        chosen[at] = max(chosen.get(at, (-1.0, cell)), (float(values[y]), cell))
+    return {at: [cell] for at, (_, cell) in chosen.items()}

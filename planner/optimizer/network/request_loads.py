@@ -1,0 +1,236 @@
+"""What a request of a stream asks of pools and links in a cell of thresholds: seconds, bytes and fractions.
+
+Prompts between the ends of a cell may go either way. Their work in any pool is at least `kappa` times their work in a
+pool of reference, where kappa is the least ratio of the two times over the lengths between. So whatever threshold of
+the cell divides them, the shares of the work in the pool of reference add up to the whole.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from planner.curves import PrefillService
+from planner.optimizer.network.cells import Cell, end_of, lengths_between
+from planner.optimizer.problem import Arc, ClassSpec, Part, Problem
+from planner.optimizer.room import is_held
+from planner.optimizer.work import long_bytes, long_work_s, short_bytes, short_work_s
+
+ROUNDING = 1e-3
+"""What the least ratio between those lengths may miss: the curves are smooth."""
+ROUNDING_OF_SUMS = 1e-12
+"""Fractions below are nothing but the rounding of weights that add up to 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class RequestLoads:
+    """Loads per request of a problem, remembered by what they depend on: equal pools, and equal periods, share them."""
+
+    problem: Problem
+
+    def fraction(self, stream: int, part: Part, cell: Cell) -> float:
+        """Least fraction of a stream's requests in a part, over the thresholds of a cell [fraction].
+
+        Args:
+            stream: the stream.
+            part: long or short prompts.
+            cell: the cell.
+        """
+        mix = self.class_of(stream).mix
+        key = ("fraction", id(mix), part, end_of(part, cell))
+        if key not in self.known:
+            long = float(mix.long_fraction(end_of(part, cell)))
+            of_part = long if part == "long" else 1.0 - long
+            self.known[key] = of_part if of_part > ROUNDING_OF_SUMS else 0.0
+        return float(self.known[key])
+
+    def holds(self, stream: int, arc: Arc, part: Part, cell: Cell) -> bool:
+        """Whether a pool has memory for every prompt of a part, under some threshold of a cell.
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            part: long or short prompts.
+            cell: the cell.
+        """
+        room, mix = self.problem.pools[arc.pool].rates.longest_tokens, self.class_of(stream).mix
+        if room == np.inf:
+            return True
+        key = ("limits", room, id(mix), part)
+        if key not in self.known:
+            self.known[key] = mix.held_thresholds(*((room, np.inf) if part == "long" else (np.inf, room)))
+        return is_held(mix, end_of(part, cell), self.known[key])
+
+    def work_s(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
+        """Instance-seconds in a pool per request of a stream, at the least over a cell [s].
+
+        Equation:
+            E[T; part]: mean prefill time over the requests of the part, times their fraction
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            part: long or short prompts.
+            cell: the cell.
+        """
+        pool, mix = self.problem.pools[arc.pool], self.class_of(stream).mix
+        key = ("work", id(pool.rates), id(mix), part, *self._ends(part, cell))
+        if key not in self.known:
+            rule, (low, high) = self.problem.scenario.capacity_rule, map(np.array, cell[:2])
+            self.known[key] = float(
+                long_work_s(rule, pool.rates.prefill, mix, low, high)
+                if part == "long"
+                else short_work_s(rule, pool.rates.prefill, mix, low)
+            )
+        return float(self.known[key])
+
+    def _ends(self, part: Part, cell: Cell) -> tuple[float, ...]:
+        """The thresholds of a cell that the least work of a part depends on: of long prompts by mean length on both."""
+        both = part == "long" and self.problem.scenario.capacity_rule == "mean-length"
+        return cell[:2] if both else (end_of(part, cell),)
+
+    def residual_s(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
+        """Mean residual service time that an arrival finds, at the least over a cell [s]; 0 without requests.
+
+        Equation:
+            E[T^2] / (2 E[T])
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            part: long or short prompts.
+            cell: the cell.
+
+        Source:
+            Residual life in a renewal process (Kleinrock 1975, "Queueing systems", volume 1, section 5.2).
+        """
+        pool, mix = self.problem.pools[arc.pool], self.class_of(stream).mix
+        key = ("residual", id(pool.rates), id(mix), part, end_of(part, cell))
+        if key not in self.known:
+            work_s, service = self.work_s(stream, arc, part, cell), pool.rates.prefill
+            of_part = mix.long_work if part == "long" else mix.short_work
+            squares = 0.0 if service is None else float(of_part(service, end_of(part, cell), 2))
+            self.known[key] = squares / (2 * work_s) if work_s > 0 else 0.0
+        return float(self.known[key])
+
+    def sent_bytes(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
+        """Bytes on a link per request of a stream, at the least over a cell [B]; 0 without a link.
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            part: long or short prompts.
+            cell: the cell.
+        """
+        if arc.link is None:
+            return 0.0
+        link, pool = self.problem.links[arc.link], self.problem.pools[arc.pool]
+        mix, holds = self.class_of(stream).mix, link.destination_holds_prefix
+        key = ("bytes", id(pool.rates), id(mix), part, *self._ends(part, cell), holds)
+        if key not in self.known:
+            rule, kv, (low, high) = self.problem.scenario.capacity_rule, pool.rates.kv_bytes, map(np.array, cell[:2])
+            self.known[key] = float(
+                long_bytes(rule, kv, mix, (low, high), holds) if part == "long" else short_bytes(kv, mix, low, holds)
+            )
+        return float(self.known[key])
+
+    def between_s(self, stream: int, arc: Arc, cell: Cell) -> float:
+        """Least instance-seconds in a pool per request of a stream, if the pool took all prompts between a cell's ends
+        [s].
+
+        Equation:
+            kappa_i E[T_ref; between], kappa_i = min of T_i / T_ref over the lengths between
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            cell: the cell.
+        """
+        return self._between(stream, arc, cell)[0]
+
+    def between_bytes(self, stream: int, arc: Arc, cell: Cell) -> float:
+        """Least bytes on a link per request, if all prompts between a cell's ends took it [B].
+
+        Args:
+            stream: the stream.
+            arc: the pool and its link.
+            cell: the cell.
+        """
+        return 0.0 if arc.link is None else self._between(stream, arc, cell)[1]
+
+    def holds_between(self, stream: int, cell: Cell) -> bool:
+        """Whether a stream has prompts between the ends of a cell.
+
+        Args:
+            stream: the stream.
+            cell: the cell.
+        """
+        mix = self.class_of(stream).mix
+        if cell.low_tokens == cell.high_tokens:
+            return False
+        return float(mix.long_fraction(cell.low_tokens) - mix.long_fraction(cell.high_tokens)) > ROUNDING_OF_SUMS
+
+    def _between(self, stream: int, arc: Arc, cell: Cell) -> tuple[float, float]:
+        pool, mix, reference = self.problem.pools[arc.pool], self.class_of(stream).mix, self._reference(stream)
+        holds = arc.link is not None and self.problem.links[arc.link].destination_holds_prefix
+        key = ("between", id(pool.rates), id(reference), id(mix), cell.low_tokens, cell.high_tokens, holds)
+        if key not in self.known:
+            if pool.rates.prefill is None:
+                raise ValueError("a prefill pool has no prefill times")
+            whole_s = float(mix.long_work(reference, cell.low_tokens) - mix.long_work(reference, cell.high_tokens))
+            total, cached = lengths_between(mix, cell)
+            reference_s = np.asarray(reference.seconds(total, cached))
+            kv = pool.rates.kv_bytes
+            sent = kv(total) - (kv(cached) - kv(0.0) if holds else 0.0)
+            ratios = np.asarray(pool.rates.prefill.seconds(total, cached)) / reference_s, sent / reference_s
+            self.known[key] = tuple(whole_s * float(np.min(ratio)) * (1 - ROUNDING) for ratio in ratios)
+        work_s, sent_bytes = self.known[key]
+        return float(work_s), float(sent_bytes)
+
+    def division(self, stream: int) -> tuple[int, int]:
+        """How a threshold divides a stream's prompts in a cell: equal for streams that it divides alike.
+
+        Args:
+            stream: the stream.
+        """
+        return id(self.class_of(stream).mix), id(self._reference(stream))
+
+    def _reference(self, stream: int) -> PrefillService:
+        """Prefill times of the pool of reference: its work says how prompts between a cell's ends are divided."""
+        first = next(arc for arcs in self.problem.arcs[stream].values() for arc in arcs)
+        service = self.problem.pools[first.pool].rates.prefill
+        if service is None:
+            raise ValueError("a prefill pool has no prefill times")
+        return service
+
+    def decode_s(self, stream: int, pool: int) -> float:
+        """Instance-seconds of a decode pool per request of a stream [s].
+
+        Equation:
+            T_step L_out / B: time of a decode step, mean output tokens, sequences in the batch
+
+        Args:
+            stream: the stream.
+            pool: the decode pool.
+
+        Raises:
+            ValueError: the pool does not decode.
+        """
+        point = self.problem.pools[pool].rates.decode
+        if point is None:
+            raise ValueError("a decode pool has no decode point")
+        return point.seconds_per_request(self.class_of(stream).mix.mean_output_tokens)
+
+    def class_of(self, stream: int) -> ClassSpec:
+        """The class of a stream.
+
+        Args:
+            stream: the stream.
+        """
+        return self.problem.classes[self.problem.streams[stream].request_class]
+
+    @cached_property
+    def known(self) -> dict[tuple[object, ...], Any]:
+        """Coefficients that were found before, by what they depend on."""
+        return {}

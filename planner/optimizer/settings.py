@@ -1,0 +1,223 @@
+"""What steers the searches: sizes, gaps, counts and shares of the time, in one record for networks and one for routes.
+
+None of them changes what a plan is or what a bound proves: they decide where and how long a search looks. Tolerances of
+single formulas stand beside these.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """Settings of the search of a network; a `..._time_share` is a fraction of the time limit of its search."""
+
+    # Branch and bound over cells of thresholds: `search`
+    max_rounds: int = 30
+    """Rounds of bound, plan and refinement. Most searches close the gap or run out of time before."""
+    bound_gap_share: float = 0.25
+    """Part of the target gap that the solver may leave open in a bound: the rest is left for the plan."""
+    plan_gap_share: float = 0.15
+    """Part of the target gap that the solver may leave open in a plan: with the bound's part less than the whole."""
+    chosen_share: float = 0.02
+    """A cell counts as chosen in a relaxed solution from this part of the choice on: less is mostly rounding."""
+    plan_limit_s: float = 120.0
+    """Longest time of one program for a plan [s]: other limits are tried after it."""
+    max_tightenings: int = 8
+    """How often a plan is sought again with shorter SLOs: each time by `slo_tightening`."""
+    slo_tightening: float = 0.97
+    """Factor on the TTFT of an SLO that the best model of waits finds missed: the closed form is a little too short."""
+    quiet_link_busy: float = 0.2
+    """Mean use of links at which sharing hardly slows transfers down: tried beside the usual limit."""
+    late_multiples: tuple[float, ...] = (2.0, 5.0)
+    """Multiples of the late requests of an SLO that pools may have in plans that local search then repairs: one pool
+    may be late where others make up for it."""
+    large_columns: int = 8_000
+    """Columns from which on a program is not solved with integers at once: the search then decomposes it."""
+    many_sizes: int = 1_000
+    """Pools times periods from which on a network whose roles change begins with its peak periods alone."""
+
+    # Cells and segments: `refinement`
+    first_cells: int = 5
+    """Intervals of thresholds that a search begins with: they are cut where a bound uses them."""
+    split_parts: int = 4
+    """Parts that a chosen cell is cut into."""
+    wide_fraction: float = 0.01
+    """Fraction of the requests between the ends of a cell from which on it is worth cutting."""
+    offered_shares: tuple[float, ...] = (0.1, 0.35, 0.6, 0.85)
+    """Allowances that a plan may choose from, between the least and the most that leave both parts time to wait."""
+    most_points: int = 64
+    """Different lengths up to which each is a threshold of its own."""
+
+    # Periods and losses that a program leaves out: `completion`
+    resolve_limit_s: float = 120.0
+    """Longest time of the program of one period or loss at the sizes of a plan [s]."""
+    most_new_losses: int = 4
+    """Losses, or periods, that join a program in one round: the worst ones often cover the others."""
+
+    # A first plan with spare, and better plans: `search`
+    bare_time_share: float = 0.2
+    """Longest time for a plan without spare, and again for making the one with spare cheaper."""
+    bare_gap: float = 0.03
+    """Gap at which the plan without spare is good enough to add spare to."""
+    recreate_time_share: float = 0.1
+    """Longest time that ruin and recreate may take in one round."""
+    most_in_vain: int = 50
+    """Steps in a row that made nothing cheaper, after which ruin and recreate stops in a round."""
+
+    # Large networks: `decomposed_search` and `relaxation`
+    rough_step: int = 4
+    """Every so many-th threshold is offered in relaxations that lead to a plan: only the bound needs all of them."""
+    reaches: tuple[int, ...] = (3, 1)
+    """Where lengths are continuous: thresholds around the mean of those that the last relaxation mixes, which the next
+    one offers. A mix of thresholds far apart does what no single one can."""
+    most_binding_periods: int = 12
+    """Periods whose thresholds are chosen together."""
+    most_bound_periods: int = 6
+    """Periods that the bound counts with."""
+    block_time_share: float = 0.2
+    """Longest time for the integer thresholds of one served model."""
+    block_gap: float = 0.002
+    """Gap at which the program of a block may stop."""
+    block_integer_columns: int = 1_000
+    """Columns up to which a block is solved with integers for the bound: such a block takes a moment."""
+    block_limit_s: float = 10.0
+    """Longest time of a block in the bound [s]."""
+    binding_share: float = 1e-3
+    """Part of the prices of all prefill capacity that a period must have to count as binding."""
+    mixed_share: float = 0.1
+    """Part of a choice between cells from which on a relaxed solution leans to a cell."""
+    kept_near: int = 1
+    """Cells on either side of one that matters that stay narrow when others are merged."""
+    most_merged: int = 4
+    """Cells that are merged into a wide one: relaxations of wide cells are smaller, and too good to be true."""
+    last_time_share: float = 0.05
+    """Time left to judge a plan when it is not improved any more."""
+    fixed_roles_time_share: float = 0.6
+    """Where roles may change: time in which a plan with fixed roles is sought, since its sizes are found sooner."""
+
+    # Relax and fix: `relax_and_fix`
+    fix_time_share: float = 0.12
+    """Longest time of one step."""
+    n_thresholds: int = 8
+    """Thresholds of a group in a period in the first step."""
+    near_shares: tuple[float, ...] = (0.25, 0.5, 0.75)
+    """Allowances that are offered once the threshold is nearly known, between the least and the most."""
+    cells_gap: float = 0.02
+    """Gap that the choice of thresholds may leave open: sizes are chosen after it."""
+    sizes_gap: float = 0.003
+    """Gap that the choice of sizes may leave open."""
+
+    # Ruin and recreate: `ruin_and_recreate` and its subproblems
+    near_thresholds: int = 2
+    """Thresholds on either side of those of a plan that a better plan may choose."""
+    inside_thresholds: int = 3
+    """Thresholds inside each interval of lengths, where lengths are continuous."""
+    judge_time_share: float = 0.4
+    """Part of the time after which a plan is judged and other thresholds are offered."""
+    most_ruined: int = 4
+    """Pools or links that lose units in one step."""
+    deepest_ruin: float = 0.3
+    """Largest part of a pool or link that is taken out in one step."""
+    whole_group_share: float = 0.3
+    """How often all pools that serve a group lose units instead of a few pools."""
+    detour: float = 0.003
+    """What a step may cost more than the cheapest plan so far, as a part of it: cheaper plans lie behind such."""
+    forgetting: float = 0.95
+    """Factor on what is remembered of periods that did not fit, at every step: recent failures come first."""
+    stuck_weight: float = 1e6
+    """Weight that puts a period that nothing made fit before all others."""
+    restart_factor: float = 0.9
+    """Factor on sizes that could not be made to fit, from which the next start is made."""
+    subproblem_gap: float = 0.03
+    """Gap that the program of one period may leave open, of what the period uses."""
+    subproblem_limit_s: float = 1.5
+    """Longest time of the program of one period [s]: there are thousands of them."""
+    use_weight: float = 0.01
+    """Weight of the rent of what a period keeps busy, beside that of units it adds: what is left is for others."""
+    most_added: int = 16
+    """Units of a kind that one period may add at once."""
+
+    # Local search: `local_search`
+    rerouted_fractions: tuple[float, ...] = (1 / 32, 1 / 8, 1 / 2, 1.0)
+    """Parts of a flow that one move takes to another pool."""
+    least_gain: float = 0.01
+    """Part of the violation that a move must take off: smaller gains take too many moves."""
+    overload_weight: float = 20.0
+    """Weight of an overfull pool, link or batch beside a class that misses its SLO."""
+    most_moves: int = 120
+    """Moves in a row, after which a plan counts as one that cannot be repaired."""
+    cautions: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, *(1.0,) * 6)
+    """Waits to plan with, between the shortest ones that the closed form may stand for (0) and its own (1), in order:
+    until a plan is within its SLOs in the best model of waits."""
+    highest_multiple: float = 1.5
+    """Multiple of the demand of a plan up to which a higher one is sought."""
+    halvings: int = 8
+    """How often the range of such multiples is halved."""
+    swapped: tuple[int, ...] = (1, 2)
+    """Instances that one instance of another pool may replace."""
+
+    # Shadow prices: `marginal_values`, `integer_near_plan` and `ttft_bottlenecks`
+    price_limit_s: float = 20.0
+    """Time for all linear programs, and again for all integer ones [s]: prices that do not fit in are left out."""
+    all_periods_sizes: int = 500
+    """Pools times periods up to which a linear program holds all periods, with what use costs in each."""
+    price_gap: float = 1e-4
+    """Gap at which an integer program that confirms a price may stop."""
+    most_price_sizes: int = 1_000
+    """Pools times situations beyond which such a program would not even be built in time."""
+    price_multiples: tuple[float, ...] = (0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.25)
+    """Multiples of the thresholds of a plan that such a program may choose instead: one more instance may move them."""
+    price_thresholds: int = 8
+    """More thresholds over all lengths that it may choose."""
+    few_price_multiples: tuple[float, ...] = (0.9, 1.1)
+    """The multiples where each threshold comes with several allowances and sizes are chosen too."""
+    few_price_thresholds: int = 4
+    """The thresholds over all lengths in that case."""
+    ttft_time_share: float = 0.2
+    """Longest time for one TTFT in the bisection: a hard one must not take the time of the others."""
+    ttft_step_time_share: float = 0.5
+    """Part of the time left that one TTFT may take where limits are raised."""
+
+
+@dataclass(frozen=True)
+class RouteSearchSettings:
+    """Settings of the search of problems that a few routes describe: one served model at one rate, from anywhere."""
+
+    # Capacity: `search`
+    max_rounds: int = 40
+    """Rounds of bound and plan: most searches close the gap before."""
+    parts_per_split: int = 8
+    """Parts that an interval of thresholds is cut into where a bound chose it."""
+    zoom_points: int = 33
+    """Thresholds that are offered inside the bracket of a zoom."""
+    zoom_width: float = 1e-9
+    """Width of the bracket, as a part of the threshold, at which a zoom stops: rounding begins there."""
+    zoom_rounds: int = 8
+    """Rounds of a zoom that a program decides, where there are several routes."""
+    zoom_factor: int = 8
+    """How much narrower each of these rounds is than the one before."""
+    decode_room: int = 1000
+    """Multiple of decode instances in such a zoom: where decode alone limits the rate, thresholds still balance
+    prefill."""
+
+    # Goodput: `goodput` and `slo_attainment`
+    split_parts: int = 4
+    """Parts that an interval of thresholds is cut into where its goodput is not proven."""
+    first_cells: int = 16
+    """Intervals of thresholds to begin with: those that matter are cut soon enough."""
+    exact_steps: int = 13
+    """Halvings of the rate at one threshold: a part in 8,192 is left."""
+    bound_steps: int = 3
+    """Halvings of the rate for an interval, which is cut again anyway."""
+
+    # Sizes under an SLO: `slo_search`
+    most_sizings: int = 400
+    """Sizes that are looked at, in the order of what capacity allows."""
+    floor_limit_s: float = 10.0
+    """Time for the bound on TTFT that holds where not all sizes were fathomed [s]."""
+
+
+SETTINGS = SearchSettings()
+"""The settings of networks in use."""
+ROUTE_SETTINGS = RouteSearchSettings()
+"""The settings of routes in use."""
