@@ -483,4 +483,4 @@ class World(NamedTuple):
     samples: Numbers
     """One row each; the columns are those of `sample`."""
     extras: int | None
-    """None of a plain system: no faults, caches or scheduler, nothing that moves. Its loop is compiled without those."""
+    """None of a plain system: no faults, caches or scheduler, nothing that moves. Its loop is compiled without."""
