@@ -18,6 +18,8 @@ from platform import python_version
 from time import monotonic
 from typing import Any
 
+from planner.executor.codegen import optimized_once
+
 SOURCES = Path(__file__).parent
 CACHE_VARIABLE = "PLANNER_CACHE_DIR"
 LOG = logging.getLogger("planner.executor")
@@ -29,23 +31,38 @@ ALL_OF_OTHERS, WRITING_OF_OTHERS = 0o077, 0o022
 """Bits of a mode by which others than the owner may do something, and by which they may put something in."""
 
 
-def is_compiled(entry: Any) -> bool:
-    """Whether a function of `compiled_entry` can be called at once: compiled in this process, or kept by an earlier."""
+def is_compiled(kind: str) -> bool:
+    """Whether the loop for a kind of world can be run at once: compiled in this process, or kept by an earlier one."""
     folder = cache_folder()
-    return bool(entry.signatures) or (folder is not None and any(folder.rglob(f"*.{entry.py_func.__name__}-*.nbi")))
+    return kind in _compiled_here() or (folder is not None and _mark(folder, kind).exists())
 
 
 @contextmanager
-def told_of_compiling(*entries: Any) -> Iterator[None]:
-    """Say that the first calls within take long, where they do."""
-    if all(map(is_compiled, entries)):
+def told_of_compiling(kind: str, *entries: Any) -> Iterator[None]:
+    """Compile what is called within, for a kind of world, and say that this takes long; where it is done, nothing."""
+    if is_compiled(kind):
         yield
         return
-    began = monotonic()
-    kept = "once" if cache_folder() else f"for this run only, as no folder keeps it (set {CACHE_VARIABLE})"
+    began, folder = monotonic(), cache_folder()
+    kept = "once" if folder else f"for this run only, as no folder keeps it (set {CACHE_VARIABLE})"
     LOG.info("compiling the executor %s, about %d s", kept, ABOUT_S)
-    yield
+    with optimized_once(entry.py_func.__qualname__ for entry in entries):
+        yield
     LOG.info("the executor is compiled, after %.0f s", monotonic() - began, extra=OVER)
+    _compiled_here().add(kind)
+    if folder is not None:
+        _mark(folder, kind).touch()
+
+
+def _mark(folder: Path, kind: str) -> Path:
+    """A file that says that the loop for a kind of world lies in the folder."""
+    return folder / f"{kind}.compiled"
+
+
+@cache
+def _compiled_here() -> set[str]:
+    """Kinds of world whose loop was compiled in this process."""
+    return set()
 
 
 @cache

@@ -1,6 +1,7 @@
 """Compiling the event loop."""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeVar, cast
 
 from planner.executor.code_cache import cache_folder
@@ -34,6 +35,33 @@ def compiled_apart(function: Function) -> Function:
     import numba
 
     return cast(Function, numba.njit(**{**OPTIONS, "forceinline": False}, **INNER)(function))
+
+
+def compiled_extra(otherwise: object) -> Callable[[Function], Function]:
+    """As `compiled_apart`, for what a plain system never does: left out of the code for a world without extras.
+
+    Args:
+        otherwise: what stands there then, of the same type as the result; it is never reached.
+    """
+    import numba.extending
+
+    def nothing(*_: Any) -> object:
+        return otherwise
+
+    def extra(function: Function) -> Function:
+        @wraps(function)
+        def stub(*_: Any) -> Any:
+            raise NotImplementedError(f"{function.__name__} is called by compiled code alone")
+
+        def chosen(w: Any, *_: Any) -> Callable[..., Any]:
+            is_plain = isinstance(w.types[w.fields.index("extras")], numba.types.NoneType)
+            return nothing if is_plain else function
+
+        options = {**OPTIONS, "forceinline": False, **INNER}
+        numba.extending.overload(stub, options, strict=False)(chosen)
+        return cast(Function, stub)
+
+    return extra
 
 
 def compiled_entry(function: Function) -> Function:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import CheckFailedError, UsageError
-from planner.executor.code_cache import is_compiled, told_of_compiling
+from planner.executor.code_cache import told_of_compiling
 from planner.executor.draws import Draws, drawn_requests, prompt_blocks, to_streams
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import Records, World
@@ -169,8 +169,7 @@ def replications(
             tell = partial(_tell, progress, r, n)
             found.append(replicate(plan, question, r, req_per_s, data_dirs, keep=keep and r == 0, progress=tell))
         return found
-    if workers.dask is None and not is_compiled(advance):
-        # Here and once, not by every process at the same time.
+    if workers.dask is None:  # what is to be compiled is compiled here and once, not by all processes at the same time
         replicate(plan, RunQuestion(1, question.seed, None, 1), 0, req_per_s, data_dirs)
     # What is kept of the first replication comes back with it.
     jobs = [(plan, question, r, req_per_s, data_dirs, keep and r == 0) for r in range(n)]
@@ -242,7 +241,7 @@ def full_house(plan: System) -> int:
 
 def run_to_end(w: World, progress: Progress = lambda _: None) -> None:
     """Let every event happen; now and then say how far the arrivals are."""
-    with told_of_compiling(start, advance):
+    with told_of_compiling("plain" if w.extras is None else "extras", start, advance):
         start(w)
         advance(w, 0)
     while advance(w, EVENTS_AT_ONCE):

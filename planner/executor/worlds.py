@@ -118,7 +118,15 @@ def world(
         clock=_clock(n_instances, n_decoders, n_links, closed, execution.max_retries),
         sample_at=sample_at,
         samples=np.zeros((len(sample_at), sample_columns(plan, n_links))),
+        extras=None if is_plain(plan, faults) else 0,
     )
+
+
+def is_plain(plan: System, faults: Records | None) -> bool:
+    """Whether nothing fails, is cached, is watched by a scheduler, or changes its role."""
+    execution = plan.scenario.execution
+    is_watched = execution.scheduler.is_on or plan.converts
+    return execution.cache is None and not is_watched and (faults is None or len(faults) == 0)
 
 
 def sample_columns(plan: System, n_links: int) -> int:

@@ -1,6 +1,6 @@
 """Between the router and a prefill pool: a cached prefix may have to come from another site first."""
 
-from planner.executor.compiled import compiled, compiled_apart
+from planner.executor.compiled import compiled, compiled_apart, compiled_extra
 from planner.executor.kernel.cache import hit_tokens, keep, n_prefix_blocks
 from planner.executor.kernel.curves import value
 from planner.executor.kernel.link import open_flow, settle, share
@@ -13,14 +13,20 @@ from planner.executor.kernel.router import better_site, route, site_of
 def admit_request(w: World, r: int) -> None:
     """Route a request, and hand it to its pool, or fetch its prefix first."""
     w.requests[r].route = route(w, r)
-    pool = w.routes[w.requests[r].route].prefill_pool
-    if w.cache_rule[0].is_on == 1:
-        there = better_site(w, r)
-        if there != NONE:
-            fetch(w, r, there)
-            return
-        w.requests[r].cached_tokens = hit_tokens(w, site_of(w, w.requests[r].route), r)
-    arrive_at_prefill(w, pool, r)
+    if w.cache_rule[0].is_on == 1 and is_fetched(w, r):
+        return
+    arrive_at_prefill(w, w.routes[w.requests[r].route].prefill_pool, r)
+
+
+@compiled_extra(False)
+def is_fetched(w: World, r: int) -> bool:
+    """Look a prompt up in the caches: whether a prefix of it has to come from another site first."""
+    there = better_site(w, r)
+    if there != NONE:
+        fetch(w, r, there)
+        return True
+    w.requests[r].cached_tokens = hit_tokens(w, site_of(w, w.requests[r].route), r)
+    return False
 
 
 @compiled_apart
@@ -39,7 +45,7 @@ def fetch(w: World, r: int, there: int) -> None:
     share(w, k)
 
 
-@compiled_apart
+@compiled_extra(None)
 def fetched(w: World, r: int) -> None:
     """A prefix has come: the site keeps it, and the request goes on."""
     request = w.requests[r]

@@ -6,7 +6,7 @@ transfer, which come first. The entry used least recently goes when a block is n
 
 from math import ceil
 
-from planner.executor.compiled import compiled, compiled_apart
+from planner.executor.compiled import compiled, compiled_apart, compiled_extra
 from planner.executor.kernel.curves import value
 from planner.executor.kernel.prefix_uses import moved_tokens
 from planner.executor.kernel.records import NONE, World
@@ -45,7 +45,7 @@ def hit_tokens(w: World, site: int, r: int) -> int:
     return 0
 
 
-@compiled_apart
+@compiled_extra(None)
 def use(w: World, site: int, r: int) -> None:
     """A prefill begins: take what its site's pool holds, and room for what is handed on."""
     request, rule = w.requests[r], w.cache_rule[0]
@@ -81,7 +81,7 @@ def end_transfer(w: World, r: int) -> None:
     request.transfer_blocks = 0
 
 
-@compiled_apart
+@compiled_extra(None)
 def keep(w: World, site: int, r: int, n_tokens: int, has_states: bool) -> None:
     """Put the full blocks of a prompt's first tokens in a pool, and the states that were kept on the way."""
     rule, first = w.cache_rule[0], w.block_offsets[r]

@@ -7,7 +7,7 @@ change of the batch, not a step.
 
 from math import ceil, sqrt
 
-from planner.executor.compiled import compiled
+from planner.executor.compiled import compiled, compiled_extra
 from planner.executor.kernel.calendar import plan, unplan
 from planner.executor.kernel.lists import pop, push
 from planner.executor.kernel.observe import saw, saw_finish, saw_leave
@@ -167,7 +167,7 @@ def pass_steps(w: World, d: int, n: int, time_s: float) -> None:
     """Bring an instance n steps on; the last of them ends at a time."""
     decoder = w.decoders[d]
     if decoder.unit >= 0 and n > 0:
-        saw(w.lines, STEP_LINE, float(n), float(decoder.batch) * n, time_s - decoder.anchor_s)
+        see_steps(w, d, n, time_s)
     decoder.n_steps += n
     decoder.context_tokens += float(decoder.batch) * n
     decoder.n_tokens += float(decoder.batch) * n
@@ -226,7 +226,7 @@ def leave(w: World, d: int, r: int) -> None:
     """Give back the room of a request that has all its tokens."""
     decoder, request = w.decoders[d], w.requests[r]
     if decoder.unit >= 0:
-        saw_leave(w.scheduler, kept_bytes(w, decoder.pool, r))
+        see_leave(w, d, r)
     decoder.used_bytes -= kept_bytes(w, decoder.pool, r)
     decoder.context_tokens -= request.prompt_tokens + 1 + request.steps_left
     if decoder.batch == 0:
@@ -297,7 +297,7 @@ def finish(w: World, r: int) -> None:
     w.requests[r].state, w.requests[r].finish_s = FINISHED, clock.now_s
     clock.n_finished += 1
     if w.scheduler[0].is_on == 1:
-        saw_finish(w.scheduler, w.requests[r].steps_left)
+        see_finish(w, r)
     count_inside(w, -1)
     release(w)
 
@@ -310,3 +310,22 @@ def release(w: World) -> None:
         clock.n_due += 1
         if w.actors[clock.arrivals].place == NONE and clock.next_arrival < w.requests.shape[0]:
             plan(w, clock.arrivals, ARRIVAL, clock.now_s)
+
+
+@compiled_extra(None)
+def see_steps(w: World, d: int, n: int, time_s: float) -> None:
+    """Let the scheduler see the seconds of steps of an instance that may change its role."""
+    decoder = w.decoders[d]
+    saw(w.lines, STEP_LINE, float(n), float(decoder.batch) * n, time_s - decoder.anchor_s)
+
+
+@compiled_extra(None)
+def see_leave(w: World, d: int, r: int) -> None:
+    """Let the scheduler see the memory that a request gives back."""
+    saw_leave(w.scheduler, kept_bytes(w, w.decoders[d].pool, r))
+
+
+@compiled_extra(None)
+def see_finish(w: World, r: int) -> None:
+    """Let the scheduler see that a request has its last token."""
+    saw_finish(w.scheduler, w.requests[r].steps_left)

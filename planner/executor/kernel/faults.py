@@ -1,6 +1,6 @@
 """Faults: instances that crash, restart or slow down, links that fail or carry others, and what becomes of requests."""
 
-from planner.executor.compiled import compiled_apart, compiled_within
+from planner.executor.compiled import compiled_apart, compiled_extra, compiled_within
 from planner.executor.kernel.admission import admit_request
 from planner.executor.kernel.cache import end_transfer
 from planner.executor.kernel.calendar import plan, unplan
@@ -34,7 +34,7 @@ from planner.executor.kernel.records import (
 from planner.executor.kernel.roles import enter_role, leave_role
 
 
-@compiled_apart
+@compiled_extra(None)
 def happens(w: World) -> None:
     """The next fault."""
     clock = w.clock[0]

@@ -8,7 +8,7 @@ that uses no more than a fraction of the link.
 
 from math import floor, inf
 
-from planner.executor.compiled import compiled, compiled_apart
+from planner.executor.compiled import compiled, compiled_apart, compiled_extra
 from planner.executor.kernel.calendar import plan, unplan
 from planner.executor.kernel.lists import push
 from planner.executor.kernel.records import DELIVERY, LINK_CHANGE, NONE, TRAVELS, Records, World
@@ -33,16 +33,16 @@ def settle(w: World, k: int) -> None:
             flow.backlog_bytes = 0.0
         sent += flow.rate_bytes_per_s * passed_s
     if link.is_moving == 1:
-        sent += _settle_move(w.links, k, now_s, passed_s)
+        sent += _settle_move(w, k, now_s, passed_s)
     link.sent_bytes += sent
     _watch_peak(w, k, now_s, sent / passed_s)
     link.settled_s = now_s
 
 
-@compiled_apart
-def _settle_move(links: Records, k: int, now_s: float, passed_s: float) -> float:
+@compiled_extra(0.0)
+def _settle_move(w: World, k: int, now_s: float, passed_s: float) -> float:
     """Bytes that a move has sent in so long a time."""
-    link = links[k]
+    link = w.links[k]
     sent = min(link.move_bytes_per_s * passed_s, link.move_bytes)
     link.move_bytes -= sent
     if link.move_bytes <= 1.0 + link.move_bytes_per_s * now_s * ROUNDING:
@@ -103,15 +103,15 @@ def share(w: World, k: int) -> None:
     if background > 0:
         weights += link.background_connections
     if link.is_moving == 1:
-        left -= _share_of_move(w.links, w.flows, k, left)
+        left -= _share_of_move(w, k, left)
     _fill(w, k, left, weights, background)
     _plan_change(w, k)
 
 
-@compiled_apart
-def _share_of_move(links: Records, flows: Records, k: int, left: float) -> float:
+@compiled_extra(0.0)
+def _share_of_move(w: World, k: int, left: float) -> float:
     """The rate of a move beside all others: what the rest then share evenly is theirs without it."""
-    link, background = links[k], links[k].background_bytes_per_s
+    link, flows, background = w.links[k], w.flows, w.links[k].background_bytes_per_s
     most = min(link.connection_bytes_per_s, left * link.move_fraction) if link.move_bytes > 0 else 0.0
     level, before = 0.0, -1.0
     while level > before:

@@ -1,6 +1,6 @@
 """The event loop: the router, and one event after another in the order of time."""
 
-from planner.executor.compiled import compiled, compiled_apart, compiled_entry, compiled_within
+from planner.executor.compiled import compiled, compiled_entry, compiled_extra, compiled_within
 from planner.executor.kernel.admission import admit_request, fetched
 from planner.executor.kernel.cache import keep
 from planner.executor.kernel.calendar import plan, unplan
@@ -89,7 +89,7 @@ def happen(w: World, kind: int, index: int) -> None:
         control(w, kind, index)
 
 
-@compiled_apart
+@compiled_extra(None)
 def control(w: World, kind: int, index: int) -> None:
     """An event of the scheduler, or of the rebalancing of caches."""
     if kind == LOOK:
@@ -133,8 +133,14 @@ def arrive(w: World) -> None:
     w.requests[r].steps_left = w.requests[r].output_tokens - 1
     admit_request(w, r)
     if w.scheduler[0].is_on == 1:
-        uncached = w.requests[r].prompt_tokens - w.requests[r].cached_tokens
-        saw_arrival(w.scheduler, w.bins, uncached, w.base_thresholds[w.requests[r].request_class])
+        see_arrival(w, r)
+
+
+@compiled_extra(None)
+def see_arrival(w: World, r: int) -> None:
+    """Let the scheduler see the uncached length of a request that arrives."""
+    uncached = w.requests[r].prompt_tokens - w.requests[r].cached_tokens
+    saw_arrival(w.scheduler, w.bins, uncached, w.base_thresholds[w.requests[r].request_class])
 
 
 @compiled

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from planner.executor.compiled import compiled, compiled_apart, compiled_within
+from planner.executor.compiled import compiled, compiled_apart, compiled_extra
 from planner.executor.kernel.cache import end_transfer, keep, n_prefix_blocks, use
 from planner.executor.kernel.calendar import plan
 from planner.executor.kernel.curves import prefill_s, value, whole_prefill_s
@@ -162,7 +162,14 @@ def held_tokens(w: World, r: int) -> int:
         return 0
     if w.cache_rule[0].is_on == 0:
         return request.cached_tokens
-    return n_prefix_blocks(w, w.decode_pools[way.decode_pool].site, r) * w.cache_rule[0].block_tokens
+    return prefix_tokens(w, w.decode_pools[way.decode_pool].site, r)
+
+
+@compiled_extra(0)
+def prefix_tokens(w: World, site: int, r: int) -> int:
+    """Tokens of the leading blocks of a prompt that a site holds."""
+    held: int = n_prefix_blocks(w, site, r) * w.cache_rule[0].block_tokens
+    return held
 
 
 @compiled
@@ -314,7 +321,7 @@ def pass_ends(w: World, i: int) -> None:
         may_be_drained(w, instance.unit)
 
 
-@compiled_within
+@compiled_extra(None)
 def saw_prompt(w: World, site: int, r: int) -> None:
     """A prompt was prefilled at a site: it used the prefix that it hit, and its own full blocks are one now."""
     request, rule, first = w.requests[r], w.cache_rule[0], w.block_offsets[r]
@@ -326,7 +333,7 @@ def saw_prompt(w: World, site: int, r: int) -> None:
         saw_use(w.used, w.uses, site, w.blocks[first + n - 1])
 
 
-@compiled_within
+@compiled_extra(None)
 def see_pass(w: World, i: int, r: int) -> None:
     """Let the scheduler see the seconds of a pass that ends, whose first request this is."""
     n, tokens, room = 0.0, 0.0, chunk(w, i)
@@ -363,9 +370,15 @@ def hand_over(w: World, i: int, r: int, end: float, is_whole: bool) -> None:
         flow.is_open = 0
         w.instances[i].n_transfers += 1
         if w.links[k].is_watched == 1:
-            request = w.requests[r]
-            saw(w.lines, WIRE_LINE, 1.0, float(request.prompt_tokens - request.cached_tokens), request.wire_bytes)
+            see_wire(w, r)
     share(w, k)
+
+
+@compiled_extra(None)
+def see_wire(w: World, r: int) -> None:
+    """Let the scheduler see the bytes of a cache that is whole."""
+    request = w.requests[r]
+    saw(w.lines, WIRE_LINE, 1.0, float(request.prompt_tokens - request.cached_tokens), request.wire_bytes)
 
 
 @compiled

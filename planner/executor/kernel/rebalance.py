@@ -14,7 +14,7 @@ Source:
     Cooperative Caching (OSDI 1994).
 """
 
-from planner.executor.compiled import compiled_apart, compiled_within
+from planner.executor.compiled import compiled_apart, compiled_extra, compiled_within
 from planner.executor.kernel.cache import make_room, put, renew
 from planner.executor.kernel.calendar import n_own_events, plan
 from planner.executor.kernel.link import settle, share
@@ -126,7 +126,7 @@ def reserve(w: World, site: int, n_blocks: int) -> None:
     make_room(w, site)
 
 
-@compiled_apart
+@compiled_extra(None)
 def sent_move(w: World, k: int) -> None:
     """The last byte of a move is on its way; the link is settled, and shared anew by who calls."""
     if not is_whole(holdings(w), w.movers[k].from_site, w.movers[k].end):

@@ -482,3 +482,5 @@ class World(NamedTuple):
     """Arrivals at which the state is written down."""
     samples: Numbers
     """One row each; the columns are those of `sample`."""
+    extras: int | None
+    """None of a plain system: no faults, caches or scheduler, nothing that moves. Its loop is compiled without."""

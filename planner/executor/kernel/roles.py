@@ -1,11 +1,11 @@
 """Units that change their role: one that drains is done, warms up, and serves as an instance of the other kind."""
 
-from planner.executor.compiled import compiled_apart
+from planner.executor.compiled import compiled_apart, compiled_extra
 from planner.executor.kernel.calendar import plan
 from planner.executor.kernel.records import DOWN, NONE, READY, SERVES, WARMS, Records, World
 
 
-@compiled_apart
+@compiled_extra(None)
 def may_be_drained(w: World, u: int) -> None:
     """A unit that takes no more work warms up if it has none left, and has sent all caches that it made."""
     unit, control, now_s = w.units[u], w.scheduler[0], w.clock[0].now_s

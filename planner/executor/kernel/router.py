@@ -1,6 +1,6 @@
 """The router: by uncached length to the pools for long or short prompts, around what is down."""
 
-from planner.executor.compiled import compiled, compiled_apart
+from planner.executor.compiled import compiled, compiled_apart, compiled_extra
 from planner.executor.kernel.cache import hit_tokens
 from planner.executor.kernel.records import NONE, World
 
@@ -33,7 +33,7 @@ def way(w: World, r: int, is_long: int) -> int:
     return found
 
 
-@compiled_apart
+@compiled_extra(0)
 def known_tokens(w: World, r: int) -> int:
     """Cached tokens that decide about the way of a request."""
     short, long = site_of(w, way(w, r, 0)), site_of(w, way(w, r, 1))
