@@ -17,6 +17,7 @@ from planner.queueing.mgc import mdc_mean_wait_s, mean_wait_s, mmc_mean_wait_s, 
 from planner.queueing.packing import Packing, packing
 from planner.queueing.phases import MarkovArrivals, Phases, renewal_arrivals, two_phases
 from planner.queueing.service import Service
+from planner.queueing.sharing import ALONE, ENDLESS, Senders, Stretch, alone_s, link_stretch
 from planner.queueing.single_server import deterministic_wait, exponential_wait
 from planner.queueing.staffing import QueuedRequests, late_fraction, most_busy_servers, most_timely_servers
 from planner.queueing.streams import merged_scv, split_scv
@@ -25,6 +26,8 @@ from planner.queueing.wait import NO_WAIT, Wait, sum_of_waits
 from planner.queueing.waits import Waits, gigc_wait, gigc_waits, mgc_wait
 
 __all__ = [
+    "ALONE",
+    "ENDLESS",
     "NO_WAIT",
     "Chain",
     "CorrelatedWait",
@@ -36,11 +39,14 @@ __all__ = [
     "Path",
     "Phases",
     "QueuedRequests",
+    "Senders",
     "Service",
     "SharedLink",
+    "Stretch",
     "Ttft",
     "Wait",
     "Waits",
+    "alone_s",
     "birth_death_fractions",
     "connections_bytes_per_s",
     "decode_batch",
@@ -55,6 +61,7 @@ __all__ = [
     "gigc_wait",
     "gigc_waits",
     "late_fraction",
+    "link_stretch",
     "mdc_mean_wait_s",
     "mean_wait_s",
     "merged_scv",
