@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 from planner.optimizer.delays import loaded_step_s
+from planner.optimizer.loaded_paths import LoadedPaths
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
 from planner.optimizer.network.evaluate import (
     N_KINDS,
@@ -60,6 +61,7 @@ class Evaluation:
         is_small = len(problem.streams) * len(solution.settled) <= FEW_STREAMS
         n_kinds = MANY_KINDS if is_small else N_KINDS
         self.evaluated: list[Period] = [period_of(problem, one, solution.ports, n_kinds) for one in solution.settled]
+        self.loaded = [LoadedPaths(period) for period in self.evaluated]
         self.shown = [i for i in range(len(problem.pools)) if self._is_shown(i)]
 
     def _is_shown(self, i: int) -> bool:
@@ -189,12 +191,15 @@ class Evaluation:
         paths: list[tuple[float, QueuePath]] = []
         for p in periods:
             requests = self.weights[p] * sum(self.evaluated[p].settled.rate_of(q) for q in streams)
-            found = self.evaluated[p].paths(streams, loaded) if requests > 0 else []
+            found = self._paths(p, streams, loaded) if requests > 0 else []
             if found is None:
                 return None
             paths += [(requests * path.share_fraction, path) for path in found]
         total = sum(share for share, _ in paths)
         return Ttft.of([_shared(path, share / total) for share, path in paths]) if total > 0 else None
+
+    def _paths(self, p: int, streams: Sequence[int], loaded: bool) -> list[QueuePath] | None:
+        return self.loaded[p].paths(streams) if loaded else self.evaluated[p].paths(streams, loaded=False)
 
     def _step_s(self, streams: Sequence[int], periods: Sequence[int]) -> float | None:
         """Decode step at the load of each period, weighted by requests [s]."""

@@ -211,7 +211,9 @@ def link_stretch(senders: Sequence[Senders], n_layers: Sequence[int], arrival_sc
     if load <= 0 or fed <= 1 + _ROUNDING:
         return ALONE
     service = Service.of(np.concatenate(times), weights)
-    smooth = sum(r * (s.smoothing + s.busy_fraction**2 * (arrival_scv - 1)) for r, s in zip(rates, senders, strict=True))
+    smooth = sum(
+        r * (s.smoothing + s.busy_fraction**2 * (arrival_scv - 1)) for r, s in zip(rates, senders, strict=True)
+    )
     return _Sharing(
         load,
         service,
