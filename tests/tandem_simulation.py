@@ -1,7 +1,7 @@
 """A plain compiled simulation of prefill, link and decode in a row, to hold the formulas of latency under load against.
 
 It shares nothing with the executor: one loop over the next arrival, the next prefill that ends and the next transfer
-that runs dry, and decode places by the recursion of Kiefer and Wolfowitz (1955).
+that runs dry, and one over the steps of decode batches.
 """
 
 import numba
@@ -11,22 +11,49 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
+BACKLOG, MADE, RATE, IS_OPEN, OWNER = range(5)
+"""Columns of a table of transfers."""
+
+
 @numba.njit(cache=True)
-def shared_out(backlog, made, is_open, rate, n_flows, capacity):  # type: ignore[no-untyped-def]
+def share_out(flows, n):  # type: ignore[no-untyped-def]
     """Max-min fair rates: a flow without backlog wants what is made for it, one with backlog as much as there is."""
-    left, unsettled = capacity, n_flows
-    for f in range(n_flows):
-        rate[f] = -1.0
-    changed = True
+    left, unsettled, changed = 1.0, n, True
+    flows[:n, RATE] = -1.0
     while changed and unsettled > 0:
         changed, level = False, left / unsettled
-        for f in range(n_flows):
-            if rate[f] < 0 and backlog[f] <= 0 and made[f] <= level:
-                rate[f] = made[f]
-                left, unsettled, changed = left - made[f], unsettled - 1, True
-    for f in range(n_flows):
-        if rate[f] < 0:
-            rate[f] = max(left, 0.0) / unsettled
+        for f in range(n):
+            if flows[f, RATE] < 0 and flows[f, BACKLOG] <= 0 and flows[f, MADE] <= level:
+                flows[f, RATE] = flows[f, MADE]
+                left, unsettled, changed = left - flows[f, MADE], unsettled - 1, True
+    for f in range(n):
+        if flows[f, RATE] < 0:
+            flows[f, RATE] = max(left, 0.0) / unsettled
+
+
+@numba.njit(cache=True)
+def first_dry(flows, n):  # type: ignore[no-untyped-def]
+    """The flow that runs dry first, and in how many seconds."""
+    dry, dry_s = -1, np.inf
+    for f in range(n):
+        drain = flows[f, RATE] - flows[f, MADE]
+        if flows[f, BACKLOG] <= 0 and flows[f, IS_OPEN] == 0:
+            return f, 0.0
+        if flows[f, BACKLOG] > 0 and drain > 1e-12 and flows[f, BACKLOG] / drain < dry_s:
+            dry, dry_s = f, flows[f, BACKLOG] / drain
+    return dry, dry_s
+
+
+@numba.njit(cache=True)
+def started(job, ends, queue, ahead, service_s, now):  # type: ignore[no-untyped-def]
+    """Give the next that waits to an idle instance: its place, or -1."""
+    for i in range(len(job)):
+        if job[i] < 0 and ahead[0] < ahead[1]:
+            job[i] = queue[ahead[0]]
+            ahead[0] += 1
+            ends[i] = now + service_s[job[i]]
+            return i
+    return -1
 
 
 @numba.njit(cache=True)
@@ -34,78 +61,69 @@ def tandem_run(n_instances, gaps_s, pool, service_s, link_s, n_layers):  # type:
     """Prefill of each request in its pool, first come first served, and its transfer layer by layer on one link.
 
     Args: instances of each pool; gap before each arrival; pool, prefill seconds and seconds on the link alone of each
-    request; layers. Returns when each prefill began and ended, and when its last byte was there.
+    request; layers. Returns when each came, began, ended its prefill, and had its last byte there.
     """
-    n, n_pools, total = len(gaps_s), len(n_instances), n_instances.sum()
-    begin, end, there = np.empty(n), np.empty(n), np.full(n, np.nan)
-    arrive = np.cumsum(gaps_s)
-    queue, head, tail = np.empty((n_pools, n), dtype=np.int64), np.zeros(n_pools, np.int64), np.zeros(n_pools, np.int64)
-    job, ends = np.full(total, -1), np.full(total, np.inf)
-    first = np.zeros(n_pools + 1, np.int64)
-    for p in range(n_pools):
-        first[p + 1] = first[p] + n_instances[p]
-    most = 4096
-    backlog, made, rate = np.zeros(most), np.zeros(most), np.zeros(most)
-    is_open, owner, flow_of = np.zeros(most, np.bool_), np.zeros(most, np.int64), np.full(n, -1)
-    n_flows, now, coming, n_done = 0, 0.0, 0, 0
-    while n_done < n and n_flows < most - 2:
-        shared_out(backlog, made, is_open, rate, n_flows, 1.0)
-        dry, dry_s = -1, np.inf
+    n, first = len(gaps_s), np.append(0, np.cumsum(n_instances))
+    begin, end, there, arrive = np.empty(n), np.empty(n), np.full(n, np.nan), np.cumsum(gaps_s)
+    queue, ahead = np.empty((len(n_instances), n), dtype=np.int64), np.zeros((len(n_instances), 2), np.int64)
+    job, ends, flow_of = np.full(first[-1], -1), np.full(first[-1], np.inf), np.full(n, -1)
+    flows, n_flows, now, coming, n_done = np.zeros((8192, 5)), 0, 0.0, 0, 0
+    while n_done < n:
+        share_out(flows, n_flows)
+        dry, dry_s = first_dry(flows, n_flows)
+        who, arrival_s = np.argmin(ends), arrive[coming] if coming < n else np.inf
+        other_s = min(arrival_s, ends[who])
+        at = min(other_s, now + dry_s)
         for f in range(n_flows):
-            drain = rate[f] - made[f]
-            if backlog[f] <= 0 and not is_open[f]:
-                dry, dry_s = f, 0.0
-            elif backlog[f] > 0 and drain > 1e-12 and backlog[f] / drain < dry_s:
-                dry, dry_s = f, backlog[f] / drain
-        who = np.argmin(ends)
-        arrival_s = arrive[coming] if coming < n else np.inf
-        at = min(arrival_s, ends[who], now + dry_s)
-        for f in range(n_flows):
-            backlog[f] = max(backlog[f] + (made[f] - rate[f]) * (at - now), 0.0)
+            flows[f, BACKLOG] = max(flows[f, BACKLOG] + (flows[f, MADE] - flows[f, RATE]) * (at - now), 0.0)
         now = at
-        if dry >= 0 and at < min(arrival_s, ends[who]):
-            backlog[dry] = 0.0
-            if not is_open[dry]:
-                there[owner[dry]] = now
-                n_done += 1
-                n_flows -= 1
-                backlog[dry], made[dry], is_open[dry] = backlog[n_flows], made[n_flows], is_open[n_flows]
-                owner[dry] = owner[n_flows]
-                flow_of[owner[dry]] = dry
+        if dry >= 0 and at < other_s:
+            flows[dry, BACKLOG] = 0.0
+            if flows[dry, IS_OPEN] == 0:
+                there[int(flows[dry, OWNER])] = now
+                n_done, n_flows = n_done + 1, n_flows - 1
+                flows[dry] = flows[n_flows]
+                flow_of[int(flows[dry, OWNER])] = dry
             continue
         if arrival_s <= ends[who]:
             p = pool[coming]
-            queue[p, tail[p]] = coming
-            tail[p] += 1
-            coming += 1
+            queue[p, ahead[p, 1]] = coming
+            ahead[p, 1], coming = ahead[p, 1] + 1, coming + 1
         else:
             r = job[who]
             end[r], ends[who], job[who] = now, np.inf, -1
-            f = flow_of[r]
-            made[f], is_open[f] = 0.0, False
-            backlog[f] += link_s[r] / n_layers
-        for p in range(n_pools):
-            for i in range(first[p], first[p + 1]):
-                if job[i] < 0 and head[p] < tail[p]:
-                    r = queue[p, head[p]]
-                    head[p] += 1
-                    job[i], begin[r], ends[i] = r, now, now + service_s[r]
-                    backlog[n_flows], is_open[n_flows], owner[n_flows] = 0.0, True, r
-                    made[n_flows] = link_s[r] * (n_layers - 1) / n_layers / service_s[r]
-                    flow_of[r] = n_flows
-                    n_flows += 1
+            flows[flow_of[r], MADE], flows[flow_of[r], IS_OPEN] = 0.0, 0.0
+            flows[flow_of[r], BACKLOG] += link_s[r] / n_layers
+        for p in range(len(n_instances)):
+            mine = slice(first[p], first[p + 1])
+            i = started(job[mine], ends[mine], queue[p], ahead[p], service_s, now)
+            if i >= 0:
+                r = job[first[p] + i]
+                begin[r], flow_of[r] = now, n_flows
+                flows[n_flows, BACKLOG], flows[n_flows, IS_OPEN], flows[n_flows, OWNER] = 0.0, 1.0, r
+                flows[n_flows, MADE] = link_s[r] * (n_layers - 1) / n_layers / service_s[r]
+                n_flows += 1
     return arrive, begin, end, there
 
 
 @numba.njit(cache=True)
-def places_run(n_places, arrive_s, hold_s):  # type: ignore[no-untyped-def]
-    """Wait of each request for one of some places, first come first served."""
-    free, wait = np.zeros(n_places), np.empty(len(arrive_s))
-    for r in range(len(arrive_s)):
-        i = np.argmin(free)
-        begin = max(free[i], arrive_s[r])
-        wait[r], free[i] = begin - arrive_s[r], begin + hold_s[r]
-    return wait
+def emptiest(size, joining):  # type: ignore[no-untyped-def]
+    """The instance with the fewest sequences."""
+    return np.argmin(size + joining)
+
+
+@numba.njit(cache=True)
+def step_done(left, size):  # type: ignore[no-untyped-def]
+    """Take a token off every sequence of an instance: how many are left."""
+    place = 0
+    while place < size:
+        left[place] -= 1
+        if left[place] == 0:
+            size -= 1
+            left[place] = left[size]
+        else:
+            place += 1
+    return size
 
 
 @numba.njit(cache=True)
@@ -125,10 +143,7 @@ def batches_run(n_instances, arrive_s, n_tokens, step_s):  # type: ignore[no-unt
             now, coming = arrive_s[coming], coming + 1
             if coming - 1 > head:
                 continue
-            best = 0
-            for i in range(n_instances):
-                if size[i] + n_joining[i] < size[best] + n_joining[best]:
-                    best = i
+            best = emptiest(size, n_joining)
             if size[best] + n_joining[best] >= limit:
                 continue
             joining[best, n_joining[best]] = n_tokens[head]
@@ -138,14 +153,8 @@ def batches_run(n_instances, arrive_s, n_tokens, step_s):  # type: ignore[no-unt
                 continue
             d = best
         else:
-            now, place = ends[d], 0
-            while place < size[d]:
-                left[d, place] -= 1
-                if left[d, place] == 0:
-                    size[d] -= 1
-                    left[d, place] = left[d, size[d]]
-                else:
-                    place += 1
+            now = ends[d]
+            size[d] = step_done(left[d], size[d])
         for j in range(n_joining[d]):
             left[d, size[d]] = joining[d, j]
             size[d] += 1

@@ -150,9 +150,8 @@ def _link_s(kinds: Kinds, n_layers: int, round_trip_s: float) -> Array:
         feeds, else n (X - RTT / 2)
     """
     fed_s = kinds.service_s * (n_layers - 1) / n_layers
-    return np.where(
-        kinds.sending_s > fed_s * (1 + ROUNDING), kinds.sending_s, n_layers * (kinds.transfer_s - round_trip_s / 2)
-    )
+    last_s = n_layers * (kinds.transfer_s - round_trip_s / 2)
+    return np.where(kinds.sending_s > fed_s * (1 + ROUNDING), kinds.sending_s, last_s)
 
 
 def _fewer(kinds: Kinds) -> tuple[Array, Array, Array, Array]:

@@ -21,9 +21,9 @@ def place_wait(
 ) -> Wait:
     """Wait for a place in the batches of some instances, first come first served.
 
-    Equation: GI/G/c with c = n K places, each held for L step(K): while anybody waits all batches are full, so the wait of
-        those who do is that of `gigc_wait`. P(W > 0) = C (P / E)^(1 / z): C that of GI/G/c, P that of `decode_batch`,
-        whose steps are shorter while batches are not full, E Erlang's, which P is with constant steps;
+    Equation: GI/G/c with c = n K places, each held for L step(K): while anybody waits all batches are full, so the
+        wait of those who do is that of `gigc_wait`. P(W > 0) = C (P / E)^(1 / z): C that of GI/G/c, P that of
+        `decode_batch`, whose steps are shorter while batches are not full, E Erlang's, which P is with constant steps;
         z = 1 + (a - 1) E[min(L, L')] / E[L], the arrivals' peakedness.
 
     Args:
@@ -39,9 +39,9 @@ def place_wait(
     Raises:
         ValueError: an argument is out of range, or there is no steady state.
 
-    Valid: as `gigc_wait` with constant steps. What arrives has passed prefill and a link, which leave the dispersion over
-        times as long as a decode as it was: a is that of the arrivals at the site. Errors over a family of simulated
-        batches in `tests/campaigns/latency_models.md`.
+    Valid: as `gigc_wait` with constant steps. What arrives has passed prefill and a link, which leave the dispersion
+        over times as long as a decode as it was: a is that of the arrivals at the site. Errors over a family of
+        simulated batches in `tests/campaigns/latency_models.md`.
 
     Source: as at `gigc_wait` and `decode_batch`; Whitt (1984), AT&T Bell Lab. Tech. J. 63, for z.
 

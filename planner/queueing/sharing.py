@@ -107,8 +107,8 @@ class Stretch:
     def levels(self, alone_s: Floats) -> tuple[Floats, Floats]:
         """Factors that stand for the distribution of each transfer's.
 
-        Equation: with m = 1 / `left_fraction`, the factor is 1 with probability a^m, a = `alone_fraction`, else 1 plus a
-            Gamma variable, with the mean and variance / m in all; each level is the mean between two quantiles.
+        Equation: with m = 1 / `left_fraction`, the factor is 1 with probability a^m, a = `alone_fraction`, else 1 plus
+            a Gamma variable, with the mean and variance / m in all; each level is the mean between two quantiles.
 
         Args:
             alone_s: time of each transfer alone [s], shape (k,).
@@ -154,7 +154,7 @@ ENDLESS = Stretch(inf, inf, 0.0, np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
 
 
 def alone_s(service_s: Floats, link_s: Floats, n_layers: int) -> Floats:
-    """Time of each transfer on an idle link, from the beginning of its prefill on: the link's, or that of its layers [s].
+    """Time of each transfer on an idle link from the beginning of its prefill on: the link's, or its layers' [s].
 
     Equation: D = max(s, p (n - 1) / n)
 
@@ -167,10 +167,10 @@ def alone_s(service_s: Floats, link_s: Floats, n_layers: int) -> Floats:
 def link_stretch(senders: Sequence[Senders], n_layers: Sequence[int], arrival_scv: float = 1.0) -> Stretch:
     """Factor by which sharing stretches transfers that prefill instances feed to one link, as a distribution.
 
-    Equation: a start meets N transfers, and goes max(1, (N + 1) / R) times as slowly, R = E[D] / E[s] the number that the
-        link carries at full speed, D `alone_s`. N is of a chain with births k - 1 -> k over deaths
+    Equation: a start meets N transfers, and goes max(1, (N + 1) / R) times as slowly, R = E[D] / E[s] the number that
+        the link carries at full speed, D `alone_s`. N is of a chain with births k - 1 -> k over deaths
         x_k = f u R e_k / min(k, R): u the link's load, e_k the probability that fewer than all n instances feed k - 1
-        transfers, each feeding with probability w^3 R / (k - 1), w the share of a transfer's life that is prefill, and f
+        transfers, each fed with probability w^3 R / (k - 1), w the share of a transfer's life that is prefill, and f
         such that E[min(N, R)] = u R; what a start meets is weighted by e_k^(1/n). Starts of squared variation a change
         odds, x -> z x / (1 + (z - 1) x), with z from GI/M/1 and heavy traffic, z = (a + c^2) / (1 + c^2).
         A longer transfer averages the factor; its correlation r(t) over the time attained is that of a wait before one
@@ -185,7 +185,7 @@ def link_stretch(senders: Sequence[Senders], n_layers: Sequence[int], arrival_sc
     Returns:
         The stretch; none where all instances together cannot fill the link, endless where it has no steady state.
 
-    Valid: max-min fair sharing; renewal arrivals; one transfer at a time fed by an instance. Errors of what follows at the
+    Valid: max-min fair sharing; renewal arrivals; one transfer at a time fed by an instance. Errors of the time to
         first token in `tests/campaigns/latency_models.md`: a few per cent with Poisson arrivals, up to a third where
         bursts meet few, busy instances.
 
@@ -198,8 +198,7 @@ def link_stretch(senders: Sequence[Senders], n_layers: Sequence[int], arrival_sc
     >>> round(found.mean, 3), found.levels(np.array([1.0]))[0][0, [0, 8, 15]].round(2).tolist()
     (2.0, [1.0, 5.3, 11.07])
     """
-    rates = np.array([s.req_per_s for s in senders])
-    total = float(rates.sum())
+    total = sum(s.req_per_s for s in senders)
     if total <= 0:
         return ALONE
     times = [alone_s(s.service_s, s.link_s, n) for s, n in zip(senders, n_layers, strict=True)]
@@ -211,9 +210,7 @@ def link_stretch(senders: Sequence[Senders], n_layers: Sequence[int], arrival_sc
     if load <= 0 or fed <= 1 + _ROUNDING:
         return ALONE
     service = Service.of(np.concatenate(times), weights)
-    smooth = sum(
-        r * (s.smoothing + s.busy_fraction**2 * (arrival_scv - 1)) for r, s in zip(rates, senders, strict=True)
-    )
+    smooth = sum(s.req_per_s * (s.smoothing + s.busy_fraction**2 * (arrival_scv - 1)) for s in senders)
     return _Sharing(
         load,
         service,
