@@ -45,6 +45,7 @@ def place_wait(
 
     Source: as at `gigc_wait` and `decode_batch`; Whitt (1984), AT&T Bell Lab. Tech. J. 63, for z.
 
+    >>> import numpy as np
     >>> constant = place_wait(0.9, Service.of([10.0]), np.full(10, 1.0))
     >>> varied = place_wait(0.9, Service.of([1.0, 100.0], [10.0, 1.0]), np.full(10, 1.0))
     >>> round(constant.mean_s, 3), round(varied.mean_s, 1)
