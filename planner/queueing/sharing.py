@@ -170,7 +170,7 @@ def link_stretch(senders: Sequence[Senders], n_layers: Sequence[int], arrival_sc
     Equation: a start meets N transfers, and goes max(1, (N + 1) / R) times as slowly, R = E[D] / E[s] the number that
         the link carries at full speed, D `alone_s`. N is of a chain with births k - 1 -> k over deaths
         x_k = f u R e_k / min(k, R): u the link's load, e_k the probability that fewer than all n instances feed k - 1
-        transfers, each fed with probability w^3 R / (k - 1), w the share of a transfer's life that is prefill, and f
+        transfers, each fed with probability w^3 R / k, w the share of a transfer's life that is prefill, and f
         such that E[min(N, R)] = u R; what a start meets is weighted by e_k^(1/n). Starts of squared variation a change
         odds, x -> z x / (1 + (z - 1) x), with z from GI/M/1 and heavy traffic, z = (a + c^2) / (1 + c^2).
         A longer transfer averages the factor; its correlation r(t) over the time attained is that of a wait before one
@@ -265,7 +265,7 @@ class _Sharing:
         from scipy.special import bdtr
 
         n, others = self.n_instances, np.arange(float(len(self._offered)))
-        feeding = np.minimum(1.0, self.fed_fraction**_FEEDING_POWER * self.n_full_speed / np.maximum(others, 1.0))
+        feeding = np.minimum(1.0, self.fed_fraction**_FEEDING_POWER * self.n_full_speed / (others + 1))
         found = bdtr(n - 1.0, np.maximum(others, n).astype(np.int64), feeding)
         return np.where(others < n, 1.0, np.maximum(found, 1e-9))
 
