@@ -8,8 +8,8 @@ from planner.queueing.service import Service
 from planner.queueing.wait import NO_WAIT, Wait
 from planner.queueing.waits import gigc_wait
 
-_RARE = 1e-7
-"""P(W > 0) below which nobody is said to wait."""
+_RARE = 1e-6
+"""P(W > 0) below which nobody is said to wait: no percentile that anybody promises sees it."""
 
 
 def place_wait(
@@ -54,13 +54,13 @@ def place_wait(
     mean = outputs_tokens.mean_s
     batch = decode_batch(arrival_req_per_s, mean, step_s, n_instances)
     waiting = batch.admission.waiting_fraction
-    if waiting < _RARE and arrival_scv <= 1:
+    peakedness = 1 + (arrival_scv - 1) * outputs_tokens.lesser_fraction
+    if waiting < _RARE ** max(peakedness, 1.0):
         return NO_WAIT
     full_s, n_places = float(step_s[-1]), n_instances * len(step_s)
     wait = gigc_wait(
         n_places, arrival_req_per_s, Service(outputs_tokens.seconds * full_s, outputs_tokens.weights), arrival_scv
     )
     constant = float(erlang_c(n_places, arrival_req_per_s * mean * full_s))
-    peakedness = 1 + (arrival_scv - 1) * outputs_tokens.lesser_fraction
     shorter = min((waiting / constant) ** (1 / peakedness), 1.0) if constant > 0 else 1.0
     return replace(wait, waiting_fraction=wait.waiting_fraction * shorter, mean_s=wait.mean_s * shorter)
