@@ -216,14 +216,14 @@ def place_steps_s(point: DecodePoint) -> Array:
     limit_s = n_places * point.seconds_per_token
     if not point.steps_s:
         return np.full(n_places, limit_s)
-    steps_s = np.minimum(np.array(point.steps_s[:n_places]), limit_s)
+    steps_s: Array = np.minimum(np.array(point.steps_s[:n_places], dtype=np.float64), limit_s)
     steps_s[-1] = limit_s
     return steps_s
 
 
 def stretched(
     stretch: Stretch, round_trip_s: float, service_s: Array, left_s: Array, sending_s: Array
-) -> tuple[Array, Array, Array]:
+) -> tuple[NDArray[np.intp], Array, Array]:
     """What is left of transfers on a busy link when their prefill ends, as a distribution.
 
     Equation:
@@ -241,8 +241,9 @@ def stretched(
     """
     factors, weights = stretch.levels(sending_s)
     late_s = factors * sending_s[:, np.newaxis] - service_s[:, np.newaxis] + round_trip_s / 2
-    place = np.repeat(np.arange(len(service_s)), len(weights))
-    return place, np.maximum(left_s[:, np.newaxis], late_s).ravel(), np.tile(weights, len(service_s))
+    place = np.repeat(np.arange(len(service_s), dtype=np.intp), len(weights))
+    after_s = np.maximum(left_s[:, np.newaxis], late_s).ravel()
+    return place, np.asarray(after_s), np.tile(weights, len(service_s))
 
 
 def decode_step_s(problem: Problem, sizing: Sizing, pool: int, route_rates: Sequence[float]) -> float | None:
