@@ -1,16 +1,26 @@
 """What load adds to the time to first token: how arrivals vary, links that are shared, places in decode batches."""
 
 from collections.abc import Sequence
-from math import inf
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner import queueing
 from planner.optimizer.formulation import Sizing
-from planner.optimizer.problem import Problem
-from planner.queueing import NO_WAIT, SharedLink, Wait, birth_death_fractions, decode_batch
+from planner.optimizer.problem import ClassSpec, Problem
+from planner.queueing import (
+    NO_WAIT,
+    Service,
+    Stretch,
+    Wait,
+    decode_batch,
+    merged_scv,
+    split_scv,
+)
 from planner.roofline import DecodePoint
 from planner.units import bytes_per_s
+from planner.workload import OutputAtoms
 
 Array = NDArray[np.float64]
 SATURATED = 1 - 1e-9
@@ -49,95 +59,113 @@ def sending_s(problem: Problem, sizing: Sizing, pool: int, link: int | None, sen
     return np.maximum(sent / bandwidth, service_s * (n - 1) / n)
 
 
-def link_slowdown(
-    bandwidth_bytes_per_s: float,
-    load_bytes_per_s: float,
-    n_at_once: float,
-    n_instances: Sequence[int],
-    n_busy: Sequence[float],
-) -> float:
-    """Factor by which sharing stretches the transfers on a link, on average.
+@dataclass(frozen=True)
+class Asked:
+    """Requests of one class that a decode pool gets."""
 
-    Equation:
-        1 where all instances together cannot fill the link, else `SharedLink.mean_slowdown` for transfers that go
-        z times as fast as on average, z the variance over mean of the number of busy instances
+    req_per_s: float
+    """How many [req/s]."""
+    mean_tokens: float
+    """Mean output [tokens]."""
+    outputs: OutputAtoms | None
+    """Output lengths; None where no more than their mean is known."""
+    arrival_scv: float
+    """Squared coefficient of variation of the gaps between them [fraction]."""
 
-    Args:
-        bandwidth_bytes_per_s: capacity [B/s].
-        load_bytes_per_s: mean traffic [B/s].
-        n_at_once: transfers that an idle link would carry at once on average [count].
-        n_instances: instances of each pool that sends, each one request's cache at a time [count].
-        n_busy: how many of them are busy on average [count].
-
-    Returns:
-        Factor of at least 1; inf where the link has no steady state.
-
-    Valid:
-        Approximate, within a factor of two of what a simulated link adds, at loads of 0.8 to 0.98; certified by the
-        executor only. Busy instances vary as in M/M/c, and every request is stretched by the mean.
-
-    Source:
-        Hayward's approximation for traffic that is smoother than Poisson, Fredericks (1980), Bell Syst. Tech. J. 59(6).
-
-    >>> link_slowdown(10.0, 5.0, 1.0, [2], [1.0]), round(link_slowdown(10.0, 5.0, 1.0, [3], [1.0]), 4)
-    (1.0, 1.2991)
-    """
-    if load_bytes_per_s <= 0 or n_at_once <= 0:
-        return 1.0
-    if load_bytes_per_s >= SATURATED * bandwidth_bytes_per_s:
-        return inf
-    speed = min(load_bytes_per_s / n_at_once, bandwidth_bytes_per_s)
-    if sum(n_instances) * speed <= bandwidth_bytes_per_s * (1 + ROUNDING):
-        return 1.0
-    variance = sum(map(busy_variance, n_instances, n_busy))
-    return SharedLink.of(bandwidth_bytes_per_s, load_bytes_per_s, speed * variance / sum(n_busy)).mean_slowdown
-
-
-def busy_variance(n_instances: int, n_busy: float) -> float:
-    """Variance of the number of busy instances in M/M/c, from their mean; 0 where none or all are busy.
-
-    >>> round(busy_variance(1, 0.3), 6), round(busy_variance(500, 10.0), 6)
-    (0.21, 10.0)
-    """
-    if not 0 < n_busy < n_instances:
-        return 0.0
-    births, deaths = np.full(n_instances, n_busy), np.arange(1.0, n_instances + 1)
-    deaths[-1] -= n_busy  # the states beyond, a geometric series, count as all being busy
-    share, k = birth_death_fractions(births, deaths), np.arange(n_instances + 1.0)
-    return float(share @ k**2 - (share @ k) ** 2)
+    @classmethod
+    def of(cls, request_class: ClassSpec, req_per_s: float, share: float = 1.0) -> "Asked":
+        """A share of the requests of a class, at a rate."""
+        mix = request_class.mix
+        scv = split_scv(request_class.arrival_scv, min(share, 1.0))
+        return cls(req_per_s, mix.mean_output_tokens, mix.outputs, scv)
 
 
 def admission_wait(problem: Problem, sizing: Sizing, pool: int, route_rates: Sequence[float]) -> Wait | None:
     """Wait for a place in the batches of a decode pool; None where it has no steady state.
 
     Valid:
-        Poisson arrivals and exponential output lengths; steps as long as at the batch limit, whatever the batch, as
-        the decode point of a pool knows no other: an upper estimate.
+        As at `places_wait`.
     """
-    used = [(r, rate) for r, rate in zip(problem.routes, route_rates, strict=True) if r.decode == pool]
-    total = sum(rate for _, rate in used)
-    tokens = sum(rate * problem.classes[r.request_class].mix.mean_output_tokens for r, rate in used)
-    return place_wait(problem.pools[pool].rates.decode, total, tokens, sizing.n_instances[pool])
+    asked = [
+        Asked.of(problem.classes[r.request_class], rate)
+        for r, rate in zip(problem.routes, route_rates, strict=True)
+        if r.decode == pool and rate > 0
+    ]
+    return places_wait(problem.pools[pool].rates.decode, asked, sizing.n_instances[pool])
 
 
-def place_wait(
-    point: DecodePoint | None, req_per_s: float, output_tokens_per_s: float, n_instances: int
-) -> Wait | None:
-    """Wait for a place in the batches of some instances, all steps as long as at the limit; None without steady state.
+def places_wait(point: DecodePoint | None, asked: Sequence[Asked], n_instances: int) -> Wait | None:
+    """Wait for a place in the batches of some instances; None without steady state.
+
+    Equation:
+        `planner.queueing.place_wait` with n K places, K the batch limit, or E[step] / E[step / N] where memory holds a
+        number N that varies; steps by batch where they are known, else all as at the limit
 
     Args:
-        point: batch limit of an instance and its step; None waits for nothing.
-        req_per_s: arrivals [req/s].
-        output_tokens_per_s: tokens that those ask for [tokens/s].
+        point: batch limit of an instance and its steps; None waits for nothing.
+        asked: requests of every class that come.
         n_instances: instances that share the arrivals.
+
+    Valid:
+        As `planner.queueing.place_wait`; outputs of which only the mean is known count as exponential.
     """
-    if point is None or req_per_s <= 0:
+    rate = sum(a.req_per_s for a in asked)
+    if point is None or rate <= 0:
         return NO_WAIT
-    tokens = output_tokens_per_s / req_per_s
-    if req_per_s * point.seconds_per_request(tokens) >= SATURATED * n_instances:
+    tokens = sum(a.req_per_s * a.mean_tokens for a in asked) / rate
+    if rate * point.seconds_per_request(tokens) >= SATURATED * n_instances:
         return None
-    steps_s = np.full(point.batch, point.batch * point.seconds_per_token)
-    return decode_batch(req_per_s, tokens, steps_s, n_instances).admission
+    steps_s = place_steps_s(point)
+    if any(a.outputs is None for a in asked):
+        return decode_batch(rate, tokens, steps_s, n_instances).admission
+    known = [(a.outputs, a.req_per_s) for a in asked if a.outputs is not None]
+    lengths = np.concatenate([outputs.tokens for outputs, _ in known])
+    outputs = Service.of(lengths, np.concatenate([outputs.weights * part for outputs, part in known]))
+    scv = merged_scv([a.req_per_s for a in asked], [a.arrival_scv for a in asked])
+    return queueing.place_wait(rate, outputs, steps_s, n_instances, scv)
+
+
+def place_steps_s(point: DecodePoint) -> Array:
+    """Steps with 1 to K sequences, the last as long as K places need to keep the capacity of an instance [s].
+
+    >>> place_steps_s(DecodePoint(batch=3, step_s=0.03)).tolist()
+    [0.03, 0.03, 0.03]
+    >>> place_steps_s(DecodePoint(4, 0.04, (0.01, 0.02, 0.03, 0.04), slot_s=0.015, full_step_s=0.03)).tolist()
+    [0.01, 0.03]
+    """
+    full_s = point.step_s if point.full_step_s is None else point.full_step_s
+    n_places = min(max(round(full_s / point.seconds_per_token), 1), point.batch)
+    limit_s = n_places * point.seconds_per_token
+    if not point.steps_s:
+        return np.full(n_places, limit_s)
+    steps_s: Array = np.minimum(np.array(point.steps_s[:n_places], dtype=np.float64), limit_s)
+    steps_s[-1] = limit_s
+    return steps_s
+
+
+def stretched(
+    stretch: Stretch, round_trip_s: float, service_s: Array, left_s: Array, sending_s: Array
+) -> tuple[NDArray[np.intp], Array, Array]:
+    """What is left of transfers on a busy link when their prefill ends, as a distribution.
+
+    Equation:
+        max(X, F D - T + RTT / 2): X on an idle link, F the factor of sharing, D the whole transfer alone, T prefill
+
+    Args:
+        stretch: F.
+        round_trip_s: RTT [s].
+        service_s: T of each kind of request [s], shape (k,).
+        left_s: X of each kind [s], shape (k,).
+        sending_s: D of each kind [s], shape (k,).
+
+    Returns:
+        Place of the kind among the k, seconds left [s] and weight within the kind, shape (k l,) each.
+    """
+    factors, weights = stretch.levels(sending_s)
+    late_s = factors * sending_s[:, np.newaxis] - service_s[:, np.newaxis] + round_trip_s / 2
+    place = np.repeat(np.arange(len(service_s), dtype=np.intp), len(weights))
+    after_s = np.maximum(left_s[:, np.newaxis], late_s).ravel()
+    return place, np.asarray(after_s), np.tile(weights, len(service_s))
 
 
 def decode_step_s(problem: Problem, sizing: Sizing, pool: int, route_rates: Sequence[float]) -> float | None:

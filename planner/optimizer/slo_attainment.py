@@ -13,15 +13,27 @@ from planner.optimizer.delays import (
     admission_wait,
     arrival_scvs,
     link_bytes_per_s,
-    link_slowdown,
     sending_s,
     sent_bytes,
+    stretched,
 )
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import Problem
 from planner.optimizer.routes import Route
 from planner.optimizer.settings import ROUTE_SETTINGS
-from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, split_scv
+from planner.queueing import (
+    ALONE,
+    NO_WAIT,
+    Path,
+    Senders,
+    Service,
+    Stretch,
+    Ttft,
+    Wait,
+    gigc_wait,
+    link_stretch,
+    split_scv,
+)
 from planner.roofline import exposed_transfer_s
 from planner.units import bytes_per_s
 from planner.workload import weighted_quantile
@@ -69,8 +81,8 @@ class FleetUnderSlo:
             Fraction of all requests; a queue without a steady state makes all of its requests late.
 
         Valid:
-            One shared queue per pool, renewal arrivals; transfers stretched by the mean, by the load of these requests
-            alone; places in decode batches as in `planner.optimizer.delays.admission_wait`.
+            One shared queue per pool, renewal arrivals; transfers stretched by the load of these requests alone, as in
+            `planner.queueing.link_stretch`; places in decode batches as in `planner.optimizer.delays.admission_wait`.
 
         Source:
             A queue with fewer arrivals has no longer waits (coupling); waits as in `planner.queueing.gigc_wait`.
@@ -126,7 +138,7 @@ class FleetUnderSlo:
 
         Equation:
             sum over pools of n max over requests of min(B, S / (T (n_layers - 1) / n_layers)) > B: where it does not
-            hold, `link_slowdown` is 1 at every threshold and rate
+            hold, nothing is stretched at any threshold and rate but what is left of others' last layers
         """
         return any(
             sum(self._most_sent_per_s(pool, link) for pool in senders)
@@ -152,17 +164,22 @@ class FleetUnderSlo:
     def _meets_slo(self, low: float, high: float, rate: float) -> bool:
         return self.late_fraction(low, high, rate) <= self.late_allowed + 1e-12
 
-    def _slowdown(self, link: int | None, streams: Sequence[Stream], req_per_s: float) -> float:
-        mine = [(pool, chosen) for pool, used, chosen in streams if used == link]
-        if link is None or not any(chosen.any() for _, chosen in mine):
-            return 1.0
-        load, n_at_once = (
-            req_per_s * sum(float((table(pool, link) * self._weights)[chosen].sum()) for pool, chosen in mine)
-            for table in (self._sent_bytes, self._sending_s)
-        )
-        n_instances = [self.sizing.n_instances[pool] for pool, _ in mine]
-        n_busy = [req_per_s * float((self._service_s(pool) * self._weights)[chosen].sum()) for pool, chosen in mine]
-        return link_slowdown(link_bytes_per_s(self.problem, self.sizing, link), load, n_at_once, n_instances, n_busy)
+    def _stretch(self, link: int | None, streams: Sequence[Stream], req_per_s: float) -> Stretch:
+        """Factor by which sharing stretches the transfers of some streams on a link, on which they are alone."""
+        mine = [(pool, chosen) for pool, used, chosen in streams if used == link and chosen.any()]
+        if link is None or not mine:
+            return ALONE
+        bandwidth = link_bytes_per_s(self.problem, self.sizing, link)
+        senders, share = [], 0.0
+        for pool, chosen in mine:
+            weights = self._weights[chosen]
+            part = float(weights.sum())
+            link_s = self._sent_bytes(pool, link)[chosen] / bandwidth if bandwidth > 0 else np.full(len(weights), inf)
+            n, service_s = self.sizing.n_instances[pool], self._service_s(pool)[chosen]
+            senders.append(Senders(n, req_per_s * part, service_s, link_s, weights / part))
+            share += part
+        n_layers = [self.problem.pools[pool].rates.n_layers or 1 for pool, _ in mine]
+        return link_stretch(senders, n_layers, split_scv(arrival_scvs(self.problem)[0], min(share, 1.0)))
 
     def _paths(self, low_tokens: float, high_tokens: float, req_per_s: float) -> list[tuple[float, Path | None]] | None:
         """Shares of all requests and what they go through; None where decode has no place for them in the long run."""
@@ -170,9 +187,9 @@ class FleetUnderSlo:
         if admission is None:
             return None
         streams = self._streams(low_tokens, high_tokens)
-        slowdown = {link: self._slowdown(link, streams, req_per_s) for _, link, _ in streams}
+        stretch = {link: self._stretch(link, streams, req_per_s) for _, link, _ in streams}
         return [
-            (share, self._path(*stream, req_per_s, slowdown[stream[1]], admission))
+            (share, self._path(*stream, req_per_s, stretch[stream[1]], admission))
             for stream in streams
             if (share := float(self._weights[stream[2]].sum())) > 0
         ]
@@ -183,7 +200,7 @@ class FleetUnderSlo:
         link: int | None,
         chosen: NDArray[np.bool_],
         req_per_s: float,
-        slowdown: float,
+        stretch: Stretch,
         admission: Wait,
     ) -> Path | None:
         """What the chosen requests go through, as if they were all; None where their queue has no steady state."""
@@ -192,11 +209,15 @@ class FleetUnderSlo:
         weights = self._weights[chosen] / share
         service = Service.of(service_s, weights)
         rate = req_per_s * share
-        if n == 0 or rate * service.mean_s >= n * SATURATED or slowdown == inf:
+        if n == 0 or rate * service.mean_s >= n * SATURATED or stretch.mean == inf:
             return None
         wait = gigc_wait(n, rate, service, split_scv(arrival_scvs(self.problem)[0], share))
-        extra_s = self._transfer_s(pool, link) + (slowdown - 1) * self._sending_s(pool, link)
-        return Path.of(1.0, service_s, weights, wait, extra_s[chosen], admission)
+        left_s = self._transfer_s(pool, link)[chosen]
+        if link is None:
+            return Path.of(1.0, service_s, weights, wait, left_s, admission)
+        round_trip_s, sending = self.problem.links[link].round_trip_s, self._sending_s(pool, link)[chosen]
+        kind, after_s, levels = stretched(stretch, round_trip_s, service_s, left_s, sending)
+        return Path.of(1.0, service_s[kind], weights[kind] * levels, wait, after_s, admission)
 
     def percentile_s(self, low_tokens: float, high_tokens: float, req_per_s: float) -> float:
         """The percentile of TTFT that the SLO is about, at a rate, at the least, with any threshold of an interval.

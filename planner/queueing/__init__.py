@@ -16,7 +16,9 @@ from planner.queueing.link import SharedLink, connections_bytes_per_s, exposed_s
 from planner.queueing.mgc import mdc_mean_wait_s, mean_wait_s, mmc_mean_wait_s, utilization_fraction
 from planner.queueing.packing import Packing, packing
 from planner.queueing.phases import MarkovArrivals, Phases, renewal_arrivals, two_phases
+from planner.queueing.places import place_wait
 from planner.queueing.service import Service
+from planner.queueing.sharing import ALONE, ENDLESS, Senders, Stretch, alone_s, link_stretch
 from planner.queueing.single_server import deterministic_wait, exponential_wait
 from planner.queueing.staffing import QueuedRequests, late_fraction, most_busy_servers, most_timely_servers
 from planner.queueing.streams import merged_scv, split_scv
@@ -25,6 +27,8 @@ from planner.queueing.wait import NO_WAIT, Wait, sum_of_waits
 from planner.queueing.waits import Waits, gigc_wait, gigc_waits, mgc_wait
 
 __all__ = [
+    "ALONE",
+    "ENDLESS",
     "NO_WAIT",
     "Chain",
     "CorrelatedWait",
@@ -36,11 +40,14 @@ __all__ = [
     "Path",
     "Phases",
     "QueuedRequests",
+    "Senders",
     "Service",
     "SharedLink",
+    "Stretch",
     "Ttft",
     "Wait",
     "Waits",
+    "alone_s",
     "birth_death_fractions",
     "connections_bytes_per_s",
     "decode_batch",
@@ -55,6 +62,7 @@ __all__ = [
     "gigc_wait",
     "gigc_waits",
     "late_fraction",
+    "link_stretch",
     "mdc_mean_wait_s",
     "mean_wait_s",
     "merged_scv",
@@ -66,6 +74,7 @@ __all__ = [
     "most_timely_servers",
     "packing",
     "phase_chain",
+    "place_wait",
     "renewal_arrivals",
     "split_scv",
     "sum_of_waits",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from planner.workload.atom_mix import AtomMix
     from planner.workload.distributions import distribution, weighted_quantile
     from planner.workload.length_mix import LengthMix
-    from planner.workload.mix import ALL_LONG, RequestAtoms, RequestMix
+    from planner.workload.mix import ALL_LONG, OutputAtoms, RequestAtoms, RequestMix
     from planner.workload.requests import request_mix, trace_mix
     from planner.workload.traces import Trace, read_trace
 
@@ -22,6 +22,7 @@ _LAZY = {
     "ALL_LONG": "mix",
     "AtomMix": "atom_mix",
     "LengthMix": "length_mix",
+    "OutputAtoms": "mix",
     "RequestAtoms": "mix",
     "RequestMix": "mix",
     "request_mix": "requests",
@@ -34,6 +35,7 @@ __all__ = [
     "ALL_LONG",
     "AtomMix",
     "LengthMix",
+    "OutputAtoms",
     "RequestAtoms",
     "RequestMix",
     "Trace",

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.curves import Curve, FloatArray, PrefillService
 from planner.workload.distributions import weighted_quantile
-from planner.workload.mix import ALL_LONG, RequestAtoms
+from planner.workload.mix import ALL_LONG, OutputAtoms, RequestAtoms
 from planner.workload.sums import RunningSums, ratio, running_sums
 
 
@@ -33,6 +33,8 @@ class AtomMix:
 
     most_tokens: FloatArray
     """Longest of the prompts that each stands for; where it stands for itself, its own length [tokens]."""
+    outputs: OutputAtoms | None = None
+    """Output lengths; None where no more than their mean is known."""
 
     is_discrete = True
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from planner.curves import Curve, FloatArray, PrefillService
 from planner.workload.distributions import Distribution, cdf, mean_tokens
-from planner.workload.mix import ALL_LONG, RequestAtoms
+from planner.workload.mix import ALL_LONG, OutputAtoms, RequestAtoms
 from planner.workload.sums import RunningSums, power, ratio, running_sums
 
 
@@ -22,6 +22,8 @@ class LengthMix:
 
     lengths: Distribution
     mean_output_tokens: float
+    outputs: OutputAtoms | None = None
+    """Output lengths; None where no more than their mean is known."""
 
     cached_fraction = 0.0
 

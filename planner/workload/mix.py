@@ -23,6 +23,15 @@ class RequestAtoms(NamedTuple):
     weights: FloatArray
 
 
+class OutputAtoms(NamedTuple):
+    """Output lengths that represent all: two arrays of one shape."""
+
+    tokens: FloatArray
+    """Lengths [tokens]."""
+    weights: FloatArray
+    """Probability of each, sum 1."""
+
+
 class RequestMix(Protocol):
     """What the optimizer may ask about the requests of a workload."""
 
@@ -45,6 +54,10 @@ class RequestMix(Protocol):
     @property
     def mean_output_tokens(self) -> float:
         """E[output] [tokens]."""
+
+    @property
+    def outputs(self) -> "OutputAtoms | None":
+        """Output lengths; None where no more than their mean is known."""
 
     @property
     def cached_fraction(self) -> float:

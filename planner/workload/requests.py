@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,15 @@ from planner.workload.atom_mix import AtomMix
 from planner.workload.distributions import Atoms, Distribution, distribution, mean_tokens
 from planner.workload.hits import hit_nodes, ideal_hits
 from planner.workload.length_mix import LengthMix
-from planner.workload.mix import RequestMix
+from planner.workload.mix import OutputAtoms, RequestMix
 from planner.workload.prefixes import HitDistribution, PrefixHits
 from planner.workload.spec import Workload
 from planner.workload.traces import Trace, read_trace
 
 N_QUADRATURE_ATOMS = 2**17
 MIN_STRATA = 2**10
+N_STRATA, N_TAIL_STRATA = 200, 100
+"""Of output lengths up to the 99th percentile, and beyond."""
 Strata = tuple[FloatArray, FloatArray, FloatArray]
 """Lengths, what they weigh, and the longest of those that each stands for; three arrays of one shape."""
 
@@ -41,11 +44,10 @@ def request_mix(workload: Workload, base_dir: Path, data_dirs: Sequence[Path] = 
         InputError: when the trace is missing or broken, or lacks the block hashes that ideal hits need.
     """
     if workload.lengths is not None and workload.output_lengths is not None:
-        return _stated_mix(
-            distribution(workload.lengths),
-            mean_tokens(distribution(workload.output_lengths)),
-            _stated_hits(workload.prefix_hits),
-        )
+        outputs = distribution(workload.output_lengths)
+        hits = _stated_hits(workload.prefix_hits)
+        mix = _stated_mix(distribution(workload.lengths), mean_tokens(outputs), hits)
+        return replace(mix, outputs=_output_atoms(outputs))
     assert workload.trace is not None, "a validated workload has lengths or a trace"
     path = trace_path(workload.trace.path, base_dir, data_dirs)
     return trace_mix(read_trace(path, workload.trace.format), workload.prefix_hits)
@@ -83,8 +85,24 @@ def trace_mix(trace: Trace, prefix_hits: PrefixHits = "none") -> AtomMix:
     """
     total, n_output = trace.total_tokens.astype(np.float64), float(trace.output_tokens.mean())
     if prefix_hits == "ideal":
-        return AtomMix.of(total, _ideal_cached(trace), mean_output_tokens=n_output)
-    return _paired((total, np.ones_like(total), total), _stated_hits(prefix_hits), n_output)
+        mix = AtomMix.of(total, _ideal_cached(trace), mean_output_tokens=n_output)
+    else:
+        mix = _paired((total, np.ones_like(total), total), _stated_hits(prefix_hits), n_output)
+    tokens, counts = np.unique(trace.output_tokens, return_counts=True)
+    return replace(mix, outputs=OutputAtoms(tokens.astype(np.float64), counts / counts.sum()))
+
+
+def _output_atoms(outputs: Distribution) -> OutputAtoms:
+    """Output lengths themselves where finite, else the means between quantiles, the closer the rarer they are."""
+    if isinstance(outputs, Atoms):
+        return OutputAtoms(outputs.tokens, outputs.weights / outputs.weights.sum())
+    tail = 1 - np.geomspace(1e-2, 1e-9, N_TAIL_STRATA)
+    edges = outputs.quantile(np.concatenate([np.linspace(0, tail[0], N_STRATA, endpoint=False), tail, [1.0]]))
+    low, high = np.concatenate([[0.0], edges[1:-1]]), edges[1:]
+    weights = outputs.partial_moment(0, low, high)
+    keep = weights > 0
+    tokens = outputs.partial_moment(1, low, high)[keep] / weights[keep]
+    return OutputAtoms(tokens, weights[keep] / weights[keep].sum())
 
 
 def _stated_hits(prefix_hits: PrefixHits) -> HitDistribution | None:
@@ -98,7 +116,7 @@ def _ideal_cached(trace: Trace) -> FloatArray:
     return ideal_hits(trace.total_tokens, trace.blocks)
 
 
-def _stated_mix(lengths: Distribution, n_output: float, hits: HitDistribution | None) -> RequestMix:
+def _stated_mix(lengths: Distribution, n_output: float, hits: HitDistribution | None) -> AtomMix | LengthMix:
     if isinstance(lengths, Atoms):
         return _paired((lengths.tokens, lengths.weights, lengths.tokens), hits, n_output)
     if hits is None:

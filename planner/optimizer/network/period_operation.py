@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.optimizer.delays import link_slowdown, place_wait, sent_bytes
+from planner.optimizer.delays import sent_bytes
+from planner.optimizer.loaded_paths import LoadedPaths
 from planner.optimizer.network.cells import Array, point
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.problem import Arc, Part, Problem
-from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, merged_scv, split_scv, sum_of_waits
+from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, gigc_wait, merged_scv, split_scv
 from planner.roofline import exposed_transfer_s
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, bytes_per_s
 
@@ -199,10 +200,6 @@ class PeriodWaits:
     problem: Problem
     operation: PeriodOperation
     kinds: tuple[tuple[Flow, Kinds], ...]
-    places: dict[int, Wait | None]
-    """Wait for a place in the batches of every decode pool in use; None where it has no steady state."""
-    slowdown: dict[int, float]
-    """Factor by which sharing stretches the transfers on every link in use; inf without a steady state."""
 
     def paths(self, streams: Sequence[int], loaded: bool = True) -> list[Path] | None:
         """What the requests of some streams go through.
@@ -214,32 +211,21 @@ class PeriodWaits:
         Returns:
             Their paths; None where a queue has no steady state, or nothing flows.
         """
+        if loaded:
+            return self._loaded.paths(streams)
         mine = [(flow, kinds) for flow, kinds in self.kinds if flow.stream in streams]
         total = sum(flow.req_per_s * kinds.fraction for flow, kinds in mine)
         if total <= 0:
             return None
-        found = []
-        for flow, kinds in mine:
-            share = flow.req_per_s * kinds.fraction / total
-            stretch = 0.0 if flow.arc.link is None or not loaded else self.slowdown[flow.arc.link] - 1
-            if stretch == np.inf:
-                return None
-            after_s = kinds.transfer_s + stretch * kinds.sending_s
-            for decoding, part in self._decoded(flow.stream):
-                wait = self._both_waits(flow.arc.pool, decoding) if loaded else NO_WAIT
-                if wait is None:
-                    return None
-                path = Path.of(min(share * part, 1.0), kinds.service_s, kinds.weights, wait, after_s)
-                found.append(path)
-        return found
+        shares = [min(flow.req_per_s * kinds.fraction / total, 1.0) for flow, kinds in mine]
+        return [
+            Path.of(share, kinds.service_s, kinds.weights, NO_WAIT, kinds.transfer_s)
+            for share, (_, kinds) in zip(shares, mine, strict=True)
+        ]
 
-    def _both_waits(self, prefill: int, decode: int) -> Wait | None:
-        """Wait before prefill and for a place in a batch, remembered: many streams share two pools."""
-        if (prefill, decode) not in self._known_waits:
-            place = self.places[decode]
-            wait = None if place is None else self.wait(prefill)
-            self._known_waits[prefill, decode] = None if wait is None or place is None else sum_of_waits(wait, place)
-        return self._known_waits[prefill, decode]
+    @cached_property
+    def _loaded(self) -> LoadedPaths:
+        return LoadedPaths(self)
 
     def wait(self, pool: int) -> Wait | None:
         """Wait of a prefill pool in use, remembered; None where it has no steady state.
@@ -255,17 +241,6 @@ class PeriodWaits:
     @cached_property
     def _prefill_waits(self) -> dict[int, Wait | None]:
         return {}
-
-    @cached_property
-    def _known_waits(self) -> dict[tuple[int, int], Wait | None]:
-        return {}
-
-    def _decoded(self, stream: int) -> list[tuple[int, float]]:
-        """Decode pools of a stream, each with its fraction of the stream's requests."""
-        rate = self.operation.rate_of(stream)
-        return [
-            (d.pool, d.req_per_s / rate) for d in self.operation.decodings if d.stream == stream and d.req_per_s > 0
-        ]
 
     def late_fraction(self, streams: Sequence[int], slo_ttft_s: float) -> float:
         """Fraction of some streams' requests whose first token takes longer than a TTFT, waits for decode included
@@ -295,36 +270,14 @@ def period_waits(
         n_kinds: requests that stand for the lengths of a flow [count].
 
     Source:
-        `planner.queueing.gigc_wait`; links as in `planner.optimizer.delays.link_slowdown`, places in decode batches as
-        in `planner.optimizer.delays.place_wait`.
+        `planner.queueing.gigc_wait`; links and places in decode batches as in `planner.optimizer.loaded_paths`.
     """
     kinds = []
     for flow in operation.flows:
         found = kinds_of(problem, flow, ports, n_kinds) if flow.req_per_s > 0 else None
         if found is not None:
             kinds.append((flow, found))
-    places = {i: _places(problem, operation, i) for i in dict.fromkeys(d.pool for d in operation.decodings)}
-    sent = link_gbps(problem, operation)
-    links = dict.fromkeys(flow.arc.link for flow, _ in kinds if flow.arc.link is not None)
-    slowdown = {
-        j: _slowdown(operation, (problem.links[j].gbps(ports[j]), sent[j]), [u for u in kinds if u[0].arc.link == j])
-        for j in links
-    }
-    return PeriodWaits(problem, operation, tuple(kinds), places, slowdown)
-
-
-def _slowdown(operation: PeriodOperation, gbps: tuple[float, float], users: Sequence[tuple[Flow, Kinds]]) -> float:
-    """Factor by which sharing stretches the transfers on a link of a bandwidth, with its mean traffic [Gbps]."""
-    rates = [flow.req_per_s * kinds.fraction for flow, kinds in users]
-    n_at_once = sum(r * float(kinds.sending_s @ kinds.weights) for r, (_, kinds) in zip(rates, users, strict=True))
-    n_busy: dict[int, float] = {}
-    for rate, (flow, kinds) in zip(rates, users, strict=True):
-        n_busy[flow.arc.pool] = n_busy.get(flow.arc.pool, 0.0) + rate * float(kinds.service_s @ kinds.weights)
-    n_instances = [operation.n_instances[pool] for pool in n_busy]
-    if any(busy >= FULL * n for busy, n in zip(n_busy.values(), n_instances, strict=True)):
-        return np.inf
-    capacity, load = map(bytes_per_s, gbps)
-    return link_slowdown(capacity, load, n_at_once, n_instances, [*n_busy.values()])
+    return PeriodWaits(problem, operation, tuple(kinds))
 
 
 def _wait(problem: Problem, operation: PeriodOperation, pool: int, users: Sequence[tuple[Flow, Kinds]]) -> Wait | None:
@@ -341,15 +294,6 @@ def _wait(problem: Problem, operation: PeriodOperation, pool: int, users: Sequen
         whole = max(operation.rate_of(flow.stream), part)
         scvs.append(split_scv(spec.arrival_scv, part / whole))
     return gigc_wait(n_servers, rate, service, merged_scv(rates, scvs))
-
-
-def _places(problem: Problem, operation: PeriodOperation, pool: int) -> Wait | None:
-    """Wait for a place in the batches of a decode pool."""
-    mine = [d for d in operation.decodings if d.pool == pool]
-    classes = [problem.classes[problem.streams[d.stream].request_class] for d in mine]
-    tokens_per_s = sum(d.req_per_s * c.mix.mean_output_tokens for d, c in zip(mine, classes, strict=True))
-    rate = sum(d.req_per_s for d in mine)
-    return place_wait(problem.pools[pool].rates.decode, rate, tokens_per_s, operation.n_instances[pool])
 
 
 def late_fractions(period: PeriodWaits) -> dict[int, float]:
