@@ -166,7 +166,11 @@ class PromisedFleet:
         sending_s, sent = self._sending_s(pool, link), self._sent_bytes(pool, link)
         is_sent = sending_s > 0
         speeds = sent[is_sent] / sending_s[is_sent]
-        return self.sizing.n_instances[pool] * float(speeds.max(initial=0.0))
+        return self._n_places(pool) * float(speeds.max(initial=0.0))
+
+    def _n_places(self, pool: int) -> int:
+        """Prompts that a pool prefills at once."""
+        return self.sizing.n_instances[pool] * self.problem.pools[pool].rates.places
 
     def _keeps(self, low: float, high: float, rate: float) -> bool:
         return self.late_fraction(low, high, rate) <= self.late_allowed + 1e-12
@@ -179,9 +183,9 @@ class PromisedFleet:
             req_per_s * sum(float((table(pool, link) * self._weights)[chosen].sum()) for pool, chosen in mine)
             for table in (self._sent_bytes, self._sending_s)
         )
-        n_instances = [self.sizing.n_instances[pool] for pool, _ in mine]
+        n_places = [self._n_places(pool) for pool, _ in mine]
         n_busy = [req_per_s * float((self._service_s(pool) * self._weights)[chosen].sum()) for pool, chosen in mine]
-        return link_slowdown(link_bytes_per_s(self.problem, self.sizing, link), load, n_at_once, n_instances, n_busy)
+        return link_slowdown(link_bytes_per_s(self.problem, self.sizing, link), load, n_at_once, n_places, n_busy)
 
     def _paths(self, low_tokens: float, high_tokens: float, req_per_s: float) -> list[tuple[float, Path | None]] | None:
         """Shares of all requests and what they go through; None where decode has no place for them in the long run."""
@@ -207,7 +211,7 @@ class PromisedFleet:
     ) -> Path | None:
         """What the chosen requests go through, as if they were all; None where their queue has no steady state."""
         share = float(self._weights[chosen].sum())
-        n, service_s = self.sizing.n_instances[pool], self._service_s(pool)[chosen]
+        n, service_s = self._n_places(pool), self._service_s(pool)[chosen]
         weights = self._weights[chosen] / share
         service = Service.of(service_s, weights)
         rate = req_per_s * share

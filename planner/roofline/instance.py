@@ -119,6 +119,11 @@ class InstanceRates:
     setup: Setup = Setup()
     """How the instance is run."""
 
+    @property
+    def places(self) -> int:
+        """Prompts that an instance prefills at once: one per attention replica."""
+        return 1 if self.prefill is None else self.prefill.places
+
     def scaled(self, factor: float) -> "InstanceRates":
         """The same instance with prefills and decode steps that take `factor` times as long; bytes stay [-]."""
         if factor == 1.0:
@@ -153,7 +158,8 @@ def roofline_prefill(served: ServedModel, known_tokens: tuple[float, float]) -> 
         known_tokens: lengths that the stack was calibrated on; beyond, the curve counts as extrapolated [tokens].
 
     Returns:
-        A monotone cubic through samples; a request's own overhead is what no cached prefix saves.
+        A monotone cubic through samples; a request's own overhead is what no cached prefix saves. An instance with
+        attention replicas has a place on each, and its prompts take as long as when every place is taken.
 
     Raises:
         InputError: a shape or a figure is unknown.
@@ -163,10 +169,10 @@ def roofline_prefill(served: ServedModel, known_tokens: tuple[float, float]) -> 
     """
     # From a single token on: where no overhead hides it, a line through longer prompts may begin below zero.
     tokens = np.unique([*SHORT_TOKENS, *np.geomspace(*CURVE_TOKENS, N_CURVE).round()])
-    seconds = np.maximum.accumulate(served.prefill_time(tokens).total_s)
+    seconds = np.maximum.accumulate(served.prefill_time(tokens, n_prompts=served.n_places).total_s)
     curve = Curve.monotone_cubic(tokens.tolist(), seconds.tolist())
     overhead = float(np.asarray(served.factors.request_overhead_s))
-    return PrefillService(replace(curve, measured_tokens=known_tokens), overhead or None)
+    return PrefillService(replace(curve, measured_tokens=known_tokens), overhead or None, served.n_places)
 
 
 def _kv_bytes(model: ModelProfile, measured: MeasuredInstance, kv_precision: str) -> Curve:

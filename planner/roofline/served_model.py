@@ -24,7 +24,7 @@ class PrefillPasses:
     """Passes that prefill requests by chunks: first, middle and last ones; flat arrays of one length."""
 
     sequences: Sequences
-    """One chunk each."""
+    """One chunk each, or one of every prompt that goes along."""
     request: NDArray[np.intp]
     """Request that each pass belongs to."""
     times: FloatArray
@@ -38,13 +38,16 @@ class PrefillPasses:
         return first
 
 
-def prefill_passes(new_tokens: FloatArray, cached_tokens: FloatArray, chunk_tokens: int) -> PrefillPasses:
-    """Chunks of requests.
+def prefill_passes(
+    new_tokens: FloatArray, cached_tokens: FloatArray, chunk_tokens: int, n_prompts: ArrayLike = 1.0
+) -> PrefillPasses:
+    """Chunks of requests, or of several that go through their passes together.
 
     Args:
         new_tokens: tokens to compute of each request [tokens], flat.
         cached_tokens: tokens cached already of each [tokens], flat.
-        chunk_tokens: most tokens of a pass.
+        chunk_tokens: most tokens of a prompt in a pass.
+        n_prompts: prompts of that kind in each pass, one per attention replica; a number, or one per request.
 
     Returns:
         Up to three kinds of pass per request.
@@ -67,7 +70,8 @@ def prefill_passes(new_tokens: FloatArray, cached_tokens: FloatArray, chunk_toke
     # Request by request, in the order in which they happen.
     kept = times.T.ravel() > 0
     request = np.repeat(np.arange(new.size), 3)[kept]
-    sequences = Sequences.prefill(tokens.T.ravel()[kept], before.T.ravel()[kept])
+    together = np.broadcast_to(np.asarray(n_prompts, float), new.shape)[request]
+    sequences = Sequences.prefill(tokens.T.ravel()[kept], before.T.ravel()[kept], together)
     return PrefillPasses(sequences, request, times.T.ravel()[kept])
 
 
@@ -84,7 +88,7 @@ class ServedModel:
     kv_precision: str = "bf16"
     """Number format of the attention cache."""
     chunk_tokens: int = 8192
-    """Most tokens of one prefill pass."""
+    """Most tokens of one prefill pass on an attention replica."""
     memory_fraction: float = 0.9
     """Part of the memory that the stack uses."""
     runtime_bytes: float = RUNTIME_BYTES
@@ -124,8 +128,15 @@ class ServedModel:
             runtime_bytes=self.runtime_bytes,
         )
 
-    def prefill_time(self, new_tokens: ArrayLike, cached_tokens: ArrayLike = 0.0) -> PassTime:
-        """Seconds from a request's arrival at an idle instance to its first token.
+    @property
+    def n_places(self) -> int:
+        """Prompts that a pass takes at once: one per attention replica."""
+        return self.layout.dp_size
+
+    def prefill_time(
+        self, new_tokens: ArrayLike, cached_tokens: ArrayLike = 0.0, n_prompts: ArrayLike = 1.0
+    ) -> PassTime:
+        """Seconds from a request's arrival to its first token, alone on the instance or beside others like it.
 
         Equation:
             request overhead + the sum over chunks of the pass that computes them; under pp stages chunks follow one
@@ -134,18 +145,21 @@ class ServedModel:
         Args:
             new_tokens: tokens to compute [tokens], any shape.
             cached_tokens: tokens whose cache exists already [tokens], broadcast with new_tokens.
+            n_prompts: prompts that begin together, each on an attention replica of its own: 1 to `n_places`, broadcast.
 
         Returns:
             Seconds by what binds; the shape of the tokens, raveled.
 
         Valid:
-            Middle chunks are timed as their mean, which is exact where time is linear in the cached tokens.
+            Middle chunks are timed as their mean, which is exact where time is linear in the cached tokens. Prompts
+            that share passes are as long as one another.
 
         Source:
             Chunked prefill: Sarathi-Serve (2024).
         """
-        new, cached = (np.ravel(a) for a in np.broadcast_arrays(np.asarray(new_tokens, float), cached_tokens))
-        passes = prefill_passes(new, cached, self.chunk_tokens)
+        shapes = np.broadcast_arrays(np.asarray(new_tokens, float), cached_tokens, np.asarray(n_prompts, float))
+        new, cached, prompts = (np.ravel(a) for a in shapes)
+        passes = prefill_passes(new, cached, self.chunk_tokens, prompts)
         each = pass_time(self.work([passes.sequences]), self.factors, eager=True)
         time = each.times(passes.times).summed(passes.request, new.size)
         if self.layout.pp_size > 1:
