@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.curves import Curve, PrefillService
-from planner.profiles import KvCurve, MeasuredInstance, ModelProfile, PrefillCurve
+from planner.profiles import HardwareProfile, KvCurve, MeasuredInstance, ModelProfile, PrefillCurve
+from planner.roofline.chip import Chip
 from planner.roofline.kv_cache import BYTES_PER_VALUE, kv_bytes_curve
 from planner.roofline.served_model import ServedModel
 
@@ -91,16 +92,19 @@ class Setup:
         return cls(stack, str(served.layout), own, served.kv_precision, emulated)
 
 
-def emulation(hardware: str, weights: str, products: str) -> str:
-    """What it means that an accelerator has no unit for the format of the weights.
+def emulation(hardware: HardwareProfile, weights: str, products: str) -> str:
+    """What it means that products do not run at the format of the weights.
 
-    >>> emulation("a100-sxm-80gb", "fp8", "bf16")
+    >>> from planner.profiles import hardware_profile
+    >>> emulation(hardware_profile("a100-sxm-80gb"), "fp8", "bf16")
     'weights in fp8 stream at 8 bits, products run in bf16: a100-sxm-80gb has no fp8 unit'
+    >>> emulation(hardware_profile("b200-sxm"), "fp4", "bf16")
+    'weights in fp4 stream at 4 bits, products run in bf16: weights alone are quantised'
     """
     bits = 8 * BYTES_PER_VALUE[weights]
-    return (
-        f"weights in {weights} stream at {bits:.0f} bits, products run in {products}: {hardware} has no {weights} unit"
-    )
+    is_native = Chip(hardware).product_format(weights) == weights
+    why = "weights alone are quantised" if is_native else f"{hardware.name} has no {weights} unit"
+    return f"weights in {weights} stream at {bits:.0f} bits, products run in {products}: {why}"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from planner.errors import InputError, Problem
 from planner.profiles import ModelProfile
 from planner.roofline.chip import Chip
+from planner.roofline.expert_traffic import EVEN_TRAFFIC, ExpertTraffic
 from planner.roofline.factors import Factors
+from planner.roofline.formats import IN_BF16, ProductFormats
 from planner.roofline.layout import Layout
 from planner.roofline.memory_fit import RUNTIME_BYTES, MemoryFit, largest_batch, longest_request, memory_fit
 from planner.roofline.operator import FloatArray
@@ -93,6 +95,10 @@ class ServedModel:
     """Part of the memory that the stack uses."""
     runtime_bytes: float = RUNTIME_BYTES
     """What the serving process itself takes of one accelerator [B]."""
+    traffic: ExpertTraffic = EVEN_TRAFFIC
+    """How experts that are dealt out are run."""
+    formats: ProductFormats = IN_BF16
+    """What products run at that the weights' format does not say."""
 
     def __post_init__(self) -> None:
         """Raises InputError for more pipeline stages than the model has layers."""
@@ -107,8 +113,12 @@ class ServedModel:
 
     @property
     def product_precision(self) -> str:
-        """Format that products run at: a wider one where the chip has no unit for the weights'. Raises InputError."""
-        return self.chip.product_format(self.weights_precision)
+        """Format that products run at: a wider one where the chip has no unit for the weights', or inputs are wider.
+
+        Raises InputError.
+        """
+        stored_so = self.precision in (None, self.model.precision)
+        return self.formats.of(self.chip, self.weights_precision, self.model if stored_so else None)
 
     @property
     def slowest_stage_fraction(self) -> float:
@@ -126,6 +136,7 @@ class ServedModel:
             memory_fraction=self.memory_fraction,
             chunk_tokens=self.chunk_tokens,
             runtime_bytes=self.runtime_bytes,
+            redundant_experts=self.traffic.redundant_experts,
         )
 
     @property
@@ -139,8 +150,9 @@ class ServedModel:
         """Seconds from a request's arrival to its first token, alone on the instance or beside others like it.
 
         Equation:
-            request overhead + the sum over chunks of the pass that computes them; under pp stages chunks follow one
-            another at the pace of the slowest stage, a share f of the layers: f T + (1 - f) T_first
+            what a request and its tokens cost before + the sum over chunks of the pass that computes them; under pp
+            stages chunks follow one another at the pace of the slowest stage, a share f of the layers:
+            f T + (1 - f) T_first
 
         Args:
             new_tokens: tokens to compute [tokens], any shape.
@@ -160,13 +172,15 @@ class ServedModel:
         shapes = np.broadcast_arrays(np.asarray(new_tokens, float), cached_tokens, np.asarray(n_prompts, float))
         new, cached, prompts = (np.ravel(a) for a in shapes)
         passes = prefill_passes(new, cached, self.chunk_tokens, prompts)
-        each = pass_time(self.work([passes.sequences]), self.factors, eager=True)
+        each = pass_time(
+            self.work([passes.sequences]), self.factors, eager=True, overlap=self.traffic.overlap_efficiency
+        )
         time = each.times(passes.times).summed(passes.request, new.size)
         if self.layout.pp_size > 1:
             first = passes.is_first
             alone = each.times(first).summed(passes.request, new.size)
             time = time.times(self.slowest_stage_fraction) + alone.times(1 - self.slowest_stage_fraction)
-        return time + _overhead(np.zeros_like(new) + self.factors.request_overhead_s)
+        return time + _overhead(np.zeros_like(new) + self.factors.before_prefill_s(new + cached))
 
     def decode_time(self, batch: ArrayLike, context_tokens: ArrayLike) -> PassTime:
         """Seconds of one decode step.
@@ -192,7 +206,8 @@ class ServedModel:
         count, context = np.broadcast_arrays(np.asarray(batch, float), context_tokens)
         part = np.maximum(count / self.layout.pp_size, np.minimum(count, 1.0))
         sequences = Sequences.decode(np.ravel(part), np.ravel(context))
-        alone = pass_time(self.work([sequences]), self.factors, self._per_replica(sequences.n_sequences))
+        overlap, count_each = self.traffic.overlap_efficiency, self._per_replica(sequences.n_sequences)
+        alone = pass_time(self.work([sequences]), self.factors, count_each, overlap=overlap)
         n_parts = np.minimum(np.ravel(count), self.layout.pp_size)
         return alone.times(np.maximum(1.0, self.slowest_stage_fraction * n_parts))
 
@@ -205,6 +220,8 @@ class ServedModel:
             parts,
             precision=self.precision,
             kv_precision=self.kv_precision,
+            traffic=self.traffic,
+            formats=self.formats,
         )
 
     def largest_batch(self, tokens: ArrayLike) -> NDArray[np.float64]:

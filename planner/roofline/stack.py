@@ -7,7 +7,9 @@ from typing import Protocol
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import ModelProfile, StackProfile, profile_names, stack_profile
 from planner.profiles.stack import Calibration, StackSettings
+from planner.roofline.expert_traffic import EVEN_TRAFFIC, ExpertTraffic
 from planner.roofline.factors import DATASHEET, Factors
+from planner.roofline.formats import ProductFormats
 from planner.roofline.memory_fit import RUNTIME_BYTES
 from planner.units import GB, MICRO, MILLI
 
@@ -39,6 +41,15 @@ class Stack:
         """What the serving process itself takes of one accelerator [B]."""
         return runtime_bytes(self.settings)
 
+    @property
+    def traffic(self) -> ExpertTraffic:
+        """How it runs experts that are dealt out."""
+        return expert_traffic(self.settings)
+
+    def formats(self, kv_precision: str) -> ProductFormats:
+        """What products run at beside a cache in a format."""
+        return product_formats(self.settings, kv_precision)
+
     def kv_precision(self, model: ModelProfile, precision: str | None) -> str:
         """Cache format where nothing is said of it: as the weights are quantised, if the stack does so."""
         weights = precision or model.precision
@@ -50,12 +61,30 @@ def runtime_bytes(settings: StackSettings) -> float:
     return RUNTIME_BYTES if settings.runtime_gb is None else settings.runtime_gb * GB
 
 
+def product_formats(settings: StackSettings, kv_precision: str) -> ProductFormats:
+    """What products run at beside a cache in a format, where the weights' does not say."""
+    is_fp8 = settings.quantized_attention and kv_precision == "fp8"
+    return ProductFormats("fp8" if is_fp8 else "bf16", settings.weight_only_products or "bf16")
+
+
+def expert_traffic(settings: StackSettings) -> ExpertTraffic:
+    """How a stack runs experts that are dealt out."""
+    stated = {
+        "dispatch_precision": settings.dispatch_precision,
+        "combine_precision": settings.combine_precision,
+        "overlap_efficiency": settings.overlap_efficiency,
+        "imbalance": settings.expert_imbalance,
+        "redundant_experts": settings.redundant_experts,
+    }
+    return replace(EVEN_TRAFFIC, **{key: value for key, value in stated.items() if value is not None})
+
+
 UNITS = {"_us": MICRO, "_ms": MILLI}
 
 
 def factors_of(profile: StackProfile) -> Factors:
     """Factors of a stack profile in SI units, without any version's ratios."""
-    return Factors(**_si({name: getattr(profile.factors, name).value for name in type(profile.factors).model_fields}))
+    return Factors(**_si({name: factor.value for name, factor in profile.factors.stated.items()}))
 
 
 def _si(values: Mapping[str, float]) -> dict[str, float]:

@@ -35,7 +35,13 @@ FEWEST_POINTS = 1
 """Priors carry what the points do not determine, and the profile says of which factors."""
 MOVED_SPREAD = 0.9
 """A factor whose standard error is still this share of its prior's spread was not learnt from the points."""
-UNITS = {"kernel_latency": 1e6, "replica_latency": 1e6, "sequence_overhead": 1e6, "host_sequence": 1e6}
+UNITS = {
+    "kernel_latency": 1e6,
+    "replica_latency": 1e6,
+    "sequence_overhead": 1e6,
+    "host_sequence": 1e6,
+    "prompt_token": 1e6,
+}
 UNITS |= {"eager_launch": 1e6, "step_overhead": 1e3, "host_step": 1e3, "request_overhead": 1e3}
 SUFFIX = {1e6: "_us", 1e3: "_ms"}
 POINTS_SOURCE, PRIOR_SOURCE = "points", "priors"
@@ -273,6 +279,6 @@ def _sources(files: Sequence[PointsOf], factors: StackFactors, described: str | 
     """What the profile cites: its points, and the priors where a factor stayed with its own."""
     names = ", ".join("measured curves of the model profiles" if f.path is None else f.path.name for f in files)
     sources = {POINTS_SOURCE: f"Measured serving points: {names}" + (f" ({described})" if described else "")}
-    if any(factor.source == PRIOR_SOURCE for _, factor in factors):
+    if any(factor.source == PRIOR_SOURCE for factor in factors.stated.values()):
         sources[PRIOR_SOURCE] = PRIORS_CITED
     return sources

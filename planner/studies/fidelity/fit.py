@@ -49,6 +49,7 @@ PRIORS: dict[str, Prior] = {
     "host_sequence_s": Prior(15e-6, 0.6, "the same per sequence"),
     "eager_launch_s": Prior(20e-6, 0.8, "two or three launches from PyTorch per operator counted"),
     "request_overhead_s": Prior(35e-3, 0.7, "HTTP, tokenizer and admission"),
+    "prompt_token_s": Prior(2e-6, 0.7, "a tokenizer makes some half a million tokens a second"),
     "burst": Prior(1.0, 0.2, "a closed loop begins with all of its requests at once"),
 }
 VERSION_SPREAD = (0.7, 0.6, 0.3, 1.0)

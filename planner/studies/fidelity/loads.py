@@ -17,9 +17,11 @@ from planner.roofline import (
     Sequences,
     ServedModel,
     closed_loop_latency,
+    expert_traffic,
     pass_time,
     physical_kv_bytes,
     prefill_passes,
+    product_formats,
     runtime_bytes,
 )
 from planner.roofline.stack import QUANTIZED
@@ -63,6 +65,8 @@ class Loads:
     """Requests in flight of one replica; all of them when disaggregated."""
     in_batch: FloatArray
     """Of these, those that the memory of all decode workers holds."""
+    prompt_tokens: FloatArray
+    """Mean tokens of a prompt [tokens]."""
     output_tokens: FloatArray
     """Mean tokens generated per request [tokens]."""
     transfer_s: FloatArray
@@ -71,6 +75,8 @@ class Loads:
     """Workers that prefill; 1 when co-located."""
     is_disaggregated: NDArray[np.bool_]
     is_closed: NDArray[np.bool_]
+    overlap: float
+    """Part of the exchange with experts that the stack hides."""
 
     def latencies(self, factors: Factors) -> tuple[FloatArray, FloatArray]:
         """TTFT and TPOT of every case.
@@ -81,18 +87,20 @@ class Loads:
         Returns:
             TTFT and TPOT [s].
         """
-        prefill = pass_time(self.prefill, _at(factors, self.prefill_case), eager=True).total_s
+        overlap = self.overlap
+        prefill = pass_time(self.prefill, _at(factors, self.prefill_case), eager=True, overlap=overlap).total_s
         alone = np.bincount(self.prefill_case, prefill * self.prefill_times, len(self.cases))
-        step = pass_time(self.decode, factors, self.batch_per_replica).total_s
+        step = pass_time(self.decode, factors, self.batch_per_replica, overlap=overlap).total_s
         mixed, full = (
-            pass_time(work, factors, self.batch_per_replica + 1, eager=True).total_s for work in (self.mixed, self.full)
+            pass_time(work, factors, self.batch_per_replica + 1, eager=True, overlap=overlap).total_s
+            for work in (self.mixed, self.full)
         )
-        chunk = pass_time(self.chunk, factors, eager=True).total_s
+        chunk = pass_time(self.chunk, factors, eager=True, overlap=overlap).total_s
         apart = self.n_chunks * chunk / (self.n_prefill_workers * self.n_prefill_replicas)
         added, together = (self.n_chunks * np.maximum(one - step, 0.0) for one in (mixed, full))
         interference = np.where(self.is_disaggregated, apart, added / self.n_together)
         times = LoopTimes(
-            alone + factors.request_overhead_s + self.transfer_s,
+            alone + factors.before_prefill_s(self.prompt_tokens) + self.transfer_s,
             interference,
             step,
             np.where(self.is_disaggregated, apart, together),
@@ -140,6 +148,7 @@ def loads_of(cases: Sequence[Case], settings: StackSettings, *, derated: bool = 
         chunk=RankWork.joined(part.chunk for part in parts),
         is_disaggregated=np.array([case.is_disaggregated for case in cases]),
         is_closed=np.array([case.point.is_closed_loop for case in cases]),
+        overlap=expert_traffic(settings).overlap_efficiency,
         **column,
     )
 
@@ -156,7 +165,7 @@ class _Load:
 
     NUMBERS = (
         *("n_chunks", "batch", "batch_per_replica", "concurrency", "in_batch", "output_tokens", "transfer_s"),
-        *("n_prefill_workers", "n_together", "n_replicas", "n_prefill_replicas"),
+        *("n_prefill_workers", "n_together", "n_replicas", "prompt_tokens", "n_prefill_replicas"),
     )
     prefill: RankWork
     prefill_times: FloatArray
@@ -172,6 +181,7 @@ class _Load:
     batch_per_replica: float
     concurrency: float
     in_batch: float
+    prompt_tokens: float
     output_tokens: float
     transfer_s: float
     n_prefill_workers: float
@@ -215,6 +225,7 @@ def _load(case: Case, settings: StackSettings, derated: bool) -> _Load:
         batch_per_replica=max(part / dp, min(part, 1.0)),
         concurrency=max(concurrency, 1.0),
         in_batch=batch * (case.n_decode_workers if case.is_disaggregated else 1),
+        prompt_tokens=prompt,
         output_tokens=output,
         transfer_s=_transfer_s(case, served, prompt),
         n_prefill_workers=float(case.n_prefill_workers if case.is_disaggregated else 1),
@@ -258,6 +269,8 @@ def _served(case: Case, settings: StackSettings, role: str, derated: bool) -> Se
         settings.chunk_tokens,
         settings.memory_fraction,
         runtime_bytes(settings),
+        expert_traffic(settings),
+        product_formats(settings, kv),
     )
 
 

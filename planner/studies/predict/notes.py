@@ -17,7 +17,7 @@ PHASES: tuple[Phase, ...] = ("prefill", "decode")
 def product_format(asked: Instance) -> str | None:
     """Format that products of quantised weights run at; None where no peak is known."""
     try:
-        return asked.chip.product_format(asked.precision)
+        return asked.served.product_precision if asked.has_shapes else asked.chip.product_format(asked.precision)
     except InputError:
         return None
 
@@ -93,7 +93,7 @@ def _context_notes(asked: Instance) -> Iterator[str]:
 def _format_notes(asked: Instance) -> Iterator[str]:
     own, products = asked.precision, product_format(asked)
     if products is not None and products != own and asked.has_shapes:
-        yield emulation(asked.hardware.name, own, products)
+        yield emulation(asked.hardware, own, products)
 
 
 def _stack_notes(asked: Instance) -> Iterator[str]:

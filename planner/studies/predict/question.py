@@ -136,6 +136,8 @@ class Instance:
             chunk_tokens=self.stack.settings.chunk_tokens,
             memory_fraction=self.stack.settings.memory_fraction,
             runtime_bytes=self.stack.runtime_bytes,
+            traffic=self.stack.traffic,
+            formats=self.stack.formats(self.question.kv_precision),
         )
 
     @cached_property

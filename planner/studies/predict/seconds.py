@@ -74,7 +74,7 @@ def instance_seconds(asked: Instance, fits: bool) -> InstanceSeconds:
         # A figure of the accelerator that nobody published: bytes can still be told.
         return _unknown(asked, f"no seconds: {error}")
     full_s = _prefill_time(asked, asked.served.n_places).total_s
-    busy_s = full_s - asked.stack.factors.request_overhead_s
+    busy_s = full_s - asked.stack.factors.before_prefill_s(np.asarray(asked.question.tokens, float))
     return InstanceSeconds(
         _timed(asked, "prefill", prefill),
         _timed(asked, "decode", decode),
