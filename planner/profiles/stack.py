@@ -123,6 +123,15 @@ class VersionFactors(StrictModel):
     """Ratio of its overhead per request to the stack's."""
 
 
+class SourceOverhead(StrictModel):
+    """What one harness or table adds to every TTFT that it measured."""
+
+    n_points: Whole
+    """Measured points it was fitted to."""
+    request_ms: NonNegative
+    """Per request, beyond the framework's and the version's own overhead [ms]."""
+
+
 class Band(StrictModel):
     """Where the measured value lies relative to the predicted one, in nine of ten cases."""
 
@@ -247,5 +256,7 @@ class StackProfile(Profile):
     """Its factors."""
     versions: dict[Text, VersionFactors] = Field(default_factory=dict)
     """Versions that were fitted, by version number."""
+    source_overheads: dict[Text, SourceOverhead] = Field(default_factory=dict)
+    """Overheads of harnesses and tables, by their names; zero in what is predicted unless asked for."""
     calibration: Calibration | None = None
     """What the factors were fitted to; absent for one that was not."""

@@ -100,6 +100,12 @@ def _stack_notes(asked: Instance) -> Iterator[str]:
     found = asked.stack
     if found.calibration and not found.version_is_fitted:
         yield f"the version of {found.name} was not calibrated: factors of its framework stand for it"
+    for source, seconds in found.source_overheads_s.items():
+        if asked.question.source is None and asked.has_shapes:
+            yield (
+                f"{seconds:.3g} s that {source} measured of every prompt beyond the framework's own overhead are "
+                f"left out (--source {source} puts them back)"
+            )
     if found.calibration and asked.has_shapes:
         yield from _coverage_notes(asked, found.calibration)
 
