@@ -456,7 +456,7 @@ def test_list_shows_the_stacks_third() -> None:
 
 def test_show_as_json_is_the_file(engine: str) -> None:
     found = json.loads(run("show", engine, "--format", "json").stdout)
-    assert found == tomllib.loads(CALIBRATED) | {"factors": found["factors"]}
+    assert found == tomllib.loads(CALIBRATED) | {"factors": found["factors"], "source_overheads": {}}
     assert found["factors"]["tile_rows"] == {"value": 128.0, "source": "docs", "basis": "quoted"}
 
 
