@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import pairwise
 from typing import NamedTuple, Self
 
@@ -141,7 +141,8 @@ class PrefillService:
     """Seconds one prefill instance is busy with a prompt of which a prefix may be cached.
 
     T(total, 0) = curve(total); T(total, cached) = max(curve(total) - curve(cached), overhead): the cached part's
-    seconds are saved, the stack's constant overhead is not.
+    seconds are saved, the stack's constant overhead is not. Of an instance with several places, each prompt takes one
+    of them for so long.
     """
 
     curve: Curve
@@ -149,6 +150,19 @@ class PrefillService:
 
     overhead_s: float | None = None
     """Least seconds of a prefill with a cached prefix; None: the curve's value at 0 tokens."""
+
+    places: int = 1
+    """Prompts that an instance prefills at once, one on each of its attention replicas."""
+
+    @cached_property
+    def occupancy(self) -> Self:
+        """Instance-seconds of a prompt: the same for one place, whose prompts take their share of the instance each.
+
+        >>> service = PrefillService(Curve.affine(0.4, 1e-4), places=8)
+        >>> float(service.seconds(4000, 0)), float(service.occupancy.seconds(4000, 0))
+        (0.8, 0.1)
+        """
+        return self if self.places == 1 else replace(self.scaled(1 / self.places), places=1)
 
     @property
     def floor_s(self) -> float:

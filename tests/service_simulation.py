@@ -101,34 +101,3 @@ def modulated_run(n_servers, rates, spells_s, services_s, n_warm_up, rng):  # ty
 
 
 @numba.njit(cache=True)
-def fed_link_run(n_instances, rate, service_s, link_s, n_requests, rng):  # type: ignore[no-untyped-def]
-    """Mean time that bytes still wait for the link when a prefill ends; Poisson arrivals, first come first served.
-
-    Each busy instance feeds its request's bytes evenly over its service; the link drains what is fed as a fluid.
-    `service_s` and `link_s` are each kind's service and its time on the link alone, all kinds being equally likely.
-    """
-    end, feed = np.full(n_instances, np.inf), np.zeros(n_instances)
-    waiting = np.empty(n_requests, dtype=np.int64)
-    head, tail, done = 0, 0, 0
-    now, left, flow, total = 0.0, 0.0, 0.0, 0.0
-    coming = rng.standard_exponential() / rate
-    while done < n_requests:
-        first = np.argmin(end)
-        at = min(coming, end[first])
-        left, now = max(0.0, left + (flow - 1.0) * (at - now)), at
-        if coming <= end[first]:
-            waiting[tail] = rng.integers(0, len(service_s))
-            tail += 1
-            coming = now + rng.standard_exponential() / rate if tail < n_requests else np.inf
-        else:
-            total += left
-            done += 1
-            flow -= feed[first]
-            end[first], feed[first] = np.inf, 0.0
-        for place in range(n_instances):
-            if end[place] == np.inf and head < tail:
-                kind = waiting[head]
-                head += 1
-                end[place], feed[place] = now + service_s[kind], link_s[kind] / service_s[kind]
-                flow += feed[place]
-    return total / n_requests

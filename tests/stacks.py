@@ -39,6 +39,7 @@ host_step_ms = { value = 3.5, source = "points", basis = "calibrated" }
 host_sequence_us = { value = 21.0, source = "points", basis = "calibrated" }
 eager_launch_us = { value = 9.0, source = "points", basis = "calibrated" }
 request_overhead_ms = { value = 28.0, source = "points", basis = "calibrated" }
+prompt_token_us = { value = 1.75, source = "points", basis = "calibrated" }
 burst = { value = 0.0, source = "points", basis = "calibrated" }
 
 [versions]

@@ -36,6 +36,7 @@ def measured(points: Sequence[ServingPoint]) -> Measured:
         tpot_s=np.array([point.tpot_s for point in points], float),
         weight=np.array(weights(points)),
         versions=tuple(point.framework_version or "" for point in points),
+        sources=tuple(point.source for point in points),
     )
 
 
@@ -139,7 +140,7 @@ def test_a_version_with_slower_requests_is_told_from_the_others() -> None:
 
 def test_a_version_without_points_has_the_frameworks_factors() -> None:
     found = fitted(timed(configurations(version="1.0"), AT_PRIORS))
-    factors = found.of(["0.1"])
+    factors = found.of(["0.1"], [None])
     assert factors.kernel_latency_s == pytest.approx(found.factors.kernel_latency_s)
 
 
@@ -149,3 +150,17 @@ def test_a_latency_that_was_not_measured_is_no_residual() -> None:
     found = fitted(without)
     assert shift(found, "request_overhead_s", AT_PRIORS) == pytest.approx(0.0, abs=0.01)
     assert POINT.ttft_s is not None
+
+
+def test_a_version_that_one_harness_measured_leaves_the_harness_what_it_adds_to_every_request() -> None:
+    """The framework's own overhead is told by points of no version; the version's harness adds 0.25 s to its own."""
+    truth, added_s = AT_PRIORS, 0.25
+    plain = [replace(point, source="other") for point in timed(configurations(version=None), truth)]
+    theirs = timed(configurations(version="0.9"), replace(truth, source_overhead_s=added_s))
+    found = fitted([*plain, *(replace(point, source="harness") for point in theirs)])
+    assert found.sources_s == {"harness": pytest.approx(added_s, rel=0.1)}
+    assert found.ratios["0.9"][3] == pytest.approx(1.0, abs=0.01)
+    assert found.factors.request_overhead_s == pytest.approx(truth.request_overhead_s, rel=0.3)
+    at_home, elsewhere = (found.of(["0.9"], [source]).source_overhead_s for source in ("harness", "another"))
+    assert np.asarray(at_home).tolist() == [found.sources_s["harness"]]
+    assert np.asarray(elsewhere).tolist() == [0.0]

@@ -5,6 +5,7 @@ import pytest
 
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer import optimize, planning_problem
+from planner.optimizer.resolution import whole_work_s
 from planner.profiles import hardware_profile, model_profile
 from planner.roofline import Chip, Layout, ServedModel, stack
 from planner.scenario import Scenario, read_scenario
@@ -114,3 +115,32 @@ def test_the_plan_says_that_its_service_times_are_not_measured() -> None:
     plan = optimize(scenario())
     assert any("prfaas (h200-sxm) are inferred, not measured" in note for note in plan.notes)
     assert {pool.basis for pool in plan.pools} == {"inferred"}
+
+
+DEALT = (
+    "pools.prfaas.stack=datasheet",
+    "pools.prfaas.accelerators_per_instance=16",
+    "pools.prfaas.layout='tp=8,dp=2,ep=16'",
+)
+
+
+def test_a_pool_of_attention_replicas_prefills_a_prompt_on_each_at_once() -> None:
+    problem = planning_problem(scenario(*DEALT))
+    pool = next(p for p in problem.pools if p.name == "prfaas")
+    service, mix = pool.rates.prefill, problem.classes[0].mix
+    assert service is not None
+    assert service.places == 2
+    total, cached, weights = mix.atoms(4096)
+    assert whole_work_s(pool, mix) == pytest.approx(float(service.seconds(total, cached) @ weights) / 2, rel=1e-3)
+
+
+def test_the_capacity_of_a_plan_counts_every_replica() -> None:
+    asked = scenario(*DEALT, "routing.threshold_tokens=20000")
+    plan, problem = optimize(asked), planning_problem(asked)
+    (planned,) = [p for p in plan.pools if p.name == "prfaas"]
+    service, mix = next(p.rates.prefill for p in problem.pools if p.name == "prfaas"), problem.classes[0].mix
+    assert service is not None
+    long_s = float(mix.long_work(service, 20000.0) / mix.long_fraction(20000.0))
+    seconds = {"expected-work": long_s, "mean-length": float(service.curve(mix.mean_long_length(20000.0)))}
+    expected = planned.n_instances * 2 / seconds[plan.capacity_rule]
+    assert planned.capacity_req_per_s == pytest.approx(expected, rel=1e-3)

@@ -44,6 +44,8 @@ DEEPSEEK = {
     "num_experts_per_tok": 8,
     "n_shared_experts": 1,
     "moe_layer_freq": 1,
+    "n_group": 8,
+    "topk_group": 4,
     "quantization_config": FP8,
 }
 GDN = {
@@ -310,6 +312,15 @@ def test_a_published_config_gives_the_shapes_of_the_shipped_profile(name: str) -
     kinds = {group.kind: group.model_dump(exclude={"symbol"}) for group in shipped.architecture.attention}
     assert {group.kind: group.model_dump(exclude={"symbol"}) for group in found.architecture.attention} == kinds
     assert found.architecture.n_mtp_layers == shipped.architecture.n_mtp_layers
+
+
+@pytest.mark.parametrize(("keys", "groups"), [({}, (8, 4)), ({"n_group": 1, "topk_group": 1}, (1, 1))])
+def test_groups_that_limit_routing_are_kept(keys: dict[str, Any], groups: tuple[int, int]) -> None:
+    moe = profile(imported(CONFIGS["deepseek-v3"], **keys)).architecture.moe
+    assert moe is not None
+    assert (moe.n_groups, moe.n_groups_per_token) == groups
+    shipped = model_profile("deepseek-v3").architecture.moe
+    assert (shipped == moe) == (not keys)
 
 
 NANO = {

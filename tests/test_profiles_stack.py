@@ -212,6 +212,7 @@ FACTOR_FAULTS = {
         ("host_sequence_us", "21.0", 2100.0, "2100 ns are 2.1"),
         ("eager_launch_us", "9.0", 9000.0, "9000 ns are 9"),
         ("request_overhead_ms", "28.0", 28000.0, "28000 us are 28"),
+        ("prompt_token_us", "1.75", 175.0, "(0 to 100 us"),
         ("burst", "0.0", 5.5, "(0 to 5)"),
     )
     for old in [f"{key} = {{ value = {was}"]
@@ -260,7 +261,7 @@ FAULTS = {
     ),
     "quoted without an address": planted(", https://example.org/engine", "", "sources.docs", "no address", at="docs ="),
     "calibrated to nothing": planted(
-        DATED, "", "factors.gemm_efficiency.basis", "as are 15 others, but there is no [calibration]", at=GEMM
+        DATED, "", "factors.gemm_efficiency.basis", "as are 16 others, but there is no [calibration]", at=GEMM
     ),
     "memory fraction in per cent": planted(
         "memory_fraction = 0.88", "memory_fraction = 88", "settings.memory_fraction", "less than or equal to 1"
@@ -439,7 +440,7 @@ def test_list_says_what_a_stack_was_fitted_to_and_how_well_it_does(engine: str) 
     table = stacks_table([profile, profile.model_copy(update={"calibration": None})])
     assert table.row_count == 2
     columns = [list(column.cells) for column in table.columns]
-    assert columns[2][0] == "16 calibrated\n1 assumed\n1 quoted"
+    assert columns[2][0] == "17 calibrated\n1 assumed\n1 quoted"
     assert columns[3] == ["2 models\n2 accelerators\n220 points", "–"]
     assert columns[4] == ["TTFT 12.1 %\nTPOT 6.6 %", "–"]
     assert columns[5] == ["TTFT 18.2 %\nTPOT 9.3 %", "–"]
@@ -455,7 +456,7 @@ def test_list_shows_the_stacks_third() -> None:
 
 def test_show_as_json_is_the_file(engine: str) -> None:
     found = json.loads(run("show", engine, "--format", "json").stdout)
-    assert found == tomllib.loads(CALIBRATED) | {"factors": found["factors"]}
+    assert found == tomllib.loads(CALIBRATED) | {"factors": found["factors"], "source_overheads": {}}
     assert found["factors"]["tile_rows"] == {"value": 128.0, "source": "docs", "basis": "quoted"}
 
 

@@ -27,7 +27,7 @@ def changed(name: str, **figures: float | None) -> HardwareProfile:
     [
         ("h100-sxm", "fp4", "fp8"),
         ("h100-sxm", "fp8", "fp8"),
-        ("h100-sxm", "int4", "int8"),
+        ("h100-sxm", "int4", "bf16"),
         ("a100-sxm-80gb", "fp8", "bf16"),
         ("a100-sxm-80gb", "fp4", "bf16"),
         ("a100-sxm-80gb", "int8", "int8"),

@@ -66,10 +66,12 @@ def test_weights_of_a_rank_follow_from_the_layout() -> None:
     model = model_profile("deepseek-v3")
     parts = weights_bytes(model)
     fit = memory_fit(model, 141e9, Layout(tp_size=4, dp_size=2, ep_size=8))
-    eighth = parts["experts"] + parts["shared_experts"] + parts["dense_mlp"]
+    dense = parts["shared_experts"] + parts["dense_mlp"]
     quarter = parts["attention"] + parts["embedding"] + parts["lm_head"]
     whole = parts["router"] + parts["norms"]
-    assert fit.weights_bytes == pytest.approx(eighth / 8 + quarter / 4 + whole)
+    assert fit.weights_bytes == pytest.approx(parts["experts"] / 8 + (quarter + dense) / 4 + whole)
+    all_ranks = memory_fit(model, 141e9, Layout(tp_size=4, dp_size=2, ep_size=1))
+    assert all_ranks.weights_bytes == pytest.approx((parts["experts"] + dense) / 8 + quarter / 4 + whole)
 
 
 def test_a_trillion_fp8_weights_lack_the_bytes_that_eight_small_accelerators_do_not_have() -> None:

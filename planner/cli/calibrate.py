@@ -187,7 +187,7 @@ def show(profile: "StackProfile", scores: "Fidelity", format_: Format) -> None:
 
 def grounds(profile: "StackProfile") -> list[str]:
     """What the points determine, what rests on priors, and whether predictions get an error band."""
-    factors = [*profile.factors]
+    factors = profile.factors.stated.items()
     learnt = [key for key, factor in factors if factor.basis != "assumed"]
     assumed = [key for key, factor in factors if factor.basis == "assumed"]
     found = profile.calibration

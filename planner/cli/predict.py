@@ -39,6 +39,9 @@ def predict(
     stack: Annotated[
         str | None, typer.Option(metavar="STACK", help="Such as vllm, sglang-0.5.9, datasheet; the best calibrated.")
     ] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Add the overhead of this harness or table to every prefill.")
+    ] = None,
     tokens: Annotated[str, typer.Option(metavar="LIST", help="Prompt lengths, cached tokens included.")] = (
         "1024,8192,32768,131072"
     ),
@@ -68,6 +71,7 @@ def predict(
         precision=precision,
         kv_precision=kv_precision,
         stack=stack,
+        source=source,
         tokens=whole_numbers("--tokens", tokens),
         cached_tokens=cached,
         batch=whole_numbers("--batch", batch),

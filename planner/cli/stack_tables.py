@@ -31,7 +31,7 @@ def stacks_table(profiles: list[StackProfile]) -> Table:
 
 
 def _bases(factors: StackFactors) -> str:
-    counts = Counter(factor.basis for _, factor in factors)
+    counts = Counter(factor.basis for factor in factors.stated.values())
     return "\n".join(f"{n} {basis}" for basis, n in counts.most_common())
 
 
@@ -67,7 +67,7 @@ def _settings_table(item: StackProfile) -> Table:
 
 def _factors_table(factors: StackFactors) -> Table:
     table = titled_table("Factors", "factor", "value", "spread", "basis", "source", "note")
-    for key, factor in factors:
+    for key, factor in factors.stated.items():
         spread = percent(factor.spread_fraction)
         table.add_row(key, f"{factor.value:.10g}", spread, factor.basis, factor.source, factor.note or "")
     return table

@@ -12,12 +12,20 @@ from planner.results import PoolPlan
 from planner.scenario import Scenario
 
 
-def convertible(scenario: Scenario, prefill: Sequence[PoolPlan], decode: Sequence[PoolPlan]) -> bool:
+def convertible(
+    scenario: Scenario, prefill: Sequence[PoolPlan], decode: Sequence[PoolPlan], places: Sequence[int]
+) -> bool:
     """Whether the plan's instances may change between prefill and decode.
+
+    Args:
+        scenario: the question.
+        prefill: prefill pools.
+        decode: decode pools.
+        places: prompts that an instance of every prefill pool takes at once.
 
     Raises:
         InputError: the scenario asks for it, and the plan has not one prefill pool for short prompts and one decode
-            pool of the same kind of instances at one site.
+            pool of the same kind of instances at one site, or an instance prefills several prompts at once.
     """
     if scenario.execution.scheduler.long_term is None:
         return False
@@ -29,6 +37,10 @@ def convertible(scenario: Scenario, prefill: Sequence[PoolPlan], decode: Sequenc
     if len(local) != 1 or len(decode) != 1 or len(kinds) != 1:
         what = "has nothing to convert: instances change between one prefill pool for short prompts and one decode pool"
         allowed = "a plan with both, of the same model, hardware and size at one site; or no long_term"
+        raise InputError(scenario.problem(("execution", "scheduler", "long_term"), what, allowed))
+    if places[convertible_pool(prefill)] > 1:
+        what = "converts instances that prefill one prompt at a time, and these have attention replicas"
+        allowed = "a layout with dp=1 for the pool that converts; or no long_term"
         raise InputError(scenario.problem(("execution", "scheduler", "long_term"), what, allowed))
     return True
 

@@ -224,8 +224,8 @@ def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
     if plan.converts:
         n_in_role[plan.prefill[convertible_pool(plan.prefill)].name] = rate("prefill unit_s")
         n_in_role[plan.decode[0].name] = rate("decode unit_s")
-    for pool in plan.prefill:
-        found[f"utilization.{pool.name}"] = rate(f"{pool.name} busy_s") / n_in_role[pool.name]
+    for pool, places in zip(plan.prefill, plan.places, strict=True):
+        found[f"utilization.{pool.name}"] = rate(f"{pool.name} busy_s") / (n_in_role[pool.name] * places)
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
     for d, (pool, times) in enumerate(zip(plan.decode, plan.decode_times, strict=True)):
         asked = _decoded_by(w, d)
@@ -277,7 +277,7 @@ def run_records(plan: System, w: World, window: Window) -> RunRecords:
         **{name: asked[name] for name in ("total_tokens", "cached_tokens", "output_tokens")},
         "is_long": routes["is_long"][way].astype(bool),
         "prefill_pool": routes["prefill_pool"][way],
-        "prefill_instance": asked["instance"],
+        "prefill_instance": np.append(_instance_of_place(plan), NONE)[asked["instance"]],
         "decode_pool": routes["decode_pool"][way],
         "decode_instance": asked["decoder"],
         "wire_bytes": asked["wire_bytes"],
@@ -286,6 +286,13 @@ def run_records(plan: System, w: World, window: Window) -> RunRecords:
     }
     samples = {name: w.samples[:, i] for i, name in enumerate(sample_names(plan))}
     return RunRecords(columns, words, window.first, window.last - window.first, samples)
+
+
+def _instance_of_place(plan: System) -> NDArray[np.int64]:
+    """Number of the instance that every place is of, counted over all prefill pools."""
+    sizes = [(n // places, places) for n, places in zip(plan.prefill_slots, plan.places, strict=True)]
+    n_places = [places for n, places in sizes for _ in range(n)]
+    return np.repeat(np.arange(len(n_places), dtype=np.int64), n_places)
 
 
 def averaged(outcomes: Sequence[Outcome]) -> tuple[dict[str, float], dict[str, Interval]]:

@@ -67,9 +67,15 @@ class System:
         return np.array([stream.threshold.limit_tokens for stream in self.streams], dtype=np.float64)
 
     @property
+    def places(self) -> list[int]:
+        """Prompts that an instance of every prefill pool takes at once, one on each of its attention replicas."""
+        return [times.service.places for times in self.prefill_times]
+
+    @property
     def prefill_slots(self) -> list[int]:
-        """Instances that every prefill pool may ever have."""
-        return slots(self.prefill, self.decode, self.converts)[0]
+        """Places that every prefill pool may ever have, those of an instance one after another."""
+        most = slots(self.prefill, self.decode, self.converts)[0]
+        return [n * places for n, places in zip(most, self.places, strict=True)]
 
     @property
     def decode_slots(self) -> list[int]:
@@ -78,8 +84,8 @@ class System:
 
     @property
     def n_prefill(self) -> int:
-        """Prefill instances of all pools."""
-        return sum(pool.n_instances for pool in self.prefill)
+        """Places of the prefill instances of all pools."""
+        return sum(pool.n_instances * places for pool, places in zip(self.prefill, self.places, strict=True))
 
     @property
     def n_decode(self) -> int:
@@ -111,6 +117,7 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = (), per
     through = Topology(scenario, (*((pool, p) for p, pool in enumerate(prefill)), *guests), decode, links)
     streams = streams_of(scenario, fleet, when, data_dirs)
     ways = tuple(map(through.ways, streams))
+    times = tuple(prefill_times(source(scenario, pool.key, pool.marks)) for pool in prefill)
     return System(
         scenario=scenario,
         period=None if when is None else when.name,
@@ -120,9 +127,9 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = (), per
         links=links,
         streams=tuple(map(divided, streams, ways)),
         ways=ways,
-        prefill_times=tuple(prefill_times(source(scenario, pool.key, pool.marks)) for pool in prefill),
+        prefill_times=times,
         decode_times=_decode_times(scenario, decode, data_dirs),
-        converts=convertible(scenario, prefill, decode),
+        converts=convertible(scenario, prefill, decode, [found.service.places for found in times]),
         guests=guests,
     )
 

@@ -44,11 +44,8 @@ def troubles(plan: System, horizon_s: float, draws: Draws) -> Records:
     rows: list[Row] = []
     for index, fault in enumerate(plan.scenario.execution.faults):
         rows += _stated(plan, index, fault)
-    for is_decode, pools, slots in ((False, plan.prefill, plan.prefill_slots), (True, plan.decode, plan.decode_slots)):
-        first = 0
-        for pool, n in zip(pools, slots, strict=True):
-            rows += _random(plan, pool, first, is_decode, horizon_s, draws)
-            first += n
+    for pool, first, places, is_decode in _records(plan):
+        rows += _random(plan, pool, (first, places), is_decode, horizon_s, draws)
     rows.sort(key=lambda row: row[0])
     return np.array(rows, dtype=FAULT_RECORD)
 
@@ -67,11 +64,12 @@ def _stated(plan: System, index: int, fault: Fault) -> Iterator[Row]:
             kind, value, after = LINK_HEALTH, fault.left_fraction or 0.0, 1.0
         yield from _and_its_end(fault, (fault.at_s, kind, k, value), kind, after)
         return
-    i, is_decode = _instance(plan, index, fault)
+    own, is_decode = _instance(plan, index, fault)
     begins, ends = (DECODE_CRASH, DECODE_RESTART) if is_decode else (CRASH, RESTART)
     if fault.kind == "slow":
         begins = ends = DECODE_SLOW if is_decode else SLOW
-    yield from _and_its_end(fault, (fault.at_s, begins, i, fault.slowdown or 0.0), ends, 1.0)
+    for i in own:
+        yield from _and_its_end(fault, (fault.at_s, begins, i, fault.slowdown or 0.0), ends, 1.0)
 
 
 def _and_its_end(fault: Fault, row: Row, kind: int, value: float) -> Iterator[Row]:
@@ -80,22 +78,38 @@ def _and_its_end(fault: Fault, row: Row, kind: int, value: float) -> Iterator[Ro
         yield row[0] + fault.duration_s, kind, row[2], value
 
 
-def _instance(plan: System, index: int, fault: Fault) -> tuple[int, bool]:
-    """Index of the instance that a fault names, among all of its role."""
-    for is_decode, pools, slots in ((False, plan.prefill, plan.prefill_slots), (True, plan.decode, plan.decode_slots)):
-        first, wanted = 0, fault.instance
-        for pool, n in zip(pools, slots, strict=True):
-            mine = pool.n_instances if pool.key == fault.pool else 0
-            if wanted < mine:
-                return first + wanted, is_decode
-            first, wanted = first + n, wanted - mine
+def _records(plan: System) -> Iterator[tuple[PoolPlan, int, int, bool]]:
+    """Every pool with its first record among all of its role, the records of an instance, and whether it decodes.
+
+    A prefill instance has a record for each of its places, a decode instance one.
+    """
+    prefill = zip(plan.prefill, plan.prefill_slots, plan.places, strict=True)
+    decode = zip(plan.decode, plan.decode_slots, [1] * len(plan.decode), strict=True)
+    for is_decode, pools in ((False, prefill), (True, decode)):
+        first = 0
+        for pool, n, places in pools:
+            yield pool, first, places, is_decode
+            first += n
+
+
+def _instance(plan: System, index: int, fault: Fault) -> tuple[range, bool]:
+    """Records of the instance that a fault names, among all of its role."""
+    wanted = fault.instance
+    for pool, first, places, is_decode in _records(plan):
+        mine = pool.n_instances if pool.key == fault.pool else 0
+        if wanted < mine:
+            return range(first + wanted * places, first + (wanted + 1) * places), is_decode
+        wanted -= mine
     what = f"the plan has no instance {fault.instance} of '{fault.pool}'"
     sizes = ", ".join(f"{pool.name} {pool.n_instances}" for pool in (*plan.prefill, *plan.decode))
     raise InputError(plan.scenario.problem(("execution", "faults", index, "instance"), what, f"instances: {sizes}"))
 
 
-def _random(plan: System, pool: PoolPlan, first: int, is_decode: bool, horizon_s: float, draws: Draws) -> Iterator[Row]:
-    """Crashes of every instance of a pool: exponential times up, the same time down."""
+def _random(
+    plan: System, pool: PoolPlan, own: tuple[int, int], is_decode: bool, horizon_s: float, draws: Draws
+) -> Iterator[Row]:
+    """Crashes of every instance of a pool, all its records at once: exponential times up, the same time down."""
+    first, places = own
     stated = plan.scenario.execution.pools.get(pool.key)
     if stated is None or stated.mean_days_between_crashes is None:
         return
@@ -106,6 +120,7 @@ def _random(plan: System, pool: PoolPlan, first: int, is_decode: bool, horizon_s
             time_s += random.standard_exponential() * stated.mean_days_between_crashes * SECONDS_PER_DAY
             if time_s > horizon_s:
                 break
-            yield time_s, begins, first + i, 0.0
+            records = range(first + i * places, first + (i + 1) * places)
+            yield from ((time_s, begins, record, 0.0) for record in records)
             time_s += stated.restart_s
-            yield time_s, ends, first + i, 0.0
+            yield from ((time_s, ends, record, 0.0) for record in records)

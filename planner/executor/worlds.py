@@ -156,9 +156,9 @@ def _pools(plan: System, sites: Sequence[str]) -> Records:
     is_chunked, first = scenario.prefill_batching == "chunked", 0
     priority = scenario.execution.priority_tokens
     for p, (spec, times, n) in enumerate(zip(plan.prefill, plan.prefill_times, plan.prefill_slots, strict=True)):
-        pool = pools[p]
+        pool, places = pools[p], times.service.places
         pool["first"], pool["n"] = first, n
-        pool["n_idle"] = pool["n_up"] = spec.n_instances
+        pool["n_idle"] = pool["n_up"] = spec.n_instances * places
         pool["site"] = sites.index(spec.site)
         pool["dispatch"], pool["is_chunked"] = DISPATCH[scenario.dispatch], is_chunked
         pool["chunk_tokens"] = scenario.execution.chunk_tokens
@@ -168,7 +168,7 @@ def _pools(plan: System, sites: Sequence[str]) -> Records:
             pool[curve] = len(POOL_CURVES) * p + offset
         pool["room_block_tokens"], pool["longest_tokens"] = BLOCK_TOKENS, inf
         if times.room is not None:
-            pool["is_limited"], pool["room_bytes"] = 1, int(times.room.memory_bytes)
+            pool["is_limited"], pool["room_bytes"] = 1, int(times.room.memory_bytes / places)
             pool["longest_tokens"] = times.room.longest_tokens
         pool["floor_s"] = times.service.floor_s
         pool["line"] = LONG_LINE if spec.prompts == "long" else SHORT_LINE
@@ -177,13 +177,14 @@ def _pools(plan: System, sites: Sequence[str]) -> Records:
 
 
 def _instances(plan: System, fabrics: Sequence[int]) -> Records:
+    """A record per place: a place prefills by itself, for as long as if all places of its instance were taken."""
     instances, i = np.zeros(sum(plan.prefill_slots), dtype=INSTANCE), 0
     instances["slowdown"] = 1.0
     instances["first"] = instances["last"] = instances["unit"] = NONE
-    for p, (spec, n) in enumerate(zip(plan.prefill, plan.prefill_slots, strict=True)):
+    for p, (spec, n, places) in enumerate(zip(plan.prefill, plan.prefill_slots, plan.places, strict=True)):
         for index in range(n):
             instances[i]["pool"], instances[i]["fabric"] = p, fabrics[i]
-            instances[i]["is_up"] = UP if index < spec.n_instances else DOWN
+            instances[i]["is_up"] = UP if index < spec.n_instances * places else DOWN
             i += 1
     return instances
 
@@ -210,12 +211,12 @@ def _step_table(times: Sequence[DecodeTimes]) -> Floats:
 
 
 def _links(plan: System) -> tuple[Records, list[int]]:
-    """Links between sites, then one per prefill instance whose site states a fabric; and each instance's fabric."""
+    """Links between sites, then one per prefill instance whose site states a fabric; and each place's fabric."""
     rows, fabrics = [_link(plan, link) for link in plan.links], []
-    for spec, n in zip(plan.prefill, plan.prefill_slots, strict=True):
+    for spec, n, places in zip(plan.prefill, plan.prefill_slots, plan.places, strict=True):
         fabric = plan.scenario.sites[spec.site].fabric_gbps
-        for _ in range(n):
-            fabrics.append(NONE if fabric is None else len(rows))
+        for _ in range(n // places):
+            fabrics += places * [NONE if fabric is None else len(rows)]
             if fabric is not None:
                 rows.append((bytes_per_s(fabric), inf, 1.0, 0.0, 0.0, 1.0, 1.0, 0))
     links, moves = np.zeros(len(rows), dtype=LINK), stated_rebalance(plan.scenario)

@@ -200,5 +200,5 @@ def _work_s(pool: Pool, rates: InstanceRates, served: Sequence[tuple[float, Requ
         if pool.role == "decode" and rates.decode is not None:
             work += share * rates.decode.seconds_per_request(mix.mean_output_tokens)
         elif rates.prefill is not None:
-            work += share * float(mix.short_work(rates.prefill, mix.support[1]))
+            work += share * float(mix.short_work(rates.prefill.occupancy, mix.support[1]))
     return work

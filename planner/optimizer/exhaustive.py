@@ -92,7 +92,8 @@ def _work_per_request(problem: Problem, thresholds: np.ndarray) -> list[np.ndarr
     p = mix.long_fraction(thresholds)
     work = []
     for pool in problem.pools:
-        prefill, decode = pool.rates.prefill, pool.rates.decode
+        service, decode = pool.rates.prefill, pool.rates.decode
+        prefill = None if service is None else service.occupancy
         if pool.role == "decode" and decode is not None:
             seconds = np.full_like(thresholds, decode.seconds_per_token * mix.mean_output_tokens)
         elif prefill is not None and pool.prompts == "long":

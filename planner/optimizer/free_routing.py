@@ -159,7 +159,7 @@ def _per_request(
     if rates.prefill is None:
         raise ValueError("a prefill pool has no prefill times")
     share = np.where(mass > 0, mass, 1.0)
-    seconds = -np.diff(mix.long_work(rates.prefill, edges)) / share
+    seconds = -np.diff(mix.long_work(rates.prefill.occupancy, edges)) / share
     holds = choice.link is not None and problem.links[choice.link].destination_holds_prefix
     sent = -np.diff(mix.long_wire_bytes(rates.kv_bytes, edges, holds)) / share
     return seconds, sent * BITS_PER_BYTE / BITS_PER_GBIT

@@ -85,8 +85,8 @@ class LoadedPaths:
             weights = np.concatenate([k.weights * (r / total) for r, (_, k) in zip(rates, mine, strict=True)])
             service_s = np.concatenate([kinds.service_s for _, kinds in mine])
             link_s = np.concatenate([_link_s(kinds, n, rtt_s) for _, kinds in mine])
-            n_instances = self.period.operation.n_instances[pool]
-            senders.append(Senders(n_instances, total, service_s, link_s, weights))
+            n_places = self.period.operation.n_instances[pool] * self.problem.pools[pool].rates.places
+            senders.append(Senders(n_places, total, service_s, link_s, weights))
             n_layers.append(n)
         return link_stretch(senders, n_layers, self._start_scv(users))
 

@@ -283,4 +283,4 @@ def whole_work_s(pool: PoolSpec, mix: RequestMix) -> float:
         return pool.rates.decode.seconds_per_request(mix.mean_output_tokens)
     if pool.rates.prefill is None:
         return inf
-    return float(mix.short_work(pool.rates.prefill, mix.support[1]))
+    return float(mix.short_work(pool.rates.prefill.occupancy, mix.support[1]))

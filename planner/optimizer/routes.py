@@ -148,7 +148,7 @@ def _heaviest_work_s(problem: Problem, index: int) -> float:
     prefill = problem.pools[index].rates.prefill
     if problem.scenario.capacity_rule == "expected-work" or problem.pools[index].role == "decode" or prefill is None:
         return most_work_s(problem, index)
-    return sum(c.share * float(prefill.curve(c.mix.support[1])) for c in problem.classes)
+    return sum(c.share * float(prefill.occupancy.curve(c.mix.support[1])) for c in problem.classes)
 
 
 def most_work_s(problem: Problem, index: int) -> float:
@@ -158,5 +158,5 @@ def most_work_s(problem: Problem, index: int) -> float:
         if pool.rates.decode and pool.role == "decode":
             work += c.share * pool.rates.decode.seconds_per_request(c.mix.mean_output_tokens)
         elif pool.rates.prefill:
-            work += c.share * float(c.mix.short_work(pool.rates.prefill, c.mix.support[1]))
+            work += c.share * float(c.mix.short_work(pool.rates.prefill.occupancy, c.mix.support[1]))
     return work

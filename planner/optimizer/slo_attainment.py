@@ -159,7 +159,11 @@ class FleetUnderSlo:
         sending_s, sent = self._sending_s(pool, link), self._sent_bytes(pool, link)
         is_sent = sending_s > 0
         speeds = sent[is_sent] / sending_s[is_sent]
-        return self.sizing.n_instances[pool] * float(speeds.max(initial=0.0))
+        return self._n_places(pool) * float(speeds.max(initial=0.0))
+
+    def _n_places(self, pool: int) -> int:
+        """Prompts that a pool prefills at once."""
+        return self.sizing.n_instances[pool] * self.problem.pools[pool].rates.places
 
     def _meets_slo(self, low: float, high: float, rate: float) -> bool:
         return self.late_fraction(low, high, rate) <= self.late_allowed + 1e-12
@@ -175,7 +179,7 @@ class FleetUnderSlo:
             weights = self._weights[chosen]
             part = float(weights.sum())
             link_s = self._sent_bytes(pool, link)[chosen] / bandwidth if bandwidth > 0 else np.full(len(weights), inf)
-            n, service_s = self.sizing.n_instances[pool], self._service_s(pool)[chosen]
+            n, service_s = self._n_places(pool), self._service_s(pool)[chosen]
             senders.append(Senders(n, req_per_s * part, service_s, link_s, weights / part))
             share += part
         n_layers = [self.problem.pools[pool].rates.n_layers or 1 for pool, _ in mine]
@@ -205,7 +209,7 @@ class FleetUnderSlo:
     ) -> Path | None:
         """What the chosen requests go through, as if they were all; None where their queue has no steady state."""
         share = float(self._weights[chosen].sum())
-        n, service_s = self.sizing.n_instances[pool], self._service_s(pool)[chosen]
+        n, service_s = self._n_places(pool), self._service_s(pool)[chosen]
         weights = self._weights[chosen] / share
         service = Service.of(service_s, weights)
         rate = req_per_s * share

@@ -50,7 +50,7 @@ def setup_notes(scenario: Scenario, pools: Sequence[Candidate]) -> Iterator[str]
             yield f"pools of {name} keep caches in different formats ({formats}); converting them is not counted"
     setups = ((candidate, candidate.rates.setup) for candidate in pools)
     yield from dict.fromkeys(
-        emulation(scenario.hardware_of(candidate.pool).name, setup.precision, setup.product_precision)
+        emulation(scenario.hardware_of(candidate.pool), setup.precision, setup.product_precision)
         for candidate, setup in setups
         if setup.precision is not None and setup.product_precision is not None
     )

@@ -78,6 +78,7 @@ def short_bytes(kv_bytes: Curve, mix: RequestMix, low: Array, holds: bool) -> Ar
 
 
 def _known(service: PrefillService | None) -> PrefillService:
+    """What a prompt takes of an instance: its share, where several are prefilled at once."""
     if service is None:
         raise ValueError("a prefill pool has no prefill times")
-    return service
+    return service.occupancy

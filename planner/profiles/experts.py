@@ -36,6 +36,10 @@ class MixtureOfExperts(StrictModel):
     """Whether the experts' matrices have biases."""
     shared_expert_gate: bool = False
     """Whether one scalar per token weighs the shared experts."""
+    n_groups: Heads = 1
+    """Groups of routed experts, next to one another on the ranks that they are dealt out to (n_group)."""
+    n_groups_per_token: Heads = 1
+    """Most groups in which a token's experts lie (topk_group)."""
 
     @property
     def shared_width(self) -> int:
@@ -55,6 +59,14 @@ class MixtureOfExperts(StrictModel):
         if self.n_experts_per_token > self.n_experts:
             message = f"is {self.n_experts_per_token} (at most n_experts = {self.n_experts})"
             yield Fault(("n_experts_per_token",), message)
+        if self.n_experts % self.n_groups:
+            yield Fault(("n_groups",), f"is {self.n_groups} (a divisor of n_experts = {self.n_experts})")
+        elif self.n_experts >= self.n_experts_per_token > self.n_groups_per_token * self.n_experts // self.n_groups:
+            message = f"is {self.n_groups_per_token}, whose experts are fewer than n_experts_per_token"
+            yield Fault(("n_groups_per_token",), f"{message} (at least as many)")
+        if self.n_groups_per_token > self.n_groups:
+            message = f"is {self.n_groups_per_token} (at most n_groups = {self.n_groups})"
+            yield Fault(("n_groups_per_token",), message)
         if self.layer_offset >= self.layer_period:
             yield Fault(("layer_offset",), f"is {self.layer_offset} (less than layer_period = {self.layer_period})")
         if self.shared_expert_intermediate_size and not self.n_shared_experts:

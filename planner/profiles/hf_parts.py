@@ -52,8 +52,16 @@ def experts(
         "n_shared_experts": shared,
         "expert_intermediate_size": config.integer(width),
         "n_dense_first_layers": dense,
+        **routing_groups(config),
         **facts,
     }
+
+
+def routing_groups(config: HfConfig) -> Table:
+    """Groups of experts that limit where a token may go; nothing where there is one."""
+    groups = config.optional("n_group") or config.optional("num_expert_group") or 1
+    taken = config.optional("topk_group") or groups
+    return {"n_groups": groups, "n_groups_per_token": taken} if groups > 1 else {}
 
 
 def experts_with_bias(
@@ -71,6 +79,7 @@ def experts_with_bias(
         "expert_intermediate_size": config.integer("moe_intermediate_size"),
         "n_dense_first_layers": config.count("first_k_dense_replace"),
         "router_bias": True,
+        **routing_groups(config),
     }
 
 

@@ -7,6 +7,8 @@ from typing import Any
 from planner.profiles.hf_config import HfConfig
 
 METHODS: Mapping[str, str] = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "fp4"}
+WEIGHT_ONLY = ("mxfp4", "gptq", "awq")
+"""Methods that quantise weights alone."""
 ALGORITHMS: Mapping[str, str] = {"FP8": "fp8", "NVFP4": "fp4"}
 BITS: Mapping[tuple[str, int], str] = {
     ("int", 4): "int4",
@@ -41,6 +43,15 @@ def unquantized(config: HfConfig) -> list[str]:
     names = [*_strings(quantization.get("modules_to_not_convert")), *_strings(quantization.get("ignore"))]
     listed = [part for part, pattern in PARTS.items() if any(re.search(pattern, name) for name in names)]
     return [*listed, *ALWAYS]
+
+
+def weight_only(config: HfConfig) -> bool:
+    """Whether products take wider inputs than their weights: MXFP4, GPTQ and AWQ, or groups without activations."""
+    quantization = config.get("quantization_config") or {}
+    groups = quantization.get("config_groups")
+    if isinstance(groups, dict) and groups:
+        return not any(isinstance(group, dict) and group.get("input_activations") for group in groups.values())
+    return str(quantization.get("quant_method")) in WEIGHT_ONLY
 
 
 def _dtype(config: HfConfig) -> str | None:

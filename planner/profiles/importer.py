@@ -10,7 +10,7 @@ from planner.errors import InputError, Problem
 from planner.profiles.hf_config import ConfigNumber, HfConfig
 from planner.profiles.hf_context import context_limit_tokens
 from planner.profiles.hf_families import family, shapes
-from planner.profiles.hf_precision import precision, unquantized
+from planner.profiles.hf_precision import precision, unquantized, weight_only
 from planner.profiles.imported import ImportedProfile
 from planner.profiles.model import ModelProfile
 from planner.profiles.toml_text import toml_assignments, toml_table
@@ -61,6 +61,8 @@ def profile_of_config(
     checkpoint: dict[str, Any] = {"source": "hf-config"}
     if stored != "bf16":
         checkpoint["unquantized"] = unquantized(config)
+        if weight_only(config):
+            checkpoint["weight_only"] = True
     shown = {"source": "hf-config", "basis": "published"}
     if config.assumed:
         defaults = ", ".join(f"{key} = {json.dumps(value)}" for key, value in config.assumed.items())

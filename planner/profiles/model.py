@@ -234,6 +234,8 @@ class Checkpoint(StrictModel):
     """Parts that stay bf16 when the weights are narrower."""
     bytes_per_weight: Annotated[float, Field(ge=0.01, le=16)] | None = None
     """Bytes of a weight at the checkpoint's precision, its share of the scales included; absent: the format's width."""
+    weight_only: bool = False
+    """Whether weights alone are quantised, so that products take wider inputs, as MXFP4, GPTQ and AWQ do."""
     note: Text | None = None
     """What a reader must know to use it."""
 

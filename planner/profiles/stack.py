@@ -8,6 +8,7 @@ from planner.profiles.base import Name, Profile, Text
 from planner.ranges import NonNegative, Positive, Share, Whole, WholeOrNone
 from planner.schema import StrictModel
 
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
 FactorBasis = Literal["calibrated", "measured", "quoted", "assumed"]
 
 
@@ -64,8 +65,15 @@ class StackFactors(StrictModel):
     """Host time to launch one kernel of a pass with prefill, which no graph replays; overlaps the accelerator [us]."""
     request_overhead_ms: Factor
     """Per request, before its prefill: HTTP, tokenizer, admission [ms]."""
+    prompt_token_us: Factor | None = None
+    """Per token of a prompt, before its prefill: tokenizer and hand-over of ids [us]; absent: 0."""
     burst: Factor
     """Weight of the burst with which a closed loop begins."""
+
+    @property
+    def stated(self) -> dict[str, Factor]:
+        """The factors that the profile has, by key."""
+        return {name: factor for name, factor in self if factor is not None}
 
 
 class StackSettings(StrictModel):
@@ -83,6 +91,22 @@ class StackSettings(StrictModel):
     quantized_kv: bool = False
     """Whether the cache is fp8 where the weights have 8 bits or fewer and nothing is said of the cache."""
 
+    quantized_attention: bool | None = None
+    """Whether attention's own products run in fp8 where the cache is fp8 too; absent: false."""
+    weight_only_products: Literal["bf16", "fp8", "int8"] | None = None
+    """Inputs of products whose weights alone are quantised, and so the least wide format that these run at; absent:
+    bf16."""
+    dispatch_precision: Literal["bf16", "fp8"] | None = None
+    """Number format of activations on their way to experts that are dealt out; absent: bf16."""
+    combine_precision: Literal["bf16", "fp8"] | None = None
+    """Number format of the experts' sums on their way back; absent: bf16."""
+    overlap_efficiency: BelowOne | None = None
+    """Part of that exchange that two micro-batches hide behind each other's computation; absent: 0, one batch."""
+    expert_imbalance: Annotated[float, Field(ge=1, le=1000)] | None = None
+    """Visits of the busiest rank's experts over the mean, as it is with or without rebalancing; absent: 1."""
+    redundant_experts: Annotated[int, Field(ge=0, le=10**6)] | None = None
+    """Copies of experts in every layer that rebalancing holds beside the model's own; absent: 0."""
+
 
 class VersionFactors(StrictModel):
     """How one version of the framework differs from the factors."""
@@ -97,6 +121,15 @@ class VersionFactors(StrictModel):
     """Ratio of its host times and overheads to the stack's."""
     request: Positive
     """Ratio of its overhead per request to the stack's."""
+
+
+class SourceOverhead(StrictModel):
+    """What one harness or table adds to every TTFT that it measured."""
+
+    n_points: Whole
+    """Measured points it was fitted to."""
+    request_ms: NonNegative
+    """Per request, beyond the framework's and the version's own overhead [ms]."""
 
 
 class Band(StrictModel):
@@ -223,5 +256,7 @@ class StackProfile(Profile):
     """Its factors."""
     versions: dict[Text, VersionFactors] = Field(default_factory=dict)
     """Versions that were fitted, by version number."""
+    source_overheads: dict[Text, SourceOverhead] = Field(default_factory=dict)
+    """Overheads of harnesses and tables, by their names; zero in what is predicted unless asked for."""
     calibration: Calibration | None = None
     """What the factors were fitted to; absent for one that was not."""

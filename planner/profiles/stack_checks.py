@@ -34,6 +34,7 @@ RANGES: Mapping[str, Range] = {
     "host_sequence_us": Range(0, 500),
     "eager_launch_us": Range(0, 100),
     "request_overhead_ms": Range(0, 1000),
+    "prompt_token_us": Range(0, 100),
     "burst": Range(0, 5),
 }
 """Plausible range of every factor, in the unit of its key."""
@@ -68,7 +69,7 @@ def cited_sources(checked: CheckedFile) -> Iterator[Problem]:
     """Every source is cited, and what the framework states says where."""
     if not isinstance(checked.profile, StackProfile):
         return
-    factors, found = dict(checked.profile.factors), checked.profile.calibration
+    factors, found = checked.profile.factors.stated, checked.profile.calibration
     cited = {factor.source for factor in factors.values()} | ({found.source} if found else set())
     quoted = {factor.source for factor in factors.values() if factor.basis == "quoted"}
     for name, text in checked.profile.sources.items():
@@ -83,7 +84,7 @@ def fitted_to_points(checked: CheckedFile) -> Iterator[Problem]:
     """What is called calibrated, and any version, was fitted to the points of a calibration."""
     if not isinstance(checked.profile, StackProfile) or checked.profile.calibration:
         return
-    fitted = [key for key, factor in checked.profile.factors if factor.basis == "calibrated"]
+    fitted = [key for key, factor in checked.profile.factors.stated.items() if factor.basis == "calibrated"]
     if fitted:
         others = f", as are {len(fitted) - 1} others" if len(fitted) > 1 else ""
         message = f"is 'calibrated'{others}, but there is no [calibration]"

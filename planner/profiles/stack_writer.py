@@ -35,6 +35,8 @@ def stack_toml(profile: StackProfile) -> str:
     tables += [toml_table(key, content[key]) for key in ("sources", "settings", "factors")]
     if profile.versions:
         tables.append(toml_table("versions", dict(sorted(content["versions"].items(), key=_version_order))))
+    if profile.source_overheads:
+        tables.append(toml_table("source_overheads", dict(sorted(content["source_overheads"].items()))))
     if profile.calibration:
         tables += _calibration(content["calibration"])
     return "\n".join(tables)

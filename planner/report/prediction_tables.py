@@ -30,6 +30,7 @@ def prediction_tables(prediction: Prediction) -> list["RenderableType"]:
         frame(prediction.model, _headline(prediction)),
         _memory(prediction),
         _prefill(prediction),
+        _full_prefill(prediction),
         _decode(prediction),
         remarks("notes", map(formats.sentence, prediction.notes)),
     )
@@ -131,6 +132,33 @@ def _prefill_cells(row: PrefillPrediction, cached: bool, measured: bool) -> list
         row.basis if row.prefill_s is not None else DASH if row.fits else "does not fit",
         *[formats.seconds(row.measured_s)] * measured,
     ]
+
+
+def _full_prefill(prediction: Prediction) -> "RenderableType | None":
+    """What the instance does when it is never without prompts of a length, one on each attention replica."""
+    rows = [row for row in prediction.prefill if row.tokens_per_s is not None]
+    if not rows:
+        return None
+    headings = (
+        ">prompt tokens",
+        ">prompts in a pass",
+        ">tokens in a pass",
+        ">seconds",
+        ">tokens/s",
+        ">per accelerator",
+    )
+    cells = (
+        (
+            f"{row.tokens:,}",
+            number(row.pass_prompts),
+            number(row.pass_tokens),
+            formats.seconds(row.full_s),
+            formats.figure(row.tokens_per_s),
+            formats.figure(row.tokens_per_s_per_accelerator),
+        )
+        for row in rows
+    )
+    return printed(Table.of("prefill of an instance that is never without prompts", headings, cells))
 
 
 def _decode(prediction: Prediction) -> "RenderableType | None":

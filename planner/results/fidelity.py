@@ -75,6 +75,8 @@ class PredictedPoint(StrictModel):
     """Predicted TTFT [s]; None: refused."""
     predicted_tpot_s: float | None
     """Predicted TPOT [s]; None: refused."""
+    source_overhead_s: float = 0.0
+    """Part of the predicted TTFT that is its harness's or table's alone [s]."""
     reason: str | None = None
     """Why it was refused."""
 
@@ -102,6 +104,8 @@ class Fidelity(StrictModel):
     """Of these, predicted."""
     ttft: LatencyError
     """Errors of TTFT over all points."""
+    ttft_without_source: LatencyError | None = None
+    """The same without what their harness or table adds, as predictions are; None where no point has such a source."""
     tpot: LatencyError
     """Errors of TPOT over all points."""
     groups: tuple[FidelityGroup, ...]

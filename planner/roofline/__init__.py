@@ -33,7 +33,18 @@ from planner.roofline.pass_time import PassTime, operator_seconds, pass_time
 from planner.roofline.rank_work import RankWork, rank_work
 from planner.roofline.sequences import Sequences
 from planner.roofline.served_model import ServedModel, prefill_passes
-from planner.roofline.stack import Stack, altered, asked_stack, best_stack, factors_of, runtime_bytes, stack, versioned
+from planner.roofline.stack import (
+    Stack,
+    altered,
+    asked_stack,
+    best_stack,
+    expert_traffic,
+    factors_of,
+    product_formats,
+    runtime_bytes,
+    stack,
+    versioned,
+)
 from planner.roofline.weights import bytes_per_weight, weights_bytes
 
 __all__ = [
@@ -84,6 +95,8 @@ __all__ = [
     "rank_work",
     "recurrent_state_bytes",
     "roofline_prefill",
+    "expert_traffic",
+    "product_formats",
     "runtime_bytes",
     "served_instance",
     "stack",

@@ -82,6 +82,8 @@ def served_instance(asked: AskedInstance) -> ServedModel:
         used.settings.chunk_tokens,
         used.settings.memory_fraction,
         used.runtime_bytes,
+        used.traffic,
+        used.formats(asked.kv_precision),
     )
 
 

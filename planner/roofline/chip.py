@@ -10,8 +10,9 @@ from planner.profiles import Efficiencies, Figure, HardwareProfile
 from planner.units import MICRO
 
 FORMATS = ("int4", "fp4", "int8", "fp8", "bf16")
-WIDER = {"int4": ("int8", "bf16"), "fp4": ("fp8", "bf16"), "int8": ("bf16",), "fp8": ("bf16",), "bf16": ()}
-"""Formats a product may run at when the accelerator has no unit for its own, narrowest first."""
+WIDER = {"int4": ("bf16",), "fp4": ("fp8", "bf16"), "int8": ("bf16",), "fp8": ("bf16",), "bf16": ()}
+"""Formats a product may run at when the accelerator has no unit for its own, narrowest first. 4-bit integers quantise
+weights alone (W4A16: GPTQ, AWQ): their products take bf16 activations."""
 GEMM_ROWS = (256.0, 1536.0, 4096.0)
 """Heights at which fractions of matrix products were measured."""
 FEW_ROWS = (1.0, 2.0, 4.0, 16.0, 64.0)
@@ -175,6 +176,32 @@ class Chip:
         if found is None:
             return KernelRate(np.asarray(typical), self._relative_balance(product_format))
         return KernelRate(np.asarray(found), 1.0)
+
+    def carried(self, rate: KernelRate, measured_in: str, product_format: str) -> KernelRate:
+        """Rate of a kernel in another format than it was measured in.
+
+        Equation:
+            what the kernel loses, bytes and all that is between its products, takes as long at any format: in units of
+            the products' own time it goes as the peak
+
+        Args:
+            rate: of the kernel as measured.
+            measured_in: format that it was measured in.
+            product_format: format that it runs at.
+
+        Returns:
+            The rate, over the peak of its own format.
+
+        >>> from planner.profiles import hardware_profile
+        >>> chip = Chip(hardware_profile("h200-sxm"))
+        >>> measured = chip.kernel_rate("attention_prefill")
+        >>> [float(sum(chip.carried(measured, "bf16", f).seconds(np.ones(()), 0.95)).round(2)) for f in ("bf16", "fp8")]
+        [1.69, 2.33]
+        """
+        if not self.derated or measured_in == product_format:
+            return rate
+        ratio = self.peak_flop_per_s(product_format) / self.peak_flop_per_s(measured_in)
+        return KernelRate(rate.fraction, rate.relative_balance * ratio)
 
     def read_fraction(self, name: str) -> float:
         """Fraction of the memory bandwidth at which attention_decode or recurrence_decode reads its cache."""

@@ -35,9 +35,14 @@ class LoopTimes:
     prefill_s: FloatArray
     """First token of a request alone on the instance, overheads included [s]."""
     interference_s: FloatArray
-    """What one prompt's prefill adds to the passes of the others [s]."""
+    """What one prompt's prefill adds to the passes of the others, shared with those that its passes took beside it
+    [s]."""
     step_s: FloatArray
     """A decode step of the batch [s]."""
+    together_s: FloatArray | None = None
+    """What prompts add to the passes when every attention replica prefills one [s]; None: one replica."""
+    n_replicas: Value = 1.0
+    """Attention replicas, each with a queue and a batch of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +69,14 @@ def closed_loop_latency(
 
     Equation:
         TPOT = D + (B - 1) X / L: while a request decodes L tokens, each of the others is replaced once and prefilled;
-        TTFT = T + one step + waiting. Waiting: in the first of n rounds all C prompts arrive at once, and each pass of
-        X + D takes one of them, (X + D) (C - 1) / 2 on average; in a later round k they arrive over a window of
-        C (X + D) + (1 - r) L TPOT sqrt(k), by which the burst and the spread of lengths have drawn them apart, and
-        queue like M/D/1 at the load C X / window. Where memory holds B < C, the others wait (C - B) / B TPOT L more
+        TTFT = T + one step + waiting. Waiting, on each of R replicas with c = C / R requests: in the first of n rounds
+        all prompts arrive at once, and each pass of X' + D takes one per replica, (X' + D) (c - 1) / 2 on average; in
+        a later round k they arrive over a window of c (X' + D) + (1 - r) L TPOT sqrt(k), by which the burst and the
+        spread of lengths have drawn them apart, and queue like M/D/1 at the load c X' / window. Where memory holds
+        B < C, the others wait (C - B) / B TPOT L more
 
     Args:
-        times: service times; T, X and D.
+        times: service times; T, X, D, and X' where there are R replicas.
         concurrency: requests in flight C.
         batch: most that are in the batch at once, B.
         output_tokens: mean tokens generated per request, L [tokens].
@@ -82,7 +88,7 @@ def closed_loop_latency(
         Means over all requests of a run; the shape of the arguments.
 
     Valid:
-        One request per slot; prompts prefilled one pass each, first come first served.
+        One request per slot; prompts prefilled one pass each, first come first served; replicas equally full.
 
     Source:
         Little's law over a slot; M/D/1: Pollaczek and Khinchine.
@@ -92,13 +98,15 @@ def closed_loop_latency(
     >>> closed_loop_latency(times, 1 * one, 1 * one, 1000 * one).tpot_s.tolist()
     [0.01]
     """
-    c, b, n_rounds = concurrency, batch, benchmark.prompts_per_slot
+    b, n_rounds = batch, benchmark.prompts_per_slot
+    c = np.maximum(concurrency / times.n_replicas, np.minimum(concurrency, 1.0))
+    together = times.interference_s if times.together_s is None else times.together_s
     tpot = times.step_s + np.where(is_shared, (b - 1.0) * times.interference_s / output_tokens, 0.0)
-    passes = times.interference_s + times.step_s
+    passes = together + times.step_s
     spread = (1.0 - benchmark.shortest_fraction) * output_tokens * tpot
     waiting = burst * passes * (c - 1.0) / 2 / n_rounds
-    waiting = waiting + _later_rounds(times.interference_s, c, c * passes, spread, n_rounds)
-    in_memory = np.maximum(c - b, 0.0) / b * tpot * output_tokens
+    waiting = waiting + _later_rounds(together, c, c * passes, spread, n_rounds)
+    in_memory = np.maximum(concurrency - b, 0.0) / b * tpot * output_tokens
     return LoopLatency(times.prefill_s + times.step_s + waiting + in_memory, tpot)
 
 

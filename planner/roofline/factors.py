@@ -46,8 +46,16 @@ class Factors:
     """Host time to launch one kernel of a pass with prefill, which no graph replays; overlaps the accelerator [s]."""
     request_overhead_s: Value = 30e-3
     """Per request, before its prefill: HTTP, tokenizer, admission [s]."""
+    prompt_token_s: Value = 0.0
+    """Per token of a prompt, cached or not, before its prefill: tokenizer and hand-over of ids [s]."""
+    source_overhead_s: Value = 0.0
+    """Per request, by the harness or table that measured it, beyond what the framework costs; 0 in predictions [s]."""
     burst: Value = 1.0
     """Weight of the burst with which a closed loop begins, over passes of one prompt each."""
+
+    def before_prefill_s(self, prompt_tokens: Value) -> Value:
+        """What a request waits for before its prefill, on the host and beside other passes [s]."""
+        return self.request_overhead_s + self.source_overhead_s + self.prompt_token_s * prompt_tokens
 
     def with_version(self, kernel: Value, collective: Value, host: Value, request: Value) -> "Factors":
         """The factors of a version: latencies of kernels and collectives, host times and requests by these ratios."""

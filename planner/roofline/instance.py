@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.curves import Curve, PrefillService
-from planner.profiles import KvCurve, MeasuredInstance, ModelProfile, PrefillCurve
+from planner.profiles import HardwareProfile, KvCurve, MeasuredInstance, ModelProfile, PrefillCurve
+from planner.roofline.chip import Chip
 from planner.roofline.kv_cache import BYTES_PER_VALUE, kv_bytes_curve
 from planner.roofline.served_model import ServedModel
 
@@ -91,16 +92,19 @@ class Setup:
         return cls(stack, str(served.layout), own, served.kv_precision, emulated)
 
 
-def emulation(hardware: str, weights: str, products: str) -> str:
-    """What it means that an accelerator has no unit for the format of the weights.
+def emulation(hardware: HardwareProfile, weights: str, products: str) -> str:
+    """What it means that products do not run at the format of the weights.
 
-    >>> emulation("a100-sxm-80gb", "fp8", "bf16")
+    >>> from planner.profiles import hardware_profile
+    >>> emulation(hardware_profile("a100-sxm-80gb"), "fp8", "bf16")
     'weights in fp8 stream at 8 bits, products run in bf16: a100-sxm-80gb has no fp8 unit'
+    >>> emulation(hardware_profile("b200-sxm"), "fp4", "bf16")
+    'weights in fp4 stream at 4 bits, products run in bf16: weights alone are quantised'
     """
     bits = 8 * BYTES_PER_VALUE[weights]
-    return (
-        f"weights in {weights} stream at {bits:.0f} bits, products run in {products}: {hardware} has no {weights} unit"
-    )
+    is_native = Chip(hardware).product_format(weights) == weights
+    why = "weights alone are quantised" if is_native else f"{hardware.name} has no {weights} unit"
+    return f"weights in {weights} stream at {bits:.0f} bits, products run in {products}: {why}"
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,11 @@ class InstanceRates:
     """Longest prompt whose cache fits beside the weights; infinite where nothing is known to limit it [tokens]."""
     setup: Setup = Setup()
     """How the instance is run."""
+
+    @property
+    def places(self) -> int:
+        """Prompts that an instance prefills at once: one per attention replica."""
+        return 1 if self.prefill is None else self.prefill.places
 
     def scaled(self, factor: float) -> "InstanceRates":
         """The same instance with prefills and decode steps that take `factor` times as long; bytes stay [-]."""
@@ -153,7 +162,8 @@ def roofline_prefill(served: ServedModel, known_tokens: tuple[float, float]) -> 
         known_tokens: lengths that the stack was calibrated on; beyond, the curve counts as extrapolated [tokens].
 
     Returns:
-        A monotone cubic through samples; a request's own overhead is what no cached prefix saves.
+        A monotone cubic through samples; a request's own overhead is what no cached prefix saves. An instance with
+        attention replicas has a place on each, and its prompts take as long as when every place is taken.
 
     Raises:
         InputError: a shape or a figure is unknown.
@@ -163,10 +173,10 @@ def roofline_prefill(served: ServedModel, known_tokens: tuple[float, float]) -> 
     """
     # From a single token on: where no overhead hides it, a line through longer prompts may begin below zero.
     tokens = np.unique([*SHORT_TOKENS, *np.geomspace(*CURVE_TOKENS, N_CURVE).round()])
-    seconds = np.maximum.accumulate(served.prefill_time(tokens).total_s)
+    seconds = np.maximum.accumulate(served.prefill_time(tokens, n_prompts=served.n_places).total_s)
     curve = Curve.monotone_cubic(tokens.tolist(), seconds.tolist())
     overhead = float(np.asarray(served.factors.request_overhead_s))
-    return PrefillService(replace(curve, measured_tokens=known_tokens), overhead or None)
+    return PrefillService(replace(curve, measured_tokens=known_tokens), overhead or None, served.n_places)
 
 
 def _kv_bytes(model: ModelProfile, measured: MeasuredInstance, kv_precision: str) -> Curve:

@@ -14,7 +14,7 @@ from planner.roofline.stages import slowest_stage_fraction
 from planner.roofline.weights import weights_bytes
 
 DEALT_OUT: tuple[WeightPart, ...] = ("experts",)
-OF_ALL_RANKS: tuple[WeightPart, ...] = ("dense_mlp", "shared_experts")
+DENSE: tuple[WeightPart, ...] = ("dense_mlp", "shared_experts")
 COPIED: tuple[WeightPart, ...] = ("router", "latent", "norms")
 VOCABULARY: tuple[WeightPart, ...] = ("embedding", "lm_head")
 RUNTIME_BYTES = 2e9
@@ -61,13 +61,15 @@ def memory_fit(
     memory_fraction: float = 0.9,
     chunk_tokens: float = 8192,
     runtime_bytes: float = RUNTIME_BYTES,
+    redundant_experts: int = 0,
 ) -> MemoryFit:
     """Memory of one accelerator: what serving may use, and what weights and workspace take of it.
 
     Equation:
-        experts / (tp dp); dense MLPs and shared experts / (tp dp); the rest / tp, but routers, latent projections and
-        norms whole; of all that, a stage has the part of its layers, but of the vocabulary 1 / pp, which goes to
-        stages with fewer layers
+        experts (1 + R / E) / (tp dp), R copies among E; dense MLPs and shared experts over the ranks that share them,
+        tp where experts are dealt out over replicas and tp dp elsewhere; the rest / tp, but routers, latent
+        projections and norms whole; of all that, a stage has the part of its layers, but of the vocabulary 1 / pp,
+        which goes to stages with fewer layers
 
     Args:
         model: a model whose shapes are known.
@@ -77,6 +79,7 @@ def memory_fit(
         memory_fraction: part of the memory that the stack uses.
         chunk_tokens: tokens of a pass [tokens].
         runtime_bytes: what the serving process itself takes of one accelerator [B].
+        redundant_experts: copies of experts in every layer beside the model's own.
 
     Returns:
         The fit of the fullest rank.
@@ -94,9 +97,13 @@ def memory_fit(
     >>> memory_fit(model_profile("llama-3.1-70b"), 80e9, Layout(tp_size=2), precision="fp8").fits
     True
     """
-    ranks = {**dict.fromkeys((*DEALT_OUT, *OF_ALL_RANKS), layout.stage_size), **dict.fromkeys(COPIED, 1)}
+    moe = model.architecture.moe
+    dense = layout.dense_ranks(moe is not None)
+    ranks = {**dict.fromkeys(DEALT_OUT, layout.stage_size), **dict.fromkeys(DENSE, dense), **dict.fromkeys(COPIED, 1)}
     parts = weights_bytes(model, precision)
     held = {part: n / ranks.get(part, layout.tp_size) for part, n in parts.items()}
+    if moe is not None and "experts" in held:
+        held["experts"] *= 1 + redundant_experts / moe.n_experts
     vocabulary = sum(held.get(part, 0.0) for part in VOCABULARY)
     weights = _fullest_stage(model, sum(held.values()) - vocabulary, vocabulary, layout.pp_size)
     hidden = model.architecture.hidden_size or 0

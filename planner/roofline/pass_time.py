@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.roofline.factors import Factors, Value
 from planner.roofline.operator import FloatArray
-from planner.roofline.rank_work import ATTENTION, COLLECTIVE, GEMM, MOE, RECURRENCE, REPLICAS, RankWork
+from planner.roofline.rank_work import ATTENTION, COLLECTIVE, EXCHANGE, GEMM, MOE, RECURRENCE, REPLICAS, RankWork
 
 Bound = Literal["compute", "memory", "network", "overhead"]
 BOUNDS: tuple[Bound, ...] = ("compute", "memory", "network", "overhead")
@@ -98,12 +98,16 @@ def operator_seconds(work: RankWork, factors: Factors) -> tuple[FloatArray, Floa
     return work.n_layers * compute, work.n_layers * memory
 
 
-def pass_time(work: RankWork, factors: Factors, n_sequences: ArrayLike = 1.0, *, eager: bool = False) -> PassTime:
+def pass_time(
+    work: RankWork, factors: Factors, n_sequences: ArrayLike = 1.0, *, eager: bool = False, overlap: float = 0.0
+) -> PassTime:
     """Seconds of each pass.
 
     Equation:
         device = sum of max(products, bytes) + kernels latency + collectives;
         host = host step + host_seq n + launch kernels, launches only where no graph replays them;
+        with two micro-batches device = max(A, N) + (1 - overlap) min(A, N) where that is less than A' + N: N the
+        exchange with experts, A' all else and A the same with weights read and kernels launched for each half;
         step = (device^3 + host^3)^(1/3) + overhead + overhead_seq n: the longer of the two, and somewhat more where
         they are alike, since neither ever waits for exactly nothing
 
@@ -112,12 +116,13 @@ def pass_time(work: RankWork, factors: Factors, n_sequences: ArrayLike = 1.0, *,
         factors: the stack's.
         n_sequences: sequences n of each pass.
         eager: whether the host launches every kernel, as in passes with prefill, rather than replay a graph.
+        overlap: part of the exchange with experts that two micro-batches hide; 0: there is one batch.
 
     Returns:
         Seconds by what binds; one value per pass.
 
     Valid:
-        Operators follow one another; no overlap of products with collectives.
+        Operators follow one another; no overlap of products with other collectives.
 
     Source:
         Williams et al. 2009 (roofline); Vidur (2024) and AIConfigurator (2025) sum operators likewise.
@@ -127,13 +132,16 @@ def pass_time(work: RankWork, factors: Factors, n_sequences: ArrayLike = 1.0, *,
     longer = compute >= memory
     latency = work.n_layers * work.n_kernels * _per_entry(factors.kernel_latency_s, index)
     own = work.n_layers * (work.transfer_s + work.latency_s * _per_entry(factors.collective_latency, index))
-    network = np.where(work.work_class == COLLECTIVE, own, 0.0)
+    network = np.where((work.work_class == COLLECTIVE) | (work.work_class == EXCHANGE), own, 0.0)
     replicas = work.n_layers * _per_entry(factors.replica_latency_s, index)
     network = network + np.where(work.work_class == REPLICAS, replicas, 0.0)
     compute_s = _sums(index, np.where(longer, compute, 0.0), n)
     memory_s = _sums(index, np.where(longer, 0.0, memory), n)
     network_s = _sums(index, network, n)
     latency_s = _sums(index, latency, n)
+    if overlap > 0:
+        hidden_s = _hidden_s(work, factors, (compute, memory, latency), overlap)
+        network_s = network_s - hidden_s
     sequences = np.asarray(n_sequences, float)
     device = compute_s + memory_s + network_s + latency_s
     host = factors.host_step_s + factors.host_sequence_s * sequences
@@ -142,6 +150,24 @@ def pass_time(work: RankWork, factors: Factors, n_sequences: ArrayLike = 1.0, *,
     idle = np.cbrt(device**3 + host**3) - device
     after = factors.step_overhead_s + factors.sequence_overhead_s * sequences
     return PassTime(compute_s, memory_s, network_s, latency_s + idle + after)
+
+
+def _hidden_s(
+    work: RankWork, factors: Factors, once: tuple[FloatArray, FloatArray, FloatArray], overlap: float
+) -> FloatArray:
+    """Seconds of a pass that two micro-batches save over one batch, never below 0.
+
+    Equation:
+        overlap min(A, N) - (A - A'), see `pass_time`: the two take A + N - overlap min(A, N) where one takes A' + N
+    """
+    (compute, memory, latency), index, n = once, work.pass_index, work.n_passes
+    is_exchange = work.work_class == EXCHANGE
+    own = work.n_layers * (work.transfer_s + work.latency_s * _per_entry(factors.collective_latency, index))
+    exchange_s = _sums(index, np.where(is_exchange, own, 0.0), n)
+    weights = work.n_layers * work.weight_s / _per_entry(factors.weight_read_fraction, index)
+    one_s = _sums(index, np.maximum(compute, memory) + latency, n)
+    two_s = _sums(index, np.maximum(compute, memory + weights) + 2 * latency, n)
+    return np.maximum(overlap * np.minimum(two_s, exchange_s) - (two_s - one_s), 0.0)
 
 
 def _sums(index: NDArray[np.intp], values: FloatArray, n: int) -> FloatArray:

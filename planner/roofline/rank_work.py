@@ -3,7 +3,7 @@
 Kept flat, one entry per operator and pass, so that passes of any models and accelerators can be timed at once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 from planner.profiles import MixtureOfExperts, ModelProfile
 from planner.profiles.parameters import known
 from planner.roofline.chip import Chip, KernelRate
+from planner.roofline.expert_traffic import EVEN_TRAFFIC, ExpertTraffic, exchange_s
+from planner.roofline.formats import IN_BF16, ProductFormats
 from planner.roofline.layout import Layout
-from planner.roofline.mlp import distinct_experts
+from planner.roofline.mlp import mlp_operators
 from planner.roofline.operator import ACTIVATION_BYTES, FloatArray, Operator
 from planner.roofline.operators import pass_operators
 from planner.roofline.sequences import Sequences
 from planner.roofline.weights import UNQUANTIZED_BYTES, bytes_per_weight
 
-GEMM, MOE, ATTENTION, RECURRENCE, OTHER, COLLECTIVE, REPLICAS = range(7)
+GEMM, MOE, ATTENTION, RECURRENCE, OTHER, COLLECTIVE, REPLICAS, EXCHANGE = range(8)
 CLASS_OF = {"gemm": GEMM, "moe": MOE, "attention": ATTENTION, "recurrence": RECURRENCE}
 KERNELS = {"moe": 2.0, "attention": 2.0, "recurrence": 2.0}
 """Kernels of an operator: experts sort or sum tokens, attention turns and stores keys; all others have one."""
@@ -42,7 +44,7 @@ class RankWork:
     name: NDArray[np.str_]
     """Operator, or collective."""
     work_class: NDArray[np.intp]
-    """GEMM, MOE, ATTENTION, RECURRENCE, OTHER, COLLECTIVE or REPLICAS."""
+    """GEMM, MOE, ATTENTION, RECURRENCE, OTHER, COLLECTIVE, REPLICAS or EXCHANGE."""
     n_layers: FloatArray
     """Times the entry happens in a pass."""
     n_kernels: FloatArray
@@ -94,14 +96,18 @@ def rank_work(
     *,
     precision: str | None = None,
     kv_precision: str = "bf16",
+    traffic: ExpertTraffic = EVEN_TRAFFIC,
+    formats: ProductFormats = IN_BF16,
 ) -> RankWork:
     """Work of the busiest rank in forward passes over sequences.
 
     Equation:
         attention and what feeds it: an even share of the sequences per replica, of the heads per rank;
-        dense MLPs: columns over all ranks of a stage; experts: tokens over all ranks, weights of the experts that the
-        rank holds; all-reduce after attention and after the MLP: 2 (n - 1) / n bytes over the bus bandwidth. Attention
-        replicas with experts dealt out dispatch and combine instead: each token goes to the groups of its experts.
+        experts: tokens over all ranks, weights of the experts that the rank holds, times what the busiest has more;
+        dense MLPs and shared experts: columns over the ranks that share them, which are all of a stage, but those of a
+        replica, for its own tokens, where experts are dealt out over replicas, unless the layout says otherwise;
+        all-reduce after attention and after what several ranks share: 2 (n - 1) / n bytes over the bus bandwidth.
+        Experts that are dealt out over replicas: dispatch and combine, see `exchange_s`.
         Stages follow one another, so that a pass goes through all layers
 
     Args:
@@ -111,6 +117,8 @@ def rank_work(
         parts: sequences of the passes over all replicas; shapes that broadcast together.
         precision: number format of the weights; None: the checkpoint's own.
         kv_precision: number format of the attention cache.
+        traffic: how experts that are dealt out are run.
+        formats: what products run at that the weights' format does not say.
 
     Returns:
         Entries; the passes in the order of the raveled shape.
@@ -122,7 +130,8 @@ def rank_work(
         Experts as likely as one another; replicas as full as one another.
 
     Source:
-        Megatron-LM (2019) for tensor parallelism; DeepSeek-V3 (2024), section 3.4, for attention replicas.
+        Megatron-LM (2019) for tensor parallelism; DeepSeek-V3 (2024), section 3.4, for attention replicas and what
+        they compute by themselves.
 
     >>> from planner.profiles import hardware_profile, model_profile
     >>> chip, model = Chip(hardware_profile("h200-sxm")), model_profile("llama-3.1-70b")
@@ -131,34 +140,76 @@ def rank_work(
     [0.0036, 0.0036]
     """
     counted = tuple(pass_operators(model, parts, precision=precision, kv_precision=kv_precision))
-    local = counted
+    builder = _Builder(model, chip, layout, precision, traffic, formats)
+    rows = _Rows.of(parts, layout, builder.dense_ranks)
+    local, dense = counted, {}
     if layout.dp_size > 1:
         shares = [_share(part, layout.dp_size) for part in parts]
         local = tuple(pass_operators(model, shares, precision=precision, kv_precision=kv_precision))
-    builder = _Builder(model, chip, layout, precision)
+    if builder.dense_ranks != layout.stage_size:
+        dense = {operator.name: operator for operator in mlp_operators(model, rows.dense, precision)}
     for operator, own in zip(counted, local, strict=True):
-        builder.add(operator if _is_of_all_replicas(operator) else own)
-    rows = np.asarray(sum(part.rows for part in parts), float)
+        builder.add(_as_shared(operator, own, dense))
     builder.add_collectives(rows)
     return builder.work()
 
 
-def _share(part: Sequences, dp_size: int) -> Sequences:
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Tokens of a pass."""
+
+    all: FloatArray
+    """Over all replicas."""
+    replica: FloatArray
+    """On the fullest replica."""
+    dense: FloatArray
+    """On the ranks that share its dense MLPs, which may be those of several replicas or a part of one's."""
+
+    @classmethod
+    def of(cls, parts: Sequence[Sequences], layout: Layout, dense_ranks: int) -> "_Rows":
+        def rows(n_replicas: float) -> FloatArray:
+            return np.asarray(sum(_share(part, n_replicas).rows for part in parts), float)
+
+        n_sharing = dense_ranks / layout.tp_size
+        dense = rows(layout.dp_size / max(n_sharing, 1.0)) * min(n_sharing, 1.0)
+        return cls(rows(1.0), rows(layout.dp_size), dense)
+
+
+def _share(part: Sequences, n_replicas: float) -> Sequences:
     """Sequences of the fullest replica: an even share, but a whole one at least."""
-    n = np.minimum(part.n_sequences, np.maximum(part.n_sequences / dp_size, 1.0))
+    n = np.minimum(part.n_sequences, np.maximum(part.n_sequences / n_replicas, 1.0))
     return Sequences(part.phase, n, part.new_tokens, part.cached_tokens)
 
 
-def _is_of_all_replicas(operator: Operator) -> bool:
-    """Whether attention replicas share the operator: MLPs and experts, not attention or the vocabulary."""
-    return operator.split in ("experts", "columns") or operator.part in ("shared_experts", "latent", "dense_mlp")
+def _as_shared(operator: Operator, own: Operator, dense: Mapping[str, Operator]) -> Operator:
+    """An operator over the tokens of those who share it: all replicas, those of its dense ranks, or one."""
+    if operator.split == "experts":
+        return operator
+    if is_dense(operator):
+        return dense.get(operator.name, operator)
+    return own
+
+
+def is_dense(operator: Operator) -> bool:
+    """Whether dense ranks share the operator: dense MLPs and shared experts, with what lies between their products."""
+    return operator.split == "columns" or operator.part in ("dense_mlp", "shared_experts")
 
 
 class _Builder:
     """Collects entries for one chip and layout."""
 
-    def __init__(self, model: ModelProfile, chip: Chip, layout: Layout, precision: str | None) -> None:
-        self.model, self.chip, self.layout, self.precision = model, chip, layout, precision
+    def __init__(
+        self,
+        model: ModelProfile,
+        chip: Chip,
+        layout: Layout,
+        precision: str | None,
+        traffic: ExpertTraffic,
+        formats: ProductFormats,
+    ) -> None:
+        self.formats = formats
+        self.model, self.chip, self.layout, self.precision, self.traffic = model, chip, layout, precision, traffic
+        self.dense_ranks = layout.dense_ranks(model.architecture.moe is not None)
         self.columns: dict[str, list[NDArray[np.generic]]] = {}
         self.n_passes = 1
 
@@ -167,9 +218,10 @@ class _Builder:
         work_class = CLASS_OF.get(operator.kind, OTHER)
         products = self._product_format(operator)
         share, kv_share = self._shares(operator)
-        flop = operator.flop * share
+        busiest = self.traffic.imbalance if operator.split == "experts" and self.layout.ep_size > 1 else 1.0
+        flop = operator.flop * share * busiest
         memory = chip.memory_bytes_per_s
-        activations = self._activation_bytes(operator, share)
+        activations = self._activation_bytes(operator, share) * busiest
         moved = operator.weight_bytes * share + activations + operator.kv_bytes * kv_share
         rows = operator.gemm.m if operator.gemm else np.ones_like(operator.flop)
         ideal = flop / chip.peak_flop_per_s(products)
@@ -191,39 +243,44 @@ class _Builder:
             moved_bytes=moved,
         )
 
-    def add_collectives(self, rows: FloatArray) -> None:
-        layout, architecture = self.layout, self.model.architecture
-        hidden = known(architecture.hidden_size, "hidden_size")
+    def add_collectives(self, rows: _Rows) -> None:
+        layout, architecture, moe = self.layout, self.model.architecture, self.model.architecture.moe
+        width = ACTIVATION_BYTES * known(architecture.hidden_size, "hidden_size")
         n_mixers = sum(group.n_layers for group in architecture.attention)
-        n_mlps = architecture.n_sparse_layers + architecture.n_dense_layers
-        own = ACTIVATION_BYTES * hidden * rows
-        if layout.tp_size > 1:
-            per_replica = np.maximum(own / layout.dp_size, np.minimum(own, ACTIVATION_BYTES * hidden))
-            self._append_collective("all_reduce_attention", n_mixers, layout.tp_size, per_replica)
-        if layout.dp_size > 1 and layout.ep_size > 1 and architecture.moe:
-            self._append_dispatch(architecture.n_sparse_layers, architecture.moe, own)
-            n_mlps = architecture.n_dense_layers
-        if layout.stage_size > 1 and n_mlps:
-            self._append_collective("all_reduce_mlp", n_mlps, layout.stage_size, own)
-        if layout.dp_size > 1:
-            n_all = architecture.n_sparse_layers + architecture.n_dense_layers
-            self._append("replicas", REPLICAS, n_layers=float(n_all), n_kernels=0.0, shape_of=rows)
+        n_dense, n_sparse = architecture.n_dense_layers, architecture.n_sparse_layers
+        self._append_all_reduce("all_reduce_attention", n_mixers, layout.tp_size, width * rows.replica)
+        n_gathered = n_dense if self.dense_ranks > layout.tp_size else 0
+        if moe is not None and layout.deals_out_experts:
+            self._append_exchange(n_sparse, moe, rows.replica)
+            n_shared = n_sparse if moe.n_shared_experts else 0
+            self._append_all_reduce("all_reduce_mlp", n_dense + n_shared, self.dense_ranks, width * rows.dense)
+        else:
+            self._append_all_reduce("all_reduce_mlp", n_dense, self.dense_ranks, width * rows.dense)
+            self._append_all_reduce("all_reduce_experts", n_sparse, layout.stage_size, width * rows.all)
+            n_gathered += n_sparse if layout.dp_size > 1 else 0
+        if n_gathered:
+            self._append("replicas", REPLICAS, n_layers=float(n_gathered), n_kernels=0.0, shape_of=rows.all)
         if layout.pp_size > 1:
-            rate = self.chip.collective_bytes_per_s(layout.n_accelerators)
-            self._append(
-                "stage_hand_over",
-                COLLECTIVE,
-                n_layers=layout.pp_size - 1.0,
-                n_kernels=0.0,
-                transfer_s=own / rate,
-                latency_s=np.full_like(rows, STAGE_LATENCY_S if self.chip.derated else 0.0),
-            )
+            self._append_hand_over(width * rows.all)
 
     def work(self) -> RankWork:
         joined = {name: np.concatenate(parts) for name, parts in self.columns.items()}
         return RankWork(n_passes=self.n_passes, **joined)
 
-    def _append_collective(self, name: str, n_layers: int, n_ranks: int, n_bytes: FloatArray) -> None:
+    def _append_hand_over(self, n_bytes: FloatArray) -> None:
+        """From stage to stage."""
+        self._append(
+            "stage_hand_over",
+            COLLECTIVE,
+            n_layers=self.layout.pp_size - 1.0,
+            n_kernels=0.0,
+            transfer_s=n_bytes / self.chip.collective_bytes_per_s(self.layout.n_accelerators),
+            latency_s=np.full_like(n_bytes, STAGE_LATENCY_S if self.chip.derated else 0.0),
+        )
+
+    def _append_all_reduce(self, name: str, n_layers: int, n_ranks: int, n_bytes: FloatArray) -> None:
+        if n_ranks == 1 or n_layers == 0:
+            return
         rate = self.chip.collective_bytes_per_s(n_ranks)
         self._append(
             name,
@@ -234,19 +291,17 @@ class _Builder:
             latency_s=np.full_like(n_bytes, self.chip.collective_latency_s(n_ranks)),
         )
 
-    def _append_dispatch(self, n_layers: int, moe: MixtureOfExperts, own: FloatArray) -> None:
-        """Each rank sends its share of the tokens to the groups that hold their experts, and gets the sums back."""
-        layout, n = self.layout, self.layout.stage_size
-        copies = float(distinct_experts(layout.ep_size, 1, moe.n_experts_per_token))
-        sent = 2 * own / n * copies * (n - 1) / n
-        rate = self.chip.dispatch_bytes_per_s(n)
+    def _append_exchange(self, n_layers: int, moe: MixtureOfExperts, rows: FloatArray) -> None:
+        """Each rank sends its part of its replica's tokens to the ranks of their experts, and gets the sums back."""
+        outer = moe.latent_size or known(self.model.architecture.hidden_size, "hidden_size")
+        values = rows / self.layout.tp_size * outer
         self._append(
-            "expert_dispatch",
-            COLLECTIVE,
+            "expert_exchange",
+            EXCHANGE,
             n_layers=float(n_layers),
             n_kernels=0.0,
-            transfer_s=sent / rate,
-            latency_s=np.full_like(own, 2 * self.chip.collective_latency_s(n)),
+            transfer_s=exchange_s(moe, self.chip, self.layout, self.traffic, values),
+            latency_s=np.full_like(rows, 2 * self.chip.collective_latency_s(self.layout.stage_size)),
         )
 
     def _append(
@@ -280,7 +335,8 @@ class _Builder:
         layout = self.layout
         if operator.split == "none":
             return 1.0, 1.0
-        ranks = layout.stage_size if _is_of_all_replicas(operator) else layout.tp_size
+        ranks = layout.stage_size if operator.split == "experts" else layout.tp_size
+        ranks = self.dense_ranks if is_dense(operator) else ranks
         share = 1 / min(ranks, operator.n_shards or ranks)
         return share, 1 / min(ranks, operator.n_kv_shards or ranks)
 
@@ -298,8 +354,12 @@ class _Builder:
         return ACTIVATION_BYTES * rows * (gemm.n * (1.0 if by_rows else narrow) + gemm.k * (narrow if by_rows else 1.0))
 
     def _product_format(self, operator: Operator) -> str:
-        """Format of an operator's products: its weights', where they are quantised; attention runs in bf16."""
-        return self.chip.product_format(self._weight_format(operator))
+        """Format of an operator's products: its weights' with their inputs', where they are quantised; else bf16."""
+        if operator.kind == "attention" and operator.gemm is None:
+            return self.chip.product_format(self.formats.attention)
+        weights = self._weight_format(operator)
+        stored_so = self.precision in (None, self.model.precision)
+        return self.formats.of(self.chip, weights, self.model if stored_so else None)
 
     def _weight_format(self, operator: Operator) -> str:
         if operator.part is None or operator.gemm is None:
@@ -317,15 +377,18 @@ class _Builder:
         return KERNELS.get(operator.kind, 1.0) + QUANTIZE_KERNELS * quantises * self.chip.derated
 
     def _rate(self, operator: Operator, products: str, rows: FloatArray) -> KernelRate:
+        """Of the kernel that was measured for the weights' format, or else for that which products run at."""
+        chip, weights = self.chip, self._weight_format(operator)
+        own = weights if chip.product_format(weights) == weights else products
         match operator.kind:
             case "gemm":
-                return self.chip.gemm_rate(products, rows)
+                return chip.carried(chip.gemm_rate(own, rows), own, products)
             case "moe":
-                return self.chip.moe_rate(products, rows)
+                return chip.carried(chip.moe_rate(own, rows), own, products)
             case "recurrence":
-                return self.chip.kernel_rate("recurrence")
+                return chip.kernel_rate("recurrence")
             case _:
-                return self.chip.kernel_rate("attention_prefill")
+                return chip.carried(chip.kernel_rate("attention_prefill"), "bf16", products)
 
     def _kv_fraction(self, operator: Operator) -> float:
         return self.chip.read_fraction("recurrence_decode" if operator.kind == "recurrence" else "attention_decode")

@@ -9,7 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from planner.errors import InputError, Problem
 from planner.profiles import ModelProfile
 from planner.roofline.chip import Chip
+from planner.roofline.expert_traffic import EVEN_TRAFFIC, ExpertTraffic
 from planner.roofline.factors import Factors
+from planner.roofline.formats import IN_BF16, ProductFormats
 from planner.roofline.layout import Layout
 from planner.roofline.memory_fit import RUNTIME_BYTES, MemoryFit, largest_batch, longest_request, memory_fit
 from planner.roofline.operator import FloatArray
@@ -24,7 +26,7 @@ class PrefillPasses:
     """Passes that prefill requests by chunks: first, middle and last ones; flat arrays of one length."""
 
     sequences: Sequences
-    """One chunk each."""
+    """One chunk each, or one of every prompt that goes along."""
     request: NDArray[np.intp]
     """Request that each pass belongs to."""
     times: FloatArray
@@ -38,13 +40,16 @@ class PrefillPasses:
         return first
 
 
-def prefill_passes(new_tokens: FloatArray, cached_tokens: FloatArray, chunk_tokens: int) -> PrefillPasses:
-    """Chunks of requests.
+def prefill_passes(
+    new_tokens: FloatArray, cached_tokens: FloatArray, chunk_tokens: int, n_prompts: ArrayLike = 1.0
+) -> PrefillPasses:
+    """Chunks of requests, or of several that go through their passes together.
 
     Args:
         new_tokens: tokens to compute of each request [tokens], flat.
         cached_tokens: tokens cached already of each [tokens], flat.
-        chunk_tokens: most tokens of a pass.
+        chunk_tokens: most tokens of a prompt in a pass.
+        n_prompts: prompts of that kind in each pass, one per attention replica; a number, or one per request.
 
     Returns:
         Up to three kinds of pass per request.
@@ -67,7 +72,8 @@ def prefill_passes(new_tokens: FloatArray, cached_tokens: FloatArray, chunk_toke
     # Request by request, in the order in which they happen.
     kept = times.T.ravel() > 0
     request = np.repeat(np.arange(new.size), 3)[kept]
-    sequences = Sequences.prefill(tokens.T.ravel()[kept], before.T.ravel()[kept])
+    together = np.broadcast_to(np.asarray(n_prompts, float), new.shape)[request]
+    sequences = Sequences.prefill(tokens.T.ravel()[kept], before.T.ravel()[kept], together)
     return PrefillPasses(sequences, request, times.T.ravel()[kept])
 
 
@@ -84,11 +90,15 @@ class ServedModel:
     kv_precision: str = "bf16"
     """Number format of the attention cache."""
     chunk_tokens: int = 8192
-    """Most tokens of one prefill pass."""
+    """Most tokens of one prefill pass on an attention replica."""
     memory_fraction: float = 0.9
     """Part of the memory that the stack uses."""
     runtime_bytes: float = RUNTIME_BYTES
     """What the serving process itself takes of one accelerator [B]."""
+    traffic: ExpertTraffic = EVEN_TRAFFIC
+    """How experts that are dealt out are run."""
+    formats: ProductFormats = IN_BF16
+    """What products run at that the weights' format does not say."""
 
     def __post_init__(self) -> None:
         """Raises InputError for more pipeline stages than the model has layers."""
@@ -103,8 +113,12 @@ class ServedModel:
 
     @property
     def product_precision(self) -> str:
-        """Format that products run at: a wider one where the chip has no unit for the weights'. Raises InputError."""
-        return self.chip.product_format(self.weights_precision)
+        """Format that products run at: a wider one where the chip has no unit for the weights', or inputs are wider.
+
+        Raises InputError.
+        """
+        stored_so = self.precision in (None, self.model.precision)
+        return self.formats.of(self.chip, self.weights_precision, self.model if stored_so else None)
 
     @property
     def slowest_stage_fraction(self) -> float:
@@ -122,37 +136,51 @@ class ServedModel:
             memory_fraction=self.memory_fraction,
             chunk_tokens=self.chunk_tokens,
             runtime_bytes=self.runtime_bytes,
+            redundant_experts=self.traffic.redundant_experts,
         )
 
-    def prefill_time(self, new_tokens: ArrayLike, cached_tokens: ArrayLike = 0.0) -> PassTime:
-        """Seconds from a request's arrival at an idle instance to its first token.
+    @property
+    def n_places(self) -> int:
+        """Prompts that a pass takes at once: one per attention replica."""
+        return self.layout.dp_size
+
+    def prefill_time(
+        self, new_tokens: ArrayLike, cached_tokens: ArrayLike = 0.0, n_prompts: ArrayLike = 1.0
+    ) -> PassTime:
+        """Seconds from a request's arrival to its first token, alone on the instance or beside others like it.
 
         Equation:
-            request overhead + the sum over chunks of the pass that computes them; under pp stages chunks follow one
-            another at the pace of the slowest stage, a share f of the layers: f T + (1 - f) T_first
+            what a request and its tokens cost before + the sum over chunks of the pass that computes them; under pp
+            stages chunks follow one another at the pace of the slowest stage, a share f of the layers:
+            f T + (1 - f) T_first
 
         Args:
             new_tokens: tokens to compute [tokens], any shape.
             cached_tokens: tokens whose cache exists already [tokens], broadcast with new_tokens.
+            n_prompts: prompts that begin together, each on an attention replica of its own: 1 to `n_places`, broadcast.
 
         Returns:
             Seconds by what binds; the shape of the tokens, raveled.
 
         Valid:
-            Middle chunks are timed as their mean, which is exact where time is linear in the cached tokens.
+            Middle chunks are timed as their mean, which is exact where time is linear in the cached tokens. Prompts
+            that share passes are as long as one another.
 
         Source:
             Chunked prefill: Sarathi-Serve (2024).
         """
-        new, cached = (np.ravel(a) for a in np.broadcast_arrays(np.asarray(new_tokens, float), cached_tokens))
-        passes = prefill_passes(new, cached, self.chunk_tokens)
-        each = pass_time(self.work([passes.sequences]), self.factors, eager=True)
+        shapes = np.broadcast_arrays(np.asarray(new_tokens, float), cached_tokens, np.asarray(n_prompts, float))
+        new, cached, prompts = (np.ravel(a) for a in shapes)
+        passes = prefill_passes(new, cached, self.chunk_tokens, prompts)
+        each = pass_time(
+            self.work([passes.sequences]), self.factors, eager=True, overlap=self.traffic.overlap_efficiency
+        )
         time = each.times(passes.times).summed(passes.request, new.size)
         if self.layout.pp_size > 1:
             first = passes.is_first
             alone = each.times(first).summed(passes.request, new.size)
             time = time.times(self.slowest_stage_fraction) + alone.times(1 - self.slowest_stage_fraction)
-        return time + _overhead(np.zeros_like(new) + self.factors.request_overhead_s)
+        return time + _overhead(np.zeros_like(new) + self.factors.before_prefill_s(new + cached))
 
     def decode_time(self, batch: ArrayLike, context_tokens: ArrayLike) -> PassTime:
         """Seconds of one decode step.
@@ -178,7 +206,8 @@ class ServedModel:
         count, context = np.broadcast_arrays(np.asarray(batch, float), context_tokens)
         part = np.maximum(count / self.layout.pp_size, np.minimum(count, 1.0))
         sequences = Sequences.decode(np.ravel(part), np.ravel(context))
-        alone = pass_time(self.work([sequences]), self.factors, self._per_replica(sequences.n_sequences))
+        overlap, count_each = self.traffic.overlap_efficiency, self._per_replica(sequences.n_sequences)
+        alone = pass_time(self.work([sequences]), self.factors, count_each, overlap=overlap)
         n_parts = np.minimum(np.ravel(count), self.layout.pp_size)
         return alone.times(np.maximum(1.0, self.slowest_stage_fraction * n_parts))
 
@@ -191,6 +220,8 @@ class ServedModel:
             parts,
             precision=self.precision,
             kv_precision=self.kv_precision,
+            traffic=self.traffic,
+            formats=self.formats,
         )
 
     def largest_batch(self, tokens: ArrayLike) -> NDArray[np.float64]:

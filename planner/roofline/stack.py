@@ -1,13 +1,15 @@
 """Software stacks by name: factors with a version's ratios, settings, and the error bands of their calibration."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from planner.errors import InputError, Problem, did_you_mean
+from planner.errors import NAME_CHARACTERS, InputError, Problem, did_you_mean, printable
 from planner.profiles import ModelProfile, StackProfile, profile_names, stack_profile
 from planner.profiles.stack import Calibration, StackSettings
+from planner.roofline.expert_traffic import ExpertTraffic
 from planner.roofline.factors import DATASHEET, Factors
+from planner.roofline.formats import ProductFormats
 from planner.roofline.memory_fit import RUNTIME_BYTES
 from planner.units import GB, MICRO, MILLI
 
@@ -33,11 +35,37 @@ class Stack:
     """Whether this very version was among the points; else the factors of the framework stand for it."""
     calibration: Calibration | None = None
     """What the factors were fitted to."""
+    source_overheads_s: Mapping[str, float] = field(default_factory=dict)
+    """What harnesses and tables added to every TTFT that they measured, which predictions leave out [s]."""
 
     @property
     def runtime_bytes(self) -> float:
         """What the serving process itself takes of one accelerator [B]."""
         return runtime_bytes(self.settings)
+
+    def measured_by(self, source: str) -> "Stack":
+        """The stack as a harness or table would measure it.
+
+        Raises:
+            InputError: no point of that source was fitted.
+
+        >>> sorted(stack("datasheet").source_overheads_s)
+        []
+        """
+        known = self.source_overheads_s
+        if source not in known:
+            hint = did_you_mean(source, tuple(known)) if known else "none: no source of it is known apart"
+            raise InputError(Problem("stack", self.name, f"has no source {printable(source, NAME_CHARACTERS)!r}", hint))
+        return replace(self, factors=replace(self.factors, source_overhead_s=known[source]))
+
+    @property
+    def traffic(self) -> ExpertTraffic:
+        """How it runs experts that are dealt out."""
+        return expert_traffic(self.settings)
+
+    def formats(self, kv_precision: str) -> ProductFormats:
+        """What products run at beside a cache in a format."""
+        return product_formats(self.settings, kv_precision)
 
     def kv_precision(self, model: ModelProfile, precision: str | None) -> str:
         """Cache format where nothing is said of it: as the weights are quantised, if the stack does so."""
@@ -50,12 +78,29 @@ def runtime_bytes(settings: StackSettings) -> float:
     return RUNTIME_BYTES if settings.runtime_gb is None else settings.runtime_gb * GB
 
 
+def product_formats(settings: StackSettings, kv_precision: str) -> ProductFormats:
+    """What products run at beside a cache in a format, where the weights' does not say."""
+    is_fp8 = settings.quantized_attention and kv_precision == "fp8"
+    return ProductFormats("fp8" if is_fp8 else "bf16", settings.weight_only_products or "bf16")
+
+
+def expert_traffic(settings: StackSettings) -> ExpertTraffic:
+    """How a stack runs experts that are dealt out."""
+    return ExpertTraffic(
+        settings.dispatch_precision or "bf16",
+        settings.combine_precision or "bf16",
+        settings.overlap_efficiency or 0.0,
+        settings.expert_imbalance or 1.0,
+        settings.redundant_experts or 0,
+    )
+
+
 UNITS = {"_us": MICRO, "_ms": MILLI}
 
 
 def factors_of(profile: StackProfile) -> Factors:
     """Factors of a stack profile in SI units, without any version's ratios."""
-    return Factors(**_si({name: getattr(profile.factors, name).value for name in type(profile.factors).model_fields}))
+    return Factors(**_si({name: factor.value for name, factor in profile.factors.stated.items()}))
 
 
 def _si(values: Mapping[str, float]) -> dict[str, float]:
@@ -132,14 +177,19 @@ def versioned(profile: StackProfile, version: str | None) -> Stack:
     """A profile at a version; None: at none in particular. Its name is one by which `stack` finds the same."""
     if version is None or version.casefold() == UNVERSIONED:
         name = profile.name if profile.default_version is None else f"{profile.name}-{UNVERSIONED}"
-        return Stack(name, factors_of(profile), profile.settings, True, True, profile.calibration)
+        return _of(profile, name, factors_of(profile), is_fitted=True)
     found = _fitted_version(profile, version)
     factors = factors_of(profile)
     if found is not None:
         ratios = profile.versions[found]
         factors = factors.with_version(ratios.kernel_latency, ratios.collective, ratios.host, ratios.request)
     name = f"{profile.name}-{found or version}"
-    return Stack(name, factors, profile.settings, True, found is not None, profile.calibration)
+    return _of(profile, name, factors, is_fitted=found is not None)
+
+
+def _of(profile: StackProfile, name: str, factors: Factors, *, is_fitted: bool) -> Stack:
+    overheads_s = {source: found.request_ms * MILLI for source, found in profile.source_overheads.items()}
+    return Stack(name, factors, profile.settings, True, is_fitted, profile.calibration, overheads_s)
 
 
 def best_stack(model: str, *hardware: str) -> Stack:

@@ -60,7 +60,9 @@ def _least_usd_per_request(problem: Problem, q: int) -> float:
     total, cached, weights = problem.classes[problem.streams[q].request_class].mix.atoms(N_KINDS)
     pools = dict.fromkeys(arc.pool for arcs in problem.arcs[q].values() for arc in arcs)
     services = [(problem.pools[i].rates.prefill, problem.pools[i].busy_usd_per_hour) for i in pools]
-    seconds = [np.asarray(service.seconds(total, cached)) * usd for service, usd in services if service is not None]
+    seconds = [
+        np.asarray(service.occupancy.seconds(total, cached)) * usd for service, usd in services if service is not None
+    ]
     return decode + float(np.min(seconds, axis=0) @ weights)
 
 

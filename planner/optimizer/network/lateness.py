@@ -119,7 +119,9 @@ def late_service_s(loads: NetworkLoads, use: Use, is_between: bool) -> float:
     if key not in loads.known:
         total, cached = lengths_between(mix, cell)
         service = pool.rates.prefill
-        loads.known[key] = 0.0 if service is None or not total.size else float(np.max(service.seconds(total, cached)))
+        loads.known[key] = (
+            0.0 if service is None or not total.size else float(np.max(service.occupancy.seconds(total, cached)))
+        )
     return float(loads.known[key])
 
 

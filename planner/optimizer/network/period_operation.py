@@ -283,7 +283,7 @@ def period_waits(
 def _wait(problem: Problem, operation: PeriodOperation, pool: int, users: Sequence[tuple[Flow, Kinds]]) -> Wait | None:
     """Wait of a prefill pool: one queue of what its flows are split off their streams and merged again."""
     rates = [flow.req_per_s * kinds.fraction for flow, kinds in users]
-    rate, n_servers = sum(rates), operation.n_instances[pool]
+    rate, n_servers = sum(rates), operation.n_instances[pool] * problem.pools[pool].rates.places
     weights = np.concatenate([k.weights * (r / rate) for r, (_, k) in zip(rates, users, strict=True)])
     service = Service.of(np.concatenate([kinds.service_s for _, kinds in users]), weights)
     if n_servers == 0 or rate * service.mean_s >= n_servers * FULL:

@@ -183,7 +183,7 @@ class RequestLoads:
             reference_s = np.asarray(reference.seconds(total, cached))
             kv = pool.rates.kv_bytes
             sent = kv(total) - (kv(cached) - kv(0.0) if holds else 0.0)
-            ratios = np.asarray(pool.rates.prefill.seconds(total, cached)) / reference_s, sent / reference_s
+            ratios = np.asarray(pool.rates.prefill.occupancy.seconds(total, cached)) / reference_s, sent / reference_s
             self.known[key] = tuple(whole_s * float(np.min(ratio)) * (1 - ROUNDING) for ratio in ratios)
         work_s, sent_bytes = self.known[key]
         return float(work_s), float(sent_bytes)

@@ -66,6 +66,9 @@ class ServingPoint:
     """Day of the measurement as the file writes it; YYYY-MM-DD where a benchmark tool stamped it."""
     lengths_are_means: bool = False
     """Whether lengths are means of the requests that ran; else the nominal ones that a benchmark draws up to."""
+    source: str | None = None
+    """Harness or publication whose way of measuring is the same for all its points, as the file names it; None: it
+    does not say."""
     weight: float = 1.0
     """Share of a full vote that the point has in a fit [1]."""
 

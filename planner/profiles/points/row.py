@@ -138,7 +138,7 @@ def point(row: Row) -> ServingPoint | None:
     >>> found.n_accelerators, found.ttft_s, found.tpot_s, found.mode
     (4, 0.25, None, 'agg')
     """
-    cells: dict[str, Any] = {**_deployment(row), **_load(row), **_latencies(row)}
+    cells: dict[str, Any] = {**_deployment(row), **_load(row), **_latencies(row), "source": row.name("harness")}
     return None if row.problems else ServingPoint(file=row.file, line=row.line, **cells)
 
 

@@ -19,6 +19,7 @@ from planner.profiles.stack import (
     Factor,
     GroupError,
     PointsFile,
+    SourceOverhead,
     StackFactors,
     StackProfile,
     StackSettings,
@@ -35,8 +36,15 @@ FEWEST_POINTS = 1
 """Priors carry what the points do not determine, and the profile says of which factors."""
 MOVED_SPREAD = 0.9
 """A factor whose standard error is still this share of its prior's spread was not learnt from the points."""
-UNITS = {"kernel_latency": 1e6, "replica_latency": 1e6, "sequence_overhead": 1e6, "host_sequence": 1e6}
+UNITS = {
+    "kernel_latency": 1e6,
+    "replica_latency": 1e6,
+    "sequence_overhead": 1e6,
+    "host_sequence": 1e6,
+    "prompt_token": 1e6,
+}
 UNITS |= {"eager_launch": 1e6, "step_overhead": 1e3, "host_step": 1e3, "request_overhead": 1e3}
+SUFFIX_MS = 1e3
 SUFFIX = {1e6: "_us", 1e3: "_ms"}
 POINTS_SOURCE, PRIOR_SOURCE = "points", "priors"
 PRIORS_CITED = "Priors of the fit, planner/studies/fidelity/fit.py: what is expected before any point speaks"
@@ -106,6 +114,7 @@ def calibrated_stack(
         settings=settings,
         factors=factors,
         versions=_versions(fit, kept),
+        source_overheads=_source_overheads(fit, kept),
         calibration=Calibration(
             date=day.isoformat(),
             source=POINTS_SOURCE,
@@ -136,6 +145,7 @@ def _measured(framework: str, files: Sequence[PointsOf], settings: StackSettings
         tpot_s=np.array([_or_nan(case.point.tpot_s) for case in cases]),
         weight=np.array([share[id(case.point)] for case in cases]),
         versions=tuple(case.version for case in cases),
+        sources=tuple(case.point.source for case in cases),
     )
     return measured, tuple(cases)
 
@@ -145,7 +155,7 @@ def _or_nan(value: float | None) -> float:
 
 
 def _errors(measured: Measured, fit: Fit, of: NDArray[np.bool_]) -> HeldOut:
-    ttft, tpot = measured.loads.latencies(fit.of(measured.versions))
+    ttft, tpot = measured.loads.latencies(fit.of(measured.versions, measured.sources))
     return HeldOut(
         relative_errors(ttft[of], measured.ttft_s[of]),
         relative_errors(tpot[of], measured.tpot_s[of]),
@@ -227,6 +237,14 @@ def _versions(fit: Fit, kept: Sequence[Case]) -> dict[str, VersionFactors]:
     }
 
 
+def _source_overheads(fit: Fit, kept: Sequence[Case]) -> dict[str, SourceOverhead]:
+    n_points = Counter(case.point.source for case in kept)
+    return {
+        source: SourceOverhead(n_points=n_points[source], request_ms=seconds * SUFFIX_MS)
+        for source, seconds in sorted(fit.sources_s.items())
+    }
+
+
 def _usual(versions: Sequence[str]) -> str | None:
     """The version that most points name; None where that is none in particular."""
     counts = Counter(versions)
@@ -273,6 +291,6 @@ def _sources(files: Sequence[PointsOf], factors: StackFactors, described: str | 
     """What the profile cites: its points, and the priors where a factor stayed with its own."""
     names = ", ".join("measured curves of the model profiles" if f.path is None else f.path.name for f in files)
     sources = {POINTS_SOURCE: f"Measured serving points: {names}" + (f" ({described})" if described else "")}
-    if any(factor.source == PRIOR_SOURCE for _, factor in factors):
+    if any(factor.source == PRIOR_SOURCE for factor in factors.stated.values()):
         sources[PRIOR_SOURCE] = PRIORS_CITED
     return sources

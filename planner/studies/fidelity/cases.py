@@ -121,7 +121,8 @@ def _check_rate(case: Case) -> None:
     )
     context = point.input_tokens + point.output_tokens / 2
     batch = max(float(decode.largest_batch(context)), 1.0)
-    busy_prefill = float(prefill.prefill_time([point.input_tokens]).total_s[0]) / case.n_prefill_workers
+    full_s = float(prefill.prefill_time([point.input_tokens], n_prompts=prefill.n_places).total_s[0])
+    busy_prefill = full_s / (case.n_prefill_workers * prefill.n_places)
     step = float(decode.decode_time([batch], [context]).total_s[0])
     busy_decode = step * point.output_tokens / batch / case.n_decode_workers
     each = max(busy_prefill, busy_decode) if case.is_disaggregated else busy_prefill + busy_decode

@@ -64,4 +64,5 @@ def _points(model: ModelProfile, key: str, instance: MeasuredInstance) -> Iterat
             ttft_s=float(seconds),
             tpot_s=None,
             measured_date=None,
+            source=instance.source,
         )

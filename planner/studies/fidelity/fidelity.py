@@ -2,17 +2,22 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from planner.errors import InputError
 from planner.profiles import StackProfile, stack_profile
 from planner.profiles.points import ServingPoint
-from planner.results.fidelity import Fidelity, FidelityGroup, PredictedPoint, RefusedPoints
+from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
 from planner.roofline import Stack, best_stack, stack, versioned
 from planner.studies.fidelity.cases import Case, Refusal, cases_of
 from planner.studies.fidelity.loads import loads_of
 from planner.studies.fidelity.scores import latency_error
 
 Key = tuple[str, str, str, str]
+Times = tuple[Stack, float, float, float]
+"""Stack, TTFT, TPOT, and what of TTFT is its source's alone [s]."""
 
 
 def fidelity(
@@ -44,6 +49,7 @@ def fidelity(
         n_points=len(points),
         n_predicted=len(cases),
         ttft=latency_error((row.predicted_ttft_s, row.ttft_s) for row in rows),
+        ttft_without_source=_without_source(rows),
         tpot=latency_error((row.predicted_tpot_s, row.tpot_s) for row in rows),
         groups=_groups(rows, modes),
         refused=_refusals(refused),
@@ -69,17 +75,20 @@ def _at_own_version(profile: StackProfile, case: Case) -> Stack:
     return versioned(profile, (case.version or None) if own else profile.default_version)
 
 
-def _predictions(cases: Sequence[Case], stack_of: Callable[[Case], Stack]) -> list[tuple[Stack, float, float]]:
-    """Stack, TTFT and TPOT of each case; cases of one stack are timed together."""
+def _predictions(cases: Sequence[Case], stack_of: Callable[[Case], Stack]) -> list[Times]:
+    """Stack and times of each case, as its source measures them; cases of one stack are timed together."""
     stacks = [stack_of(case) for case in cases]
     by_name = {found.name: found for found in stacks}
-    results: list[tuple[Stack, float, float] | None] = [None] * len(cases)
+    results: list[Times | None] = [None] * len(cases)
     for name, found in by_name.items():
         indices = [index for index, used in enumerate(stacks) if used.name == name]
         loads = loads_of([cases[index] for index in indices], found.settings, derated=found.derated)
-        ttft, tpot = loads.latencies(found.factors)
-        for index, first, later in zip(indices, ttft.tolist(), tpot.tolist(), strict=True):
-            results[index] = (found, first, later)
+        sources = [cases[index].point.source or "" for index in indices]
+        added_s = np.array([found.source_overheads_s.get(source, 0.0) for source in sources])
+        ttft, tpot = loads.latencies(replace(found.factors, source_overhead_s=added_s))
+        columns = zip(indices, ttft.tolist(), tpot.tolist(), added_s.tolist(), strict=True)
+        for index, first, later, added in columns:
+            results[index] = (found, first, later, added)
     return [result for result in results if result is not None]
 
 
@@ -92,7 +101,7 @@ def _stack_of(case: Case) -> Stack:
         return best_stack(case.model.name, case.hardware.name)
 
 
-def _row(index: int, case: Case, used: Stack, ttft_s: float, tpot_s: float) -> PredictedPoint:
+def _row(index: int, case: Case, used: Stack, ttft_s: float, tpot_s: float, added_s: float) -> PredictedPoint:
     point = case.point
     return PredictedPoint(
         index=index,
@@ -105,6 +114,7 @@ def _row(index: int, case: Case, used: Stack, ttft_s: float, tpot_s: float) -> P
         tpot_s=point.tpot_s,
         predicted_ttft_s=ttft_s,
         predicted_tpot_s=None if point.output_tokens <= 1 else tpot_s,
+        source_overhead_s=added_s,
     )
 
 
@@ -135,6 +145,14 @@ def _refused_row(index: int, refusal: Refusal) -> PredictedPoint:
         predicted_tpot_s=None,
         reason=refusal.reason,
     )
+
+
+def _without_source(rows: Sequence[PredictedPoint]) -> LatencyError | None:
+    """Errors of TTFT without what sources add; None where none of these points has such a source."""
+    if not any(row.source_overhead_s for row in rows):
+        return None
+    pairs = [(row.predicted_ttft_s, row.ttft_s, row.source_overhead_s) for row in rows]
+    return latency_error((None if found is None else found - added, measured) for found, measured, added in pairs)
 
 
 def _groups(rows: Sequence[PredictedPoint], modes: Sequence[str]) -> tuple[FidelityGroup, ...]:

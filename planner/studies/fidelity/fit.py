@@ -1,6 +1,6 @@
 """Factors of a stack from measured points: robust least squares on logarithms, drawn towards physical priors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,11 +49,16 @@ PRIORS: dict[str, Prior] = {
     "host_sequence_s": Prior(15e-6, 0.6, "the same per sequence"),
     "eager_launch_s": Prior(20e-6, 0.8, "two or three launches from PyTorch per operator counted"),
     "request_overhead_s": Prior(35e-3, 0.7, "HTTP, tokenizer and admission"),
+    "prompt_token_s": Prior(2e-6, 0.7, "a tokenizer makes some half a million tokens a second"),
     "burst": Prior(1.0, 0.2, "a closed loop begins with all of its requests at once"),
 }
 VERSION_SPREAD = (0.7, 0.6, 0.3, 1.0)
 """Spread of a version's ratios: kernel latency, collectives, host, request. Versions of one framework differ, and what
 a request costs before its prefill has been 0.03 s in some and 0.4 s in others."""
+LONE_SPREAD = 1e-3
+"""Of a version's ratio of what a request costs where all its points are of one source: which of the two it is that
+costs, nothing tells, and the source has it."""
+SOURCE_PRIOR = Prior(30e-3, 1.5, "what a harness counts into TTFT: from nothing to some tenths of a second")
 N_RATIOS = len(VERSION_SPREAD)
 MOST_STEPS = 60
 
@@ -68,13 +73,17 @@ class Fit:
     """Standard error of each factor's logarithm."""
     ratios: dict[str, tuple[float, float, float, float]]
     """Ratios of each version that is known: kernel latency, collectives, host, request."""
+    sources_s: dict[str, float]
+    """What each source that alone measured a version adds to every request [s]."""
     prior_weight: float = 1.0
     """How much priors weighed against points."""
 
-    def of(self, versions: Sequence[str]) -> Factors:
-        """Factors of cases by their versions; a version that was not fitted has the stack's own."""
+    def of(self, versions: Sequence[str], sources: Sequence[str | None]) -> Factors:
+        """Factors of cases by their versions and sources; what was not fitted has the stack's own, and adds nothing."""
         table = np.array([self.ratios.get(version, (1.0,) * N_RATIOS) for version in versions])
-        return self.factors.with_version(*(table[:, i] for i in range(N_RATIOS)))
+        added_s = np.array([self.sources_s.get(source or "", 0.0) for source in sources])
+        found = self.factors.with_version(*(table[:, i] for i in range(N_RATIOS)))
+        return replace(found, source_overhead_s=added_s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +95,35 @@ class Measured:
     tpot_s: FloatArray
     weight: FloatArray
     versions: tuple[str, ...]
+    sources: tuple[str | None, ...]
+    """Harness or table of each point; None: it does not say."""
+
+
+@dataclass(frozen=True)
+class _Names:
+    """What the values of a fit stand for, in their order."""
+
+    factors: tuple[str, ...]
+    versions: tuple[str, ...]
+    sources: tuple[str, ...]
+
+    def split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Values of factors, ratios of versions, shape (versions, ratios), and of sources."""
+        n, end = len(self.factors), len(theta) - len(self.sources)
+        return theta[:n], theta[n:end].reshape(-1, N_RATIOS), theta[end:]
+
+
+def lone_sources(versions: Sequence[str], sources: Sequence[str | None]) -> dict[str, str]:
+    """Versions all of whose points are of one named source, with it.
+
+    >>> lone_sources(["1", "1", "2", "2", "3"], ["a", "a", "a", "b", None])
+    {'1': 'a'}
+    """
+    found: dict[str, set[str | None]] = {}
+    for version, source in zip(versions, sources, strict=True):
+        found.setdefault(version, set()).add(source)
+    alone = {version: only for version, (only, *others) in found.items() if version and not others}
+    return {version: source for version, source in sorted(alone.items()) if source is not None}
 
 
 def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
@@ -108,17 +146,29 @@ def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
     """
     from scipy.optimize import least_squares
 
-    names = tuple(PRIORS)
-    versions = tuple(sorted({v for v, use in zip(measured.versions, used, strict=True) if v and use}))
-    prior = np.concatenate([np.log([PRIORS[name].value for name in names]), np.zeros(N_RATIOS * len(versions))])
-    spread = np.concatenate([[PRIORS[name].spread for name in names], np.tile(VERSION_SPREAD, len(versions))])
-    residuals = _Residuals(measured, used, names, versions, prior, spread)
+    seen = [k for k, use in enumerate(used.tolist()) if use]
+    alone = lone_sources([measured.versions[k] for k in seen], [measured.sources[k] for k in seen])
+    versions = tuple(sorted({measured.versions[k] for k in seen} - {""}))
+    names = _Names(tuple(PRIORS), versions, tuple(sorted(set(alone.values()))))
+    prior, spread = _priors(names, alone)
+    residuals = _Residuals(measured, used, names, prior, spread)
     found = prior
     for robust in (_soft_l1, _cauchy):
         residuals.robust = robust
         settled = least_squares(residuals, found, x_scale=spread, max_nfev=MOST_STEPS)
         found = settled.x
-    return replace(_fit(settled.x, np.asarray(settled.jac), names, versions), prior_weight=residuals.prior_weight)
+    return replace(_fit(settled.x, np.asarray(settled.jac), names), prior_weight=residuals.prior_weight)
+
+
+def _priors(names: _Names, alone: Mapping[str, str]) -> tuple[FloatArray, FloatArray]:
+    """Where logarithms are expected, and how far they may well be from there."""
+    priors = [*(PRIORS[name] for name in names.factors), *[SOURCE_PRIOR] * len(names.sources)]
+    values, spreads = np.log([prior.value for prior in priors]), np.array([prior.spread for prior in priors])
+    ratios = np.tile(VERSION_SPREAD, (len(names.versions), 1))
+    ratios[[version in alone for version in names.versions], -1] = LONE_SPREAD
+    n = len(names.factors)
+    value = np.concatenate([values[:n], np.zeros(ratios.size), values[n:]])
+    return value, np.concatenate([spreads[:n], ratios.ravel(), spreads[n:]])
 
 
 class _Residuals:
@@ -128,12 +178,11 @@ class _Residuals:
         self,
         measured: Measured,
         used: NDArray[np.bool_],
-        names: tuple[str, ...],
-        versions: tuple[str, ...],
+        names: _Names,
         prior: FloatArray,
         spread: FloatArray,
     ) -> None:
-        self.measured, self.names, self.versions, self.prior, self.spread = measured, names, versions, prior, spread
+        self.measured, self.names, self.prior, self.spread = measured, names, prior, spread
         self.weight = np.sqrt(measured.weight) * used
         self.has_ttft, self.has_tpot = ~np.isnan(measured.ttft_s), ~np.isnan(measured.tpot_s)
         self.prior_weight = max(1.0, (float(used.sum()) / DISTINCT_POINTS) ** 0.5)
@@ -142,7 +191,8 @@ class _Residuals:
 
     def __call__(self, theta: FloatArray) -> FloatArray:
         measured = self.measured
-        ttft, tpot = measured.loads.latencies(_fit(theta, None, self.names, self.versions).of(measured.versions))
+        factors = _fit(theta, None, self.names).of(measured.versions, measured.sources)
+        ttft, tpot = measured.loads.latencies(factors)
         first = np.log(ttft / np.where(self.has_ttft, measured.ttft_s, ttft)) / self.ttft_scale
         later = np.log(tpot / np.where(self.has_tpot, measured.tpot_s, tpot)) / TPOT_SCALE
         drawn = self.prior_weight * (theta - self.prior) / self.spread
@@ -159,12 +209,14 @@ def _cauchy(z: FloatArray) -> FloatArray:
     return np.asarray(np.sign(z) * np.sqrt(np.log1p(z * z)))
 
 
-def _fit(theta: FloatArray, jacobian: FloatArray | None, names: tuple[str, ...], versions: tuple[str, ...]) -> Fit:
-    values = dict(zip(names, np.exp(theta[: len(names)]).tolist(), strict=True))
-    table = np.exp(theta[len(names) :].reshape(-1, N_RATIOS))
-    ratios = {version: tuple(row.tolist()) for version, row in zip(versions, table, strict=True)}
+def _fit(theta: FloatArray, jacobian: FloatArray | None, names: _Names) -> Fit:
+    factors, ratios, sources = names.split(np.exp(theta))
+    values = dict(zip(names.factors, factors.tolist(), strict=True))
+    table = {version: tuple(row.tolist()) for version, row in zip(names.versions, ratios, strict=True)}
+    added_s = dict(zip(names.sources, sources.tolist(), strict=True))
     spreads: dict[str, float] = {}
     if jacobian is not None:
         covariance = np.linalg.pinv(jacobian.T @ jacobian)
-        spreads = dict(zip(names, np.sqrt(np.diag(covariance))[: len(names)].tolist(), strict=True))
-    return Fit(names, replace(Factors(), **values), spreads, ratios)
+        deviations = np.sqrt(np.diag(covariance))[: len(names.factors)]
+        spreads = dict(zip(names.factors, deviations.tolist(), strict=True))
+    return Fit(names.factors, replace(Factors(), **values), spreads, table, added_s)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import expm1, log1p
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,11 @@ from planner.roofline import (
     Sequences,
     ServedModel,
     closed_loop_latency,
+    expert_traffic,
     pass_time,
     physical_kv_bytes,
     prefill_passes,
+    product_formats,
     runtime_bytes,
 )
 from planner.roofline.stack import QUANTIZED
@@ -41,11 +44,19 @@ class Loads:
     """How often each prefill pass happens."""
     decode: RankWork
     mixed: RankWork
-    """A chunk of a prompt among the decoding batch."""
+    """Chunks of prompts, on as many attention replicas as prefill at once on average, among the decoding batch."""
+    full: RankWork
+    """The same with a chunk on every replica."""
     chunk: RankWork
-    """The same chunk alone."""
+    """The chunks of `full` alone."""
     n_chunks: FloatArray
     """Chunks of a prompt."""
+    n_together: FloatArray
+    """Replicas that prefill in a pass in which any does, on average."""
+    n_replicas: FloatArray
+    """Attention replicas of the worker that decodes."""
+    n_prefill_replicas: FloatArray
+    """Attention replicas of a worker that prefills."""
     batch: FloatArray
     """Sequences decoded together on one decode worker."""
     batch_per_replica: FloatArray
@@ -54,6 +65,8 @@ class Loads:
     """Requests in flight of one replica; all of them when disaggregated."""
     in_batch: FloatArray
     """Of these, those that the memory of all decode workers holds."""
+    prompt_tokens: FloatArray
+    """Mean tokens of a prompt [tokens]."""
     output_tokens: FloatArray
     """Mean tokens generated per request [tokens]."""
     transfer_s: FloatArray
@@ -62,6 +75,8 @@ class Loads:
     """Workers that prefill; 1 when co-located."""
     is_disaggregated: NDArray[np.bool_]
     is_closed: NDArray[np.bool_]
+    overlap: float
+    """Part of the exchange with experts that the stack hides."""
 
     def latencies(self, factors: Factors) -> tuple[FloatArray, FloatArray]:
         """TTFT and TPOT of every case.
@@ -72,14 +87,25 @@ class Loads:
         Returns:
             TTFT and TPOT [s].
         """
-        prefill = pass_time(self.prefill, _at(factors, self.prefill_case), eager=True).total_s
+        overlap = self.overlap
+        prefill = pass_time(self.prefill, _at(factors, self.prefill_case), eager=True, overlap=overlap).total_s
         alone = np.bincount(self.prefill_case, prefill * self.prefill_times, len(self.cases))
-        step = pass_time(self.decode, factors, self.batch_per_replica).total_s
-        mixed = pass_time(self.mixed, factors, self.batch_per_replica + 1, eager=True).total_s
-        chunk = pass_time(self.chunk, factors, eager=True).total_s
-        apart = chunk / self.n_prefill_workers
-        interference = self.n_chunks * np.where(self.is_disaggregated, apart, np.maximum(mixed - step, 0.0))
-        times = LoopTimes(alone + factors.request_overhead_s + self.transfer_s, interference, step)
+        step = pass_time(self.decode, factors, self.batch_per_replica, overlap=overlap).total_s
+        mixed, full = (
+            pass_time(work, factors, self.batch_per_replica + 1, eager=True, overlap=overlap).total_s
+            for work in (self.mixed, self.full)
+        )
+        chunk = pass_time(self.chunk, factors, eager=True, overlap=overlap).total_s
+        apart = self.n_chunks * chunk / (self.n_prefill_workers * self.n_prefill_replicas)
+        added, together = (self.n_chunks * np.maximum(one - step, 0.0) for one in (mixed, full))
+        interference = np.where(self.is_disaggregated, apart, added / self.n_together)
+        times = LoopTimes(
+            alone + factors.before_prefill_s(self.prompt_tokens) + self.transfer_s,
+            interference,
+            step,
+            np.where(self.is_disaggregated, apart, together),
+            np.where(self.is_disaggregated, 1.0, self.n_replicas),
+        )
         found = closed_loop_latency(
             times,
             self.concurrency,
@@ -118,9 +144,11 @@ def loads_of(cases: Sequence[Case], settings: StackSettings, *, derated: bool = 
         prefill_times=np.concatenate([part.prefill_times for part in parts]),
         decode=RankWork.joined(part.decode for part in parts),
         mixed=RankWork.joined(part.mixed for part in parts),
+        full=RankWork.joined(part.full for part in parts),
         chunk=RankWork.joined(part.chunk for part in parts),
         is_disaggregated=np.array([case.is_disaggregated for case in cases]),
         is_closed=np.array([case.point.is_closed_loop for case in cases]),
+        overlap=expert_traffic(settings).overlap_efficiency,
         **column,
     )
 
@@ -137,18 +165,23 @@ class _Load:
 
     NUMBERS = (
         *("n_chunks", "batch", "batch_per_replica", "concurrency", "in_batch", "output_tokens", "transfer_s"),
-        "n_prefill_workers",
+        *("n_prefill_workers", "n_together", "n_replicas", "prompt_tokens", "n_prefill_replicas"),
     )
     prefill: RankWork
     prefill_times: FloatArray
     decode: RankWork
     mixed: RankWork
+    full: RankWork
     chunk: RankWork
     n_chunks: float
+    n_together: float
+    n_replicas: float
+    n_prefill_replicas: float
     batch: float
     batch_per_replica: float
     concurrency: float
     in_batch: float
+    prompt_tokens: float
     output_tokens: float
     transfer_s: float
     n_prefill_workers: float
@@ -168,28 +201,57 @@ def _load(case: Case, settings: StackSettings, derated: bool) -> _Load:
     batch = min(max(wanted, 1.0), room)
     context = prompt + output / 2
     slowest = served.slowest_stage_fraction
-    passes = prefill_passes(np.array([prompt]), np.zeros(1), served.chunk_tokens)
     n_chunks = np.ceil(prompt / served.chunk_tokens)
-    chunk = Sequences.prefill([prompt / n_chunks], [prompt / 2 * (1 - 1 / n_chunks)])
-    pp = case.decode_layout.pp_size
+    pp, dp, places = case.decode_layout.pp_size, decoder.n_places, served.n_places
+    together = 1.0 if case.is_disaggregated else replicas_together(batch, n_chunks / output, dp)
+    passes = prefill_passes(np.array([prompt]), np.zeros(1), served.chunk_tokens, together)
+    few, full, alone = (
+        Sequences.prefill([prompt / n_chunks], [prompt / 2 * (1 - 1 / n_chunks)], n) for n in (together, dp, places)
+    )
     part = max(batch / pp, min(batch, 1.0))
     decoding = Sequences.decode([part], [context])
-    dp = case.decode_layout.dp_size
     return _Load(
         prefill=served.work([passes.sequences]),
         prefill_times=passes.times * slowest + passes.is_first * (1 - slowest),
         decode=decoder.work([decoding]),
-        mixed=decoder.work([chunk, decoding]),
-        chunk=served.work([chunk]),
+        mixed=decoder.work([few, decoding]),
+        full=decoder.work([full, decoding]),
+        chunk=served.work([alone]),
         n_chunks=float(n_chunks),
+        n_together=together,
+        n_replicas=float(dp),
+        n_prefill_replicas=float(places),
         batch=batch,
         batch_per_replica=max(part / dp, min(part, 1.0)),
         concurrency=max(concurrency, 1.0),
         in_batch=batch * (case.n_decode_workers if case.is_disaggregated else 1),
+        prompt_tokens=prompt,
         output_tokens=output,
         transfer_s=_transfer_s(case, served, prompt),
         n_prefill_workers=float(case.n_prefill_workers if case.is_disaggregated else 1),
     )
+
+
+def replicas_together(batch: float, passes_per_token: float, n_replicas: int) -> float:
+    """Attention replicas that prefill in a pass in which any does, on average, in a closed loop.
+
+    Equation:
+        R u / (1 - (1 - u)^R), u = B c / (R L): each of the B requests brings c passes of prefill to its replica in the
+        L passes of its decode, which fall together with those of other replicas by chance
+
+    Args:
+        batch: requests decoded together over all replicas, B.
+        passes_per_token: passes that prefill a prompt over the tokens that it decodes, c / L.
+        n_replicas: replicas, R.
+
+    Returns:
+        From 1 to R.
+
+    >>> replicas_together(8.0, 0.001, 1), round(replicas_together(8.0, 1e-6, 8), 3), replicas_together(64.0, 1.0, 8)
+    (1.0, 1.0, 8.0)
+    """
+    use = batch * passes_per_token / n_replicas
+    return n_replicas * use / -expm1(n_replicas * log1p(-use)) if use < 1 else float(n_replicas)
 
 
 def _served(case: Case, settings: StackSettings, role: str, derated: bool) -> ServedModel:
@@ -207,6 +269,8 @@ def _served(case: Case, settings: StackSettings, role: str, derated: bool) -> Se
         settings.chunk_tokens,
         settings.memory_fraction,
         runtime_bytes(settings),
+        expert_traffic(settings),
+        product_formats(settings, kv),
     )
 
 
@@ -219,7 +283,7 @@ def _in_flight(case: Case, served: ServedModel, decoder: ServedModel, prompt: fl
         return case.point.concurrency
     rate = case.point.request_rate_req_per_s or 0.0
     room = max(float(decoder.largest_batch(prompt + output / 2)), 1.0) * case.n_decode_workers
-    prefill = float(served.prefill_time([prompt]).total_s[0])
+    prefill = float(served.prefill_time([prompt], n_prompts=served.n_places).total_s[0]) / served.n_places
     busy = min(rate * prefill / case.n_prefill_workers, MOST_BUSY)
     n = 1.0
     for _ in range(ROUNDS):

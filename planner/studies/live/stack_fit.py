@@ -49,6 +49,7 @@ FIXED: Mapping[str, tuple[float, str]] = {
     "host_sequence_us": (0.0, "the core that computes is the host"),
     "eager_launch_us": (0.0, "calls are counted as the latency of kernels"),
     "request_overhead_ms": (0.0, "a request's overhead is in the router, not in a pass"),
+    "prompt_token_us": (0.0, "prompts come as token ids"),
     "burst": (1.0, "arrivals are an open loop"),
 }
 POINT_SPREAD = 0.05

@@ -86,7 +86,27 @@ def _prefill_rows(asked: Instance, seconds: InstanceSeconds, memory: Memory) -> 
     question = asked.question
     sizes = kv_bytes(asked.model, np.asarray(question.tokens, float), question.kv_precision).tolist()
     columns = (question.tokens, sizes, seconds.prefill, _measured_s(asked), lacking_bytes(asked, memory))
-    return tuple(_prefill_row(asked, *row) for row in zip(*columns, strict=True))
+    rows = tuple(_prefill_row(asked, *row) for row in zip(*columns, strict=True))
+    found = zip(rows, seconds.full_s, seconds.busy_s, strict=True)
+    return tuple(_with_rate(asked, *row) for row in found) if seconds.full_s else rows
+
+
+def _with_rate(
+    asked: Instance, row: PrefillPrediction, full_s: float | None, busy_s: float | None
+) -> PrefillPrediction:
+    """A length with what the instance does when every attention replica has a prompt of it."""
+    if row.prefill_s is None or full_s is None or not busy_s:
+        return row
+    served, new_tokens = asked.served, row.tokens - row.cached_tokens
+    rate = served.n_places * new_tokens / busy_s
+    changes = {
+        "pass_prompts": served.n_places,
+        "pass_tokens": served.n_places * min(new_tokens, served.chunk_tokens),
+        "full_s": full_s,
+        "tokens_per_s": rate,
+        "tokens_per_s_per_accelerator": rate / asked.n_accelerators,
+    }
+    return row.model_copy(update=changes)
 
 
 def _prefill_row(

@@ -17,7 +17,7 @@ PHASES: tuple[Phase, ...] = ("prefill", "decode")
 def product_format(asked: Instance) -> str | None:
     """Format that products of quantised weights run at; None where no peak is known."""
     try:
-        return asked.chip.product_format(asked.precision)
+        return asked.served.product_precision if asked.has_shapes else asked.chip.product_format(asked.precision)
     except InputError:
         return None
 
@@ -93,13 +93,19 @@ def _context_notes(asked: Instance) -> Iterator[str]:
 def _format_notes(asked: Instance) -> Iterator[str]:
     own, products = asked.precision, product_format(asked)
     if products is not None and products != own and asked.has_shapes:
-        yield emulation(asked.hardware.name, own, products)
+        yield emulation(asked.hardware, own, products)
 
 
 def _stack_notes(asked: Instance) -> Iterator[str]:
     found = asked.stack
     if found.calibration and not found.version_is_fitted:
         yield f"the version of {found.name} was not calibrated: factors of its framework stand for it"
+    for source, seconds in found.source_overheads_s.items():
+        if asked.question.source is None and asked.has_shapes:
+            yield (
+                f"{seconds:.3g} s that {source} measured of every prompt beyond the framework's own overhead are "
+                f"left out (--source {source} puts them back)"
+            )
     if found.calibration and asked.has_shapes:
         yield from _coverage_notes(asked, found.calibration)
 

@@ -45,6 +45,8 @@ class PredictQuestion:
     """Sequences decoded together."""
     context_tokens: int = 4096
     """Context of each of them [tokens]."""
+    source: str | None = None
+    """Harness or table whose own overhead is added to every prefill, as it would measure it; None: none."""
     tpot_limit_s: float | None = None
     """Longest decode step allowed, to find the largest batch [s]; None: not asked."""
 
@@ -136,6 +138,8 @@ class Instance:
             chunk_tokens=self.stack.settings.chunk_tokens,
             memory_fraction=self.stack.settings.memory_fraction,
             runtime_bytes=self.stack.runtime_bytes,
+            traffic=self.stack.traffic,
+            formats=self.stack.formats(self.question.kv_precision),
         )
 
     @cached_property
@@ -157,4 +161,5 @@ def instance(question: PredictQuestion) -> Instance:
     layout = question.parallel_sizes()
     model, hardware = model_profile(question.model), hardware_profile(question.hardware)
     chosen = stack(question.stack) if question.stack else best_stack(model.name, hardware.name)
-    return Instance(question, model, hardware, layout, chosen)
+    measured = chosen if question.source is None else chosen.measured_by(question.source)
+    return Instance(question, model, hardware, layout, measured)

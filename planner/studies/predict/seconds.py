@@ -48,6 +48,10 @@ class InstanceSeconds:
     """Where they come from, or why some are unknown."""
     stack: str | None = None
     """Stack that they were measured under, where that is not the question's."""
+    full_s: tuple[float | None, ...] = ()
+    """Prefill seconds when every attention replica has such a prompt; empty where unknown [s]."""
+    busy_s: tuple[float | None, ...] = ()
+    """Of these, those that keep the instance busy [s]."""
 
 
 def instance_seconds(asked: Instance, fits: bool) -> InstanceSeconds:
@@ -69,7 +73,14 @@ def instance_seconds(asked: Instance, fits: bool) -> InstanceSeconds:
     except InputError as error:
         # A figure of the accelerator that nobody published: bytes can still be told.
         return _unknown(asked, f"no seconds: {error}")
-    return InstanceSeconds(_timed(asked, "prefill", prefill), _timed(asked, "decode", decode))
+    full_s = _prefill_time(asked, asked.served.n_places).total_s
+    busy_s = full_s - asked.stack.factors.before_prefill_s(np.asarray(asked.question.tokens, float))
+    return InstanceSeconds(
+        _timed(asked, "prefill", prefill),
+        _timed(asked, "decode", decode),
+        full_s=tuple(full_s.tolist()),
+        busy_s=tuple(busy_s.tolist()),
+    )
 
 
 def untimed(found: Seconds) -> Seconds:
@@ -116,11 +127,15 @@ def _outside(value: float, span: tuple[int, int]) -> bool:
 
 
 def _roofline_times(asked: Instance) -> tuple[PassTime, PassTime]:
-    question = asked.question
-    new_tokens = np.asarray(question.tokens, float) - question.cached_tokens
-    batch = np.asarray(question.batch, float)
-    prefill = asked.served.prefill_time(new_tokens, float(question.cached_tokens))
-    return prefill, asked.served.decode_time(batch, np.full_like(batch, question.context_tokens))
+    batch = np.asarray(asked.question.batch, float)
+    decode = asked.served.decode_time(batch, np.full_like(batch, asked.question.context_tokens))
+    return _prefill_time(asked, 1), decode
+
+
+def _prefill_time(asked: Instance, n_prompts: int) -> PassTime:
+    """Seconds of every length, with so many prompts like it at once."""
+    new_tokens = np.asarray(asked.question.tokens, float) - asked.question.cached_tokens
+    return asked.served.prefill_time(new_tokens, float(asked.question.cached_tokens), float(n_prompts))
 
 
 def _timed(asked: Instance, phase: Phase, time: PassTime) -> tuple[Seconds, ...]:

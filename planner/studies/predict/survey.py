@@ -32,7 +32,7 @@ def roofline_survey(question: PredictQuestion) -> RooflineSurvey:
     asked = instance(question)
     if not asked.has_shapes:
         raise InputError(Problem(COMMAND, "--figure", f"cannot show {asked.model.name}", "a model of known shapes"))
-    formats = dict.fromkeys((asked.chip.product_format(asked.precision), asked.chip.product_format("bf16")))
+    formats = dict.fromkeys((asked.served.product_precision, asked.chip.product_format("bf16")))
     return RooflineSurvey(
         title=f"{asked.model.name} in {asked.precision} on {asked.n_accelerators} x {asked.hardware.name}",
         subtitle=f"one accelerator of {asked.layout}; {asked.stack.name}; area of a marker: share of its pass",

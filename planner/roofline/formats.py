@@ -1,0 +1,44 @@
+"""Number formats that products run at where the weights' own does not say: attention, weights quantised alone."""
+
+from dataclasses import dataclass
+
+from planner.profiles import ModelProfile
+from planner.roofline.chip import Chip
+from planner.roofline.kv_cache import BYTES_PER_VALUE
+
+
+@dataclass(frozen=True)
+class ProductFormats:
+    """What a stack runs products at."""
+
+    attention: str = "bf16"
+    """Of queries with keys and of weights with values."""
+    weight_only: str = "bf16"
+    """Of products whose weights alone are quantised: the format of their inputs."""
+
+    def of(self, chip: Chip, weights: str, model: ModelProfile | None) -> str:
+        """Format that products of some weights run at on an accelerator.
+
+        Args:
+            chip: the accelerator.
+            weights: number format of the weights.
+            model: whose checkpoint they are as stored; None: somebody quantised them otherwise, inputs alike.
+
+        Returns:
+            The weights' own, or the next wider that the accelerator has; the inputs' where these are wider.
+
+        >>> from planner.profiles import hardware_profile, model_profile
+        >>> chip, oss = Chip(hardware_profile("b200-sxm")), model_profile("gpt-oss-120b")
+        >>> [ProductFormats(weight_only=inputs).of(chip, "fp4", oss) for inputs in ("bf16", "fp8")]
+        ['bf16', 'fp8']
+        >>> ProductFormats().of(chip, "fp4", None)
+        'fp4'
+        """
+        checkpoint = None if model is None else model.checkpoint
+        if weights != "bf16" and checkpoint is not None and checkpoint.weight_only:
+            return chip.product_format(max(weights, self.weight_only, key=BYTES_PER_VALUE.__getitem__))
+        return chip.product_format(weights)
+
+
+IN_BF16 = ProductFormats()
+"""Attention in bf16, and bf16 inputs where weights alone are quantised."""
