@@ -98,6 +98,3 @@ def modulated_run(n_servers, rates, spells_s, services_s, n_warm_up, rng):  # ty
         waits[request] = begin - now
         free[server] = begin + services_s[request]
     return waits[n_warm_up:]
-
-
-@numba.njit(cache=True)

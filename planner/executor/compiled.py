@@ -57,7 +57,7 @@ def compiled_extra(otherwise: object) -> Callable[[Function], Function]:
             is_plain = isinstance(w.types[w.fields.index("extras")], numba.types.NoneType)
             return nothing if is_plain else function
 
-        options = {**OPTIONS, "forceinline": False, **INNER}
+        options = cast(Any, {**OPTIONS, "forceinline": False, **INNER})
         numba.extending.overload(stub, options, strict=False)(chosen)
         return cast(Function, stub)
 
