@@ -240,6 +240,7 @@ def small_ports(req_per_s: float, smallest_gbps: float) -> Problem:
     return replace(problem, links=tuple(replace(link, tiers=tiers) for link in problem.links))
 
 
+@pytest.mark.slow
 def test_a_link_with_little_traffic_gets_small_ports_if_they_keep_the_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = small_ports(100.0, 10.0)
     monkeypatch.setattr(search_module, "SETTINGS", replace(SETTINGS, large_columns=0))
@@ -288,6 +289,7 @@ def test_a_broken_promise_asks_for_larger_ports_where_these_are_at_fault_and_els
     assert decomposed_module._safe_loads(state).opened_gbps == (100.0, 100.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changing", "left_out"),
     [(False, "_first_plan"), (False, "_relax_and_fix"), (True, "_relax_and_fix")],

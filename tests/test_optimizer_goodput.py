@@ -191,6 +191,7 @@ def test_a_promise_without_a_model_or_a_meaning_is_refused(changes: dict[str, An
         optimize(small_with(PROMISE | changes))
 
 
+@pytest.mark.slow
 def test_a_promise_over_several_classes_holds_for_each() -> None:
     one = {"lengths": {"kind": "constant", "tokens": 3000}, "output_lengths": {"kind": "constant", "tokens": 300}}
     two = {"lengths": {"kind": "constant", "tokens": 9000}, "output_lengths": {"kind": "constant", "tokens": 300}}

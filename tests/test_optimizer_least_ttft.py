@@ -67,6 +67,7 @@ def test_a_rate_that_sizes_do_not_serve_has_no_ttft() -> None:
     assert (found.ttft_s, found.bound_s) == (inf, inf)
 
 
+@pytest.mark.slow
 def test_no_other_sizes_are_quicker_than_the_plan() -> None:
     problem = quick({f"sites.local.accelerators.{HOME}": 32})
     solution = search(problem)
@@ -108,6 +109,7 @@ def test_the_least_ttft_can_be_promised_and_less_than_its_bound_cannot() -> None
     assert search(problem_of(QUICK | broken)) is None
 
 
+@pytest.mark.slow
 def test_nothing_that_the_ttft_does_not_need_is_rented() -> None:
     plan = quick_plan()
     problem = quick()

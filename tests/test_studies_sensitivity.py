@@ -63,6 +63,7 @@ def test_seconds_of_every_pool_by_a_factor_change_the_rate_by_its_inverse() -> N
     assert slow.objective == pytest.approx(outcome(small_with({**FIXED, **STOCK})).objective / 1.2, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_what_does_not_limit_a_fleet_does_not_change_its_rate() -> None:
     for title in ("decode step seconds of decode", "output lengths", "price of wan", f"price of {FAST}"):
         assert all(v.objective_change == pytest.approx(0.0, abs=1e-6) for v in row(fixed(), title).values())

@@ -173,6 +173,7 @@ def test_what_was_finished_before_a_sweep_stopped_is_printed_and_written(
     assert "stopped after 2 of 3 points" in found.stderr
 
 
+@pytest.mark.slow
 def test_a_pool_that_is_only_in_some_plans_is_a_column_of_all(tmp_path: Path) -> None:
     """Dear accelerators elsewhere are not used: their pool is in the plan without instances."""
     text = SMALL[: SMALL.index("[workload]")] + CLASSES + SMALL[SMALL.index("[sites.remote]") :]
