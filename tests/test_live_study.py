@@ -231,7 +231,10 @@ def test_ctrl_c_ends_the_command_with_130_and_every_worker_with_it() -> None:
     time.sleep(1.0)
     os.killpg(started.pid, signal.SIGINT)
     out, err = started.communicate(timeout=20)
-    assert (started.returncode, out, err) == (130, "", "planner: interrupted\n")
+    assert (started.returncode, out) == (130, "")
+    *progress, last = err.splitlines()  # a busy machine is told what it does after two seconds
+    assert last == "planner: interrupted"
+    assert all(line.startswith("planner: building models: ") for line in progress)
     until = time.monotonic() + 2
     while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < until:
         time.sleep(0.05)
