@@ -150,11 +150,11 @@ def test_more_load_fewer_servers_and_more_erratic_arrivals_wait_longer(
 def test_a_mean_preserving_spread_of_the_service_waits_longer(
     service: Service, n_servers: int, utilization: float
 ) -> None:
-    """Within the errors that `delay` states: they are larger where next to nobody waits."""
+    """Where next to nobody waits, within the 1.8 % of the mean that `gigc_wait` states as its worst error."""
     spread = Service.of(np.concatenate([0.8 * service.seconds, 1.2 * service.seconds]), np.tile(service.weights, 2))
     rate = rate_req_per_s(service, n_servers, utilization)
     wait, longer = mgc_wait(n_servers, rate, service), mgc_wait(n_servers, rate, spread)
-    error = 0.005 if wait.waiting_fraction > 1e-4 else 0.02
+    error = 0.005 if wait.waiting_fraction > 1e-4 else 0.018
     assert wait.mean_s <= longer.mean_s * (1 + error) + 1e-12
 
 

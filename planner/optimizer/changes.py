@@ -14,13 +14,13 @@ from planner.schema import dotted
 from planner.toml_lines import KeyPath
 
 MANY = LARGEST_POOL - 1
-"""Instances that are as good as no limit, and still one: what has none is refused where no demand limits it."""
+"""Instances that hardly limit a pool; still a limit, as a pool without one is refused where no demand limits it."""
 DEAREST = 1_000.0
-"""Multiple of a budget beyond which no larger one is looked for,"""
+"""Multiple of a budget up to which a larger one is looked for."""
 LONGEST = 64.0
-"""of a promised TTFT beyond which no longer promise is looked for,"""
+"""Multiple of a promised TTFT up to which a longer one is looked for."""
 LEAST = 1e-3
-"""and part of a demand below which no lower one is."""
+"""Part of a demand down to which a lower one is looked for."""
 DIGITS = 4
 CENTS = 100
 
