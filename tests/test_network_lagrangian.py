@@ -150,7 +150,7 @@ def test_the_closest_look_is_as_close_as_one_with_every_interval_though_it_begin
     situations = peak_situations(problem)
     segments = {i: [(1, p.max_instances)] for i, p in enumerate(problem.pools)}
     all_of_them = solved_relaxation(
-        relaxed_program(loads, situations, segments, all_thresholds(loads, situations)), 60.0
+        relaxed_program(loads, situations, segments, all_thresholds(loads, situations), shares_lateness=True), 60.0
     )
     found = tightest_relaxation(loads, situations, segments, {}, monotonic() + 120.0)
     assert all_of_them is not None
