@@ -1,5 +1,6 @@
 """Rows that keep pools within their sizes: lines on the right side of limits, and rows that know no other periods."""
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -9,16 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
+from planner.curves import PrefillService
 from planner.optimizer import planning_problem
-from planner.optimizer.network.cells import point
+from planner.optimizer.network.cells import Use, point
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.indices import PoolInSituation
+from planner.optimizer.network.lateness import LateUse, tangents
 from planner.optimizer.network.loads import GRID, NetworkLoads
 from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation, period_waits
 from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
 from planner.optimizer.network.rows_of_work import chords
 from planner.optimizer.network.shortest_waits import shortest_waits
-from planner.optimizer.problem import Arc, Loss, Part, Problem, Situation
+from planner.optimizer.problem import Arc, Loss, Part, PoolSpec, Problem, Situation
 from planner.queueing import QueuedRequests, Service, gigc_wait, most_busy_servers
 from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, small_with
 
@@ -74,6 +77,34 @@ def test_no_pool_keeps_a_promise_at_a_higher_load_than_bounds_allow(n_servers: i
         (most,) = most_busy_servers(sizes, requests, allowed, shortest_waits(sizes, hopeful), hopeful)
         best = gigc_wait(n_servers, most, service, class_arrival_scv)
         assert float(best.survival(slack_s)) > 0.99 * allowed, (scv, slack_s, allowed)
+
+
+@pytest.mark.parametrize("is_optimistic", [False, True])
+def test_a_pool_is_as_busy_as_one_with_an_instance_for_each_of_its_places(is_optimistic: bool) -> None:
+    """Four prompts at once in an instance: limits of n instances are those of 4 n, in instances of four places."""
+    problem = planning_problem(small_with(NETWORK))
+    pools = tuple(
+        pool if pool.rates.prefill is None else replace(pool, rates=replace(pool.rates, prefill=of_places(pool, 4)))
+        for pool in problem.pools
+    )
+    one, four = (NetworkLoads(p, is_optimistic=is_optimistic) for p in (problem, replace(problem, pools=pools)))
+    arc = problem.arcs[0]["short"][0]
+    use, sizes = Use(0, arc, "short", point(8192.0)), [n for n in one.grid if 4 * n in one.grid]
+    assert len(sizes) > 5
+    found = np.interp(sizes, four.grid, four.most_busy(*use))
+    assert 4 * found == pytest.approx(np.interp(np.multiply(4, sizes), one.grid, one.most_busy(*use)))
+    n = sizes[3]
+    late = [next(iter(tangents(loads, [LateUse(use, False, n)]).values())) for loads in (one, four)]
+    assert 4 * late[1].busy_per_late == pytest.approx(
+        next(iter(tangents(one, [LateUse(use, False, 4 * n)]).values())).busy_per_late
+    )
+    assert late[0].busy_per_late > late[1].busy_per_late
+    assert one.residual_s(*use) == pytest.approx(four.residual_s(*use))
+
+
+def of_places(pool: PoolSpec, places: int) -> PrefillService:
+    assert pool.rates.prefill is not None
+    return replace(pool.rates.prefill, places=places)
 
 
 def test_bursts_that_are_divided_among_pools_are_not_counted_as_whole_ones_by_bounds() -> None:

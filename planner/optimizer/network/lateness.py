@@ -133,7 +133,7 @@ def tangents(loads: NetworkLoads, late_uses: Iterable[LateUse]) -> Mapping[LateU
         late_uses: the uses.
     """
     keys = {late: _key(loads, late) for late in dict.fromkeys(late_uses)}
-    waiting: dict[float, dict[tuple[object, ...], tuple[QueuedRequests, float]]] = {}
+    waiting: dict[tuple[float, int], dict[tuple[object, ...], tuple[QueuedRequests, float]]] = {}
     for late, key in keys.items():
         if key in loads.known:
             continue
@@ -141,9 +141,10 @@ def tangents(loads: NetworkLoads, late_uses: Iterable[LateUse]) -> Mapping[LateU
         if queue is None:
             loads.known[key] = loads.most_stable, 0.0
         else:
-            waiting.setdefault(late.n_instances, {})[key] = queue, _aimed(loads, late, queue)
-    for n, of_size in waiting.items():
-        _find(loads, n, of_size)
+            at = late.n_instances, loads.problem.pools[late.use.arc.pool].rates.places
+            waiting.setdefault(at, {})[key] = queue, _aimed(loads, late, queue)
+    for (n, places), of_size in waiting.items():
+        _find(loads, n, places, of_size)
     found = {}
     for late, key in keys.items():
         limit, weight = loads.known[key]
@@ -151,9 +152,12 @@ def tangents(loads: NetworkLoads, late_uses: Iterable[LateUse]) -> Mapping[LateU
     return found
 
 
-def _find(loads: NetworkLoads, n: float, of_size: Mapping[tuple[object, ...], tuple[QueuedRequests, float]]) -> None:
-    factors, peakedness = loads.optimistic_waits
-    size = np.array([n])
+def _find(
+    loads: NetworkLoads, n: float, places: int, of_size: Mapping[tuple[object, ...], tuple[QueuedRequests, float]]
+) -> None:
+    """Tangents of pools whose instances prefill so many prompts at once: every place is a server."""
+    factors, peakedness = loads.optimistic_waits(places)
+    size = np.array([n * places])
     at_size = shortest_waits(size, peakedness) if loads.is_optimistic else 1.0
     keys = list(of_size)
     for some in (keys[i : i + N_AT_ONCE] for i in range(0, len(keys), N_AT_ONCE)):
@@ -162,7 +166,7 @@ def _find(loads: NetworkLoads, n: float, of_size: Mapping[tuple[object, ...], tu
         busy = most_busy_servers(size, batch, np.array(aimed), at_size, peakedness)
         late, nearby = (x * late_fraction(size, x, batch, at_size) for x in (busy, NEARBY * busy))
         slopes = np.maximum((late - nearby) / np.maximum((1 - NEARBY) * busy, LEAST_SLOPE), LEAST_SLOPE)[:, 0]
-        limits = most_timely_servers(loads.grid, batch, 1 / slopes, factors, peakedness)
+        limits = most_timely_servers(loads.grid * places, batch, 1 / slopes, factors, peakedness) / places
         limits = np.minimum(limits, loads.most_stable)
         loads.known.update(zip(some, zip(limits, (1 / slopes).tolist(), strict=True), strict=True))
 

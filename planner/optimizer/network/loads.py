@@ -7,7 +7,7 @@ class is within its SLO, and no pool is given up to late requests alone. Program
 `lateness`, and local search goes beyond it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -95,9 +95,10 @@ class NetworkLoads(RequestLoads):
             uses: the uses.
         """
         new = {use: self._busy_key(*use) for use in dict.fromkeys(uses) if use not in self._limits}
-        waiting: dict[tuple[object, ...], tuple[QueuedRequests, float]] = {}
+        waiting: dict[int, dict[tuple[object, ...], tuple[QueuedRequests, float]]] = {}
         for use, key in new.items():
-            if key in self.known or key in waiting:
+            places = self.problem.pools[use.arc.pool].rates.places
+            if key in self.known or key in waiting.get(places, ()):
                 continue
             allowed = self.allowed(use.stream, use.part, use.cell)
             requests = None if allowed >= 1 else self.queued(*use)
@@ -106,14 +107,19 @@ class NetworkLoads(RequestLoads):
             elif requests is None:
                 self.known[key] = self.most_stable
             else:
-                waiting[key] = requests, allowed
-        keys = list(waiting)
+                waiting.setdefault(places, {})[key] = requests, allowed
+        for places, of_places in waiting.items():
+            self._find(places, of_places)
+        self._limits.update((use, self.known[key]) for use, key in new.items())
+
+    def _find(self, places: int, waiting: Mapping[tuple[object, ...], tuple[QueuedRequests, float]]) -> None:
+        """Limits of pools whose instances prefill so many prompts at once: every place is a server."""
+        keys, waits = list(waiting), self.optimistic_waits(places)
         for some in (keys[i : i + N_AT_ONCE] for i in range(0, len(keys), N_AT_ONCE)):
             queues, allowances = zip(*(waiting[key] for key in some), strict=True)
             batch = QueuedRequests.batch(queues)
-            limits = most_busy_servers(self.grid, batch, np.array(allowances), *self.optimistic_waits)
+            limits = most_busy_servers(self.grid * places, batch, np.array(allowances), *waits) / places
             self.known.update(zip(some, limits, strict=True))
-        self._limits.update((use, self.known[key]) for use, key in new.items())
 
     def _busy_key(self, stream: int, arc: Arc, part: Part, cell: Cell) -> tuple[object, ...]:
         c = self.problem.streams[stream].request_class
@@ -214,12 +220,15 @@ class NetworkLoads(RequestLoads):
         """That of any merge of parts of streams: parts of bursts tend to Poisson arrivals."""
         return min(1.0, *(request_class.arrival_scv for request_class in self.problem.classes))
 
-    @cached_property
-    def optimistic_waits(self) -> tuple[Array | float, float]:
-        """Factors on waits of the closed form, shape (sizes,), and peakedness of arrivals; least for bounds, else 1."""
+    def optimistic_waits(self, places: int) -> tuple[Array | float, float]:
+        """Factors on waits of the closed form, shape (sizes,), and peakedness of arrivals; least for bounds, else 1.
+
+        Args:
+            places: prompts that an instance prefills at once [count].
+        """
         if not self.is_optimistic:
             return 1.0, 1.0
-        return shortest_waits(self.grid, self._least_arrival_scv), self._least_arrival_scv
+        return shortest_waits(self.grid * places, self._least_arrival_scv), self._least_arrival_scv
 
     def queued(self, stream: int, arc: Arc, part: Part, cell: Cell) -> QueuedRequests | None:
         """A part of a stream as its queue sees it.
@@ -326,7 +335,7 @@ class NetworkLoads(RequestLoads):
         requests = QueuedRequests(
             held_s, 1.0, np.array([time * ttft_s]), np.ones(1), self.class_arrival_scv(request_class)
         )
-        allowed, (_, peakedness) = late * request_class.late_allowed, self.optimistic_waits
+        allowed, (_, peakedness) = late * request_class.late_allowed, self.optimistic_waits(1)
         factor = SHORTEST_DECODE_WAITS if self.is_optimistic else 1.0
         return most_busy_servers(self.grid * point.batch, requests, allowed, factor, peakedness) / point.batch
 

@@ -190,13 +190,14 @@ class LocalSearch:
     def __init__(
         self, loads: NetworkLoads, ports: Sequence[Sequence[int]], deadline: float, caution: float = 1.0
     ) -> None:
-        sizes = np.arange(1.0, max((pool.max_instances for pool in loads.problem.pools), default=1) + 1)
+        pools = loads.problem.pools
+        sizes = np.arange(1.0, max((p.max_instances * p.rates.places for p in pools), default=1) + 1)
         shortest = shortest_waits(sizes, min((1.0, *(c.arrival_scv for c in loads.problem.classes))))
         self._wait_factors = np.append(1.0, caution + (1 - caution) * shortest)
         self._loads, self._problem, self._deadline = loads, loads.problem, deadline
         self._gbps = self._problem.gbps(ports)
         self._known: dict[tuple[object, ...], float] = {}
-        pools, is_priced = self._problem.pools, self._problem.is_priced
+        is_priced = self._problem.is_priced
         self._usd = [(p.usd_per_hour or 0.0) if is_priced else float(p.n_accelerators) for p in pools]
         links = zip(self._problem.links, ports, strict=True)
         self._ports_usd = sum(link.ports_usd_per_hour(of_link) or 0.0 for link, of_link in links) if is_priced else 0.0
@@ -390,23 +391,24 @@ class LocalSearch:
 
     def _pool_violation(self, one: PeriodOperation, i: int, late: dict[int, float]) -> float:
         """Relative overload of a pool; its late requests are added to those of the classes."""
-        loads, n = self._loads, one.n_instances[i]
+        loads, n, places = self._loads, one.n_instances[i], self._problem.pools[i].rates.places
         flows = [(flow, point(flow.threshold_tokens)) for flow in one.flows if flow.arc.pool == i]
         uses = [(f, (f.stream, f.arc, f.part, cell)) for f, cell in flows if loads.fraction(f.stream, f.part, cell) > 0]
         busy = sum(f.req_per_s * loads.work_s(*use) for f, use in uses)
         requests = sum(f.req_per_s * loads.fraction(f.stream, f.part, use[3]) for f, use in uses)
         if requests <= 0:
             return 0.0
-        mean_s = busy / requests
-        squares = sum(f.req_per_s * 2 * loads.residual_s(*use) * loads.work_s(*use) for f, use in uses) / requests
-        load = min(busy, n * MOST_STABLE)
+        mean_s = busy * places / requests
+        halves = sum(f.req_per_s * loads.residual_s(*use) * loads.work_s(*use) for f, use in uses)
+        squares, load = 2 * halves * places / requests, min(busy, n * MOST_STABLE) * places
+        factors = self._wait_factors
         for flow, use in uses:
             queue = loads.queued(*use) if loads.has_ttft_slo(flow.stream) else None
             if queue is None:
                 continue
             mix = replace(queue, mean_s=mean_s, scv=max(squares / mean_s**2 - 1, 0.0))
             part = (
-                float(late_fraction(np.array([float(n)]), np.array([load]), mix, self._wait_factors[n])[0])
+                float(late_fraction(np.array([n * float(places)]), np.array([load]), mix, factors[n * places])[0])
                 if n
                 else 1.0
             )

@@ -94,7 +94,7 @@ class RequestLoads:
         """Mean residual service time that an arrival finds, at the least over a cell [s]; 0 without requests.
 
         Equation:
-            E[T^2] / (2 E[T])
+            E[T^2] / (2 E[T]), of a whole prefill: an instance may do several at once
 
         Args:
             stream: the stream.
@@ -111,7 +111,7 @@ class RequestLoads:
             work_s, service = self.work_s(stream, arc, part, cell), pool.rates.prefill
             of_part = mix.long_work if part == "long" else mix.short_work
             squares = 0.0 if service is None else float(of_part(service, end_of(part, cell), 2))
-            self.known[key] = squares / (2 * work_s) if work_s > 0 else 0.0
+            self.known[key] = squares / (2 * work_s * pool.rates.places) if work_s > 0 else 0.0
         return float(self.known[key])
 
     def sent_bytes(self, stream: int, arc: Arc, part: Part, cell: Cell) -> float:
