@@ -1,6 +1,6 @@
 """`planner optimize`: the plan of a scenario, and studies around it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,13 +19,17 @@ from planner.cli.common import (
     print_rich,
 )
 from planner.cli.progress import progress
+from planner.cli.simulate import RUN_ON, MostRequestsOption
 
 if TYPE_CHECKING:
+    from planner.executor import RunQuestion
     from planner.results import Front, Plan, Sensitivity
     from planner.scenario import Scenario
 
 N_POINTS = 8
 N_REQUESTS = 200_000
+KEPT_RUN_ON = 32
+"""A promise of milliseconds is told from its figure by so many times the requests at the most."""
 
 
 class Against(StrEnum):
@@ -55,26 +59,35 @@ def optimize(
         bool,
         typer.Option("--certify", help="Run the plan first, and tighten it until its promise holds; else exit 6."),
     ] = False,
+    no_run: Annotated[
+        bool, typer.Option("--no-run", help="Leave a promise on latency as it is predicted; else the plan is run.")
+    ] = False,
     requests: Annotated[
         int | None,
-        typer.Option("--requests", metavar="N", min=1, max=10**9, help="Of each run to certify; 200,000 if not given."),
+        typer.Option("--requests", metavar="N", min=1, max=10**9, help="Of each run; 200,000 if not given."),
     ] = None,
+    most_requests: MostRequestsOption = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", metavar="S", min=0, max=MOST_SEED, help="Of the runs to certify; 0 if not given."),
+        typer.Option("--seed", metavar="S", min=0, max=MOST_SEED, help="Of the runs; 0 if not given."),
     ] = None,
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
 ) -> None:
-    """Plan a scenario: sizes, prefill-to-decode ratio, threshold, link, cost, baselines and what binds."""
+    """Plan a scenario: sizes, prefill-to-decode ratio, threshold, link, cost, baselines and what binds.
+
+    A plan that promises latency is run before it is printed: tightened where the run does not keep the promise, and
+    replaced by a cheaper fleet that does where there is room.
+    """
     from planner.scenario import read_scenario
 
     _check_studies(pareto, points, sensitivity, figure)
-    _check_runs(certify, requests, seed, pareto is not None or sensitivity)
     question = read_scenario(scenario, overrides or ())
+    how = _how(question, certify, no_run)
+    stated = {"--requests": requests, "--most-requests": most_requests, "--seed": seed}
+    _check_runs(how, stated, certify and (pareto is not None or sensitivity))
     with progress(f"planning {question.name}") as tell:
-        runs = (requests or N_REQUESTS, seed or 0) if certify else None
-        plan = _planned(question, runs, time_limit_s, tell)
+        plan = _planned(question, how, (requests, most_requests, seed), time_limit_s, tell)
         front, found = _studies(question, plan, (pareto, points or N_POINTS, sensitivity), time_limit_s, tell)
     if question.break_even:
         note = _break_evens_elsewhere(len(question.break_even), scenario, overrides or ())
@@ -100,32 +113,77 @@ def _break_evens_elsewhere(n: int, scenario: str, overrides: "Sequence[str]") ->
     return f"{several} asked for, which a report answers: {command}"
 
 
-def _check_runs(certify: bool, requests: int | None, seed: int | None, has_studies: bool) -> None:
+class How(StrEnum):
+    """What is done with a plan before it is printed."""
+
+    PLAIN = "plain"
+    """It promises no latency."""
+    PREDICTED = "predicted"
+    """Its promise on latency is not run."""
+    KEPT = "kept"
+    """Its promise on latency is run."""
+    CERTIFIED = "certified"
+
+
+def _how(question: "Scenario", certify: bool, no_run: bool) -> How:
+    """Raises UsageError where a plan is to be run and not to be run."""
+    from planner.errors import UsageError
+
+    if certify and no_run:
+        raise UsageError("--no-run: leaves the plan as it is predicted, and --certify runs it (one of the two)")
+    if certify:
+        return How.CERTIFIED
+    slos = [question.slo_of(name) for name in question.workloads]
+    promises = any(slo is not None and (slo.ttft_s is not None or slo.tpot_ms is not None) for slo in slos)
+    if not promises:
+        return How.PLAIN
+    return How.PREDICTED if no_run else How.KEPT
+
+
+def _check_runs(how: How, stated: "Mapping[str, int | None]", has_studies: bool) -> None:
     """Say before any work what only makes sense of a plan that is run. Raises UsageError."""
     from planner.errors import UsageError
 
-    stated = {"--requests": requests, "--seed": seed}
-    for name in (name for name, value in stated.items() if value is not None and not certify):
-        raise UsageError(f"{name}: is about --certify, which is not asked for")
-    if certify and has_studies:
+    for name in (name for name, value in stated.items() if value is not None and how in (How.PLAIN, How.PREDICTED)):
+        raise UsageError(f"{name}: is about runs, and nothing is run (a scenario with an slo, or --certify)")
+    if has_studies:
         raise UsageError("--certify: is about one plan, not about --pareto or --sensitivity (one of them at a time)")
 
 
 def _planned(
-    question: "Scenario", runs: tuple[int, int] | None, time_limit_s: float, tell: "Callable[[str], None]"
+    question: "Scenario",
+    how: How,
+    runs: tuple[int | None, int | None, int | None],
+    time_limit_s: float,
+    tell: "Callable[[str], None]",
 ) -> "Plan":
-    """The plan; with requests and seed of runs, one that is certified."""
-    if runs is None:
+    """The plan; run with so many requests, up to so many, and a seed."""
+    if how is How.CERTIFIED:
+        from planner.studies.certify import certified_plan
+
+        return certified_plan(question, _runs(runs, RUN_ON), data_dirs(), time_limit_s, tell)
+    if how is How.PLAIN:
         from planner.optimizer import optimize as optimize_scenario
-        from planner.studies.cost_band import cost_band
 
         plan = optimize_scenario(question, data_dirs(), time_limit_s)
-        tell(f"{question.name}: what the cost rests on")
-        return plan.model_copy(update={"cost_band": cost_band(question, data_dirs())})
-    from planner.executor import RunQuestion
-    from planner.studies.certify import certified_plan
+    else:
+        from planner.studies.kept import kept_plan
 
-    return certified_plan(question, RunQuestion(*runs), data_dirs(), time_limit_s, tell)
+        asked = _runs(runs, KEPT_RUN_ON) if how is How.KEPT else None
+        plan = kept_plan(question, asked, data_dirs(), time_limit_s, tell)
+    from planner.studies.cost_band import cost_band
+
+    tell(f"{question.name}: what the cost rests on")
+    return plan.model_copy(update={"cost_band": cost_band(question, data_dirs())})
+
+
+def _runs(stated: tuple[int | None, int | None, int | None], run_on: int) -> "RunQuestion":
+    """How long a plan is run: so many requests, up to so many, and a seed."""
+    from planner.executor import RunQuestion
+
+    requests, most, seed = stated
+    n = N_REQUESTS if requests is None else requests
+    return RunQuestion(n, seed or 0, most_requests=run_on * n if most is None else most)
 
 
 def _check_studies(pareto: Against | None, points: int | None, sensitivity: bool, figure: Path | None) -> None:

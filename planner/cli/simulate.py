@@ -20,6 +20,7 @@ from planner.cli.common import (
 from planner.cli.progress import progress, progress_bar
 
 if TYPE_CHECKING:
+    from planner.executor import RunQuestion
     from planner.jobs import Workers
     from planner.results import Plan, Run, RunRecords
     from planner.scenario import Scenario
@@ -46,6 +47,16 @@ PlanOption = Annotated[
 RequestsOption = Annotated[
     int, typer.Option("--requests", metavar="N", min=1, max=10**9, help="Of all replications together, in each period.")
 ]
+MostRequestsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--most-requests",
+        metavar="N",
+        min=1,
+        max=10**9,
+        help="Up to which a run that does not decide goes on; four times --requests if not given.",
+    ),
+]
 SeedOption = Annotated[
     int, typer.Option("--seed", metavar="S", min=0, max=MOST_SEED, help="The same seed gives the same answer.")
 ]
@@ -63,6 +74,7 @@ def simulate(
     scenario: ScenarioArgument = "prfaas-paper",
     plan: PlanOption = None,
     requests: RequestsOption = 200_000,
+    most_requests: MostRequestsOption = None,
     seed: SeedOption = 0,
     load: LoadOption = None,
     period: PeriodOption = None,
@@ -88,29 +100,22 @@ def simulate(
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
 ) -> None:
-    """Run a plan request by request: latency, throughput, pools and links as they come out, with their confidence."""
-    from planner.executor import RunQuestion, simulate_periods
-    from planner.executor import simulate as run_plan
+    """Run a plan request by request: latency, throughput, pools and links as they come out, with their confidence.
+
+    A run too short to tell whether what the scenario promises is kept goes on, and says what is left undecided.
+    """
+    from planner.executor import RunQuestion
     from planner.scenario import read_scenario
 
-    question = RunQuestion(requests, seed, load, replications, full)
+    question = RunQuestion(requests, seed, load, replications, full, most_requests_of(requests, most_requests))
     check_files(records, trace, figure)
     by = workers_of(workers, dask)
     asked = read_scenario(scenario, overrides or ())
     planned = plan_of(asked, plan, time_limit_s)
     if period is None and len(planned.periods) > 1:
         check_one_run(records=records, trace=trace, figure=figure, periods=[one.name for one in planned.periods])
-        with progress_bar(f"running {asked.name}") as say:
-            run = simulate_periods(
-                asked, planned, question, data_dirs(), lambda text, part: say(part, text), workers=by
-            )
-        kept = None
-    else:
-        wanted = any(path is not None for path in (records, trace, figure))
-        with progress_bar(f"running {asked.name}") as say:
-            run, kept = run_plan(
-                asked, planned, question, data_dirs(), period=period, keep=wanted, progress=say, workers=by
-            )
+    wanted = any(path is not None for path in (records, trace, figure))
+    run, kept = _run(asked, planned, question, period, wanted, by)
     if kept is not None:
         from planner.report import write_records, write_timeline
 
@@ -127,6 +132,37 @@ def simulate(
         from planner.report.run_tables import run_tables
 
         print_rich(*run_tables(run))
+
+
+def _run(
+    scenario: "Scenario", plan: "Plan", question: "RunQuestion", period: str | None, keep: bool, by: "Workers"
+) -> "tuple[Run, RunRecords | None]":
+    """The run of a plan, of several periods all or one, and what of its promises is left open."""
+    from planner.executor import simulate, simulate_periods
+    from planner.studies.promises import undecided
+
+    def enough(run: "Run") -> bool:
+        return question.is_full or not undecided(scenario, run)
+
+    kept = None
+    with progress_bar(f"running {scenario.name}") as say:
+        if period is None and len(plan.periods) > 1:
+            run = simulate_periods(scenario, plan, question, data_dirs(), lambda at, part: say(part, at), by, enough)
+        else:
+            run, kept = simulate(
+                scenario, plan, question, data_dirs(), period=period, keep=keep, progress=say, workers=by, enough=enough
+            )
+    notes = () if question.is_full else undecided(scenario, run)
+    return run.model_copy(update={"notes": (*run.notes, *notes)}), kept
+
+
+RUN_ON = 4
+"""A run goes on up to so many times the requests that were asked for."""
+
+
+def most_requests_of(requests: int, most: int | None) -> int:
+    """Up to how many requests a run goes on while it does not decide."""
+    return RUN_ON * requests if most is None else most
 
 
 def workers_of(n_processes: int, dask: str | None) -> "Workers":

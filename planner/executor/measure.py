@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.executor.confidence import t_quantile
 from planner.executor.control import convertible_pool
 from planner.executor.kernel.records import FINISHED, NONE, STRANDED, TOO_OFTEN, World
 from planner.executor.streams import Stream
@@ -17,7 +18,6 @@ from planner.scenario import Slo
 from planner.units import gbps
 
 Floats = NDArray[np.float64]
-CONFIDENCE = 0.95
 N_TO_FILL = 50_000
 """Requests at the most that full decode batches are made of, to see what a full pool does."""
 ROLES = ("prefill units", "decode units")
@@ -35,7 +35,7 @@ class Outcome:
     counts: Mapping[str, float]
     """Figures that are added up over replications."""
     times: "RequestTimes"
-    """What percentiles over several runs are made of."""
+    """What percentiles over all runs are made of."""
     records: RunRecords | None = None
 
 
@@ -313,17 +313,6 @@ def averaged(outcomes: Sequence[Outcome]) -> tuple[dict[str, float], dict[str, I
             half = t_quantile(known.size - 1) * float(known.std(ddof=1)) / sqrt(known.size)
             intervals[name] = Interval(low=means[name] - half, high=means[name] + half)
     return means, intervals
-
-
-def t_quantile(degrees: int) -> float:
-    """The two-sided 95 % quantile of Student's t.
-
-    >>> round(t_quantile(3), 3)
-    3.182
-    """
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, 0.5 + CONFIDENCE / 2))
 
 
 def _mean(values: Any) -> float:

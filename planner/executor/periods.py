@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError, UsageError
-from planner.executor.measure import Outcome, RequestTimes, promised_share
-from planner.executor.run import RunQuestion, answer, default_load, replications
+from planner.executor import timings
+from planner.executor.measure import Outcome, RequestTimes
+from planner.executor.run import Enough, RunQuestion, answer, default_load, replications
 from planner.executor.streams import Stream
 from planner.executor.systems import System, system
 from planner.jobs import HERE, Workers
@@ -19,7 +20,8 @@ from planner.scenario import Scenario
 
 Say = Callable[[str, float], None]
 Floats = NDArray[np.float64]
-QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+NO_TIMES = RequestTimes(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
+"""Of all periods together: these have the times of their own."""
 BY_TIME = ("throughput_req_per_s", "mean_inside", "factor_mean")
 BY_TIME_LAST = ("mean_gbps", "instances")
 """Last words of figures that count by the hours of a period."""
@@ -38,7 +40,8 @@ class Part:
     system: System
     time_fraction: float
     """Of the whole time."""
-    outcomes: Sequence[Outcome]
+    outcomes: list[Outcome]
+    """Those that were run so far."""
 
 
 def simulate_periods(
@@ -48,6 +51,7 @@ def simulate_periods(
     data_dirs: Sequence[Path] = (),
     say: Say = lambda _, __: None,
     workers: Workers = HERE,
+    enough: Enough = lambda _: True,
 ) -> Run:
     """Run every period of a plan that has demand, each request by request.
 
@@ -62,6 +66,7 @@ def simulate_periods(
         data_dirs: folders in which traces are looked for.
         say: is told which period is run, and the fraction done of all.
         workers: who shares the replications; the answer does not depend on it.
+        enough: whether a run will do; else replications are added in every period, up to the limit of the question.
 
     Returns:
         The run of the whole time, with the run of every period.
@@ -73,18 +78,32 @@ def simulate_periods(
     if question.is_full:
         raise UsageError("--full: the most that is served is that of one period (--period NAME)")
     load = default_load(plan) if question.load is None else question.load
-    whole_h, parts, served = sum(p.hours for p in plan.periods), list[Part](), _served(scenario, plan)
-    for i, period in enumerate(served):
-        tell = partial(_tell, say, period.name, i / len(served), 1 / len(served))
-        tell(0.0)
-        found = system(scenario, plan, data_dirs, period.name)
-        outcomes = replications(found, question, load * period.demand_req_per_s, data_dirs, tell, workers)
-        parts.append(Part(period, found, period.hours / whole_h, outcomes))
+    parts = [_part(scenario, plan, period, data_dirs) for period in _served(scenario, plan)]
+    for some in question.steps():
+        for i, part in enumerate(parts):
+            tell = partial(_tell, say, part.plan.name, i / len(parts), 1 / len(parts))
+            tell(0.0)
+            rate = load * part.plan.demand_req_per_s
+            part.outcomes.extend(replications(part.system, question, some, rate, data_dirs, tell, workers))
+        run = _together(plan, parts, question, load)
+        if enough(run):
+            break
+    return run
+
+
+def _part(scenario: Scenario, plan: Plan, period: PeriodPlan, data_dirs: Sequence[Path]) -> Part:
+    """A period that is yet to be run."""
+    of_all = period.hours / sum(p.hours for p in plan.periods)
+    return Part(period, system(scenario, plan, data_dirs, period.name), of_all, [])
+
+
+def _together(plan: Plan, parts: Sequence[Part], question: RunQuestion, load: float) -> Run:
+    """The run of the whole time, with that of every period."""
     runs = tuple(_period_run(part, question, load) for part in parts)
     rate = sum(part.time_fraction * part.plan.demand_req_per_s for part in parts)
-    together = whole_system(plan, parts)
-    joined = [_joined(parts, together, r) for r in range(question.n_replications)]
-    run = answer(together, question, load, load * rate, joined)
+    joined = [_joined(parts, r) for r in range(len(parts[0].outcomes))]
+    shares = [timings.Part(p.system, p.time_fraction * p.plan.demand_req_per_s, p.outcomes) for p in parts]
+    run = answer(whole_system(plan, parts), question, load, load * rate, joined, shares)
     return run.model_copy(update={"periods": runs, "notes": tuple(_notes(runs))})
 
 
@@ -148,15 +167,13 @@ def _streams(parts: Sequence[Part]) -> tuple[Stream, ...]:
     return tuple(Stream(name, site, rates[name, site], NONE_LEAVES, None) for name, site in known)
 
 
-def _joined(parts: Sequence[Part], whole: System, replication: int) -> Outcome:
+def _joined(parts: Sequence[Part], replication: int) -> Outcome:
     """One replication of every period as one of the whole time."""
     outcomes = [part.outcomes[replication] for part in parts]
     counts = {name: sum(o.counts[name] for o in outcomes) for name in outcomes[0].counts}
     names = dict.fromkeys(name for o in outcomes for name in o.metrics)
     metrics = {name: _metric(parts, replication, name) for name in names}
-    times, weights = _times(parts, whole, replication)
-    metrics |= _percentiles(whole, times, weights)
-    return Outcome(metrics, counts, times)
+    return Outcome(metrics, counts, NO_TIMES)
 
 
 def _metric(parts: Sequence[Part], replication: int, name: str) -> float:
@@ -197,42 +214,3 @@ def _requests(part: Part, replication: int, name: str) -> float:
     of = metrics.get(f"n_counted of {name.partition(' of ')[2]}", n)
     each = metrics["prompt_tokens"] if name == "prefix_hit_fraction" else 1.0
     return part.time_fraction * rate * of / max(n, 1) * each
-
-
-def _times(parts: Sequence[Part], whole: System, replication: int) -> tuple[RequestTimes, Floats]:
-    """The requests of all periods, and the weight of each."""
-    names, own = whole.classes, [part.outcomes[replication].times for part in parts]
-    classes = [
-        np.array([names.index(name) for name in part.system.classes], dtype=np.int64)[times.request_class]
-        for part, times in zip(parts, own, strict=True)
-    ]
-    weights = [
-        np.full(len(times.ttft_s), part.time_fraction * part.plan.demand_req_per_s / max(len(times.ttft_s), 1))
-        for part, times in zip(parts, own, strict=True)
-    ]
-    ttft, tpot = np.concatenate([t.ttft_s for t in own]), np.concatenate([t.tpot_s for t in own])
-    return RequestTimes(np.concatenate(classes), ttft, tpot), np.concatenate(weights)
-
-
-def _percentiles(whole: System, times: RequestTimes, weights: Floats) -> dict[str, float]:
-    """Percentiles over the requests of all periods, of all classes and of each."""
-    done = np.isfinite(times.tpot_s)
-    found = {"tpot_p90_s": _quantile(times.tpot_s[done], weights[done], 0.9)}
-    everyone = np.ones(len(weights), dtype=bool)
-    groups = [("", everyone, whole.scenario.slo)]
-    groups += [
-        (f" of {name}", times.request_class == c, whole.scenario.slo_of(name)) for c, name in enumerate(whole.classes)
-    ]
-    for suffix, mine, slo in groups:
-        ttft, weight = times.ttft_s[mine], weights[mine]
-        finished = np.isfinite(ttft)
-        share = promised_share(slo, float(weight.sum()), float(weight[finished].sum()))
-        marks = QUANTILES | {"promised": share}
-        found |= {f"ttft_{m}_s{suffix}": _quantile(ttft[finished], weight[finished], q) for m, q in marks.items()}
-    return found
-
-
-def _quantile(values: Floats, weights: Floats, fraction: float) -> float:
-    if len(values) == 0:
-        return np.nan
-    return float(np.quantile(values, fraction, weights=weights, method="inverted_cdf"))

@@ -18,6 +18,7 @@ from planner.executor.refused import check_room
 from planner.executor.sessions import session_requests
 from planner.executor.streams import Stream
 from planner.executor.systems import System, system
+from planner.executor.timings import Part, timed
 from planner.executor.troubles import troubles
 from planner.executor.worlds import world
 from planner.jobs import HERE, Workers, answers
@@ -69,6 +70,8 @@ SITE_MEANS = ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s")
 CLASS_MEANS = (*SITE_MEANS, "ttft_promised_s", "tpot_mean_s")
 
 Progress = Callable[[float], None]
+Enough = Callable[[Run], bool]
+"""Whether a run says what is asked of it; else it is run on."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,8 @@ class RunQuestion:
     n_replications: int = N_REPLICATIONS
     is_full: bool = False
     """Whether the system is kept full, each request that leaves letting the next one in, to see the most it serves."""
+    most_requests: int | None = None
+    """Up to which replications are added while a run is too short for what is asked of it; None: none are."""
 
     def __post_init__(self) -> None:
         """Raises UsageError for what cannot be run."""
@@ -93,6 +98,21 @@ class RunQuestion:
             raise UsageError(f"--load {self.load}: is no load (a fraction above 0 of the plan's rate)")
         if self.seed < 0:
             raise UsageError(f"--seed {self.seed}: is below 0")
+        if self.most_requests is not None and self.most_requests < self.n_requests:
+            what = f"--most-requests {self.most_requests}: is below --requests {self.n_requests}"
+            raise UsageError(f"{what} (at least as many)")
+
+    def steps(self) -> Iterator[range]:
+        """Replications that are run at first, and as many again each time, up to the limit.
+
+        >>> list(RunQuestion(4000, n_replications=4, most_requests=10_000).steps())
+        [range(0, 4), range(4, 8), range(8, 10)]
+        """
+        most = (self.most_requests or 0) * self.n_replications // self.n_requests
+        done, upto = 0, self.n_replications
+        while done < upto:
+            yield range(done, upto)
+            done, upto = upto, max(min(2 * upto, most), upto)
 
 
 def default_load(fleet: Fleet) -> float:
@@ -112,6 +132,7 @@ def simulate(
     keep: bool = False,
     progress: Progress = lambda _: None,
     workers: Workers = HERE,
+    enough: Enough = lambda _: True,
 ) -> tuple[Run, RunRecords | None]:
     """Run a plan request by request, of several periods one.
 
@@ -124,6 +145,7 @@ def simulate(
         keep: whether the records of the first replication are wanted as well.
         progress: is told the fraction done now and then.
         workers: who shares the replications; the answer does not depend on it.
+        enough: whether a run will do; else replications are added, up to the limit of the question.
 
     Returns:
         The run, and the records where they are wanted.
@@ -137,13 +159,19 @@ def simulate(
     plan = system(scenario, fleet, data_dirs, period)
     load = default_load(plan.fleet) if question.load is None else question.load
     rate = load * plan.fleet.throughput_req_per_s
-    outcomes = replications(plan, question, rate, data_dirs, progress, workers, keep=keep)
-    return answer(plan, question, None if question.is_full else load, rate, outcomes), outcomes[0].records
+    outcomes: list[Outcome] = []
+    for some in question.steps():
+        outcomes += replications(plan, question, some, rate, data_dirs, progress, workers, keep=keep)
+        run = answer(plan, question, None if question.is_full else load, rate, outcomes)
+        if enough(run):
+            break
+    return run, outcomes[0].records
 
 
 def replications(
     plan: System,
     question: RunQuestion,
+    some: range,
     req_per_s: float,
     data_dirs: Sequence[Path],
     progress: Progress,
@@ -151,28 +179,28 @@ def replications(
     *,
     keep: bool = False,
 ) -> list[Outcome]:
-    """The outcome of every replication, in order.
+    """The outcomes of some replications, in order.
 
     Args:
         plan: the system.
-        question: how long and how often.
+        question: how long each is.
+        some: which.
         req_per_s: rate of all requests [1/s].
         data_dirs: folders in which traces are looked for.
         progress: is told the fraction done now and then.
         workers: who shares the replications.
         keep: whether the records of the first are wanted as well.
     """
-    n = question.n_replications
-    if workers.dask is None and min(workers.n_processes, n) == 1:
+    if workers.dask is None and min(workers.n_processes, len(some)) == 1:
         found = []
-        for r in range(n):
-            tell = partial(_tell, progress, r, n)
+        for r in some:
+            tell = partial(_tell, progress, r - some.start, len(some))
             found.append(replicate(plan, question, r, req_per_s, data_dirs, keep=keep and r == 0, progress=tell))
         return found
     if workers.dask is None:  # what is to be compiled is compiled here and once, not by all processes at the same time
         replicate(plan, RunQuestion(1, question.seed, None, 1), 0, req_per_s, data_dirs)
     # What is kept of the first replication comes back with it.
-    jobs = [(plan, question, r, req_per_s, data_dirs, keep and r == 0) for r in range(n)]
+    jobs = [(plan, question, r, req_per_s, data_dirs, keep and r == 0) for r in some]
     return answers(_replicated, jobs, workers, progress)
 
 
@@ -249,11 +277,18 @@ def run_to_end(w: World, progress: Progress = lambda _: None) -> None:
 
 
 def answer(
-    plan: System, question: RunQuestion, load: float | None, req_per_s: float, outcomes: Sequence[Outcome]
+    plan: System,
+    question: RunQuestion,
+    load: float | None,
+    req_per_s: float,
+    outcomes: Sequence[Outcome],
+    parts: Sequence[Part] = (),
 ) -> Run:
-    """The run that replications add up to."""
+    """The run that replications add up to; of several periods, with the parts that they are made of."""
     _check_finished(plan, outcomes)
     mean, intervals = averaged(outcomes)
+    times = timed(parts or (Part(plan, 1.0, outcomes),), plan.classes)
+    mean, intervals = mean | times.figures, intervals | times.intervals
     promises = plan.scenario.slo is not None or plan.scenario.objective == "min-ttft"
     total = {name: sum(o.counts[name] for o in outcomes) for name in outcomes[0].counts}
     shown = {

@@ -6,7 +6,7 @@ from planner.loading import on_first_use
 from planner.optimizer.plan import (
     Outcome,
     at_rate,
-    class_plans,
+    class_ttft,
     decided,
     explained,
     loaded_ttft,
@@ -33,7 +33,7 @@ __all__ = [
     "Problem",
     "Solution",
     "at_rate",
-    "class_plans",
+    "class_ttft",
     "decided",
     "exhaustive_search",
     "explained",

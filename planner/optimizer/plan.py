@@ -27,7 +27,7 @@ from planner.optimizer.strategies import searched
 from planner.optimizer.time_limit import TimeLimit
 from planner.optimizer.verdict import DECISIVE, verdict
 from planner.queueing import Ttft
-from planner.results import Baseline, Bottleneck, ClassPlan, Fleet, Plan, PoolPlan, Verdict
+from planner.results import Baseline, Bottleneck, Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario
 from planner.units import MILLI, number, percent
 
@@ -136,6 +136,27 @@ def loaded_ttft(problem: Problem, solution: Solution, req_per_s: float) -> Ttft 
     return evaluation_at(problem, solution, req_per_s).ttft(range(len(problem.streams)), periods)
 
 
+def class_ttft(
+    problem: Problem, solution: Solution, name: str, period: str | None = None, req_per_s: float | None = None
+) -> Ttft | None:
+    """Distribution of the TTFT of a class, of one period or of the whole time.
+
+    Args:
+        problem: the question.
+        solution: its plan.
+        name: of the class.
+        period: of several; None: all of them.
+        req_per_s: rate over all classes and the whole time; None: the one that the plan is for [req/s].
+
+    Returns:
+        The distribution; None where the queueing room has no answer, or the period has none of its requests.
+    """
+    answer = evaluation(problem, solution) if req_per_s is None else evaluation_at(problem, solution, req_per_s)
+    streams = [q for q, stream in enumerate(problem.streams) if problem.classes[stream.request_class].name == name]
+    periods = [p for p, span in enumerate(problem.periods) if period in (None, span.name)]
+    return answer.ttft(streams, periods)
+
+
 def decided(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Verdict, float]:
     """The verdict on a problem, without what explains it, and the gap of its plan; raises as `optimize` does.
 
@@ -211,11 +232,6 @@ def _plan(
         sweep=None if routed is None else sweep(problem, routed),
         notes=(*_notes(problem, solution, fleet), *missing),
     )
-
-
-def class_plans(problem: Problem, solution: Solution, req_per_s: float) -> tuple[ClassPlan, ...]:
-    """Every class with its threshold and latency at a rate [req/s]."""
-    return tuple(evaluation_at(problem, solution, req_per_s).classes())
 
 
 def _ratio(pools: Sequence[PoolPlan]) -> str | None:

@@ -63,7 +63,7 @@ def _context(case: Case, figures: Collection[str], again: Rerun) -> dict[str, An
         "claims_words": claims_words(case.claims),
         "missed": [claim for claim in case.claims if claim.holds is False],
         "failed": [variant for variant in case.comparisons if variant.plan is None],
-        "quality": [formats.sentence(text) for text in (words.status(plan), words.free_routing(plan)) if text],
+        "quality": words.quality(plan),
     }
 
 

@@ -33,7 +33,7 @@ def plan_tables(plan: Plan) -> list["RenderableType"]:
         printed(bill_table(plan)),
         _baselines(plan),
         remarks("what binds", _binding(plan)),
-        remarks("how good it is", _quality(plan)),
+        remarks("how good it is", words.quality(plan)),
         *certified_tables(plan),
         remarks("notes", map(formats.sentence, plan.notes)),
     )
@@ -56,6 +56,7 @@ def headline(plan: Plan) -> list[tuple[str, str]]:
         ("cost", words.cost(plan)),
         ("TTFT", words.ttft(plan)),
     ]
+    rows += [("promise", words.slo_run(plan))] if plan.slo_run else []
     idle = () if words.has_choice_of_place(plan) else ("threshold", "link")
     return [(label, text) for label, text in rows if label not in idle]
 
@@ -166,7 +167,3 @@ def _binding(plan: Plan) -> list[str]:
     return [formats.sentence(binding.bottleneck(item)) for item in plan.bottlenecks] or [
         formats.sentence(binding.nothing_binds(plan))
     ]
-
-
-def _quality(plan: Plan) -> list[str]:
-    return [formats.sentence(text) for text in (words.status(plan), words.free_routing(plan)) if text]

@@ -38,7 +38,7 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
             (
                 ("verdict", _verdict(found)),
                 ("load", _load(found)),
-                ("requests", f"{found.n_requests:,} each, seed {found.seed}"),
+                ("requests", _requests(found)),
             ),
         ),
         printed(Table.of("checks", headings, map(check_row, together), text)),
@@ -109,6 +109,19 @@ def check_row(check: Check) -> tuple[str, ...]:
     )
 
 
+def _requests(found: Validation) -> str:
+    """How long the runs were, and how long they may be.
+
+    >>> judged = {"holds": True, "decided": True, "checks": (), "unpredicted": ()}
+    >>> lengths = {"n_requests": 4000, "n_requests_full": 8000, "most_requests": 16_000}
+    >>> _requests(Validation(scenario="s", load=1.0, seed=7, **judged, **lengths))
+    '4,000 (8,000 with the system kept full), 16,000 at most to decide; seed 7'
+    """
+    full = found.n_requests_full
+    other = "" if full in (None, found.n_requests) else f" ({full:,} with the system kept full)"
+    return f"{found.n_requests:,}{other}, {found.most_requests:,} at most to decide; seed {found.seed}"
+
+
 def broken_promises(found: Validation) -> str:
     """What to say of a plan that does not hold."""
     head = f"{found.scenario}: {len(found.failed)} of {len(found.checks)} promises do not hold:\n"
@@ -119,7 +132,8 @@ def undecided_promises(found: Validation) -> str:
     """What to say of a plan that may hold."""
     n = len(found.undecided)
     are = "promise is" if n == 1 else "promises are"
-    head = f"{found.scenario}: {n} {are} undecided, the run is too short: {_enough(found)} (--requests)\n"
+    limit = f"{found.most_requests:,} requests are too few"
+    head = f"{found.scenario}: {n} {are} undecided, {limit}: {_enough(found)} (--most-requests)\n"
     return head + _lines(found.undecided)
 
 

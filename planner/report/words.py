@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from planner.report.formats import EXACT, SMALL, figure, listed, seconds, small_percent
+from planner.report.formats import EXACT, SMALL, figure, listed, seconds, sentence, small_percent
 from planner.results import (
     Baseline,
     BreakEvenResult,
@@ -15,6 +15,8 @@ from planner.results import (
     PeriodPool,
     Plan,
     PoolPlan,
+    SloRun,
+    StepRun,
 )
 from planner.units import DASH, number, percent, usd
 
@@ -330,6 +332,54 @@ def ttft(plan: Plan) -> str:
     if latency.ttft_mean_s is None:
         return f"{alone}; {DASH} under load ({no_wait_reason(plan)})"
     return f"{seconds(latency.ttft_mean_s)} mean, {seconds(latency.ttft_p90_s)} P90 under load; {alone}"
+
+
+def quality(plan: Plan) -> list[str]:
+    """How good a plan is proven to be, and what of its figures was run."""
+    found = plan.slo_run
+    others = "the other fleets, and prices of constraints, are predicted, not run" if found and found.requests else ""
+    return [sentence(text) for text in (status(plan), free_routing(plan), others) if text]
+
+
+def slo_run(plan: Plan) -> str:
+    """What is promised of times, and what a run made of it."""
+    found = plan.slo_run
+    if found is None:
+        return DASH
+    said = [_promised_ttft(found)] if found.promised_s is not None else []
+    said += [_promised_step(found.tpot)] if found.tpot is not None else []
+    whose = ", ".join(filter(None, (found.request_class, found.period)))
+    return f"{' and '.join(said)}{f' ({whose})' if whose else ''}: {_kept(found)}"
+
+
+def _promised_ttft(found: SloRun) -> str:
+    return f"P{found.percentile:g} TTFT {_beside(found.promised_s, found.executed_s, found.predicted_s)}" + _interval(
+        found.ci_low_s, found.ci_high_s
+    )
+
+
+def _promised_step(found: StepRun) -> str:
+    return f"decode step {_beside(found.promised_s, found.executed_s, found.predicted_s)}" + _interval(
+        found.ci_low_s, found.ci_high_s
+    )
+
+
+def _beside(promised_s: float | None, executed_s: float | None, predicted_s: float | None) -> str:
+    came = f"{seconds(predicted_s)} predicted" if executed_s is None else f"{seconds(executed_s)} executed"
+    return f"of {seconds(promised_s)}: {came}"
+
+
+def _interval(low_s: float | None, high_s: float | None) -> str:
+    return "" if low_s is None else f" ({seconds(low_s)} to {seconds(high_s)})"
+
+
+def _kept(found: SloRun) -> str:
+    """Whether a promise is kept, by how long a run, or why that is not known."""
+    if found.basis == "predicted":
+        return f"not run ({found.because})"
+    missing = f", {len(found.not_run)} periods not run" if found.not_run else ""
+    said = "kept" if found.holds else f"not kept ({found.because})"
+    return f"{said}; {found.requests:,} requests{missing}"
 
 
 def compared_ttft(plan: Plan) -> tuple[str, str, list[tuple[float | None, float | None]]]:

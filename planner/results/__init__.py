@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         WaitRun,
     )
     from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
+    from planner.results.slo_run import SloRun, StepRun
     from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
     from planner.results.threshold import ALL_LEAVE, NONE_LEAVES, Threshold
     from planner.results.validation import Check, PeriodValidation, Validation
@@ -98,6 +99,8 @@ _LAZY = {
     "SourceNote": "case",
     "Turn": "case",
     "Certified": "certified",
+    "SloRun": "slo_run",
+    "StepRun": "slo_run",
     "Promise": "certified",
     "Round": "certified",
     "Executed": "executed",
@@ -274,6 +277,8 @@ __all__ = [
     "SchedulerComparison",
     "SchedulerRun",
     "SiteRun",
+    "SloRun",
+    "StepRun",
     "Scored",
     "ScoredCurve",
     "Sensitivity",

@@ -21,6 +21,8 @@ class Promise(StrictModel):
     """Part of the limit by which it may be missed [-]."""
     holds: bool
     """Whether the worse end of the interval keeps it."""
+    decided: bool = True
+    """False where only one end of it does: the run is too short to tell."""
     period: str | None = None
     """Period that was run, of a plan for several."""
     request_class: str | None = None

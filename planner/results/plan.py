@@ -6,7 +6,11 @@ from pydantic import Field
 
 from planner.ranges import Counted, Quantity, Signed
 from planner.results.certified import Certified
+from planner.results.slo_run import SloRun
 from planner.schema import StrictModel
+
+SELDOM = ("certified", "slo_run")
+"""Fields that are not printed where they say nothing."""
 
 
 class PoolPlan(StrictModel):
@@ -181,6 +185,8 @@ class ClassPlan(StrictModel):
     """Share of prompt tokens found in the prefix cache [-]."""
     pool_shares: PoolShares = {}
     """What every pool takes, where the plan says; else it is in proportion to the pools' rates."""
+    slo_run: SloRun | None = None
+    """What a run made of its promise; None, and not printed, without one."""
 
 
 class PeriodPool(StrictModel):
@@ -327,6 +333,8 @@ class Plan(Fleet):
     """What the reader must know to use the figures."""
     certified: Certified | None = None
     """What a run bore out, where `--certify` asked for one."""
+    slo_run: SloRun | None = None
+    """What a run made of the promise that is nearest to breaking; None, and not printed, without one."""
 
     def period(self, name: str) -> PeriodPlan:
         """The period of that name; raises KeyError."""
@@ -356,6 +364,10 @@ class Plan(Fleet):
 
     def answer(self) -> dict[str, Any]:
         """The plan as JSON prints it, what identifies it first."""
-        fields = self.model_dump(mode="json", by_alias=True, exclude=None if self.certified else {"certified"})
+        fields = self.model_dump(mode="json", by_alias=True)
+        for part in (fields, *fields["classes"]):
+            for name in SELDOM:
+                if part.get(name, part) is None:
+                    del part[name]
         first = ("schema", "scenario", "objective", "status", "gap", "bound", "capacity_rule")
         return {**{key: fields[key] for key in first}, **fields}

@@ -62,7 +62,11 @@ class Validation(StrictModel):
     """Of the plan's rate; the promises are those at this load."""
     seed: Seed
     n_requests: Counted
-    """Of the run at that load; the one with the system kept full has as many."""
+    """Of the run at that load, in each period."""
+    n_requests_full: Counted | None = None
+    """Of the run with the system kept full; None where there was none."""
+    most_requests: Counted
+    """Up to which a run goes on while it does not decide."""
     checks: tuple[Check, ...]
     unpredicted: tuple[str, ...]
     """Metrics that the plan says nothing about."""

@@ -1,29 +1,72 @@
-"""The periods of a plan for many, each run by itself: its promises and predictions beside what came."""
+"""A plan run as it is planned, period by period: its promises and predictions beside what came."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
-from typing import Any
+from time import monotonic
 
 from planner.errors import CheckFailedError
-from planner.executor import RunQuestion
-from planner.results import Check, Fleet, Plan, Promise
+from planner.executor import RunQuestion, default_load
+from planner.results import Check, Fleet, Plan, Promise, RunFigures
 from planner.scenario import Scenario, Slo
-from planner.studies.promises import Say, promise
-from planner.studies.validation import TOLERANCES, Executed, execute, judged, pairs
-from planner.units import MILLI, percent
+from planner.studies.planned import Planned
+from planner.studies.promises import Say, promise, time_promises
+from planner.studies.validation import TOLERANCES, Enough, Executed, Pair, execute, judged, pairs
+from planner.units import percent
 
-RATE, STEP = "throughput_req_per_s", "tpot_mean_s"
+RATE = "throughput_req_per_s"
+
+
+@dataclass(frozen=True)
+class Judge:
+    """How plans are run, and what is judged of them."""
+
+    question: RunQuestion
+    """How long and how often each period is run; the load is the plan's own."""
+    data_dirs: Sequence[Path] = ()
+    say: Say = lambda _: None
+    sees_rate: bool = True
+    """Whether the rate is judged too, by a run with the system kept full."""
+    precise_fraction: float = 0.0
+    """Half of an interval over its figure, below which a promise is not run on for."""
+    deadline: float = inf
+    """`monotonic()` time beyond which nothing is begun."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether time is up."""
+        return monotonic() > self.deadline
+
+    def is_late(self, began: float) -> bool:
+        """Whether what was begun then could not be as long again in the time that is left."""
+        now = monotonic()
+        return now + (now - began) > self.deadline
+
+    def is_enough(self, promises: Sequence[Promise]) -> bool:
+        """Whether each is decided, or as good as."""
+        return all(p.decided or self._is_precise(p) for p in promises)
+
+    def _is_precise(self, one: Promise) -> bool:
+        if one.ci_low is None or one.ci_high is None:
+            return True
+        return one.ci_high - one.ci_low < 2 * self.precise_fraction * one.executed
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A period that was run."""
+    """A period that was run; of a plan for one demand all there is."""
 
-    name: str
+    name: str | None
+    load: float
+    """Part of its demand at which it was run."""
     promises: tuple[Promise, ...]
     checks: tuple[Check, ...]
     unpredicted: tuple[str, ...]
+    n_requests: int
+    """Of the run at its load."""
+    is_cut_short: bool
+    """Whether it is undecided because time was up."""
 
 
 def binding_periods(plan: Plan) -> list[str]:
@@ -37,70 +80,107 @@ def binding_periods(plan: Plan) -> list[str]:
     return [served[i].name for i in sorted(chosen, key=lambda i: -served[i].demand_req_per_s)]
 
 
-def seen_periods(
-    stated: Scenario, plan: Plan, question: RunQuestion, data_dirs: Sequence[Path], say: Say
-) -> Iterator[Seen]:
-    """Run the periods that bind, and the others where all of these hold.
+def seen_periods(judge: Judge, stated: Scenario, planned: Planned) -> Iterator[Seen]:
+    """Run the periods that bind, and the others where all of these hold, as long as there is time.
 
     Args:
+        judge: how each is run, and what is judged.
         stated: the question, with what is promised.
-        plan: its plan, with its periods.
-        question: how long and how often each is run, at its own demand and with the system kept full.
-        data_dirs: folders in which traces are looked for.
-        say: is told which period is run.
+        planned: its plan, with its periods where it has any.
 
     Yields:
         Periods with their promises, and predictions beside what came.
 
     Raises:
         InputError: a period cannot be run.
-        CheckFailedError: faults drop more requests than may be missed of the rate.
+        CheckFailedError: faults drop more requests than may be late, or missed of the rate.
     """
+    plan = planned.plan
+    if not (isinstance(plan, Plan) and plan.periods):
+        yield _all(judge, stated, planned)
+        return
     binding = binding_periods(plan)
     others = [p.name for p in plan.periods if p.name not in binding and p.demand_req_per_s > 0]
     for names in (binding, others):
         holds = True
         for name in names:
-            say(f"running {name}")
-            one = _of_period(stated, plan, name, question, data_dirs)
+            if judge.is_over:
+                return
+            one = _of_period(judge, stated, plan, name)
             holds &= all(p.holds for p in one.promises)
             yield one
         if not holds:
             return
 
 
-def _of_period(stated: Scenario, plan: Plan, name: str, question: RunQuestion, data_dirs: Sequence[Path]) -> Seen:
-    """A period at its own demand, and kept full."""
-    executed = execute(stated, plan, question, 1.0, data_dirs, period=name)
-    _check_dropped(stated, name, executed)
+def _all(judge: Judge, stated: Scenario, planned: Planned) -> Seen:
+    """A plan for one demand, at its own rate or, where that saturates something, below it."""
+    plan, load = planned.plan, default_load(planned.plan)
+    judge.say("running it")
+    watched = _watched(judge, stated, plan, None, load, plan.throughput_req_per_s)
+    return watched.seen(None, load, pairs(plan, planned.at(load), load, watched.executed))
+
+
+def _of_period(judge: Judge, stated: Scenario, plan: Plan, name: str) -> Seen:
+    """A period at its own demand; no period's highest rate is predicted."""
+    judge.say(f"running {name}")
     alone = plan.in_period(plan.period(name))
-    seen = pairs(alone, alone, 1.0, Executed(executed.run))  # no period's highest rate is predicted
-    found = judged(list(seen), question.n_requests)
-    promises = (p.model_copy(update={"period": name}) for p in _promises(stated, alone, executed))
-    checks = (check.model_copy(update={"period": name}) for check in found["checks"])
-    return Seen(name, tuple(promises), tuple(checks), found["unpredicted"])
+    watched = _watched(judge, stated, plan, name, 1.0, alone.throughput_req_per_s)
+    return watched.seen(name, 1.0, pairs(alone, alone, 1.0, Executed(watched.executed.run)))
 
 
-def _check_dropped(stated: Scenario, name: str, executed: Executed) -> None:
-    """Raises CheckFailedError where faults drop more requests than may be missed of the rate."""
-    run, most = executed.run, TOLERANCES[RATE]
-    if run.n_dropped > most * run.n_requests:
-        dropped = f"{run.n_dropped:,} of {run.n_requests:,} requests were dropped in {name}"
-        raise CheckFailedError(f"{stated.name}: no plan holds: {dropped}, more than {percent(most)}")
+@dataclass(frozen=True)
+class Watched:
+    """What came of a plan, or of a period of it."""
+
+    executed: Executed
+    promises: tuple[Promise, ...]
+    is_cut_short: bool
+
+    def seen(self, name: str | None, load: float, found: Iterable[Pair]) -> Seen:
+        """The same beside predictions."""
+        checks = judged(list(found))
+        return Seen(
+            name=name,
+            load=load,
+            promises=tuple(p.model_copy(update={"period": name}) for p in self.promises),
+            checks=tuple(check.model_copy(update={"period": name}) for check in checks["checks"]),
+            unpredicted=checks["unpredicted"],
+            n_requests=self.executed.run.n_requests,
+            is_cut_short=self.is_cut_short,
+        )
 
 
-def _promises(stated: Scenario, alone: Fleet, executed: Executed) -> Iterator[Promise]:
-    """What is promised in a period to all requests, and to each class, wherever it is decoded."""
-    most = executed.most or executed.run
-    demand = alone.throughput_req_per_s
-    yield promise(RATE, demand, most.throughput_req_per_s, most.intervals.get(RATE), 1, TOLERANCES[RATE])
-    for part in executed.run.classes:
-        slo = stated.slo_of(part.name) or Slo()
-        to: dict[str, Any] = {"request_class": part.name}
-        if slo.ttft_s is not None and part.ttft_promised_s is not None:
-            sure = part.intervals.get("ttft_promised_s")
-            name = f"ttft_p{slo.ttft_percentile:g}_s"
-            yield promise(name, slo.ttft_s, part.ttft_promised_s, sure, -1, 0.0).model_copy(update=to)
-        if slo.tpot_ms is not None and part.tpot_mean_s is not None:
-            sure, limit_s = part.intervals.get(STEP), slo.tpot_ms * MILLI
-            yield promise(STEP, limit_s, part.tpot_mean_s, sure, -1, TOLERANCES[STEP]).model_copy(update=to)
+def _watched(judge: Judge, stated: Scenario, plan: Fleet, name: str | None, load: float, rate: float) -> Watched:
+    """Run a plan, or a period of it, until what is promised is decided."""
+    began = monotonic()
+
+    def of_rate(most: RunFigures) -> Promise:
+        return promise(RATE, rate, most.throughput_req_per_s, most.intervals.get(RATE), 1, TOLERANCES[RATE])
+
+    def of_times(run: RunFigures) -> tuple[Promise, ...]:
+        return tuple(time_promises(stated, run))
+
+    enough = Enough(
+        lambda run: judge.is_enough(of_times(run)) or judge.is_late(began),
+        lambda most: judge.is_enough((of_rate(most),)) or judge.is_late(began),
+    )
+    executed = execute(
+        stated, plan, judge.question, load, judge.data_dirs, period=name, enough=enough, with_most=judge.sees_rate
+    )
+    _check_dropped(stated, name, executed.run)
+    times = of_times(executed.run)
+    rates = () if executed.most is None else (of_rate(executed.most),)
+    return Watched(executed, (*rates, *times), judge.is_late(began) and not judge.is_enough(times))
+
+
+def _check_dropped(stated: Scenario, name: str | None, run: RunFigures) -> None:
+    """Raises CheckFailedError where faults drop more requests than may be late, or missed of the rate."""
+    slos = [slo for slo in map(stated.slo_of, stated.workloads) if slo is not None and slo.ttft_s is not None]
+    if stated.objective == "min-ttft":
+        slos = slos or [stated.slo or Slo()]
+    allowed = max((1 - slo.ttft_percentile / 100 for slo in slos), default=TOLERANCES[RATE])
+    if run.n_dropped > allowed * run.n_requests:
+        when = "" if name is None else f" in {name}"
+        dropped = f"{run.n_dropped:,} of {run.n_requests:,} requests were dropped{when}"
+        raise CheckFailedError(f"{stated.name}: no plan holds: {dropped}, more than {percent(allowed)}")

@@ -1,28 +1,16 @@
-"""A promise beside a run: who keeps it, and by how much it is tightened where nobody does."""
+"""What is promised of times, beside a run: kept, broken, or not yet decided."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal
 
-from planner.results import Interval, Promise
+from planner.results import Interval, PeriodRun, Promise, Run, RunFigures
 from planner.scenario import Scenario
+from planner.units import MILLI, number
 
-MOST_ROUNDS = 8
-CLOSE = 0.97
-"""Of two promises on TTFT this close to one another the stricter will do."""
-SAFETY = 0.995
-"""What a promise is tightened by beyond what the run showed."""
-MODELLED = {"dispatch": "shared-queue", "prefill_batching": "one-at-a-time"}
-"""The disciplines that waits are known for; where others are asked for, the search supposes these."""
-SUPPOSED = (
-    "the search supposed dispatch = shared-queue with prefill_batching = one-at-a-time, which waits are known "
-    "for; the plan was run with the disciplines as stated, the other fleets were not run"
-)
+TPOT_ALLOWED = 0.05
+"""Part of a limit on the decode step by which it may be missed, as validation allows it [-]."""
+SLOWEST, STEP = "ttft_promised_s", "tpot_mean_s"
 Say = Callable[[str], None]
-
-
-def supposed(scenario: Scenario) -> dict[str, str]:
-    """The disciplines that a search for a promise on TTFT supposes, where the scenario states others."""
-    return {key: value for key, value in MODELLED.items() if getattr(scenario, key) != value}
 
 
 def promise(
@@ -30,11 +18,14 @@ def promise(
 ) -> Promise:
     """A promise of at least the limit, or with sign -1 of at most, which the worse end of the interval must keep.
 
-    >>> promise("ttft_p90_s", 4.0, 3.9, Interval(low=3.7, high=4.1), -1, 0.0).holds
-    False
+    >>> found = promise("ttft_p90_s", 4.0, 3.9, Interval(low=3.7, high=4.1), -1, 0.0)
+    >>> found.holds, found.decided
+    (False, False)
     """
     low, high = (executed, executed) if sure is None else (sure.low, sure.high)
-    worse = low if sign > 0 else high
+    worse, better = (low, high) if sign > 0 else (high, low)
+    least = sign * limit - allowed * limit
+    holds = sign * worse >= least
     return Promise(
         metric=metric,
         limit=limit,
@@ -42,5 +33,45 @@ def promise(
         ci_low=None if sure is None else low,
         ci_high=None if sure is None else high,
         allowed=allowed,
-        holds=sign * worse >= sign * limit - allowed * limit,
+        holds=holds,
+        decided=holds or sign * better < least,
     )
+
+
+def time_promises(scenario: Scenario, run: RunFigures) -> Iterator[Promise]:
+    """What a scenario promises each class of TTFT and of the decode step, beside a run.
+
+    Args:
+        scenario: the question.
+        run: of its plan, or of a period of it.
+    """
+    for part in run.classes:
+        slo = scenario.slo_of(part.name)
+        if slo is None:
+            continue
+        found = []
+        if slo.ttft_s is not None and part.ttft_promised_s is not None:
+            sure, name = part.intervals.get(SLOWEST), f"ttft_p{slo.ttft_percentile:g}_s"
+            found.append(promise(name, slo.ttft_s, part.ttft_promised_s, sure, -1, 0.0))
+        if slo.tpot_ms is not None and part.tpot_mean_s is not None:
+            sure, limit_s = part.intervals.get(STEP), slo.tpot_ms * MILLI
+            found.append(promise(STEP, limit_s, part.tpot_mean_s, sure, -1, TPOT_ALLOWED))
+        of = part.name if part.name in scenario.classes else None
+        yield from (one.model_copy(update={"request_class": of}) for one in found)
+
+
+def undecided(scenario: Scenario, run: Run) -> list[str]:
+    """What a run leaves open of what is promised, in words, each period by itself."""
+    return [
+        _open(p, one.name if isinstance(one, PeriodRun) else None)
+        for one in run.periods or (run,)
+        for p in time_promises(scenario, one)
+        if not p.decided
+    ]
+
+
+def _open(one: Promise, period: str | None) -> str:
+    when = "" if period is None else f"{period}: "
+    whose = "" if one.request_class is None else f" of {one.request_class}"
+    interval = f"{number(one.ci_low, 4)} to {number(one.ci_high, 4)} s"
+    return f"{when}whether {one.metric}{whose} is at most {number(one.limit, 4)} s is undecided ({interval})"

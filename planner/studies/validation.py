@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.errors import UsageError
 from planner.executor import RunQuestion, default_load, simulate, simulate_periods
@@ -13,6 +13,7 @@ from planner.results import (
     Check,
     Fleet,
     Interval,
+    PeriodRun,
     PeriodValidation,
     Plan,
     Run,
@@ -79,11 +80,17 @@ def validate(
     if isinstance(found.plan, Plan) and len(found.plan.periods) > 1:
         return _of_periods(to_run, found.plan)
     load = default_load(found.plan) if question.load is None else question.load
-    executed = execute(scenario, found.plan, question, load, data_dirs, say, workers)
     promised = found.at(load)
-    inside = _inside(found, promised), executed.run.mean_inside, executed.run.intervals.get("mean_inside")
-    seen = [*pairs(found.plan, promised, load, executed), ("mean_inside", *inside)]
-    return _validation(to_run, load, seen, executed.run.notes)
+    inside = _inside(found, promised)
+
+    def seen(executed: Executed) -> list[Pair]:
+        run = executed.run
+        last = Pair("mean_inside", inside, run.mean_inside, run.intervals.get("mean_inside"), run.n_requests)
+        return [*pairs(found.plan, promised, load, executed), last]
+
+    enough = Enough(lambda run: decides(seen(Executed(run))), lambda most: decides([_most(found.plan, most)]))
+    executed = execute(scenario, found.plan, question, load, data_dirs, say, workers, enough=enough)
+    return _validation(to_run, load, seen(executed), executed)
 
 
 @dataclass(frozen=True)
@@ -97,13 +104,20 @@ class ToRun:
     say: Say
     workers: Workers
 
-    def run(self, text: str, load: float, period: str, *, is_full: bool = False) -> Run:
-        """A run of one period."""
+    def run(self, text: str, load: float, period: str, seen: "Seen", *, is_full: bool = False) -> Run:
+        """A run of one period, as long as what is seen of it is not decided."""
         asked = replace(self.question, load=load, is_full=is_full)
-        tell, plan = partial(self.say, text), self.planned.plan
-        return simulate(self.scenario, plan, asked, self.data_dirs, period=period, progress=tell, workers=self.workers)[
-            0
-        ]
+        run, _ = simulate(
+            self.scenario,
+            self.planned.plan,
+            asked,
+            self.data_dirs,
+            period=period,
+            progress=partial(self.say, text),
+            workers=self.workers,
+            enough=lambda run: decides(seen(run)),
+        )
+        return run
 
 
 def _inside(found: Planned, promised: Fleet) -> float | None:
@@ -121,12 +135,15 @@ def _inside(found: Planned, promised: Fleet) -> float | None:
 
 
 def _of_period(to_run: ToRun, name: str) -> Validation:
-    """One period of a plan for many, at its own demand."""
-    run, plan = to_run.run(f"running {name}", 1.0, name), to_run.planned.plan
+    """One period of a plan for many, at its own demand; the highest rate is promised of all periods together."""
+    plan = to_run.planned.plan
     alone = plan.in_period(plan.period(name)) if isinstance(plan, Plan) else plan
-    # the highest rate is promised of all periods together
-    found = _validation(to_run, 1.0, list(pairs(alone, alone, 1.0, Executed(run))), run.notes)
-    return found.model_copy(update={"period": name})
+
+    def seen(run: RunFigures) -> list[Pair]:
+        return list(pairs(alone, alone, 1.0, Executed(run)))
+
+    run = to_run.run(f"running {name}", 1.0, name, seen)
+    return _validation(to_run, 1.0, seen(run), Executed(run)).model_copy(update={"period": name})
 
 
 def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
@@ -135,21 +152,30 @@ def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
     asked, n = replace(to_run.question, load=load), len(plan.periods)
     promised = to_run.planned.at(load)
     assert isinstance(promised, Plan), "a plan with periods has them at any load"
+
+    def seen(run: Run) -> list[Pair]:
+        return list(pairs(plan, promised, load, Executed(run)))
+
+    def seen_alone(one: PeriodRun) -> list[Pair]:
+        demand, alone = (whole.in_period(whole.period(one.name)) for whole in (plan, promised))
+        return list(pairs(demand, alone, load, Executed(one)))
+
+    def is_decided(run: Run) -> bool:
+        return decides(seen(run)) and all(decides(seen_alone(one)) for one in run.periods)
+
     say = partial(_share_of, to_run.say, 0.0, n / (n + 1))
-    run = simulate_periods(to_run.scenario, plan, asked, to_run.data_dirs, say, to_run.workers)
+    run = simulate_periods(to_run.scenario, plan, asked, to_run.data_dirs, say, to_run.workers, is_decided)
     busiest = max(plan.periods, key=lambda one: one.most_used).name
     full = replace(to_run, say=partial(_share_of, to_run.say, n / (n + 1), 1 / (n + 1)))
-    most = full.run(f"running {busiest} full", load, busiest, is_full=True)
-    seen = [_highest(plan, busiest, most), *pairs(plan, promised, load, Executed(run))]
-    whole = _validation(to_run, load, seen, run.notes)
+    most = full.run(
+        f"running {busiest} full", load, busiest, lambda found: [_highest(plan, busiest, found)], is_full=True
+    )
+    whole = _validation(to_run, load, [_highest(plan, busiest, most), *seen(run)], Executed(run, most))
     checks, parts = list(whole.checks), []
     for one in run.periods:
-        alone = promised.in_period(promised.period(one.name))
-        demand = plan.in_period(plan.period(one.name))
-        found = judged(list(pairs(demand, alone, load, Executed(one))), to_run.question.n_requests)
-        mine = [check.model_copy(update={"period": one.name}) for check in found["checks"]]
+        mine = [check.model_copy(update={"period": one.name}) for check in judged(seen_alone(one))["checks"]]
         checks += mine
-        parts.append(_told(one.name, demand.throughput_req_per_s, mine))
+        parts.append(_told(one.name, plan.period(one.name).demand_req_per_s, mine))
     return whole.model_copy(
         update={
             "checks": tuple(checks),
@@ -167,9 +193,9 @@ def _share_of(say: Say, begun: float, share: float, text: str, fraction: float) 
 def _highest(plan: Plan, busiest: str, most: Run) -> "Pair":
     """The highest multiple of the demand in every period, as a rate of the whole time: the busiest one decides."""
     scale = plan.throughput_req_per_s / plan.period(busiest).demand_req_per_s
-    name, sure = "throughput_req_per_s", most.intervals.get("throughput_req_per_s")
-    scaled = None if sure is None else Interval(low=scale * sure.low, high=scale * sure.high)
-    return f"max_{name}", plan.max_throughput_req_per_s, scale * most.throughput_req_per_s, scaled
+    found = _most(plan, most)
+    sure = found.interval and Interval(low=scale * found.interval.low, high=scale * found.interval.high)
+    return found._replace(executed=scale * found.executed, interval=sure)
 
 
 def _told(name: str, demand_req_per_s: float, checks: Sequence[Check]) -> PeriodValidation:
@@ -185,16 +211,23 @@ def _told(name: str, demand_req_per_s: float, checks: Sequence[Check]) -> Period
     )
 
 
-def _validation(to_run: ToRun, load: float, found: Sequence["Pair"], notes: tuple[str, ...]) -> Validation:
-    question = to_run.question
+def _validation(to_run: ToRun, load: float, found: Sequence["Pair"], executed: "Executed") -> Validation:
+    question, run, most = to_run.question, executed.run, executed.most
     return Validation(
         scenario=to_run.scenario.name,
         load=load,
         seed=question.seed,
-        n_requests=question.n_requests,
-        notes=notes,
-        **judged(found, question.n_requests),
+        n_requests=_length(question, run),
+        n_requests_full=None if most is None else _length(question, most),
+        most_requests=question.most_requests or question.n_requests,
+        notes=run.notes,
+        **judged(found),
     )
+
+
+def _length(question: RunQuestion, run: RunFigures) -> int:
+    """Requests of a run, of several periods those of each; what only fills the system is not counted."""
+    return question.n_requests * run.n_replications // question.n_replications
 
 
 @dataclass(frozen=True)
@@ -203,6 +236,16 @@ class Executed:
 
     run: RunFigures
     most: Run | None = None
+
+
+class Enough(NamedTuple):
+    """Whether the run at a load, and the one with the system kept full, say what is asked of them."""
+
+    run: Callable[[Run], bool] = lambda _: True
+    most: Callable[[Run], bool] = lambda _: True
+
+
+AS_LONG_AS_ASKED = Enough()
 
 
 def execute(
@@ -214,6 +257,8 @@ def execute(
     say: Say = lambda _, __: None,
     workers: Workers = HERE,
     period: str | None = None,
+    enough: Enough = AS_LONG_AS_ASKED,
+    with_most: bool = True,
 ) -> Executed:
     """Run a plan at a load and full; raises as `simulate` does.
 
@@ -226,31 +271,54 @@ def execute(
         say: is told what is going on, and the fraction done.
         workers: who shares the replications.
         period: the period that is run, of a plan for several.
+        enough: whether the runs will do; else they are run on, up to the limit of the question.
+        with_most: whether it is run full, too.
     """
     at, full = replace(question, load=load, is_full=False), replace(question, load=load, is_full=True)
-    texts = {"run": f"running at {load:g}", "most": "running full"}
+    tell = partial(say, f"running at {load:g}"), partial(say, "running full")
 
-    def run(name: str, asked: RunQuestion) -> Run:
-        tell = partial(say, texts[name])
-        return simulate(scenario, plan, asked, data_dirs, period=period, progress=tell, workers=workers)[0]
+    def run(asked: RunQuestion, tell: Callable[[float], None], enough: Callable[[Run], bool]) -> Run:
+        return simulate(scenario, plan, asked, data_dirs, period=period, progress=tell, workers=workers, enough=enough)[
+            0
+        ]
 
-    return Executed(run("run", at), run("most", full))
-
-
-Pair = tuple[str, float | None, float, Interval | None]
+    return Executed(run(at, tell[0], enough.run), run(full, tell[1], enough.most) if with_most else None)
 
 
-def judged(found: Sequence[Pair], n_requests: int) -> dict[str, Any]:
-    """The fields `holds`, `decided`, `checks` and `unpredicted` of a validation by runs of so many requests."""
-    checks = tuple(
-        check(name, promise, seen, sure, n_requests) for name, promise, seen, sure in found if promise is not None
-    )
+class Pair(NamedTuple):
+    """A metric with its prediction, None where there is none, and what came of it in a run of so many requests."""
+
+    metric: str
+    predicted: float | None
+    executed: float
+    interval: Interval | None
+    n_requests: int
+
+
+Seen = Callable[[Run], list[Pair]]
+
+
+def judged(found: Sequence[Pair]) -> dict[str, Any]:
+    """The fields `holds`, `decided`, `checks` and `unpredicted` of a validation."""
+    checks = tuple(check(name, promise, seen, sure, n) for name, promise, seen, sure, n in found if promise is not None)
     return {
         "holds": all(c.holds for c in checks),
         "decided": all(c.decided for c in checks),
         "checks": checks,
-        "unpredicted": tuple(name for name, promise, *_ in found if promise is None),
+        "unpredicted": tuple(pair.metric for pair in found if pair.predicted is None),
     }
+
+
+def decides(found: Sequence[Pair]) -> bool:
+    """Whether every prediction is borne out or refuted."""
+    return bool(judged(found)["decided"])
+
+
+def _most(plan: Fleet, most: Run) -> Pair:
+    """The highest rate beside a run with the system kept full."""
+    name = "throughput_req_per_s"
+    rate, sure = most.throughput_req_per_s, most.intervals.get(name)
+    return Pair(f"max_{name}", plan.max_throughput_req_per_s, rate, sure, most.n_requests)
 
 
 def pairs(plan: Fleet, promised: Fleet, load: float, executed: Executed) -> Iterator[Pair]:
@@ -262,24 +330,24 @@ def pairs(plan: Fleet, promised: Fleet, load: float, executed: Executed) -> Iter
         load: fraction of the plan's rate.
         executed: what came of it.
     """
-    run, most = executed.run, executed.most
-    name = "throughput_req_per_s"
-    yield name, load * plan.throughput_req_per_s, run.throughput_req_per_s, run.intervals.get(name)
+    run, most, latency = executed.run, executed.most, promised.latency
+
+    def pair(metric: str, predicted: float | None, seen: float) -> Pair:
+        return Pair(metric, predicted, seen, run.intervals.get(metric), run.n_requests)
+
+    yield pair("throughput_req_per_s", load * plan.throughput_req_per_s, run.throughput_req_per_s)
     if most is not None:
-        executed_most, sure = most.throughput_req_per_s, most.intervals.get(name)
-        yield "max_throughput_req_per_s", plan.max_throughput_req_per_s, executed_most, sure
-    yield "offload_fraction", promised.offload_fraction, run.offload_fraction, run.intervals.get("offload_fraction")
+        yield _most(plan, most)
+    yield pair("offload_fraction", promised.offload_fraction, run.offload_fraction)
     for name in ("ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s"):
-        yield name, getattr(promised.latency, name), getattr(run, name), run.intervals.get(name)
+        yield pair(name, getattr(latency, name), getattr(run, name))
     if run.tpot_mean_s is not None:
-        yield "tpot_mean_s", promised.latency.tpot_mean_s, run.tpot_mean_s, run.intervals.get("tpot_mean_s")
+        yield pair("tpot_mean_s", latency.tpot_mean_s, run.tpot_mean_s)
     for pool in promised.pools:
         if pool.n_instances > 0:
-            name = f"utilization.{pool.name}"
-            yield name, pool.utilization, run.utilization[pool.name], run.intervals.get(name)
+            yield pair(f"utilization.{pool.name}", pool.utilization, run.utilization[pool.name])
     for link in promised.links:
-        name = f"links.{link.name}.mean_gbps"
-        yield name, link.mean_gbps, run.links[link.name].mean_gbps, run.intervals.get(name)
+        yield pair(f"links.{link.name}.mean_gbps", link.mean_gbps, run.links[link.name].mean_gbps)
 
 
 def check(metric: str, predicted: float, executed: float, interval: Interval | None, n_requests: int) -> Check:

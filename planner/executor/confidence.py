@@ -1,0 +1,178 @@
+"""How sure the figures of long runs are: requests that are late come in bursts, so they are counted in batches."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.results import Interval
+
+Floats = NDArray[np.float64]
+CONFIDENCE = 0.95
+N_BATCHES = 40
+"""Batches of all replications together: enough to see how skewed they are, few enough to be long."""
+LEAST_BATCH = 50
+"""Requests of a batch, at least."""
+MOST_MEMORY = 0.8
+"""Correlation of one batch with the next that is allowed for at most."""
+PLAIN = 1e-3
+"""Skewness below which an interval is symmetric."""
+HALVINGS = 40
+CLOSE = 1e-6
+"""Relative width at which an end of an interval is found."""
+
+
+class Stratum(NamedTuple):
+    """Requests of one period, or of all where there is one: those that finished, in the order of their arrival."""
+
+    weight: float
+    """Share that they have in all requests, up to a factor."""
+    values: Sequence[Floats]
+    """Their times, one array for each replication [s]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Times in batches of about as many requests each, in every replication."""
+
+    parts: Sequence[tuple[float, Sequence[Sequence[Floats]]]]
+    """Of every stratum its weight, and by replication the sorted times of every batch."""
+
+    @classmethod
+    def of(cls, strata: Sequence[Stratum]) -> "Batches | None":
+        """The batches of replications; None of a single one, or where one of them has nothing."""
+        n = min((len(stratum.values) for stratum in strata), default=0)
+        known = [s for s in strata if all(len(values) for values in s.values)]
+        if n < 2 or not known:
+            return None
+        shortest = min(len(values) for stratum in known for values in stratum.values)
+        each, whole = max(min(-(-N_BATCHES // n), shortest // LEAST_BATCH), 1), sum(s.weight for s in known)
+        rows = ([[np.sort(part) for part in np.array_split(values, each)] for values in s.values] for s in known)
+        return cls([(s.weight / whole, row) for s, row in zip(known, rows, strict=True)])
+
+    def figures(self, figure: Callable[[Floats], float]) -> Floats:
+        """A figure of every batch over all strata, one row per replication."""
+        each = (w * np.array([[figure(batch) for batch in row] for row in rows]) for w, rows in self.parts)
+        return sum(each, start=np.zeros(1))
+
+    def late(self, x: float) -> Floats:
+        """Fraction of the requests of every batch that take longer than x."""
+        return self.figures(lambda batch: 1 - int(np.searchsorted(batch, x, side="right")) / len(batch))
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The shortest and the longest time."""
+        every = [batch for _, rows in self.parts for row in rows for batch in row]
+        return min(float(batch[0]) for batch in every), max(float(batch[-1]) for batch in every)
+
+
+def mean_interval(batches: Batches) -> Interval:
+    """Confidence interval of a mean, from the means of batches; see `bounds`."""
+    low, high = bounds(batches.figures(lambda batch: float(batch.mean())))
+    return Interval(low=low, high=high)
+
+
+def quantile_interval(batches: Batches, fraction: float) -> Interval:
+    """Confidence interval of a quantile: times that the fraction of later requests does not speak against.
+
+    Equation:
+        all x with p(x) - G(t) s <= 1 - q <= p(x) - G(-t) s, p(x) the mean over batches of the fraction later than x
+
+    The fraction is judged at every x by itself: far out, where few batches have any such request, it is as uncertain
+    and as skewed as it is there. That is what tells a quantile of few long queues from one of many short ones.
+
+    Args:
+        batches: times of requests.
+        fraction: of the quantile.
+
+    Source:
+        Quantiles by inverting a test: Conover, Practical Nonparametric Statistics (1999), 3.2; by batches: Heidelberger
+        and Lewis, Operations Research 32 (1984). For s, t and G see `bounds`.
+    """
+    (least, most), allowed = batches.ends, 1 - fraction
+    middle = _last(lambda x: float(batches.late(x).mean()) > allowed, least, most)
+    low = _last(lambda x: bounds(batches.late(x))[0] > allowed, least, middle)
+    high = _last(lambda x: bounds(batches.late(x))[1] >= allowed, middle, most)
+    return Interval(low=low, high=high)
+
+
+def quantiles(strata: Sequence[Stratum], fractions: Sequence[float]) -> list[float]:
+    """Quantiles of all times together, of all replications and strata; nan of none."""
+    values = [np.concatenate(stratum.values) for stratum in strata]
+    everything = np.concatenate(values) if values else np.zeros(0)
+    if everything.size == 0:
+        return [np.nan] * len(fractions)
+    if len(strata) == 1:
+        return [float(x) for x in np.quantile(everything, fractions)]
+    weights = np.concatenate([np.full(v.size, s.weight / max(v.size, 1)) for s, v in zip(strata, values, strict=True)])
+    found = np.quantile(everything, fractions, weights=weights, method="inverted_cdf")
+    return [float(x) for x in found]
+
+
+def bounds(figures: Floats) -> tuple[float, float]:
+    """Ends of the confidence interval of the mean of batches.
+
+    Equation:
+        m - G(+-t) s / sqrt(n), G(z) = ((1 + 6 b (z - b))^(1/3) - 1) / (2 b), b = skewness / (6 sqrt(n)),
+        s^2 the variance times (1 + r) / (1 - r) where a batch has a correlation r with the next
+
+    Args:
+        figures: one row per replication, one column per batch.
+
+    Source:
+        Tafazzoli and Wilson, Skart: a skewness- and autoregression-adjusted batch-means procedure, IIE Transactions 43
+        (2011); G of Willink, Communications in Statistics 34 (2005).
+
+    >>> low, high = bounds(np.array([[0.0, 0.0, 0.0, 0.1], [0.0, 0.0, 0.0, 0.0]]))
+    >>> 0.0125 - low < high - 0.0125
+    True
+    """
+    values = figures.ravel()
+    n, mean, deviation = values.size, float(values.mean()), float(values.std())
+    if n < 2 or deviation == 0:
+        return mean, mean
+    skewness = float(((values - mean) ** 3).mean()) / deviation**3
+    skewness *= sqrt(n * (n - 1)) / (n - 2) if n > 2 else 0.0
+    error = deviation / sqrt(n - 1) * sqrt(_memory(figures - mean))
+    t, b = t_quantile(n - 1), skewness / (6 * sqrt(n))
+    return mean - _skewed(t, b) * error, mean - _skewed(-t, b) * error
+
+
+def t_quantile(degrees: int) -> float:
+    """The two-sided 95 % quantile of Student's t.
+
+    >>> round(t_quantile(3), 3)
+    3.182
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, 0.5 + CONFIDENCE / 2))
+
+
+def _skewed(z: float, b: float) -> float:
+    return z if abs(b) < PLAIN else (float(np.cbrt(1 + 6 * b * (z - b))) - 1) / (2 * b)
+
+
+def _memory(deviations: Floats) -> float:
+    """What the variance of the mean is larger by than that of batches which know nothing of one another."""
+    n, n_pairs = deviations.size, deviations[:, 1:].size
+    if n_pairs == 0:
+        return 1.0
+    correlation = float((deviations[:, 1:] * deviations[:, :-1]).sum() / n_pairs / (deviations**2).sum() * n)
+    correlation = min(max(correlation, 0.0), MOST_MEMORY)
+    return (1 + correlation) / (1 - correlation)
+
+
+def _last(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """The end of where something holds that holds from `low` up to some point."""
+    if holds(high):
+        return high
+    for _ in range(HALVINGS):
+        if high - low <= CLOSE * abs(high):
+            break
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return high

@@ -1,0 +1,93 @@
+"""Times over all requests of a run: their quantiles, and how sure these and their means are."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.executor.confidence import Batches, Stratum, mean_interval, quantile_interval, quantiles
+from planner.executor.measure import Floats, Outcome, promised_share
+from planner.executor.systems import System
+from planner.results import Interval
+from planner.scenario import Slo
+
+QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
+PROMISED = "ttft_promised_s"
+
+
+class Part(NamedTuple):
+    """Replications of a period, or of all there is."""
+
+    system: System
+    weight: float
+    """Requests that it has in all of the time, up to a factor."""
+    outcomes: Sequence[Outcome]
+
+
+class Timed(NamedTuple):
+    """Figures of times, by metric."""
+
+    figures: dict[str, float]
+    intervals: dict[str, Interval]
+
+
+def timed(parts: Sequence[Part], classes: Sequence[str]) -> Timed:
+    """Quantiles of TTFT and TPOT of all requests and of each class, and intervals of these and of their means.
+
+    Args:
+        parts: the periods that were run, each as often.
+        classes: names of classes.
+    """
+    found, scenario = Timed({}, {}), parts[0].system.scenario
+    for name in classes:
+        own = _timed(parts, name, scenario.slo_of(name))
+        for figures, mine in zip(found, own, strict=True):
+            figures |= {f"{metric} of {name}": value for metric, value in mine.items()}
+    # Of one class there is nothing else: what is found of it is not sought again.
+    everyone = own if len(classes) == 1 and scenario.slo == scenario.slo_of(name) else _timed(parts, None, scenario.slo)
+    return Timed(found.figures | everyone.figures, found.intervals | everyone.intervals)
+
+
+def _timed(parts: Sequence[Part], name: str | None, slo: Slo | None) -> Timed:
+    every = [_counted(part, name) for part in parts]
+    ttft, tpot = (list(_strata(every, row)) for row in range(2))
+    n_counted = sum(weight for weight, _ in every)
+    share = promised_share(slo, n_counted, sum(s.weight for s in ttft))
+    marks = {**QUANTILES, PROMISED: share}
+    figures = dict(zip(marks, quantiles(ttft, list(marks.values())), strict=True))
+    (figures["tpot_p90_s"],) = quantiles(tpot, [0.9])
+    return Timed(figures, _intervals(ttft, tpot, marks))
+
+
+def _intervals(ttft: Sequence[Stratum], tpot: Sequence[Stratum], marks: dict[str, float]) -> dict[str, Interval]:
+    found: dict[str, Interval] = {}
+    batches = Batches.of(ttft)
+    if batches is not None:
+        found["ttft_mean_s"] = mean_interval(batches)
+        by_fraction = {fraction: quantile_interval(batches, fraction) for fraction in set(marks.values())}
+        found |= {metric: by_fraction[fraction] for metric, fraction in marks.items()}
+    batches = Batches.of(tpot)
+    if batches is not None:
+        found["tpot_mean_s"] = mean_interval(batches)
+        found["tpot_p90_s"] = quantile_interval(batches, 0.9)
+    return found
+
+
+def _counted(part: Part, name: str | None) -> tuple[float, list[tuple[Floats, Floats]]]:
+    """The weight of requests of a class, and their TTFT and TPOT in every replication."""
+    times = [outcome.times for outcome in part.outcomes]
+    if name is None:
+        return part.weight, [(one.ttft_s, one.tpot_s) for one in times]
+    index = part.system.classes.index(name) if name in part.system.classes else -1
+    mine = [one.request_class == index for one in times]
+    share = sum(int(m.sum()) for m in mine) / max(sum(m.size for m in mine), 1)
+    return part.weight * share, [(one.ttft_s[m], one.tpot_s[m]) for one, m in zip(times, mine, strict=True)]
+
+
+def _strata(every: Sequence[tuple[float, list[tuple[Floats, Floats]]]], row: int) -> Iterator[Stratum]:
+    """Times that are known, with the weight of the requests that have one."""
+    for weight, times in every:
+        known = [one[row][np.isfinite(one[row])] for one in times]
+        share = sum(one.size for one in known) / max(sum(one[row].size for one in times), 1)
+        if share > 0:
+            yield Stratum(weight * share, known)

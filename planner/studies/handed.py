@@ -1,0 +1,115 @@
+"""What the optimizer is asked to promise, which is more than is promised where runs do not bear that out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+from planner.results import Promise
+from planner.scenario import Scenario
+from planner.studies.period_runs import RATE
+from planner.studies.promises import STEP
+
+CLOSE = 0.97
+"""Of two promises on TTFT this close to one another the stricter will do."""
+SAFETY = 0.995
+"""What a promise is tightened by beyond what the run showed."""
+MODELLED = {"dispatch": "shared-queue", "prefill_batching": "one-at-a-time"}
+"""The disciplines that waits are known for; where others are asked for, the search supposes these."""
+
+
+@dataclass(frozen=True)
+class Handed:
+    """What the optimizer is asked to promise."""
+
+    ttft_s: Mapping[str, float]
+    """By class; of those without a promise of their own, where the least TTFT is sought, what is claimed."""
+    tpot_ms: Mapping[str, float]
+    demand_factor: float = 1.0
+    """Demand over the demand that is asked for."""
+    claimed_fraction: float = 1.0
+    """Where the rate is sought, what is claimed of that which was found."""
+
+
+def as_asked(scenario: Scenario) -> Handed:
+    """Just what the scenario promises."""
+    promised = {name: slo for name in scenario.workloads if (slo := scenario.slo_of(name)) is not None}
+    return Handed(
+        {name: slo.ttft_s for name, slo in promised.items() if slo.ttft_s is not None},
+        {name: slo.tpot_ms for name, slo in promised.items() if slo.tpot_ms is not None},
+    )
+
+
+def seeks_least(scenario: Scenario) -> bool:
+    """Whether the objective is the least TTFT."""
+    return scenario.objective == "min-ttft"
+
+
+def promising(scenario: Scenario, ttft_s: Mapping[str, float], tpot_ms: Mapping[str, float]) -> Scenario:
+    """The scenario with other promises to its classes."""
+    changes: dict[str, Any] = {}
+    for name in scenario.workloads:
+        slo = scenario.slo_of(name)
+        stated = {} if slo is None else slo.model_dump(exclude_none=True)
+        wanted = dict(stated)
+        for key, given in (("ttft_s", ttft_s), ("tpot_ms", tpot_ms)):
+            if name in given:
+                wanted[key] = given[name]
+        if wanted != stated:
+            changes[f"classes.{name}.slo" if name in scenario.classes else "slo"] = wanted
+    return scenario.varied(changes) if changes else scenario
+
+
+def searched(scenario: Scenario, handed: Handed) -> Scenario:
+    """The question that the optimizer is asked."""
+    # Where the least is sought, a longer time is claimed of the same plan; only a stricter step is another question.
+    found = modelled(promising(scenario, {} if seeks_least(scenario) else handed.ttft_s, handed.tpot_ms))
+    if handed.demand_factor == 1:
+        return found
+    return found.varied({"demand_req_per_s": handed.demand_factor * (scenario.demand_req_per_s or 1.0)})
+
+
+def stated(scenario: Scenario, handed: Handed) -> Scenario:
+    """The system as it is run, with what is promised: a stricter limit on the decode step makes smaller batches."""
+    return promising(scenario, handed.ttft_s if seeks_least(scenario) else {}, handed.tpot_ms)
+
+
+def modelled(scenario: Scenario) -> Scenario:
+    """The question with disciplines that waits are known for, where it promises a TTFT under others."""
+    promises = seeks_least(scenario) or as_asked(scenario).ttft_s
+    changes = {key: value for key, value in MODELLED.items() if promises and getattr(scenario, key) != value}
+    return scenario.varied(changes) if changes else scenario
+
+
+def tightened(scenario: Scenario, last: Handed, broken: Sequence[Promise]) -> Handed:
+    """What broken promises ask for: each class by the part that its worst period missed it by, and a little more."""
+    ttft_s, tpot_ms, served = dict(last.ttft_s), dict(last.tpot_ms), 1.0
+    asked = as_asked(scenario)
+    for one in broken:
+        low, high = one.ci_low or one.executed, one.ci_high or one.executed
+        name = one.request_class or next(iter(scenario.workloads))
+        if one.metric == RATE:
+            served = min(served, SAFETY * low / one.limit)
+        elif one.metric == STEP:
+            tpot_ms[name] = min(tpot_ms[name], last.tpot_ms[name] * one.limit / high * SAFETY)
+        elif name in asked.ttft_s:
+            ttft_s[name] = min(ttft_s[name], last.ttft_s[name] * one.limit / high * SAFETY)
+        else:  # the least was sought, and is longer than predicted
+            ttft_s[name] = max(ttft_s[name], high / SAFETY)
+    if scenario.objective == "max-throughput":
+        return Handed(ttft_s, tpot_ms, 1.0, last.claimed_fraction * served)
+    return Handed(ttft_s, tpot_ms, last.demand_factor / served)
+
+
+def between(lax: Handed, strict: Handed) -> Handed | None:
+    """Half way, on a logarithmic scale; None where they are close to one another."""
+    ratios = [s / lax.ttft_s[name] for name, s in strict.ttft_s.items()]
+    ratios += [ms / lax.tpot_ms[name] for name, ms in strict.tpot_ms.items()]
+    if min([*ratios, lax.demand_factor / strict.demand_factor]) >= CLOSE:
+        return None
+    return Handed(
+        {name: sqrt(s * lax.ttft_s[name]) for name, s in strict.ttft_s.items()},
+        {name: sqrt(ms * lax.tpot_ms[name]) for name, ms in strict.tpot_ms.items()},
+        sqrt(lax.demand_factor * strict.demand_factor),
+        min(lax.claimed_fraction, strict.claimed_fraction),
+    )

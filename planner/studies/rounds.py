@@ -1,0 +1,210 @@
+"""Rounds of search and runs: a promise that runs do not bear out is handed to the optimizer stricter, until they do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from planner.errors import InfeasibleError, UndecidedError
+from planner.optimizer import Problem, Solution, class_ttft, planned_at, planning_problem, sketched, solved
+from planner.optimizer.problem import ClassSpec
+from planner.results import Plan, Promise
+from planner.scenario import Scenario
+from planner.studies.handed import Handed, as_asked, between, modelled, searched, seeks_least, stated, tightened
+from planner.studies.period_runs import Judge, Seen, seen_periods
+from planner.studies.planned import Planned
+
+MOST_ROUNDS = 8
+AS_GOOD = 1e-3
+"""Relative difference to the plan as asked up to which a plan that holds is not improved upon."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plan that may be run."""
+
+    handed: Handed
+    problem: Problem
+    """What the optimizer was asked."""
+    found: Solution
+    stated: Problem
+    """The system as it is run, with disciplines that waits are known for."""
+    as_run: Scenario
+    """The same with the disciplines that are stated."""
+    served: Solution
+    """What is found, at what is asked for or claimed where that is another rate in every period alike."""
+    rate: float | None
+    """Rate that it is stated at; None: the one that `served` is for [1/s]."""
+    planned: Planned
+    """At the demand and with the promises that are asked for."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan at its rate."""
+        assert isinstance(self.planned.plan, Plan), "what is sketched is a plan"
+        return self.planned.plan
+
+    def ttft_quantile_s(self, name: str, percentile: float, period: str | None) -> float | None:
+        """TTFT that is predicted of a class, in a period of several; None where nothing is [s]."""
+        if modelled(self.as_run) != self.as_run:
+            return None
+        found = class_ttft(self.stated, self.served, name, period, self.rate)
+        return None if found is None else found.quantile_s(percentile / 100)
+
+    @property
+    def badness(self) -> float:
+        """What it costs, or how little it serves."""
+        if self.problem.scenario.objective == "max-throughput":
+            return -self.plan.throughput_req_per_s
+        return self.plan.cost.usd_per_hour or float(self.plan.n_accelerators)
+
+
+@dataclass(frozen=True)
+class Tried(Candidate):
+    """A plan that was run in the periods that bind and, where it held in those, in all of them."""
+
+    seen: tuple[Seen, ...]
+
+    @property
+    def promises(self) -> tuple[Promise, ...]:
+        """Of all periods that were run."""
+        return tuple(p for one in self.seen for p in one.promises)
+
+    @property
+    def broken(self) -> tuple[Promise, ...]:
+        """Promises that the runs do not bear out."""
+        return tuple(p for p in self.promises if not p.holds)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether time was up before anything was known of it."""
+        return not self.seen
+
+
+@dataclass
+class Search:
+    """Rounds of search and runs, and what they have in common."""
+
+    scenario: Scenario
+    judge: Judge
+    time_limit_s: float
+    """Of the search for one plan."""
+    classes: Sequence[ClassSpec] = ()
+    """Requests as they were read first."""
+    tried: list[Tried] = field(default_factory=list)
+    strict: Handed | None = None
+    """What was strict enough, or more than any plan was found to keep by the optimizer's own account."""
+    why: str = ""
+    """What it says of that."""
+
+    @property
+    def best(self) -> Tried | None:
+        """The best of the plans that hold."""
+        return min((tried for tried in self.tried if not tried.broken), key=lambda one: one.badness, default=None)
+
+    def problem(self, scenario: Scenario) -> Problem:
+        """A question with the requests of this one."""
+        found = planning_problem(scenario, self.judge.data_dirs, self.classes)
+        self.classes = self.classes or found.classes
+        return found
+
+
+def run_rounds(search: Search) -> None:
+    """Plan and run until a plan holds that is as good as the one that was asked for, or nothing is left to try.
+
+    The question is planned as asked, and run. Where a class breaks its promise on TTFT or on the decode step, the
+    optimizer is handed a stricter one for that class, by as much as the run shows; where the rate is not served, a
+    higher demand, or a lower rate is claimed. Between promises that were too lax and far stricter ones, middle ones are
+    tried.
+
+    Args:
+        search: what is asked for; plans that were run are added to it.
+
+    Raises:
+        InputError: a plan cannot be run.
+        InfeasibleError, UndecidedError: there is no plan as asked, run or not.
+        CheckFailedError: faults drop more than may be late.
+    """
+    handed = _next(search) if search.tried else as_asked(search.scenario)
+    while handed is not None and len(search.tried) < MOST_ROUNDS and not (search.tried and search.judge.is_over):
+        try:
+            search.tried.append(run(search, candidate(search, handed)))
+        except (InfeasibleError, UndecidedError) as error:
+            if not search.tried:
+                raise
+            search.strict, search.why = handed, f"\na stricter promise: {error}"
+        else:
+            search.strict = search.strict if search.tried[-1].broken else handed
+        handed = _next(search)
+
+
+def candidate(search: Search, handed: Handed) -> Candidate:
+    """The plan of a question with some promises; that of the round before where the same is asked again."""
+    search.judge.say(f"{search.scenario.name}: planning, round {len(search.tried) + 1}")
+    last = search.tried[-1] if search.tried else None
+    question = searched(search.scenario, handed)
+    if last is not None and last.problem.scenario == question:
+        return as_stated(search, handed, last.problem, last.found)
+    problem = search.problem(question)
+    return as_stated(search, handed, problem, solved(problem, search.time_limit_s))
+
+
+def as_stated(search: Search, handed: Handed, problem: Problem, found: Solution) -> Candidate:
+    """A solution at the demand and with the promises that are asked for."""
+    scenario = search.scenario
+    if seeks_least(scenario) and not search.tried:
+        free = {name: found.objective for name in scenario.workloads if name not in handed.ttft_s}
+        handed = replace(handed, ttft_s={**handed.ttft_s, **free})
+    as_run = stated(scenario, handed)
+    as_known = modelled(as_run)
+    known = problem if problem.scenario == as_known else search.problem(as_known)
+    ratio = handed.claimed_fraction / handed.demand_factor
+    rate = planned_at(problem, found).throughput_req_per_s * ratio if known.is_routed else None
+    served = found if known.is_routed or ratio == 1 else found.at(ratio)
+    plan = sketched(known, served, rate)
+    if served is found and known is problem:  # what a network keeps takes long to find: it is found once
+        highest, goodput = plan.max_throughput_req_per_s, plan.goodput_req_per_s
+        found = served = replace(found, highest_req_per_s=highest, goodput_req_per_s=goodput)
+    planned = _planned(known, served, plan, as_run)
+    return Candidate(handed, problem, found, known, as_run, served, rate, planned)
+
+
+def _planned(known: Problem, served: Solution, plan: Plan, as_run: Scenario) -> Planned:
+    """A plan at any load; of disciplines that waits are not known for without what they would be."""
+    is_known = known.scenario == as_run
+
+    def at(load: float) -> Plan:
+        there = sketched(known, served, load * plan.throughput_req_per_s)
+        return there if is_known else _without_ttft(there)
+
+    return Planned(plan if is_known else _without_ttft(plan), at, {}, {})
+
+
+def run(search: Search, one: Candidate) -> Tried:
+    """Run the periods of a plan that bind, all where those hold; what time was too short for is left out."""
+    n = len(search.tried) + 1
+    judge = replace(search.judge, say=lambda what: search.judge.say(f"{search.scenario.name}: {what}, round {n}"))
+    parts = {name: getattr(one, name) for name in Candidate.__dataclass_fields__}
+    seen = seen_periods(judge, one.as_run, one.planned)
+    return Tried(**parts, seen=tuple(period for period in seen if not period.is_cut_short))
+
+
+def _without_ttft(plan: Plan) -> Plan:
+    """A plan that predicts no TTFT under load: it is run with disciplines that waits are not known for."""
+    marks = dict.fromkeys(("ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s"))
+    periods = (p.model_copy(update={"latency": p.latency.model_copy(update=marks)}) for p in plan.periods)
+    classes = (c.model_copy(update={"latency": c.latency.model_copy(update=marks)}) for c in plan.classes)
+    update = {"latency": plan.latency.model_copy(update=marks), "goodput_req_per_s": None}
+    return plan.model_copy(update={**update, "periods": tuple(periods), "classes": tuple(classes)})
+
+
+def _next(search: Search) -> Handed | None:
+    """What to hand over next; None where nothing is left between what was too lax and what was strict enough."""
+    broken, last = [tried for tried in search.tried if tried.broken], search.tried[-1]
+    if not broken or (not last.broken and (seeks_least(search.scenario) or _is_as_good(last, broken[0]))):
+        return None
+    if search.strict is None:
+        return tightened(search.scenario, broken[-1].handed, broken[-1].broken)
+    return between(broken[-1].handed, search.strict)
+
+
+def _is_as_good(held: Tried, asked: Tried) -> bool:
+    return held.badness - asked.badness <= AS_GOOD * abs(asked.badness)
