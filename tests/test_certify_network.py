@@ -47,7 +47,7 @@ SIZED: dict[str, Any] = {
     "periods": {"night": {"hours": 12.0, "demand": 0.25}, "noon": {"hours": 12.0}},
 }
 SLOW = [{"kind": "slow", "pool": "decode", "instance": i, "at_s": 0.0, "slowdown": 3.0} for i in range(5)]
-QUESTION = RunQuestion(24_000, 1)
+QUESTION = RunQuestion(24_000, 1, most_requests=192_000)
 LIMIT_S = 20.0
 
 

@@ -11,13 +11,12 @@ from typer.testing import CliRunner, Result
 from planner.cli import app
 from planner.errors import UsageError
 from planner.executor import RunQuestion, simulate
-from planner.optimizer import optimize
 from planner.report import PRINT_WIDTH
 from planner.results import Plan, plan_from
 from planner.scenario import Scenario
 from planner.studies import kept
 from planner.studies.kept import kept_plan
-from tests.builders import SMALL, small_with
+from tests.builders import GPUS, HOME, SMALL, small_with
 from tests.json_forms import Only, faults
 from tests.test_certify_network import LIMIT_S, TWO
 from tests.test_certify_network import question as network
@@ -29,7 +28,18 @@ SIZES = {
     "pools.decode.n_instances": 3,
     "routing.threshold_tokens": 11_000,
 }
-CHEAP = {"objective": "min-cost", "demand_req_per_s": 2.0}
+CHEAP = {
+    "objective": "min-cost",
+    "demand_req_per_s": 2.0,
+    "pools.fast.n_instances": 2,
+    "pools.near.max_instances": 4,
+    "pools.decode.n_instances": 3,
+    "routing.threshold_tokens": 11_000,
+    "sites.local.accelerators": {HOME: 10 * GPUS},
+}
+"""Nothing but the size of one pool is free."""
+PATIENT_S = 600.0
+"""Time limit that a busy machine does not reach."""
 FORM = {
     "basis": Only("executed", "predicted"),
     "requests": int,
@@ -52,7 +62,7 @@ def asked(ttft_s: float, **changes: Any) -> Scenario:
 def plan(ttft_s: float, squared_cv: float = 1.0, is_cheap: bool = True) -> tuple[Scenario, Plan, Plan]:
     """The question, its plan as predicted and as it was run."""
     scenario = asked(ttft_s, **(CHEAP if is_cheap else SIZES), **arrivals(squared_cv))
-    return scenario, optimize(scenario), kept_plan(scenario, QUESTION)
+    return scenario, kept_plan(scenario, None, (), PATIENT_S), kept_plan(scenario, QUESTION, (), PATIENT_S)
 
 
 def independent_s(scenario: Scenario, found: Plan) -> float:
@@ -62,54 +72,47 @@ def independent_s(scenario: Scenario, found: Plan) -> float:
 
 
 def test_a_promise_that_the_run_keeps_with_room_leaves_the_plan_as_it_is() -> None:
-    _, predicted, found = plan(5.0)
+    _, predicted, found = plan(6.0)
     run = found.slo_run
     assert run is not None
     assert (run.basis, run.holds, run.because, run.not_run) == ("executed", True, None, ())
     assert run.ci_low_s is not None
     assert run.ci_high_s is not None
     assert run.executed_s is not None
-    assert run.ci_low_s <= run.executed_s <= run.ci_high_s <= run.promised_s == 5.0
+    assert run.ci_low_s <= run.executed_s <= run.ci_high_s <= run.promised_s == 6.0
     assert run.predicted_s == pytest.approx(predicted.latency.ttft_p90_s)
     assert found.classes[0].slo_run == run
-    without = found.model_copy(update={"slo_run": None, "classes": predicted.classes})
-    assert without.pools == predicted.pools
-    assert without.cost == predicted.cost
+    assert {**found.answer(), "slo_run": 0, "classes": 0} == {**predicted.answer(), "slo_run": 0, "classes": 0}
     assert not faults(found.answer()["slo_run"], FORM)
 
 
-@pytest.mark.parametrize("is_cheap", [False, True])
-def test_a_promise_that_bursts_break_is_kept_by_a_dearer_fleet_or_at_a_lower_rate(is_cheap: bool) -> None:
-    scenario, predicted, found = plan(4.0, 4.0, is_cheap)
+def test_a_goodput_that_bursts_break_is_lowered_until_a_run_of_another_seed_keeps_the_promise() -> None:
+    scenario, predicted, found = plan(6.0, 4.0, is_cheap=False)
     run = found.slo_run
     assert run is not None
     assert run.holds
     assert run.n_plans > 1
-    assert run.promised_s == 4.0
-    assert found.classes[0].slo == {"ttft_s": 4.0, "ttft_percentile": 90.0}
-    assert independent_s(scenario, predicted) > 4.0
-    assert independent_s(scenario, found) <= 4.0 * 1.02  # another seed: within its own noise
-    if is_cheap:
-        assert found.throughput_req_per_s == pytest.approx(2.0)
-        assert (found.cost.usd_per_hour or 0) > (predicted.cost.usd_per_hour or 0)
-    else:
-        assert found.throughput_req_per_s < predicted.throughput_req_per_s
-        assert found.goodput_req_per_s == pytest.approx(found.throughput_req_per_s)
-        assert run.executed_s is not None
-        assert run.executed_s > 0.9 * 4.0  # lowered no more than it needs
+    assert run.promised_s == 6.0
+    assert found.classes[0].slo == {"ttft_s": 6.0, "ttft_percentile": 90.0}
+    assert independent_s(scenario, predicted) > 6.0
+    assert independent_s(scenario, found) <= 6.0 * 1.02  # another seed: within its own noise
+    assert found.throughput_req_per_s < predicted.throughput_req_per_s
+    assert found.goodput_req_per_s == pytest.approx(found.throughput_req_per_s)
+    assert run.executed_s is not None
+    assert run.executed_s > 0.85 * 6.0  # lowered no more than it needs
 
 
 def test_a_cheaper_fleet_that_the_model_excludes_is_taken_where_the_run_keeps_the_promise() -> None:
     """Arrivals as even as those of a clock wait less than the model says: an instance less keeps the promise."""
-    scenario, predicted, found = plan(3.0, 0.05)
+    scenario, predicted, found = plan(4.8, 0.05)
     run = found.slo_run
     assert run is not None
     assert run.holds
     assert (found.cost.usd_per_hour or 0) < (predicted.cost.usd_per_hour or 0)
     assert run.predicted_s is not None
-    assert run.predicted_s > 3.0
+    assert run.predicted_s > 4.8
     assert run.seed == 2  # what was chosen out of several was run with other seeds
-    assert independent_s(scenario, found) <= 3.0 * 1.01
+    assert independent_s(scenario, found) <= 4.8 * 1.01
     assert any("cheaper than what the latency model finds" in note for note in found.notes)
     assert found.throughput_req_per_s == pytest.approx(2.0)
 
@@ -117,7 +120,7 @@ def test_a_cheaper_fleet_that_the_model_excludes_is_taken_where_the_run_keeps_th
 def test_a_limit_on_the_decode_step_is_judged_beside_ttft() -> None:
     slow = [{"kind": "slow", "pool": "decode", "at_s": 0.0, "slowdown": 1.2}]
     scenario = small_with({**SIZES, "slo": {"ttft_s": 20.0, "tpot_ms": 26.0}, "execution.faults": slow})
-    run = kept_plan(scenario, QUESTION).slo_run
+    run = kept_plan(scenario, QUESTION, (), PATIENT_S).slo_run
     assert run is not None
     assert run.tpot is not None
     assert run.tpot.promised_s == pytest.approx(0.026)
@@ -128,8 +131,8 @@ def test_a_limit_on_the_decode_step_is_judged_beside_ttft() -> None:
 
 def test_where_time_is_up_first_the_plan_is_printed_as_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "RUN_PART", 0.0)
-    scenario, predicted, _ = plan(5.0)
-    found = kept_plan(scenario, QUESTION)
+    scenario, predicted, _ = plan(6.0)
+    found = kept_plan(scenario, QUESTION, (), PATIENT_S)
     run = found.slo_run
     assert run is not None
     assert (run.basis, run.holds, run.executed_s, run.because) == ("predicted", None, None, "time was up")
@@ -137,7 +140,8 @@ def test_where_time_is_up_first_the_plan_is_printed_as_predicted(monkeypatch: py
 
 
 def test_a_plan_that_cannot_be_run_is_printed_as_predicted_and_says_why() -> None:
-    found = kept_plan(asked(5.0, **CHEAP, execution__arrivals={"kind": "recorded"}), QUESTION).slo_run
+    recorded = asked(6.0, **CHEAP, execution__arrivals={"kind": "recorded"})
+    found = kept_plan(recorded, QUESTION, (), PATIENT_S).slo_run
     assert found is not None
     assert found.basis == "predicted"
     assert found.because is not None
@@ -148,7 +152,7 @@ def test_a_promise_that_no_plan_keeps_is_said_not_to_be_kept() -> None:
     """Every instance is far slower than it was measured, and there is no other."""
     faults = [{"kind": "slow", "pool": "near", "at_s": 0.0, "slowdown": 3.0}]
     sized = {**SIZES, "objective": "min-cost", "demand_req_per_s": 1.5, "execution.faults": faults}
-    found = kept_plan(asked(4.0, **sized), QUESTION)
+    found = kept_plan(asked(6.0, **sized), QUESTION, (), PATIENT_S)
     run = found.slo_run
     assert run is not None
     assert run.basis == "executed"
@@ -156,11 +160,12 @@ def test_a_promise_that_no_plan_keeps_is_said_not_to_be_kept() -> None:
     assert run.because is not None
     assert "keep" in run.because
     assert run.executed_s is not None
-    assert run.executed_s > 4.0
+    assert run.executed_s > 6.0
 
 
+@pytest.mark.slow
 def test_every_class_of_a_network_has_its_own_run_in_its_worst_period() -> None:
-    found = kept_plan(network(TWO), QUESTION, time_limit_s=2 * LIMIT_S)
+    found = kept_plan(network(TWO), QUESTION, time_limit_s=6 * LIMIT_S)
     runs = {part.name: part.slo_run for part in found.classes}
     assert set(runs) == {"chat", "docs"}
     assert [run.promised_s for run in runs.values() if run] == [2.9, 12.0]
@@ -183,7 +188,7 @@ def called(tmp_path: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["optimize", str(path), *arguments])
 
 
-PROMISE = ("--set", "slo.ttft_s=5", "--set", "objective=min-cost", "--set", "demand_req_per_s=2.0")
+PROMISE = tuple(part for key, value in {"slo.ttft_s": 8, **SIZES}.items() for part in ("--set", f"{key}={value}"))
 
 
 def test_the_answer_shows_the_run_of_the_promise_and_no_run_leaves_it_predicted(tmp_path: Path) -> None:

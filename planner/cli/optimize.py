@@ -133,9 +133,7 @@ def _how(question: "Scenario", certify: bool, no_run: bool) -> How:
         raise UsageError("--no-run: leaves the plan as it is predicted, and --certify runs it (one of the two)")
     if certify:
         return How.CERTIFIED
-    slos = [question.slo_of(name) for name in question.workloads]
-    promises = any(slo is not None and (slo.ttft_s is not None or slo.tpot_ms is not None) for slo in slos)
-    if not promises:
+    if not question.promises_latency:
         return How.PLAIN
     return How.PREDICTED if no_run else How.KEPT
 

@@ -46,4 +46,4 @@ class SloRun(StrictModel):
     n_plans: Counted = 0
     """Plans that were run to find this one."""
     because: str | None = None
-    """Why it was not run, or why no plan that keeps the promise is printed."""
+    """Why it was not run, or not again, or why no plan that keeps the promise is printed."""

@@ -184,6 +184,12 @@ class Scenario(StrictModel):
         own = self.classes[class_name].slo if class_name in self.classes else None
         return self.slo if own is None else own
 
+    @property
+    def promises_latency(self) -> bool:
+        """Whether a TTFT or a decode step is promised to any class."""
+        slos = [self.slo_of(name) for name in self.workloads]
+        return any(slo is not None and (slo.ttft_s is not None or slo.tpot_ms is not None) for slo in slos)
+
     def classes_of(self, pool: Pool) -> tuple[str, ...]:
         """Names of the classes that a pool serves."""
         return tuple(

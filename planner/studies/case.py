@@ -27,6 +27,8 @@ from planner.workload import RequestMix, weighted_quantile
 
 N_CURVE = 81
 N_ATOMS = 2048
+N_REQUESTS, MOST_REQUESTS = 200_000, 6_400_000
+"""Of a run of what is promised, and up to which it goes on."""
 NETWORK_LIMIT_S = 1200.0
 """Beyond what a network of a report takes: its plan must not depend on how busy the machine is."""
 Mixes = Sequence[tuple[float, RequestMix]]
@@ -60,8 +62,7 @@ def build_case(
     if not is_routed:
         _check_is_shown(scenario)
         time_limit_s = max(time_limit_s, NETWORK_LIMIT_S)
-    solution = solved(problem, time_limit_s)
-    plan = explained(problem, solution, time_limit_s)
+    plan, problem, solution = _plan_of(problem, data_dirs, time_limit_s, say)
     other = None
     if is_routed:
         plan = plan.model_copy(update={"cost_band": cost_band(scenario, data_dirs, problem)})
@@ -93,6 +94,21 @@ def build_case(
         sources=scenario.sources,
     )
     return _shown(case, scenario, fronts, data_dirs, of_plan)
+
+
+def _plan_of(
+    problem: Problem, data_dirs: Sequence[Path], time_limit_s: float, say: Say
+) -> tuple[Plan, Problem, Solution]:
+    """The plan, what it answers and what was found; with a promise on latency one that was run."""
+    if problem.scenario.promises_latency:
+        from planner.executor import RunQuestion  # the executor takes its time to load
+        from planner.studies.kept import kept
+
+        question = RunQuestion(N_REQUESTS, most_requests=MOST_REQUESTS)
+        found = kept(problem.scenario, question, data_dirs, time_limit_s, say)
+        return found.plan, found.problem, found.solution
+    solution = solved(problem, time_limit_s)
+    return explained(problem, solution, time_limit_s), problem, solution
 
 
 def _check_is_shown(scenario: Scenario) -> None:

@@ -1,12 +1,12 @@
 """The plan of a promise, run before it is printed: tightened where it is not kept, cheaper where there is room."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner.errors import CheckFailedError, InputError
 from planner.executor import RunQuestion
-from planner.optimizer import explained, optimize
+from planner.optimizer import Problem, Solution, explained, solved
 from planner.optimizer.time_limit import TimeLimit
 from planner.results import Plan
 from planner.scenario import Scenario
@@ -31,6 +31,16 @@ LEVELS = 3
 TIME_UP, NOT_ASKED = "time was up", "--no-run"
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A plan whose promise was run."""
+
+    plan: Plan
+    problem: Problem
+    """What it answers."""
+    solution: Solution
+
+
 def kept_plan(
     scenario: Scenario,
     question: RunQuestion | None = None,
@@ -38,6 +48,17 @@ def kept_plan(
     time_limit_s: float = 60.0,
     say: Say = lambda _: None,
 ) -> Plan:
+    """The plan of a scenario that promises times, with what runs made of the promise; see `kept`."""
+    return kept(scenario, question, data_dirs, time_limit_s, say).plan
+
+
+def kept(
+    scenario: Scenario,
+    question: RunQuestion | None,
+    data_dirs: Sequence[Path],
+    time_limit_s: float,
+    say: Say,
+) -> Kept:
     """The plan of a scenario that promises times, with what runs made of the promise.
 
     The plan is run at its rate, in each period the busiest first, until it is known whether the worse end of the 95 %
@@ -58,21 +79,24 @@ def kept_plan(
     Raises:
         InputError, InfeasibleError, UndecidedError: as `optimize` does.
     """
-    if modelled(scenario) != scenario or seeks_least(scenario):
-        return optimize(scenario, data_dirs, time_limit_s)  # which says what it has no model for
     limit = TimeLimit.of(time_limit_s)
     judge = Judge(question or RunQuestion(), data_dirs, say, sees_rate=False, precise_fraction=PRECISE_FRACTION)
     search = Search(scenario, judge, limit.part_s(SEARCH_PART))
+    if modelled(scenario) != scenario or seeks_least(scenario):  # there is no model of it, which the search says
+        problem = search.problem(scenario)
+        solution = solved(problem, search.time_limit_s)
+        return Kept(explained(problem, solution, limit.left_s), problem, solution)
     asked = candidate(search, as_asked(scenario))
     if question is None:
-        return with_slo_run(explained(asked.problem, asked.found, limit.left_s), scenario, asked, 0, 0, NOT_ASKED)
+        plan = with_slo_run(explained(asked.problem, asked.found, limit.left_s), scenario, asked, 0, 0, NOT_ASKED)
+        return Kept(plan, asked.problem, asked.found)
     runs = TimeLimit.of(min(RUN_PART * time_limit_s, limit.left_s))
     search.judge, search.time_limit_s = replace(judge, deadline=runs.deadline), runs.part_s(EACH_PART)
     chosen, because = _chosen(search, asked)
     say(f"{scenario.name}: comparing with other fleets")
-    plan = _explained(search, asked, chosen, limit.left_s)
+    found = _explained(search, asked, chosen, limit.left_s)
     seed = search.judge.question.seed + (chosen not in (asked, *search.tried))
-    return with_slo_run(plan, scenario, chosen, seed, len(search.tried), because)
+    return replace(found, plan=with_slo_run(found.plan, scenario, chosen, seed, len(search.tried), because))
 
 
 def _chosen(search: Search, asked: Candidate) -> tuple[Candidate, str | None]:
@@ -98,7 +122,8 @@ def _run_cheaper(search: Search) -> None:
     for _ in range(LEVELS):
         best = search.best
         assert best is not None, "the plan as asked is kept"
-        offers = [one for one in cheaper(search, best, search.time_limit_s) if _sizes(one) not in known]
+        search.judge.say(f"{search.scenario.name}: planning cheaper fleets")
+        offers = [one for one in cheaper(search, best) if _sizes(one) not in known]
         for one in offers:
             if search.judge.is_over:
                 return
@@ -125,25 +150,26 @@ def _confirmed(search: Search) -> tuple[Tried, str | None]:
             return first, None
         other = replace(search.judge, question=replace(question, seed=question.seed + 1))
         again = run(replace(search, judge=other), one)
-        if not (again.broken or again.is_cut_short):
+        if again.is_cut_short:
+            return one, f"not run again with other seeds: {TIME_UP}"
+        if not again.broken:
             return again, None
     n = len(search.tried)
     tried = f"none of {n} plans that were run keeps it" if n > 1 else "it is not kept in the run"
     return first, f"{tried}{': ' + TIME_UP if search.judge.is_over else ''}"
 
 
-def _explained(search: Search, asked: Candidate, chosen: Candidate, time_limit_s: float) -> Plan:
+def _explained(search: Search, asked: Candidate, chosen: Candidate, time_limit_s: float) -> Kept:
     """The plan in full, with what is to know of how it was found."""
     if chosen.found is asked.found:
-        return explained(asked.problem, asked.found, time_limit_s)
+        return Kept(explained(asked.problem, asked.found, time_limit_s), asked.problem, asked.found)
+    problem, found = chosen.problem, chosen.found
     if search.scenario.objective == "min-cost" and chosen.badness < asked.badness:
         # A fleet that the latency model excludes is no part of what it proves.
-        found = replace(chosen.found, bound=min(asked.found.bound, chosen.found.objective))
-        plan = explained(asked.problem, found, time_limit_s)
-    else:
-        plan = explained(chosen.problem, chosen.found, time_limit_s)
-    plan = as_promised(search.scenario, chosen, plan)
-    return plan.model_copy(update={"notes": (*_notes(asked, chosen), *plan.notes)})
+        problem, found = asked.problem, replace(found, bound=min(asked.found.bound, found.objective))
+    plan = as_promised(search.scenario, chosen, explained(problem, found, time_limit_s))
+    notes = (*_notes(asked, chosen), *plan.notes)
+    return Kept(plan.model_copy(update={"notes": notes}), problem, found)
 
 
 def _notes(asked: Candidate, chosen: Candidate) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from time import monotonic
 
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import solved
@@ -12,21 +13,23 @@ from planner.studies.rounds import Candidate, Search, Tried, as_stated
 ERRORS = ((50.0, 0.26), (90.0, 0.32), (100.0, 0.57))
 """Up to a percentile, relative error of the predicted TTFT in 95 % of cases: the tandem of latency_models.md [-]."""
 NOTHING = 1e-9
+SEARCH_PART = 0.5
+"""Of the time for runs, what finding cheaper fleets may take."""
 
 
-def cheaper(search: Search, kept: Tried, time_limit_s: float) -> list[Candidate]:
+def cheaper(search: Search, kept: Tried) -> list[Candidate]:
     """Plans that cost less than one that is kept, the cheapest first: an instance less, or one swapped for another.
 
     Thresholds, ports and shares of each are the optimizer's, under a promise that is laxer by the error of its latency
-    model.
+    model. Half of the time that is left for runs may go into finding them.
 
     Args:
         search: what is asked for.
         kept: the plan.
-        time_limit_s: of the search for all of them.
     """
-    lax = _lax(search)
-    found = [one for sizes in _sizes(kept) if (one := _candidate(search, sizes, lax, time_limit_s)) is not None]
+    lax, now = _lax(search), monotonic()
+    until = now + SEARCH_PART * (search.judge.deadline - now)
+    found = [one for sizes in _sizes(kept) if (one := _candidate(search, sizes, lax, until)) is not None]
     less = (one for one in found if one.badness < kept.badness * (1 - NOTHING))
     return sorted(less, key=lambda one: one.badness)
 
@@ -65,13 +68,14 @@ def _stated(problem: Problem, n: dict[str, int]) -> dict[str, int]:
     return {f"pools.{pool.key}.n_instances": n[pool.name] for pool in free}
 
 
-def _candidate(search: Search, sizes: dict[str, int], lax: Handed, time_limit_s: float) -> Candidate | None:
-    """The plan of some sizes; None where there is none."""
-    if search.judge.is_over:
+def _candidate(search: Search, sizes: dict[str, int], lax: Handed, until: float) -> Candidate | None:
+    """The plan of some sizes; None where there is none, or time is up."""
+    left_s = until - monotonic()
+    if left_s <= 0:
         return None
     try:
         problem = search.problem(searched(search.scenario.varied(sizes), lax))
-        found = solved(problem, time_limit_s, is_explained=False)
+        found = solved(problem, min(left_s, search.time_limit_s), is_explained=False)
     except (InfeasibleError, UndecidedError):
         return None
     return as_stated(search, lax, problem, replace(found, goodput_req_per_s=None))

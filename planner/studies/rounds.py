@@ -144,7 +144,8 @@ def candidate(search: Search, handed: Handed) -> Candidate:
     if last is not None and last.problem.scenario == question:
         return as_stated(search, handed, last.problem, last.found)
     problem = search.problem(question)
-    return as_stated(search, handed, problem, solved(problem, search.time_limit_s))
+    # What would do instead is of interest of the question as it was asked, and takes long.
+    return as_stated(search, handed, problem, solved(problem, search.time_limit_s, is_explained=not search.tried))
 
 
 def as_stated(search: Search, handed: Handed, problem: Problem, found: Solution) -> Candidate:
