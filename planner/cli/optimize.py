@@ -19,7 +19,7 @@ from planner.cli.common import (
     print_rich,
 )
 from planner.cli.progress import progress
-from planner.cli.simulate import RUN_ON, MostRequestsOption
+from planner.cli.simulate import RUN_ON
 
 if TYPE_CHECKING:
     from planner.executor import RunQuestion
@@ -66,7 +66,16 @@ def optimize(
         int | None,
         typer.Option("--requests", metavar="N", min=1, max=10**9, help="Of each run; 200,000 if not given."),
     ] = None,
-    most_requests: MostRequestsOption = None,
+    most_requests: Annotated[
+        int | None,
+        typer.Option(
+            "--most-requests",
+            metavar="N",
+            min=1,
+            max=10**9,
+            help="Up to which a run that does not decide goes on; 32 times --requests, 4 to certify, if not given.",
+        ),
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option("--seed", metavar="S", min=0, max=MOST_SEED, help="Of the runs; 0 if not given."),
