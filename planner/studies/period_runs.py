@@ -97,7 +97,8 @@ def seen_periods(judge: Judge, stated: Scenario, planned: Planned) -> Iterator[S
     """
     plan = planned.plan
     if not (isinstance(plan, Plan) and plan.periods):
-        yield _all(judge, stated, planned)
+        if not judge.is_over:
+            yield _all(judge, stated, planned)
         return
     binding = binding_periods(plan)
     others = [p.name for p in plan.periods if p.name not in binding and p.demand_req_per_s > 0]
