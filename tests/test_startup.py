@@ -10,7 +10,7 @@ import pytest
 
 HEAVY = ("numba", "matplotlib", "jinja2", "scipy", "dask", "pyarrow", "torch")
 """Packages that take longer to load than a small plan to find."""
-PLANNING = (*(name for name in HEAVY if name != "scipy"), "scipy.optimize", "scipy.linalg", "scipy.stats")
+PLANNING = (*(name for name in HEAVY if name != "scipy"), "scipy.optimize", "scipy.sparse", "scipy.stats")
 """Waits for decode places take special functions, and nothing else of scipy."""
 SOLVERS = ("pulp", "highspy")
 ROOMS = ("planner.executor.run", "planner.hybrid", "planner.studies.live")
