@@ -28,7 +28,7 @@ Manifest = dict[str, Any]
 
 def dynamo_files(deployment: Deployment, engine: EngineName) -> Iterator[tuple[str, str]]:
     """Manifests by their path below the export's folder."""
-    apart = {unit for group in deployment.groups if has_global_router(deployment, group) for unit in group.units}
+    together = {unit for group in deployment.groups if not has_global_router(deployment, group) for unit in group.units}
     for group in deployment.groups:
         if has_global_router(deployment, group):
             name = label(deployment.name, "control", group.name)
@@ -38,7 +38,7 @@ def dynamo_files(deployment: Deployment, engine: EngineName) -> Iterator[tuple[s
             parts = [_frontend(deployment, engine), *(_worker(deployment, unit, engine) for unit in group.units)]
             yield f"{group.cluster}/{name}.yaml", yaml_text(_graph(deployment, name, engine, parts))
     for unit in deployment.units:
-        if unit in apart:
+        if unit not in together:
             parts = [_local_router(deployment, unit, engine), _worker(deployment, unit, engine)]
             graph = _graph(deployment, pool_graph(deployment, unit), engine, parts)
             yield f"{unit.cluster}/{pool_graph(deployment, unit)}.yaml", yaml_text(graph)

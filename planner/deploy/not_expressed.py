@@ -45,8 +45,8 @@ def not_expressed(deployment: Deployment, target: Target, engine: EngineName) ->
     head = [
         f"# What {target} does not say of the plan of {deployment.plan.scenario}",
         "",
-        "These files were written from a plan. That they are valid does not prove that anything is scheduled, that a model",
-        "loads, or that it serves as planned.",
+        "These files were written from a plan. That they are valid does not prove that anything is scheduled, that a",
+        "model loads, or that it serves as planned.",
     ]
     lines = [*head]
     for title, found in sections.items():
@@ -79,8 +79,15 @@ def _prompts(deployment: Deployment, target: Target) -> Iterator[str]:
     for group in deployment.groups:
         if group.threshold_tokens is not None:
             yield from _threshold(deployment, target, group)
+        else:
+            yield f"{group.site}: all prompts go to {_named(group.prefill)}."
         yield from _other_classes(group)
     yield from _other_periods(deployment)
+    for unit in deployment.units:
+        if not deployment.groups_of(unit):
+            files = "it is in no file" if target == "kserve" else "no router calls it"
+            when = f" in {deployment.period.name}" if deployment.period else ""
+            yield f"{unit.pool.name} takes no requests{when}: {files}."
     if target == "llm-d":
         yield from _common_ranges(deployment)
 
@@ -120,16 +127,21 @@ def _other_classes(group: Group) -> Iterator[str]:
 
 
 def _other_periods(deployment: Deployment) -> Iterator[str]:
-    now, periods = deployment.period, deployment.plan.periods
-    others = [one for one in periods if now is not None and one.thresholds != now.thresholds]
-    if now is None or not others:
+    """Thresholds of the periods that are not deployed, those of equal ones together."""
+    now = deployment.period
+    if now is None:
         return
-    yield f"Thresholds are those of {now.name}. In {len(others)} other periods the plan has others; a router has one."
-    for one in others[:MOST_LISTED]:
-        sites = (f"{name} at {site} {_tokens(t)}" for name, at in one.thresholds.items() for site, t in at.items())
-        yield f"{one.name}: {', '.join(sites)}."
-    if len(others) > MOST_LISTED:
-        yield f"... and {len(others) - MOST_LISTED} more, which `--param period=NAME` deploys."
+    found: dict[str, list[str]] = {}
+    for one in deployment.plan.periods:
+        if one.thresholds != now.thresholds:
+            sites = (f"{name} at {site} {_tokens(t)}" for name, at in one.thresholds.items() for site, t in at.items())
+            found.setdefault(", ".join(sites), []).append(one.name)
+    if found:
+        yield f"Thresholds are those of {now.name}, and a router keeps them; in other periods the plan has others:"
+    for told, names in [*found.items()][:MOST_LISTED]:
+        yield f"{', '.join(names)}: {told}."
+    if len(found) > MOST_LISTED:
+        yield f"... and {len(found) - MOST_LISTED} more; `--param period=NAME` deploys those of another."
 
 
 def _common_ranges(deployment: Deployment) -> Iterator[str]:
@@ -140,7 +152,10 @@ def _common_ranges(deployment: Deployment) -> Iterator[str]:
 
 
 def _tokens(tokens: float | None) -> str:
-    return "none" if tokens is None else f"{number(tokens, 9)} tokens"
+    """From where on prompts are long."""
+    if tokens is None:
+        return "none is long"
+    return "all are long" if tokens <= 0 else f"long beyond {number(tokens, 9)} tokens"
 
 
 def _named(units: Sequence[Unit]) -> str:

@@ -115,6 +115,9 @@ def _layout_faults(engine: EngineName, unit: Unit, key: str) -> Found:
     if ranks * layout.pp != unit.n_accelerators:
         what = f"the layout {unit.pool.layout} is of {ranks * layout.pp} accelerators, the instance of"
         yield key, f"{what} {unit.n_accelerators}", "tp x dp x pp of one instance"
+    if engine == "sglang" and layout.dp > 1 and unit.model.has_experts is None:
+        what = f"it is not known whether {unit.model.name} has experts, and SGLang lays replicas out by that"
+        yield key, what, "dp=1, or a model whose shapes are published"
     if engine == "vllm" and layout.ep not in (1, ranks):
         what = f"vLLM deals experts out over all {ranks} ranks or over none, and the layout has ep={layout.ep}"
         yield key, what, f"ep=1 or ep={ranks}"

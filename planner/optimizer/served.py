@@ -29,12 +29,13 @@ def served_name(scenario: Scenario, pool: str) -> str:
 
 def _served(profile: ModelProfile, choice: ModelChoice) -> ServedModel:
     shapes = profile.architecture
+    knows_mlps = shapes.moe or shapes.mlp_only or shapes.intermediate_size
     return ServedModel(
         name=profile.name,
         checkpoints=tuple(alias for alias in profile.aliases if "/" in alias),
         precision=profile.precision,
         kv_precision=choice.kv_precision,
         has_recurrent_state=any(group.kind in RECURRENT for group in shapes.attention),
-        has_experts=shapes.n_sparse_layers > 0,
+        has_experts=shapes.n_sparse_layers > 0 if knows_mlps else None,
         context_limit_tokens=choice.context_limit_tokens or shapes.context_limit_tokens,
     )

@@ -98,8 +98,8 @@ class ServedModel(StrictModel):
     """Attention KV cache, as asked for."""
     has_recurrent_state: bool
     """Whether some of its layers keep a state of fixed size: a hybrid model."""
-    has_experts: bool
-    """Whether some of its layers are a mixture of experts."""
+    has_experts: bool | None
+    """Whether some of its layers are a mixture of experts; None where that is unpublished."""
     context_limit_tokens: Counted | None
     """Longest context; None where unknown."""
 
