@@ -67,9 +67,14 @@ def _precision(deployment: Deployment, unit: Unit, engine: EngineName) -> Iterat
     """The KV cache's format always, the weights' only where the engine is to make it of the checkpoint's."""
     software = ENGINES[engine]
     yield from (software.flag("kv precision"), software.kv_word(unit.kv_precision) or "auto")
-    is_converted = (unit.pool.precision, unit.model.precision) == ("fp8", "bf16")
-    if is_converted and unit.model.name not in deployment.parameters.checkpoint:
+    if is_converted(deployment, unit):
         yield from (software.flag("quantization"), "fp8")
+
+
+def is_converted(deployment: Deployment, unit: Unit) -> bool:
+    """Whether an engine makes the weights' format of the checkpoint's; a checkpoint that is named has the right one."""
+    is_other = (unit.pool.precision, unit.model.precision) == ("fp8", "bf16")
+    return is_other and unit.model.name not in deployment.parameters.checkpoint
 
 
 def _batch(unit: Unit, engine: EngineName) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from planner.deploy.deployment import Deployment, Group, Unit
+from planner.deploy.engine_args import is_converted
 from planner.deploy.refusals import SEVERAL_NODES, Target, has_global_router
 from planner.deploy.versions import (
     DYNAMO,
@@ -220,13 +221,16 @@ def _assumed(deployment: Deployment, target: Target, engine: EngineName) -> Iter
             name = unit.pool.name
             yield f"{name}: nobody said how its instances are laid out; they are tensor parallel, tp={unit.layout.tp}."
     yield from _other_software(deployment, engine)
+    converted = [unit for unit in deployment.units if is_converted(deployment, unit)]
+    if converted:
+        yield f"Weights of {_named(converted)} are made fp8 of bf16 while they load, without calibration."
     for model in dict.fromkeys(unit.model for unit in deployment.units):
         checkpoint = deployment.checkpoint_of(model)
         if checkpoint == model.name:
             say = f"`--param checkpoint.{model.name}=PATH` says where its weights are"
             yield f"No repository of {model.name} is known: {say}."
         else:
-            yield f"Weights of {model.name} are those of {checkpoint}, in the precision that they are stored in there."
+            yield f"Weights of {model.name} are those of {checkpoint}, in the precision that is stored there."
     if deployment.parameters.image is None:
         yield "Images are the ones that the pinned versions are released as; whether a registry has them was not asked."
     if target in ON_KUBERNETES:

@@ -81,7 +81,7 @@ def parameters_from(texts: Iterable[str], plan: Plan) -> Parameters:
             raise UsageError(f"{OPTION} {shown}: not KEY=VALUE, such as {OPTION} label.h200-sxm=NVIDIA-H200")
         _put(data, key.strip(), value.strip())
     found = Document(OPTION, data).record(Parameters)
-    problems = [*_unknown(found, plan)]
+    problems = [*_unknown(found, plan), *_shared_machines(found)]
     if problems:
         raise InputError(problems)
     return found
@@ -113,3 +113,14 @@ def _unknown(found: Parameters, plan: Plan) -> Iterator[Problem]:
     if found.period is not None and found.period not in periods:
         allowed = did_you_mean(found.period, periods) if periods else "the plan has one demand at all times"
         yield Problem(OPTION, "period", f"is '{found.period}', no period of the plan", allowed)
+
+
+def _shared_machines(found: Parameters) -> Iterator[Problem]:
+    """Machines named twice: instances would take each other's ports and accelerators."""
+    owners: dict[str, str] = {}
+    for pool, hosts in found.hosts.items():
+        for host in hosts.split(","):
+            if host in owners:
+                what = f"names the machine {host}, which is one of {owners[host]} already"
+                yield Problem(OPTION, f"hosts.{pool}", what, "each machine once, whole instances fill it")
+            owners[host] = pool

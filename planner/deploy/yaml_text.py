@@ -73,7 +73,10 @@ def _scalar(value: Any) -> str:
         return _quoted(value)
     if isinstance(value, Mapping) or _is_list(value):
         return "{}" if isinstance(value, Mapping) else "[]"
-    return json.dumps(value, allow_nan=False)
+    text = json.dumps(value, allow_nan=False)
+    mantissa, e, exponent = text.partition("e")
+    # YAML 1.1 takes a power of ten for a number only behind a decimal point.
+    return f"{mantissa}.0e{exponent}" if isinstance(value, float) and e and "." not in mantissa else text
 
 
 def _quoted(text: str) -> str:
