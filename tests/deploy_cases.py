@@ -1,6 +1,5 @@
 """Plans to export, made by hand: two pools, two sites with hours and classes, and whatever a test changes of them."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -234,8 +233,6 @@ def containers(objects: Any) -> list[dict[str, Any]]:
 
 def options(argv: list[str]) -> dict[str, str]:
     """Options of a command line with the words that follow them."""
-    text = "\x00".join(argv)
-    return {
-        name: value.replace("\x00", " ")
-        for name, value in re.findall(r"(--[\w-]+)\x00?((?:(?!--)[^\x00]+\x00?)*)", text)
-    }
+    starts = [i for i, word in enumerate(argv) if word.startswith("--")]
+    ends = [*starts[1:], len(argv)]
+    return {argv[i]: " ".join(argv[i + 1 : end]) for i, end in zip(starts, ends, strict=True)}
