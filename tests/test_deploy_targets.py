@@ -264,7 +264,7 @@ def test_every_decision_that_no_file_holds_is_named() -> None:
     for words in (
         "hub-east, hub to east: 100 Gbps, round trip 30 ms",
         "east: one threshold for all classes, that of chat. The plan has others: agent long beyond 8000.5 tokens.",
-        "The plan has 2 periods; day is deployed.",
+        "The plan has 2 periods; day is deployed, at all hours.",
         "Nothing holds latency to what is promised (chat: TTFT within 2 s, for 90 % of requests).",
         "It counts the whole prompt, not what of it is uncached",
         "does not prove that anything is scheduled",
@@ -379,3 +379,44 @@ def test_classes_of_other_models_have_routers_of_their_own() -> None:
         ["Frontend", "dense-prefill", "dense-decode"],
         ["Frontend", "other-prefill", "other-decode"],
     ]
+
+
+def test_classes_of_one_model_that_are_decoded_at_different_sites_have_their_own_threshold_and_pools() -> None:
+    sites, tokens = ("east", "west"), {"east": 1000.0, "west": 2000.0}
+    pools = tuple(
+        pool(
+            f"{site}-{kind}",
+            "decode" if kind == "decode" else "prefill",
+            site,
+            prompts=None if kind == "decode" else kind,
+        )
+        for site in sites
+        for kind in ("short", "long", "decode")
+    )
+    classes = tuple(
+        request_class(
+            f"of-{site}",
+            share=0.5,
+            threshold_tokens=tokens[site],
+            pool_shares={work: {f"{site}-{work}": 1.0} for work in ("short", "long", "decode")},
+        )
+        for site in sites
+    )
+    of = two_pools(classes=classes).model_copy(update={"pools": pools})
+    limits = {}
+    for config in router_configs(exported(of, "dynamo")):
+        (name,) = config["decode_pool_dynamo_namespaces"]
+        limits[name] = config["prefill_pool_selection_strategy"]["isl_max"] / 2 - 1
+    assert limits == {f"default-two-pools-pool-{site}-decode": tokens[site] for site in sites}
+
+
+def test_instances_are_those_of_the_period_that_is_deployed_and_the_others_are_named() -> None:
+    of = two_sites()
+    night = of.periods[1]
+    fewer = tuple(one.model_copy(update={"n_instances": 0 if "hub" in one.name else 1}) for one in night.pools)
+    of = of.model_copy(update={"periods": (of.periods[0], night.model_copy(update={"pools": fewer}))})
+    by_day, by_night = (exported(of, "llm-d", *asked) for asked in ((), ("period=night",)))
+    assert "replicas: 3\n" in by_day["hub/two-sites-model-dense.yaml"]
+    assert "hub-prefill: 3 instances are deployed; the plan has 0 to 3 by period." in by_day["NOT_EXPRESSED.md"]
+    assert not any(name.startswith("hub/") for name in by_night)
+    assert "replicas: 1\n" in by_night["east/two-sites-model-dense.yaml"]

@@ -10,7 +10,7 @@ from planner.deploy.names import label
 from planner.deploy.parameters import Parameters
 from planner.deploy.versions import PRODUCTS, RESOURCE
 from planner.errors import InputError, Problem
-from planner.results import PeriodPlan, Plan, PoolPlan, ServedModel, Work
+from planner.results import ClassPlan, PeriodPlan, Plan, PoolPlan, ServedModel, Work
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Deployment:
     origin: str
     """File or scenario that the plan came from."""
     period: PeriodPlan | None
-    """The one whose thresholds are deployed; None where demand does not change."""
+    """The one whose instances and thresholds are deployed; None where demand does not change."""
     units: tuple[Unit, ...]
     groups: tuple[Group, ...]
 
@@ -171,11 +171,12 @@ def deployment(plan: Plan, parameters: Parameters, origin: str) -> Deployment:
     if unknown:
         what = f"do not say what they serve: {', '.join(unknown)}"
         raise InputError(Problem(origin, "pools", what, "the answer of this version of planner optimize"))
-    problems = [*_unknown_hardware(plan, parameters, origin)]
+    period = _period(plan, parameters)
+    pools = [pool for pool in (plan.in_period(period) if period else plan).pools if pool.n_instances]
+    problems = [*_unknown_hardware(pools, parameters, origin)]
     if problems:
         raise InputError(problems)
-    units = tuple(_unit(pool, models, parameters) for pool in plan.pools if pool.n_instances)
-    period = _period(plan, parameters)
+    units = tuple(_unit(pool, models, parameters) for pool in pools)
     return Deployment(plan, parameters, origin, period, units, tuple(_groups(plan, period, units)))
 
 
@@ -187,8 +188,8 @@ def _period(plan: Plan, parameters: Parameters) -> PeriodPlan | None:
     return max(plan.periods, key=lambda period: period.demand_req_per_s)
 
 
-def _unknown_hardware(plan: Plan, parameters: Parameters, origin: str) -> Iterator[Problem]:
-    for hardware in dict.fromkeys(pool.hardware for pool in plan.pools if pool.n_instances):
+def _unknown_hardware(pools: Sequence[PoolPlan], parameters: Parameters, origin: str) -> Iterator[Problem]:
+    for hardware in dict.fromkeys(pool.hardware for pool in pools):
         is_told = hardware in parameters.label and hardware in parameters.resource
         if hardware not in PRODUCTS and not is_told:
             allowed = f"--param label.{hardware}=VALUE --param resource.{hardware}=NAME, and --param image=IMAGE"
@@ -237,15 +238,22 @@ def _groups(plan: Plan, period: PeriodPlan | None, units: Sequence[Unit]) -> Ite
 def _thresholds(plan: Plan, period: PeriodPlan | None, model: str, site: str) -> tuple[tuple[str, float | None], ...]:
     """Thresholds of a model's classes at a site, of the class with the most requests first."""
     found: list[tuple[float, str, float | None]] = []
-    for one in plan.classes:
-        if one.model != model:
-            continue
+    for one in _classes_at(plan, model, site):
         if period is None:
             found.append((one.share, one.name, one.threshold_tokens))
         elif site in period.thresholds.get(one.name, {}):
             rate = period.decoded_req_per_s.get(one.name, {}).get(site, one.share)
             found.append((rate, one.name, period.thresholds[one.name][site]))
     return tuple((name, tokens) for _, name, tokens in sorted(found, key=lambda item: -item[0]))
+
+
+def _classes_at(plan: Plan, model: str, site: str) -> Iterator[ClassPlan]:
+    """Classes of a model that are decoded at a site: those whose shares say so, and those that have none."""
+    here = {pool.name for pool in plan.pools if pool.site == site}
+    for one in plan.classes:
+        decoding = one.pool_shares.get("decode", {})
+        if one.model == model and (not decoding or here & {*decoding}):
+            yield one
 
 
 def _prefill(
@@ -267,9 +275,8 @@ def _prefill(
 def _shares(plan: Plan, period: PeriodPlan | None, decode: Unit, work: Work) -> dict[str, float]:
     """The largest share of any class that each pool has in that work; none where the plan does not say."""
     total: dict[str, float] = {}
-    for one in plan.classes:
-        if one.model == decode.model.name:
-            of_site = period.pool_shares.get(one.name, {}).get(decode.pool.site, {}) if period else one.pool_shares
-            for name, share in of_site.get(work, {}).items():
-                total[name] = max(total.get(name, 0.0), share)
+    for one in _classes_at(plan, decode.model.name, decode.pool.site):
+        of_site = period.pool_shares.get(one.name, {}).get(decode.pool.site, {}) if period else one.pool_shares
+        for name, share in of_site.get(work, {}).items():
+            total[name] = max(total.get(name, 0.0), share)
     return total

@@ -199,7 +199,8 @@ def _shares_and_hours(deployment: Deployment) -> Iterator[str]:
     if len(plan.periods) > 1:
         now = deployment.period
         busiest = f"; {now.name} is deployed" if now else ""
-        yield f"The plan has {len(plan.periods)} periods{busiest}. At all hours there are the most instances of any."
+        yield f"The plan has {len(plan.periods)} periods{busiest}, at all hours."
+        yield from _changing_sizes(deployment)
     promises = {f"{one.name}: {_promise(one.slo)}" for one in plan.classes if one.slo}
     if promises:
         yield f"Nothing holds latency to what is promised ({'; '.join(sorted(promises))})."
@@ -208,6 +209,15 @@ def _shares_and_hours(deployment: Deployment) -> Iterator[str]:
     if plan.cost.usd_per_hour is not None:
         yield f"Prices: the plan costs {usd(plan.cost.usd_per_hour)} USD per hour; no file limits the bill."
     yield "The plan counts with one queue per pool, first come first served; routers balance by what they see."
+
+
+def _changing_sizes(deployment: Deployment) -> Iterator[str]:
+    """Pools that the plan has more or fewer instances of in some periods than what is deployed."""
+    sizes = {pool.name: pool.n_instances for pool in deployment.period.pools} if deployment.period else {}
+    for name, deployed in sizes.items():
+        planned = {pool.n_instances for one in deployment.plan.periods for pool in one.pools if pool.name == name}
+        if len(planned) > 1:
+            yield f"{name}: {deployed} instances are deployed; the plan has {min(planned)} to {max(planned)} by period."
 
 
 def _promise(slo: dict[str, float]) -> str:

@@ -37,7 +37,7 @@ class Parameters(StrictModel):
     router: Literal["auto", "isl-bounding"] = "auto"
     """How Dynamo divides prompts: by the grid of its GlobalRouter. Its isl_bounding can hold no threshold."""
     period: str | None = None
-    """Period whose thresholds are deployed; by default the one with the highest demand."""
+    """Period whose instances and thresholds are deployed; by default the one with the highest demand."""
     accelerators_per_node: Annotated[int, Field(ge=1, le=1024)] = 8
     """Accelerators of a machine."""
     image: Image | None = None
