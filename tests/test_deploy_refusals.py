@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from planner.deploy import TARGETS, Target
+from planner.deploy.names import label
 from planner.errors import InputError, UsageError
 from planner.results import Plan
 from tests.deploy_cases import exported, model, pool, split, two_pools, two_sites, unequal_hybrid
@@ -172,12 +173,46 @@ def test_a_site_without_prefill_is_refused() -> None:
     assert "sites.home: no pool prefills dense for it" in refusal(alone, "sglang")
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_an_accelerator_of_no_known_label_needs_one_and_its_resource(target: Target) -> None:
+@pytest.mark.parametrize("target", ["dynamo", "llm-d", "kserve"])
+def test_an_accelerator_of_no_known_label_needs_one_its_resource_and_an_image(target: Target) -> None:
     changes = {"hardware": "mi300x"}
     of = with_pools(two_pools(), prefill=changes, decode=changes)
-    assert "no label of nodes is known for mi300x" in refusal(of, target)
-    exported(of, target, "label.mi300x=AMD-MI300X", "resource.mi300x=amd.com/gpu")
+    said = ["label.mi300x=AMD-MI300X", "resource.mi300x=amd.com/gpu", "image=vllm/vllm-openai-rocm:v0.33.0"]
+    assert "no label of nodes, resource and image are known for mi300x" in refusal(of, target)
+    assert "--param image=IMAGE" in refusal(of, target, *said[:2])
+    assert 'amd.com/gpu: "8"' in "".join(exported(of, target, *said).values())
+
+
+@pytest.mark.parametrize("target", ["sglang", "vllm"])
+def test_launch_commands_of_other_accelerators_than_nvidia_s_are_refused(target: Target) -> None:
+    of = with_pools(two_pools(), decode={"hardware": "mi300x"})
+    assert "launch commands are written for NVIDIA's accelerators, and not for mi300x" in refusal(of, target)
+
+
+def test_two_sites_that_decode_in_one_cluster_are_refused_under_llm_d() -> None:
+    assert "east, west decode dense in it, and one router finds the pods" in refusal(two_sites(), "llm-d", "clusters=one")
+    exported(two_sites(), "dynamo", "clusters=one")
+
+
+@pytest.mark.parametrize(
+    ("target", "parameter"),
+    [
+        ("vllm", "engine=sglang"),
+        ("llm-d", "router=isl-bounding"),
+        ("kserve", "sidecar_image=x"),
+        ("dynamo", "hosts.prefill=a,b"),
+        ("sglang", "namespace=llm"),
+        ("vllm", "label.h200-sxm=X"),
+    ],
+)
+def test_a_parameter_that_says_nothing_to_a_target_is_refused(target: Target, parameter: str) -> None:
+    assert f"says nothing to {target} (with --to " in refusal(two_pools(), target, parameter)
+
+
+def test_a_pool_that_is_one_of_several_layouts_is_called_by_its_label_too() -> None:
+    marked = two_pools().model_copy(update={"pools": (pool("p tp=8,ep=1", "prefill"), pool("decode", "decode"))})
+    name = label("p tp=8,ep=1")
+    assert "--prefill http://a:30000" in exported(marked, "vllm", f"hosts.{name}=a,b")["home/router-home.sh"]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +234,8 @@ def test_an_accelerator_of_no_known_label_needs_one_and_its_resource(target: Tar
     ],
 )
 def test_a_wrong_parameter_is_told_with_what_is_allowed(parameter: str, said: str) -> None:
-    assert said in refusal(two_pools(), "vllm", parameter)
+    target: Target = "vllm" if parameter.partition(".")[0] in ("hosts", "checkpoint", "image") else "dynamo"
+    assert said in refusal(two_pools(), target, parameter)
 
 
 def test_a_machine_is_named_once() -> None:

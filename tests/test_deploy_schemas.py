@@ -35,7 +35,7 @@ EXPORTED = [
     (case, target, parameters)
     for case in CASES
     for target in KUBERNETES
-    for parameters in ((), ("clusters=one",), ("engine=sglang", "transfer=tcp"))
+    for parameters in ((), ("clusters=one",), ("transfer=tcp", *(("engine=sglang",) if target == "dynamo" else ())))
 ]
 
 

@@ -43,7 +43,7 @@ class Unit:
     """Of an instance."""
     layout: Layout
     product: str
-    """Value of the label that its nodes have."""
+    """Value of the label that its nodes have; empty where it is not known."""
     resource: str
     """What its pods ask for."""
 
@@ -140,6 +140,11 @@ class Deployment:
         """Repository or path of the weights: what a parameter says, else where they are published, else the name."""
         return self.parameters.checkpoint.get(model.name) or next(iter(model.checkpoints), model.name)
 
+    def hosts_of(self, unit: Unit) -> str | None:
+        """Machines of a pool, separated by commas; None where no parameter says."""
+        hosts = self.parameters.hosts
+        return hosts.get(unit.pool.name) or hosts.get(unit.name)
+
     def groups_of(self, unit: Unit) -> tuple[Group, ...]:
         """Groups that a pool belongs to."""
         return tuple(group for group in self.groups if unit in group.units)
@@ -164,7 +169,7 @@ def deployment(plan: Plan, parameters: Parameters, origin: str) -> Deployment:
         origin: how errors call the plan.
 
     Raises:
-        InputError: the plan does not say what its pools serve, or an accelerator has no known label.
+        InputError: the plan does not say what its pools serve.
     """
     models = {model.name: model for model in plan.models}
     unknown = [pool.name for pool in plan.pools if pool.model not in models or pool.accelerators_per_instance is None]
@@ -173,9 +178,6 @@ def deployment(plan: Plan, parameters: Parameters, origin: str) -> Deployment:
         raise InputError(Problem(origin, "pools", what, "the answer of this version of planner optimize"))
     period = _period(plan, parameters)
     pools = [pool for pool in (plan.in_period(period) if period else plan).pools if pool.n_instances]
-    problems = [*_unknown_hardware(pools, parameters, origin)]
-    if problems:
-        raise InputError(problems)
     units = tuple(_unit(pool, models, parameters) for pool in pools)
     return Deployment(plan, parameters, origin, period, units, tuple(_groups(plan, period, units)))
 
@@ -188,14 +190,6 @@ def _period(plan: Plan, parameters: Parameters) -> PeriodPlan | None:
     return max(plan.periods, key=lambda period: period.demand_req_per_s)
 
 
-def _unknown_hardware(pools: Sequence[PoolPlan], parameters: Parameters, origin: str) -> Iterator[Problem]:
-    for hardware in dict.fromkeys(pool.hardware for pool in pools):
-        is_told = hardware in parameters.label and hardware in parameters.resource
-        if hardware not in PRODUCTS and not is_told:
-            allowed = f"--param label.{hardware}=VALUE --param resource.{hardware}=NAME, and --param image=IMAGE"
-            yield Problem(origin, "pools", f"no label of nodes is known for {hardware}", allowed)
-
-
 def _unit(pool: PoolPlan, models: dict[str, ServedModel], parameters: Parameters) -> Unit:
     n, hardware = pool.accelerators_per_instance or 1, pool.hardware
     return Unit(
@@ -205,7 +199,7 @@ def _unit(pool: PoolPlan, models: dict[str, ServedModel], parameters: Parameters
         cluster=label(pool.site) if parameters.clusters == "per-site" else "all-sites",
         n_accelerators=n,
         layout=Layout.of(pool, n),
-        product=parameters.label.get(hardware) or PRODUCTS[hardware],
+        product=parameters.label.get(hardware) or PRODUCTS.get(hardware, ""),
         resource=parameters.resource.get(hardware, RESOURCE),
     )
 

@@ -12,10 +12,10 @@ from planner.deploy.dynamo import dynamo_files
 from planner.deploy.kserve import kserve_files
 from planner.deploy.launch import launch_files
 from planner.deploy.llm_d import llm_d_files
-from planner.deploy.not_expressed import FILE, ON_KUBERNETES, not_expressed
+from planner.deploy.not_expressed import FILE, not_expressed
 from planner.deploy.parameters import parameters_from
 from planner.deploy.pods import KUSTOMIZATION, kustomization
-from planner.deploy.refusals import Target, check, engine_of
+from planner.deploy.refusals import ON_KUBERNETES, Target, check, engine_of
 from planner.deploy.versions import EngineName
 from planner.errors import InputError, Problem
 from planner.files import ASIDE

@@ -64,7 +64,7 @@ def places(deployment: Deployment, unit: Unit) -> list[Place]:
     """
     per_host = max(deployment.parameters.accelerators_per_node // unit.n_accelerators, 1)
     n_hosts = -(-unit.pool.n_instances // per_host)
-    told = deployment.parameters.hosts.get(unit.pool.name)
+    told = deployment.hosts_of(unit)
     hosts = told.split(",") if told else [f"{unit.name}-{i}" for i in range(n_hosts)]
     if len(hosts) != n_hosts:
         what = f"names {len(hosts)} machines for {unit.pool.n_instances} instances"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from planner.deploy.deployment import Deployment, Group, Unit
 from planner.deploy.engine_args import is_converted
-from planner.deploy.refusals import SEVERAL_NODES, Target, has_global_router
+from planner.deploy.refusals import ON_KUBERNETES, SEVERAL_NODES, Target, has_global_router
 from planner.deploy.versions import (
     DYNAMO,
     DYNAMO_IMAGES,
@@ -28,7 +28,6 @@ WRITTEN_FOR: dict[Target, tuple[Software, ...]] = {
     "sglang": (SGLANG_ROUTER,),
     "vllm": (VLLM_ROUTER,),
 }
-ON_KUBERNETES = ("dynamo", "llm-d", "kserve")
 MOST_LISTED = 12
 """Of periods that are told one by one."""
 
@@ -245,7 +244,7 @@ def _assumed(deployment: Deployment, target: Target, engine: EngineName) -> Iter
         yield "Images are the ones that the pinned versions are released as; whether a registry has them was not asked."
     if target in ON_KUBERNETES:
         yield from _cluster_facts(deployment, target)
-    elif not all(unit.pool.name in deployment.parameters.hosts for unit in deployment.units):
+    elif not all(deployment.hosts_of(unit) for unit in deployment.units):
         yield "Machines are called after their pools: `--param hosts.POOL=NAME,NAME` says what they are."
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from planner.deploy.names import label
 from planner.deploy.versions import PRODUCT_LABEL
 from planner.errors import InputError, Problem, UsageError, did_you_mean, printable
 from planner.results import Plan
@@ -55,7 +56,7 @@ class Parameters(StrictModel):
     checkpoint: dict[str, Checkpoint] = {}
     """Repository or path of the weights, by model."""
     hosts: dict[str, Hosts] = {}
-    """Machines of a pool for launch commands, by pool: names or addresses, separated by commas."""
+    """Machines of a pool for launch commands, by pool or by its label: names or addresses, separated by commas."""
 
 
 TABLES = tuple(name for name, field in Parameters.model_fields.items() if field.default == {})
@@ -103,7 +104,7 @@ def _unknown(found: Parameters, plan: Plan) -> Iterator[Problem]:
         "resource": hardware,
         "region": {pool.site for pool in plan.pools},
         "checkpoint": {model.name for model in plan.models},
-        "hosts": {pool.name for pool in plan.pools},
+        "hosts": {name for pool in plan.pools for name in (pool.name, label(pool.name))},
     }
     for field, names in known.items():
         for name in getattr(found, field):

@@ -1,17 +1,28 @@
 """What would be wrong if it were deployed: refused by name, all of it at once."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from planner.deploy.deployment import Deployment, Group, Layout, Unit
-from planner.deploy.versions import ENGINES, EngineName
+from planner.deploy.parameters import OPTION
+from planner.deploy.versions import ENGINES, PRODUCTS, EngineName
 from planner.errors import InputError, Problem
 
 Target = Literal["dynamo", "llm-d", "kserve", "sglang", "vllm"]
 TARGETS: tuple[Target, ...] = ("dynamo", "llm-d", "kserve", "sglang", "vllm")
 OVER_NIXL = ("dynamo", "llm-d", "kserve", "vllm")
 """Targets that hand KV caches over with NIXL."""
+ON_KUBERNETES: tuple[Target, ...] = ("dynamo", "llm-d", "kserve")
+LAUNCHED: tuple[Target, ...] = ("sglang", "vllm")
+ONLY_FOR: Mapping[str, tuple[Target, ...]] = {
+    "engine": ("dynamo",),
+    "router": ("dynamo",),
+    "sidecar_image": ("llm-d",),
+    "hosts": LAUNCHED,
+    **dict.fromkeys(("namespace", "label_key", "label", "region", "resource"), ON_KUBERNETES),
+}
+"""Targets that a parameter says something to, where it does not to all."""
 SEVERAL_NODES = ("dynamo",)
 """Targets that an instance of several machines is written for."""
 NOT_WRITTEN = ("trtllm",)
@@ -48,11 +59,21 @@ def engine_of(deployment: Deployment, target: Target) -> EngineName:
 def check(deployment: Deployment, target: Target, engine: EngineName) -> None:
     """Raises InputError with everything that a target cannot hold of a plan without being wrong."""
     problems = [
-        Problem(deployment.origin, key, f"{message}: not exported to {target}", allowed)
-        for key, message, allowed in _faults(deployment, target, engine)
+        *_idle_parameters(deployment, target),
+        *(
+            Problem(deployment.origin, key, f"{message}: not exported to {target}", allowed)
+            for key, message, allowed in _faults(deployment, target, engine)
+        ),
     ]
     if problems:
         raise InputError(problems)
+
+
+def _idle_parameters(deployment: Deployment, target: Target) -> Iterator[Problem]:
+    """Parameters that say nothing to a target: whoever states one expects that it does."""
+    for field, targets in ONLY_FOR.items():
+        if field in deployment.parameters.model_fields_set and target not in targets:
+            yield Problem(OPTION, field, f"says nothing to {target}", f"with --to {' or '.join(targets)}")
 
 
 Found = Iterator[tuple[str, str, str]]
@@ -62,6 +83,7 @@ Found = Iterator[tuple[str, str, str]]
 def _faults(deployment: Deployment, target: Target, engine: EngineName) -> Found:
     for unit in deployment.units:
         yield from _unit_faults(deployment, target, engine, unit)
+    yield from _unknown_hardware(deployment, target)
     yield from _too_many(deployment, target)
     for group in deployment.groups:
         yield from _hand_off_faults(deployment, target, group)
@@ -71,9 +93,24 @@ def _faults(deployment: Deployment, target: Target, engine: EngineName) -> Found
             yield from _dynamo_faults(deployment, group)
 
 
+def _unknown_hardware(deployment: Deployment, target: Target) -> Found:
+    told, key = deployment.parameters, "pools"
+    for name in dict.fromkeys(unit.pool.hardware for unit in deployment.units if unit.pool.hardware not in PRODUCTS):
+        if target not in ON_KUBERNETES:
+            yield key, f"launch commands are written for NVIDIA's accelerators, and not for {name}", ", ".join(PRODUCTS)
+        elif name not in told.label or name not in told.resource or told.image is None:
+            allowed = f"--param label.{name}=VALUE --param resource.{name}=NAME --param image=IMAGE"
+            yield key, f"no label of nodes, resource and image are known for {name}", allowed
+
+
 def _too_many(deployment: Deployment, target: Target) -> Found:
     """Pools beyond what one object of a target holds."""
     if target == "llm-d":
+        for model, cluster in Counter((group.model.name, group.cluster) for group in deployment.groups):
+            sites = [one.site for one in deployment.groups_in(cluster) if one.model.name == model]
+            if len(sites) > 1:
+                what = f"{', '.join(sites)} decode {model} in it, and one router finds the pods of them all"
+                yield f"clusters.{cluster}", what, "--param clusters=per-site"
         for cluster in deployment.clusters:
             counts = Counter(unit.model.name for unit in deployment.units_in(cluster))
             for model, n in counts.items():
