@@ -190,7 +190,8 @@ def test_launch_commands_of_other_accelerators_than_nvidia_s_are_refused(target:
 
 
 def test_two_sites_that_decode_in_one_cluster_are_refused_under_llm_d() -> None:
-    assert "east, west decode dense in it, and one router finds the pods" in refusal(two_sites(), "llm-d", "clusters=one")
+    said = refusal(two_sites(), "llm-d", "clusters=one")
+    assert "east, west decode dense in it, and one router finds the pods of them all" in said
     exported(two_sites(), "dynamo", "clusters=one")
 
 

@@ -1,8 +1,10 @@
 """What an export means to who reads it: thresholds to the token, command lines to real parsers, transfer by site."""
 
 import argparse
+import importlib.util
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -366,6 +368,49 @@ def test_dynamo_s_own_loader_takes_the_router_s_file_and_chooses_as_planned(of: 
         strategy = selection.load_config(path).prefill_pool_selection_strategy
         edge = config["prefill_pool_selection_strategy"]["isl_max"] // 2
         assert [strategy.select_pool(tokens) for tokens in (0, edge - 1, edge, 10 * edge)] == [0, 0, 1, 1]
+
+
+def test_dynamo_s_own_parser_takes_the_global_router_s_command_line() -> None:
+    """As above: the package's `dynamo` folder on PYTHONPATH."""
+    pytest.importorskip("dynamo.global_router", reason="ai-dynamo is not installed")
+    module = import_module("dynamo.global_router.backend_args")
+    parser = argparse.ArgumentParser()
+    module.DynamoGlobalRouterArgGroup().add_arguments(parser)
+    routers = [
+        part
+        for one in manifests(exported(split(), "dynamo"))
+        for part in containers(one)
+        if part["command"][-1] == "dynamo.global_router"
+    ]
+    for router in routers:
+        found = module.DynamoGlobalRouterConfig.from_cli_args(parser.parse_args(router["args"]))
+        found.validate()
+        assert (found.config_path, found.model_name) == ("/etc/global-router/config.json", "makers/dense")
+    assert len(routers) == 1
+
+
+@pytest.mark.parametrize("of", [two_pools, two_sites, reference])
+def test_flags_of_sglang_are_fields_of_its_own_arguments(of: Any) -> None:
+    """The package is read, not run: what it imports takes a GPU."""
+    package = importlib.util.find_spec("sglang")
+    if package is None or not package.submodule_search_locations:
+        pytest.skip("sglang is not installed")
+    folder = Path(next(iter(package.submodule_search_locations))) / "srt" / "arg_groups" / "fields"
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py")))
+    known = {*re.findall(r"^    (\w+): A\[", text, flags=re.MULTILINE)}
+    assert "tp_size" in known
+    for name, file in exported(of(), "sglang").items():
+        for service in yaml.safe_load(file)["services"].values() if name.endswith("compose.yaml") else ():
+            if "sglang.launch_server" in service["entrypoint"]:
+                flags = {word[2:].replace("-", "_") for word in options(service["entrypoint"])}
+                assert flags <= known
+
+
+def test_workers_under_a_global_router_are_called_what_it_registers() -> None:
+    files = exported(split(), "dynamo")
+    assert [options(arguments(files, name))["--served-model-name"] for name in ("far", "near", "decode")] == [
+        "makers/dense"
+    ] * 3
 
 
 def test_classes_of_other_models_have_routers_of_their_own() -> None:
