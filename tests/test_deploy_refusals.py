@@ -8,7 +8,7 @@ from planner.deploy import TARGETS, Target
 from planner.deploy.names import label
 from planner.errors import InputError, UsageError
 from planner.results import Plan
-from tests.deploy_cases import exported, model, pool, split, two_pools, two_sites, unequal_hybrid
+from tests.deploy_cases import containers, exported, manifests, model, pool, split, two_pools, two_sites, unequal_hybrid
 
 
 def refusal(of: Plan, target: Target, *parameters: str) -> str:
@@ -176,11 +176,15 @@ def test_a_site_without_prefill_is_refused() -> None:
 @pytest.mark.parametrize("target", ["dynamo", "llm-d", "kserve"])
 def test_an_accelerator_of_no_known_label_needs_one_its_resource_and_an_image(target: Target) -> None:
     changes = {"hardware": "mi300x"}
-    of = with_pools(two_pools(), prefill=changes, decode=changes)
-    said = ["label.mi300x=AMD-MI300X", "resource.mi300x=amd.com/gpu", "image=vllm/vllm-openai-rocm:v0.33.0"]
+    of = with_pools(two_pools(), decode=changes)
+    said = ["label.mi300x=AMD-MI300X", "resource.mi300x=amd.com/gpu", "images.mi300x=vllm/vllm-openai-rocm:v0.33.0"]
     assert "no label of nodes, resource and image are known for mi300x" in refusal(of, target)
-    assert "--param image=IMAGE" in refusal(of, target, *said[:2])
-    assert 'amd.com/gpu: "8"' in "".join(exported(of, target, *said).values())
+    assert "--param images.mi300x=IMAGE" in refusal(of, target, *said[:2])
+    text = "".join(exported(of, target, *said).values())
+    for word in ("amd.com/gpu", "nvidia.com/gpu", "AMD-MI300X", "NVIDIA-H200", "vllm-openai-rocm"):
+        assert word in text
+    images = {main["image"] for main in containers(manifests(exported(of, target, *said)))}
+    assert len([image for image in images if "vllm" in image]) == 2
 
 
 @pytest.mark.parametrize("target", ["sglang", "vllm"])

@@ -140,6 +140,11 @@ class Deployment:
         """Repository or path of the weights: what a parameter says, else where they are published, else the name."""
         return self.parameters.checkpoint.get(model.name) or next(iter(model.checkpoints), model.name)
 
+    def image_of(self, unit: Unit, pinned: str | None) -> str:
+        """Container image of a pool's engine: what parameters say, else the pinned one."""
+        told = self.parameters
+        return told.images.get(unit.pool.hardware) or told.image or pinned or ""
+
     def hosts_of(self, unit: Unit) -> str | None:
         """Machines of a pool, separated by commas; None where no parameter says."""
         hosts = self.parameters.hosts

@@ -49,7 +49,7 @@ def _block(deployment: Deployment, unit: Unit) -> Manifest:
     """What the pods of a role are."""
     main: Manifest = {
         "name": "main",
-        "image": deployment.parameters.image or ENGINES["vllm"].image,
+        "image": deployment.image_of(unit, ENGINES["vllm"].image),
         "env": variables(
             {**environment(deployment, unit, "vllm", over_nixl=True), ARGUMENTS: additional_args(deployment, unit)}
         ),

@@ -190,7 +190,7 @@ def _server(deployment: Deployment, unit: Unit, engine: EngineName, place: Place
         values[SIDE_CHANNEL_HOST] = place.host
     device = {"driver": "nvidia", "device_ids": _devices(unit, place.slot), "capabilities": ["gpu"]}
     return {
-        "image": deployment.parameters.image or ENGINES[engine].image,
+        "image": deployment.image_of(unit, ENGINES[engine].image),
         "profiles": [label(place.host)],
         **ON_HOST,
         "entrypoint": server_command(deployment, unit, engine, place.slot),

@@ -130,7 +130,7 @@ def _labels(deployment: Deployment, unit: Unit) -> dict[str, str]:
 def _pod(deployment: Deployment, unit: Unit) -> Manifest:
     decodes = unit.role == "decode"
     args = modelserver_args(deployment, unit)
-    server = container(deployment, unit, "modelserver", ENGINES["vllm"].image or "", ["vllm", "serve"], args)
+    server = container(deployment, unit, "modelserver", ENGINES["vllm"].image, ["vllm", "serve"], args)
     server["env"] = [
         *variables(environment(deployment, unit, "vllm", over_nixl=True)),
         own_address("VLLM_NIXL_SIDE_CHANNEL_HOST"),

@@ -240,7 +240,7 @@ def _assumed(deployment: Deployment, target: Target, engine: EngineName) -> Iter
             yield f"No repository of {model.name} is known: {say}."
         else:
             yield f"Weights of {model.name} are those of {checkpoint}, in the precision that is stored there."
-    if deployment.parameters.image is None:
+    if not all(deployment.image_of(unit, None) for unit in deployment.units):
         yield "Images are the ones that the pinned versions are released as; whether a registry has them was not asked."
     if target in ON_KUBERNETES:
         yield from _cluster_facts(deployment, target)

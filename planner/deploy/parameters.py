@@ -43,6 +43,8 @@ class Parameters(StrictModel):
     """Accelerators of a machine."""
     image: Image | None = None
     """Container image of the engine, in place of the pinned one."""
+    images: dict[str, Image] = {}
+    """The same for the pools of one kind of accelerator, by hardware."""
     sidecar_image: Image | None = None
     """Container image of llm-d's routing proxy, in place of the pinned one."""
     label_key: Qualified = PRODUCT_LABEL
@@ -102,6 +104,7 @@ def _unknown(found: Parameters, plan: Plan) -> Iterator[Problem]:
     known: dict[str, Collection[str]] = {
         "label": hardware,
         "resource": hardware,
+        "images": hardware,
         "region": {pool.site for pool in plan.pools},
         "checkpoint": {model.name for model in plan.models},
         "hosts": {name for pool in plan.pools for name in (pool.name, label(pool.name))},

@@ -45,13 +45,13 @@ def node_selector(deployment: Deployment, unit: Unit) -> dict[str, str]:
 
 
 def container(
-    deployment: Deployment, unit: Unit, name: str, image: str, command: Sequence[str], args: Sequence[str]
+    deployment: Deployment, unit: Unit, name: str, image: str | None, command: Sequence[str], args: Sequence[str]
 ) -> dict[str, Any]:
     """The container of an engine, with the accelerators of one machine."""
     n = min(unit.n_accelerators, deployment.parameters.accelerators_per_node)
     return {
         "name": name,
-        "image": deployment.parameters.image or image,
+        "image": deployment.image_of(unit, image),
         **({"command": [*command]} if command else {}),
         **({"args": [*args]} if args else {}),
         "resources": accelerators(unit, n),

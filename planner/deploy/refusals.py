@@ -98,8 +98,8 @@ def _unknown_hardware(deployment: Deployment, target: Target) -> Found:
     for name in dict.fromkeys(unit.pool.hardware for unit in deployment.units if unit.pool.hardware not in PRODUCTS):
         if target not in ON_KUBERNETES:
             yield key, f"launch commands are written for NVIDIA's accelerators, and not for {name}", ", ".join(PRODUCTS)
-        elif name not in told.label or name not in told.resource or told.image is None:
-            allowed = f"--param label.{name}=VALUE --param resource.{name}=NAME --param image=IMAGE"
+        elif not all(name in table for table in (told.label, told.resource, told.images)):
+            allowed = f"--param label.{name}=VALUE --param resource.{name}=NAME --param images.{name}=IMAGE"
             yield key, f"no label of nodes, resource and image are known for {name}", allowed
 
 
