@@ -71,6 +71,19 @@ def test_every_object_is_valid(
             assert [error.message for error in schema_of(one["kind"]).iter_errors(one)] == []
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_pods_of_a_pool_alone_are_those_that_a_set_would_have(
+    case: str, schema_of: Callable[[str], Draft202012Validator]
+) -> None:
+    sets = schema_of("DisaggregatedSet").schema["properties"]["spec"]["properties"]["roles"]["items"]["properties"]
+    pod = sets["spec"]["properties"]["leaderWorkerTemplate"]["properties"]["workerTemplate"]
+    for one in manifests(files_of(case, "llm-d"), "Deployment"):
+        template = one["spec"]["template"]
+        assert [error.message for error in Draft202012Validator(pod).iter_errors(template)] == []
+        assert one["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+        assert set(one["spec"]) == {"replicas", "selector", "template"}
+
+
 @pytest.mark.parametrize("kind", SCHEMAS)
 def test_every_kind_with_a_schema_is_exported_by_some_case(kind: str) -> None:
     kinds = {one.get("kind") for case, target, _ in EXPORTED[::3] for one in manifests(files_of(case, target))}

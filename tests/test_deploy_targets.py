@@ -465,3 +465,11 @@ def test_instances_are_those_of_the_period_that_is_deployed_and_the_others_are_n
     assert "hub-prefill: 3 instances are deployed; the plan has 0 to 3 by period." in by_day["NOT_EXPRESSED.md"]
     assert not any(name.startswith("hub/") for name in by_night)
     assert "replicas: 1\n" in by_night["east/two-sites-model-dense.yaml"]
+
+
+def test_what_engines_decide_of_a_layout_themselves_is_named() -> None:
+    pools = tuple(pool(name, name, layout="tp=4,dp=2,dense_tp=4") for name in ("prefill", "decode"))
+    files = exported(two_pools().model_copy(update={"pools": pools}), "vllm")
+    services = yaml.safe_load(files["home/compose.yaml"])["services"]
+    assert options(services["prefill-0"]["entrypoint"])["--tensor-parallel-size"] == "4"
+    assert "engines lay dense MLPs out themselves" in files["NOT_EXPRESSED.md"]

@@ -28,6 +28,8 @@ WRITTEN_FOR: dict[Target, tuple[Software, ...]] = {
     "sglang": (SGLANG_ROUTER,),
     "vllm": (VLLM_ROUTER,),
 }
+DENSE = "dense_tp"
+"""Part of a layout that no engine has a flag for."""
 MOST_LISTED = 12
 """Of periods that are told one by one."""
 
@@ -229,6 +231,8 @@ def _assumed(deployment: Deployment, target: Target, engine: EngineName) -> Iter
         if unit.pool.layout is None:
             name = unit.pool.name
             yield f"{name}: nobody said how its instances are laid out; they are tensor parallel, tp={unit.layout.tp}."
+        elif DENSE in unit.pool.layout:
+            yield f"{unit.pool.name}: engines lay dense MLPs out themselves, whatever {unit.pool.layout} says of them."
     yield from _other_software(deployment, engine)
     converted = [unit for unit in deployment.units if is_converted(deployment, unit)]
     if converted:

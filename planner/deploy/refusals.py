@@ -84,7 +84,8 @@ def _faults(deployment: Deployment, target: Target, engine: EngineName) -> Found
     for unit in deployment.units:
         yield from _unit_faults(deployment, target, engine, unit)
     yield from _unknown_hardware(deployment, target)
-    yield from _too_many(deployment, target)
+    if target == "llm-d":
+        yield from _llm_d_faults(deployment)
     for group in deployment.groups:
         yield from _hand_off_faults(deployment, target, group)
         if target == "kserve":
@@ -103,25 +104,16 @@ def _unknown_hardware(deployment: Deployment, target: Target) -> Found:
             yield key, f"no label of nodes, resource and image are known for {name}", allowed
 
 
-def _too_many(deployment: Deployment, target: Target) -> Found:
-    """Pools beyond what one object of a target holds."""
-    if target == "llm-d":
-        for model, cluster in Counter((group.model.name, group.cluster) for group in deployment.groups):
-            sites = [one.site for one in deployment.groups_in(cluster) if one.model.name == model]
-            if len(sites) > 1:
-                what = f"{', '.join(sites)} decode {model} in it, and one router finds the pods of them all"
-                yield f"clusters.{cluster}", what, "--param clusters=per-site"
-        for cluster in deployment.clusters:
-            counts = Counter(unit.model.name for unit in deployment.units_in(cluster))
-            for model, n in counts.items():
-                if n > MOST_ROLES:
-                    what = f"has {n} pools of {model}, and a DisaggregatedSet has {MOST_ROLES} roles at most"
-                    yield f"clusters.{cluster}", what, "fewer pools, or --param clusters=per-site"
-    if target == "dynamo":
-        for group in deployment.groups:
-            if len(group.units) >= MOST_COMPONENTS:
-                what = f"has {len(group.units)} pools, and a graph has {MOST_COMPONENTS} components at most"
-                yield f"sites.{group.site}", what, "fewer pools"
+def _llm_d_faults(deployment: Deployment) -> Found:
+    counts = Counter((unit.cluster, unit.model.name) for unit in deployment.units)
+    for (cluster, model), n in counts.items():
+        sites = [group.site for group in deployment.groups_in(cluster) if group.model.name == model]
+        if len(sites) > 1:
+            what = f"{', '.join(sites)} decode {model} in it, and one router finds the pods of them all"
+            yield f"clusters.{cluster}", what, "--param clusters=per-site"
+        if n > MOST_ROLES:
+            what = f"has {n} pools of {model}, and a DisaggregatedSet has {MOST_ROLES} roles at most"
+            yield f"clusters.{cluster}", what, "fewer pools, or --param clusters=per-site"
 
 
 def _unit_faults(deployment: Deployment, target: Target, engine: EngineName, unit: Unit) -> Found:
@@ -201,6 +193,9 @@ def _dynamo_faults(deployment: Deployment, group: Group) -> Found:
         what = "isl_bounding keeps no prompt local that has no cache hit, however short, so it can hold no threshold"
         yield place, what, "--param router=auto: the grid of the GlobalRouter"
     if not has_global_router(deployment, group):
+        if len(group.units) >= MOST_COMPONENTS:
+            what = f"has {len(group.units)} pools, and a graph has {MOST_COMPONENTS} components at most"
+            yield place, what, "fewer pools"
         return
     kinds = {"short": group.short, "long": group.long, "decode": group.decode}
     for kind, units in kinds.items():
