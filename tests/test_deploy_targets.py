@@ -35,7 +35,7 @@ from tests.deploy_cases import (
     two_sites,
 )
 
-THRESHOLDS = st.floats(1, 1e6)
+THRESHOLDS = st.one_of(st.floats(0.25, 1e6), st.integers(1, 10**6).map(float))
 NEAR = st.integers(-3, 3)
 BASH = shutil.which("bash")
 
@@ -473,3 +473,17 @@ def test_what_engines_decide_of_a_layout_themselves_is_named() -> None:
     services = yaml.safe_load(files["home/compose.yaml"])["services"]
     assert options(services["prefill-0"]["entrypoint"])["--tensor-parallel-size"] == "4"
     assert "engines lay dense MLPs out themselves" in files["NOT_EXPRESSED.md"]
+
+
+@pytest.mark.parametrize(
+    ("image", "is_told"),
+    [
+        ("registry.example/dynamo:1.6.1", False),
+        ("registry.example:5000/dynamo:v1.7.0-rc1", False),
+        ("dynamo:main", True),
+    ],
+)
+def test_dynamo_is_told_the_version_of_an_image_whose_tag_has_none(image: str, is_told: bool) -> None:
+    for one in manifests(exported(split(), "dynamo", f"image={image}"), "DynamoGraphDeployment"):
+        for component in one["spec"]["components"]:
+            assert component.get("runtimeVersionOverride") == ("1.6.1" if is_told else None)

@@ -5,6 +5,7 @@ of t tokens is of the first row, and one of t + 1 of the second.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from planner.deploy.engine_args import engine_args, environment, nixl_args
 from planner.deploy.names import label
 from planner.deploy.pods import annotations, config_map, container, metadata, node_selector, variables
 from planner.deploy.refusals import has_global_router
-from planner.deploy.versions import DYNAMO_IMAGES, EngineName
+from planner.deploy.versions import DYNAMO, DYNAMO_IMAGES, EngineName
 from planner.deploy.yaml_text import yaml_text
 
 API, KIND = "nvidia.com/v1beta1", "DynamoGraphDeployment"
@@ -23,6 +24,7 @@ COMPONENTS = {"prefill": "prefill", "decode": "backend"}
 DEFAULT_TTFT_MS, DEFAULT_ITL_MS = 10_000, 1_000
 MOST_TOKENS = 2**31 - 1
 SHARED_MEMORY = "16Gi"
+VERSION_TAG = re.compile(r":v?\d+\.\d+\.\d+[^/]*$")
 Manifest = dict[str, Any]
 
 
@@ -114,7 +116,9 @@ def _graph(deployment: Deployment, name: str, engine: EngineName, components: Se
 
 def _component(name: str, kind: str | None, replicas: int, main: Manifest) -> Manifest:
     named = {"name": name} if kind is None else {"name": name, "type": kind}
-    return {**named, "replicas": replicas, "podTemplate": {"spec": {"containers": [main]}}}
+    # The operator takes the version from the image's tag, and wants it stated where that has none.
+    version = {} if VERSION_TAG.search(main["image"]) else {"runtimeVersionOverride": DYNAMO.version}
+    return {**named, **version, "replicas": replicas, "podTemplate": {"spec": {"containers": [main]}}}
 
 
 def _python(deployment: Deployment, engine: EngineName, module: str, args: Sequence[str]) -> Manifest:

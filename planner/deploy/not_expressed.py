@@ -106,7 +106,7 @@ def _threshold(deployment: Deployment, target: Target, group: Group) -> Iterator
     if how is None:
         yield (
             f"The router of {target} has no threshold. There is one for short prompts and one for long ones, each on a "
-            "port of its own: whoever calls them must count tokens and choose."
+            "port of its own: whoever calls them must choose, by uncached tokens as the plan does or by whole prompts."
         )
     else:
         yield f"{how} It counts the whole prompt, not what of it is uncached{_hits(deployment, group)}."
