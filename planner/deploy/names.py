@@ -12,7 +12,7 @@ def label(*parts: str) -> str:
     """A name as an RFC 1123 label that begins with a letter; one that had to be changed ends in its own digest.
 
     >>> label("prfaas-paper", "pd-p"), label("pd-p tp=8,ep=1"), label("2-sites")
-    ('prfaas-paper-pd-p', 'pd-p-tp-8-ep-1-eb6f1c', 'x2-sites-f1b94c')
+    ('prfaas-paper-pd-p', 'pd-p-tp-8-ep-1-cc1c55', 'x2-sites-1b899c')
     """
     name = "-".join(parts)
     fit = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
