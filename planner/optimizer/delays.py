@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from planner.queueing import (
     merged_scv,
     split_scv,
 )
-from planner.roofline import DecodePoint
+from planner.roofline import DecodePoint, exposed_transfer_s
 from planner.units import bytes_per_s
 from planner.workload import OutputAtoms
 
@@ -44,6 +45,30 @@ def sent_bytes(problem: Problem, pool: int, link: int | None, total: Array, cach
     if link is not None and problem.links[link].destination_holds_prefix:
         return np.asarray(sent - (rates.kv_bytes(cached) - rates.kv_bytes(0.0)))
     return sent
+
+
+def transfer_s(
+    problem: Problem,
+    sizing: Sizing,
+    pool: int,
+    link: int | None,
+    total: Array,
+    cached: Array,
+    service_s: Array,
+) -> Array:
+    """What is left of the KV transfer of each request when its prefill ends, on an idle link [s]."""
+    rates = problem.pools[pool].rates
+    sent = sent_bytes(problem, pool, link, total, cached)
+    if link is None:
+        fabric = problem.scenario.sites[problem.pools[pool].site].fabric_gbps
+        if fabric is None:
+            return np.zeros_like(service_s)
+        return exposed_transfer_s(service_s, sent, bytes_per_s(fabric), 0.0, rates.n_layers)
+    spec = problem.links[link]
+    bandwidth = bytes_per_s(spec.gbps(sizing.n_ports[link]))
+    if bandwidth <= 0:
+        return np.full_like(service_s, inf)
+    return exposed_transfer_s(service_s, sent, bandwidth, spec.round_trip_s, rates.n_layers)
 
 
 def sending_s(problem: Problem, sizing: Sizing, pool: int, link: int | None, sent: Array, service_s: Array) -> Array:

@@ -19,6 +19,7 @@ from planner.optimizer.delays import (
     sending_s,
     sent_bytes,
     stretched,
+    transfer_s,
 )
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import Problem
@@ -37,8 +38,6 @@ from planner.queueing import (
     link_stretch,
     split_scv,
 )
-from planner.roofline import exposed_transfer_s
-from planner.units import bytes_per_s
 from planner.workload import weighted_quantile
 
 Array = NDArray[np.float64]
@@ -433,27 +432,3 @@ def least_decode_instances(problem: Problem, req_per_s: float, most: int) -> int
         )
         low, high = (low, n) if meets_slo else (n, high)
     return high
-
-
-def transfer_s(
-    problem: Problem,
-    sizing: Sizing,
-    pool: int,
-    link: int | None,
-    total: Array,
-    cached: Array,
-    service_s: Array,
-) -> Array:
-    """What is left of the KV transfer of each request when its prefill ends, on an idle link [s]."""
-    rates = problem.pools[pool].rates
-    sent = sent_bytes(problem, pool, link, total, cached)
-    if link is None:
-        fabric = problem.scenario.sites[problem.pools[pool].site].fabric_gbps
-        if fabric is None:
-            return np.zeros_like(service_s)
-        return exposed_transfer_s(service_s, sent, bytes_per_s(fabric), 0.0, rates.n_layers)
-    spec = problem.links[link]
-    bandwidth = bytes_per_s(spec.gbps(sizing.n_ports[link]))
-    if bandwidth <= 0:
-        return np.full_like(service_s, inf)
-    return exposed_transfer_s(service_s, sent, bandwidth, spec.round_trip_s, rates.n_layers)
