@@ -15,6 +15,7 @@ class Commands(PlannerGroup):
 
     entries = {
         "optimize": Entry(PLAN, "optimize:optimize", "Plan a scenario: sizes, threshold, link and cost."),
+        "diff": Entry(PLAN, "diff:diff", "What is different between two plans, and why."),
         "sweep": Entry(PLAN, "sweep:sweep", "One plan per point of a grid."),
         "report": Entry(PLAN, "report:report", "Write a cost report, or check a committed one."),
         "simulate": Entry(RUN, "simulate:simulate", "Run a plan request by request."),

@@ -56,7 +56,9 @@ if TYPE_CHECKING:
         Verdict,
         Work,
     )
+    from planner.results.plan_diff import BindChange, FigureChange, PlanDiff, PlanSide, ValueChange
     from planner.results.plan_file import plan_from
+    from planner.results.plan_inputs import PlanInputs
     from planner.results.plan_sweep import PlanSweep, SweepPoint, sought
     from planner.results.prediction import (
         AcceleratorMemory,
@@ -149,7 +151,13 @@ _LAZY = {
     "Sweep": "plan",
     "Verdict": "plan",
     "Work": "plan",
+    "BindChange": "plan_diff",
+    "FigureChange": "plan_diff",
+    "PlanDiff": "plan_diff",
+    "PlanSide": "plan_diff",
+    "ValueChange": "plan_diff",
     "plan_from": "plan_file",
+    "PlanInputs": "plan_inputs",
     "PlanSweep": "plan_sweep",
     "SweepPoint": "plan_sweep",
     "sought": "plan_sweep",
@@ -198,6 +206,7 @@ __all__ = [
     "AcceleratorMemory",
     "Against",
     "Baseline",
+    "BindChange",
     "Bottleneck",
     "BreakEvenResult",
     "Case",
@@ -219,6 +228,7 @@ __all__ = [
     "Fidelity",
     "FidelityGroup",
     "FidelitySurvey",
+    "FigureChange",
     "Fleet",
     "FreeRouting",
     "Front",
@@ -252,6 +262,9 @@ __all__ = [
     "PeriodValidation",
     "Plan",
     "PlannedAgain",
+    "PlanDiff",
+    "PlanInputs",
+    "PlanSide",
     "PlanSweep",
     "PoolPlan",
     "PoolShares",
@@ -287,6 +300,7 @@ __all__ = [
     "Turn",
     "Threshold",
     "Validation",
+    "ValueChange",
     "Variation",
     "Verdict",
     "Work",
