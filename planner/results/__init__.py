@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
     from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
     from planner.results.threshold import ALL_LEAVE, NONE_LEAVES, Threshold
-    from planner.results.validation import Check, PeriodValidation, Validation
+    from planner.results.validation import Check, Observation, PeriodValidation, Validation
 
 _LAZY = {
     "BreakEvenResult": "case",
@@ -197,6 +197,7 @@ _LAZY = {
     "NONE_LEAVES": "threshold",
     "Threshold": "threshold",
     "Check": "validation",
+    "Observation": "validation",
     "PeriodValidation": "validation",
     "Validation": "validation",
 }
@@ -253,6 +254,7 @@ __all__ = [
     "LiveTtft",
     "MeasuredFile",
     "NONE_LEAVES",
+    "Observation",
     "OperatorPoint",
     "Peer",
     "PeriodLink",

@@ -228,8 +228,7 @@ def _plain(value: Any) -> Any:
 def _binds(before: Plan, after: Plan, noise: _Noise) -> Iterator[BindChange]:
     mine, theirs = ({b.constraint: b for b in plan.bottlenecks} for plan in (before, after))
     for name in _joined(mine, theirs):
-        a, b = mine.get(name), theirs.get(name)
-        prices = [None if item is None else item.shadow_price for item in (a, b)]
-        unit = (b or a).unit if (b or a) else ""
-        is_changed = noise.differ(*prices, noise.objective)
-        yield BindChange(constraint=name, unit=unit, before=prices[0], after=prices[1], is_changed=is_changed)
+        known = theirs.get(name) or mine[name]
+        a, b = (side[name].shadow_price if name in side else None for side in (mine, theirs))
+        is_changed = noise.differ(a, b, noise.objective)
+        yield BindChange(constraint=name, unit=known.unit, before=a, after=b, is_changed=is_changed)

@@ -16,7 +16,7 @@ from planner.workload.requests import trace_path
 
 READING = {"title", "notes", "note", "source", "sources", "power_source", "how", "aliases"}
 """Keys of text for readers: no plan depends on them."""
-STUDIES = ("comparisons", "claims", "break_even", "report")
+STUDIES = ("comparisons", "claims", "break_even", "report", "observed")
 """Tables of a scenario about what a report shows beside the plan."""
 IDENTITY = {"schema", "schema_id", "name", "vendor", "status"}
 PROVENANCE = (
