@@ -282,6 +282,22 @@ def test_a_trace_too_large_to_be_kept_whole_becomes_its_lengths_and_rate(kind: s
     assert scenario.demand_req_per_s == pytest.approx(20.0, rel=0.01)
 
 
+def test_lines_of_an_unusual_form_are_read_as_the_usual_ones_are(folder: Path) -> None:
+    usual = mooncake_rows(folder / "usual.jsonl", 300)
+    lines = [json.loads(line) for line in usual.read_text(encoding="utf-8").splitlines()]
+    forms: list[Callable[[dict[str, Any]], str]] = [
+        lambda line: json.dumps(dict(reversed(line.items()))),
+        lambda line: json.dumps(line, separators=(",", ":")),
+        lambda line: json.dumps({**line, "user": "a"}),
+        lambda line: json.dumps({**line, "timestamp": float(line["timestamp"])}),
+    ]
+    expected = observed_mooncake(usual)
+    for i, form in enumerate(forms):
+        path = folder / f"{i}.jsonl"
+        path.write_text("\n".join(map(form, lines)), encoding="utf-8")
+        assert observed_mooncake(path) == expected
+
+
 def test_a_broken_line_of_json_is_named(folder: Path) -> None:
     path = mooncake_rows(folder / "t.jsonl", 30)
     lines = path.read_text(encoding="utf-8").splitlines()
