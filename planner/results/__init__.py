@@ -57,7 +57,9 @@ if TYPE_CHECKING:
         Verdict,
         Work,
     )
+    from planner.results.plan_diff import BindChange, FigureChange, PlanDiff, PlanSide, ValueChange
     from planner.results.plan_file import plan_from
+    from planner.results.plan_inputs import PlanInputs
     from planner.results.plan_sweep import PlanSweep, SweepPoint, sought
     from planner.results.prediction import (
         AcceleratorMemory,
@@ -85,7 +87,7 @@ if TYPE_CHECKING:
     from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
     from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
     from planner.results.threshold import ALL_LEAVE, NONE_LEAVES, Threshold
-    from planner.results.validation import Check, PeriodValidation, Validation
+    from planner.results.validation import Check, Observation, PeriodValidation, Validation
 
 _LAZY = {
     "BreakEvenResult": "case",
@@ -151,7 +153,13 @@ _LAZY = {
     "Sweep": "plan",
     "Verdict": "plan",
     "Work": "plan",
+    "BindChange": "plan_diff",
+    "FigureChange": "plan_diff",
+    "PlanDiff": "plan_diff",
+    "PlanSide": "plan_diff",
+    "ValueChange": "plan_diff",
     "plan_from": "plan_file",
+    "PlanInputs": "plan_inputs",
     "PlanSweep": "plan_sweep",
     "SweepPoint": "plan_sweep",
     "sought": "plan_sweep",
@@ -191,6 +199,7 @@ _LAZY = {
     "NONE_LEAVES": "threshold",
     "Threshold": "threshold",
     "Check": "validation",
+    "Observation": "validation",
     "PeriodValidation": "validation",
     "Validation": "validation",
 }
@@ -200,6 +209,7 @@ __all__ = [
     "AcceleratorMemory",
     "Against",
     "Baseline",
+    "BindChange",
     "Bottleneck",
     "BreakEvenResult",
     "Case",
@@ -221,6 +231,7 @@ __all__ = [
     "Fidelity",
     "FidelityGroup",
     "FidelitySurvey",
+    "FigureChange",
     "Fleet",
     "FreeRouting",
     "Front",
@@ -245,6 +256,7 @@ __all__ = [
     "LiveTtft",
     "MeasuredFile",
     "NONE_LEAVES",
+    "Observation",
     "OperatorPoint",
     "Peer",
     "PeriodLink",
@@ -254,6 +266,9 @@ __all__ = [
     "PeriodValidation",
     "Plan",
     "PlannedAgain",
+    "PlanDiff",
+    "PlanInputs",
+    "PlanSide",
     "PlanSweep",
     "PoolPlan",
     "PoolShares",
@@ -290,6 +305,7 @@ __all__ = [
     "Turn",
     "Threshold",
     "Validation",
+    "ValueChange",
     "Variation",
     "Verdict",
     "Work",

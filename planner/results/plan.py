@@ -6,6 +6,7 @@ from pydantic import Field
 
 from planner.ranges import Counted, Quantity, Signed
 from planner.results.certified import Certified
+from planner.results.plan_inputs import PlanInputs
 from planner.schema import StrictModel
 
 
@@ -352,6 +353,8 @@ class Plan(Fleet):
     """What the reader must know to use the figures."""
     certified: Certified | None = None
     """What a run bore out, where `--certify` asked for one."""
+    inputs: PlanInputs | None = None
+    """What it was made from; None where the plan stands beside its question, as in a report."""
 
     def period(self, name: str) -> PeriodPlan:
         """The period of that name; raises KeyError."""
@@ -381,6 +384,7 @@ class Plan(Fleet):
 
     def answer(self) -> dict[str, Any]:
         """The plan as JSON prints it, what identifies it first."""
-        fields = self.model_dump(mode="json", by_alias=True, exclude=None if self.certified else {"certified"})
+        unknown = {name for name in ("certified", "inputs") if getattr(self, name) is None}
+        fields = self.model_dump(mode="json", by_alias=True, exclude=unknown)
         first = ("schema", "scenario", "objective", "status", "gap", "bound", "capacity_rule")
         return {**{key: fields[key] for key in first}, **fields}
