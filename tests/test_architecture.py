@@ -40,6 +40,7 @@ MAY_IMPORT = {
     | {"files", "jobs", "scenario", "profiles", "results", "roofline", "queueing", "workload"}
     | {"optimizer", "executor", "hybrid"},
     "report": BASE | {"files", "scenario", "results"},
+    "deploy": BASE | {"files", "results"},
 }
 """The house's table of who may import whom; `cli` may import everything."""
 HEAVY = ("numba", "numpy", "scipy", "pulp", "highspy", "matplotlib", "pydantic", "jinja2", "rich.console")

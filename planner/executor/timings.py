@@ -41,8 +41,8 @@ def timed(parts: Sequence[Part], classes: Sequence[str]) -> Timed:
     found, scenario = Timed({}, {}), parts[0].system.scenario
     for name in classes:
         own = _timed(parts, name, scenario.slo_of(name))
-        for figures, mine in zip(found, own, strict=True):
-            figures |= {f"{metric} of {name}": value for metric, value in mine.items()}
+        found.figures.update({f"{metric} of {name}": value for metric, value in own.figures.items()})
+        found.intervals.update({f"{metric} of {name}": value for metric, value in own.intervals.items()})
     # Of one class there is nothing else: what is found of it is not sought again.
     everyone = own if len(classes) == 1 and scenario.slo == scenario.slo_of(name) else _timed(parts, None, scenario.slo)
     return Timed(found.figures | everyone.figures, found.intervals | everyone.intervals)

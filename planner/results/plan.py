@@ -6,10 +6,11 @@ from pydantic import Field
 
 from planner.ranges import Counted, Quantity, Signed
 from planner.results.certified import Certified
+from planner.results.plan_inputs import PlanInputs
 from planner.results.slo_run import SloRun
 from planner.schema import StrictModel
 
-SELDOM = ("certified", "slo_run")
+SELDOM = ("certified", "slo_run", "inputs")
 """Fields that are not printed where they say nothing."""
 
 
@@ -44,6 +45,8 @@ class PoolPlan(StrictModel):
     """Attention KV cache."""
     batch_limit: Counted | None = None
     """Most sequences that an instance decodes together; None for prefill, which is one prompt at a time."""
+    model: str | None = None
+    """Model that it serves, as `models` and classes call it."""
 
     @property
     def key(self) -> str:
@@ -83,6 +86,27 @@ class LinkPlan(StrictModel):
     mean_gbps: Quantity
     utilization: Quantity
     usd_per_hour: Quantity | None
+    round_trip_ms: Quantity | None = None
+    """Round-trip time; None where nobody said."""
+
+
+class ServedModel(StrictModel):
+    """A model that the fleet serves, as far as whoever deploys it has to know it."""
+
+    name: str
+    """Name of its profile."""
+    checkpoints: tuple[str, ...] = ()
+    """Repositories that it is published in, where its profile names any."""
+    precision: str
+    """Weights, as the checkpoint stores them."""
+    kv_precision: str
+    """Attention KV cache, as asked for."""
+    has_recurrent_state: bool
+    """Whether some of its layers keep a state of fixed size: a hybrid model."""
+    has_experts: bool | None
+    """Whether some of its layers are a mixture of experts; None where that is unpublished."""
+    context_limit_tokens: Counted | None
+    """Longest context; None where unknown."""
 
 
 class Latency(StrictModel):
@@ -315,6 +339,8 @@ class Plan(Fleet):
     bound: Signed
     """That bound: requests per second, USD per hour, or with min-ttft seconds at the percentile asked for."""
     capacity_rule: Literal["mean-length", "expected-work"]
+    models: tuple[ServedModel, ...] = ()
+    """Every model that is served."""
     prefill_to_decode: str | None
     """Instances of prefill for short prompts to instances of decode."""
     cost_band: CostBand | None = None
@@ -335,6 +361,8 @@ class Plan(Fleet):
     """What a run bore out, where `--certify` asked for one."""
     slo_run: SloRun | None = None
     """What a run made of the promise that is nearest to breaking; None, and not printed, without one."""
+    inputs: PlanInputs | None = None
+    """What it was made from; None where the plan stands beside its question, as in a report."""
 
     def period(self, name: str) -> PeriodPlan:
         """The period of that name; raises KeyError."""

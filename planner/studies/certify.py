@@ -11,7 +11,7 @@ from planner.scenario import Scenario
 from planner.studies.handed import modelled
 from planner.studies.period_runs import Judge
 from planner.studies.promises import Say
-from planner.studies.rounds import Search, Tried, run_rounds
+from planner.studies.rounds import Candidate, Search, Tried, run_rounds
 from planner.units import number
 
 MOST_TOLD = 8
@@ -85,7 +85,7 @@ def _plan(search: Search, chosen: Tried) -> Plan:
     return plan.model_copy(update={"certified": _certified(search, chosen), "notes": notes})
 
 
-def as_promised(scenario: Scenario, chosen: Tried, plan: Plan) -> Plan:
+def as_promised(scenario: Scenario, chosen: Candidate, plan: Plan) -> Plan:
     """A plan in full at what it was run at, with the promises that the scenario makes."""
     fields = {name: getattr(chosen.plan, name) for name in Fleet.model_fields}
     slos = {name: scenario.slo_of(name) for name in scenario.workloads}

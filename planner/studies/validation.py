@@ -13,6 +13,7 @@ from planner.results import (
     Check,
     Fleet,
     Interval,
+    Observation,
     PeriodRun,
     PeriodValidation,
     Plan,
@@ -221,6 +222,7 @@ def _validation(to_run: ToRun, load: float, found: Sequence["Pair"], executed: "
         n_requests_full=None if most is None else _length(question, most),
         most_requests=question.most_requests or question.n_requests,
         notes=run.notes,
+        observed=tuple(_observations(to_run.scenario, found)),
         **judged(found),
     )
 
@@ -228,6 +230,14 @@ def _validation(to_run: ToRun, load: float, found: Sequence["Pair"], executed: "
 def _length(question: RunQuestion, run: RunFigures) -> int:
     """Requests of a run, of several periods those of each; what only fills the system is not counted."""
     return question.n_requests * run.n_replications // question.n_replications
+
+
+def _observations(scenario: Scenario, found: Sequence["Pair"]) -> Iterator[Observation]:
+    """What the scenario says was measured, beside prediction and run."""
+    told = {pair.metric: (pair.predicted, pair.executed) for pair in found}
+    for metric, measured in (scenario.observed.figures if scenario.observed else {}).items():
+        predicted, executed = told.get(metric, (None, None))
+        yield Observation(metric=metric, measured=measured, predicted=predicted, executed=executed)
 
 
 @dataclass(frozen=True)
