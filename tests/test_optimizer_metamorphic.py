@@ -162,10 +162,8 @@ FAMILIES = (
 
 
 def marks(family: Family) -> list[pytest.MarkDecorator]:
-    """A promise takes several seconds to plan for; two classes under one are planned less closely than one."""
-    slow = [pytest.mark.slow] if "promise" in family.what else []
-    reason = "the same promise to two classes is planned pool by pool, with a gap"
-    return [pytest.mark.xfail(strict=True, reason=reason), *slow] if family.law == IN_HALVES else slow
+    """A promise takes several seconds to plan for."""
+    return [pytest.mark.slow] if "promise" in family.what else []
 
 
 @pytest.mark.parametrize(
