@@ -1,8 +1,10 @@
 """The plan of a promise, run before it is printed: tightened where it is not kept, cheaper where there is room."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from planner.errors import CheckFailedError, InputError
 from planner.executor import RunQuestion
@@ -15,7 +17,7 @@ from planner.studies.handed import as_asked, modelled, seeks_least
 from planner.studies.neighbours import cheaper
 from planner.studies.period_runs import Judge
 from planner.studies.promises import Say
-from planner.studies.rounds import Candidate, Search, Tried, candidate, run, run_rounds
+from planner.studies.rounds import Candidate, Search, candidate, run, run_rounds
 from planner.studies.slo_runs import with_slo_run
 
 SEARCH_PART = 0.5
@@ -39,6 +41,16 @@ class Kept:
     problem: Problem
     """What it answers."""
     solution: Solution
+
+
+class Chosen(NamedTuple):
+    """The plan that is printed."""
+
+    plan: Candidate
+    seed: int
+    """Of its run."""
+    because: str | None = None
+    """Why it does not keep its promise, or why it was not run."""
 
 
 def kept_plan(
@@ -92,27 +104,27 @@ def kept(
         return Kept(plan, asked.problem, asked.found)
     runs = TimeLimit.of(min(RUN_PART * time_limit_s, limit.left_s))
     search.judge, search.time_limit_s = replace(judge, deadline=runs.deadline), runs.part_s(EACH_PART)
-    chosen, because = _chosen(search, asked)
+    chosen = _chosen(search, asked)
     say(f"{scenario.name}: comparing with other fleets")
-    found = _explained(search, asked, chosen, limit.left_s)
-    seed = search.judge.question.seed + (chosen not in (asked, *search.tried))
-    return replace(found, plan=with_slo_run(found.plan, scenario, chosen, seed, len(search.tried), because))
+    found = _explained(search, asked, chosen.plan, limit.left_s)
+    told = with_slo_run(found.plan, scenario, chosen.plan, chosen.seed, len(search.tried), chosen.because)
+    return replace(found, plan=told)
 
 
-def _chosen(search: Search, asked: Candidate) -> tuple[Candidate, str | None]:
+def _chosen(search: Search, asked: Candidate) -> Chosen:
     """The plan to be printed, run where that was possible, and why where it does not keep its promise."""
     try:
         first = run(search, asked)
         search.tried.append(first)
         if first.is_cut_short:
-            return asked, TIME_UP
+            return Chosen(asked, search.judge.question.seed, TIME_UP)
         if first.broken:
             run_rounds(search)
         elif search.scenario.objective == "min-cost":
             _run_cheaper(search)
     except (InputError, CheckFailedError) as error:
         if not search.tried:
-            return asked, str(error).splitlines()[0]
+            return Chosen(asked, search.judge.question.seed, str(error).splitlines()[0])
     return _confirmed(search)
 
 
@@ -141,22 +153,28 @@ def _sizes(one: Candidate) -> tuple[object, ...]:
     return pools, tuple(link.ports_by_tier for link in one.plan.links)
 
 
-def _confirmed(search: Search) -> tuple[Tried, str | None]:
+def _confirmed(search: Search) -> Chosen:
     """The best plan that is kept with other seeds too; without one the plan as asked, and what came of it."""
     question, first = search.judge.question, search.tried[0]
-    held = [one for one in search.tried if not (one.broken or one.is_cut_short)]
-    for one in sorted(held, key=lambda tried: tried.badness):
+    seed = question.seed
+    while (one := search.best) is not None:
         if one is first:
-            return first, None
-        other = replace(search.judge, question=replace(question, seed=question.seed + 1))
-        again = run(replace(search, judge=other), one)
+            return Chosen(first, question.seed)
+        seed += 1
+        again = run(replace(search, judge=replace(search.judge, question=replace(question, seed=seed))), one)
         if again.is_cut_short:
-            return one, f"not run again with other seeds: {TIME_UP}"
+            return Chosen(one, question.seed, f"not run again with other seeds: {TIME_UP}")
         if not again.broken:
-            return again, None
+            return Chosen(again, seed)
+        # Its first run flattered it: what the other seeds saw counts, and what comes next is stricter than that.
+        search.tried = [*(tried for tried in search.tried if tried is not one), again]
+        search.strict = None
+        if search.best is None:
+            with suppress(InputError, CheckFailedError):
+                run_rounds(search)
     n = len(search.tried)
     tried = f"none of {n} plans that were run keeps it" if n > 1 else "it is not kept in the run"
-    return first, f"{tried}{': ' + TIME_UP if search.judge.is_over else ''}"
+    return Chosen(first, question.seed, f"{tried}{': ' + TIME_UP if search.judge.is_over else ''}")
 
 
 def _explained(search: Search, asked: Candidate, chosen: Candidate, time_limit_s: float) -> Kept:

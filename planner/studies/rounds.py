@@ -98,7 +98,8 @@ class Search:
     @property
     def best(self) -> Tried | None:
         """The best of the plans that hold."""
-        return min((tried for tried in self.tried if not tried.broken), key=lambda one: one.badness, default=None)
+        held = (tried for tried in self.tried if not (tried.broken or tried.is_cut_short))
+        return min(held, key=lambda one: one.badness, default=None)
 
     def problem(self, scenario: Scenario) -> Problem:
         """A question with the requests of this one."""
