@@ -148,7 +148,7 @@ class FleetUnderSlo:
             The rate; 0 where not even `least` is within the SLO.
         """
         low, high, parts = max(least, most * ROUTE_SETTINGS.least_part), most, ROUTE_SETTINGS.rate_parts
-        if most <= 0 or not self.meets_slo(low_tokens, high_tokens, np.array([low]))[0]:
+        if most <= 0 or most < least or not self.meets_slo(low_tokens, high_tokens, np.array([low]))[0]:
             return 0.0
         is_exact = low_tokens == high_tokens
         for _ in range(ROUTE_SETTINGS.exact_rounds if is_exact else ROUTE_SETTINGS.bound_rounds):
