@@ -1,6 +1,7 @@
 """Plans of several periods: each is run as it stands in the plan, and all of them as the whole time."""
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -281,3 +282,18 @@ def test_a_run_too_short_for_its_warm_up_says_so_of_the_first_period_and_names_t
     assert notes[0].startswith("day: the warm-up of")
     assert "night have notes of their own" in notes[1]
     assert validate(small_with(DAY), RunQuestion(200, 1, 1.0, 2)).notes == notes
+
+
+def test_a_system_that_still_fills_is_run_longer_rather_than_more_often() -> None:
+    """More runs of the same length would see the same, too low rate, and be sure of it."""
+    scenario, plan = planned()
+    short = RunQuestion(4000, 1, 1.0, 4, most_requests=64_000)
+    assert simulate_periods(scenario, plan, short).is_transient
+    run = simulate_periods(scenario, plan, short, enough=lambda run: not run.is_transient)
+    assert not run.is_transient
+    assert run.n_replications == 4
+    assert 4000 < run.n_asked <= 64_000
+    for one in run.periods:
+        sure = one.intervals["throughput_req_per_s"]
+        assert sure.low < plan.period(one.name).demand_req_per_s < sure.high
+    assert simulate_periods(scenario, plan, replace(short, most_requests=7999), enough=lambda _: False).n_asked == 7000

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.common import SetOption, TimeLimitOption, data_dirs
+from planner.cli.common import SetOption, TimeLimitOption
 from planner.cli.completion import scenario_names
 from planner.cli.progress import progress
 
@@ -71,9 +71,9 @@ def _plan(source: str, overrides: list[str], time_limit_s: float) -> "Plan":
         if overrides:
             raise UsageError(f"--set: changes keys of a scenario, and {source} is a plan (plan again with --set)")
         return plan_from(read_text(Path(source)), source)
-    from planner.optimizer import optimize
+    from planner.cli.optimize import planned
     from planner.scenario import read_scenario
 
     question = read_scenario(source, overrides)
-    with progress(f"planning {question.name}"):
-        return optimize(question, data_dirs(), time_limit_s)
+    with progress(f"planning {question.name}") as tell:
+        return planned(question, time_limit_s, tell)

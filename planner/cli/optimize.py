@@ -97,7 +97,7 @@ def optimize(
     stated = {"--requests": requests, "--most-requests": most_requests, "--seed": seed}
     _check_runs(how, stated, certify and (pareto is not None or sensitivity))
     with progress(f"planning {question.name}") as tell:
-        plan = _planned(question, how, (requests, most_requests, seed), time_limit_s, tell)
+        plan = planned(question, time_limit_s, tell, how, (requests, most_requests, seed))
         front, found = _studies(question, plan, (pareto, points or N_POINTS, sensitivity), time_limit_s, tell)
     if question.break_even:
         note = _break_evens_elsewhere(len(question.break_even), scenario, overrides or ())
@@ -163,14 +163,15 @@ def _check_runs(how: How, stated: "Mapping[str, int | None]", has_studies: bool)
         raise UsageError("--certify: is about one plan, not about --pareto or --sensitivity (one of them at a time)")
 
 
-def _planned(
+def planned(
     question: "Scenario",
-    how: How,
-    runs: tuple[int | None, int | None, int | None],
     time_limit_s: float,
     tell: "Callable[[str], None]",
+    how: How | None = None,
+    runs: tuple[int | None, int | None, int | None] = (None, None, None),
 ) -> "Plan":
-    """The plan; run with so many requests, up to so many, and a seed."""
+    """The plan; run with so many requests, up to so many, and a seed, by default where it promises latency."""
+    how = how or _how(question, certify=False, no_run=False)
     if how is How.CERTIFIED:
         from planner.studies.certify import certified_plan
 

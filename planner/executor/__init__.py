@@ -11,12 +11,13 @@ from planner.loading import on_first_use
 if TYPE_CHECKING:
     from planner.executor.draws import Draws, drawn_requests
     from planner.executor.periods import simulate_periods
-    from planner.executor.run import RunQuestion, default_load, simulate
+    from planner.executor.run import default_load, simulate
+    from planner.executor.run_question import RunQuestion
     from planner.executor.systems import System, system
     from planner.executor.worlds import world
 
 _LAZY = {
-    "RunQuestion": "run",
+    "RunQuestion": "run_question",
     "default_load": "run",
     "simulate": "run",
     "simulate_periods": "periods",

@@ -214,10 +214,10 @@ def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
     samples, columns = w.samples[rows[0] : rows[1] + 1], sample_names(plan)
     start, end = ({name: float(row[i]) for i, name in enumerate(columns)} for row in (samples[0], samples[-1]))
     mean = {name: float(samples[:, i].mean()) for i, name in enumerate(columns)}
-    span_s = max(end["time_s"] - start["time_s"], np.finfo(float).tiny)
+    span_s = end["time_s"] - start["time_s"]
 
     def rate(name: str) -> float:
-        return (end[name] - start[name]) / span_s
+        return (end[name] - start[name]) / span_s if span_s > 0 else 0.0
 
     found = {"throughput_req_per_s": rate("finished"), "mean_inside": rate("inside_s"), "warm_up_s": start["time_s"]}
     n_in_role = {pool.name: float(pool.n_instances) for pool in (*plan.prefill, *plan.decode)}

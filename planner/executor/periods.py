@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from planner.errors import InputError, UsageError
 from planner.executor import timings
 from planner.executor.measure import Outcome, RequestTimes
-from planner.executor.run import Enough, RunQuestion, answer, default_load, replications
+from planner.executor.run import answer, default_load, replications
+from planner.executor.run_question import Enough, RunQuestion, run_on
 from planner.executor.streams import Stream
 from planner.executor.systems import System, system
 from planner.jobs import HERE, Workers
@@ -79,16 +80,16 @@ def simulate_periods(
         raise UsageError("--full: the most that is served is that of one period (--period NAME)")
     load = default_load(plan) if question.load is None else question.load
     parts = [_part(scenario, plan, period, data_dirs) for period in _served(scenario, plan)]
-    for some in question.steps():
+
+    def run(asked: RunQuestion, some: range) -> Run:
         for i, part in enumerate(parts):
             tell = partial(_tell, say, part.plan.name, i / len(parts), 1 / len(parts))
             tell(0.0)
             rate = load * part.plan.demand_req_per_s
-            part.outcomes.extend(replications(part.system, question, some, rate, data_dirs, tell, workers))
-        run = _together(plan, parts, question, load)
-        if enough(run):
-            break
-    return run
+            part.outcomes[some.start :] = replications(part.system, asked, some, rate, data_dirs, tell, workers)
+        return _together(plan, parts, asked, load)
+
+    return run_on(question, run, enough)
 
 
 def _part(scenario: Scenario, plan: Plan, period: PeriodPlan, data_dirs: Sequence[Path]) -> Part:
@@ -104,7 +105,9 @@ def _together(plan: Plan, parts: Sequence[Part], question: RunQuestion, load: fl
     joined = [_joined(parts, r) for r in range(len(parts[0].outcomes))]
     shares = [timings.Part(p.system, p.time_fraction * p.plan.demand_req_per_s, p.outcomes) for p in parts]
     run = answer(whole_system(plan, parts), question, load, load * rate, joined, shares)
-    return run.model_copy(update={"periods": runs, "notes": tuple(_notes(runs))})
+    return run.model_copy(
+        update={"periods": runs, "notes": tuple(_notes(runs)), "is_transient": any(one.is_transient for one in runs)}
+    )
 
 
 def _served(scenario: Scenario, plan: Plan) -> list[PeriodPlan]:

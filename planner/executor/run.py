@@ -1,13 +1,12 @@
 """Running a plan: replications of the event loop, and the answer they add up to."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from planner.errors import CheckFailedError, UsageError
+from planner.errors import CheckFailedError
 from planner.executor.code_cache import told_of_compiling
 from planner.executor.draws import Draws, drawn_requests, prompt_blocks, to_streams
 from planner.executor.kernel.loop import advance, start
@@ -15,6 +14,7 @@ from planner.executor.kernel.records import Records, World
 from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome, site_name
 from planner.executor.rebalancing import stated_rebalance
 from planner.executor.refused import check_room
+from planner.executor.run_question import Enough, RunQuestion, run_on
 from planner.executor.sessions import session_requests
 from planner.executor.streams import Stream
 from planner.executor.systems import System, system
@@ -40,8 +40,6 @@ from planner.scenario import DiurnalArrivals, Scenario
 from planner.units import number
 from planner.workload.traces import Blocks
 
-N_REQUESTS = 200_000
-N_REPLICATIONS = 4
 EVENTS_AT_ONCE = 250_000
 BUSY_LOAD = 0.8
 """Load where the plan's own rate saturates something."""
@@ -70,49 +68,6 @@ SITE_MEANS = ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s")
 CLASS_MEANS = (*SITE_MEANS, "ttft_promised_s", "tpot_mean_s")
 
 Progress = Callable[[float], None]
-Enough = Callable[[Run], bool]
-"""Whether a run says what is asked of it; else it is run on."""
-
-
-@dataclass(frozen=True)
-class RunQuestion:
-    """How long and how often to run, and at what load."""
-
-    n_requests: int = N_REQUESTS
-    """Of all replications together."""
-    seed: int = 0
-    load: float | None = None
-    """Fraction of the rate that the plan is for; None: 1, or 0.8 where that saturates a pool."""
-    n_replications: int = N_REPLICATIONS
-    is_full: bool = False
-    """Whether the system is kept full, each request that leaves letting the next one in, to see the most it serves."""
-    most_requests: int | None = None
-    """Up to which replications are added while a run is too short for what is asked of it; None: none are."""
-
-    def __post_init__(self) -> None:
-        """Raises UsageError for what cannot be run."""
-        if not 1 <= self.n_replications <= self.n_requests:
-            what = f"--replications {self.n_replications}: does not share out --requests {self.n_requests}"
-            raise UsageError(f"{what} (1 to one per request)")
-        if self.load is not None and not (isfinite(self.load) and self.load > 0):
-            raise UsageError(f"--load {self.load}: is no load (a fraction above 0 of the plan's rate)")
-        if self.seed < 0:
-            raise UsageError(f"--seed {self.seed}: is below 0")
-        if self.most_requests is not None and self.most_requests < self.n_requests:
-            what = f"--most-requests {self.most_requests}: is below --requests {self.n_requests}"
-            raise UsageError(f"{what} (at least as many)")
-
-    def steps(self) -> Iterator[range]:
-        """Replications that are run at first, and as many again each time, up to the limit.
-
-        >>> list(RunQuestion(4000, n_replications=4, most_requests=10_000).steps())
-        [range(0, 4), range(4, 8), range(8, 10)]
-        """
-        most = (self.most_requests or 0) * self.n_replications // self.n_requests
-        done, upto = 0, self.n_replications
-        while done < upto:
-            yield range(done, upto)
-            done, upto = upto, max(min(2 * upto, most), upto)
 
 
 def default_load(fleet: Fleet) -> float:
@@ -160,12 +115,12 @@ def simulate(
     load = default_load(plan.fleet) if question.load is None else question.load
     rate = load * plan.fleet.throughput_req_per_s
     outcomes: list[Outcome] = []
-    for some in question.steps():
-        outcomes += replications(plan, question, some, rate, data_dirs, progress, workers, keep=keep)
-        run = answer(plan, question, None if question.is_full else load, rate, outcomes)
-        if enough(run):
-            break
-    return run, outcomes[0].records
+
+    def run(asked: RunQuestion, some: range) -> Run:
+        outcomes[some.start :] = replications(plan, asked, some, rate, data_dirs, progress, workers, keep=keep)
+        return answer(plan, asked, None if asked.is_full else load, rate, outcomes)
+
+    return run_on(question, run, enough), outcomes[0].records
 
 
 def replications(
@@ -306,6 +261,8 @@ def answer(
         load=load,
         offered_req_per_s=None if load is None else req_per_s,
         n_replications=len(outcomes),
+        n_asked=question.n_requests * len(outcomes) // question.n_replications,
+        is_transient=_is_transient(mean),
         dropped={why: int(total[f"dropped {why}"]) for why in REASONS if total[f"dropped {why}"]},
         simulated_s=total["simulated_s"],
         cross_site_bytes=total["cross_site_bytes"],
@@ -425,10 +382,15 @@ def _notes(
         yield "the system was kept full: times are those of a queue as long as the experiment made it"
     elif load * max(pool.utilization for pool in (*plan.prefill, *plan.decode)) > 1 - 1e-6:
         yield "at this load a pool is full: its queue grows as long as requests arrive"
-    if mean["warm_up_s"] < STAYS_TO_WARM_UP * mean["stay_s"]:
+    if _is_transient(mean):
         yield (
             f"the warm-up of {number(mean['warm_up_s'])} s is shorter than {number(STAYS_TO_WARM_UP)} times the "
             f"{number(mean['stay_s'])} s that a request stays: figures, throughput above all, are those of a system "
             f"that still fills; run {number(STAYS_TO_WARM_UP * mean['stay_s'] / max(mean['warm_up_s'], 1e-9), 2)} "
             "times as many requests"
         )
+
+
+def _is_transient(mean: dict[str, float]) -> bool:
+    """Whether the warm-up is so short that the system still fills while it is watched."""
+    return mean["warm_up_s"] < STAYS_TO_WARM_UP * mean["stay_s"]

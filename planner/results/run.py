@@ -122,6 +122,10 @@ class RunFigures(StrictModel):
     n_replications: int
     n_requests: int
     """Of all replications, warm-up and cool-down included."""
+    n_asked: int
+    """Of all replications, of several periods in each; what only fills a system that is kept full is not counted."""
+    is_transient: bool
+    """Whether the warm-up was so short that the figures are those of a system that still fills."""
     n_counted: int
     """Of these, those that the figures below are over."""
     n_completed: int

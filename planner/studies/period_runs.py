@@ -43,9 +43,9 @@ class Judge:
         now = monotonic()
         return now + (now - began) > self.deadline
 
-    def is_enough(self, promises: Sequence[Promise]) -> bool:
-        """Whether each is decided, or as good as."""
-        return all(p.decided or self._is_precise(p) for p in promises)
+    def is_enough(self, run: RunFigures, promises: Sequence[Promise]) -> bool:
+        """Whether each is decided, or as good as, by a run whose system is not still filling."""
+        return not run.is_transient and all(p.decided or self._is_precise(p) for p in promises)
 
     def _is_precise(self, one: Promise) -> bool:
         if one.ci_low is None or one.ci_high is None:
@@ -163,8 +163,8 @@ def _watched(judge: Judge, stated: Scenario, plan: Fleet, name: str | None, load
         return tuple(time_promises(stated, run))
 
     enough = Enough(
-        lambda run: judge.is_enough(of_times(run)) or judge.is_late(began),
-        lambda most: judge.is_enough((of_rate(most),)) or judge.is_late(began),
+        lambda run: judge.is_enough(run, of_times(run)) or judge.is_late(began),
+        lambda most: judge.is_enough(most, (of_rate(most),)) or judge.is_late(began),
     )
     executed = execute(
         stated, plan, judge.question, load, judge.data_dirs, period=name, enough=enough, with_most=judge.sees_rate
@@ -172,7 +172,7 @@ def _watched(judge: Judge, stated: Scenario, plan: Fleet, name: str | None, load
     _check_dropped(stated, name, executed.run)
     times = of_times(executed.run)
     rates = () if executed.most is None else (of_rate(executed.most),)
-    return Watched(executed, (*rates, *times), judge.is_late(began) and not judge.is_enough(times))
+    return Watched(executed, (*rates, *times), judge.is_late(began) and not judge.is_enough(executed.run, times))
 
 
 def _check_dropped(stated: Scenario, name: str | None, run: RunFigures) -> None:

@@ -89,7 +89,9 @@ def validate(
         last = Pair("mean_inside", inside, run.mean_inside, run.intervals.get("mean_inside"), run.n_requests)
         return [*pairs(found.plan, promised, load, executed), last]
 
-    enough = Enough(lambda run: decides(seen(Executed(run))), lambda most: decides([_most(found.plan, most)]))
+    enough = Enough(
+        lambda run: is_settled(run, seen(Executed(run))), lambda most: is_settled(most, [_most(found.plan, most)])
+    )
     executed = execute(scenario, found.plan, question, load, data_dirs, say, workers, enough=enough)
     return _validation(to_run, load, seen(executed), executed)
 
@@ -116,7 +118,7 @@ class ToRun:
             period=period,
             progress=partial(self.say, text),
             workers=self.workers,
-            enough=lambda run: decides(seen(run)),
+            enough=lambda run: is_settled(run, seen(run)),
         )
         return run
 
@@ -162,7 +164,7 @@ def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
         return list(pairs(demand, alone, load, Executed(one)))
 
     def is_decided(run: Run) -> bool:
-        return decides(seen(run)) and all(decides(seen_alone(one)) for one in run.periods)
+        return is_settled(run, seen(run)) and all(is_settled(one, seen_alone(one)) for one in run.periods)
 
     say = partial(_share_of, to_run.say, 0.0, n / (n + 1))
     run = simulate_periods(to_run.scenario, plan, asked, to_run.data_dirs, say, to_run.workers, is_decided)
@@ -218,18 +220,13 @@ def _validation(to_run: ToRun, load: float, found: Sequence["Pair"], executed: "
         scenario=to_run.scenario.name,
         load=load,
         seed=question.seed,
-        n_requests=_length(question, run),
-        n_requests_full=None if most is None else _length(question, most),
+        n_requests=run.n_asked,
+        n_requests_full=None if most is None else most.n_asked,
         most_requests=question.most_requests or question.n_requests,
         notes=run.notes,
         observed=tuple(_observations(to_run.scenario, found)),
         **judged(found),
     )
-
-
-def _length(question: RunQuestion, run: RunFigures) -> int:
-    """Requests of a run, of several periods those of each; what only fills the system is not counted."""
-    return question.n_requests * run.n_replications // question.n_replications
 
 
 def _observations(scenario: Scenario, found: Sequence["Pair"]) -> Iterator[Observation]:
@@ -319,9 +316,9 @@ def judged(found: Sequence[Pair]) -> dict[str, Any]:
     }
 
 
-def decides(found: Sequence[Pair]) -> bool:
-    """Whether every prediction is borne out or refuted."""
-    return bool(judged(found)["decided"])
+def is_settled(run: RunFigures, found: Sequence[Pair]) -> bool:
+    """Whether every prediction is borne out or refuted, by a run whose system is not still filling."""
+    return not run.is_transient and bool(judged(found)["decided"])
 
 
 def _most(plan: Fleet, most: Run) -> Pair:

@@ -1,0 +1,81 @@
+"""How long and how often a plan is run, and how long it is run on."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import isfinite
+
+from planner.errors import UsageError
+from planner.results import Run
+
+N_REQUESTS = 200_000
+N_REPLICATIONS = 4
+
+Enough = Callable[[Run], bool]
+"""Whether a run says what is asked of it; else it is run on."""
+
+
+@dataclass(frozen=True)
+class RunQuestion:
+    """How long and how often to run, and at what load."""
+
+    n_requests: int = N_REQUESTS
+    """Of all replications together."""
+    seed: int = 0
+    load: float | None = None
+    """Fraction of the rate that the plan is for; None: 1, or 0.8 where that saturates a pool."""
+    n_replications: int = N_REPLICATIONS
+    is_full: bool = False
+    """Whether the system is kept full, each request that leaves letting the next one in, to see the most it serves."""
+    most_requests: int | None = None
+    """Up to which replications are added while a run is too short for what is asked of it; None: none are."""
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for what cannot be run."""
+        if not 1 <= self.n_replications <= self.n_requests:
+            what = f"--replications {self.n_replications}: does not share out --requests {self.n_requests}"
+            raise UsageError(f"{what} (1 to one per request)")
+        if self.load is not None and not (isfinite(self.load) and self.load > 0):
+            raise UsageError(f"--load {self.load}: is no load (a fraction above 0 of the plan's rate)")
+        if self.seed < 0:
+            raise UsageError(f"--seed {self.seed}: is below 0")
+        if self.most_requests is not None and self.most_requests < self.n_requests:
+            what = f"--most-requests {self.most_requests}: is below --requests {self.n_requests}"
+            raise UsageError(f"{what} (at least as many)")
+
+    def steps(self) -> Iterator[range]:
+        """Replications that are run at first, and as many again each time, up to the limit.
+
+        >>> list(RunQuestion(4000, n_replications=4, most_requests=10_000).steps())
+        [range(0, 4), range(4, 8), range(8, 10)]
+        """
+        most = (self.most_requests or 0) * self.n_replications // self.n_requests
+        done, upto = 0, self.n_replications
+        while done < upto:
+            yield range(done, upto)
+            done, upto = upto, max(min(2 * upto, most), upto)
+
+    @property
+    def longer(self) -> "RunQuestion | None":
+        """Replications of twice the length, as many; None beyond the limit."""
+        n_requests = 2 * self.n_requests
+        return replace(self, n_requests=n_requests) if n_requests <= (self.most_requests or 0) else None
+
+
+def run_on(question: RunQuestion, run: Callable[[RunQuestion, range], Run], enough: Enough) -> Run:
+    """The first run that will do, or the last within the limit of the question.
+
+    Replications are added while a run is too short for what is asked of it. Of a system that still fills they are made
+    longer instead: more of the same would have the same bias.
+
+    Args:
+        question: the first run, and the limit.
+        run: the run of some replications and of all before them.
+        enough: whether it will do.
+    """
+    for some in question.steps():
+        found = run(question, some)
+        if enough(found):
+            break
+        if found.is_transient and question.longer is not None:
+            return run_on(question.longer, run, enough)
+    return found
