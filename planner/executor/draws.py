@@ -111,11 +111,14 @@ def _arrivals(scenario: Scenario, n: int, req_per_s: float, draws: Draws, data_d
 
 def blank_requests(n: int) -> Records:
     """Records of requests to which nothing has happened."""
-    requests = np.zeros(n, dtype=REQUEST)
+    blank = np.zeros(1, dtype=REQUEST)
     for field in ("next", "route", "instance", "decoder", "flow"):
-        requests[field] = NONE
+        blank[field] = NONE
     for field in ("prefill_start_s", "prefill_end_s", "kv_end_s", "first_token_s", "finish_s"):
-        requests[field] = np.nan
+        blank[field] = np.nan
+    requests = np.empty(n, dtype=REQUEST)
+    as_bytes = np.dtype((np.void, REQUEST.itemsize))  # a record is copied whole, not field by field
+    requests.view(as_bytes)[:] = blank.view(as_bytes)
     return requests
 
 
