@@ -78,7 +78,12 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
     assert clock["violations"] == 0, "time ran backwards"
     check_pools(w)
     times = request_times(plan, w, window)
-    metrics = {**_latency(plan, w, window, times), **_of_classes(plan, times), **_watched(plan, w, window), **_factors(w)}
+    metrics = {
+        **_latency(plan, w, window, times),
+        **_of_classes(plan, times),
+        **_watched(plan, w, window),
+        **_factors(w),
+    }
     counts = {
         "n_requests": len(w.requests),
         "n_completed": int(clock["n_finished"]),
