@@ -102,6 +102,34 @@ def test_gamma_gaps_have_their_rate_and_variation(squared_cv: float) -> None:
     assert gaps.var() / gaps.mean() ** 2 == pytest.approx(squared_cv, rel=0.08)
 
 
+@pytest.mark.parametrize("squared_cv", [0.25, 4.0])
+def test_requests_arrive_as_their_workload_says_unless_the_run_states_otherwise(squared_cv: float) -> None:
+    planned = {"workload.arrivals": {"kind": "gamma", "squared_cv": squared_cv}}
+    gaps = np.diff(drawn(planned)["arrival_s"])
+    assert gaps.mean() == pytest.approx(0.5, rel=0.03)
+    assert gaps.var() / gaps.mean() ** 2 == pytest.approx(squared_cv, rel=0.08)
+    stated = {"execution.arrivals": {"kind": "gamma", "squared_cv": 1.0}}
+    assert (drawn({**planned, **stated})["arrival_s"] == drawn(stated)["arrival_s"]).all()
+
+
+def test_every_class_arrives_as_its_own_workload_says_at_its_own_rate() -> None:
+    requests = {"lengths": {"kind": "constant", "tokens": 100}, "output_lengths": {"kind": "constant", "tokens": 10}}
+    variations, rates = {"even": 0.25, "plain": 1.0, "bursty": 4.0}, {"even": 0.4, "plain": 0.4, "bursty": 1.2}
+    classes = {
+        name: {
+            "share": {"bursty": 0.6}.get(name, 0.2),
+            "workload": {**requests, "arrivals": {"kind": "gamma", "squared_cv": squared_cv}},
+        }
+        for name, squared_cv in variations.items()
+    }
+    found = drawn({"workload": None, "classes": classes}, n=200_000)
+    assert (np.diff(found["arrival_s"]) >= 0).all()
+    for index, (name, squared_cv) in enumerate(variations.items()):
+        gaps = np.diff(found["arrival_s"][found["request_class"] == index])
+        assert 1 / gaps.mean() == pytest.approx(rates[name], rel=0.03)
+        assert gaps.var() / gaps.mean() ** 2 == pytest.approx(squared_cv, rel=0.08)
+
+
 def test_bursts_keep_the_rate_and_scatter_the_counts() -> None:
     """Variance over mean of counts in long windows: 1 + 2 (rate gap)^2 tau p (1 - p) / rate, tau 1 / (1/a + 1/b)."""
     bursts = {"kind": "bursts", "rate_factor": 5.0, "mean_calm_s": 60.0, "mean_burst_s": 20.0}

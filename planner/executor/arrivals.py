@@ -1,15 +1,20 @@
 """Arrival times of a run: as planned for, in bursts, or as a trace recorded them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.scenario import BurstArrivals, DiurnalArrivals, GammaArrivals
+from planner.scenario import BurstArrivals, DiurnalArrivals, GammaArrivals, Scenario
+from planner.workload import Workload
 
 Floats = NDArray[np.float64]
 Generator = Callable[[str], np.random.Generator]
 PHASES_AT_ONCE = 1024
+AT_ONCE = 65_536
+"""Gaps that are drawn at once."""
+LONGER = 1.05
+"""Factor by which a time that was too short for all arrivals grows."""
 PARTS_OF_A_DAY = 4096
 """Parts within which the rate of a sinusoid is taken to be constant; each has exactly as many arrivals as it should."""
 
@@ -23,6 +28,41 @@ def gamma_s(n: int, req_per_s: float, process: GammaArrivals, generator: Generat
     """Independent gaps with a gamma distribution of the stated squared coefficient of variation [s]."""
     gaps = generator("gamma arrivals").standard_gamma(1 / process.squared_cv, n) * process.squared_cv
     return np.asarray(np.cumsum(gaps) / req_per_s)
+
+
+def has_own_arrivals(scenario: Scenario) -> bool:
+    """Whether some class arrives other than at random by what its workload says."""
+    return any(workload.arrivals.squared_cv != 1 for _, workload in scenario.workloads.values())
+
+
+def merged_s(
+    n: int, req_per_s: Floats, workloads: Mapping[str, tuple[float, Workload]], generator: Generator
+) -> tuple[Floats, NDArray[np.int64]]:
+    """The first n arrivals of classes that each come in a process of their own, and their classes [s].
+
+    Equation:
+        superposition of renewal processes with gamma gaps, class i at rate req_per_s[i]
+
+    Args:
+        n: how many arrivals of all classes.
+        req_per_s: rate of each class, shape (classes,) [1/s].
+        workloads: of the classes, in the same order.
+        generator: where the randomness of a name comes from.
+    """
+    begun = {i: generator(f"class {name}: arrivals") for i, name in enumerate(workloads) if req_per_s[i] > 0}
+    shapes = {i: 1 / workload.arrivals.squared_cv for i, (_, workload) in enumerate(workloads.values())}
+    times: dict[int, Floats] = {i: np.zeros(0) for i in begun}
+    until_s = n / float(req_per_s.sum())
+    while sum(np.count_nonzero(own <= until_s) for own in times.values()) < n:
+        until_s *= LONGER
+        for i, random in begun.items():
+            while times[i].size == 0 or times[i][-1] <= until_s:
+                gaps = random.standard_gamma(shapes[i], AT_ONCE) / (shapes[i] * req_per_s[i])
+                times[i] = np.append(times[i], (times[i][-1] if times[i].size else 0.0) + np.cumsum(gaps))
+    every = np.concatenate(list(times.values()))
+    classes = np.repeat(list(times), [own.size for own in times.values()])
+    first = np.argsort(every, kind="stable")[:n]
+    return every[first], classes[first]
 
 
 def burst_s(n: int, req_per_s: float, process: BurstArrivals, generator: Generator) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
-from planner.executor.arrivals import burst_s, diurnal_s, gamma_s, poisson_s, recorded_s
+from planner.executor.arrivals import burst_s, diurnal_s, gamma_s, has_own_arrivals, merged_s, poisson_s, recorded_s
 from planner.executor.kernel.records import NONE, REQUEST, Records
 from planner.executor.streams import Stream
 from planner.scenario import BurstArrivals, DiurnalArrivals, GammaArrivals, RecordedArrivals, Scenario
@@ -76,12 +76,16 @@ def drawn_requests(
         InputError: a trace is missing or broken.
     """
     requests = blank_requests(n)
-    requests["arrival_s"] = _arrivals(scenario, n, req_per_s, draws, data_dirs)
     requests["draw"] = below_one(draws.generator("routes").random(n, dtype=np.float32))
     workloads = list(scenario.workloads.items())
     shares = [share if rates is None else rates.get(name, 0.0) for name, (share, _) in workloads]
-    classes = _drawn(shares, n, draws, "classes")
-    requests["request_class"] = classes
+    if scenario.execution.arrivals is None and has_own_arrivals(scenario):
+        fractions = np.array(shares) / sum(shares)
+        arrival_s, classes = merged_s(n, req_per_s * fractions, scenario.workloads, draws.generator)
+    else:
+        arrival_s = _arrivals(scenario, n, req_per_s, draws, data_dirs)
+        classes = _drawn(shares, n, draws, "classes")
+    requests["arrival_s"], requests["request_class"] = arrival_s, classes
     for index, (name, (_, workload)) in enumerate(workloads):
         mine = np.flatnonzero(classes == index) if len(workloads) > 1 else np.arange(n)
         asked = contents(workload, len(mine), f"class {name}", draws, Path(scenario.directory), data_dirs)
@@ -111,11 +115,14 @@ def _arrivals(scenario: Scenario, n: int, req_per_s: float, draws: Draws, data_d
 
 def blank_requests(n: int) -> Records:
     """Records of requests to which nothing has happened."""
-    requests = np.zeros(n, dtype=REQUEST)
+    blank = np.zeros(1, dtype=REQUEST)
     for field in ("next", "route", "instance", "decoder", "flow"):
-        requests[field] = NONE
+        blank[field] = NONE
     for field in ("prefill_start_s", "prefill_end_s", "kv_end_s", "first_token_s", "finish_s"):
-        requests[field] = np.nan
+        blank[field] = np.nan
+    requests = np.empty(n, dtype=REQUEST)
+    as_bytes = np.dtype((np.void, REQUEST.itemsize))  # a record is copied whole, not field by field
+    requests.view(as_bytes)[:] = blank.view(as_bytes)
     return requests
 
 

@@ -20,6 +20,7 @@ from planner.units import gbps
 Floats = NDArray[np.float64]
 N_TO_FILL = 50_000
 """Requests at the most that full decode batches are made of, to see what a full pool does."""
+MOMENTS = ("arrival_s", "prefill_start_s", "prefill_end_s", "kv_end_s", "first_token_s", "finish_s")
 ROLES = ("prefill units", "decode units")
 """Columns of a sample: instances that may change their role, by the one they have."""
 REASONS = {"started-too-often": TOO_OFTEN, "stranded": STRANDED}
@@ -77,7 +78,12 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
     assert clock["violations"] == 0, "time ran backwards"
     check_pools(w)
     times = request_times(plan, w, window)
-    metrics = {**_latency(plan, w, window), **_of_classes(plan, times), **_watched(plan, w, window), **_factors(w)}
+    metrics = {
+        **_latency(plan, w, window, times),
+        **_of_classes(plan, times),
+        **_watched(plan, w, window),
+        **_factors(w),
+    }
     counts = {
         "n_requests": len(w.requests),
         "n_completed": int(clock["n_finished"]),
@@ -136,35 +142,29 @@ def _factors(w: World) -> dict[str, float]:
     return {"factor_low": float(control["lowest"]), "factor_mean": mean, "factor_high": float(control["highest"])}
 
 
-def _latency(plan: System, w: World, window: Window) -> dict[str, float]:
-    """Times of the requests that count and finished."""
+def _latency(plan: System, w: World, window: Window, times: RequestTimes) -> dict[str, float]:
+    """Mean times of the requests that count and finished; quantiles are of all replications together."""
     counted = w.requests[window.first : window.last]
-    done = counted[counted["state"] == FINISHED]
-    arrival, ttft = done["arrival_s"], done["first_token_s"] - done["arrival_s"]
-    many = done[done["output_tokens"] > 1]
-    tpot = (many["finish_s"] - many["first_token_s"]) / (many["output_tokens"] - 1)
-    asked = float(done["total_tokens"].sum())
+    is_done = counted["state"] == FINISHED
+    done = {name: counted[name][is_done] for name in (*MOMENTS, "total_tokens", "cached_tokens", "route")}
+    ttft, asked = times.ttft_s[is_done], float(done["total_tokens"].sum())
     found = {
         "ttft_mean_s": _mean(ttft),
-        "ttft_p50_s": _quantile(ttft, 0.5),
-        "ttft_p90_s": _quantile(ttft, 0.9),
-        "ttft_p99_s": _quantile(ttft, 0.99),
-        "ttft_promised_s": _quantile(ttft, promised_share(plan.scenario.slo, len(counted), len(done))),
-        "tpot_mean_s": _mean(tpot),
-        "tpot_p90_s": _quantile(tpot, 0.9),
+        "tpot_mean_s": _mean(times.tpot_s[np.isfinite(times.tpot_s)]),
         "offload_fraction": _mean(_is_offloaded(plan, w)[done["route"]]),
         "prefix_hit_fraction": float(done["cached_tokens"].sum()) / asked if asked else np.nan,
         "prompt_tokens": _mean(done["total_tokens"]),
-        "stay_s": _mean(done["finish_s"] - arrival),
-        "prefill_wait_s": _mean(done["prefill_start_s"] - arrival),
+        "stay_s": _mean(done["finish_s"] - done["arrival_s"]),
+        "prefill_wait_s": _mean(done["prefill_start_s"] - done["arrival_s"]),
         "prefill_s": _mean(done["prefill_end_s"] - done["prefill_start_s"]),
         "transfer_s": _mean(done["kv_end_s"] - done["prefill_end_s"]),
         "decode_wait_s": _mean(done["first_token_s"] - done["kv_end_s"]),
     }
     for q, stream in enumerate(plan.streams):
-        own = ttft[done["request_class"] == q]
-        found |= {f"{key} of {site_name(stream)}": value for key, value in _ttft(own).items()}
-        found[f"n_counted of {site_name(stream)}"] = float(own.size)
+        if sum(other.request_class == stream.request_class for other in plan.streams) > 1:
+            own = ttft[counted["request_class"][is_done] == q]
+            found |= {f"{key} of {site_name(stream)}": value for key, value in _ttft(own).items()}
+            found[f"n_counted of {site_name(stream)}"] = float(own.size)
     return found
 
 
@@ -174,17 +174,15 @@ def site_name(stream: Stream) -> str:
 
 
 def _of_classes(plan: System, times: RequestTimes) -> dict[str, float]:
-    """TTFT and TPOT of every class."""
+    """Mean TTFT and TPOT of every class."""
     found: dict[str, float] = {}
+    is_done, has_steps = np.isfinite(times.ttft_s), np.isfinite(times.tpot_s)
     for index, name in enumerate(plan.classes):
         mine = times.request_class == index
-        ttft, tpot = times.ttft_s[mine], times.tpot_s[mine]
-        own = ttft[np.isfinite(ttft)]
-        share = promised_share(plan.scenario.slo_of(name), len(ttft), own.size)
-        found[f"ttft_promised_s of {name}"] = _quantile(own, share)
-        found[f"tpot_mean_s of {name}"] = _mean(tpot[np.isfinite(tpot)])
+        own = times.ttft_s[mine & is_done]
+        found[f"ttft_mean_s of {name}"] = _mean(own)
+        found[f"tpot_mean_s of {name}"] = _mean(times.tpot_s[mine & has_steps])
         found[f"n_counted of {name}"] = float(own.size)
-        found |= {f"{key} of {name}": value for key, value in _ttft(own).items()}
     return found
 
 
@@ -281,8 +279,7 @@ def run_records(plan: System, w: World, window: Window) -> RunRecords:
         "decode_pool": routes["decode_pool"][way],
         "decode_instance": asked["decoder"],
         "wire_bytes": asked["wire_bytes"],
-        **{name: asked[name] for name in ("arrival_s", "prefill_start_s", "prefill_end_s", "kv_end_s")},
-        **{name: asked[name] for name in ("first_token_s", "finish_s")},
+        **{name: asked[name] for name in MOMENTS},
     }
     samples = {name: w.samples[:, i] for i, name in enumerate(sample_names(plan))}
     return RunRecords(columns, words, window.first, window.last - window.first, samples)

@@ -1,7 +1,7 @@
 """What the optimizer is asked to promise, which is more than is promised where runs do not bear that out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
@@ -14,6 +14,8 @@ CLOSE = 0.97
 """Of two promises on TTFT this close to one another the stricter will do."""
 SAFETY = 0.995
 """What a promise is tightened by beyond what the run showed."""
+HEADROOM = 1.25
+"""Step of the capacity that is planned beyond what is claimed, where no plan keeps a stricter promise."""
 MODELLED = {"dispatch": "shared-queue", "prefill_batching": "one-at-a-time"}
 """The disciplines that waits are known for; where others are asked for, the search supposes these."""
 
@@ -29,6 +31,11 @@ class Handed:
     """Demand over the demand that is asked for."""
     claimed_fraction: float = 1.0
     """Where the rate is sought, what is claimed of that which was found."""
+
+    @property
+    def headroom(self) -> float:
+        """Rate that is planned for over the rate that is claimed."""
+        return self.demand_factor / self.claimed_fraction
 
 
 def as_asked(scenario: Scenario) -> Handed:
@@ -105,11 +112,18 @@ def between(lax: Handed, strict: Handed) -> Handed | None:
     """Half way, on a logarithmic scale; None where they are close to one another."""
     ratios = [s / lax.ttft_s[name] for name, s in strict.ttft_s.items()]
     ratios += [ms / lax.tpot_ms[name] for name, ms in strict.tpot_ms.items()]
-    if min([*ratios, lax.demand_factor / strict.demand_factor]) >= CLOSE:
+    if min([*ratios, lax.headroom / strict.headroom]) >= CLOSE:
         return None
     return Handed(
         {name: sqrt(s * lax.ttft_s[name]) for name, s in strict.ttft_s.items()},
         {name: sqrt(ms * lax.tpot_ms[name]) for name, ms in strict.tpot_ms.items()},
         sqrt(lax.demand_factor * strict.demand_factor),
-        min(lax.claimed_fraction, strict.claimed_fraction),
+        sqrt(lax.claimed_fraction * strict.claimed_fraction),
     )
+
+
+def roomier(scenario: Scenario, last: Handed) -> Handed:
+    """The same promises with more capacity for what is claimed."""
+    if scenario.objective == "max-throughput":
+        return replace(last, claimed_fraction=last.claimed_fraction / HEADROOM)
+    return replace(last, demand_factor=last.demand_factor * HEADROOM)

@@ -8,7 +8,17 @@ from planner.optimizer import Problem, Solution, class_ttft, planned_at, plannin
 from planner.optimizer.problem import ClassSpec
 from planner.results import Plan, Promise
 from planner.scenario import Scenario
-from planner.studies.handed import Handed, as_asked, between, modelled, searched, seeks_least, stated, tightened
+from planner.studies.handed import (
+    Handed,
+    as_asked,
+    between,
+    modelled,
+    roomier,
+    searched,
+    seeks_least,
+    stated,
+    tightened,
+)
 from planner.studies.period_runs import Judge, Seen, seen_periods
 from planner.studies.planned import Planned
 
@@ -114,7 +124,8 @@ def run_rounds(search: Search) -> None:
     The question is planned as asked, and run. Where a class breaks its promise on TTFT or on the decode step, the
     optimizer is handed a stricter one for that class, by as much as the run shows; where the rate is not served, a
     higher demand, or a lower rate is claimed. Between promises that were too lax and far stricter ones, middle ones are
-    tried.
+    tried. Where no plan keeps a stricter promise, as the longest prompts take most of the time without waiting, it
+    is waits that have to be shorter: the same promise is planned at a higher demand, or claimed of a lower rate.
 
     Args:
         search: what is asked for; plans that were run are added to it.
@@ -205,7 +216,11 @@ def _next(search: Search) -> Handed | None:
         return None
     if search.strict is None:
         return tightened(search.scenario, broken[-1].handed, broken[-1].broken)
-    return between(broken[-1].handed, search.strict)
+    lax, strict = broken[-1].handed, search.strict
+    middle = between(lax, strict)
+    if middle is None and search.best is None and lax.headroom >= strict.headroom:
+        return roomier(search.scenario, lax)
+    return middle
 
 
 def _is_as_good(held: Tried, asked: Tried) -> bool:
