@@ -54,7 +54,7 @@ def compiled_extra(otherwise: object) -> Callable[[Function], Function]:
             raise NotImplementedError(f"{function.__name__} is called by compiled code alone")
 
         def chosen(w: Any, *_: Any) -> Callable[..., Any]:
-            is_plain = isinstance(w.types[w.fields.index("extras")], numba.types.NoneType)
+            is_plain = isinstance(w.field("extras"), numba.types.NoneType)
             return nothing if is_plain else function
 
         options = cast(Any, {**OPTIONS, "forceinline": False, **INNER})

@@ -26,13 +26,15 @@ from planner.executor.kernel.records import (
     STEP_END,
     World,
 )
+from planner.executor.kernel.reference import by_reference
 from planner.executor.kernel.samples import sample
 from planner.executor.kernel.scheduler import decide, look
 
 
 @compiled_entry
-def start(w: World) -> None:
+def start(world: World) -> None:
     """Plan the first arrival and the first fault."""
+    w = by_reference(world)
     if w.requests.shape[0] > 0:
         plan(w, w.clock[0].arrivals, ARRIVAL, w.requests[0].arrival_s)
     if w.faults.shape[0] > 0:
@@ -46,11 +48,12 @@ def start(w: World) -> None:
 
 
 @compiled_entry
-def advance(w: World, n_events: int) -> bool:
+def advance(world: World, n_events: int) -> bool:
     """Let so many events happen; whether any is left to come.
 
     It ends with the last request, or when nothing can ever happen to those that are left.
     """
+    w = by_reference(world)
     clock, n = w.clock[0], w.requests.shape[0]
     for _ in range(n_events):
         if clock.n_finished + clock.n_dropped == n:
