@@ -73,6 +73,18 @@ def test_prompts_leave_for_the_cheaper_site_when_that_pays_for_the_link() -> Non
     assert solution.objective == pytest.approx(8 * 3.0 * GPUS + 7 * HOME_USD + 20.0)
 
 
+def test_a_decode_pool_without_instances_is_none() -> None:
+    """Requests that may be decoded anywhere are not sent to where nothing decodes."""
+    elsewhere = {"site": "remote", "hardware": HOME, "role": "decode", "n_instances": 0}
+    stock = {FAST: 40 * GPUS, HOME: 8 * GPUS}
+    problem = problem_of({"pools.elsewhere": elsewhere, "sites.remote.accelerators": stock})
+    solution = solved(problem)
+    assert len(problem.streams) == 2
+    assert sizes(problem, solution) == {"near": 16, "decode": 7}
+    for one, demand in zip(solution.operations, (10.0, 2.5), strict=True):
+        assert sum(d.req_per_s for d in one.decodings) == pytest.approx(demand)
+
+
 def test_surviving_the_loss_of_an_instance_takes_one_more_of_every_full_pool() -> None:
     problem = problem_of({"spare": {"survive": ("instance",)}, "demand_req_per_s": 10.0})
     solution = solved(problem)

@@ -334,6 +334,10 @@ class Problem:
             for stream in self.streams
         )
 
+    def has_pools(self, stream: int) -> bool:
+        """Whether a stream has pools that prefill it and one that decodes it."""
+        return bool(self.decoders[stream]) and any(self.arcs[stream].values())
+
     @cached_property
     def peak_req_per_s(self) -> tuple[float, ...]:
         """Most that a stream may have to take in any period [req/s]."""

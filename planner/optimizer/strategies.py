@@ -84,8 +84,7 @@ def _usd_per_hour(problem: Problem, solution: Solution) -> float:
 
 def _is_reached(problem: Problem, demand: Demand) -> bool:
     """Whether requests of a demand have pools to go to."""
-    streams = [q for q in demand.streams if problem.decoders[q] and any(problem.arcs[q].values())]
-    return bool(streams) or not any(demand.req_per_s)
+    return any(map(problem.has_pools, demand.streams)) or not any(demand.req_per_s)
 
 
 def solution_of_routes(problem: Problem, routed: RoutedSolution) -> Solution:

@@ -49,7 +49,8 @@ def least_use_usd_per_hour(problem: Problem, period: int) -> float:
     for demand in problem.demands:
         rate = demand.req_per_s[period]
         if rate > 0:
-            total += rate * min(_least_usd_per_request(problem, q) for q in demand.streams)
+            able = [q for q in demand.streams if problem.has_pools(q)]
+            total += rate * min((_least_usd_per_request(problem, q) for q in able), default=0.0)
     return total
 
 

@@ -125,7 +125,7 @@ def divide_alike(program: MixedIntegerProgram) -> None:
 
 
 def route_decode(program: MixedIntegerProgram) -> None:
-    """Every request is decoded at the site of its stream.
+    """Every request is decoded at the site of its stream; where no pool decodes there, the stream serves none.
 
     Equation:
         sum of d_qsi over i = what the stream serves of the demand
@@ -136,5 +136,5 @@ def route_decode(program: MixedIntegerProgram) -> None:
     pools: dict[tuple[int, int], list[tuple[int, float]]] = {}
     for (q, s, _), column in program.decode_rates.items():
         pools.setdefault((q, s), []).append((column, 1.0))
-    for (q, s), terms in pools.items():
-        program.rows.row(f"route_decode_{q}_{s}", [*terms, *program.demand_terms[StreamInSituation(q, s)]], 0, 0)
+    for (q, s), demand in program.demand_terms.items():
+        program.rows.row(f"route_decode_{q}_{s}", [*pools.get((q, s), ()), *demand], 0, 0)
