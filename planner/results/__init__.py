@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from planner.loading import on_first_use
 
 if TYPE_CHECKING:
+    from planner.results.bottleneck import Bottleneck, PlannedAgain
     from planner.results.case import (
         BreakEvenResult,
         Case,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         Turn,
     )
     from planner.results.certified import Certified, Promise, Round
+    from planner.results.current import BrokenStep, Current, Order, Step, StepRun, WayOn
     from planner.results.executed import Executed, ExecutedFigure, ExecutedLoad, TtftByLoad
     from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
     from planner.results.fidelity_survey import (
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from planner.results.live_file import live_from
     from planner.results.plan import (
         Baseline,
-        Bottleneck,
         ClassPlan,
         Cost,
         CostBand,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
         PeriodPlan,
         PeriodPool,
         Plan,
-        PlannedAgain,
         PoolPlan,
         PoolShares,
         ServedModel,
@@ -103,6 +103,12 @@ _LAZY = {
     "Certified": "certified",
     "Promise": "certified",
     "Round": "certified",
+    "BrokenStep": "current",
+    "Current": "current",
+    "Order": "current",
+    "Step": "current",
+    "StepRun": "current",
+    "WayOn": "current",
     "Executed": "executed",
     "ExecutedFigure": "executed",
     "ExecutedLoad": "executed",
@@ -134,7 +140,7 @@ _LAZY = {
     "LiveTtft": "live",
     "live_from": "live_file",
     "Baseline": "plan",
-    "Bottleneck": "plan",
+    "Bottleneck": "bottleneck",
     "ClassPlan": "plan",
     "Cost": "plan",
     "CostBand": "plan",
@@ -146,7 +152,7 @@ _LAZY = {
     "PeriodPlan": "plan",
     "PeriodPool": "plan",
     "Plan": "plan",
-    "PlannedAgain": "plan",
+    "PlannedAgain": "bottleneck",
     "PoolPlan": "plan",
     "PoolShares": "plan",
     "ServedModel": "plan",
@@ -212,6 +218,7 @@ __all__ = [
     "BindChange",
     "Bottleneck",
     "BreakEvenResult",
+    "BrokenStep",
     "Case",
     "CaseFront",
     "Certified",
@@ -222,6 +229,7 @@ __all__ = [
     "ComparedPlan",
     "Cost",
     "CostBand",
+    "Current",
     "CurvePoint",
     "DecodePrediction",
     "Doubt",
@@ -258,6 +266,7 @@ __all__ = [
     "NONE_LEAVES",
     "Observation",
     "OperatorPoint",
+    "Order",
     "Peer",
     "PeriodLink",
     "PeriodPlan",
@@ -298,6 +307,8 @@ __all__ = [
     "ServiceCurve",
     "SourceNote",
     "StackScore",
+    "Step",
+    "StepRun",
     "Sweep",
     "SweepPoint",
     "TtftByLoad",
@@ -308,6 +319,7 @@ __all__ = [
     "ValueChange",
     "Variation",
     "Verdict",
+    "WayOn",
     "Work",
     "VersionScore",
     "WaitRun",

@@ -5,7 +5,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from planner.ranges import Counted, Quantity, Signed
+from planner.results.bottleneck import Bottleneck
 from planner.results.certified import Certified
+from planner.results.current import Current
 from planner.results.plan_inputs import PlanInputs
 from planner.schema import StrictModel
 
@@ -144,29 +146,6 @@ class CostBand(StrictModel):
     high_usd_per_million_input_tokens: Quantity | None
     no_plan: str | None = None
     """Why one end has no bill, where that is so."""
-
-
-class PlannedAgain(StrictModel):
-    """What more of a constraint brought when the fleet was planned again with it, in whole instances."""
-
-    n_more: Signed
-    """Units of the constraint that were added."""
-    least: Signed
-    """Gain of all of them together that is proven, in the objective's unit."""
-    most: Signed
-    """Gain beyond which there is none, or beyond which none was found; the solver leaves a little open."""
-
-
-class Bottleneck(StrictModel):
-    """A constraint that holds the rate down, and what one more unit of it would add."""
-
-    constraint: str
-    shadow_price: Signed
-    unit: str
-    basis: Literal["planned-again", "linear-program"] = "planned-again"
-    """Whether the price was found by planning again, or is that of a linear program at the plan's thresholds."""
-    planned_again: PlannedAgain | None = None
-    """What confirms the price of a linear program; None: nothing was found in the time."""
 
 
 class Verdict(StrictModel):
@@ -353,6 +332,8 @@ class Plan(Fleet):
     """What the reader must know to use the figures."""
     certified: Certified | None = None
     """What a run bore out, where `--certify` asked for one."""
+    current: Current | None = None
+    """The fleet that stands beside it, where `--current` names one."""
     inputs: PlanInputs | None = None
     """What it was made from; None where the plan stands beside its question, as in a report."""
 
@@ -384,7 +365,7 @@ class Plan(Fleet):
 
     def answer(self) -> dict[str, Any]:
         """The plan as JSON prints it, what identifies it first."""
-        unknown = {name for name in ("certified", "inputs") if getattr(self, name) is None}
+        unknown = {name for name in ("certified", "current", "inputs") if getattr(self, name) is None}
         fields = self.model_dump(mode="json", by_alias=True, exclude=unknown)
         first = ("schema", "scenario", "objective", "status", "gap", "bound", "capacity_rule")
         return {**{key: fields[key] for key in first}, **fields}
