@@ -38,7 +38,8 @@ def within(pool: PoolSpec, low: int, high: int) -> PoolSpec:
         low: fewest instances [count].
         high: most instances [count].
     """
-    return replace(pool, min_instances=low, max_instances=high, stated_max_instances=high)
+    by_period = None if low == high else pool.by_period
+    return replace(pool, min_instances=low, max_instances=high, stated_max_instances=high, by_period=by_period)
 
 
 def _with_ports(link: LinkSpec, ports: Sequence[int]) -> LinkSpec:

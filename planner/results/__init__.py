@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         TtftCurve,
         WaitRun,
     )
+    from planner.results.schedule import PoolSchedule, Replicas, Schedule
     from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
     from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
     from planner.results.threshold import ALL_LEAVE, NONE_LEAVES, Threshold
@@ -190,6 +191,9 @@ _LAZY = {
     "SchedulerRun": "run",
     "TtftCurve": "run",
     "WaitRun": "run",
+    "PoolSchedule": "schedule",
+    "Replicas": "schedule",
+    "Schedule": "schedule",
     "LoadPattern": "scheduling",
     "ScheduledRun": "scheduling",
     "ScheduledSeries": "scheduling",
@@ -280,6 +284,7 @@ __all__ = [
     "PlanSide",
     "PlanSweep",
     "PoolPlan",
+    "PoolSchedule",
     "PoolShares",
     "PoolRun",
     "RebalanceRun",
@@ -288,6 +293,7 @@ __all__ = [
     "PrefillPrediction",
     "PriceRatios",
     "RefusedPoints",
+    "Replicas",
     "RooflinePass",
     "RooflineSurvey",
     "Promise",
@@ -295,6 +301,7 @@ __all__ = [
     "Run",
     "RunFigures",
     "RunRecords",
+    "Schedule",
     "ScheduledRun",
     "ScheduledSeries",
     "SchedulerComparison",

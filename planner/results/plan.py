@@ -9,6 +9,7 @@ from planner.results.bottleneck import Bottleneck
 from planner.results.certified import Certified
 from planner.results.current import Current
 from planner.results.plan_inputs import PlanInputs
+from planner.results.schedule import Schedule
 from planner.schema import StrictModel
 
 
@@ -323,6 +324,8 @@ class Plan(Fleet):
     classes: tuple[ClassPlan, ...]
     periods: tuple[PeriodPlan, ...] = ()
     """Every period of the day, in order; none where demand does not change."""
+    schedule: Schedule | None = None
+    """Instances by period of the pools that are rented so; None where none is."""
     survives: tuple[str, ...] = ()
     """Single losses after which what is left still serves the demand as promised, such as `link:wan`."""
     baselines: tuple[Baseline, ...]
@@ -365,7 +368,7 @@ class Plan(Fleet):
 
     def answer(self) -> dict[str, Any]:
         """The plan as JSON prints it, what identifies it first."""
-        unknown = {name for name in ("certified", "current", "inputs") if getattr(self, name) is None}
+        unknown = {name for name in ("certified", "current", "inputs", "schedule") if getattr(self, name) is None}
         fields = self.model_dump(mode="json", by_alias=True, exclude=unknown)
         first = ("schema", "scenario", "objective", "status", "gap", "bound", "capacity_rule")
         return {**{key: fields[key] for key in first}, **fields}
