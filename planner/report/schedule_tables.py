@@ -30,8 +30,11 @@ def _cell(n_instances: int, starts: int) -> str:
 
 
 def schedule_words(schedule: Schedule) -> str:
-    """What following saves, and what every pool has to keep to."""
-    rules = [text for pool in schedule.pools if (text := _rules(pool))]
+    """What following saves, and what pools have to keep to."""
+    alike: dict[str, list[str]] = {}
+    for pool in schedule.pools:
+        alike.setdefault(_rules(pool), []).append(pool.pool)
+    rules = (f"an instance of {formats.listed(names)} {text}" for text, names in alike.items() if text)
     return "; ".join([_saved(schedule), *rules])
 
 
@@ -46,10 +49,10 @@ def _saved(schedule: Schedule) -> str:
 
 
 def _rules(pool: PoolSchedule) -> str:
-    """What a pool has to keep to; empty where it may change at once.
+    """What instances of a pool have to keep to; empty where they may come and go at once.
 
     >>> _rules(PoolSchedule(pool="pd-d", least_time_up_h=4.0, start_up_s=600.0, replicas=(), usd_per_hour=None))
-    'an instance of pd-d serves 4 h at least, and is rented 10 min before'
+    'serves 4 h at least, and is rented 10 min before'
     """
     parts = []
     if pool.least_time_up_h:
@@ -58,4 +61,4 @@ def _rules(pool: PoolSchedule) -> str:
         is_long = pool.start_up_s >= SECONDS_PER_HOUR
         unit, seconds = ("h", SECONDS_PER_HOUR) if is_long else ("min", SECONDS_PER_MINUTE)
         parts.append(f"is rented {number(pool.start_up_s / seconds)} {unit} before")
-    return f"an instance of {pool.pool} {', and '.join(parts)}" if parts else ""
+    return ", and ".join(parts)

@@ -6,6 +6,7 @@ from datetime import date
 from math import isfinite
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from planner.errors import InputError, UndecidedError
 from planner.executor import RunQuestion
@@ -186,7 +187,7 @@ class _Told:
             **self._breaks(most),
         )
 
-    def _breaks(self, most_req_per_s: float) -> dict[str, float | str | None]:
+    def _breaks(self, most_req_per_s: float) -> dict[str, Any]:
         """When growth breaks a fleet; nothing where none is stated, or it never does."""
         growth, demand = self.scenario.growth_fraction_per_month, self.fleets.demand_req_per_s
         if growth is None or demand is None:
