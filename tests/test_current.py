@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from planner.errors import InfeasibleError, InputError, PlannerError
+from planner.cli import app
+from planner.errors import InfeasibleError, InputError, UsageError
 from planner.executor import RunQuestion
 from planner.optimizer import optimize, outcome, planning_problem
 from planner.results import Current, Order, Plan, WayOn, plan_from
 from planner.scenario import Scenario
 from planner.studies.current import Asked, current_fleet
 from planner.studies.current.fleet_file import standing_fleet
-from tests.builders import FAST, HOME, small_with
+from tests.builders import FAST, HOME, SMALL, small_with
 
 DEMAND = 2.0
 GROWTH = 0.04
@@ -250,11 +252,12 @@ def test_instances_are_read_from_every_form_of_a_file(tmp_path: Path, text: str)
     assert standing_fleet(path, planning_problem(planned()[0])).n_instances == (1, 2, 1)
 
 
-def test_roles_that_change_by_the_hour_are_refused(tmp_path: Path) -> None:
-    scenario, plan = planned()
-    routing = scenario.routing.model_copy(update={"role_conversion": True})
-    with pytest.raises(PlannerError, match="role_conversion"):
-        current_fleet(scenario.model_copy(update={"routing": routing}), plan, Asked(stated(tmp_path, 1, 1, 1)))
+@pytest.mark.parametrize("changes", [{"routing.role_conversion": True}, {"pools.near.rent": "by-period"}])
+def test_sizes_that_change_by_the_hour_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    periods = {"periods": {"day": {}, "night": {"demand": 0.5}}}
+    (key,) = changes
+    with pytest.raises(InputError, match=key.rpartition(".")[2]):
+        current_fleet(small_with({**CHEAPEST, **periods, **changes}), planned()[1], Asked(stated(tmp_path, 1, 1, 1)))
 
 
 @pytest.mark.slow
@@ -272,3 +275,45 @@ def test_every_step_is_run_where_a_latency_is_promised(tmp_path: Path) -> None:
                 assert step.run.holds is not False, (
                     "a step that is predicted to keep its promise is not seen to break it"
                 )
+
+
+def called(folder: Path, *options: str) -> Any:
+    (folder / "small.toml").write_text(ASKED, encoding="utf-8")
+    (folder / "fleet.toml").write_text(TOML, encoding="utf-8")
+    return CliRunner().invoke(app, ["optimize", str(folder / "small.toml"), *options])
+
+
+ASKED = SMALL.replace('name = "small"', f'name = "small"\nobjective = "min-cost"\ndemand_req_per_s = {DEMAND}')
+
+
+def test_the_answer_of_the_command_has_the_fleet_that_stands_in_text_and_json(tmp_path: Path) -> None:
+    fleet = str(tmp_path / "fleet.toml")
+    growing = ("--set", f"growth_fraction_per_month={GROWTH}", "--from-date", "2026-11-23")
+    found = called(tmp_path, "--current", fleet, *growing, "--format", "json")
+    assert found.exit_code == 0, (found.output, found.exception)
+    current = json.loads(found.stdout)["current"]
+    assert current["stay"]["n_instances"] == {"fast": 1, "near": 2, "decode": 1}
+    assert current["optimum"]["breaks_on"] > "2026-11-23"
+    text = called(tmp_path, "--current", fleet, *growing).stdout
+    assert "what to run now" in text
+    assert "steps to the optimum" in text
+    assert current["optimum"]["breaks_on"] in text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--from-date", "2026-11-23"), "--from-date: is about --current"),
+        (("--current", "F", "--from-date", "23.11.2026"), "--from-date 23.11.2026: is no day (YYYY-MM-DD"),
+        (("--current", "F", "--from-date", "2026-02-30"), "is no day"),
+        (("--current", "F", "--from-date", "2026-11-23"), "the scenario states no growth"),
+        (("--current", "F", "--certify"), "--certify"),
+        (("--requests", "5000"), "--requests: is about --certify or --current"),
+    ],
+)
+def test_options_that_mean_nothing_together_are_refused_before_any_work(
+    tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    found = called(tmp_path, *(str(tmp_path / "fleet.toml") if one == "F" else one for one in options))
+    assert isinstance(found.exception, UsageError)
+    assert said in str(found.exception)

@@ -34,7 +34,7 @@ def schedule_words(schedule: Schedule) -> str:
     alike: dict[str, list[str]] = {}
     for pool in schedule.pools:
         alike.setdefault(_rules(pool), []).append(pool.pool)
-    rules = (f"an instance of {formats.listed(names)} {text}" for text, names in alike.items() if text)
+    rules = (f"instances of {formats.listed(names)} {text}" for text, names in alike.items() if text)
     return "; ".join([_saved(schedule), *rules])
 
 
@@ -52,13 +52,13 @@ def _rules(pool: PoolSchedule) -> str:
     """What instances of a pool have to keep to; empty where they may come and go at once.
 
     >>> _rules(PoolSchedule(pool="pd-d", least_time_up_h=4.0, start_up_s=600.0, replicas=(), usd_per_hour=None))
-    'serves 4 h at least, and is rented 10 min before'
+    'serve 4 h at least, and are rented 10 min before'
     """
     parts = []
     if pool.least_time_up_h:
-        parts.append(f"serves {number(pool.least_time_up_h)} h at least")
+        parts.append(f"serve {number(pool.least_time_up_h)} h at least")
     if pool.start_up_s:
         is_long = pool.start_up_s >= SECONDS_PER_HOUR
         unit, seconds = ("h", SECONDS_PER_HOUR) if is_long else ("min", SECONDS_PER_MINUTE)
-        parts.append(f"is rented {number(pool.start_up_s / seconds)} {unit} before")
+        parts.append(f"are rented {number(pool.start_up_s / seconds)} {unit} before")
     return ", and ".join(parts)

@@ -53,14 +53,12 @@ def current_fleet(
         say: is told what is going on.
 
     Raises:
-        InputError: the file is wrong, or roles change between prefill and decode.
+        InputError: the file is wrong, or pools have other sizes in other periods.
         UndecidedError: what the fleet that stands serves was not found out in the time.
     """
     say(f"{scenario.name}: what stands")
     problem = planning_problem(scenario, data_dirs)
-    if scenario.routing.role_conversion:
-        key, what = ("routing", "role_conversion"), "gives pools other sizes in every period"
-        raise InputError(scenario.problem(key, what, "false with --current, which names one size of every pool"))
+    _check_has_one_size(problem)
     standing = standing_fleet(asked.path, problem)
     fleets = Fleets(problem, monotonic() + asked.time_limit_s)
     sizes, ports = _sizes_of(problem, plan)
@@ -84,6 +82,16 @@ def current_fleet(
         optimum=optimum,
         notes=tuple(_notes(fleets, standing, plan, change is None)),
     )
+
+
+def _check_has_one_size(problem: Problem) -> None:
+    """Raises InputError where pools have other sizes in other periods."""
+    what, allowed = "gives pools other sizes in every period", "with --current, which names one size of every pool"
+    if problem.scenario.routing.role_conversion:
+        raise InputError(problem.scenario.problem(("routing", "role_conversion"), what, f"false {allowed}"))
+    if problem.is_followed:
+        key = next(pool.key for pool in problem.pools if pool.by_period is not None)
+        raise InputError(problem.scenario.problem(("pools", key, "rent"), what, f'"always" {allowed}'))
 
 
 def _sizes_of(problem: Problem, plan: Plan) -> tuple[Sizes, Ports]:
