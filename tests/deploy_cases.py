@@ -17,6 +17,9 @@ from planner.results import (
     PeriodPool,
     Plan,
     PoolPlan,
+    PoolSchedule,
+    Replicas,
+    Schedule,
     ServedModel,
     Verdict,
     plan_from,
@@ -198,6 +201,24 @@ def _period(name: str, chat: float | None, links: Any, pools: Any, rate: float) 
         latency=UNKNOWN,
         use_usd_per_hour=0.0,
     )
+
+
+def schedule_of(pool: str, sizes: list[int], hours: list[float], start_up_s: float = 0.0) -> PoolSchedule:
+    """Instances of a pool in every period."""
+    replicas, begins_h = [], 0.0
+    for p, (n, h) in enumerate(zip(sizes, hours, strict=True)):
+        begun = max(n - sizes[p - 1], 0)
+        replicas.append(Replicas(period=f"p{p}", begins_h=begins_h, hours=h, n_instances=n, starts=begun))
+        begins_h += h
+    return PoolSchedule(
+        pool=pool, least_time_up_h=0.0, start_up_s=start_up_s, replicas=tuple(replicas), usd_per_hour=None
+    )
+
+
+def with_schedule(plan: Plan, *schedules: PoolSchedule) -> Plan:
+    """A plan with pools that are rented by the period."""
+    known = {"peak_usd_per_hour": None, "saved_usd_per_hour": None, "saved_fraction": None}
+    return plan.model_copy(update={"schedule": Schedule(pools=schedules, **known)})
 
 
 def unequal_hybrid() -> Plan:

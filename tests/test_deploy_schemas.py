@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from planner.deploy import TARGETS, Target
 from planner.errors import InputError
 from tests.conftest import DATA_DIRS
-from tests.deploy_cases import CASES, exported, manifests, split, two_pools
+from tests.deploy_cases import CASES, exported, manifests, schedule_of, split, two_pools, with_schedule
 
 SCHEMAS = {
     "DynamoGraphDeployment": "dynamo-dgd-v1beta1.schema.json",
@@ -69,6 +69,17 @@ def test_every_object_is_valid(
     for one in found:
         if one.get("kind") in SCHEMAS:
             assert [error.message for error in schema_of(one["kind"]).iter_errors(one)] == []
+
+
+@pytest.mark.parametrize("sizes", [[2, 1], [3, 0], [1, 1]])
+def test_a_service_that_follows_the_hours_is_valid(
+    sizes: list[int], schema_of: Callable[[str], Draft202012Validator]
+) -> None:
+    plan = with_schedule(
+        two_pools(), *(schedule_of(name, sizes, [14.0, 10.0], 600.0) for name in ("prefill", "decode"))
+    )
+    (service,) = manifests(exported(plan, "kserve"), "LLMInferenceService")
+    assert [error.message for error in schema_of("LLMInferenceService").iter_errors(service)] == []
 
 
 @pytest.mark.parametrize("case", CASES)

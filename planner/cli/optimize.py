@@ -23,6 +23,8 @@ from planner.cli.progress import progress
 from planner.cli.simulate import RUN_ON
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from planner.executor import RunQuestion
     from planner.results import Front, Plan, Sensitivity
     from planner.scenario import Scenario
@@ -31,6 +33,8 @@ N_POINTS = 8
 N_REQUESTS = 200_000
 KEPT_RUN_ON = 32
 """A promise of milliseconds is told from its figure by so many times the requests at the most."""
+N_STEP_REQUESTS = 50_000
+"""Of the run of each step from the fleet that stands."""
 
 
 class Against(StrEnum):
@@ -65,7 +69,13 @@ def optimize(
     ] = False,
     requests: Annotated[
         int | None,
-        typer.Option("--requests", metavar="N", min=1, max=10**9, help="Of each run; 200,000 if not given."),
+        typer.Option(
+            "--requests",
+            metavar="N",
+            min=1,
+            max=10**9,
+            help="Of each run; 200,000 if not given, 50,000 of a step from --current.",
+        ),
     ] = None,
     most_requests: Annotated[
         int | None,
@@ -81,6 +91,18 @@ def optimize(
         int | None,
         typer.Option("--seed", metavar="S", min=0, max=MOST_SEED, help="Of the runs; 0 if not given."),
     ] = None,
+    current: Annotated[
+        Path | None,
+        typer.Option(
+            "--current",
+            metavar="FILE",
+            help="Plan from the fleet that stands: instances by pool (TOML, JSON) or a plan.",
+        ),
+    ] = None,
+    from_date: Annotated[
+        str | None,
+        typer.Option("--from-date", metavar="YYYY-MM-DD", help="The day that the growth of the demand counts from."),
+    ] = None,
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
 ) -> None:
@@ -92,12 +114,17 @@ def optimize(
     from planner.scenario import read_scenario
 
     _check_studies(pareto, points, sensitivity, figure)
+    begin = _date(from_date, current)
     question = read_scenario(scenario, overrides or ())
+    _check_growth(question, begin)
     how = _how(question, certify, no_run)
     stated = {"--requests": requests, "--most-requests": most_requests, "--seed": seed}
-    _check_runs(how, stated, certify and (pareto is not None or sensitivity))
+    _check_runs(how, stated, current, pareto is not None or sensitivity)
     with progress(f"planning {question.name}") as tell:
         plan = planned(question, time_limit_s, tell, how, (requests, most_requests, seed))
+        if current is not None:
+            steps = (requests or N_STEP_REQUESTS, seed or 0)
+            plan = _beside_current(question, plan, (current, begin), steps, time_limit_s, tell)
         front, found = _studies(question, plan, (pareto, points or N_POINTS, sensitivity), time_limit_s, tell)
     if question.break_even:
         note = _break_evens_elsewhere(len(question.break_even), scenario, overrides or ())
@@ -111,9 +138,9 @@ def optimize(
             }
         )
     else:
-        from planner.report import front_tables, plan_tables, sensitivity_tables
+        from planner.report import current_tables, front_tables, plan_tables, sensitivity_tables
 
-        print_rich(*plan_tables(plan))
+        print_rich(*plan_tables(plan), *(current_tables(plan.current) if plan.current else ()))
         print_rich(*(front_tables(front) if front else ()), *(sensitivity_tables(found) if found else ()))
     if figure is not None:
         _draw(front, found, figure)
@@ -153,14 +180,59 @@ def _how(question: "Scenario", certify: bool, no_run: bool) -> How:
     return How.PREDICTED if no_run else How.KEPT
 
 
-def _check_runs(how: How, stated: "Mapping[str, int | None]", has_studies: bool) -> None:
+def _check_runs(how: How, stated: "Mapping[str, int | None]", current: Path | None, has_studies: bool) -> None:
     """Say before any work what only makes sense of a plan that is run. Raises UsageError."""
     from planner.errors import UsageError
 
-    for name in (name for name, value in stated.items() if value is not None and how in (How.PLAIN, How.PREDICTED)):
-        raise UsageError(f"{name}: is about runs, and nothing is run (a scenario with an slo, or --certify)")
-    if has_studies:
+    is_run = how in (How.KEPT, How.CERTIFIED) or current is not None
+    for name in (name for name, value in stated.items() if value is not None and not is_run):
+        raise UsageError(f"{name}: is about runs, and nothing is run (a scenario with an slo, --certify or --current)")
+    if how is How.CERTIFIED and current is not None:
+        raise UsageError("--certify: tightens one plan, and --current runs the steps to it (one of them at a time)")
+    if how is How.CERTIFIED and has_studies:
         raise UsageError("--certify: is about one plan, not about --pareto or --sensitivity (one of them at a time)")
+
+
+def _date(text: str | None, current: Path | None) -> "date | None":
+    """The day that is given. Raises UsageError."""
+    from datetime import date
+
+    from planner.errors import UsageError
+
+    if text is None:
+        return None
+    if current is None:
+        raise UsageError("--from-date: is about --current, which is not asked for")
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--from-date {text}: is no day (YYYY-MM-DD, such as 2027-01-31)") from None
+
+
+def _check_growth(question: "Scenario", begin: "date | None") -> None:
+    """Raises UsageError for a day that nothing counts from."""
+    from planner.errors import UsageError
+
+    if begin is not None and question.growth_fraction_per_month is None:
+        what = "counts from a day how a demand grows, and the scenario states no growth"
+        raise UsageError(f"--from-date: {what} (--set growth_fraction_per_month=0.05)")
+
+
+def _beside_current(
+    question: "Scenario",
+    plan: "Plan",
+    stated: "tuple[Path, date | None]",
+    runs: tuple[int, int],
+    time_limit_s: float,
+    tell: "Callable[[str], None]",
+) -> "Plan":
+    """The plan with the fleet that stands beside it."""
+    from planner.executor import RunQuestion
+    from planner.studies.current import Asked, current_fleet
+
+    path, begin = stated
+    asked = Asked(path, time_limit_s, RunQuestion(*runs), begin)
+    return plan.model_copy(update={"current": current_fleet(question, plan, asked, data_dirs(), tell)})
 
 
 def planned(

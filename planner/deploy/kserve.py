@@ -6,6 +6,7 @@ from typing import Any
 
 from planner.deploy.deployment import Deployment, Group, Unit
 from planner.deploy.engine_args import engine_args, environment, nixl_args
+from planner.deploy.hours import cron_triggers, follows, replica_limits
 from planner.deploy.llm_d import router_config
 from planner.deploy.names import label
 from planner.deploy.pods import accelerators, annotations, metadata, node_selector, variables
@@ -56,11 +57,23 @@ def _block(deployment: Deployment, unit: Unit) -> Manifest:
         "resources": accelerators(unit, unit.n_accelerators),
     }
     return {
-        "replicas": unit.pool.n_instances,
+        **_replicas(deployment, unit),
         "annotations": annotations(unit),
         "parallelism": _parallelism(unit),
         "template": {"nodeSelector": node_selector(deployment, unit), "containers": [main]},
     }
+
+
+def _replicas(deployment: Deployment, unit: Unit) -> Manifest:
+    """How many pods: as many at all times, or as the hours have it."""
+    schedule = follows(deployment, unit)
+    if schedule is None:
+        return {"replicas": unit.pool.n_instances}
+    least, most = replica_limits(schedule)
+    keda: Manifest = {"triggers": cron_triggers(deployment, schedule)}
+    if least == 0:  # fewer than one are had only while no trigger is on
+        keda = {"idleReplicaCount": 0, **keda}
+    return {"scaling": {"minReplicas": max(least, 1), "maxReplicas": most, "keda": keda}}
 
 
 def _parallelism(unit: Unit) -> Manifest:

@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.deploy.deployment import Deployment, Group, Unit
 from planner.deploy.engine_args import SIDE_CHANNEL_PORT, engine_args, environment, nixl_args
+from planner.deploy.hours import follows, scaled_object
 from planner.deploy.names import label
 from planner.deploy.pods import (
     annotations,
@@ -22,6 +23,7 @@ from planner.deploy.versions import ENGINES, LLM_D
 from planner.deploy.yaml_text import yaml_text
 
 API = "disaggregatedset.x-k8s.io/v1"
+DEPLOYMENT_API, DEPLOYMENT = "apps/v1", "Deployment"
 ROUTER_API = "llm-d.ai/v1alpha1"
 ROLE, RANGE = "llm-d.ai/role", "llm-d.ai/context-length-range"
 MODEL, POOL = "llm-d.ai/model", "llm-d.ai/pool"
@@ -41,6 +43,10 @@ def llm_d_files(deployment: Deployment) -> Iterator[tuple[str, str]]:
             name = label(deployment.name, "model", model.name)
             manifest = _set(deployment, name, ours) if len(ours) > 1 else _alone(deployment, name, ours[0])
             yield f"{cluster}/{name}.yaml", yaml_text(manifest)
+            if len(ours) == 1 and (schedule := follows(deployment, ours[0])):
+                target = {"apiVersion": DEPLOYMENT_API, "kind": DEPLOYMENT, "name": name}
+                scaled = scaled_object(deployment, metadata(deployment, name), target, schedule)
+                yield f"{cluster}/{name}-hours.yaml", yaml_text(scaled)
     for group in deployment.groups:
         name = label(deployment.name, "router", group.name)
         config = yaml_text(router_config(group))
@@ -117,7 +123,8 @@ def _alone(deployment: Deployment, name: str, unit: Unit) -> Manifest:
     labels = _labels(deployment, unit)
     selector = {"matchLabels": {key: labels[key] for key in (MODEL, POOL)}}
     spec = {"replicas": unit.pool.n_instances, "selector": selector, "template": _pod(deployment, unit)}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(deployment, name), "spec": spec}
+    meta = metadata(deployment, name)
+    return {"apiVersion": DEPLOYMENT_API, "kind": DEPLOYMENT, "metadata": meta, "spec": spec}
 
 
 def _labels(deployment: Deployment, unit: Unit) -> dict[str, str]:

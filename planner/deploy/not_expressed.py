@@ -1,9 +1,10 @@
 """NOT_EXPRESSED.md: what the plan decided and the target cannot say, and what was taken for granted in its place."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from planner.deploy.deployment import Deployment, Group, Unit
 from planner.deploy.engine_args import is_converted
+from planner.deploy.hours import cron_triggers, follows, is_scaled
 from planner.deploy.refusals import ON_KUBERNETES, SEVERAL_NODES, Target, has_global_router
 from planner.deploy.versions import (
     DYNAMO,
@@ -40,7 +41,7 @@ def not_expressed(deployment: Deployment, target: Target, engine: EngineName) ->
         "What is deployed": _deployed(deployment),
         "Prompts": _prompts(deployment, target),
         "Links and transfer": _links(deployment, target),
-        "Shares, hours and promises": _shares_and_hours(deployment),
+        "Shares, hours and promises": _shares_and_hours(deployment, target),
         "Taken for granted": _assumed(deployment, target, engine),
         "Versions": _versions(target, engine),
     }
@@ -191,7 +192,7 @@ def _clusters(deployment: Deployment, target: Target) -> Iterator[str]:
             )
 
 
-def _shares_and_hours(deployment: Deployment) -> Iterator[str]:
+def _shares_and_hours(deployment: Deployment, target: Target) -> Iterator[str]:
     plan = deployment.plan
     for group in deployment.groups:
         for units, work in ((group.short, "short prompts"), (group.long, "long prompts"), (group.decode, "decoding")):
@@ -201,7 +202,7 @@ def _shares_and_hours(deployment: Deployment) -> Iterator[str]:
         now = deployment.period
         busiest = f"; {now.name} is deployed" if now else ""
         yield f"The plan has {len(plan.periods)} periods{busiest}, at all hours."
-        yield from _changing_sizes(deployment)
+        yield from _changing_sizes(deployment, target)
     promises = {f"{one.name}: {_promise(one.slo)}" for one in plan.classes if one.slo}
     if promises:
         yield f"Nothing holds latency to what is promised ({'; '.join(sorted(promises))})."
@@ -212,13 +213,33 @@ def _shares_and_hours(deployment: Deployment) -> Iterator[str]:
     yield "The plan counts with one queue per pool, first come first served; routers balance by what they see."
 
 
-def _changing_sizes(deployment: Deployment) -> Iterator[str]:
-    """Pools that the plan has more or fewer instances of in some periods than what is deployed."""
+def _changing_sizes(deployment: Deployment, target: Target) -> Iterator[str]:
+    """Pools that the plan has more or fewer instances of in some periods than are deployed, and what scales them."""
+    scaled = {unit.pool.name for unit in deployment.units if is_scaled(deployment, unit, target)}
     sizes = {pool.name: pool.n_instances for pool in deployment.period.pools} if deployment.period else {}
     for name, deployed in sizes.items():
         planned = {pool.n_instances for one in deployment.plan.periods for pool in one.pools if pool.name == name}
         if len(planned) > 1:
-            yield f"{name}: {deployed} instances are deployed; the plan has {min(planned)} to {max(planned)} by period."
+            ranges = f"the plan has {min(planned)} to {max(planned)} by period"
+            what = "KEDA has to be there to scale it" if name in scaled else "nothing in the files scales it"
+            yield f"{name}: {deployed} instances are deployed; {ranges}; {what}."
+    yield from _cron_lines(deployment, scaled)
+
+
+def _cron_lines(deployment: Deployment, scaled: Collection[str]) -> Iterator[str]:
+    """Triggers of pools whose workload is not told by the files, for a ScaledObject that somebody else writes."""
+    told = [(unit, follows(deployment, unit)) for unit in deployment.units if unit.pool.name not in scaled]
+    rows = [
+        (unit.pool.name, trigger["metadata"])
+        for unit, schedule in told
+        if schedule is not None
+        for trigger in cron_triggers(deployment, schedule)
+    ]
+    if rows:
+        yield f"Cron triggers of KEDA for a ScaledObject of your own, in {deployment.parameters.timezone}:"
+        yield "| pool | start | end | desiredReplicas |"
+        yield "|---|---|---|---|"
+        yield from (f"| {name} | `{m['start']}` | `{m['end']}` | {m['desiredReplicas']} |" for name, m in rows)
 
 
 def _promise(slo: dict[str, float]) -> str:

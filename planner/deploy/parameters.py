@@ -39,6 +39,10 @@ class Parameters(StrictModel):
     """How Dynamo divides prompts: by the grid of its GlobalRouter. Its isl_bounding can hold no threshold."""
     period: str | None = None
     """Period whose instances and thresholds are deployed; by default the one with the highest demand."""
+    timezone: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$", max_length=100)] = "Etc/UTC"
+    """Time zone of the hours of pools that are rented by the period, as the IANA names it."""
+    first_hour: Annotated[int, Field(ge=0, le=23)] = 0
+    """Hour of the day, of Monday where the periods are a week, at which the first period begins."""
     accelerators_per_node: Annotated[int, Field(ge=1, le=1024)] = 8
     """Accelerators of a machine."""
     image: Image | None = None
@@ -62,7 +66,7 @@ class Parameters(StrictModel):
 
 
 TABLES = tuple(name for name, field in Parameters.model_fields.items() if field.default == {})
-WHOLE_NUMBERS = ("accelerators_per_node",)
+WHOLE_NUMBERS = ("accelerators_per_node", "first_hour")
 
 
 def parameters_from(texts: Iterable[str], plan: Plan) -> Parameters:

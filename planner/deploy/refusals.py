@@ -21,6 +21,7 @@ ONLY_FOR: Mapping[str, tuple[Target, ...]] = {
     "sidecar_image": ("llm-d",),
     "hosts": LAUNCHED,
     **dict.fromkeys(("namespace", "label_key", "label", "region", "resource"), ON_KUBERNETES),
+    **dict.fromkeys(("timezone", "first_hour"), ON_KUBERNETES),
 }
 """Targets that a parameter says something to, where it does not to all."""
 SEVERAL_NODES = ("dynamo",)

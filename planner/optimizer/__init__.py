@@ -17,8 +17,10 @@ from planner.optimizer.plan import (
     sketched,
     solved,
 )
-from planner.optimizer.problem import PoolSpec, Problem
+from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
 from planner.optimizer.resolution import planning_problem
+from planner.optimizer.shadow_prices import shadow_prices
+from planner.optimizer.sized import sized_problem, within
 from planner.optimizer.solution import Solution
 from planner.optimizer.strategies import searched
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 _LAZY = {"exhaustive_search": "exhaustive"}
 
 __all__ = [
+    "LinkSpec",
     "Outcome",
     "PoolSpec",
     "Problem",
@@ -44,8 +47,11 @@ __all__ = [
     "planned_at",
     "planning_problem",
     "searched",
+    "shadow_prices",
+    "sized_problem",
     "sketched",
     "solved",
+    "within",
 ]
 
 __getattr__ = on_first_use(__name__, _LAZY)

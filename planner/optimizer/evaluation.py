@@ -152,7 +152,7 @@ class Evaluation:
         n = max(one.n_instances[i] for one in operations)
         offered = sum(w * self._offered(p, i) for p, w in enumerate(self.weights))
         busy = sum(w * busy_instances(self.problem, operations[p])[i] for p, w in enumerate(self.weights))
-        usd = rent_usd_per_hour(self.problem, [n if j == i else 0 for j in range(len(self.problem.pools))])[i]
+        usd = rent_usd_per_hour(self.problem, operations)[i]
         return PoolPlan(
             name=pool.name,
             site=pool.site,

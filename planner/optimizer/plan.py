@@ -18,6 +18,7 @@ from planner.optimizer.network.loads import LINK_BUSY
 from planner.optimizer.one_site import adoption
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.resolution import planning_problem
+from planner.optimizer.schedule import schedule_of
 from planner.optimizer.sensitivity import sweep
 from planner.optimizer.served import served_models
 from planner.optimizer.shadow_prices import shadow_prices
@@ -228,6 +229,7 @@ def _plan(
         verdict=its_verdict,
         classes=tuple(answer.classes()),
         periods=tuple(answer.periods()) if answer.has_periods else (),
+        schedule=schedule_of(problem, solution),
         survives=tuple(f"{loss.kind}:{loss.name}" for loss in problem.losses()),
         baselines=others,
         free_routing=free_routing(problem, routed) if routed is not None and is_about_capacity else None,

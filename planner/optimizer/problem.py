@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from planner.optimizer.rent import ByPeriod
 from planner.optimizer.routes import Route, is_routed, routes_of, size_limit
 from planner.roofline import InstanceRates
 from planner.scenario import LinkTier, Objective, Scenario, Slo
@@ -42,6 +43,8 @@ class PoolSpec:
     rates: InstanceRates
     classes: tuple[int, ...]
     """Classes it serves, by index."""
+    by_period: ByPeriod | None = None
+    """How it is rented where its size follows the periods; None: at all times."""
 
     @property
     def is_empty(self) -> bool:
@@ -199,6 +202,16 @@ class Problem:
     def is_min_ttft(self) -> bool:
         """Whether the objective is the least TTFT at the demand."""
         return self.scenario.objective == "min-ttft"
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether some pool has a size of its own in every period because it is rented so."""
+        return len(self.periods) > 1 and any(pool.by_period is not None for pool in self.pools)
+
+    @property
+    def has_sizes_by_period(self) -> bool:
+        """Whether pools have other sizes in other periods, by rent or because roles change."""
+        return self.is_followed or self.scenario.routing.role_conversion
 
     @property
     def is_priced(self) -> bool:

@@ -21,10 +21,12 @@ from planner.optimizer.problem import (
     Span,
     Stream,
 )
+from planner.optimizer.rent import ByPeriod
 from planner.optimizer.room import Limits, is_held, too_long
 from planner.optimizer.service_times import Decoded, service_times
 from planner.roofline import InstanceRates
 from planner.scenario import Pool, Scenario, requests_of
+from planner.units import SECONDS_PER_HOUR
 from planner.workload import RequestMix
 
 
@@ -128,7 +130,14 @@ def _pool(
         busy_usd_per_hour=n * scenario.busy_usd_per_hour(pool.site, hardware),
         rates=rates,
         classes=tuple(i for i, c in enumerate(classes) if c.name in served),
+        by_period=_by_period(pool),
     )
+
+
+def _by_period(pool: Pool) -> ByPeriod | None:
+    if pool.rent == "always":
+        return None
+    return ByPeriod(pool.least_time_up_h, pool.start_up_s / SECONDS_PER_HOUR)
 
 
 def _links(scenario: Scenario) -> tuple[LinkSpec, ...]:

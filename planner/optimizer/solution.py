@@ -30,6 +30,8 @@ class Solution:
     """Most that the sizes serve; None where that was not sought: then at the shares of the plan."""
     goodput_req_per_s: float | None = None
     """Highest rate at which promises hold; None where that was not sought."""
+    always: "Solution | None" = None
+    """Where pools are rented by the period: the best plan with all of them rented at all times; None where none is."""
     routed: RoutedSolution | None = None
     """Where the problem `is_routed`: thresholds and rates by route."""
 

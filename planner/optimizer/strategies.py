@@ -18,6 +18,10 @@ from planner.optimizer.solution import GAP_TARGET, Solution
 
 FASTEST_PART = 0.6
 """Of the time, what the search for the highest rate may take; the rest is for the cheapest plan that reaches it."""
+ALWAYS_PART = 0.4
+"""Of the time, what the search for a plan that rents all pools at all times may take, where some follow the periods."""
+FOLLOWING_GAP = 2e-3
+"""Gap at which the search for a plan that follows the periods stops: hours cost little each, and are many."""
 RATE_TOLERANCE = 1e-6
 """A rate this close to the best counts as equal when cost decides."""
 NOTHING = 1e-9
@@ -52,11 +56,29 @@ def searched(problem: Problem, time_limit_s: float, gap: float = GAP_TARGET) -> 
     if problem.is_min_ttft:
         least = least_ttft_by_bisection(problem, time_limit_s)
         return None if least is None else least.as_solution(ROUNDING * BISECTION_GAP)
+    if problem.is_followed and problem.is_min_cost:
+        return _following(problem, time_limit_s, gap)
     deadline = monotonic() + time_limit_s
     found = network_search(problem, time_limit_s if problem.is_min_cost else FASTEST_PART * time_limit_s, gap)
     if found is None or found.scale <= NOTHING:
         return None
     return found if problem.is_min_cost else _cheapest_as_fast(problem, found, deadline, gap)
+
+
+def _following(problem: Problem, time_limit_s: float, gap: float) -> Solution | None:
+    """The plan of a problem with pools that are rented by the period: it begins with the one that rents at all times,
+    so that it is never dearer."""
+    from planner.optimizer.network.search import network_search
+
+    deadline = monotonic() + time_limit_s
+    pools = tuple(replace(pool, by_period=None) for pool in problem.pools)
+    try:
+        always = searched(replace(problem, pools=pools), ALWAYS_PART * time_limit_s, gap)
+    except UndecidedError:
+        always = None
+    left_s = max(deadline - monotonic(), 0.0)
+    found = network_search(problem, left_s, min(gap, FOLLOWING_GAP), always)
+    return None if found is None or found.scale <= NOTHING else replace(found, always=always)
 
 
 def _cheapest_as_fast(problem: Problem, found: Solution, deadline: float, gap: float) -> Solution:

@@ -7,6 +7,7 @@ from planner.loading import on_first_use
 if TYPE_CHECKING:
     from planner.report.chart_run import run_chart, write_run_figure
     from planner.report.chart_sweep import sweep_chart, write_sweep_figure
+    from planner.report.current_text import current_tables
     from planner.report.diff_comment import diff_markdown
     from planner.report.diff_text import diff_tables
     from planner.report.fidelity_folder import check_fidelity_report, write_fidelity_report
@@ -30,6 +31,7 @@ _LAZY = {
     "write_run_figure": "chart_run",
     "sweep_chart": "chart_sweep",
     "write_sweep_figure": "chart_sweep",
+    "current_tables": "current_text",
     "diff_markdown": "diff_comment",
     "diff_tables": "diff_text",
     "check_fidelity_report": "fidelity_folder",
@@ -71,6 +73,7 @@ __all__ = [
     "check_record_file",
     "check_live_report",
     "check_report",
+    "current_tables",
     "diff_markdown",
     "diff_tables",
     "front_tables",

@@ -14,6 +14,7 @@ from planner.report.chart_hours import hours_chart
 from planner.report.chart_money import cost_chart, price_ratio_chart
 from planner.report.chart_periods import periods_chart
 from planner.report.chart_requests import lengths_chart, prefill_chart
+from planner.report.chart_schedule import schedule_chart
 from planner.report.chart_studies import front_chart, tornado_chart
 from planner.report.markdown_text import plain_record
 from planner.results import Case
@@ -46,6 +47,7 @@ class Chart(Protocol):
 
 CHARTS: dict[str, Callable[[Case], Chart | None]] = {
     "periods": periods_chart,
+    "schedule": schedule_chart,
     "hours": hours_chart,
     "threshold": threshold_chart,
     "theta": theta_chart,

@@ -9,6 +9,7 @@ from planner.report import binding, executed_markdown, formats, markdown_tables,
 from planner.report.figures import charts
 from planner.report.markdown_text import as_code, code, escaped_record
 from planner.report.rerun import Rerun
+from planner.report.schedule_tables import schedule_words
 from planner.results import Case, ClaimResult, PriceRatios, Sensitivity
 from planner.units import SECONDS_PER_HOUR, number, percent
 
@@ -58,6 +59,7 @@ def _context(case: Case, figures: Collection[str], again: Rerun) -> dict[str, An
         "rule_words": rule_words(case),
         "break_even_words": break_even_words(case),
         "hours_words": hours_words(case),
+        "schedule_words": formats.sentence(schedule_words(plan.schedule)) if plan.schedule else "",
         "unmoved": unmoved_words(case.sensitivity) if case.sensitivity else "",
         "claims": by_source(case.claims),
         "claims_words": claims_words(case.claims),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from planner.report import formats, words
+from planner.report.schedule_tables import schedule_table
 from planner.report.study_tables import front_table, sensitivity_table
 from planner.report.table import Table
 from planner.report.tables import (
@@ -72,6 +73,11 @@ def setups(plan: Plan) -> str:
 def periods(plan: Plan) -> str:
     """Every period of the day."""
     return period_table(plan).markdown()
+
+
+def schedule(plan: Plan) -> str:
+    """Instances by pool and period, where pools are rented by the period."""
+    return schedule_table(plan).markdown()
 
 
 def hours(case: Case) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from planner.report import binding, formats, words
 from planner.report.certified_tables import certified_tables
+from planner.report.schedule_tables import schedule_table
 from planner.report.table import Table
 from planner.report.terminal import frame, printed, remarks
 from planner.results import Fleet, Latency, Plan
@@ -29,6 +30,7 @@ def plan_tables(plan: Plan) -> list["RenderableType"]:
         printed(setup_table(plan)),
         printed(link_table(plan)),
         printed(period_table(plan)),
+        printed(schedule_table(plan)),
         _latency(plan),
         printed(bill_table(plan)),
         _baselines(plan),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from planner.loading import on_first_use
 
 if TYPE_CHECKING:
+    from planner.results.bottleneck import Bottleneck, PlannedAgain
     from planner.results.case import (
         BreakEvenResult,
         Case,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         Turn,
     )
     from planner.results.certified import Certified, Promise, Round
+    from planner.results.current import BrokenStep, Current, Order, Step, StepRun, WayOn
     from planner.results.executed import Executed, ExecutedFigure, ExecutedLoad, TtftByLoad
     from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
     from planner.results.fidelity_survey import (
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from planner.results.live_file import live_from
     from planner.results.plan import (
         Baseline,
-        Bottleneck,
         ClassPlan,
         Cost,
         CostBand,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
         PeriodPlan,
         PeriodPool,
         Plan,
-        PlannedAgain,
         PoolPlan,
         PoolShares,
         ServedModel,
@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         TtftCurve,
         WaitRun,
     )
+    from planner.results.schedule import PoolSchedule, Replicas, Schedule
     from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
     from planner.results.slo_run import SloRun, StepRun
     from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
@@ -106,6 +107,12 @@ _LAZY = {
     "StepRun": "slo_run",
     "Promise": "certified",
     "Round": "certified",
+    "BrokenStep": "current",
+    "Current": "current",
+    "Order": "current",
+    "Step": "current",
+    "StepRun": "current",
+    "WayOn": "current",
     "Executed": "executed",
     "ExecutedFigure": "executed",
     "ExecutedLoad": "executed",
@@ -137,7 +144,7 @@ _LAZY = {
     "LiveTtft": "live",
     "live_from": "live_file",
     "Baseline": "plan",
-    "Bottleneck": "plan",
+    "Bottleneck": "bottleneck",
     "ClassPlan": "plan",
     "Cost": "plan",
     "CostBand": "plan",
@@ -149,7 +156,7 @@ _LAZY = {
     "PeriodPlan": "plan",
     "PeriodPool": "plan",
     "Plan": "plan",
-    "PlannedAgain": "plan",
+    "PlannedAgain": "bottleneck",
     "PoolPlan": "plan",
     "PoolShares": "plan",
     "ServedModel": "plan",
@@ -187,6 +194,9 @@ _LAZY = {
     "SchedulerRun": "run",
     "TtftCurve": "run",
     "WaitRun": "run",
+    "PoolSchedule": "schedule",
+    "Replicas": "schedule",
+    "Schedule": "schedule",
     "LoadPattern": "scheduling",
     "ScheduledRun": "scheduling",
     "ScheduledSeries": "scheduling",
@@ -215,6 +225,7 @@ __all__ = [
     "BindChange",
     "Bottleneck",
     "BreakEvenResult",
+    "BrokenStep",
     "Case",
     "CaseFront",
     "Certified",
@@ -225,6 +236,7 @@ __all__ = [
     "ComparedPlan",
     "Cost",
     "CostBand",
+    "Current",
     "CurvePoint",
     "DecodePrediction",
     "Doubt",
@@ -261,6 +273,7 @@ __all__ = [
     "NONE_LEAVES",
     "Observation",
     "OperatorPoint",
+    "Order",
     "Peer",
     "PeriodLink",
     "PeriodPlan",
@@ -274,6 +287,7 @@ __all__ = [
     "PlanSide",
     "PlanSweep",
     "PoolPlan",
+    "PoolSchedule",
     "PoolShares",
     "PoolRun",
     "RebalanceRun",
@@ -282,6 +296,7 @@ __all__ = [
     "PrefillPrediction",
     "PriceRatios",
     "RefusedPoints",
+    "Replicas",
     "RooflinePass",
     "RooflineSurvey",
     "Promise",
@@ -289,6 +304,7 @@ __all__ = [
     "Run",
     "RunFigures",
     "RunRecords",
+    "Schedule",
     "ScheduledRun",
     "ScheduledSeries",
     "SchedulerComparison",
@@ -303,6 +319,8 @@ __all__ = [
     "ServiceCurve",
     "SourceNote",
     "StackScore",
+    "Step",
+    "StepRun",
     "Sweep",
     "SweepPoint",
     "TtftByLoad",
@@ -313,6 +331,7 @@ __all__ = [
     "ValueChange",
     "Variation",
     "Verdict",
+    "WayOn",
     "Work",
     "VersionScore",
     "WaitRun",

@@ -5,12 +5,15 @@ from typing import Any, Literal
 from pydantic import Field
 
 from planner.ranges import Counted, Quantity, Signed
+from planner.results.bottleneck import Bottleneck
 from planner.results.certified import Certified
+from planner.results.current import Current
 from planner.results.plan_inputs import PlanInputs
+from planner.results.schedule import Schedule
 from planner.results.slo_run import SloRun
 from planner.schema import StrictModel
 
-SELDOM = ("certified", "slo_run", "inputs")
+SELDOM = ("certified", "slo_run", "current", "schedule", "inputs")
 """Fields that are not printed where they say nothing."""
 
 
@@ -148,29 +151,6 @@ class CostBand(StrictModel):
     high_usd_per_million_input_tokens: Quantity | None
     no_plan: str | None = None
     """Why one end has no bill, where that is so."""
-
-
-class PlannedAgain(StrictModel):
-    """What more of a constraint brought when the fleet was planned again with it, in whole instances."""
-
-    n_more: Signed
-    """Units of the constraint that were added."""
-    least: Signed
-    """Gain of all of them together that is proven, in the objective's unit."""
-    most: Signed
-    """Gain beyond which there is none, or beyond which none was found; the solver leaves a little open."""
-
-
-class Bottleneck(StrictModel):
-    """A constraint that holds the rate down, and what one more unit of it would add."""
-
-    constraint: str
-    shadow_price: Signed
-    unit: str
-    basis: Literal["planned-again", "linear-program"] = "planned-again"
-    """Whether the price was found by planning again, or is that of a linear program at the plan's thresholds."""
-    planned_again: PlannedAgain | None = None
-    """What confirms the price of a linear program; None: nothing was found in the time."""
 
 
 class Verdict(StrictModel):
@@ -350,6 +330,8 @@ class Plan(Fleet):
     classes: tuple[ClassPlan, ...]
     periods: tuple[PeriodPlan, ...] = ()
     """Every period of the day, in order; none where demand does not change."""
+    schedule: Schedule | None = None
+    """Instances by period of the pools that are rented so; None where none is."""
     survives: tuple[str, ...] = ()
     """Single losses after which what is left still serves the demand as promised, such as `link:wan`."""
     baselines: tuple[Baseline, ...]
@@ -361,6 +343,8 @@ class Plan(Fleet):
     """What a run bore out, where `--certify` asked for one."""
     slo_run: SloRun | None = None
     """What a run made of the promise that is nearest to breaking; None, and not printed, without one."""
+    current: Current | None = None
+    """The fleet that stands beside it, where `--current` names one."""
     inputs: PlanInputs | None = None
     """What it was made from; None where the plan stands beside its question, as in a report."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from math import inf
 from typing import TYPE_CHECKING
 
 from planner.errors import did_you_mean
 from planner.schema import Fault
 from planner.toml_lines import KeyPath
+from planner.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from planner.scenario.parts import Pool
@@ -20,6 +22,7 @@ def network_faults(scenario: Scenario) -> Iterator[Fault]:
     yield from unknown
     yield from _class_site_faults(scenario)
     yield from _period_faults(scenario)
+    yield from _rent_faults(scenario)
     if not unknown:  # else who serves what cannot be told
         yield from _foreign_classes(scenario)
         yield from _unserved_classes(scenario)
@@ -92,6 +95,26 @@ def _period_faults(scenario: Scenario) -> Iterator[Fault]:
             yield from _unknown(key, "class", class_name, scenario.workloads, "classes.NAME")
     if scenario.periods and not any(period.demand > 0 for period in scenario.periods.values()):
         yield Fault(("periods",), "has no demand in any period (demand above 0 in at least one)")
+
+
+def _rent_faults(scenario: Scenario) -> Iterator[Fault]:
+    """Pools that are rented by the period, of a question in which that cannot be."""
+    for name, pool in scenario.pools.items():
+        if pool.rent == "always":
+            continue
+        key = ("pools", name, "rent")
+        if not scenario.periods:
+            yield Fault(key, 'is "by-period", and the scenario has no [periods] (periods, or rent = "always")')
+        if scenario.objective != "min-cost":
+            yield Fault(key, f'is "by-period", and the objective {scenario.objective} pays for all hours (min-cost)')
+        if scenario.routing.role_conversion:
+            yield Fault(
+                key, 'is "by-period", and routing.role_conversion keeps accelerators at all times (one of them)'
+            )
+        shortest_h = min((period.hours for period in scenario.periods.values()), default=inf)
+        if pool.start_up_s > shortest_h * SECONDS_PER_HOUR:
+            allowed = f"at most {shortest_h * SECONDS_PER_HOUR:g} s, the shortest period"
+            yield Fault(("pools", name, "start_up_s"), f"is {pool.start_up_s:g} ({allowed})")
 
 
 def _sites_of(scenario: Scenario, class_name: str) -> Collection[str]:

@@ -170,6 +170,13 @@ class Pool(StrictModel):
     """Fewest instances when the size is free."""
     max_instances: Count | None = None
     """Most instances when the size is free; absent means inventory, budget or demand set the limit."""
+    rent: Literal["always", "by-period"] = "always"
+    """Whether its instances are rented at all times, or in every period as many as that period takes: least cost then
+    is that of the mean hour of the cycle that the periods are."""
+    least_time_up_h: Annotated[float, Field(ge=0, le=HOURS_PER_YEAR)] = 0.0
+    """Least time that an instance serves once it has started, where rent is by period."""
+    start_up_s: Annotated[float, Field(ge=0, le=86_400)] = 0.0
+    """Time that an instance is rented, and takes its accelerators, before it serves, where rent is by period."""
     service_times: Literal["measured", "roofline"] | None = None
     """Where prefill and decode seconds come from; by default what somebody measured, else the roofline."""
     stack: str | None = None
@@ -198,6 +205,8 @@ class Pool(StrictModel):
             raise ValueError("prompts belongs to prefill pools only")
         if self.role == "prefill" and self.tpot_ms is not None:
             raise ValueError("tpot_ms belongs to decode pools only")
+        if self.rent == "always" and (self.least_time_up_h or self.start_up_s):
+            raise ValueError('least_time_up_h and start_up_s belong to pools with rent = "by-period"')
         raise_faults(self._layout_faults())
         return self
 

@@ -70,6 +70,8 @@ class Scenario(StrictModel):
     max-throughput and periods it is the scale of the demand's profile, by default 1."""
     budget_usd_per_hour: Amount | None = None
     """Most that the plan may cost."""
+    growth_fraction_per_month: Annotated[float, Field(ge=-0.99, le=100)] | None = None
+    """Growth of the demand, compound; no plan depends on it, but `optimize --current` says when it breaks one."""
     capacity_rule: CapacityRule = "expected-work"
     """Pool capacity from the mean work per request, or, as in the paper, from the work of the mean length."""
     dispatch: Literal["shared-queue", "join-shortest-work", "round-robin"] = "shared-queue"

@@ -16,8 +16,8 @@ from planner.workload.requests import trace_path
 
 READING = {"title", "notes", "note", "source", "sources", "power_source", "how", "aliases"}
 """Keys of text for readers: no plan depends on them."""
-STUDIES = ("comparisons", "claims", "break_even", "report", "observed")
-"""Tables of a scenario about what a report shows beside the plan."""
+STUDIES = ("comparisons", "claims", "break_even", "report", "observed", "growth_fraction_per_month")
+"""Tables and keys of a scenario about what is shown beside the plan."""
 IDENTITY = {"schema", "schema_id", "name", "vendor", "status"}
 PROVENANCE = (
     "published",

@@ -178,7 +178,7 @@ def _kept_of_network(problem: Problem, solution: Solution, time_limit_s: float) 
     # What plans networks loads when there is one.
     from planner.optimizer.network.fixed_plan import fixed_plan_problem
 
-    if problem.scenario.routing.role_conversion:
+    if problem.has_sizes_by_period:
         return None
     kept = fixed_plan_problem(problem, solution)
     if not all(any(arcs.values()) for arcs in kept.arcs):

@@ -17,6 +17,7 @@ from planner.optimizer.network.program import (
     shares_in_cell,
     usable_arcs,
 )
+from planner.optimizer.network.rows_of_rent import add_start_columns
 from planner.optimizer.problem import Problem
 
 
@@ -28,24 +29,29 @@ def add_size_columns(program: MixedIntegerProgram) -> None:
     """
     problem = program.problem
     program.scale = program.rows.column("scale", *_scale_bounds(program))
-    sizings = range(len(problem.periods)) if problem.scenario.routing.role_conversion else (0,)
+    sizings = range(len(problem.periods)) if problem.has_sizes_by_period else (0,)
     used = {program.sizing_of(s) for s in program.spec.situations}
     for h in sizings:
         for i in range(len(problem.pools)):
             if h in used:
-                _instance_columns(program, PoolSizing(i, h), is_rented=len(sizings) == 1)
+                _instance_columns(program, PoolSizing(i, h))
+    add_start_columns(program)
     _owner_columns(program)
     _port_columns(program)
 
 
-def _instance_columns(program: MixedIntegerProgram, at: PoolSizing, is_rented: bool) -> None:
+def _instance_columns(program: MixedIntegerProgram, at: PoolSizing) -> None:
     """Instances of a pool in every segment of its sizes, and the choice of one segment.
+
+    An instance costs its rent, for a period's part of the time where sizes follow periods; where roles change, the
+    accelerators of its owner cost it.
 
     Args:
         program: the program.
         at: pool and sizing.
-        is_rented: whether an instance has a price; where roles change, the accelerators of its owner have it.
     """
+    problem = program.problem
+    part = problem.weights[at.sizing] if problem.is_followed else float(not problem.has_sizes_by_period)
     rows, pool, fixed = program.rows, program.problem.pools[at.pool], program.spec.fixed
     name = f"{at.pool}_{at.sizing}"
     instances = program.instances[at] = {}
@@ -53,8 +59,8 @@ def _instance_columns(program: MixedIntegerProgram, at: PoolSizing, is_rented: b
     for j, (low, high) in enumerate(segments_of(program, at.pool)):
         n = instances[j] = rows.column(f"n_{name}_{j}", 0, high, is_integer=True)
         z = choices[j] = rows.column(f"z_{name}_{j}", 0, 1, is_integer=True)
-        if is_rented and pool.usd_per_hour:
-            program.usd_per_hour[n] = pool.usd_per_hour
+        if part and pool.usd_per_hour:
+            program.usd_per_hour[n] = part * pool.usd_per_hour
         rows.row(f"fill_segment_{name}_{j}", [(n, 1), (z, -low)], low=0)
         rows.row(f"cap_segment_{name}_{j}", [(n, 1), (z, -high)], high=0)
     if len(choices) > 1:

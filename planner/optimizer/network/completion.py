@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.errors import UndecidedError
 from planner.optimizer.network.cells import Cell
-from planner.optimizer.network.cost import least_use_usd_per_hour, use_usd_per_hour
+from planner.optimizer.network.cost import least_use_usd_per_hour, rent_usd_per_hour, use_usd_per_hour
 from planner.optimizer.network.formulation import build
 from planner.optimizer.network.indices import PeriodArc
 from planner.optimizer.network.period_operation import PeriodOperation, classes_missing_slo
@@ -74,13 +74,13 @@ def _completed(
     if not missing:
         missing = _unsurvived(state, safe, plan)
     everything = tuple(operations[p] for p in sorted(operations))
-    objective = scale if not problem.is_min_cost else _spend(problem, safe, plan, everything)
+    objective = scale if not problem.is_min_cost else _spend(problem, safe, plan, everything, ports)
     return Solution(everything, ports, scale, objective, state.sign * state.bound), missing
 
 
 def _copied(problem: Problem, known: Mapping[int, PeriodOperation], period: int) -> PeriodOperation | None:
     """The flows of a period that asks for at least as much of every stream."""
-    if problem.scenario.routing.role_conversion:
+    if problem.has_sizes_by_period:
         return None
     for one in known.values():
         ratios = [0.0] * len(problem.streams)
@@ -98,7 +98,7 @@ def _resolved(
 ) -> PeriodOperation | None:
     """A situation solved by itself at the sizes of the plan; None where they do not suffice."""
     problem, known = state.problem, {s.period for s in safe.spec.situations}
-    if problem.scenario.routing.role_conversion:
+    if problem.has_sizes_by_period:
         return None
     offers = {
         (g, situation.period): list(dict.fromkeys(c for p in known for c in _chosen_points(safe, plan, g, p)))
@@ -142,14 +142,22 @@ def _unsurvived(state: SearchState, safe: MixedIntegerProgram, plan: ProgramSolu
 
 
 def _spend(
-    problem: Problem, safe: MixedIntegerProgram, plan: ProgramSolution, operations: Sequence[PeriodOperation]
+    problem: Problem,
+    safe: MixedIntegerProgram,
+    plan: ProgramSolution,
+    operations: Sequence[PeriodOperation],
+    ports: Sequence[Sequence[int]],
 ) -> float:
     """Rent, purchase and use of the plan over all periods [USD/h]; accelerators where prices are missing."""
     if not problem.is_priced:
         return float(sum(n * p.n_accelerators for n, p in zip(operations[0].n_instances, problem.pools, strict=True)))
+    use = sum(problem.weights[one.period] * use_usd_per_hour(problem, one) for one in operations)
+    if problem.is_followed:
+        of_links = (k.ports_usd_per_hour(m) or 0.0 for k, m in zip(problem.links, ports, strict=True))
+        return float(sum(usd or 0.0 for usd in rent_usd_per_hour(problem, operations)) + sum(of_links) + use)
     owned = {c: usd for c, usd in safe.usd_per_hour.items() if c not in _rate_columns(safe)}
     rent = sum(usd * round(plan.values[c] * 1e6) / 1e6 for c, usd in owned.items())
-    return float(rent + sum(problem.weights[one.period] * use_usd_per_hour(problem, one) for one in operations))
+    return float(rent + use)
 
 
 def _rate_columns(program: MixedIntegerProgram) -> set[int]:

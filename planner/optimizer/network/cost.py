@@ -7,6 +7,7 @@ import numpy as np
 from planner.optimizer.network.loads import NetworkLoads
 from planner.optimizer.network.period_operation import PeriodOperation, busy_instances, link_gbps
 from planner.optimizer.problem import Problem
+from planner.optimizer.rent import mean_instances
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT, GB, SECONDS_PER_HOUR
 
 N_KINDS = 192
@@ -67,17 +68,22 @@ def _least_usd_per_request(problem: Problem, q: int) -> float:
     return decode + float(np.min(seconds, axis=0) @ weights)
 
 
-def rent_usd_per_hour(problem: Problem, n_instances: Sequence[int]) -> list[float | None]:
-    """Rent or amortised purchase, and idle power, of every pool.
+def rent_usd_per_hour(problem: Problem, operations: Sequence[PeriodOperation]) -> list[float | None]:
+    """Rent or amortised purchase, and idle power, of every pool: of its most instances, or where it is rented by the
+    period of those that each period has.
 
     Args:
         problem: the resolved scenario.
-        n_instances: instances of every pool, shape (pools,) [count].
+        operations: what every period does, in order.
 
     Returns:
-        USD per hour of every pool; None where a price is missing.
+        USD per hour of every pool, on average over the periods; None where a price is missing.
     """
-    return [
-        0.0 if n == 0 else None if pool.usd_per_hour is None else n * pool.usd_per_hour
-        for n, pool in zip(n_instances, problem.pools, strict=True)
-    ]
+    hours, found = [period.hours for period in problem.periods], list[float | None]()
+    for i, pool in enumerate(problem.pools):
+        sizes = [one.n_instances[i] for one in operations]
+        n: float = max(sizes)
+        if problem.is_followed and pool.by_period is not None:
+            n = mean_instances(sizes, hours, pool.by_period.start_up_h)
+        found.append(0.0 if n == 0 else None if pool.usd_per_hour is None else n * pool.usd_per_hour)
+    return found

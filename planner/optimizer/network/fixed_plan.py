@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
+from planner.optimizer.sized import sized_problem, within
 from planner.optimizer.solution import Solution
 
 
@@ -17,17 +18,7 @@ def fixed_plan_problem(problem: Problem, solution: Solution) -> Problem:
         A problem of the same pools, streams and demands. Pools without instances are closed, links without ports are
         gone.
     """
-    sizes = solution.operations[0].n_instances
-    pools = tuple(_sized(pool, n) for pool, n in zip(problem.pools, sizes, strict=True))
-    links = []
-    for link, ports in zip(problem.links, solution.ports, strict=True):
-        tiers = [t.model_copy(update={"max_ports": m}) for t, m in zip(link.tiers, ports, strict=True) if m]
-        links += [replace(link, tiers=tuple(tiers))] if tiers else []
-    free = {"n_instances": "free", "min_instances": 0, "max_instances": None}  # limits of several pools together
-    stated = {name: pool.model_copy(update=free) for name, pool in problem.scenario.pools.items()}
-    changes = {"objective": "max-throughput", "budget_usd_per_hour": None, "pools": stated}
-    scenario = problem.scenario.model_copy(update=changes)
-    return replace(problem, scenario=scenario, pools=pools, links=tuple(links), inventories=())
+    return sized_problem(problem, solution.operations[0].n_instances, solution.ports)
 
 
 def with_link(problem: Problem, index: int, link: LinkSpec) -> Problem:
@@ -60,8 +51,5 @@ def one_more_instance(problem: Problem, index: int) -> Problem:
         index: the pool.
     """
     pool = problem.pools[index]
-    return with_pool(problem, index, _sized(pool, pool.max_instances + 1))
-
-
-def _sized(pool: PoolSpec, n_instances: int) -> PoolSpec:
-    return replace(pool, min_instances=n_instances, max_instances=n_instances, stated_max_instances=n_instances)
+    n = pool.max_instances + 1
+    return with_pool(problem, index, within(pool, n, n))

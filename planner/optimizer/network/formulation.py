@@ -5,6 +5,7 @@ from planner.optimizer.network.program import MixedIntegerProgram, ProgramSpec
 from planner.optimizer.network.rows_of_cost import bound_budget, price_use
 from planner.optimizer.network.rows_of_lateness import bound_late_requests, count_late_requests
 from planner.optimizer.network.rows_of_links import bound_link_bytes, open_used_links
+from planner.optimizer.network.rows_of_rent import keep_size, keep_up, start_instances
 from planner.optimizer.network.rows_of_routes import (
     choose_one_cell,
     divide_alike,
@@ -32,6 +33,9 @@ ROWS = (
     bound_accelerators,
     bound_families,
     own_accelerators,
+    start_instances,
+    keep_up,
+    keep_size,
     price_use,
     bound_budget,
 )

@@ -19,7 +19,7 @@ class PoolSizing(NamedTuple):
 
     pool: int
     sizing: int
-    """0 where sizes hold for all periods; the period where accelerators change roles."""
+    """0 where sizes hold for all periods; the period where accelerators change roles, or are rented by it."""
 
 
 class PoolInSituation(NamedTuple):

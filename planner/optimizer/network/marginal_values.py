@@ -60,7 +60,7 @@ def network_bottlenecks(
 def _changes(problem: Problem, solution: Solution) -> Iterator[tuple[Problem, Iterable[RaisedLimit]]]:
     """Problems with their raised limits: the question of the user, and the fleet of the plan."""
     yield problem, more_allowed(problem, solution)
-    if not problem.scenario.routing.role_conversion:
+    if not problem.has_sizes_by_period:
         at_plan = fixed_plan_problem(problem, solution)
         if all(any(arcs.values()) for arcs in at_plan.arcs):
             yield at_plan, more_capacity(at_plan, solution)

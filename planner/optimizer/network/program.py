@@ -87,6 +87,8 @@ class MixedIntegerProgram:
     """Columns n of instances, by segment of the pool's sizes."""
     segment_choices: dict[PoolSizing, dict[int, int]] = field(default_factory=dict)
     """Columns z that choose a segment of a pool's sizes, by segment."""
+    starts: dict[PoolSizing, int] = field(default_factory=dict)
+    """Columns of instances that start with a period, of pools that are rented by the period."""
     ports: list[list[int]] = field(default_factory=list)
     """Columns m of ports, by link and tier."""
     link_choices: list[int] = field(default_factory=list)
@@ -123,12 +125,12 @@ class MixedIntegerProgram:
         return self.spec.loads.problem
 
     def sizing_of(self, situation: Situation) -> int:
-        """Index of the sizes that hold in a situation: 0 for all, or the period where roles change.
+        """Index of the sizes that hold in a situation: 0 for all, or the period where sizes follow it.
 
         Args:
             situation: the situation.
         """
-        return situation.period if self.problem.scenario.routing.role_conversion else 0
+        return situation.period if self.problem.has_sizes_by_period else 0
 
     @cached_property
     def between_columns(self) -> frozenset[int]:

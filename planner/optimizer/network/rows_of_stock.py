@@ -24,11 +24,36 @@ def bound_accelerators(program: MixedIntegerProgram) -> None:
         if problem.scenario.routing.role_conversion:
             owners = (o for o, members in enumerate(problem.owners) if members[0] in inventory.pools)
             terms = [(program.bought_accelerators[o], 1.0) for o in owners]
+        elif problem.is_followed:
+            _bound_in_periods(program, v)
+            continue
         else:
             own = inventory.pools
             terms = [(n, float(problem.pools[i].n_accelerators)) for i in own for n in sizes_of(program, i, 0)]
         if terms:
             row = program.rows.row(f"bound_accelerators_{v}", terms, high=inventory.n_accelerators)
+            program.shared_rows.append(row)
+
+
+def _bound_in_periods(program: MixedIntegerProgram, inventory: int) -> None:
+    """The same in every period where pools follow them: what starts with the next period is rented before it ends.
+
+    Equation:
+        sum of a_i (n_ih + s_i(h+1)) over the pools of an inventory <= its accelerators, for every period h; starts
+        count where they take time
+    """
+    problem, stock = program.problem, program.problem.inventories[inventory]
+    for h in sorted({h for _, h in program.instances}):
+        following = (h + 1) % len(problem.periods)
+        terms = []
+        for i in stock.pools:
+            pool = problem.pools[i]
+            columns = [*sizes_of(program, i, h)]
+            if pool.by_period is not None and pool.by_period.start_up_h and (i, following) in program.starts:
+                columns.append(program.starts[PoolSizing(i, following)])
+            terms += [(column, float(pool.n_accelerators)) for column in columns]
+        if terms:
+            row = program.rows.row(f"bound_accelerators_{inventory}_{h}", terms, high=stock.n_accelerators)
             program.shared_rows.append(row)
 
 

@@ -38,7 +38,7 @@ def is_separable_by_period(problem: Problem) -> bool:
         problem: the resolved scenario.
     """
     scenario = problem.scenario
-    is_alone = not scenario.spare.survive and scenario.budget_usd_per_hour is None
+    is_alone = not (scenario.spare.survive or problem.is_followed) and scenario.budget_usd_per_hour is None
     return problem.is_min_cost and is_alone and not problem.families
 
 

@@ -56,13 +56,16 @@ class PlanLimits(NamedTuple):
     """Multiple of the late requests of an SLO that every pool may have; above 1 local search repairs the plan."""
 
 
-def network_search(problem: Problem, time_limit_s: float = 60.0, gap: float = GAP_TARGET) -> Solution | None:
+def network_search(
+    problem: Problem, time_limit_s: float = 60.0, gap: float = GAP_TARGET, first: Solution | None = None
+) -> Solution | None:
     """The best plan of a network and its bound.
 
     Args:
         problem: the resolved scenario.
         time_limit_s: time after which the best plan so far is returned with its gap [s].
         gap: relative distance of plan and bound at which to stop [fraction].
+        first: a plan to begin with; None: none is known.
 
     Returns:
         The plan with its bound; None where it is proven that there is no plan.
@@ -80,6 +83,7 @@ def network_search(problem: Problem, time_limit_s: float = 60.0, gap: float = GA
     """
     deadline = monotonic() + time_limit_s
     state = _begun(problem, gap, time_limit_s, deadline)
+    state.best = state.best or first
     if not _searched(state, gap, time_limit_s, deadline):
         return None
     if state.best is None:
@@ -99,7 +103,8 @@ def _searched(state: SearchState, gap: float, time_limit_s: float, deadline: flo
             return state.best is not None
         risen = found.bound + use_outside_program(state) - state.bound
         state.bound = max(state.bound, found.bound + use_outside_program(state))
-        state.is_large |= len(program.rows.costs) - len(program.late_rates) > SETTINGS.large_columns
+        n_columns = len(program.rows.costs) - len(program.late_rates)
+        state.is_large |= n_columns > SETTINGS.large_columns and not state.problem.is_followed
         if state.is_large:
             return decomposed_search(state, time_limit_s, deadline) or state.best is not None
         was_relaxed, relaxed = relaxed, relaxed and risen > SETTINGS.bound_gap_share * gap * abs(state.bound)
@@ -124,7 +129,7 @@ def _begun(problem: Problem, gap: float, time_limit_s: float, deadline: float) -
         NetworkLoads(problem, is_optimistic=True),
         gap,
     )
-    if set(problem.scenario.spare.survive) == {"instance"}:
+    if set(problem.scenario.spare.survive) == {"instance"} and not problem.is_followed:
         _begin_with_spare(state, time_limit_s, deadline)
     return state
 
@@ -327,10 +332,10 @@ def peak_situations(problem: Problem) -> list[Situation]:
         problem: the resolved scenario.
 
     Returns:
-        Situations with everything in place, in order; all periods where the roles of few pools change.
+        Situations with everything in place, in order; all periods where sizes follow them or roles of few pools change.
     """
     n_sizes = len(problem.pools) * len(problem.periods)
-    if problem.scenario.routing.role_conversion and n_sizes <= SETTINGS.many_sizes:
+    if problem.is_followed or (problem.scenario.routing.role_conversion and n_sizes <= SETTINGS.many_sizes):
         return [Situation(p) for p in range(len(problem.periods))]
     rates = np.array([demand.req_per_s for demand in problem.demands])
     models = [problem.classes[demand.request_class].model for demand in problem.demands]

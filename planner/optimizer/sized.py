@@ -1,0 +1,47 @@
+"""Fleets of given sizes: what they serve, and the cheapest ones within other limits on their sizes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
+
+FREE = {"n_instances": "free", "min_instances": 0, "max_instances": None}
+"""No limits of several pools together."""
+
+
+def sized_problem(problem: Problem, n_instances: Sequence[int], ports: Sequence[Sequence[int]]) -> Problem:
+    """The problem of given sizes and ports, to serve as much of the same demand as they can.
+
+    Args:
+        problem: the resolved scenario, or one like it with other rates, prices or times. Roles must be fixed.
+        n_instances: instances of every pool, shape (pools,) [count].
+        ports: of every tier of every link [count].
+
+    Returns:
+        A problem of the same pools, streams and demands, without budget, stock and ratio. Pools without instances are
+        closed, links without ports are gone.
+    """
+    pools = tuple(within(pool, n, n) for pool, n in zip(problem.pools, n_instances, strict=True))
+    links = tuple(_with_ports(link, own) for link, own in zip(problem.links, ports, strict=True) if any(own))
+    routing = problem.scenario.routing.model_copy(update={"prefill_to_decode": "free"})
+    changes = {"objective": "max-throughput", "budget_usd_per_hour": None, "routing": routing}
+    stated = {name: pool.model_copy(update=FREE) for name, pool in problem.scenario.pools.items()}
+    scenario = problem.scenario.model_copy(update={**changes, "pools": stated})
+    return replace(problem, scenario=scenario, pools=pools, links=links, inventories=())
+
+
+def within(pool: PoolSpec, low: int, high: int) -> PoolSpec:
+    """A pool with other limits on its instances.
+
+    Args:
+        pool: the pool.
+        low: fewest instances [count].
+        high: most instances [count].
+    """
+    by_period = None if low == high else pool.by_period
+    return replace(pool, min_instances=low, max_instances=high, stated_max_instances=high, by_period=by_period)
+
+
+def _with_ports(link: LinkSpec, ports: Sequence[int]) -> LinkSpec:
+    tiers = zip(link.tiers, ports, strict=True)
+    return replace(link, tiers=tuple(tier.model_copy(update={"max_ports": m}) for tier, m in tiers if m))

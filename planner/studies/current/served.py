@@ -1,0 +1,135 @@
+"""What fleets of given sizes serve of a demand, as promised, and at what cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic
+
+from planner.errors import UndecidedError
+from planner.optimizer import Problem, Solution, at_rate, planned_at, searched, sized_problem, sketched
+from planner.results import Fleet, Plan
+from planner.results.studies import SERVED
+from planner.studies.current.order import Sizes
+
+Ports = tuple[tuple[int, ...], ...]
+EXACTLY = 1 - 1e-6
+"""A share of the demand from which on all of it counts as served, where no latency is promised."""
+PART_OF_TIME = 0.25
+"""Of the time that is left, what one fleet may take."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A fleet and the most that it serves."""
+
+    problem: Problem
+    """Of its sizes and ports alone."""
+    solution: Solution | None
+    """None where it serves nothing."""
+    most_req_per_s: float
+    """As promised, over all classes and the whole time."""
+
+    def fleet(self, demand_req_per_s: float | None) -> Fleet | None:
+        """It at a demand, or at the most it serves; None where it serves nothing."""
+        if self.solution is None:
+            return None
+        if demand_req_per_s is None or demand_req_per_s >= self.most_req_per_s:
+            return planned_at(self.problem, self.solution)
+        return at_rate(self.problem, self.solution, demand_req_per_s)
+
+    def plan(self, demand_req_per_s: float | None) -> Plan | None:
+        """The same as a plan that can be run."""
+        if self.solution is None:
+            return None
+        rate = self.most_req_per_s if demand_req_per_s is None else min(demand_req_per_s, self.most_req_per_s)
+        return sketched(self.problem, self.solution, rate)
+
+
+@dataclass
+class Fleets:
+    """Fleets of one question, each looked at once, until a deadline."""
+
+    problem: Problem
+    deadline: float
+    known: dict[tuple[Sizes, Ports, float | None], Served] = field(default_factory=dict)
+
+    @property
+    def demand_req_per_s(self) -> float | None:
+        """What is asked for; None: as much as can be."""
+        return self.problem.demand_req_per_s
+
+    @property
+    def enough(self) -> float:
+        """Share of a rate from which on all of it counts as served: a goodput is known no better."""
+        return SERVED if any(c.ttft_s is not None for c in self.problem.classes) else EXACTLY
+
+    def of(self, sizes: Sizes, ports: Ports, threshold_tokens: float | None = None) -> Served:
+        """What a fleet serves.
+
+        Args:
+            sizes: instances of every pool.
+            ports: of every tier of every link.
+            threshold_tokens: the only threshold there may be; None: the best.
+
+        Raises:
+            UndecidedError: the time is up.
+        """
+        key = sizes, ports, threshold_tokens
+        if key not in self.known:
+            self.known[key] = self._looked_at(_at_threshold(self.problem, threshold_tokens), sizes, ports)
+        return self.known[key]
+
+    def does(self, most_req_per_s: float, least_req_per_s: float | None = None) -> bool:
+        """Whether what a fleet serves is as much as is asked for, or as another rate; without either, is anything."""
+        least = self.demand_req_per_s if least_req_per_s is None else least_req_per_s
+        return most_req_per_s > 0 if least is None else most_req_per_s >= self.enough * least
+
+    def _looked_at(self, problem: Problem, sizes: Sizes, ports: Ports) -> Served:
+        own = sized_problem(problem, sizes, ports)
+        solution = searched(own, self._part_s())
+        if solution is None:
+            return Served(own, None, 0.0)
+        most, demand = solution.scale * own.mean_req_per_s, self.demand_req_per_s
+        if own.is_routed and demand is not None and most >= self.enough * demand and own.charges_use:
+            return replace(self._cheapest(own, demand) or _with_all_ports(own, solution, most), most_req_per_s=most)
+        if demand is not None and most < self.enough * demand <= solution.bound * own.mean_req_per_s:
+            return self._cheapest(own, demand) or _with_all_ports(own, solution, most)
+        return _with_all_ports(own, solution, most)
+
+    def _cheapest(self, own: Problem, demand_req_per_s: float) -> Served | None:
+        """The cheapest ways through the same fleet at a demand; None where none were found."""
+        asked = own.demanding(demand_req_per_s, "min-cost")
+        try:
+            found = searched(asked, self._part_s())
+        except UndecidedError:
+            return None
+        return None if found is None else _with_all_ports(asked, found, demand_req_per_s)
+
+    def _part_s(self) -> float:
+        left_s = self.deadline - monotonic()
+        if left_s <= 0:
+            raise UndecidedError("the time is up")
+        return PART_OF_TIME * left_s
+
+
+def _with_all_ports(problem: Problem, solution: Solution, most_req_per_s: float) -> Served:
+    """A fleet with every port that it has: those that a plan could do without are paid for too."""
+    ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
+    return Served(problem, replace(solution, ports=ports), most_req_per_s)
+
+
+def _at_threshold(problem: Problem, threshold_tokens: float | None) -> Problem:
+    if threshold_tokens is None:
+        return problem
+    routing = problem.scenario.routing.model_copy(update={"threshold_tokens": threshold_tokens})
+    return replace(problem, scenario=problem.scenario.model_copy(update={"routing": routing}))
+
+
+def links_gbps(problem: Problem, ports: Sequence[Sequence[int]]) -> dict[str, float]:
+    """Bandwidth of every link [Gbps]."""
+    return {link.name: gbps for link, gbps in zip(problem.links, problem.gbps(ports), strict=True)}
+
+
+def accelerators(problem: Problem, sizes: Sizes) -> tuple[int, ...]:
+    """Accelerators that a fleet takes of every inventory."""
+    pools = problem.pools
+    return tuple(sum(sizes[i] * pools[i].n_accelerators for i in stock.pools) for stock in problem.inventories)

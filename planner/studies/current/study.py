@@ -1,0 +1,231 @@
+"""The fleet that stands beside the plan: whether it does, the cheapest change, and the way from one to the other."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from math import isfinite
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from planner.errors import InputError, UndecidedError
+from planner.executor import RunQuestion
+from planner.optimizer import Problem, planning_problem, searched, shadow_prices, within
+from planner.results import Bottleneck, Current, Fleet, Order, Plan, Step, WayOn
+from planner.scenario import Scenario
+from planner.studies.current.fleet_file import Standing, ports_of, standing_fleet
+from planner.studies.current.growth import day_after, months_until
+from planner.studies.current.order import Sizes
+from planner.studies.current.runs import step_run
+from planner.studies.current.served import Fleets, Ports, Served, accelerators, links_gbps
+from planner.studies.current.steps import Passage, named, order
+
+BINDS_PART = 0.25
+"""Of the time, what may be taken to find what binds."""
+CHANGE_PART = 0.5
+"""Of the time that is left, what the search for the cheapest change may take."""
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of the fleet that stands."""
+
+    path: Path
+    """The file that states it."""
+    time_limit_s: float = 60.0
+    runs: RunQuestion | None = None
+    """How long each step is run where a latency is promised; None: steps are predicted."""
+    begin: date | None = None
+    """The day that growth is counted from; None: only months are told."""
+
+
+def current_fleet(
+    scenario: Scenario, plan: Plan, asked: Asked, data_dirs: Sequence[Path] = (), say: Say = lambda _: None
+) -> Current:
+    """What to do with the fleet that stands.
+
+    Args:
+        scenario: the question.
+        plan: its plan.
+        asked: the fleet that stands, and what to tell of it.
+        data_dirs: folders in which traces are looked for.
+        say: is told what is going on.
+
+    Raises:
+        InputError: the file is wrong, or pools have other sizes in other periods.
+        UndecidedError: what the fleet that stands serves was not found out in the time.
+    """
+    say(f"{scenario.name}: what stands")
+    problem = planning_problem(scenario, data_dirs)
+    _check_has_one_size(problem)
+    standing = standing_fleet(asked.path, problem)
+    fleets = Fleets(problem, monotonic() + asked.time_limit_s)
+    sizes, ports = _sizes_of(problem, plan)
+    begin_ports = standing.ports or ports
+    stay = _stay(fleets, standing, begin_ports)
+    say(f"{scenario.name}: the cheapest change")
+    change = _change(fleets, standing.n_instances, fleets.does(stay.most_req_per_s))
+    say(f"{scenario.name}: the order of steps")
+    told = _Told(
+        fleets, scenario, asked, data_dirs, say, Passage(fleets, standing.n_instances, sizes, begin_ports, ports)
+    )
+    optimum = told.way_on(stay, sizes, ports, plan)
+    is_same = change == (sizes, ports)
+    return Current(
+        demand_req_per_s=problem.demand_req_per_s,
+        growth_fraction_per_month=scenario.growth_fraction_per_month,
+        stay=told.way_on(stay, standing.n_instances, begin_ports),
+        stays_at_threshold=_does_as_it_is(fleets, standing, begin_ports),
+        binds=_binds(stay, asked.time_limit_s),
+        change=None if change is None else optimum if is_same else told.way_on(stay, *change),
+        optimum=optimum,
+        notes=tuple(_notes(fleets, standing, plan, change is None)),
+    )
+
+
+def _check_has_one_size(problem: Problem) -> None:
+    """Raises InputError where pools have other sizes in other periods."""
+    what, allowed = "gives pools other sizes in every period", "with --current, which names one size of every pool"
+    if problem.scenario.routing.role_conversion:
+        raise InputError(problem.scenario.problem(("routing", "role_conversion"), what, f"false {allowed}"))
+    if problem.is_followed:
+        key = next(pool.key for pool in problem.pools if pool.by_period is not None)
+        raise InputError(problem.scenario.problem(("pools", key, "rent"), what, f'"always" {allowed}'))
+
+
+def _sizes_of(problem: Problem, plan: Plan) -> tuple[Sizes, Ports]:
+    """Instances of every pool and ports of every link of a plan."""
+    n = {pool.name: pool.n_instances for pool in plan.pools}
+    ports = {link.name: link.ports_by_tier for link in plan.links}
+    return tuple(n.get(pool.name, 0) for pool in problem.pools), tuple(
+        ports.get(link.name, (0,) * len(link.tiers)) for link in problem.links
+    )
+
+
+def _stay(fleets: Fleets, standing: Standing, ports: Ports) -> Served:
+    """The fleet that stands, at its threshold where that does, else at the best."""
+    if _does_as_it_is(fleets, standing, ports):
+        return fleets.of(standing.n_instances, ports, standing.threshold_tokens)
+    return fleets.of(standing.n_instances, ports)
+
+
+def _does_as_it_is(fleets: Fleets, standing: Standing, ports: Ports) -> bool | None:
+    if standing.threshold_tokens is None:
+        return None
+    served = fleets.of(standing.n_instances, ports, standing.threshold_tokens)
+    return fleets.does(served.most_req_per_s)
+
+
+def _change(fleets: Fleets, sizes: Sizes, does: bool) -> tuple[Sizes, Ports] | None:
+    """The cheapest fleet with all that stands, where that does not do, else of what stands.
+
+    None where there is no demand, no price, no such fleet, or none was found in the time.
+    """
+    problem, demand = fleets.problem, fleets.demand_req_per_s
+    if demand is None or not problem.is_priced:
+        return None
+    limits = ((0, n) if does else (n, max(n, pool.max_instances)) for n, pool in zip(sizes, problem.pools, strict=True))
+    pools = tuple(within(pool, low, high) for pool, (low, high) in zip(problem.pools, limits, strict=True))
+    asked = replace(problem.demanding(demand, "min-cost"), pools=pools)
+    try:
+        found = searched(asked, CHANGE_PART * max(fleets.deadline - monotonic(), 0.0))
+    except UndecidedError:
+        return None
+    return None if found is None else (found.operations[0].n_instances, found.ports)
+
+
+def _binds(stay: Served, time_limit_s: float) -> tuple[Bottleneck, ...]:
+    if stay.solution is None:
+        return ()
+    return shadow_prices(stay.problem, stay.solution, BINDS_PART * time_limit_s)
+
+
+def _notes(fleets: Fleets, standing: Standing, plan: Plan, has_no_change: bool) -> Iterator[str]:
+    """What the reader must know of it."""
+    unnamed = [name for name in standing.unnamed if name in {pool.name for pool in plan.pools}]
+    if unnamed:
+        yield f"the file does not name {', '.join(unnamed)}: none of them stands"
+    if standing.ports is None and fleets.problem.links:
+        yield "the file states no links: the ports of the plan are taken to stand"
+    problem = fleets.problem
+    taken = accelerators(problem, standing.n_instances)
+    for n, stock in zip(taken, problem.inventories, strict=True):
+        if n > stock.n_accelerators:
+            yield f"{n} {stock.hardware} stand at {stock.site}, more than the {stock.n_accelerators} in stock"
+    if has_no_change and fleets.demand_req_per_s is not None:
+        missing = "" if problem.is_priced else f": no price of {', '.join(problem.missing_prices())}"
+        yield f"no cheapest change was found{missing or ' that keeps what stands'}"
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Fleets in the words of the answer."""
+
+    fleets: Fleets
+    scenario: Scenario
+    asked: Asked
+    data_dirs: Sequence[Path]
+    say: Say
+    passage: Passage
+
+    def way_on(self, stay: Served, sizes: Sizes, ports: Ports, plan: Plan | None = None) -> WayOn:
+        """A fleet beside the one that stands, and the way there."""
+        fleets, begin = self.fleets, self.passage.begin
+        is_other = (sizes, ports) != (begin, self.passage.begin_ports)
+        served = fleets.of(sizes, ports) if is_other else stay
+        fleet, before = plan or served.fleet(fleets.demand_req_per_s), stay.fleet(fleets.demand_req_per_s)
+        most = max(served.most_req_per_s, 0.0 if plan is None else plan.throughput_req_per_s)
+        names = [pool.name for pool in fleets.problem.pools]
+        grown = {name: m - n for name, n, m in zip(names, begin, sizes, strict=True)}
+        usd = None if fleet is None else fleet.cost.usd_per_hour
+        stays_usd = None if before is None else before.cost.usd_per_hour
+        return WayOn(
+            n_instances=named(fleets, sizes),
+            links_gbps=links_gbps(fleets.problem, ports),
+            added={name: n for name, n in grown.items() if n > 0},
+            removed={name: -n for name, n in grown.items() if n < 0},
+            threshold_tokens=None if fleet is None else fleet.threshold_tokens,
+            usd_per_hour=usd,
+            difference_usd_per_hour=None if usd is None or stays_usd is None else usd - stays_usd,
+            serves_req_per_s=most,
+            holds=fleets.does(most),
+            utilization={} if fleet is None else _busy(fleet),
+            order=self._order(replace(self.passage, end=sizes, end_ports=ports)) if is_other else None,
+            **self._breaks(most),
+        )
+
+    def _breaks(self, most_req_per_s: float) -> dict[str, Any]:
+        """When growth breaks a fleet; nothing where none is stated, or it never does."""
+        growth, demand = self.scenario.growth_fraction_per_month, self.fleets.demand_req_per_s
+        if growth is None or demand is None:
+            return {}
+        months = months_until(demand, most_req_per_s, growth)
+        if not isfinite(months):
+            return {}
+        day = None if self.asked.begin is None else day_after(self.asked.begin, months)
+        return {"breaks_in_months": months, "breaks_on": None if day is None else day.isoformat()}
+
+    def _order(self, passage: Passage) -> Order:
+        found = order(passage)
+        if self.asked.runs is None or not any(c.ttft_s is not None for c in self.fleets.problem.classes):
+            return found
+        steps = tuple(self._run(step, i, len(found.steps)) for i, step in enumerate(found.steps, 1))
+        return found.model_copy(update={"steps": steps})
+
+    def _run(self, step: Step, i: int, n_steps: int) -> Step:
+        """A step with the run of the fleet after it, at the demand or at the most it serves."""
+        problem = self.fleets.problem
+        sizes = tuple(step.n_instances.get(pool.name, 0) for pool in problem.pools)
+        ports = tuple(ports_of(link, step.links_gbps[link.name]) or () for link in problem.links)
+        plan = self.fleets.of(sizes, ports).plan(self.fleets.demand_req_per_s)
+        if plan is None or self.asked.runs is None:
+            return step
+        self.say(f"{self.scenario.name}: running step {i} of {n_steps}")
+        question = replace(self.asked.runs, load=1.0)
+        return step.model_copy(update={"run": step_run(self.scenario, plan, question, self.data_dirs)})
+
+
+def _busy(fleet: Fleet) -> dict[str, float]:
+    used = {pool.name: pool.utilization for pool in fleet.pools if pool.n_instances}
+    return used | {link.name: link.utilization for link in fleet.links if link.n_ports}
