@@ -73,12 +73,17 @@ function command() {
 
 // ---------------------------------------------------------------- figures
 
-// Beyond the tables' last utilisation nothing is said between nodes: waits grow without end there.
-function latencyNow(knobs) {
-  const most = Math.min(...TABLES.pools.map((pool) => (pool.waits ? pool.waits.use[pool.waits.use.length - 1] : 1)));
-  if (!isNode(TABLES, knobs) && Math.max(...busy(TABLES, knobs)) > most) return null;
-  return latency(TABLES, knobs);
+// Between nodes nothing is said beyond the tables' sizes and last utilisation: waits grow without end there.
+function inTables(knobs) {
+  const used = busy(TABLES, knobs);
+  return TABLES.pools.every((pool, i) => {
+    if (!pool.waits) return true;
+    const { use, n_instances: sizes } = pool.waits, n = knobs.sizes[i];
+    return used[i] <= use[use.length - 1] && n >= sizes[0] && n <= sizes[sizes.length - 1];
+  });
 }
+
+const latencyNow = (knobs) => (isNode(TABLES, knobs) || inTables(knobs) ? latency(TABLES, knobs) : null);
 
 function figures(knobs = state) {
   const fine = logPlace(TABLES.fine_tokens, knobs.threshold), seconds = latencyNow(knobs) || {};
@@ -147,7 +152,7 @@ function statusWords(now) {
   const late = TABLES.promised_ttft_s, name = `ttft_p${TABLES.promised_percentile}_s`;
   const broken = late !== null && now[name] > late ? ` The promise of ${digits(late)} s is broken.` : "";
   if (isNode(TABLES, state)) return `Every figure is that of planner optimize.${broken}`;
-  if (now.ttft_mean_s === null) return "Times: too near saturation to be said between nodes. All other figures hold.";
+  if (now.ttft_mean_s === null) return "Times: unknown so near saturation, or so far from the plan's sizes. The command tells them. All other figures hold.";
   return `Times are interpolated, within 2 % in tests. Rates and cost ${onFine() ? "are exact" : "are interpolated"}.${broken}`;
 }
 
@@ -353,7 +358,7 @@ function drawChart(name, rows) {
   if (box.hidden) return Promise.resolve();
   let known = VIEWS.get(name), changed = false;
   if (!known) {
-    const compiled = vegaLite.compile({ ...SPECS[name], autosize: { type: "fit-x", contains: "padding", resize: true } }, { config: look() });
+    const compiled = vegaLite.compile({ ...SPECS[name], ...room(name, rows) }, { config: look() });
     const view = new vega.View(vega.parse(compiled.spec), { renderer: "svg", container: $(`chart-${name}`), hover: false });
     known = { view, drawn: new Map() };
     VIEWS.set(name, known);
@@ -367,7 +372,16 @@ function drawChart(name, rows) {
   }
   if (!changed) return Promise.resolve();
   $(`chart-${name}`).setAttribute("aria-label", `${box.querySelector("figcaption").textContent} ${spoken(rows)}`);
-  return known.view.runAsync();
+  return known.view.runAsync().then(hideMarks);
+}
+
+// The box of a chart says in words what it shows; its marks would say it again, one by one.
+const hideMarks = (view) => view.container().querySelector("svg").setAttribute("aria-hidden", "true");
+
+// A chart is as wide as its box; one of bars as high as they need.
+function room(name, rows) {
+  const step = SPECS[name].height.step, autosize = { type: "fit-x", contains: "padding", resize: true };
+  return step ? { autosize, height: step * Object.values(rows)[0].length } : { autosize };
 }
 
 // A chart of one point among others says nothing.
