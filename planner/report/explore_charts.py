@@ -77,7 +77,7 @@ def _capacity() -> Spec:
         },
         _marker("rule", PLAN, "plan", TOKENS),
         _marker("rule", NOW, "now", TOKENS),
-        _marker("point", NOW, "now", TOKENS, _field("highest_req_per_s", "requests per second")),
+        _marker("point", NOW, "now", TOKENS, _field("max_throughput_req_per_s", "requests per second")),
     )
 
 
