@@ -22,6 +22,20 @@ CASES: dict[str, tuple[str, ...]] = {
 }
 """Changes of the reference scenario, by what is tested with them."""
 
+NETWORK = (
+    'objective = "min-cost"',
+    "demand_req_per_s = 2",
+    "slo = {ttft_s = 8}",
+    "periods = {day = {hours = 12, demand = 1}, night = {hours = 12, demand = 0.4}}",
+)
+"""Of two periods: not of one route."""
+
+
+@cache
+def network_page() -> Explorer:
+    """The page of a plan that does not turn."""
+    return explorer(Asked(read_scenario("prfaas-paper", NETWORK), "", "planner optimize", "0", None, False))
+
 
 @cache
 def page(name: str) -> Explorer:

@@ -11,14 +11,16 @@ import pytest
 
 from planner.optimizer import outcome
 from planner.report import explore_html
-from planner.results import Fleet
+from planner.results import CaseFront, Fleet, Hour
 from planner.results.explorer import Explorer
 from planner.scenario import read_scenario
 from planner.studies.explore.combination import Knobs, highest_req_per_s, latency, usd_per_hour
 from tests.browser import Browser, Opened, started
+from tests.explore_cases import network_page, planned_with, tables_of_case
 from tests.explore_cases import page as page_of
-from tests.explore_cases import planned_with, tables_of_case
 from tests.test_explore_page import hostile
+from tests.test_report_records import make_executed
+from tests.test_report_studies import make_front, make_sensitivity
 
 pytestmark = pytest.mark.slow
 EXACT = 1e-6
@@ -198,6 +200,62 @@ def test_hostile_names_are_shown_and_never_run(browser: Browser, tmp_path: Path)
         assert "<img src=x" in opened.page.locator("h1").inner_text()
         assert opened.page.evaluate("cell('=1+1')") == '"\'=1+1"'
         assert opened.page.evaluate('quoted("a\'b")') == """'a'"'"'b'"""
+
+
+def with_every_study(page: Explorer) -> Explorer:
+    """The page with all that a report's studies may add to it."""
+    fronts = (CaseFront(title=kind, set={}, front=make_front(kind)) for kind in ("throughput", "goodput", "ttft"))
+    hours = (
+        Hour(
+            demand_req_per_s=2.0,
+            utilization={"prfaas": busy, "pd-d": 0.5, "wan": 0.1},
+            ttft_mean_s=None,
+            ttft_p90_s=None,
+            usd_per_hour=180.0,
+            usd_per_million_input_tokens=None,
+            usd_per_million_output_tokens=None,
+        )
+        for busy in (0.2, 0.9)
+    )
+    executed = make_executed(schedulers=None, scheduler_series=())
+    studies = {"fronts": tuple(fronts), "hours": tuple(hours), "executed": executed, "sensitivity": make_sensitivity()}
+    return page.model_copy(update=studies)
+
+
+def test_every_study_that_a_page_may_have_is_drawn(browser: Browser, tmp_path: Path) -> None:
+    path = written(with_every_study(page_of("reference")), tmp_path / "plan.html")
+    with browser.opened(path) as opened:
+        assert_silent(opened, path)
+        marks = opened.marks()
+        assert marks.keys() == {*SHOWN, "goodput", "first-token", "hours", "tornado", "executed"}
+        assert marks["hours"] == 4  # two pools in two hours
+        assert marks["tornado"] == 2
+        assert marks["executed"] == 10  # two lines, and two loads of two figures, each with its interval
+
+
+def test_a_plan_of_periods_is_shown_period_by_period(browser: Browser, tmp_path: Path) -> None:
+    page = network_page()
+    path = written(page, tmp_path / "plan.html")
+    plan = page.plan
+    with browser.opened(path) as opened:
+        assert_silent(opened, path)
+        used = [pool for period in plan.periods for pool in period.pools]
+        assert opened.marks().keys() - {"throughput"} == {"use", "map", "hours", "money"}
+        assert opened.marks()["hours"] == len([pool for pool in used if pool.utilization * pool.n_instances > 0])
+        for i, period in enumerate(plan.periods):
+            opened.page.locator("#period").select_option(str(i))
+            opened.page.wait_for_function(f"location.hash === '#h={i}'")
+            figures = opened.page.evaluate("periodFigures()")
+            assert figures["throughput_req_per_s"] == pytest.approx(period.demand_req_per_s)
+            assert figures["ttft_p90_s"] == pytest.approx(period.latency.ttft_p90_s)
+            busy = {row["name"]: row["exactly"] for row in opened.page.evaluate("useRows()")}
+            assert busy == pytest.approx({x.name: x.utilization for x in (*period.pools, *period.links)})
+        bills = opened.page.evaluate(
+            "PERIODS.map((p, i) => { state.period = i; return [p.hours, periodFigures().usd_per_hour]; })"
+        )
+        mean = sum(hours * usd for hours, usd in bills) / sum(hours for hours, _ in bills)
+        assert mean == pytest.approx(plan.cost.usd_per_hour)
+        assert bills[0][1] >= bills[1][1]
 
 
 def test_axe_finds_no_serious_violation(browser: Browser, reference: Path) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from planner.cli import app
 from planner.report import explore_html
 from planner.report.explore_charts import specifications
-from planner.report.explore_page import CAPTIONS, SECTIONS, VENDORED, packaged
+from planner.report.explore_page import CAPTIONS, OWN, SECTIONS, VENDORED, packaged
 from planner.results.explorer import Explorer, Place
 from planner.scenario import read_scenario
 from planner.studies.explore import Asked, explorer
@@ -100,7 +100,7 @@ def test_data_of_a_page_is_its_answer() -> None:
 def test_every_chart_has_a_place_a_caption_and_no_text_of_a_user_in_its_specification() -> None:
     placed = [name for _, names in SECTIONS for name in names]
     assert sorted(placed) == sorted(CAPTIONS) == sorted(specifications())
-    script = packaged("explore", "page.js")
+    script = "".join(packaged("explore", name) for name in OWN)
     for name, spec in specifications().items():
         rows = set(re.findall(r'"name": "([\w-]+)"}', json.dumps(spec)))
         assert rows

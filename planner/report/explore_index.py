@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from planner.errors import InputError, Problem
 from planner.reading import read_bytes, read_text
-from planner.report.explore_page import packaged
+from planner.report.explore_page import packaged, verdict_word
 from planner.units import number, usd
 
 TEMPLATE = "explore_index.html.jinja"
@@ -63,7 +63,7 @@ def _cards(folder: Path, home: Path) -> Iterator[Card]:
 def _card(data: dict[str, Any], path: Path, home: Path) -> Card:
     plan = data["plan"]
     verdict = plan["verdict"]
-    word = ("Worth it." if verdict["worth_it"] else "Not worth it.") if verdict["decided"] else "Undecided."
+    word = verdict_word(verdict["decided"], verdict["worth_it"])
     cost = plan["cost"]["usd_per_hour"]
     facts = [f"{number(plan['throughput_req_per_s'])} requests per second"]
     facts += [] if cost is None else [f"{usd(cost)} USD per hour"]

@@ -6,15 +6,14 @@ from typing import Any
 
 from planner.report import binding
 from planner.report.explore_charts import specifications
-from planner.report.formats import sentence
-from planner.results import Verdict
+from planner.report.formats import figure, sentence
 from planner.results.explorer import Explorer
 from planner.units import percent
 
 TEMPLATE = "explore.html.jinja"
 VENDORED = ("vega-6.4.0.min.js", "vega-lite-6.4.3.min.js")
 LICENCES = ("LICENSE.vega", "LICENSE.vega-lite", "LICENSE.d3")
-OWN = ("figures.js", "page.js")
+OWN = ("figures.js", "rows.js", "page.js")
 SECTIONS = (
     ("What a threshold leads to", ("capacity", "ttft", "cost")),
     ("How busy everything is", ("use", "map", "hours")),
@@ -29,7 +28,7 @@ CAPTIONS = {
     "use": "How busy every pool and link is. The red tick is the plan.",
     "map": "Sites and links. A site grows with its accelerators; a grey line is as wide as what is rented, the blue in "
     "it is what is used.",
-    "hours": "Accelerators at work over the day, by pool. The period that is chosen stands out.",
+    "hours": "Accelerators at work over the day, by pool. The chosen period stands out.",
     "money": "Where the money goes.",
     "throughput": "Requests per second against cost: the plan, what it is compared with, and the most that every "
     "budget serves.",
@@ -59,9 +58,10 @@ def explore_html(page: Explorer) -> str:
     return template.render(
         page=page,
         plan=page.plan,
-        verdict=verdict_word(page.plan.verdict),
+        verdict=verdict_word(page.plan.verdict.decided, page.plan.verdict.worth_it),
         binds=[sentence(binding.bottleneck(item)) for item in page.plan.bottlenecks],
         gap=percent(page.plan.gap),
+        words=figure,
         sections=SECTIONS,
         captions=CAPTIONS,
         style=Markup(packaged("explore", "page.css")),
@@ -86,15 +86,15 @@ def json_text(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(ESCAPES)
 
 
-def verdict_word(verdict: Verdict) -> str:
+def verdict_word(decided: bool, worth_it: bool) -> str:
     """The verdict in two words.
 
-    >>> verdict_word(Verdict(worth_it=True, because="It is.")), verdict_word(Verdict(worth_it=False, because="No."))
-    ('Worth it.', 'Not worth it.')
+    >>> verdict_word(True, True), verdict_word(True, False), verdict_word(False, False)
+    ('Worth it.', 'Not worth it.', 'Undecided.')
     """
-    if not verdict.decided:
+    if not decided:
         return "Undecided."
-    return "Worth it." if verdict.worth_it else "Not worth it."
+    return "Worth it." if worth_it else "Not worth it."
 
 
 def _scripts() -> list[str]:

@@ -226,7 +226,8 @@ def _figures(tables: Tables, paths: Sequence[Path], last: Wait | None) -> dict[s
         unloaded = float(np.dot(tables.kind_weights, kinds))
         mean += share * (unloaded + (wait.waiting_fraction * wait.given_wait_s if wait else 0.0))
     after = _values(tables.wait_multiples, last)
-    return {"ttft_mean_s": mean} | {name: _quantile(tables, paths, after, 1 - q, mean) for name, q in QUANTILES.items()}
+    found: dict[str, float | None] = {"ttft_mean_s": mean}
+    return found | {name: _quantile(tables, paths, after, 1 - q, mean) for name, q in QUANTILES.items()}
 
 
 def _quantile(

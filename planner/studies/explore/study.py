@@ -87,12 +87,14 @@ def explorer(
 
 
 def _with_studies(page: Explorer, case: Case) -> Explorer:
+    """The page with what a report shows; of runs without the schedulers' series, which it does not draw."""
+    executed = case.executed and case.executed.model_copy(update={"schedulers": None, "scheduler_series": ()})
     return page.model_copy(
         update={
             "fronts": (*page.fronts, *case.fronts),
             "sensitivity": case.sensitivity,
             "break_even": case.break_even,
-            "executed": case.executed,
+            "executed": executed,
             "hours": case.hours,
         }
     )

@@ -19,10 +19,12 @@ from planner.optimizer.network.period_operation import (
     link_gbps,
 )
 from planner.optimizer.routed_capacity import single_route
+from planner.optimizer.routes import Route
 from planner.queueing import Service, Wait, split_scv
 from planner.queueing.waits import gigc_waits
 from planner.results.explorer import LinkTable, PoolTable, StockTable, Tables, WaitTable
 from planner.schema import dotted
+from planner.workload import RequestMix
 
 N_FINE = 61
 """Thresholds at which work is stated;"""
@@ -103,11 +105,11 @@ def thresholds(turned: Turned) -> tuple[Array, Array]:
     return np.unique(np.concatenate([fine, nodes])), nodes
 
 
-def _between(grid: Array, mix: object, route: object) -> Array:
+def _between(grid: Array, mix: RequestMix, route: Route) -> Array:
     """Thresholds that leave requests on both sides, and that the pools hold."""
-    long = np.array([float(mix.long_fraction(t)) for t in grid])  # type: ignore[attr-defined]
+    long = np.array([float(mix.long_fraction(t)) for t in grid])
     inside = grid[(long >= LEAST_PART) & (long <= 1 - LEAST_PART)]
-    return np.asarray(np.unique(np.round(route.held(inside))))  # type: ignore[attr-defined]
+    return np.asarray(np.unique(np.round(route.held(inside))), dtype=np.float64)
 
 
 def tables_of(problem: Problem, solution: Solution) -> Tables:
