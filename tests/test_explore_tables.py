@@ -5,12 +5,14 @@ import random
 
 import pytest
 
+from planner.errors import InputError
 from planner.optimizer import planning_problem
 from planner.queueing import Path as QueuePath
 from planner.queueing import Service, Ttft, mgc_wait
 from planner.results import Fleet, plan_from
 from planner.results.explorer import Tables
 from planner.scenario import read_scenario
+from planner.studies.explore import Asked, explorer
 from planner.studies.explore.combination import (
     Knobs,
     busy,
@@ -135,3 +137,22 @@ def test_a_page_of_a_finished_plan_has_the_tables_of_a_plan_made_anew() -> None:
         solution = solution_of_plan(problem, again)
         assert solution is not None
         assert tables_of(problem, solution) == made.tables.model_copy(update={"exact": None})  # type: ignore[union-attr]
+
+
+def test_a_plan_of_another_fleet_is_refused() -> None:
+    plan = page("reference").plan
+    scenario = read_scenario("prfaas-paper")
+    renamed = plan.model_copy(update={"pools": (plan.pools[0].model_copy(update={"name": "other"}), *plan.pools[1:])})
+    for other in (renamed, plan.model_copy(update={"links": ()})):
+        with pytest.raises(InputError, match="is of another fleet"):
+            explorer(Asked(scenario, "", "planner optimize", "0", other, False))
+
+
+def test_without_a_queueing_model_rates_and_cost_are_told_and_no_times() -> None:
+    made = explorer(Asked(read_scenario("prfaas-paper", ['dispatch = "round-robin"']), "", "", "0", None, False))
+    tables = made.tables
+    assert tables is not None
+    assert tables.exact is None
+    knobs = Knobs(planned_sizes(tables), tables.planned_tokens, 2.0)
+    assert set((latency(tables, knobs) or {}).values()) == {None}
+    assert highest_req_per_s(tables, knobs) == pytest.approx(made.plan.max_throughput_req_per_s, rel=EXACT)

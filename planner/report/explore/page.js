@@ -199,7 +199,7 @@ function look() {
     domainColor: colour("--soft"), tickColor: colour("--soft"), labelFontSize: 12, titleFontSize: 12 };
   const words = { labelColor: colour("--ink"), titleColor: colour("--ink"), labelLimit: 220 };
   return { aria: false, background: "transparent", view: { stroke: null }, axis, font: "system-ui, sans-serif",
-    legend: { ...words, orient: "bottom", columns: innerWidth < 500 ? 2 : 3, title: null }, text: { fill: colour("--ink"), fontSize: 13 } };
+    legend: { ...words, orient: "bottom", columns: innerWidth < 500 ? 1 : 3, title: null }, text: { fill: colour("--ink"), fontSize: 13 } };
 }
 
 function drawChart(name, rows) {

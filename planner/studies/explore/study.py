@@ -18,7 +18,8 @@ from planner.optimizer.time_limit import TimeLimit
 from planner.results import Case, LinkPlan, Plan
 from planner.results.explorer import Explorer, Place
 from planner.scenario import Scenario
-from planner.studies.case import Say, build_case
+from planner.studies.break_even import Say
+from planner.studies.case import build_case
 from planner.studies.explore.exact import with_exact_nodes
 from planner.studies.explore.front import reachable_front
 from planner.studies.explore.tables import can_turn, tables_of
@@ -111,12 +112,12 @@ def _planned(problem: Question, plan: Plan | None, time_limit_s: float) -> tuple
 
 
 def _check_pools(problem: Question, plan: Plan) -> None:
-    """Raises InputError where a plan has pools or links that the scenario has not."""
-    known = {pool.name for pool in problem.pools} | {link.name for link in problem.links}
-    for name in (*(pool.name for pool in plan.pools), *(link.name for link in plan.links)):
-        if name not in known:
-            allowed = f"the plan of this scenario: {', '.join(sorted(known))}"
-            raise InputError(Problem(plan.scenario, "", f"the plan has {name}, and the scenario has not", allowed))
+    """Raises InputError where a plan has pools that the scenario has not, or other links."""
+    pools, links = {pool.name for pool in problem.pools}, {link.name for link in problem.links}
+    odd = sorted({pool.name for pool in plan.pools} - pools | {link.name for link in plan.links} ^ links)
+    if odd:
+        what = f"is of another fleet: {', '.join(odd)} are not in both"
+        raise InputError(Problem(plan.scenario, "", what, f"the plan of this scenario: {', '.join([*pools, *links])}"))
 
 
 def solution_of_plan(problem: Question, plan: Plan) -> Solution | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,8 +79,14 @@ class Turned:
         one = replace(self.operation, flows=flows, decodings=decodings)
         operations = tuple(replace(one, period=p) for p in range(len(self.solution.operations)))
         scale = req_per_s / self.problem.mean_req_per_s
-        known = {"highest_req_per_s": req_per_s, "goodput_req_per_s": req_per_s}
-        return replace(self.solution, operations=operations, scale=scale, routed=None, **known)
+        return replace(
+            self.solution,
+            operations=operations,
+            scale=scale,
+            routed=None,
+            highest_req_per_s=req_per_s,
+            goodput_req_per_s=req_per_s,
+        )
 
     def kinds(self, flow: Flow, threshold_tokens: float) -> Kinds | None:
         """Requests of a flow at another threshold."""
@@ -207,7 +214,7 @@ def sizes_near(n_planned: int) -> tuple[int, ...]:
     return tuple(round(n_planned * x) for x in (0.8, 0.9, 1.0, 1.1, 1.2))
 
 
-def _prefill(turned: Turned, i: int, nodes: Array) -> dict[str, object]:
+def _prefill(turned: Turned, i: int, nodes: Array) -> dict[str, Any]:
     """Kinds of request and waits of a prefill pool."""
     (flow,) = (f for f in turned.operation.flows if f.arc.pool == i)
     sizes = sizes_near(turned.operation.n_instances[i])
@@ -230,7 +237,7 @@ def _prefill_waits(turned: Turned, i: int, kinds: Kinds, n: int) -> list[Wait]:
     return [found.wait(k) for k in range(len(USE))]
 
 
-def _decode(turned: Turned, i: int) -> dict[str, object]:
+def _decode(turned: Turned, i: int) -> dict[str, Any]:
     """Waits for a place in a batch, and seconds per output token."""
     point, spec = turned.problem.pools[i].rates.decode, turned.problem.classes[0]
     if point is None or not turned.problem.has_queueing_model:
