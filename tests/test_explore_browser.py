@@ -233,6 +233,17 @@ def test_every_study_that_a_page_may_have_is_drawn(browser: Browser, tmp_path: P
         assert marks["executed"] == 10  # two lines, and two loads of two figures, each with its interval
 
 
+def test_where_no_time_is_known_no_chart_of_times_is_shown(browser: Browser, reference: Path) -> None:
+    with browser.opened(reference) as opened:
+        most = opened.page.evaluate("highestRate(TABLES, START)")
+        opened.turn(rate=1.2 * most)
+        assert opened.marks().keys() == SHOWN - {"ttft"}
+        assert "More than this fleet serves" in opened.page.locator("#status").inner_text()
+        assert {key for key, value in opened.figures().items() if value is None} >= set(TIMES)
+        opened.turn(sizes=[4, 20, 20], rate=2.0)
+        assert "More than there is: 320 of 64 h20-141gb at local" in opened.page.locator("#status").inner_text()
+
+
 def test_a_plan_of_periods_is_shown_period_by_period(browser: Browser, tmp_path: Path) -> None:
     page = network_page()
     path = written(page, tmp_path / "plan.html")

@@ -156,3 +156,19 @@ def test_without_a_queueing_model_rates_and_cost_are_told_and_no_times() -> None
     knobs = Knobs(planned_sizes(tables), tables.planned_tokens, 2.0)
     assert set((latency(tables, knobs) or {}).values()) == {None}
     assert highest_req_per_s(tables, knobs) == pytest.approx(made.plan.max_throughput_req_per_s, rel=EXACT)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_front_of_the_tables_rises_and_no_fleet_in_stock_is_above_it(name: str) -> None:
+    made, tables, rng = page(name), tables_of_case(name), random.Random(SEED)
+    points = made.fronts[0].front.points
+    spent, rates = [p.usd_per_hour for p in points], [p.value for p in points]
+    assert spent == sorted(spent)
+    assert rates == sorted(rates)
+    assert rates[-1] >= made.plan.max_throughput_req_per_s * (1 - 1e-9)
+    for _ in range(20):
+        knobs = turned(name, rng)
+        rate = highest_req_per_s(tables, knobs)
+        usd = usd_per_hour(tables, knobs._replace(req_per_s=rate)) or 0.0
+        best = max((p.value for p in points if p.usd_per_hour <= usd * (1 + 1e-9)), default=0.0)
+        assert rate <= best * (1 + 1e-3), knobs  # between fine thresholds a rate is a thousandth off at most

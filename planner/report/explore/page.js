@@ -240,8 +240,8 @@ function room(name, rows) {
   return step ? { autosize, height: step * Object.values(rows)[0].length } : { autosize };
 }
 
-// A chart of one point among others says nothing.
-const isWorthIt = (rows) => ("others" in rows ? rows.front.length + rows.others.length > 1 : Object.values(rows).some((x) => x.length));
+// A chart of one point among others says nothing, and so do markers without what they mark.
+const isWorthIt = (rows) => ("others" in rows ? rows.front.length + rows.others.length > 1 : Object.values(rows)[0].length > 0);
 
 // The rows of a chart in words, for who does not see it; a long one by its ends.
 function spoken(rows) {

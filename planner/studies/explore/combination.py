@@ -141,7 +141,8 @@ def usd_per_million(tables: Tables, knobs: Knobs) -> tuple[float | None, float |
     if usd is None:
         return None, None
     each = PER_MILLION * usd / (knobs.req_per_s * SECONDS_PER_HOUR)
-    return tuple(each / t if t > 0 else None for t in (tables.mean_total_tokens, tables.mean_output_tokens))  # type: ignore[return-value]
+    total, output = tables.mean_total_tokens, tables.mean_output_tokens
+    return (each / total if total > 0 else None), (each / output if output > 0 else None)
 
 
 def latency(tables: Tables, knobs: Knobs) -> dict[str, float | None] | None:

@@ -1,6 +1,7 @@
 """The fleets that the tables know, by cost: the most that each budget serves with the plan's pools and links."""
 
 from itertools import product
+from math import ceil
 
 import numpy as np
 
@@ -61,7 +62,7 @@ def _ranges(tables: Tables) -> list[range]:
         stocks = [s.n_accelerators // pool.accelerators_per_instance for s in tables.stocks if pool.name in s.pools]
         most.append(max(min([*stocks, max(round(WIDER * pool.n_planned), 8)]), pool.n_planned, 1))
     each = int(MOST_FLEETS ** (1 / len(most)))
-    return [range(n % max(-(-n // each), 1) or 1, n + 1, max(-(-n // each), 1)) for n in most]
+    return [range(n, 0, -ceil(n / each)) for n in most]
 
 
 def _is_in_stock(tables: Tables, sizes: tuple[int, ...]) -> bool:
