@@ -17,7 +17,7 @@ REPORTS := $(if $(PLANNER_DATA),$(ALL_REPORTS),$(filter-out $(DATA_REPORTS),$(AL
 # Reports that are checked at once.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: optimize test check lint check-reports reports benchmark clean
+.PHONY: optimize test check lint check-reports reports pages browser benchmark clean
 
 optimize: $(VENV)/.installed
 	$(BIN)/planner optimize
@@ -42,6 +42,17 @@ reports: $(VENV)/.installed
 	set -e; for case in $(REPORTS); do $(BIN)/planner report $$case --out $$case; done
 	$(FIDELITY)
 	$(BIN)/planner scenario schema --format markdown > docs/scenario-keys.md
+
+# A page for every report, and their index, to look at: they are made from the scenarios, and not committed. With
+# STUDIES=--studies they have the fronts, variations and runs of the reports too, which takes as long as these.
+pages: $(VENV)/.installed
+	set -e; for case in $(REPORTS); do \
+		$(BIN)/planner explore $$case --out $$case/plan.html --time-limit 600 $(STUDIES); done
+	$(BIN)/planner explore --index reports --out reports/index.html
+
+# What the tests of pages need beside a Chromium; without it they are skipped.
+browser: $(VENV)/.installed-dev
+	$(INSTALL) --editable '.[browser]'
 
 benchmark: $(VENV)/.installed-dev
 	set -e; for script in tests/benchmarks/bench_*.py; do $(BIN)/python $$script; done

@@ -51,6 +51,9 @@ def test_a_wheel_holds_every_profile_and_bundled_scenario_and_no_tests(unpacked_
         assert shipped == {path.name for path in (ROOT / kind).glob("*.toml")}
     scenarios = {path.stem for path in (unpacked_wheel / "planner" / "data" / "scenarios").iterdir()}
     assert scenarios == {path.parent.name for path in (ROOT / "reports").glob("*/scenario.toml")}
+    for folder in ("explore", "templates", "vendor"):
+        shipped = {path.name for path in (unpacked_wheel / "planner" / "report" / folder).iterdir()}
+        assert shipped == {path.name for path in (ROOT / "planner" / "report" / folder).iterdir()}
     assert not (unpacked_wheel / "tests").exists()
 
 

@@ -18,6 +18,7 @@ class Commands(PlannerGroup):
         "diff": Entry(PLAN, "diff:diff", "What is different between two plans, and why."),
         "sweep": Entry(PLAN, "sweep:sweep", "One plan per point of a grid."),
         "export": Entry(PLAN, "export:export", "Write what deploys a plan: manifests or launch commands."),
+        "explore": Entry(PLAN, "explore:explore", "Write a page in which a plan is turned and looked at."),
         "report": Entry(PLAN, "report:report", "Write a cost report, or check a committed one."),
         "simulate": Entry(RUN, "simulate:simulate", "Run a plan request by request."),
         "validate": Entry(RUN, "validate:validate", "Hold a plan against its run."),

@@ -184,7 +184,7 @@ class Evaluation:
     def _latency(self, streams: Sequence[int], periods: Sequence[int]) -> Latency:
         """Over some streams and periods, weighted by their requests."""
         loaded, unloaded = (self.ttft(streams, periods, is_loaded) for is_loaded in (True, False))
-        return latency_of(loaded, unloaded, self._step_s(streams, periods))
+        return latency_of(loaded, unloaded, self.step_s(streams, periods))
 
     def ttft(self, streams: Sequence[int], periods: Sequence[int], loaded: bool = True) -> Ttft | None:
         """Over some streams and periods, weighted by their requests; None where a queue has no answer."""
@@ -200,7 +200,7 @@ class Evaluation:
         total = sum(share for share, _ in paths)
         return Ttft.of([_shared(path, share / total) for share, path in paths]) if total > 0 else None
 
-    def _step_s(self, streams: Sequence[int], periods: Sequence[int]) -> float | None:
+    def step_s(self, streams: Sequence[int], periods: Sequence[int]) -> float | None:
         """Decode step at the load of each period, weighted by requests [s]."""
         steps = [
             (self.weights[p] * d.req_per_s, step_s)

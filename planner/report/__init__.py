@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from planner.report.current_text import current_tables
     from planner.report.diff_comment import diff_markdown
     from planner.report.diff_text import diff_tables
+    from planner.report.explore_index import index_html
+    from planner.report.explore_page import explore_html
     from planner.report.fidelity_folder import check_fidelity_report, write_fidelity_report
     from planner.report.fidelity_tables import worst_points, worst_table
     from planner.report.figure_files import write_front, write_roofline, write_schedulers, write_tornado
@@ -34,6 +36,8 @@ _LAZY = {
     "current_tables": "current_text",
     "diff_markdown": "diff_comment",
     "diff_tables": "diff_text",
+    "index_html": "explore_index",
+    "explore_html": "explore_page",
     "check_fidelity_report": "fidelity_folder",
     "write_fidelity_report": "fidelity_folder",
     "worst_points": "fidelity_tables",
@@ -76,7 +80,9 @@ __all__ = [
     "current_tables",
     "diff_markdown",
     "diff_tables",
+    "explore_html",
     "front_tables",
+    "index_html",
     "plan_tables",
     "report_markdown",
     "run_chart",

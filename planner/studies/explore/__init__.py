@@ -1,0 +1,5 @@
+"""What the page of `planner explore` is made from: a plan, and tables that are combined in the page."""
+
+from planner.studies.explore.study import Asked, explorer
+
+__all__ = ["Asked", "explorer"]

@@ -1,0 +1,328 @@
+"""What the page does with its tables, in Python: it adds, multiplies and interpolates.
+
+`planner/report/explore/figures.js` does the same, function by function; tests hold both against `planner optimize`.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from math import exp, inf, log
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.results.explorer import LinkTable, PoolTable, Tables, WaitTable
+from planner.units import SECONDS_PER_HOUR
+
+QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
+GBIT_PER_GB = 8.0
+PER_MILLION = 1e6
+STEPS = 40
+"""Halvings of the range that a quantile lies in."""
+LEAST = 1e-12
+RARE = 1e-6
+"""A wait for decode less likely than this is none."""
+FEW = 6
+"""Values that stand for a wait for decode where it adds to another."""
+
+
+class Knobs(NamedTuple):
+    """What a reader sets."""
+
+    n_instances: tuple[int, ...]
+    threshold_tokens: float
+    req_per_s: float
+
+
+class Place(NamedTuple):
+    """Where a value lies among ascending nodes: between a node and the next, and how far."""
+
+    left: int
+    part: float
+
+
+class Wait(NamedTuple):
+    """A wait between the nodes of its table."""
+
+    waiting_fraction: float
+    given_wait_s: float
+    log_survival: tuple[float, ...]
+
+
+def place(nodes: Sequence[float], value: float) -> Place:
+    """Where a value lies; outside, at the nearest end.
+
+    >>> place((1.0, 2.0, 4.0), 3.0), place((1.0, 2.0), 9.0), place((5.0,), 7.0)
+    (Place(left=1, part=0.5), Place(left=0, part=1.0), Place(left=0, part=0.0))
+    """
+    if len(nodes) == 1:
+        return Place(0, 0.0)
+    left = min(max(bisect_right(nodes, value) - 1, 0), len(nodes) - 2)
+    return Place(left, min(max((value - nodes[left]) / (nodes[left + 1] - nodes[left]), 0.0), 1.0))
+
+
+def between(row: Sequence[float], at: Place) -> float:
+    """The value of a row at a place, on a straight line; at a node exactly its value."""
+    if at.part == 0:
+        return row[at.left]
+    if at.part == 1:
+        return row[at.left + 1]
+    return row[at.left] + at.part * (row[at.left + 1] - row[at.left])
+
+
+def log_place(nodes: Sequence[float], value: float) -> Place:
+    """`place` on a logarithmic scale; nodes are hit exactly."""
+    found = place(nodes, value)
+    if found.part in (0.0, 1.0):
+        return found
+    low, high = max(nodes[found.left], LEAST), max(nodes[found.left + 1], LEAST)
+    return Place(found.left, log(value / low) / log(high / low))
+
+
+def busy(tables: Tables, knobs: Knobs) -> list[float]:
+    """Busy instances of every pool over all of them [-]; more than 1 is too much."""
+    fine = log_place(tables.fine_tokens, knobs.threshold_tokens)
+    return [
+        knobs.req_per_s * between(pool.work_s, fine) / n if n else (inf if between(pool.work_s, fine) > 0 else 0.0)
+        for pool, n in zip(tables.pools, knobs.n_instances, strict=True)
+    ]
+
+
+def capacities(tables: Tables, knobs: Knobs) -> list[float | None]:
+    """Requests of its kind that every pool serves [1/s], as a plan states them; None of one that takes none."""
+    fine = log_place(tables.fine_tokens, knobs.threshold_tokens)
+    return [
+        n * between(pool.taken_fraction, fine) / work if (work := between(pool.work_s, fine)) > 0 else None
+        for pool, n in zip(tables.pools, knobs.n_instances, strict=True)
+    ]
+
+
+def limits(tables: Tables, knobs: Knobs) -> dict[str, float]:
+    """Rate of all requests that each pool and link would allow alone [1/s]."""
+    fine = log_place(tables.fine_tokens, knobs.threshold_tokens)
+    found = {
+        pool.name: n / work if (work := between(pool.work_s, fine)) > 0 else inf
+        for pool, n in zip(tables.pools, knobs.n_instances, strict=True)
+    }
+    return found | {
+        link.name: link.capacity_gbps / each if (each := between(link.gbps_per_req_per_s, fine)) > 0 else inf
+        for link in tables.links
+    }
+
+
+def highest_req_per_s(tables: Tables, knobs: Knobs) -> float:
+    """Most that the sizes serve at the threshold [1/s]."""
+    return min(limits(tables, knobs).values())
+
+
+def usd_per_hour(tables: Tables, knobs: Knobs) -> float | None:
+    """Rent, power and traffic [USD/h]; None where a price is missing."""
+    fine, total = log_place(tables.fine_tokens, knobs.threshold_tokens), 0.0
+    for pool, n in zip(tables.pools, knobs.n_instances, strict=True):
+        if n and pool.usd_per_instance_hour is None:
+            return None
+        work = knobs.req_per_s * between(pool.work_s, fine)
+        total += n * (pool.usd_per_instance_hour or 0.0) + work * pool.busy_usd_per_hour
+    for link in tables.links:
+        if link.usd_per_hour is None:
+            return None
+        total += link.usd_per_hour + _traffic_usd(link, knobs.req_per_s * between(link.gbps_per_req_per_s, fine))
+    return total
+
+
+def _traffic_usd(link: LinkTable, gbps: float) -> float:
+    return gbps / GBIT_PER_GB * SECONDS_PER_HOUR * link.usd_per_gb
+
+
+def usd_per_million(tables: Tables, knobs: Knobs) -> tuple[float | None, float | None]:
+    """USD per million input and output tokens."""
+    usd = usd_per_hour(tables, knobs)
+    if usd is None:
+        return None, None
+    each = PER_MILLION * usd / (knobs.req_per_s * SECONDS_PER_HOUR)
+    total, output = tables.mean_total_tokens, tables.mean_output_tokens
+    return (each / total if total > 0 else None), (each / output if output > 0 else None)
+
+
+def latency(tables: Tables, knobs: Knobs) -> dict[str, float | None] | None:
+    """Latency, through the exact nodes where the sizes are the plan's; None: a queue has no steady state."""
+    exact = tables.exact
+    found = combined(tables, knobs)
+    if exact is None or found is None or knobs.n_instances != tuple(p.n_planned for p in tables.pools):
+        return found
+    around = _corners(tables, knobs)
+    return {
+        name: value and value * _correction(tables, knobs.n_instances, name, around) for name, value in found.items()
+    }
+
+
+def is_node(tables: Tables, knobs: Knobs) -> bool:
+    """Whether latency is that of `planner optimize`, and not interpolated."""
+    exact = tables.exact
+    return (
+        exact is not None
+        and knobs.n_instances == tuple(p.n_planned for p in tables.pools)
+        and knobs.threshold_tokens in tables.node_tokens
+        and knobs.req_per_s in exact.req_per_s
+    )
+
+
+def _corners(tables: Tables, knobs: Knobs) -> list[tuple[int, int, float]]:
+    """Nodes around a point, by threshold and rate, and their weights."""
+    exact = tables.exact
+    if exact is None:
+        return []
+    t, r = log_place(tables.node_tokens, knobs.threshold_tokens), place(exact.req_per_s, knobs.req_per_s)
+    return [
+        (t.left + i, r.left + j, a * b)
+        for i, a in ((0, 1 - t.part), (1, t.part))
+        for j, b in ((0, 1 - r.part), (1, r.part))
+        if a * b > 0
+    ]
+
+
+def _correction(tables: Tables, sizes: tuple[int, ...], name: str, around: list[tuple[int, int, float]]) -> float:
+    """Exact over combined at the nodes around, of those that have a steady state."""
+    exact, total, weight = tables.exact, 0.0, 0.0
+    for i, j, part in around:
+        value = None if exact is None else exact.figures[name][i][j]
+        if exact is None or value is None:
+            continue
+        here = combined(tables, Knobs(sizes, tables.node_tokens[i], exact.req_per_s[j]))
+        base = here and here[name]
+        if base:
+            total, weight = total + part * value / base, weight + part
+    return total / weight if weight else 1.0
+
+
+def combined(tables: Tables, knobs: Knobs) -> dict[str, float | None] | None:
+    """Latency from the tables of the pools alone; None: a queue has no steady state."""
+    used = busy(tables, knobs)
+    if max(used) >= 1 or knobs.req_per_s >= highest_req_per_s(tables, knobs):
+        return None
+    (decode,) = (i for i, pool in enumerate(tables.pools) if pool.role == "decode")
+    last = _wait(tables.pools[decode].waits, Place(0, 0.0), knobs.n_instances[decode], used[decode])
+    node = log_place(tables.node_tokens, knobs.threshold_tokens)
+    fine = log_place(tables.fine_tokens, knobs.threshold_tokens)
+    paths = []
+    for pool, n, use in zip(tables.pools, knobs.n_instances, used, strict=True):
+        share = between(pool.taken_fraction, fine)
+        if pool.role == "prefill" and share > 0:
+            kinds = np.array([between(pair, _in(node)) for pair in _pairs(pool.kinds_s, node)])
+            paths.append((share, kinds, _wait(pool.waits, node, n, use)))
+    return _figures(tables, paths, last) | {"tpot_mean_s": _step_s(tables.pools[decode], knobs, used[decode], decode)}
+
+
+Array = NDArray[np.float64]
+Path = tuple[float, Array, "Wait | None"]
+
+
+def _figures(tables: Tables, paths: Sequence[Path], last: Wait | None) -> dict[str, float | None]:
+    names = ("ttft_mean_s", *QUANTILES)
+    if last is None or any(wait is None for *_, wait in paths):
+        return dict.fromkeys(names)
+    mean = last.waiting_fraction * last.given_wait_s
+    for share, kinds, wait in paths:
+        unloaded = float(np.dot(tables.kind_weights, kinds))
+        mean += share * (unloaded + (wait.waiting_fraction * wait.given_wait_s if wait else 0.0))
+    after = _values(tables.wait_multiples, last)
+    found: dict[str, float | None] = {"ttft_mean_s": mean}
+    return found | {name: _quantile(tables, paths, after, 1 - q, mean) for name, q in QUANTILES.items()}
+
+
+def _quantile(
+    tables: Tables, paths: Sequence[Path], after: list[tuple[float, float]], allowed: float, guess: float
+) -> float:
+    """Least time that no more than a fraction of requests exceed."""
+    low, high = 0.0, guess
+    while _late(tables, paths, after, high) > allowed:
+        low, high = high, 2 * high
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _late(tables, paths, after, middle) > allowed else (low, middle)
+    return high
+
+
+def _late(tables: Tables, paths: Sequence[Path], after: list[tuple[float, float]], x: float) -> float:
+    """Fraction of requests whose first token takes longer than x."""
+    return sum(
+        share * part * float(np.dot(tables.kind_weights, _survival(tables.wait_multiples, wait, x - second - kinds)))
+        for share, kinds, wait in paths
+        for part, second in after
+    )
+
+
+def _survival(multiples: Sequence[float], wait: Wait | None, x: Array) -> Array:
+    """P(W > x): its logarithm is a straight line between the multiples of the mean, and beyond them."""
+    if wait is None or wait.waiting_fraction <= 0:
+        return (x < 0).astype(np.float64)
+    scaled = x / wait.given_wait_s
+    fall = (wait.log_survival[-1] - wait.log_survival[-2]) / (multiples[-1] - multiples[-2])
+    beyond = np.maximum(scaled - multiples[-1], 0.0) * fall
+    late = np.exp(np.interp(scaled, multiples, wait.log_survival) + beyond)
+    return np.asarray(np.where(x < 0, 1.0, wait.waiting_fraction * late))
+
+
+def _values(multiples: Sequence[float], wait: Wait) -> list[tuple[float, float]]:
+    """A wait as a few values with their probabilities, its mean kept."""
+    if wait.waiting_fraction < RARE:
+        return [(1.0, 0.0)]
+    edges = [0.0]
+    for i in range(1, FEW):
+        edges.append(_inverse(multiples, wait, 1 - i / FEW))
+    middles = [(a + b) / 2 for a, b in pairwise(edges)]
+    tail = FEW * wait.given_wait_s - sum(middles)
+    part = wait.waiting_fraction / FEW
+    return [(1 - wait.waiting_fraction, 0.0), *((part, x) for x in (*middles, max(tail, edges[-1])))]
+
+
+def _inverse(multiples: Sequence[float], wait: Wait, survival: float) -> float:
+    """Wait that a fraction of those who wait exceed."""
+    aim = log(survival)
+    for i in range(1, len(multiples)):
+        if wait.log_survival[i] <= aim:
+            high, low = wait.log_survival[i - 1], wait.log_survival[i]
+            part = (high - aim) / (high - low) if high > low else 0.0
+            return wait.given_wait_s * (multiples[i - 1] + part * (multiples[i] - multiples[i - 1]))
+    return wait.given_wait_s * multiples[-1]
+
+
+def _wait(table: WaitTable | None, node: Place, n: int, use: float) -> Wait | None:
+    """The wait at a threshold, with n instances that are busy so far; None without a queueing model."""
+    if table is None:
+        return None
+    size, load = place(table.n_instances, n), place(table.use, use)
+
+    def at(values: Sequence[Sequence[Sequence[float]]]) -> float:
+        return between(
+            [between([between(row, load) for row in sizes], size) for sizes in _around(values, node)], _in(node)
+        )
+
+    given = exp(at(table.log_idle_wait)) / (1 - use)
+    survival = tuple(
+        at([[[x[k] for x in row] for row in sizes] for sizes in table.log_survival])
+        for k in range(len(table.log_survival[0][0][0]))
+    )
+    waiting = exp(at(table.log_waiting))
+    return Wait(min(waiting if use >= table.use[0] else waiting * use / table.use[0], 1.0), given, survival)
+
+
+def _around(values: Sequence[Sequence[Sequence[float]]], node: Place) -> list[Sequence[Sequence[float]]]:
+    return [values[node.left], values[min(node.left + 1, len(values) - 1)]]
+
+
+def _in(node: Place) -> Place:
+    return Place(0, node.part)
+
+
+def _pairs(rows: Sequence[Sequence[float]], node: Place) -> list[tuple[float, float]]:
+    return list(zip(rows[node.left], rows[min(node.left + 1, len(rows) - 1)], strict=True))
+
+
+def _step_s(pool: PoolTable, knobs: Knobs, use: float, decode: int) -> float | None:
+    table = pool.waits
+    if table is None:
+        return None
+    size, load = place(table.n_instances, knobs.n_instances[decode]), place(table.use, use)
+    return between([between(row, load) for row in pool.step_s], size)

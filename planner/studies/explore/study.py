@@ -1,0 +1,153 @@
+"""Everything that the page of a scenario shows."""
+
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from planner.errors import InputError, Problem
+from planner.optimizer import Problem as Question
+from planner.optimizer import Solution, explained, planning_problem, solved
+from planner.optimizer.capacity import exact_loads
+from planner.optimizer.formulation import Sizing
+from planner.optimizer.problem import LinkSpec
+from planner.optimizer.routed_capacity import highest_rate
+from planner.optimizer.search import RoutedSolution
+from planner.optimizer.strategies import solution_of_routes
+from planner.optimizer.time_limit import TimeLimit
+from planner.results import Case, LinkPlan, Plan
+from planner.results.explorer import Explorer, Place
+from planner.scenario import Scenario
+from planner.studies.break_even import Say
+from planner.studies.case import build_case
+from planner.studies.explore.exact import with_exact_nodes
+from planner.studies.explore.front import reachable_front
+from planner.studies.explore.tables import can_turn, tables_of
+from planner.studies.inputs import input_notes
+from planner.studies.price_ratios import price_ratios
+
+PLAN_PART = 0.6
+"""Of the time limit, what the search of the plan may take."""
+CLOSE = 1e-9
+
+
+class Asked(NamedTuple):
+    """What a page is made of."""
+
+    scenario: Scenario
+    question: str
+    """The scenario's text."""
+    command: str
+    """What `planner optimize` is called with for it."""
+    planner: str
+    """Version of the planner."""
+    plan: Plan | None
+    """A finished plan; None: it is planned."""
+    with_studies: bool
+    """Whether the fronts, variants and runs that a report shows are made, too."""
+
+
+def explorer(
+    asked: Asked, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0, say: Say = lambda _: None
+) -> Explorer:
+    """Plan a scenario, or take its plan, and tabulate what follows when it is turned.
+
+    Args:
+        asked: the scenario and what is wanted of it.
+        data_dirs: folders in which traces are looked for.
+        time_limit_s: limit of the plan, or of each of a report's.
+        say: is told what is going on.
+
+    Raises:
+        InputError, InfeasibleError, UndecidedError: as `optimize` does; InputError also where the plan is of another
+            fleet than the scenario's.
+    """
+    scenario, problem = asked.scenario, planning_problem(asked.scenario, data_dirs)
+    case = build_case(scenario, data_dirs, time_limit_s, say) if asked.with_studies and asked.plan is None else None
+    plan, solution = _planned(problem, case.plan if case else asked.plan, time_limit_s)
+    tables = None
+    if solution is not None and can_turn(problem):
+        say(f"{scenario.name}: tables of its pools")
+        tables = with_exact_nodes(tables_of(problem, solution), problem, solution)
+    reach = reachable_front(tables, problem.ttft_percentile) if tables else None
+    page = Explorer(
+        planner=asked.planner,
+        title=scenario.title or scenario.name,
+        question=asked.question,
+        command=asked.command,
+        places=tuple(Place(name=name, title=site.title) for name, site in scenario.sites.items()),
+        plan=plan,
+        tables=tables,
+        fronts=() if reach is None else (reach,),
+        price_ratios=price_ratios(problem, plan) if problem.is_routed else None,
+        inputs=input_notes(scenario, {pool.key: pool.rates for pool in problem.pools}),
+        sources=scenario.sources,
+        notes=scenario.notes,
+    )
+    return page if case is None else _with_studies(page, case)
+
+
+def _with_studies(page: Explorer, case: Case) -> Explorer:
+    """The page with what a report shows; of runs without the schedulers' series, which it does not draw."""
+    executed = case.executed and case.executed.model_copy(update={"schedulers": None, "scheduler_series": ()})
+    return page.model_copy(
+        update={
+            "fronts": (*page.fronts, *case.fronts),
+            "sensitivity": case.sensitivity,
+            "break_even": case.break_even,
+            "executed": executed,
+            "hours": case.hours,
+        }
+    )
+
+
+def _planned(problem: Question, plan: Plan | None, time_limit_s: float) -> tuple[Plan, Solution | None]:
+    """The plan with its solution; None of a plan from elsewhere that has more than one route."""
+    if plan is None:
+        limit = TimeLimit.of(time_limit_s)
+        solution = solved(problem, limit.part_s(PLAN_PART))
+        return explained(problem, solution, limit.left_s), solution
+    _check_pools(problem, plan)
+    return plan, solution_of_plan(problem, plan) if can_turn(problem) else None
+
+
+def _check_pools(problem: Question, plan: Plan) -> None:
+    """Raises InputError where a plan has pools that the scenario has not, or other links."""
+    pools, links = {pool.name for pool in problem.pools}, {link.name for link in problem.links}
+    odd = sorted({pool.name for pool in plan.pools} - pools | {link.name for link in plan.links} ^ links)
+    if odd:
+        what = f"is of another fleet: {', '.join(odd)} are not in both"
+        raise InputError(Problem(plan.scenario, "", what, f"the plan of this scenario: {', '.join([*pools, *links])}"))
+
+
+def solution_of_plan(problem: Question, plan: Plan) -> Solution | None:
+    """A finished plan of one route as the optimizer has it; None where its ports cannot be told.
+
+    Args:
+        problem: the question, which `can_turn`.
+        plan: its plan.
+    """
+    ports = tuple(_ports(spec, link) for spec, link in zip(problem.links, plan.links, strict=True))
+    route, mix = problem.routes[0], problem.classes[0].mix
+    threshold = plan.threshold_tokens
+    if threshold is None:
+        threshold = mix.support[1] if route.long is None else -1.0
+    n_instances = {pool.name: pool.n_instances for pool in plan.pools}
+    known = [row for row in ports if row is not None]
+    if len(known) < len(ports):
+        return None
+    sizing = Sizing(tuple(n_instances.get(pool.name, 0) for pool in problem.pools), tuple(known))
+    loads = exact_loads(problem, [threshold])
+    highest = highest_rate(problem, sizing, loads)
+    here = highest.scaled_to(plan.throughput_req_per_s)
+    routed = RoutedSolution(
+        sizing, (threshold,), tuple(loads), highest, here, here.rate, here.rate, plan.goodput_req_per_s
+    )
+    return solution_of_routes(problem, routed)
+
+
+def _ports(spec: LinkSpec, link: LinkPlan) -> tuple[int, ...] | None:
+    """Ports of every tier that make up a link of a plan, the cheapest where there are several ways."""
+    ways = product(*(range(min(tier.max_ports, link.n_ports) + 1) for tier in spec.tiers))
+    fitting = [row for row in ways if sum(row) == link.n_ports and abs(spec.gbps(row) - link.capacity_gbps) <= CLOSE]
+    return min(fitting, key=lambda row: spec.ports_usd_per_hour(row) or 0.0, default=None)
