@@ -7,6 +7,7 @@ from planner.results import (
     Baseline,
     BreakEvenResult,
     ClassPlan,
+    DecodeStepRun,
     Fleet,
     LengthProfile,
     LinkPlan,
@@ -16,7 +17,6 @@ from planner.results import (
     Plan,
     PoolPlan,
     SloRun,
-    StepRun,
 )
 from planner.units import DASH, number, percent, usd
 
@@ -358,7 +358,7 @@ def _promised_ttft(found: SloRun) -> str:
     )
 
 
-def _promised_step(found: StepRun) -> str:
+def _promised_step(found: DecodeStepRun) -> str:
     return f"decode step {_beside(found.promised_s, found.executed_s, found.predicted_s)}" + _interval(
         found.ci_low_s, found.ci_high_s
     )

@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     )
     from planner.results.schedule import PoolSchedule, Replicas, Schedule
     from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
-    from planner.results.slo_run import SloRun, StepRun
+    from planner.results.slo_run import DecodeStepRun, SloRun
     from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
     from planner.results.threshold import ALL_LEAVE, NONE_LEAVES, Threshold
     from planner.results.validation import Check, Observation, PeriodValidation, Validation
@@ -104,7 +104,7 @@ _LAZY = {
     "Turn": "case",
     "Certified": "certified",
     "SloRun": "slo_run",
-    "StepRun": "slo_run",
+    "DecodeStepRun": "slo_run",
     "Promise": "certified",
     "Round": "certified",
     "BrokenStep": "current",
@@ -218,6 +218,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "DecodeStepRun",
     "ALL_LEAVE",
     "AcceleratorMemory",
     "Against",
@@ -311,7 +312,6 @@ __all__ = [
     "SchedulerRun",
     "SiteRun",
     "SloRun",
-    "StepRun",
     "Scored",
     "ScoredCurve",
     "Sensitivity",

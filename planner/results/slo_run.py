@@ -6,7 +6,7 @@ from planner.ranges import Counted, Quantity, Seed, Signed
 from planner.schema import StrictModel
 
 
-class StepRun(StrictModel):
+class DecodeStepRun(StrictModel):
     """A limit on the decode step, beside its run."""
 
     promised_s: Quantity
@@ -34,7 +34,7 @@ class SloRun(StrictModel):
     ci_low_s: Signed | None
     """95 % confidence interval."""
     ci_high_s: Signed | None
-    tpot: StepRun | None = None
+    tpot: DecodeStepRun | None = None
     """None where nothing is promised of the decode step."""
     request_class: str | None = None
     """Class that it is promised to, of several."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from planner.results import Plan, Promise, SloRun, StepRun
+from planner.results import DecodeStepRun, Plan, Promise, SloRun
 from planner.scenario import Scenario, Slo
 from planner.studies.promises import STEP
 from planner.studies.rounds import Candidate, Tried
@@ -67,9 +67,9 @@ def _worst(promises: Sequence[Promise], *, is_step: bool) -> Promise | None:
     return max(some, key=lambda p: p.executed / p.limit, default=None)
 
 
-def _step_run(chosen: Candidate, name: str, promised_s: float, seen: Promise | None) -> StepRun:
+def _step_run(chosen: Candidate, name: str, promised_s: float, seen: Promise | None) -> DecodeStepRun:
     own = next(c for c in chosen.plan.classes if c.name == name)
-    return StepRun(
+    return DecodeStepRun(
         promised_s=promised_s,
         predicted_s=own.latency.tpot_mean_s,
         executed_s=None if seen is None else seen.executed,
