@@ -1,6 +1,5 @@
 """An engine's pass loop written a second time, slowly: lists of sequences, everything counted anew in each pass."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
@@ -65,7 +64,8 @@ class Reference:
     def __init__(self, rules: EngineRules, times: PassTimes, load: EngineLoad) -> None:
         self.rules, self.times = rules, times
         shape = len(load.prompt_tokens)
-        self.delay = np.broadcast_to(load.delay_s, shape).tolist()
+        self.delay, self.host = (np.broadcast_to(a, shape).tolist() for a in (load.delay_s, load.host_s))
+        self.host_free_s = 0.0
         self.all = [Sequence(int(p), int(o)) for p, o in zip(load.prompt_tokens, load.output_tokens, strict=True)]
         self.replicas = [Replica() for _ in range(rules.n_replicas)]
         self.inbox: list[Sequence] = []
@@ -80,10 +80,12 @@ class Reference:
     def send(self, at_s: float) -> bool:
         index = self.to_come.pop(0)
         new = self.all[index]
-        new.arrival_s, new.ready_s = at_s, at_s + self.delay[index]
+        new.arrival_s = at_s
         if self.rules.sequence_tokens + new.prompt + new.output > self.rules.room_tokens:
             self.refused.append(new)
             return False
+        self.host_free_s = max(at_s, self.host_free_s) + self.host[index]
+        new.ready_s = self.host_free_s + self.delay[index]
         self.inbox.append(new)
         self.inbox.sort(key=lambda s: s.ready_s)
         return True

@@ -44,6 +44,7 @@ def random_case(seed: int) -> tuple[EngineRules, PassTimes, EngineLoad]:
         prompts,
         outputs,
         delay_s=draw.choice([0.0, 0.013]) + draw.choice([0.0, 1e-4]) * prompts,
+        host_s=draw.choice([0.0, 0.004]),
         concurrency=int(draw.integers(1, 12)) if is_closed else None,
         arrivals_s=0.0 if is_closed else np.sort(draw.uniform(0, 2.0, n)),
     )

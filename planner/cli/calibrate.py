@@ -113,7 +113,7 @@ def fitted(
 ) -> "tuple[StackProfile, Fidelity]":
     """The profile, and its points scored by it."""
     from planner.profiles.stack_writer import as_written
-    from planner.studies.fidelity import calibrated_stack, fidelity, shipped_settings, wanted_framework
+    from planner.studies.fidelity import calibrated_stack, fidelity, shipped_harnesses, shipped_settings, wanted_framework
 
     framework, version = wanted_framework(name, [point for file in files for point in file])
     check_stem(stem, framework)
@@ -125,6 +125,7 @@ def fitted(
             framework,
             parts,
             settings=shipped_settings(framework).model_copy(update=stated),
+            harnesses=shipped_harnesses(framework),
             default_version=version,
             described=source,
             day=day,

@@ -50,7 +50,7 @@ def _mean_errors(errors: Errors | None) -> str:
 
 def stack_tables(item: StackProfile) -> list[Table]:
     """Settings, factors and versions of a stack, then what they were fitted to and how well they do."""
-    tables = [_settings_table(item), _factors_table(item.factors), _versions_table(item)]
+    tables = [_settings_table(item), _harnesses_table(item), _factors_table(item.factors), _versions_table(item)]
     if item.calibration:
         found = item.calibration
         tables += [_calibration_table(found), _errors_table(found), _bands_table(found), _groups_table(found)]
@@ -62,6 +62,15 @@ def _settings_table(item: StackProfile) -> Table:
     table.add_row("default_version", item.default_version or DASH)
     for key, value in item.settings:
         table.add_row(key, str(value))
+    return table
+
+
+def _harnesses_table(item: StackProfile) -> Table:
+    table = titled_table("As benchmarks run it", "harness", "key", "value")
+    for name, run in item.harnesses.items():
+        for key, value in run:
+            if value is not None and value != ():
+                table.add_row(name, key, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
     return table
 
 

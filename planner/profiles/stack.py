@@ -108,6 +108,42 @@ class StackSettings(StrictModel):
     """Copies of experts in every layer that rebalancing holds beside the model's own; absent: 0."""
 
 
+    prefill_first: bool | None = None
+    """Whether waiting prompts have passes of their own, before any decode step; absent: they share passes with it."""
+    splits_prompts: bool | None = None
+    """Whether a prompt longer than what a pass may take is computed in chunks; absent: true."""
+    most_running: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    """Most requests that an attention replica has admitted at once; absent: 1024."""
+    usual_harness: Name | None = None
+    """Harness of measured points that name none; absent: they are run by these settings."""
+
+
+class Polling(StrictModel):
+    """How often a scheduler looks at what has arrived."""
+
+    from_concurrency: Annotated[int, Field(ge=1, le=10**6)]
+    """Requests in flight from which on it holds."""
+    passes: Annotated[int, Field(ge=1, le=10**6)]
+    """Decode steps between two looks."""
+
+
+class HarnessSettings(StrictModel):
+    """How a public benchmark runs the framework, where that is not as the settings say."""
+
+    source: Text
+    """Id of one of the profile's [sources]: its launch scripts, or who states them."""
+    shortest_fraction: Share | None = None
+    """Lengths are uniform from this fraction of the nominal one up to it, where points do not say; absent: 0.8."""
+    tokens_per_pass: Annotated[int, Field(ge=16, le=10**9)] | None = None
+    """Most tokens of a pass [tokens]; absent: by the next key, or the settings' chunk_tokens."""
+    tokens_beyond_prompt: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    """Where set, a pass takes so many tokens beyond a nominal prompt and one per request in flight [tokens]."""
+    most_running: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    """Most requests admitted at once; absent: as the settings say."""
+    polling: tuple[Polling, ...] = ()
+    """Looks at what has arrived, by requests in flight and rising in them; empty: before every pass."""
+
+
 class VersionFactors(StrictModel):
     """How one version of the framework differs from the factors."""
 
@@ -252,6 +288,8 @@ class StackProfile(Profile):
     """Version meant by the framework's name alone; absent: the factors as they are."""
     settings: StackSettings = StackSettings()
     """How it is run."""
+    harnesses: dict[Text, HarnessSettings] = Field(default_factory=dict)
+    """How public benchmarks run it, by their names."""
     factors: StackFactors
     """Its factors."""
     versions: dict[Text, VersionFactors] = Field(default_factory=dict)

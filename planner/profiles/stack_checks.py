@@ -71,11 +71,12 @@ def cited_sources(checked: CheckedFile) -> Iterator[Problem]:
         return
     factors, found = checked.profile.factors.stated, checked.profile.calibration
     cited = {factor.source for factor in factors.values()} | ({found.source} if found else set())
+    cited |= {run.source for run in checked.profile.harnesses.values()}
     quoted = {factor.source for factor in factors.values() if factor.basis == "quoted"}
     for name, text in checked.profile.sources.items():
         if name not in cited:
             allowed = "cite it or leave it out"
-            yield checked.file.problem(("sources", name), "is cited by no factor or calibration", allowed)
+            yield checked.file.problem(("sources", name), "is cited by no factor, harness or calibration", allowed)
         elif name in quoted and "://" not in text:
             yield checked.file.problem(("sources", name), "gives no address", "https:// for factors that are 'quoted'")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.profiles.stack import StackProfile
-from planner.profiles.toml_text import toml_assignments, toml_table, toml_value
+from planner.profiles.toml_text import toml_assignments, toml_key, toml_table, toml_value
 
 DIGITS = 4
 """Significant digits of a written number: more than a fit can tell."""
@@ -32,7 +32,9 @@ def stack_toml(profile: StackProfile) -> str:
     content = {"schema": profile.schema_id, **_rounded(profile.model_dump(by_alias=True, exclude_none=True))}
     head = {key: value for key, value in content.items() if not isinstance(value, dict) and value != ()}
     tables = [toml_assignments(head)]
-    tables += [toml_table(key, content[key]) for key in ("sources", "settings", "factors")]
+    tables += [toml_table(key, content[key]) for key in ("sources", "settings")]
+    tables += [toml_table(f"harnesses.{toml_key(name)}", _held(run)) for name, run in content["harnesses"].items()]
+    tables.append(toml_table("factors", content["factors"]))
     if profile.versions:
         tables.append(toml_table("versions", dict(sorted(content["versions"].items(), key=_version_order))))
     if profile.source_overheads:
@@ -58,6 +60,11 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _rounded(item) for key, item in value.items()}
     return tuple(map(_rounded, value)) if isinstance(value, tuple) else value
+
+
+def _held(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table without its empty lists."""
+    return {key: value for key, value in table.items() if value != ()}
 
 
 def _version_order(item: tuple[str, Any]) -> list[tuple[int, str]]:

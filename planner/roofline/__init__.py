@@ -27,6 +27,7 @@ from planner.roofline.kv_memory import BLOCK_TOKENS, kv_bytes_per_rank, physical
 from planner.roofline.layout import Layout
 from planner.roofline.memory_fit import MemoryFit, longest_request, memory_fit
 from planner.roofline.mlp import distinct_experts
+from planner.roofline.mixed_pass import PromptTokens, mixed_pass_time
 from planner.roofline.operator import Gemm, Operator, total_bytes, total_flop
 from planner.roofline.operators import decode_operators, pass_operators, prefill_operators
 from planner.roofline.pass_time import PassTime, operator_seconds, pass_time

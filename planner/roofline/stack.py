@@ -6,7 +6,7 @@ from typing import Protocol
 
 from planner.errors import NAME_CHARACTERS, InputError, Problem, did_you_mean, printable
 from planner.profiles import ModelProfile, StackProfile, profile_names, stack_profile
-from planner.profiles.stack import Calibration, StackSettings
+from planner.profiles.stack import Calibration, HarnessSettings, StackSettings
 from planner.roofline.expert_traffic import ExpertTraffic
 from planner.roofline.factors import DATASHEET, Factors
 from planner.roofline.formats import ProductFormats
@@ -37,6 +37,12 @@ class Stack:
     """What the factors were fitted to."""
     source_overheads_s: Mapping[str, float] = field(default_factory=dict)
     """What harnesses and tables added to every TTFT that they measured, which predictions leave out [s]."""
+    harnesses: Mapping[str, HarnessSettings] = field(default_factory=dict)
+    """How public benchmarks run it."""
+
+    def harness(self, name: str | None) -> HarnessSettings | None:
+        """How a benchmark runs the stack, or the usual one where none is named; None: by its settings."""
+        return self.harnesses.get(name or self.settings.usual_harness or "")
 
     @property
     def runtime_bytes(self) -> float:
@@ -189,7 +195,9 @@ def versioned(profile: StackProfile, version: str | None) -> Stack:
 
 def _of(profile: StackProfile, name: str, factors: Factors, *, is_fitted: bool) -> Stack:
     overheads_s = {source: found.request_ms * MILLI for source, found in profile.source_overheads.items()}
-    return Stack(name, factors, profile.settings, True, is_fitted, profile.calibration, overheads_s)
+    return Stack(
+        name, factors, profile.settings, True, is_fitted, profile.calibration, overheads_s, profile.harnesses
+    )
 
 
 def best_stack(model: str, *hardware: str) -> Stack:

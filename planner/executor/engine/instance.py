@@ -11,15 +11,18 @@ from planner.executor.engine.seconds import decode_s, prompt_pass_s
 def offer(e: Engine, i: int, r: int, now_s: float) -> bool:
     """Send a request to an instance; False where its memory could never hold it.
 
-    It is ready `delay_s` later, and looked at when a pass begins after that: the pass that began before goes on.
+    The host makes requests ready one after another. One is looked at when a pass begins after that: the pass that began
+    before goes on.
     """
     instance, request = e.instances[i], e.requests[r]
     rules = e.rules[instance.rules]
-    request.arrival_s, request.ready_s = now_s, now_s + request.delay_s
+    request.arrival_s = now_s
     if rules.sequence_tokens + request.prompt_tokens + request.output_tokens > rules.room_tokens:
         request.state = REFUSED
         return False
     request.state, request.left_tokens = COMING, request.prompt_tokens
+    instance.host_free_s = max(instance.host_free_s, now_s) + request.host_s
+    request.ready_s = instance.host_free_s + request.delay_s
     place = instance.inbox.last
     while place != NONE and e.requests[place].ready_s > request.ready_s:
         place = e.requests[place].before

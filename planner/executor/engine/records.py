@@ -22,7 +22,8 @@ REQUEST = np.dtype(
         ("ready_s", "f8"),  # when its instance could first see it
         ("first_s", "f8"),
         ("done_s", "f8"),
-        ("delay_s", "f8"),  # from arrival to ready
+        ("host_s", "f8"),  # that the host works on it, one request after another
+        ("delay_s", "f8"),  # from then to ready, beside others
         ("prompt_tokens", "i4"),
         ("output_tokens", "i4"),
         ("left_tokens", "i4"),  # to prefill in this attempt: of the prompt, and of what was generated before
@@ -66,6 +67,7 @@ INSTANCE = np.dtype(
         ("inbox", LIST),  # requests that it has not looked at, in the order in which they are ready
         ("n_inside", "i4"),  # that it has looked at and not finished
         ("in_pass", "i1"),
+        ("host_free_s", "f8"),  # when the host has done all that was sent
         ("next_s", "f8"),  # end of the pass, or when the inbox wakes it
         ("n_unseen", "i4"),  # passes since it looked into the inbox
         ("n_done", "i4"),  # that the last pass finished

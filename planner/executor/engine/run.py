@@ -87,7 +87,9 @@ class EngineLoad:
     prompt_tokens: NDArray[np.int_]
     output_tokens: NDArray[np.int_]
     delay_s: ArrayLike = 0.0
-    """From a request's arrival until the engine can see it [s]."""
+    """From a request's arrival until the engine can see it, beside other requests [s]."""
+    host_s: ArrayLike = 0.0
+    """The same, one request after another: what occupies the host [s]."""
     concurrency: int | None = None
     """Requests in flight: a successor arrives with the last token of another one; None: open."""
     arrivals_s: ArrayLike = 0.0
@@ -177,7 +179,8 @@ def _engine(rules: EngineRules, times: PassTimes, load: EngineLoad) -> Engine:
 def _requests(load: EngineLoad) -> Records:
     requests = np.zeros(len(load.prompt_tokens), REQUEST)
     requests["prompt_tokens"], requests["output_tokens"] = load.prompt_tokens, load.output_tokens
-    requests["delay_s"], requests["arrival_s"] = load.delay_s, load.arrivals_s
+    requests["delay_s"], requests["host_s"] = load.delay_s, load.host_s
+    requests["arrival_s"] = load.arrivals_s
     requests["first_s"] = requests["done_s"] = np.nan
     for name in ("next", "before", "after", "before_due", "after_due", "replica"):
         requests[name] = NONE

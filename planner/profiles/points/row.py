@@ -138,7 +138,7 @@ def point(row: Row) -> ServingPoint | None:
     >>> found.n_accelerators, found.ttft_s, found.tpot_s, found.mode
     (4, 0.25, None, 'agg')
     """
-    cells: dict[str, Any] = {**_deployment(row), **_load(row), **_latencies(row), "source": row.name("harness")}
+    cells: dict[str, Any] = {**_deployment(row), **_load(row), **_latencies(row), **_harness(row)}
     return None if row.problems else ServingPoint(file=row.file, line=row.line, **cells)
 
 
@@ -200,3 +200,10 @@ def _latencies(row: Row) -> dict[str, float | None]:
         row.problem("ttft_ms", "is not stated, nor is tpot_ms", "at least one of the two")
     found_ms = {name: row.number(f"{name}_ms") for name in ("ttft", "tpot")}
     return {f"{name}_s": None if value is None else value / 1e3 for name, value in found_ms.items()}
+
+
+def _harness(row: Row) -> dict[str, str | float | None]:
+    ratio = row.number("length_ratio")
+    if ratio is not None and ratio > 1:
+        row.problem("length_ratio", f"is {ratio:g}", "above 0, at most 1: shortest over nominal length")
+    return {"source": row.name("harness"), "length_ratio": ratio}

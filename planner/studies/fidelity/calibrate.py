@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -18,6 +18,7 @@ from planner.profiles.stack import (
     Errors,
     Factor,
     GroupError,
+    HarnessSettings,
     PointsFile,
     SourceOverhead,
     StackFactors,
@@ -73,6 +74,7 @@ def calibrated_stack(
     files: Sequence[PointsOf],
     *,
     settings: StackSettings,
+    harnesses: tuple[Mapping[str, HarnessSettings], Mapping[str, str]] = ({}, {}),
     default_version: str | None = None,
     described: str | None = None,
     day: date,
@@ -85,6 +87,7 @@ def calibrated_stack(
         framework: framework that the points must be of.
         files: measured points.
         settings: how the framework is run.
+        harnesses: how benchmarks run it, and the sources that say so.
         default_version: version meant by its name alone; None: the one with most points.
         described: whose the points are, for the profile's sources.
         day: date that the profile bears.
@@ -108,10 +111,11 @@ def calibrated_stack(
         schema_id="planner.stack/1",
         name=name,
         title=f"{framework}, calibrated",
-        sources=_sources(files, factors, described),
+        sources={**_sources(files, factors, described), **harnesses[1]},
         framework=framework,
         default_version=default_version or _usual([case.version for case in kept if case.version]),
         settings=settings,
+        harnesses=dict(harnesses[0]),
         factors=factors,
         versions=_versions(fit, kept),
         source_overheads=_source_overheads(fit, kept),

@@ -133,9 +133,9 @@ def loads_of(cases: Sequence[Case], settings: StackSettings, *, derated: bool = 
     """
     known: dict[tuple[object, ...], _Load] = {}
     for case in cases:  # copies of a point, of which files of measurements have many, are one load
-        if _asked(case) not in known:
-            known[_asked(case)] = _load(case, settings, derated)
-    parts = [known[_asked(case)] for case in cases]
+        if asked(case) not in known:
+            known[asked(case)] = _load(case, settings, derated)
+    parts = [known[asked(case)] for case in cases]
     column = {name: np.array([getattr(part, name) for part in parts], float) for name in _Load.NUMBERS}
     return Loads(
         cases=tuple(cases),
@@ -153,7 +153,7 @@ def loads_of(cases: Sequence[Case], settings: StackSettings, *, derated: bool = 
     )
 
 
-def _asked(case: Case) -> tuple[object, ...]:
+def asked(case: Case) -> tuple[object, ...]:
     """A case without what was measured and where it stands: equal for cases that ask for the same."""
     point = replace(case.point, file="", line=0, ttft_s=None, tpot_s=None, measured_date=None, weight=1.0)
     return point, case.model.name, case.hardware.name, case.precision
@@ -188,7 +188,7 @@ class _Load:
 
 
 def _load(case: Case, settings: StackSettings, derated: bool) -> _Load:
-    served, decoder = (_served(case, settings, role, derated) for role in ("prefill", "decode"))
+    served, decoder = (served_model(case, settings, role, derated) for role in ("prefill", "decode"))
     is_exact = case.point.lengths_are_means or case.point.output_tokens <= 1
     mean = 1.0 if is_exact else SERVING_BENCHMARK.mean_fraction
     prompt, output = mean * case.point.input_tokens, max(mean * case.point.output_tokens, 1.0)
@@ -254,7 +254,8 @@ def replicas_together(batch: float, passes_per_token: float, n_replicas: int) ->
     return n_replicas * use / -expm1(n_replicas * log1p(-use)) if use < 1 else float(n_replicas)
 
 
-def _served(case: Case, settings: StackSettings, role: str, derated: bool) -> ServedModel:
+def served_model(case: Case, settings: StackSettings, role: str, derated: bool) -> ServedModel:
+    """The instance of a case that prefills or decodes, under a stack's settings and no factors of its."""
     precision = case.precision
     weights = precision or case.model.precision
     usual = "fp8" if settings.quantized_kv and weights in QUANTIZED else "bf16"

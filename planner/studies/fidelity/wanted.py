@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from planner.errors import InputError, Problem
 from planner.profiles import profile_names, stack_profile
 from planner.profiles.points import ServingPoint
-from planner.profiles.stack import StackSettings
+from planner.profiles.stack import HarnessSettings, StackSettings
 from planner.studies.fidelity.cases import frameworks
 
 NAMED = "--stack"
@@ -45,6 +45,19 @@ def _version(framework: str, wanted: str, points: Sequence[ServingPoint]) -> str
     message = f"{len(matching) or 'no'} versions of {framework} are called {wanted}"
     known = ", ".join(sorted(matching or versions)) or "none is named by the points"
     raise InputError(Problem(NAMED, "", message, f"versions found: {known}"))
+
+
+def shipped_harnesses(framework: str) -> tuple[dict[str, HarnessSettings], dict[str, str]]:
+    """How benchmarks run a framework, by the profile that is shipped of it, and the sources that this cites.
+
+    >>> sorted(shipped_harnesses("sglang")[0])
+    ['inferencex']
+    """
+    if framework not in profile_names("stack"):
+        return {}, {}
+    profile = stack_profile(framework)
+    cited = {run.source for run in profile.harnesses.values()}
+    return profile.harnesses, {name: text for name, text in profile.sources.items() if name in cited}
 
 
 def shipped_settings(framework: str) -> StackSettings:
