@@ -7,9 +7,9 @@ from pathlib import Path
 
 from planner.profiles.points import ServingPoint, points_csv
 from planner.profiles.stack import StackSettings
-from planner.roofline import Factors
+from planner.roofline import Factors, Stack
 from planner.studies.fidelity.cases import cases_of
-from planner.studies.fidelity.loads import loads_of
+from planner.studies.fidelity.fidelity import case_times
 
 SETTINGS = StackSettings(memory_fraction=0.9)
 MODELS = {"qwen3-32b": "bf16", "gpt-oss-120b": "fp4"}
@@ -75,7 +75,7 @@ def timed(points: Sequence[ServingPoint], factors: Factors, settings: StackSetti
     """Points with the latencies that the model has for them with these factors."""
     cases, refused = cases_of(points)
     assert not refused
-    ttft, tpot = loads_of(cases, settings).latencies(factors)
+    ttft, tpot = case_times(cases, Stack("test", factors, settings))
     return [
         replace(point, ttft_s=first, tpot_s=later if point.output_tokens > 1 else None)
         for point, first, later in zip(points, ttft.tolist(), tpot.tolist(), strict=True)

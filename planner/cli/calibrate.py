@@ -113,7 +113,13 @@ def fitted(
 ) -> "tuple[StackProfile, Fidelity]":
     """The profile, and its points scored by it."""
     from planner.profiles.stack_writer import as_written
-    from planner.studies.fidelity import calibrated_stack, fidelity, shipped_harnesses, shipped_settings, wanted_framework
+    from planner.studies.fidelity import (
+        calibrated_stack,
+        fidelity,
+        shipped_harnesses,
+        shipped_settings,
+        wanted_framework,
+    )
 
     framework, version = wanted_framework(name, [point for file in files for point in file])
     check_stem(stem, framework)

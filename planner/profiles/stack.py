@@ -107,7 +107,6 @@ class StackSettings(StrictModel):
     redundant_experts: Annotated[int, Field(ge=0, le=10**6)] | None = None
     """Copies of experts in every layer that rebalancing holds beside the model's own; absent: 0."""
 
-
     prefill_first: bool | None = None
     """Whether waiting prompts have passes of their own, before any decode step; absent: they share passes with it."""
     splits_prompts: bool | None = None

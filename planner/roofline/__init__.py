@@ -26,8 +26,8 @@ from planner.roofline.kv_cache import (
 from planner.roofline.kv_memory import BLOCK_TOKENS, kv_bytes_per_rank, physical_kv_bytes, physical_kv_bytes_per_token
 from planner.roofline.layout import Layout
 from planner.roofline.memory_fit import MemoryFit, longest_request, memory_fit
-from planner.roofline.mlp import distinct_experts
 from planner.roofline.mixed_pass import PromptTokens, mixed_pass_time
+from planner.roofline.mlp import distinct_experts
 from planner.roofline.operator import Gemm, Operator, total_bytes, total_flop
 from planner.roofline.operators import decode_operators, pass_operators, prefill_operators
 from planner.roofline.pass_time import PassTime, operator_seconds, pass_time
@@ -61,6 +61,7 @@ __all__ = [
     "MemoryFit",
     "Operator",
     "PassTime",
+    "PromptTokens",
     "RankWork",
     "RatesBasis",
     "SERVING_BENCHMARK",
@@ -86,6 +87,7 @@ __all__ = [
     "kv_bytes_per_token",
     "longest_request",
     "memory_fit",
+    "mixed_pass_time",
     "operator_seconds",
     "pass_operators",
     "pass_time",

@@ -39,7 +39,9 @@ class PromptTokens:
         return Sequences("prefill", spread * p / each, each, cached, p / each)
 
 
-def mixed_pass_time(served: ServedModel, prompts: PromptTokens, batch: ArrayLike, context_tokens: ArrayLike) -> PassTime:
+def mixed_pass_time(
+    served: ServedModel, prompts: PromptTokens, batch: ArrayLike, context_tokens: ArrayLike
+) -> PassTime:
     """Seconds of one pass with prompts in it.
 
     Equation:

@@ -195,9 +195,7 @@ def versioned(profile: StackProfile, version: str | None) -> Stack:
 
 def _of(profile: StackProfile, name: str, factors: Factors, *, is_fitted: bool) -> Stack:
     overheads_s = {source: found.request_ms * MILLI for source, found in profile.source_overheads.items()}
-    return Stack(
-        name, factors, profile.settings, True, is_fitted, profile.calibration, overheads_s, profile.harnesses
-    )
+    return Stack(name, factors, profile.settings, True, is_fitted, profile.calibration, overheads_s, profile.harnesses)
 
 
 def best_stack(model: str, *hardware: str) -> Stack:

@@ -30,6 +30,7 @@ from planner.reading import TABLE_BYTES, read_bytes
 from planner.studies.fidelity.cases import Case, cases_of
 from planner.studies.fidelity.fit import PRIORS, Fit, Measured, fit_factors
 from planner.studies.fidelity.loads import loads_of
+from planner.studies.fidelity.rounds import RunAs, fit_in_rounds
 from planner.studies.fidelity.scores import band, relative_errors, summary
 
 FloatArray = NDArray[np.float64]
@@ -102,7 +103,7 @@ def calibrated_stack(
     measured, kept = _measured(framework, files, settings)
     progress(f"fitting {len(kept)} points")
     everything = np.ones(len(kept), bool)
-    fit = fit_factors(measured, everything)
+    fit, measured = fit_in_rounds(measured, everything, RunAs(settings, harnesses[0]), progress)
     in_sample = _errors(measured, fit, everything)
     held_models = _held_out(measured, [case.model.name for case in kept], progress)
     held_hardware = _held_out(measured, [case.hardware.name for case in kept], progress)
@@ -159,7 +160,7 @@ def _or_nan(value: float | None) -> float:
 
 
 def _errors(measured: Measured, fit: Fit, of: NDArray[np.bool_]) -> HeldOut:
-    ttft, tpot = measured.loads.latencies(fit.of(measured.versions, measured.sources))
+    ttft, tpot = measured.latencies(fit.of(measured.versions, measured.sources))
     return HeldOut(
         relative_errors(ttft[of], measured.ttft_s[of]),
         relative_errors(tpot[of], measured.tpot_s[of]),

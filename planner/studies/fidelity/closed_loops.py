@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.executor.engine.run import EngineLoad, EngineRules, EngineRun, PassTimes, engine_run
+from planner.executor.engine.run import EngineLoad, EngineRules, EngineRun, engine_run
 from planner.profiles.stack import HarnessSettings
 from planner.roofline import ServedModel, Stack, kv_bytes_per_rank
 from planner.studies.fidelity.cases import Case

@@ -84,14 +84,14 @@ def _predictions(cases: Sequence[Case], stack_of: Callable[[Case], Stack]) -> li
         indices = [index for index, used in enumerate(stacks) if used.name == name]
         sources = [cases[index].point.source or "" for index in indices]
         added_s = np.array([found.source_overheads_s.get(source, 0.0) for source in sources])
-        ttft, tpot = _times([cases[index] for index in indices], found)
+        ttft, tpot = case_times([cases[index] for index in indices], found)
         columns = zip(indices, (ttft + added_s).tolist(), tpot.tolist(), added_s.tolist(), strict=True)
         for index, first, later, added in columns:
             results[index] = (found, first, later, added)
     return [result for result in results if result is not None]
 
 
-def _times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, FloatArray]:
+def case_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, FloatArray]:
     """TTFT and TPOT of cases under one stack, without what sources add: of closed loops by a run, else by formulas."""
     ttft, tpot = np.zeros(len(cases)), np.zeros(len(cases))
     run = np.array([is_run(case) for case in cases])

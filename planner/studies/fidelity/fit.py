@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.roofline import Factors
+from planner.roofline.factors import Value
 from planner.studies.fidelity.loads import FloatArray, Loads
 
 TTFT_SCALE = 0.2
@@ -50,7 +51,7 @@ PRIORS: dict[str, Prior] = {
     "eager_launch_s": Prior(20e-6, 0.8, "two or three launches from PyTorch per operator counted"),
     "request_overhead_s": Prior(35e-3, 0.7, "HTTP, tokenizer and admission"),
     "prompt_token_s": Prior(2e-6, 0.7, "a tokenizer makes some half a million tokens a second"),
-    "burst": Prior(1.0, 0.2, "a closed loop begins with all of its requests at once"),
+    "burst": Prior(1.0, 1e-3, "a closed loop begins with all of its requests at once, and runs of it have them all"),
 }
 VERSION_SPREAD = (0.7, 0.6, 0.3, 1.0)
 """Spread of a version's ratios: kernel latency, collectives, host, request. Versions of one framework differ, and what
@@ -97,6 +98,16 @@ class Measured:
     versions: tuple[str, ...]
     sources: tuple[str | None, ...]
     """Harness or table of each point; None: it does not say."""
+    ttft_ratio: Value = 1.0
+    """What runs of the points at some factors had over the formulas at the same; see `rounds`."""
+    tpot_ratio: Value = 1.0
+    """The same of TPOT."""
+
+    def latencies(self, factors: Factors) -> tuple[FloatArray, FloatArray]:
+        """TTFT and TPOT by the formulas, as far off as runs found them; what sources add is added as it is [s]."""
+        ttft, tpot = self.loads.latencies(factors)
+        added_s = factors.source_overhead_s
+        return np.asarray((ttft - added_s) * self.ttft_ratio + added_s), np.asarray(tpot * self.tpot_ratio)
 
 
 @dataclass(frozen=True)
@@ -192,7 +203,7 @@ class _Residuals:
     def __call__(self, theta: FloatArray) -> FloatArray:
         measured = self.measured
         factors = _fit(theta, None, self.names).of(measured.versions, measured.sources)
-        ttft, tpot = measured.loads.latencies(factors)
+        ttft, tpot = measured.latencies(factors)
         first = np.log(ttft / np.where(self.has_ttft, measured.ttft_s, ttft)) / self.ttft_scale
         later = np.log(tpot / np.where(self.has_tpot, measured.tpot_s, tpot)) / TPOT_SCALE
         drawn = self.prior_weight * (theta - self.prior) / self.spread

@@ -1,0 +1,71 @@
+"""A fit to points that are run: runs at fixed factors and fits between them, in a few rounds.
+
+A run says what waiting does to the latencies of a closed loop, the formulas how these move with the factors. Each round
+runs the loops with the factors found so far, and multiplies the formulas by what they were off.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.profiles.stack import HarnessSettings, StackSettings
+from planner.roofline import Stack
+from planner.studies.fidelity.closed_loops import is_run, run_times
+from planner.studies.fidelity.fit import Fit, Measured, fit_factors
+
+N_ROUNDS = 2
+"""After the first fit: what the second one changes is below a per cent."""
+
+
+@dataclass(frozen=True)
+class RunAs:
+    """How the framework of the points is run."""
+
+    settings: StackSettings
+    harnesses: Mapping[str, HarnessSettings]
+
+
+def fit_in_rounds(
+    measured: Measured, used: NDArray[np.bool_], how: RunAs, progress: Callable[[str], None]
+) -> tuple[Fit, Measured]:
+    """Factors under which runs are closest to the points, and the points with the runs under these factors.
+
+    Args:
+        measured: points.
+        used: which of them to fit to.
+        how: how they were run.
+        progress: told of every round.
+
+    Returns:
+        The fit, and the points: their `latencies` at its factors are those of the runs.
+    """
+    fit = fit_factors(measured, used)
+    for n in range(N_ROUNDS):
+        progress(f"running the points, round {n + 1} of {N_ROUNDS}")
+        measured = as_run(measured, fit, how)
+        fit = fit_factors(measured, used)
+    return fit, as_run(measured, fit, how)
+
+
+def as_run(measured: Measured, fit: Fit, how: RunAs) -> Measured:
+    """Points with what runs at a fit's factors have over the formulas, where they are run at all."""
+    plain = replace(measured, ttft_ratio=1.0, tpot_ratio=1.0)
+    factors = fit.of(measured.versions, [None] * len(measured.versions))
+    ttft, tpot = plain.latencies(factors)
+    ratios = np.ones((2, len(ttft)))
+    for version in sorted({*measured.versions}):
+        own = [k for k, case in enumerate(measured.loads.cases) if measured.versions[k] == version and is_run(case)]
+        if own:
+            stack = _stack(fit, version, how)
+            first, later = run_times([measured.loads.cases[k] for k in own], stack)
+            ratios[:, own] = first / ttft[own], later / tpot[own]
+    return replace(measured, ttft_ratio=ratios[0], tpot_ratio=ratios[1])
+
+
+def _stack(fit: Fit, version: str, how: RunAs) -> Stack:
+    factors = fit.factors
+    if version in fit.ratios:
+        factors = factors.with_version(*fit.ratios[version])
+    return Stack(version, factors, how.settings, harnesses=how.harnesses)
