@@ -15,7 +15,7 @@ from planner.roofline import Factors
 from planner.studies.fidelity.cases import cases_of
 from planner.studies.fidelity.fit import DISTINCT_POINTS, PRIORS, Fit, Measured, fit_factors
 from planner.studies.fidelity.loads import loads_of
-from tests.fidelity_points import MODELS, POINT, SETTINGS, configurations, slower, timed
+from tests.fidelity_points import MODELS, POINT, SETTINGS, by_formulas, configurations, slower
 
 AT_PRIORS = replace(Factors(), **{name: prior.value for name, prior in PRIORS.items()})
 IDENTIFIABLE = (
@@ -56,7 +56,7 @@ def planted(name: str, direction: int) -> tuple[Factors, list[ServingPoint]]:
     points = configurations(version=None)
     strength = max(1.0, (len(points) / DISTINCT_POINTS) ** 0.5)
     truth = replace(AT_PRIORS, **{name: prior.value * float(np.exp(direction * prior.spread / strength))})
-    return truth, timed(points, truth)
+    return truth, by_formulas(points, truth)
 
 
 @cache
@@ -83,14 +83,14 @@ def test_what_a_request_costs_is_found_to_a_few_per_cent() -> None:
 @pytest.mark.parametrize("name", IDENTIFIABLE)
 def test_latencies_come_out_as_they_were_planted(name: str) -> None:
     _, points = planted(name, 1)
-    again = timed(points, fit_of_planted(name, 1).factors)
+    again = by_formulas(points, fit_of_planted(name, 1).factors)
     for point, other in zip(points, again, strict=True):
         assert other.ttft_s == pytest.approx(point.ttft_s, rel=0.05)
         assert other.tpot_s == pytest.approx(point.tpot_s, rel=0.05)
 
 
 def test_points_at_the_priors_leave_every_factor_there() -> None:
-    found = fitted(timed(configurations(version=None), AT_PRIORS))
+    found = fitted(by_formulas(configurations(version=None), AT_PRIORS))
     for name in PRIORS:
         assert shift(found, name, AT_PRIORS) == pytest.approx(0.0, abs=1e-6), name
 
@@ -131,15 +131,17 @@ def test_copies_of_a_point_weigh_once() -> None:
 
 
 def test_a_version_with_slower_requests_is_told_from_the_others() -> None:
-    usual = timed(configurations(version="1.0"), AT_PRIORS)
-    slow = timed(configurations(version="2.0"), replace(AT_PRIORS, request_overhead_s=4 * AT_PRIORS.request_overhead_s))
+    usual = by_formulas(configurations(version="1.0"), AT_PRIORS)
+    slow = by_formulas(
+        configurations(version="2.0"), replace(AT_PRIORS, request_overhead_s=4 * AT_PRIORS.request_overhead_s)
+    )
     found = fitted([*usual, *slow])
     assert found.ratios["2.0"][3] / found.ratios["1.0"][3] == pytest.approx(4.0, rel=0.15)
     assert found.ratios["2.0"][0] / found.ratios["1.0"][0] == pytest.approx(1.0, rel=0.05)
 
 
 def test_a_version_without_points_has_the_frameworks_factors() -> None:
-    found = fitted(timed(configurations(version="1.0"), AT_PRIORS))
+    found = fitted(by_formulas(configurations(version="1.0"), AT_PRIORS))
     factors = found.of(["0.1"], [None])
     assert factors.kernel_latency_s == pytest.approx(found.factors.kernel_latency_s)
 
@@ -155,8 +157,8 @@ def test_a_latency_that_was_not_measured_is_no_residual() -> None:
 def test_a_version_that_one_harness_measured_leaves_the_harness_what_it_adds_to_every_request() -> None:
     """The framework's own overhead is told by points of no version; the version's harness adds 0.25 s to its own."""
     truth, added_s = AT_PRIORS, 0.25
-    plain = [replace(point, source="other") for point in timed(configurations(version=None), truth)]
-    theirs = timed(configurations(version="0.9"), replace(truth, source_overhead_s=added_s))
+    plain = [replace(point, source="other") for point in by_formulas(configurations(version=None), truth)]
+    theirs = by_formulas(configurations(version="0.9"), replace(truth, source_overhead_s=added_s))
     found = fitted([*plain, *(replace(point, source="harness") for point in theirs)])
     assert found.sources_s == {"harness": pytest.approx(added_s, rel=0.1)}
     assert found.ratios["0.9"][3] == pytest.approx(1.0, abs=0.01)

@@ -141,6 +141,13 @@ def test_an_open_loop_states_its_rate_instead_of_a_concurrency(points_of):
     assert not point.is_closed_loop
 
 
+def test_a_row_may_say_by_which_harness_and_with_which_lengths_it_was_run(points_of):
+    columns = ROW | {"harness": "", "length_ratio": ""}
+    said, silent = points_of(table(columns | {"harness": "inferencex", "length_ratio": "0.8"}, columns))
+    assert (said.source, said.length_ratio) == ("inferencex", 0.8)
+    assert (silent.source, silent.length_ratio) == (None, None)
+
+
 def test_defaults_hold_only_where_the_file_is_silent(points_of):
     defaults = PointDefaults(hardware="other", n_accelerators=2, precision="fp8", tp_size=1, mode="disagg")
     silent, stating = points_of(table(ROW | {"precision": ""}, ROW | {"precision": "bf16"}), defaults)
@@ -178,6 +185,8 @@ def test_a_default_stands_for_a_whole_column(points_of):
         ("tp_size", "eight", 'tp_size: is "eight" (a whole number from 1 to 1,000,000)'),
         ("n_accelerators", "4", "n_accelerators: is 4, but gpus is 8 (the same number, or one of the two)"),
         ("mode", "mixed", 'mode: is "mixed" (allowed: agg, disagg)'),
+        ("length_ratio", "1.2", "length_ratio: is 1.2 (above 0, at most 1: shortest over nominal length)"),
+        ("length_ratio", "0", 'length_ratio: is "0" (a number from 1e-06 to 1,000,000,000)'),
     ],
 )
 def test_a_cell_that_cannot_be_is_named_with_what_is_allowed(problems_of, column, text, message):
@@ -268,6 +277,8 @@ def points(draw):
         **{name: draw(TEXTS) for name in ("model", "hardware", "framework")},
         **{name: draw(st.none() | TEXTS) for name in optional},
         **{name: draw(SIZES) for name in size_names},
+        source=draw(st.none() | TEXTS),
+        length_ratio=draw(st.none() | st.floats(0.01, 1)),
         mode=draw(st.sampled_from(["agg", "disagg"])),
         input_tokens=draw(TOKENS),
         output_tokens=draw(TOKENS),

@@ -109,6 +109,24 @@ def plausible_versions(checked: CheckedFile) -> Iterator[Problem]:
         yield checked.file.problem(("default_version",), f"is {default!r}", allowed)
 
 
+def meant_harnesses(checked: CheckedFile) -> Iterator[Problem]:
+    """How benchmarks run a framework has one meaning: one budget of a pass, looks by rising load, a known usual one."""
+    if not isinstance(checked.profile, StackProfile):
+        return
+    harnesses, usual = checked.profile.harnesses, checked.profile.settings.usual_harness
+    for name, run in harnesses.items():
+        if run.tokens_per_pass is not None and run.tokens_beyond_prompt is not None:
+            key = ("harnesses", name, "tokens_beyond_prompt")
+            yield checked.file.problem(key, "is there beside tokens_per_pass", "one of the two")
+        starts = [rule.from_concurrency for rule in run.polling]
+        if starts != sorted({*starts}):
+            message = f"begins at {', '.join(map(str, starts))} requests in flight"
+            yield checked.file.problem(("harnesses", name, "polling"), message, "rising, each once")
+    if usual is not None and usual not in harnesses:
+        allowed = f"one of [harnesses]: {', '.join(harnesses) or 'none is there'}"
+        yield checked.file.problem(("settings", "usual_harness"), f"is {usual!r}", allowed)
+
+
 def plausible_calibration(checked: CheckedFile) -> Iterator[Problem]:
     """A calibration names its points once each, its spans rise, and its bands hold what was predicted."""
     if not isinstance(checked.profile, StackProfile) or not checked.profile.calibration:
@@ -125,6 +143,7 @@ STACK_CHECKS: tuple[Check, ...] = (
     cited_sources,
     fitted_to_points,
     plausible_versions,
+    meant_harnesses,
     plausible_calibration,
 )
 """Every check of a stack profile, in the order of their word on a key: the first one is reported."""

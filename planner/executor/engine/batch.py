@@ -2,11 +2,11 @@
 
 from planner.executor.compiled import compiled, compiled_apart
 from planner.executor.engine.lists import insert_after, leave, pop, push, push_first
-from planner.executor.engine.records import DECODES, FINISHED, NONE, PREFILLS, WAITS, Engine, Records
+from planner.executor.engine.records import DECODES, FINISHED, NONE, PREFILLS, WAITS, Engine, Record
 
 
 @compiled
-def fill(e: Engine, k: int, rules: Records) -> None:
+def fill(e: Engine, k: int, rules: Record) -> None:
     """Choose what the next pass of a replica does."""
     replica = e.replicas[k]
     replica.pass_tokens, replica.pass_keys = 0.0, 0.0
@@ -25,7 +25,7 @@ def fill(e: Engine, k: int, rules: Records) -> None:
 
 
 @compiled
-def take_prompts(e: Engine, k: int, rules: Records, budget: int) -> None:
+def take_prompts(e: Engine, k: int, rules: Record, budget: int) -> None:
     """Continue the prompt that was begun, then admit others in their order, up to a number of tokens."""
     replica = e.replicas[k]
     if replica.partial != NONE and budget > 0:
@@ -41,7 +41,7 @@ def take_prompts(e: Engine, k: int, rules: Records, budget: int) -> None:
 
 
 @compiled
-def has_room(e: Engine, k: int, rules: Records, r: int) -> bool:
+def has_room(e: Engine, k: int, rules: Record, r: int) -> bool:
     """Whether a request fits beside the others, with the tokens that a step of those adds."""
     replica, request = e.replicas[k], e.requests[r]
     needed = rules.sequence_tokens + request.left_tokens
@@ -54,7 +54,7 @@ def has_room(e: Engine, k: int, rules: Records, r: int) -> bool:
 
 
 @compiled
-def admit(e: Engine, k: int, rules: Records) -> None:
+def admit(e: Engine, k: int, rules: Record) -> None:
     """Give the first that waits its memory."""
     replica = e.replicas[k]
     r = pop(e.requests, replica.waiting)
@@ -64,20 +64,22 @@ def admit(e: Engine, k: int, rules: Records) -> None:
 
 
 @compiled
-def held_tokens(e: Engine, rules: Records, r: int) -> float:
+def held_tokens(e: Engine, rules: Record, r: int) -> float:
     """Memory of an admitted request, in tokens: the last token made is not in the cache while it decodes."""
     request = e.requests[r]
+    held: float = rules.sequence_tokens + request.prompt_tokens
     if rules.reserves_output == 1:
-        return rules.sequence_tokens + request.prompt_tokens + request.output_tokens
-    last = 1 if request.state == DECODES else 0
-    return rules.sequence_tokens + request.prompt_tokens + request.made_tokens - last
+        held += request.output_tokens
+    else:
+        held += request.made_tokens - (1 if request.state == DECODES else 0)
+    return held
 
 
 @compiled
-def take_chunk(e: Engine, k: int, rules: Records, r: int, budget: int) -> int:
+def take_chunk(e: Engine, k: int, rules: Record, r: int, budget: int) -> int:
     """Put what is left of a prompt into the pass, or as much of it as may be; how many tokens."""
     replica, request = e.replicas[k], e.requests[r]
-    n = request.left_tokens
+    n: int = request.left_tokens
     if rules.splits_prompts == 1:
         n = min(n, budget)
     cached = request.prompt_tokens + request.made_tokens - request.left_tokens
@@ -89,7 +91,7 @@ def take_chunk(e: Engine, k: int, rules: Records, r: int, budget: int) -> int:
 
 
 @compiled
-def make_room(e: Engine, k: int, rules: Records) -> bool:
+def make_room(e: Engine, k: int, rules: Record) -> bool:
     """Let the last admitted give way until a step's tokens fit; whether any did."""
     replica = e.replicas[k]
     gave_way = False
@@ -102,7 +104,7 @@ def make_room(e: Engine, k: int, rules: Records) -> bool:
 
 
 @compiled_apart
-def give_way(e: Engine, k: int, rules: Records) -> None:
+def give_way(e: Engine, k: int, rules: Record) -> None:
     """Take the last admitted out of the batch; it waits first in the queue, and all it had is computed again."""
     replica, r = e.replicas[k], e.replicas[k].admitted.last
     request = e.requests[r]
@@ -151,7 +153,7 @@ def decode_from_now(e: Engine, k: int, r: int) -> None:
 
 
 @compiled
-def finish(e: Engine, i: int, k: int, r: int, rules: Records, now_s: float) -> None:
+def finish(e: Engine, i: int, k: int, r: int, rules: Record, now_s: float) -> None:
     """A request has its last token."""
     replica, instance, request = e.replicas[k], e.instances[i], e.requests[r]
     replica.used_tokens -= held_tokens(e, rules, r)
@@ -164,7 +166,7 @@ def finish(e: Engine, i: int, k: int, r: int, rules: Records, now_s: float) -> N
 
 
 @compiled
-def step_ends(e: Engine, i: int, k: int, rules: Records, now_s: float) -> None:
+def step_ends(e: Engine, i: int, k: int, rules: Record, now_s: float) -> None:
     """Each sequence of a replica has one token more."""
     replica = e.replicas[k]
     replica.context_tokens += replica.n_decoding
@@ -177,7 +179,7 @@ def step_ends(e: Engine, i: int, k: int, rules: Records, now_s: float) -> None:
 
 
 @compiled
-def prompts_end(e: Engine, i: int, k: int, rules: Records, now_s: float) -> None:
+def prompts_end(e: Engine, i: int, k: int, rules: Record, now_s: float) -> None:
     """Prompts that are computed make a token; the one that is not stays begun."""
     replica = e.replicas[k]
     while replica.prompts.n > 0:

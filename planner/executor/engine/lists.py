@@ -1,11 +1,11 @@
 """Lists of requests: queues through `next`, lists that anything can leave through `before` and `after`."""
 
 from planner.executor.compiled import compiled
-from planner.executor.engine.records import NONE, Records
+from planner.executor.engine.records import NONE, Record, Records
 
 
 @compiled
-def push(requests: Records, queue: Records, r: int) -> None:
+def push(requests: Records, queue: Record, r: int) -> None:
     """Put a request at the end of a queue."""
     requests[r].next = NONE
     if queue.n == 0:
@@ -17,7 +17,7 @@ def push(requests: Records, queue: Records, r: int) -> None:
 
 
 @compiled
-def push_first(requests: Records, queue: Records, r: int) -> None:
+def push_first(requests: Records, queue: Record, r: int) -> None:
     """Put a request at the head of a queue."""
     requests[r].next = queue.first
     queue.first = r
@@ -27,7 +27,7 @@ def push_first(requests: Records, queue: Records, r: int) -> None:
 
 
 @compiled
-def pop(requests: Records, queue: Records) -> int:
+def pop(requests: Records, queue: Record) -> int:
     """Take the request at the head of a queue that has one."""
     r: int = queue.first
     queue.first = requests[r].next
@@ -38,7 +38,7 @@ def pop(requests: Records, queue: Records) -> int:
 
 
 @compiled
-def insert_after(requests: Records, chain: Records, r: int, place: int) -> None:
+def insert_after(requests: Records, chain: Record, r: int, place: int) -> None:
     """Put a request behind another one of a list; behind none, at its head."""
     behind = chain.first if place == NONE else requests[place].after
     requests[r].before, requests[r].after = place, behind
@@ -54,7 +54,7 @@ def insert_after(requests: Records, chain: Records, r: int, place: int) -> None:
 
 
 @compiled
-def leave(requests: Records, chain: Records, r: int) -> None:
+def leave(requests: Records, chain: Record, r: int) -> None:
     """Take a request out of a list, from wherever it is."""
     before, after = requests[r].before, requests[r].after
     if before == NONE:

@@ -39,4 +39,5 @@ def advance(e: Engine, loop: Records, n_passes: int) -> bool:
         for _ in range(n_done):
             succeed(e, loop)
         begin_pass(e, 0, state.now_s)
-    return state.n_done < n
+    is_left: bool = state.n_done < n
+    return is_left

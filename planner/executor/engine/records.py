@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Records = NDArray[Any]
+Record = Any
+"""One of them, or a part of one, as compiled code knows it."""
 Numbers = NDArray[np.float64]
 
 NONE = -1

@@ -31,7 +31,7 @@ def decode_s(table: PassTable, k: int, n: int, context: float) -> float:
     """Seconds of a step of so many sequences with a mean context."""
     low = cell(table.contexts, k, context)
     w = share(table.contexts, k, low, context)
-    near = table.decode_s[k, n, low]
+    near: float = table.decode_s[k, n, low]
     return near if w == 0.0 else near + w * (table.decode_s[k, n, low + 1] - near)
 
 

@@ -182,6 +182,16 @@ def _priors(names: _Names, alone: Mapping[str, str]) -> tuple[FloatArray, FloatA
     return value, np.concatenate([spreads[:n], ratios.ravel(), spreads[n:]])
 
 
+def expected(names: Sequence[str] = tuple(PRIORS)) -> Fit:
+    """Where factors are before any point speaks.
+
+    >>> expected().factors.tile_rows
+    64.0
+    """
+    factors = replace(Factors(), **{name: PRIORS[name].value for name in names})
+    return Fit(tuple(names), factors, {name: PRIORS[name].spread for name in names}, {}, {})
+
+
 class _Residuals:
     """The objective; robust weights are applied here, since priors are not to be made robust."""
 
