@@ -8,7 +8,7 @@ import pytest
 from planner.profiles.points import ServingPoint
 from planner.profiles.stack import HarnessSettings, Polling, StackSettings
 from planner.roofline import Factors, Stack
-from planner.studies.fidelity.cases import case_of
+from planner.studies.fidelity.cases import UnfitPointError, case_of
 from planner.studies.fidelity.closed_loops import Loop, is_run, loop_of, run_times
 from planner.studies.fidelity.fidelity import case_times
 from tests.fidelity_points import POINT, configurations
@@ -120,6 +120,12 @@ def test_prefills_alone_rates_and_workers_of_one_phase_are_not_run() -> None:
     assert is_run(case_of(POINT))
     assert not is_run(case_of(replace(POINT, output_tokens=1.0)))
     assert not is_run(case_of(replace(POINT, concurrency=None, request_rate_req_per_s=0.5)))
+
+
+def test_a_loop_beyond_any_deployment_is_refused_and_one_of_two_tokens_is_run() -> None:
+    with pytest.raises(UnfitPointError, match="1,000,000,000 tokens to generate in flight"):
+        case_of(replace(POINT, concurrency=1e6, output_tokens=1000.0))
+    assert all(np.isfinite(times(replace(POINT, output_tokens=1.4), stack())))
 
 
 def test_little_memory_makes_requests_wait_or_give_way() -> None:

@@ -21,6 +21,8 @@ from planner.units import GB
 
 REPORTED_MEMORY = 1.07
 """What devices report of memory over the gigabytes that they are sold with, such as 143,771 MiB for 141 GB."""
+MOST_TOKENS_IN_FLIGHT = 50_000_000
+"""To be generated at once in a closed loop: 3,000 answers of 16,000 tokens."""
 PRECISIONS = ("bf16", "fp8", "int8", "int4", "fp4")
 
 
@@ -91,11 +93,20 @@ def case_of(point: ServingPoint) -> Case:
     if point.concurrency is None and point.request_rate_req_per_s is None:
         raise UnfitPointError("has neither a concurrency nor a rate")
     _check_cache_format(point)
+    _check_size(point)
     if point.mode == "disagg":
         return _with_room(replace(_disaggregated(point, model, hardware, precision), note=note))
     layout = _layout(point)
     n = point.n_accelerators // layout.n_accelerators
     return _with_room(Case(point, model, hardware, precision, layout, layout, n, n, False, note))
+
+
+def _check_size(point: ServingPoint) -> None:
+    """A closed loop is run token by token, so that one beyond any deployment would never end."""
+    in_flight = (point.concurrency or 1.0) * point.output_tokens
+    if point.is_closed_loop and in_flight > MOST_TOKENS_IN_FLIGHT:
+        allowed = f"{MOST_TOKENS_IN_FLIGHT:,}"
+        raise UnfitPointError(f"has {in_flight:,.0f} tokens to generate in flight, and a run at most {allowed}")
 
 
 def _with_room(case: Case) -> Case:

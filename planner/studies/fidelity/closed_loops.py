@@ -106,7 +106,7 @@ def _lengths(case: Case, harness: HarnessSettings | None, concurrency: int) -> t
     nominal = np.array([case.point.input_tokens, case.point.output_tokens])
     longest = nominal * 2 / (1 + shortest) if case.point.lengths_are_means else nominal
     drawn = draw.uniform(shortest, 1.0, (2, n)) * longest[:, None]
-    prompts, outputs = np.maximum(np.rint(drawn), 1).astype(int)
+    prompts, outputs = np.maximum(np.rint(drawn), [[1], [2]]).astype(int)  # of one token there is no TPOT
     return prompts, outputs
 
 
