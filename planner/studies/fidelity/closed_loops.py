@@ -31,10 +31,11 @@ class Loop:
 
     @property
     def reach(self) -> Reach:
-        """Its largest passes."""
+        """Its largest passes: whole prompts may exceed what a pass takes of several."""
+        longest = int(self.load.prompt_tokens.max())
         return Reach(
-            tokens_per_pass=self.rules.tokens_per_pass,
-            longest_prompt=int(self.load.prompt_tokens.max()),
+            tokens_per_pass=max(self.rules.tokens_per_pass, 0 if self.rules.splits_prompts else longest),
+            longest_prompt=longest,
             longest_context=int((self.load.prompt_tokens + self.load.output_tokens).max()),
             shortest_prompt=int(self.load.prompt_tokens.min()),
             most_running=min(self.load.concurrency or 1, self.rules.most_running * self.rules.n_replicas),
