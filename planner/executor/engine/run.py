@@ -7,7 +7,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InputError, Problem
 from planner.executor.code_cache import told_of_compiling
-from planner.executor.engine.loop import advance, start
 from planner.executor.engine.records import (
     FINISHED,
     INSTANCE,
@@ -131,6 +130,8 @@ def engine_run(rules: EngineRules, times: PassTimes, load: EngineLoad) -> Engine
     Raises:
         InputError: a rule, a table or a load that no engine can have.
     """
+    from planner.executor.engine.loop import advance, start  # compiles, or loads what was compiled
+
     _check(rules, times, load)
     e = _engine(rules, times, load)
     loop = np.zeros(1, LOOP)
