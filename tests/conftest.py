@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from planner.threads import use_one_thread
+
+use_one_thread()  # as the command does, before anything imports NumPy: neither of these does
 settings.register_profile("planner", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("planner")
 

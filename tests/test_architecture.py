@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "planner"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-BASE = {"errors", "units", "schema", "toml_lines", "curves", "ranges", "reading", "documented", "loading"}
+BASE = {"errors", "units", "schema", "toml_lines", "curves", "ranges", "reading", "documented", "loading", "threads"}
 MAY_IMPORT = {
     "errors": set(),
     "units": set(),
@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "curves": set(),
     "documented": set(),
     "loading": set(),
+    "threads": set(),
     "files": {"errors"},
     "jobs": {"errors"},
     "profiles": BASE | {"files"},
@@ -33,13 +34,14 @@ MAY_IMPORT = {
     "results": BASE - {"curves"},
     "roofline": BASE | {"profiles", "results"},
     "queueing": {"errors", "units", "curves"},
-    "hybrid": {"errors", "units", "files", "profiles"},
+    "hybrid": {"errors", "units", "threads", "files", "profiles"},
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
     "executor": BASE | {"jobs", "scenario", "profiles", "results", "roofline", "workload"},
     "studies": BASE
     | {"files", "jobs", "scenario", "profiles", "results", "roofline", "queueing", "workload"}
     | {"optimizer", "executor", "hybrid"},
     "report": BASE | {"files", "scenario", "results"},
+    "deploy": BASE | {"files", "results"},
 }
 """The house's table of who may import whom; `cli` may import everything."""
 HEAVY = ("numba", "numpy", "scipy", "pulp", "highspy", "matplotlib", "pydantic", "jinja2", "rich.console")

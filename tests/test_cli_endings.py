@@ -281,7 +281,11 @@ def object_of(text: str) -> dict[str, object]:
 
 
 BAD = "bad.toml"
-NEEDED = {"predict": ["no-model", "h200-sxm"], "sweep": [BAD, "--over", "links.wan.capacity_gbps=1,2"]}
+NEEDED = {
+    "diff": ["tiny.toml", BAD],
+    "predict": ["no-model", "h200-sxm"],
+    "sweep": [BAD, "--over", "links.wan.capacity_gbps=1,2"],
+}
 NEEDED |= {"fidelity": ["absent.csv"], "calibrate": ["absent.csv", "--stack", "vllm", "--out", "vllm.toml"]}
 NEEDED |= {"live": ["--from", "absent.json"], "profiles show": ["nobody"]}
 OWN_ANSWER = ["profiles list", "profiles check", "scenario check", "scenario schema"]

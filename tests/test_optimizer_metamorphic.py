@@ -120,7 +120,7 @@ FAMILIES = (
         IN_HALVES,
         "a promise to two classes",
         lambda seed: promising(stating(seed, budget_usd_per_hour=None)),
-        (71_000,),
+        (71_000, 71_002),
     ),
     Family(
         CONSTANT_PERIOD,
@@ -161,17 +161,18 @@ FAMILIES = (
 )
 
 
-def marks(family: Family) -> list[pytest.MarkDecorator]:
+def marks(family: Family, seed: int) -> list[pytest.MarkDecorator]:
     """A promise takes several seconds to plan for; two classes under one are planned less closely than one."""
     slow = [pytest.mark.slow] if "promise" in family.what else []
     reason = "the same promise to two classes is planned pool by pool, with a gap"
-    return [pytest.mark.xfail(strict=True, reason=reason), *slow] if family.law == IN_HALVES else slow
+    is_broken = family.law == IN_HALVES and seed == 71_002
+    return [pytest.mark.xfail(strict=True, reason=reason), *slow] if is_broken else slow
 
 
 @pytest.mark.parametrize(
     ("family", "seed"),
     [
-        pytest.param(family, seed, marks=marks(family), id=f"{i}-{seed}")
+        pytest.param(family, seed, marks=marks(family, seed), id=f"{i}-{seed}")
         for i, family in enumerate(FAMILIES)
         for seed in family.seeds
     ],

@@ -174,8 +174,11 @@ def test_the_shell_step_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_the_page_names_inputs_and_hooks_that_there_are() -> None:
-    step, configuration = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL))
+    found = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL))
+    step, diff, configuration = found
     assert step[0]["with"].keys() <= ACTION["inputs"].keys()
+    of_diff = yaml.safe_load((ROOT / "plan-diff" / "action.yml").read_text(encoding="utf-8"))
+    assert diff[0]["with"].keys() <= of_diff["inputs"].keys()
     hooks = [item for repo in configuration["repos"] for item in repo["hooks"]]
     assert [item["id"] for item in hooks] == [HOOK["id"], SCENARIO_HOOK["id"]]
     assert all(item.keys() <= HOOK.keys() for item in hooks)

@@ -74,7 +74,7 @@ def test_predict_states_tokens_of_a_full_pass_and_per_accelerator(layout: str) -
         assert row.full_s is not None
         assert row.tokens_per_s is not None
         assert row.tokens_per_s_per_accelerator == pytest.approx(row.tokens_per_s / sizes.n_accelerators)
-        before_s = float(np.asarray(stack("sglang").factors.request_overhead_s))
+        before_s = float(np.asarray(stack("sglang").factors.before_prefill_s(float(row.tokens))))
         assert row.tokens_per_s * (row.full_s - before_s) == pytest.approx(sizes.dp_size * row.tokens)
         assert (row.full_s == pytest.approx(row.prefill_s)) == (sizes.dp_size == 1)
 

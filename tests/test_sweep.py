@@ -57,7 +57,8 @@ def test_every_point_of_the_grid_has_the_plan_of_its_scenario(small_file: str) -
     assert points == [("5", "1"), ("5", "3"), ("50", "1"), ("50", "3")]
     changes = ("--set", "links.wan.capacity_gbps=50", "--set", "pools.fast.n_instances=3")
     one = CliRunner().invoke(app, ["optimize", small_file, *changes, "--format", "json"])
-    assert answer["points"][3]["plan"] == json.loads(one.stdout)
+    alone = json.loads(one.stdout)
+    assert answer["points"][3]["plan"] == {key: value for key, value in alone.items() if key != "inputs"}
 
 
 def test_tables_fit_their_width(small_file: str) -> None:

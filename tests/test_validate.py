@@ -59,6 +59,24 @@ def test_the_reference_plan_keeps_its_promises() -> None:
     assert called("--requests", "100000", "--format", "json").exit_code == 0
 
 
+def test_what_users_saw_stands_beside_prediction_and_run_and_decides_nothing() -> None:
+    seen = "observed={ttft_mean_s = 2.5, ttft_p50_s = 1.0, source = 'a test'}"
+    found, without = (answer("--requests", "100000", *more) for more in (("--set", seen), ()))
+    metrics = {c["metric"]: c for c in found["checks"]}
+    assert [one["metric"] for one in found["observed"]] == ["ttft_mean_s", "ttft_p50_s"]
+    for one, measured in zip(found["observed"], (2.5, 1.0), strict=True):
+        check_of = metrics[one["metric"]]
+        assert (one["measured"], one["predicted"], one["executed"]) == (
+            measured,
+            check_of["predicted"],
+            check_of["executed"],
+        )
+    assert without["observed"] == []
+    assert (found["holds"], found["checks"]) == (without["holds"], without["checks"])
+    text = called("--requests", "100000", "--set", seen).stdout
+    assert "what users saw" in text
+
+
 def test_the_papers_rule_promises_more_than_a_running_system_keeps() -> None:
     found = {c["metric"]: c for c in answer("--requests", "600000", "--set", "capacity_rule=mean-length")["checks"]}
     rate = found["max_throughput_req_per_s"]
@@ -231,8 +249,8 @@ def test_no_promise_of_a_committed_day_fails_and_every_period_is_run(name: str) 
 
 
 def test_decode_that_memory_limits_serves_what_is_promised() -> None:
-    """Three decode instances instead of six, so that they limit: requests of random length in their memory."""
-    found = answer("prfaas-roofline", "--requests", "40000", "--set", "pools.pd-d.n_instances=3")
+    """Two decode instances instead of six, so that they limit: requests of random length in their memory."""
+    found = answer("prfaas-roofline", "--requests", "40000", "--set", "pools.pd-d.n_instances=2")
     metrics = {c["metric"]: c for c in found["checks"]}
     assert abs(metrics["max_throughput_req_per_s"]["relative_error"]) < 0.015
     assert abs(metrics["tpot_mean_s"]["relative_error"]) < 0.02

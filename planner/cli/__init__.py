@@ -25,5 +25,8 @@ def main() -> None:
         os._exit(130)
     with Signals() as signals:
         from planner.cli.ending import run
+        from planner.threads import use_one_thread
+
+        use_one_thread()
 
         run(signals)

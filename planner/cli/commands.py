@@ -15,7 +15,9 @@ class Commands(PlannerGroup):
 
     entries = {
         "optimize": Entry(PLAN, "optimize:optimize", "Plan a scenario: sizes, threshold, link and cost."),
+        "diff": Entry(PLAN, "diff:diff", "What is different between two plans, and why."),
         "sweep": Entry(PLAN, "sweep:sweep", "One plan per point of a grid."),
+        "export": Entry(PLAN, "export:export", "Write what deploys a plan: manifests or launch commands."),
         "report": Entry(PLAN, "report:report", "Write a cost report, or check a committed one."),
         "simulate": Entry(RUN, "simulate:simulate", "Run a plan request by request."),
         "validate": Entry(RUN, "validate:validate", "Hold a plan against its run."),

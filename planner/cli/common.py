@@ -15,6 +15,9 @@ from planner.cli.completion import scenario_names
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from planner.results import Plan
+    from planner.scenario import Scenario
+
 WIDTH = 100
 """Columns of tables, where there is room for as many."""
 LEAST_WIDTH = 60
@@ -67,6 +70,14 @@ TimeLimitOption = Annotated[
 def data_dirs() -> list[Path]:
     """Folders in which traces are looked for: the PLANNER_DATA environment variable, separated as PATH is."""
     return [Path(part) for part in os.environ.get("PLANNER_DATA", "").split(os.pathsep) if part]
+
+
+def with_inputs(plan: "Plan", question: "Scenario") -> "Plan":
+    """A plan with what it was made from, as its JSON states it."""
+    from planner import __version__
+    from planner.studies.plan_inputs import plan_inputs
+
+    return plan.model_copy(update={"inputs": plan_inputs(question, plan, __version__, data_dirs())})
 
 
 def print_rich(*parts: "RenderableType") -> None:

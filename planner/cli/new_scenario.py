@@ -54,7 +54,14 @@ def _number(name: str, unit: str, text: str) -> Any:
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the scenario, or the path of its TOML file.")],
     trace: Annotated[
-        Path | None, typer.Option("--from", metavar="TRACE", help="Plan for this trace: lengths, rate and burstiness.")
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="Plan for what this has: a trace, a CSV, metrics, a benchmark's results."
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="ROLE=COLUMN,...", help="Of a CSV: arrived=TIME,input=PROMPT,output=ANSWER[,cached=...]."),
     ] = None,
     one_site: Annotated[bool, typer.Option("--one-site", help="Prefill and decode at one site, no link.")] = False,
     model: Annotated[str | None, _name("--model", "Model to serve.")] = None,
@@ -84,6 +91,10 @@ def new(
     """Write a commented scenario to start from, which can be planned at once.
 
     Options combine; what they do not say is chosen, and can be edited. A file that is there is kept without --force.
+
+    --from takes a trace (JSON lines or CSV of known columns), any CSV with --columns (arrived, input, output, cached,
+    ttft_s, tpot_s; _ms for milliseconds), metrics of vLLM, SGLang or Dynamo (Prometheus text, or the JSON of a range
+    query), and results of guidellm, vllm bench serve and SGLang bench_serving.
     """
     options = {key: value for key, value in locals().items() if key not in ("name", "force")}
     from planner.cli.scenario_text import Wanted, scenario_text, short_name

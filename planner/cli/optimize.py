@@ -17,6 +17,7 @@ from planner.cli.common import (
     data_dirs,
     print_json,
     print_rich,
+    with_inputs,
 )
 from planner.cli.progress import progress
 
@@ -81,7 +82,12 @@ def optimize(
         plan = plan.model_copy(update={"notes": (*plan.notes, note)})
     if format_ is Format.JSON:
         studies = {"pareto": front and front.answer(), "sensitivity": found and found.answer()}
-        print_json({**plan.answer(), **{key: value for key, value in studies.items() if value is not None}})
+        print_json(
+            {
+                **with_inputs(plan, question).answer(),
+                **{key: value for key, value in studies.items() if value is not None},
+            }
+        )
     else:
         from planner.report import front_tables, plan_tables, sensitivity_tables
 

@@ -10,6 +10,9 @@ from planner.cli.common import Format, FormatOption, print_json
 if TYPE_CHECKING:
     from planner.profiles.imported import ImportedProfile
     from planner.profiles.stated_size import StatedSize
+    from planner.profiles.weights_index import WeightsIndex
+
+    Against = tuple[StatedSize | None, WeightsIndex | None]
 
 SUFFIX = ".toml"
 
@@ -29,6 +32,10 @@ def import_config(
         str | None,
         typer.Option(metavar="N", help="Parameters it should have, such as 7.2e9 or 47B; a warning if it has others."),
     ] = None,
+    index: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The checkpoint's model.safetensors.index.json; a warning where it differs."),
+    ] = None,
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """Make a model profile from a config; refuse what cannot be mapped rather than guess.
@@ -38,19 +45,21 @@ def import_config(
     """
     from planner.files import write_text
     from planner.profiles.importer import import_profile
+    from planner.profiles.weights_index import weights_index
 
     stated = stated_parameters(parameters)
+    tensors = None if index is None else weights_index(index)
     title = name if name and not is_name(name) else None
     found = import_profile(path, names(name, out), precision, title)
     file = None if out is None else out / f"{found.name}{SUFFIX}" if out.is_dir() else out
     if file is not None:
         write_text(file, found.text)
     if format_ is Format.JSON:
-        print_json(fields(found, stated, file))
+        print_json(fields(found, (stated, tensors), file))
         return
     if file is None:
         typer.echo(found.text, nl=False)
-    for line in (*parameter_lines(found), *remarks(found, stated), next_step(found, file)):
+    for line in (*parameter_lines(found), *remarks(found, (stated, tensors)), next_step(found, file)):
         typer.echo(line, err=True)
 
 
@@ -106,14 +115,36 @@ def parameter_lines(found: "ImportedProfile") -> list[str]:
     return [f"{found.name}: {total:,} parameters, {found.n_active_parameters:,} active per token", *rows]
 
 
-def remarks(found: "ImportedProfile", stated: "StatedSize | None") -> list[str]:
+def warnings(found: "ImportedProfile", against: "Against") -> list[str]:
+    """Where the count disagrees with a size, or with the index of the checkpoint."""
+    stated, tensors = against
+    return [*found.doubts(stated), *(() if tensors is None else tensors.doubts(found))]
+
+
+def remarks(found: "ImportedProfile", against: "Against") -> list[str]:
     """What the profile leaves out, what the config left out, and where the count disagrees with a size."""
     import json
 
     defaults = [f"{key} = {json.dumps(value)}" for key, value in found.assumed.items()]
     taken = [f"by default of its class: {', '.join(defaults)}"] if defaults else []
     unmapped = [f"not mapped: {key}" for key in found.unmapped]
-    return [*unmapped, *taken, *(f"warning: {doubt}" for doubt in found.doubts(stated))]
+    return [
+        *unmapped,
+        *taken,
+        *(f"warning: {doubt}" for doubt in warnings(found, against)),
+        *_agreed(found, against[1]),
+    ]
+
+
+def _agreed(found: "ImportedProfile", tensors: "WeightsIndex | None") -> list[str]:
+    """That the checkpoint has exactly the parameters that were counted, or cannot be compared."""
+    if tensors is None:
+        return []
+    n = tensors.parameters(found.profile.precision)
+    if n is None:
+        text = f"tensors of {found.profile.precision} checkpoints have several formats, whose bytes count no parameters"
+        return [f"{tensors.name}: {text}"]
+    return [f"{tensors.name}: {n:,} parameters, as counted"] if n == found.n_parameters else []
 
 
 def next_step(found: "ImportedProfile", file: Path | None) -> str:
@@ -123,7 +154,7 @@ def next_step(found: "ImportedProfile", file: Path | None) -> str:
     return f"wrote {file}; next: planner profiles check {file}"
 
 
-def fields(found: "ImportedProfile", stated: "StatedSize | None", file: Path | None) -> dict[str, Any]:
+def fields(found: "ImportedProfile", against: "Against", file: Path | None) -> dict[str, Any]:
     """The answer as JSON."""
     parameters = {"total": found.n_parameters, "active": found.n_active_parameters, "parts": found.parameters_by_part}
     return {
@@ -133,6 +164,6 @@ def fields(found: "ImportedProfile", stated: "StatedSize | None", file: Path | N
         "parameters": parameters,
         "not_mapped": [*found.unmapped],
         "by_default": dict(found.assumed),
-        "warnings": [*found.doubts(stated)],
+        "warnings": warnings(found, against),
         "toml": found.text,
     }

@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 
 from planner.cli.common import data_dirs
+from planner.cli.observed_text import observed_facts, observed_notes, planned_req_per_s, request_lengths
 from planner.errors import InputError, Problem, UsageError
 from planner.profiles import HardwareProfile, ModelProfile, hardware_profile, model_profile
 from planner.studies.instance_size import RequestLengths, accelerators_per_instance
 from planner.workload import Trace, read_trace
+from planner.workload.observed import Observed, observed
+from planner.workload.observed.request_table import parsed_columns
 from planner.workload.requests import trace_path
-from planner.workload.trace_arrivals import dispersion, rate_req_per_s
+from planner.workload.trace_arrivals import Dispersion, dispersion, rate_req_per_s
 
 COMMAND = "planner scenario new"
 TWO_SITES = ("prfaas-1t", "h20-141gb")
@@ -70,6 +73,7 @@ class Wanted:
 
     path: Path
     trace: Path | None = None
+    columns: str | None = None
     one_site: bool = False
     model: str | None = None
     hardware: str | None = None
@@ -91,6 +95,8 @@ class Wanted:
             raise UsageError("--remote-hardware: is about a second site, and --one-site has none")
         if self.percentile is not None and self.slo_ttft is None:
             raise UsageError("--percentile: is about --slo-ttft, which is not given")
+        if self.columns is not None and self.trace is None:
+            raise UsageError("--columns: is about --from, which is not given")
         for option, value in (("--input", self.input_tokens), ("--output", self.output_tokens)):
             if value is not None and self.trace is not None:
                 raise UsageError(f"{option}: a trace brings its own lengths (this, or --from)")
@@ -110,7 +116,10 @@ class _Draft:
         self.profile: ModelProfile = _found(model_profile, self.model, "--model")
         self.precision = wanted.precision or MEASURED_PRECISION.get(self.profile.name)
         self.local = wanted.hardware or names[1]
-        self.trace = None if wanted.trace is None else _read(wanted.trace)
+        self.seen: Observed | None = None
+        self.trace: tuple[Path, Trace] | None = None
+        if wanted.trace is not None:
+            self.seen, self.trace = _read(wanted.trace, wanted.columns)
         self.unstated = CHAT if wanted.one_site else DOCUMENTS
 
     def text(self) -> str:
@@ -134,6 +143,7 @@ class _Draft:
             "is_measured": bool(self.profile.measured),
             "slo": self._slo(),
             "trace": self.trace and self._trace_facts(*self.trace),
+            "seen": self.seen and self._seen_facts(self.seen),
             "constant": self._constant(),
             "lognormal": self.unstated,
             "local": self._chip(self.local, "--hardware"),
@@ -145,11 +155,15 @@ class _Draft:
 
     def _demand(self) -> tuple[float | None, str]:
         """Rate to serve, and where it comes from: as stated, as recorded, or of one site without any limit."""
-        recorded = None if self.trace is None else rate_req_per_s(self.trace[1].arrival_s)
+        recorded, why = None, "as recorded: one over the mean gap between arrivals"
+        if self.seen is not None:
+            recorded, why = planned_req_per_s(self.seen)
+        elif self.trace is not None:
+            recorded = rate_req_per_s(self.trace[1].arrival_s)
         if self.wanted.demand is not None:
             return self.wanted.demand, ""
         if recorded is not None:
-            return recorded, "as recorded: one over the mean gap between arrivals"
+            return recorded, why
         if self.wanted.one_site and self.wanted.accelerators is None:
             self.notes.append(f"no --demand: {A_DEMAND:g} req/s is written, to be edited")
             return A_DEMAND, "not stated: edit it"
@@ -171,6 +185,8 @@ class _Draft:
         }
 
     def _lengths(self) -> RequestLengths:
+        if self.seen is not None:
+            return request_lengths(self.seen)
         if self.trace is not None:
             tokens, output = self.trace[1].total_tokens, self.trace[1].output_tokens
             p90 = float(np.percentile(tokens, 90))
@@ -205,16 +221,15 @@ class _Draft:
         """A profile's name, or its path as the scenario's folder sees it."""
         return _from_folder(self.wanted.path, Path(profile)) if profile.endswith(".toml") else profile
 
+    def _seen_facts(self, seen: Observed) -> dict[str, Any]:
+        """What was observed, as the workload states it."""
+        self.notes += observed_notes(seen)
+        name = "" if self.wanted.trace is None else self.wanted.trace.name
+        return {**observed_facts(seen, name), "squared_cv": None, **(_burst(seen.dispersion) or {})}
+
     def _trace_facts(self, path: Path, trace: Trace) -> dict[str, Any]:
         """What a first read of a trace tells: lengths, rate, and how bursty it is."""
         rate, found = rate_req_per_s(trace.arrival_s), dispersion(trace.arrival_s)
-        low, high = SQUARED_CV
-        burst = found and {
-            "dispersion": _figure(found.value, 3),
-            "squared_cv": _figure(min(max(found.value, low), high), 3),
-            "window_s": _figure(found.window_s, 3),
-            "n_windows": found.n_windows,
-        }
         return {
             "path": json.dumps(_from_folder(self.wanted.path, path)),
             "n_requests": trace.n_requests,
@@ -222,7 +237,7 @@ class _Draft:
             "req_per_s": rate and _figure(rate),
             "has_blocks": trace.blocks is not None,
             "dispersion": None,
-            **(burst or {}),
+            **(_burst(found) or {}),
         }
 
 
@@ -257,9 +272,25 @@ def _of_option(error: InputError, name: str, option: str) -> Iterator[Problem]:
         yield problem if is_inside else Problem(COMMAND, option, f"{name!r} {problem.message}", problem.allowed)
 
 
-def _read(trace: Path) -> tuple[Path, Trace]:
-    path = trace if trace.exists() else trace_path(str(trace), Path.cwd(), data_dirs())
-    return path, read_trace(path, "auto")
+def _burst(found: Dispersion | None) -> dict[str, Any] | None:
+    """How bursty arrivals are, and what gaps can state of it."""
+    if found is None:
+        return None
+    low, high = SQUARED_CV
+    return {
+        "dispersion": _figure(found.value, 3),
+        "squared_cv": _figure(min(max(found.value, low), high), 3),
+        "window_s": _figure(found.window_s, 3),
+        "n_windows": found.n_windows,
+    }
+
+
+def _read(file: Path, columns: str | None) -> tuple[Observed | None, tuple[Path, Trace] | None]:
+    """What a file tells of a demand, or the trace that it is."""
+    named = None if columns is None else parsed_columns(columns)
+    path = file if file.exists() else trace_path(str(file), Path.cwd(), data_dirs())
+    seen = observed(path, named)
+    return seen, None if seen is not None else (path, read_trace(path, "auto"))
 
 
 def _from_folder(scenario: Path, other: Path) -> str:

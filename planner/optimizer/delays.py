@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from planner.queueing import (
     merged_scv,
     split_scv,
 )
-from planner.roofline import DecodePoint
+from planner.roofline import DecodePoint, exposed_transfer_s
 from planner.units import bytes_per_s
 from planner.workload import OutputAtoms
 
@@ -44,6 +45,30 @@ def sent_bytes(problem: Problem, pool: int, link: int | None, total: Array, cach
     if link is not None and problem.links[link].destination_holds_prefix:
         return np.asarray(sent - (rates.kv_bytes(cached) - rates.kv_bytes(0.0)))
     return sent
+
+
+def transfer_s(
+    problem: Problem,
+    sizing: Sizing,
+    pool: int,
+    link: int | None,
+    total: Array,
+    cached: Array,
+    service_s: Array,
+) -> Array:
+    """What is left of the KV transfer of each request when its prefill ends, on an idle link [s]."""
+    rates = problem.pools[pool].rates
+    sent = sent_bytes(problem, pool, link, total, cached)
+    if link is None:
+        fabric = problem.scenario.sites[problem.pools[pool].site].fabric_gbps
+        if fabric is None:
+            return np.zeros_like(service_s)
+        return exposed_transfer_s(service_s, sent, bytes_per_s(fabric), 0.0, rates.n_layers)
+    spec = problem.links[link]
+    bandwidth = bytes_per_s(spec.gbps(sizing.n_ports[link]))
+    if bandwidth <= 0:
+        return np.full_like(service_s, inf)
+    return exposed_transfer_s(service_s, sent, bandwidth, spec.round_trip_s, rates.n_layers)
 
 
 def sending_s(problem: Problem, sizing: Sizing, pool: int, link: int | None, sent: Array, service_s: Array) -> Array:
@@ -95,34 +120,54 @@ def admission_wait(problem: Problem, sizing: Sizing, pool: int, route_rates: Seq
 
 
 def places_wait(point: DecodePoint | None, asked: Sequence[Asked], n_instances: int) -> Wait | None:
-    """Wait for a place in the batches of some instances; None without steady state.
+    """`places_waits` of the requests as they come."""
+    return places_waits(point, asked, n_instances, np.ones(1))[0]
+
+
+def places_waits(
+    point: DecodePoint | None, asked: Sequence[Asked], n_instances: int, scales: Array
+) -> list[Wait | None]:
+    """Waits for a place in the batches of some instances, at several multiples of a rate; None without steady state.
 
     Equation:
-        `planner.queueing.place_wait` with n K places, K the batch limit, or E[step] / E[step / N] where memory holds a
+        `planner.queueing.place_waits` with n K places, K the batch limit, or E[step] / E[step / N] where memory holds a
         number N that varies; steps by batch where they are known, else all as at the limit
 
     Args:
         point: batch limit of an instance and its steps; None waits for nothing.
         asked: requests of every class that come.
         n_instances: instances that share the arrivals.
+        scales: factors on the rates of all requests, shape (n,), at least 0.
+
+    Returns:
+        The waits, in the order of the scales.
 
     Valid:
         As `planner.queueing.place_wait`; outputs of which only the mean is known count as exponential.
     """
     rate = sum(a.req_per_s for a in asked)
     if point is None or rate <= 0:
-        return NO_WAIT
-    tokens = sum(a.req_per_s * a.mean_tokens for a in asked) / rate
-    if rate * point.seconds_per_request(tokens) >= SATURATED * n_instances:
-        return None
+        return [NO_WAIT] * len(scales)
+    tokens, rates = sum(a.req_per_s * a.mean_tokens for a in asked) / rate, rate * scales
+    is_stable = rates * point.seconds_per_request(tokens) < SATURATED * n_instances
+    found: list[Wait | None] = [None] * len(rates)
+    for place, wait in zip(
+        np.flatnonzero(is_stable), _stable_waits(point, asked, n_instances, rates[is_stable]), strict=True
+    ):
+        found[place] = wait
+    return found
+
+
+def _stable_waits(point: DecodePoint, asked: Sequence[Asked], n_instances: int, rates: Array) -> Sequence[Wait]:
     steps_s = place_steps_s(point)
     if any(a.outputs is None for a in asked):
-        return decode_batch(rate, tokens, steps_s, n_instances).admission
+        tokens = sum(a.req_per_s * a.mean_tokens for a in asked) / sum(a.req_per_s for a in asked)
+        return [decode_batch(float(rate), tokens, steps_s, n_instances).admission for rate in rates]
     known = [(a.outputs, a.req_per_s) for a in asked if a.outputs is not None]
     lengths = np.concatenate([outputs.tokens for outputs, _ in known])
     outputs = Service.of(lengths, np.concatenate([outputs.weights * part for outputs, part in known]))
     scv = merged_scv([a.req_per_s for a in asked], [a.arrival_scv for a in asked])
-    return queueing.place_wait(rate, outputs, steps_s, n_instances, scv)
+    return queueing.place_waits(rates, outputs, steps_s, n_instances, scv)
 
 
 def place_steps_s(point: DecodePoint) -> Array:

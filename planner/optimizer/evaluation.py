@@ -20,6 +20,7 @@ from planner.optimizer.network.period_operation import (
 )
 from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
 from planner.optimizer.resolution import whole_work_s
+from planner.optimizer.served import served_name
 from planner.optimizer.solution import Solution
 from planner.queueing import Path as QueuePath
 from planner.queueing import Ttft
@@ -35,7 +36,7 @@ from planner.results import (
     PoolShares,
     Work,
 )
-from planner.units import SECONDS_PER_HOUR
+from planner.units import MILLI, SECONDS_PER_HOUR
 
 PER_MILLION = 1e6
 STEPS = 12
@@ -164,6 +165,7 @@ class Evaluation:
             offered_req_per_s=offered,
             utilization=_at_most_full(busy / n) if n else 0.0,
             usd_per_hour=None if usd is None else usd + busy * pool.busy_usd_per_hour,
+            model=served_name(self.problem.scenario, pool.key),
             **setup_fields(pool),
         )
 
@@ -430,6 +432,7 @@ def link_plan(link: LinkSpec, ports: Sequence[int], mean_gbps: float) -> LinkPla
         mean_gbps=mean_gbps,
         utilization=mean_gbps / capacity if capacity else 0.0,
         usd_per_hour=link.ports_usd_per_hour(ports),
+        round_trip_ms=link.round_trip_s / MILLI,
     )
 
 

@@ -34,7 +34,9 @@ class Goodput:
     """No threshold reaches more than this [req/s]."""
 
 
-def best_goodput(problem: Problem, sizing: Sizing, deadline: float, least: float = 0.0) -> Goodput:
+def best_goodput(
+    problem: Problem, sizing: Sizing, deadline: float, least: float = 0.0, start_tokens: float | None = None
+) -> Goodput:
     """The highest rate at which fixed sizes are within the SLO, over every threshold, with a bound.
 
     Intervals of thresholds wait in a heap by their bound: what capacity allows, then what the SLO might. The best
@@ -45,6 +47,7 @@ def best_goodput(problem: Problem, sizing: Sizing, deadline: float, least: float
         sizing: instances and ports.
         deadline: `monotonic()` time to stop at.
         least: rate below which the answer does not matter [req/s].
+        start_tokens: threshold to try first, such as the best of similar sizes; None: one that balances prefill.
 
     Returns:
         The goodput, its threshold and its bound.
@@ -53,7 +56,8 @@ def best_goodput(problem: Problem, sizing: Sizing, deadline: float, least: float
         Branch and bound (Land and Doig 1960).
     """
     fleet, order = FleetUnderSlo(problem, sizing), count()
-    best = _tried_at(fleet, Goodput(0.0, 0.0, 0.0), balanced_threshold(problem, sizing), inf)
+    start = balanced_threshold(problem, sizing) if start_tokens is None else start_tokens
+    best = _tried_at(fleet, Goodput(0.0, 0.0, 0.0), start, inf)
     heap: list[tuple[float, int, float, float, bool]] = []
 
     def add(lows: Array, highs: Array, most: float) -> None:

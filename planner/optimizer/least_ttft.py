@@ -54,7 +54,7 @@ def least_ttft(
         TTFT, its threshold and its bound [s].
 
     Valid:
-        As for `PromisedFleet.late_fraction`; decode and links at most MOST_BUSY.
+        As for `FleetUnderSlo.late_fraction`; decode and links at most MOST_BUSY.
 
     Source:
         Branch and bound (Land and Doig 1960).

@@ -19,6 +19,7 @@ from planner.optimizer.one_site import adoption
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.resolution import planning_problem
 from planner.optimizer.sensitivity import sweep
+from planner.optimizer.served import served_models
 from planner.optimizer.shadow_prices import shadow_prices
 from planner.optimizer.software import Candidate, price_notes, setup_notes
 from planner.optimizer.solution import Solution
@@ -200,6 +201,7 @@ def _plan(
         gap=solution.gap,
         bound=solution.bound * unit_of(problem),
         capacity_rule=scenario.capacity_rule,
+        models=served_models(scenario),
         prefill_to_decode=_ratio(fleet.pools),
         bottlenecks=prices,
         verdict=its_verdict,

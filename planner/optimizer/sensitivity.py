@@ -71,22 +71,22 @@ def bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck,
 
 def goodput_bottlenecks(problem: Problem, solution: RoutedSolution, base: float) -> tuple[Bottleneck, ...]:
     """Pools, links and the promise itself, of which one more unit would raise the goodput, most valuable first."""
-    limit, sizing = monotonic() + SLO_LIMIT_S, solution.sizing
+    sizing, (threshold,) = solution.sizing, solution.thresholds_tokens
     found = [
-        (
-            f"pools.{pool.name}.n_instances",
-            "req/s per instance",
-            _goodput(problem, _one_more_instance(sizing, i), limit),
-        )
+        (f"pools.{pool.name}.n_instances", "req/s per instance", problem, _one_more_instance(sizing, i), 1.0)
         for i, pool in enumerate(problem.pools)
     ]
     found += [
-        (f"links.{link.name}.capacity_gbps", "req/s per Gbps", _goodput(*_one_more_gbps(problem, sizing, i), limit))
+        (f"links.{link.name}.capacity_gbps", "req/s per Gbps", *_one_more_gbps(problem, sizing, i), 1.0)
         for i, link in enumerate(problem.links)
     ]
-    found.append(("slo.ttft_s", "req/s per ms", base + (_goodput(_later(problem), sizing, limit) - base) / LATER_MS))
-    prices = [Bottleneck(constraint=name, shadow_price=rate - base, unit=unit) for name, unit, rate in found]
-    worth = [b for b in prices if b.shadow_price > (NO_GAIN if b.constraint == "slo.ttft_s" else 2 * GAP) * base]
+    found.append(("slo.ttft_s", "req/s per ms", _later(problem), sizing, LATER_MS))
+    limit, worth = monotonic() + SLO_LIMIT_S, []
+    for name, unit, other, more, n_more in found:
+        least = base * (1 + (2 * GAP if n_more == 1 else NO_GAIN))
+        rate = best_goodput(other, more, limit, least, threshold).rate
+        if rate > least:
+            worth.append(Bottleneck(constraint=name, shadow_price=(rate - base) / n_more, unit=unit))
     return tuple(sorted(worth, key=lambda b: -b.shadow_price))
 
 
@@ -111,10 +111,6 @@ def routed_ttft_bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple
     ]
     worth = [b for b in prices if b.shadow_price > 2 * TTFT_GAP * solution.objective]
     return tuple(sorted(worth, key=lambda b: -b.shadow_price))
-
-
-def _goodput(problem: Problem, sizing: Sizing, deadline: float) -> float:
-    return best_goodput(problem, sizing, deadline).rate
 
 
 def _later(problem: Problem) -> Problem:

@@ -205,10 +205,14 @@ class RouteSearchSettings:
     """Parts that an interval of thresholds is cut into where its goodput is not proven."""
     first_cells: int = 16
     """Intervals of thresholds to begin with: those that matter are cut soon enough."""
-    exact_steps: int = 13
-    """Halvings of the rate at one threshold: a part in 8,192 is left."""
-    bound_steps: int = 3
-    """Halvings of the rate for an interval, which is cut again anyway."""
+    rate_parts: int = 8
+    """Parts that a range of rates is cut into at once: their waits are found together."""
+    exact_rounds: int = 5
+    """Times that it is cut at one threshold: a part in 32,768 is left."""
+    bound_rounds: int = 1
+    """Times that it is cut for an interval of thresholds, which is cut again anyway."""
+    least_part: float = 1e-4
+    """Part of the capacity below which a goodput is none."""
 
     # Sizes under an SLO: `slo_search`
     most_sizings: int = 400

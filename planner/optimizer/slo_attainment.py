@@ -1,21 +1,25 @@
 """How many requests of a fleet of given sizes are within an SLO on TTFT: fractions, percentiles, and idle limits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import first_intervals
 from planner.optimizer.delays import (
+    Asked,
     admission_wait,
     arrival_scvs,
     link_bytes_per_s,
+    places_waits,
     sending_s,
     sent_bytes,
     stretched,
+    transfer_s,
 )
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import Problem
@@ -30,12 +34,10 @@ from planner.queueing import (
     Stretch,
     Ttft,
     Wait,
-    gigc_wait,
+    gigc_waits,
     link_stretch,
     split_scv,
 )
-from planner.roofline import exposed_transfer_s
-from planner.units import bytes_per_s
 from planner.workload import weighted_quantile
 
 Array = NDArray[np.float64]
@@ -45,6 +47,34 @@ N_ATOMS = 4096
 """Requests that stand for a length distribution, as for the latencies of the answer."""
 SATURATED = 1 - 1e-9
 SHARE_TOLERANCE = 1e-12
+ROUNDING = 1e-12
+
+
+class _Journeys(NamedTuple):
+    """What the requests of a fleet go through at one rate."""
+
+    admission: Wait | None
+    """Wait for a place in a decode batch; None where there is none for all in the long run."""
+    paths: tuple[tuple[float, Path | None], ...]
+    """Shares of all requests, and their prefill and transfer; None without steady state."""
+
+    def late_fraction(self, slo_s: float) -> float:
+        if self.admission is None:
+            return 1.0
+        return _late(slo_s, [(share, path and path.then_waiting(self.admission)) for share, path in self.paths])
+
+    def is_late_at_most(self, fraction: float, slo_s: float) -> bool:
+        if self.admission is None:
+            return fraction >= 1
+        least = _late(slo_s, self.paths)
+        if least > fraction or least + self.admission.waiting_fraction <= fraction:
+            return least <= fraction
+        return self.late_fraction(slo_s) <= fraction
+
+
+def _late(slo_s: float, paths: Iterable[tuple[float, Path | None]]) -> float:
+    """Fraction of all requests that take longer."""
+    return sum(share if path is None else share * float(Ttft.of([path]).survival(slo_s)) for share, path in paths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +117,23 @@ class FleetUnderSlo:
         Source:
             A queue with fewer arrivals has no longer waits (coupling); waits as in `planner.queueing.gigc_wait`.
         """
-        paths = self._paths(low_tokens, high_tokens, req_per_s)
-        if paths is None:
-            return 1.0
-        return sum(
-            share if path is None else share * float(Ttft.of([path]).survival(self.slo_ttft_s)) for share, path in paths
-        )
+        (journeys,) = self._journeys(low_tokens, high_tokens, np.array([req_per_s]))
+        return journeys.late_fraction(self.slo_ttft_s)
+
+    def meets_slo(self, low_tokens: float, high_tokens: float, req_per_s: Array) -> NDArray[np.bool_]:
+        """Whether some threshold of an interval may be within the SLO, at each of several rates.
+
+        Equation:
+            L <= what may be late, L = `late_fraction`. L0 <= L <= L0 + P(A > 0) decides most, L0 without the wait A for
+            a place in a decode batch
+
+        Args:
+            low_tokens: least threshold [tokens].
+            high_tokens: greatest threshold [tokens].
+            req_per_s: rates of the whole fleet [req/s], shape (n,).
+        """
+        allowed, slo_s = self.late_allowed + ROUNDING, self.slo_ttft_s
+        return np.array([j.is_late_at_most(allowed, slo_s) for j in self._journeys(low_tokens, high_tokens, req_per_s)])
 
     def goodput_within(self, low_tokens: float, high_tokens: float, most: float, least: float = 0.0) -> float:
         """Highest rate up to `most` at which some threshold of an interval may be within the SLO [req/s].
@@ -106,19 +147,17 @@ class FleetUnderSlo:
         Returns:
             The rate; 0 where not even `least` is within the SLO.
         """
-        is_exact = low_tokens == high_tokens
-        steps = ROUTE_SETTINGS.exact_steps if is_exact else ROUTE_SETTINGS.bound_steps
-        if most <= 0 or not self._meets_slo(
-            low_tokens, high_tokens, max(least, most * 2.0**-ROUTE_SETTINGS.exact_steps)
-        ):
+        low, high, parts = max(least, most * ROUTE_SETTINGS.least_part), most, ROUTE_SETTINGS.rate_parts
+        if most <= 0 or most < least or not self.meets_slo(low_tokens, high_tokens, np.array([low]))[0]:
             return 0.0
-        if self._meets_slo(low_tokens, high_tokens, most):
-            return most
-        low, high = least, most
-        for _ in range(steps):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._meets_slo(low_tokens, high_tokens, middle) else (low, middle)
-        return low if is_exact else high
+        is_exact = low_tokens == high_tokens
+        for _ in range(ROUTE_SETTINGS.exact_rounds if is_exact else ROUTE_SETTINGS.bound_rounds):
+            rates = np.linspace(low, high, parts + 1)
+            n_met = int(np.logical_and.accumulate(self.meets_slo(low_tokens, high_tokens, rates[1:])).sum())
+            if n_met == parts:
+                return float(high)
+            low, high = rates[n_met : n_met + 2]
+        return float(low if is_exact else high)
 
     def unloaded_percentile_s(self, threshold_tokens: float) -> float:
         """The percentile of the SLO of TTFT without waiting, at one threshold [s].
@@ -165,14 +204,11 @@ class FleetUnderSlo:
         """Prompts that a pool prefills at once."""
         return self.sizing.n_instances[pool] * self.problem.pools[pool].rates.places
 
-    def _meets_slo(self, low: float, high: float, rate: float) -> bool:
-        return self.late_fraction(low, high, rate) <= self.late_allowed + 1e-12
-
-    def _stretch(self, link: int | None, streams: Sequence[Stream], req_per_s: float) -> Stretch:
-        """Factor by which sharing stretches the transfers of some streams on a link, on which they are alone."""
+    def _stretches(self, link: int | None, streams: Sequence[Stream], req_per_s: Array) -> list[Stretch]:
+        """Factors by which sharing stretches the transfers of some streams, alone on a link, at each rate."""
         mine = [(pool, chosen) for pool, used, chosen in streams if used == link and chosen.any()]
         if link is None or not mine:
-            return ALONE
+            return [ALONE] * len(req_per_s)
         bandwidth = link_bytes_per_s(self.problem, self.sizing, link)
         senders, share = [], 0.0
         for pool, chosen in mine:
@@ -180,48 +216,67 @@ class FleetUnderSlo:
             part = float(weights.sum())
             link_s = self._sent_bytes(pool, link)[chosen] / bandwidth if bandwidth > 0 else np.full(len(weights), inf)
             n, service_s = self._n_places(pool), self._service_s(pool)[chosen]
-            senders.append(Senders(n, req_per_s * part, service_s, link_s, weights / part))
+            senders.append(Senders(n, part, service_s, link_s, weights / part))
             share += part
         n_layers = [self.problem.pools[pool].rates.n_layers or 1 for pool, _ in mine]
-        return link_stretch(senders, n_layers, split_scv(arrival_scvs(self.problem)[0], min(share, 1.0)))
-
-    def _paths(self, low_tokens: float, high_tokens: float, req_per_s: float) -> list[tuple[float, Path | None]] | None:
-        """Shares of all requests and what they go through; None where decode has no place for them in the long run."""
-        admission = admission_wait(self.problem, self.sizing, self._route.decode, (req_per_s,))
-        if admission is None:
-            return None
-        streams = self._streams(low_tokens, high_tokens)
-        stretch = {link: self._stretch(link, streams, req_per_s) for _, link, _ in streams}
+        scv = split_scv(arrival_scvs(self.problem)[0], min(share, 1.0))
         return [
-            (share, self._path(*stream, req_per_s, stretch[stream[1]], admission))
-            for stream in streams
-            if (share := float(self._weights[stream[2]].sum())) > 0
+            link_stretch([replace(of, req_per_s=float(rate) * of.req_per_s) for of in senders], n_layers, scv)
+            for rate in req_per_s
         ]
 
-    def _path(
+    def _journeys(self, low_tokens: float, high_tokens: float, req_per_s: Array) -> list["_Journeys"]:
+        """What requests that surely load the queues go through, at each of several rates."""
+        streams = [s for s in self._streams(low_tokens, high_tokens) if s[2].any()]
+        stretches = {link: self._stretches(link, streams, req_per_s) for _, link, _ in streams}
+        shares = [float(self._weights[chosen].sum()) for _, _, chosen in streams]
+        paths = [self._paths(*s, req_per_s, stretches[s[1]]) for s in streams]
+        return [
+            _Journeys(admission, tuple(zip(shares, (of[k] for of in paths), strict=True)))
+            for k, admission in enumerate(self._admissions(req_per_s))
+        ]
+
+    def _admissions(self, req_per_s: Array) -> list[Wait | None]:
+        """Waits for a place in the decode batches at each of several rates; None without steady state."""
+        rates = req_per_s.tolist()
+        new = [rate for rate in dict.fromkeys(rates) if rate not in self._known_admissions]
+        if new:
+            asked, decode = [Asked.of(self.problem.classes[0], 1.0)], self._route.decode
+            point, n = self.problem.pools[decode].rates.decode, self.sizing.n_instances[decode]
+            self._known_admissions.update(zip(new, places_waits(point, asked, n, np.array(new)), strict=True))
+        return [self._known_admissions[rate] for rate in rates]
+
+    def _paths(
         self,
         pool: int,
         link: int | None,
         chosen: NDArray[np.bool_],
-        req_per_s: float,
-        stretch: Stretch,
-        admission: Wait,
-    ) -> Path | None:
-        """What the chosen requests go through, as if they were all; None where their queue has no steady state."""
-        share = float(self._weights[chosen].sum())
-        n, service_s = self._n_places(pool), self._service_s(pool)[chosen]
-        weights = self._weights[chosen] / share
-        service = Service.of(service_s, weights)
-        rate = req_per_s * share
-        if n == 0 or rate * service.mean_s >= n * SATURATED or stretch.mean == inf:
-            return None
-        wait = gigc_wait(n, rate, service, split_scv(arrival_scvs(self.problem)[0], share))
-        left_s = self._transfer_s(pool, link)[chosen]
-        if link is None:
-            return Path.of(1.0, service_s, weights, wait, left_s, admission)
+        req_per_s: Array,
+        stretches: Sequence[Stretch],
+    ) -> list[Path | None]:
+        """What the chosen requests go through but for decode places, as if they were all; None without steady state."""
+        service_s, weights = self._service_s(pool)[chosen], self._weights[chosen]
+        n, service, share = self._n_places(pool), Service.of(service_s, weights), float(weights.sum())
+        found: list[Path | None] = [None] * len(req_per_s)
+        rates = req_per_s * share
+        stable = np.flatnonzero((rates * service.mean_s < n * SATURATED) & np.isfinite([s.mean for s in stretches]))
+        if n == 0 or not stable.size:
+            return found
+        waits = gigc_waits(n, rates[stable], service, split_scv(arrival_scvs(self.problem)[0], share))
+        unhindered = Path.of(1.0, service_s, weights, NO_WAIT, self._transfer_s(pool, link)[chosen])
+        for place, k in enumerate(stable.tolist()):
+            path = unhindered
+            if link is not None and not stretches[k].is_alone:
+                path = self._stretched(pool, link, chosen, stretches[k])
+            found[k] = replace(path, wait=waits.wait(place))
+        return found
+
+    def _stretched(self, pool: int, link: int, chosen: NDArray[np.bool_], stretch: Stretch) -> Path:
+        """What requests whose transfers share a link go through, but for waits."""
+        service_s, left_s = self._service_s(pool)[chosen], self._transfer_s(pool, link)[chosen]
         round_trip_s, sending = self.problem.links[link].round_trip_s, self._sending_s(pool, link)[chosen]
         kind, after_s, levels = stretched(stretch, round_trip_s, service_s, left_s, sending)
-        return Path.of(1.0, service_s[kind], weights[kind] * levels, wait, after_s, admission)
+        return Path.of(1.0, service_s[kind], self._weights[chosen][kind] * levels, NO_WAIT, after_s)
 
     def percentile_s(self, low_tokens: float, high_tokens: float, req_per_s: float) -> float:
         """The percentile of TTFT that the SLO is about, at a rate, at the least, with any threshold of an interval.
@@ -240,10 +295,12 @@ class FleetUnderSlo:
         Valid:
             As for `late_fraction`; whether decode and links carry the rate is not looked at.
         """
-        found = self._paths(low_tokens, high_tokens, req_per_s)
-        if found is None or any(path is None for _, path in found):
+        ((admission, found),) = self._journeys(low_tokens, high_tokens, np.array([req_per_s]))
+        if admission is None or any(path is None for _, path in found):
             return inf
-        paths = [replace(path, share_fraction=share) for share, path in found if path is not None]
+        paths = [
+            replace(path, share_fraction=share).then_waiting(admission) for share, path in found if path is not None
+        ]
         rest = 1.0 - sum(share for share, _ in found)
         if rest > SHARE_TOLERANCE:
             paths.append(Path.of(rest, [0.0], [1.0], NO_WAIT))  # between the ends: never late
@@ -305,6 +362,10 @@ class FleetUnderSlo:
                 self.problem, self.sizing, pool, link, self._sent_bytes(pool, link), self._service_s(pool)
             )
         return self._sending[pool, link]
+
+    @cached_property
+    def _known_admissions(self) -> dict[float, Wait | None]:
+        return {}
 
     @cached_property
     def _sent(self) -> dict[tuple[int, int | None], Array]:
@@ -371,27 +432,3 @@ def least_decode_instances(problem: Problem, req_per_s: float, most: int) -> int
         )
         low, high = (low, n) if meets_slo else (n, high)
     return high
-
-
-def transfer_s(
-    problem: Problem,
-    sizing: Sizing,
-    pool: int,
-    link: int | None,
-    total: Array,
-    cached: Array,
-    service_s: Array,
-) -> Array:
-    """What is left of the KV transfer of each request when its prefill ends, on an idle link [s]."""
-    rates = problem.pools[pool].rates
-    sent = sent_bytes(problem, pool, link, total, cached)
-    if link is None:
-        fabric = problem.scenario.sites[problem.pools[pool].site].fabric_gbps
-        if fabric is None:
-            return np.zeros_like(service_s)
-        return exposed_transfer_s(service_s, sent, bytes_per_s(fabric), 0.0, rates.n_layers)
-    spec = problem.links[link]
-    bandwidth = bytes_per_s(spec.gbps(sizing.n_ports[link]))
-    if bandwidth <= 0:
-        return np.full_like(service_s, inf)
-    return exposed_transfer_s(service_s, sent, bandwidth, spec.round_trip_s, rates.n_layers)

@@ -5,22 +5,25 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from planner.errors import InputError, Problem, shown
+from planner.profiles.hf_newer_keys import earlier_keys
 from planner.schema import JsonFile
 
 _IRRELEVANT = """
 _name_or_path add_cross_attention architectures attention_dropout attention_value_scale attn_implementation
-auto_map aux_loss_alpha block_size bos_token_id chunk_size dtype embd_pdrop embedding_dropout eos_token_id
-ep_size expand experts_per_token extract_layer final_layernorm hidden_act hidden_dropout hidden_dropout_prob
-initial_context_length initializer_range layer_norm_eps layer_norm_epsilon layernorm_epsilon mamba_hidden_act
-mamba_ssm_cache_dtype mamba_ssm_dtype max_model_len max_position_embeddings max_window_layers mlp_hidden_act
-model_max_length model_type moe_renormalize moe_router_activation_func moe_router_enable_expert_bias n_group
+auto_map aux_loss_alpha block_size bos_token_id chunk_size chunk_size_feed_forward dtype embd_pdrop
+embedding_dropout eos_token_id ep_size expand experts_per_token extract_layer final_layernorm hidden_act
+hidden_dropout hidden_dropout_prob id2label initial_context_length initializer_range is_encoder_decoder label2id
+layer_norm_eps layer_norm_epsilon layernorm_epsilon mamba_hidden_act mamba_ssm_cache_dtype mamba_ssm_dtype
+max_model_len max_position_embeddings max_window_layers mlp_hidden_act model_max_length model_type
+moe_renormalize moe_router_activation_func moe_router_enable_expert_bias moe_shared_expert_overlap n_group
 norm_eps norm_topk_prob num_attention_heads num_expert_group num_key_value_heads num_logits_to_keep
-original_max_position_embeddings output_attentions output_router_logits pad_token_id partial_rotary_factor
-pretraining_tp quantization_config rescale_prenorm_residual resid_pdrop residual_in_fp32 rms_norm_eps
-rope_interleave rope_parameters rope_scaling rope_theta rotary_dim routed_scaling_factor router_aux_loss_coef
-router_dtype router_jitter_noise score_function scoring_func seq_aux swa_rope_theta swiglu_limit
-tf_legacy_loss time_step_floor time_step_limit time_step_max time_step_min topk_group topk_method torch_dtype
-transformers_version unk_token_id use_bfloat16 use_cache use_grouped_topk use_mamba_kernels
+original_max_position_embeddings output_attentions output_hidden_states output_router_logits pad_token_id
+partial_rotary_factor pretraining_tp problem_type quantization_config rescale_prenorm_residual resid_pdrop
+residual_in_fp32 return_dict rms_norm_eps rope_interleave rope_parameters rope_scaling rope_theta rotary_dim
+routed_scaling_factor router_aux_loss_coef router_dtype router_jitter_noise score_function scoring_func seq_aux
+swa_rope_theta swiglu_limit tf_legacy_loss time_step_floor time_step_limit time_step_max time_step_min
+topk_group topk_method torch_dtype transformers_version unk_token_id use_bfloat16 use_cache use_grouped_topk
+use_mamba_kernels
 """
 _OF_TOKENS = ("_token_id", "_token_index")
 IRRELEVANT = frozenset(_IRRELEVANT.split())
@@ -32,6 +35,8 @@ MOST_OTHERWISE = 10**9
 KINDS: Mapping[str, tuple[type, str]] = {
     "architectures": (str, "a list of strings"),
     "layer_types": (str, "a list of strings"),
+    "layers_block_type": (str, "a list of strings"),
+    "mlp_layer_types": (str, "a list of strings"),
     "modules_to_not_convert": (str, "a list of strings"),
     "ignore": (str, "a list of strings"),
     "full_attn_layers": (int, "a list of whole numbers"),
@@ -101,7 +106,10 @@ class HfConfig:
         tower = data.get("text_config")
         self.outer: Mapping[str, Any] = data
         self.is_wrapped = isinstance(tower, dict)
-        self.data: dict[str, Any] = {**data, **(tower if isinstance(tower, dict) else {})}
+        own: dict[str, Any] = {**data, **(tower if isinstance(tower, dict) else {})}
+        earlier, taken = earlier_keys(own)
+        self.data = {**own, **earlier}
+        self._read |= taken
 
     def refuse(self, key: str, message: str, allowed: str) -> None:
         """Keep a problem; the importer raises all of them together."""

@@ -16,7 +16,7 @@ from planner.queueing.link import SharedLink, connections_bytes_per_s, exposed_s
 from planner.queueing.mgc import mdc_mean_wait_s, mean_wait_s, mmc_mean_wait_s, utilization_fraction
 from planner.queueing.packing import Packing, packing
 from planner.queueing.phases import MarkovArrivals, Phases, renewal_arrivals, two_phases
-from planner.queueing.places import place_wait
+from planner.queueing.places import place_wait, place_waits
 from planner.queueing.service import Service
 from planner.queueing.sharing import ALONE, ENDLESS, Senders, Stretch, alone_s, link_stretch
 from planner.queueing.single_server import deterministic_wait, exponential_wait
@@ -75,6 +75,7 @@ __all__ = [
     "packing",
     "phase_chain",
     "place_wait",
+    "place_waits",
     "renewal_arrivals",
     "split_scv",
     "sum_of_waits",

@@ -153,19 +153,8 @@ def decode_batch(
     >>> round(batch.mean_batch, 6), round(batch.tpot_mean_s, 6), batch.admission.waiting_fraction < 1e-9
     (2.0, 0.1, True)
     """
-    if not 0 <= arrival_req_per_s < inf or not 0 < output_tokens < inf or n_instances < 1:
-        raise ValueError(
-            "decode needs arrival_req_per_s >= 0, output_tokens > 0 and n_instances >= 1, "
-            f"got {arrival_req_per_s}, {output_tokens}, {n_instances}"
-        )
-    if step_s.ndim != 1 or step_s.size == 0 or not (np.isfinite(step_s) & (step_s > 0)).all():
-        raise ValueError("step_s needs one time above 0 for each batch from 1 to the limit")
-    present = np.arange(1, n_instances * len(step_s) + 1)
-    step = np.interp(present / n_instances, np.arange(1, len(step_s) + 1), step_s)
-    death_per_s = present / (output_tokens * step)
-    if arrival_req_per_s >= death_per_s[-1]:
-        raise ValueError(f"decode has no steady state at {arrival_req_per_s} req/s, it serves {death_per_s[-1]:.6g}")
-    fractions = _with_waiting(arrival_req_per_s, death_per_s)
+    step, death_per_s = _deaths(output_tokens, step_s, n_instances)
+    (fractions,) = _with_waiting(np.array([arrival_req_per_s]), death_per_s)
     mean_batch = float(fractions @ np.arange(len(fractions)))
     stay_s = mean_batch / arrival_req_per_s if arrival_req_per_s > 0 else output_tokens * float(step[0])
     spread = _spread(len(death_per_s), arrival_req_per_s, output_tokens * float(step[-1]), output_scv)
@@ -174,11 +163,57 @@ def decode_batch(
     return DecodeBatch(fractions, steps, stay_s / output_tokens, mean_batch, admission, output_tokens)
 
 
-def _with_waiting(arrival_req_per_s: float, death_per_s: Floats) -> Floats:
-    """Shares of 0 to nK present, the geometric states beyond added to the last."""
-    fractions = birth_death_fractions(np.full_like(death_per_s, arrival_req_per_s), death_per_s)
-    fractions[-1] /= 1 - arrival_req_per_s / death_per_s[-1]
-    return np.asarray(fractions / fractions.sum())
+def waiting_fractions(arrival_req_per_s: Floats, output_tokens: float, step_s: Floats, n_instances: int = 1) -> Floats:
+    """P(wait) of `decode_batch` at many arrival rates at once.
+
+    Equation: as at `decode_batch`.
+
+    Args:
+        arrival_req_per_s: arrival rates [req/s], shape (n,), at least 0.
+        output_tokens: mean output [tokens], above 0.
+        step_s: step time with a batch of 1 to K [s], shape (K,), above 0.
+        n_instances: instances [count].
+
+    Returns:
+        Fraction of requests that wait for a place, shape (n,).
+
+    Raises:
+        ValueError: as at `decode_batch`, for any of the rates.
+
+    Valid: as at `decode_batch`.
+
+    Source: as at `decode_batch`.
+
+    >>> waiting_fractions(np.array([1.0, 9.0]), 10.0, np.full(10, 0.1)).round(3).tolist()
+    [0.0, 0.669]
+    """
+    return _with_waiting(arrival_req_per_s, _deaths(output_tokens, step_s, n_instances)[1])[:, -1]
+
+
+def _deaths(output_tokens: float, step_s: Floats, n_instances: int) -> tuple[Floats, Floats]:
+    """Step times [s] and rates at which requests end [1/s] with 1 to n K present, shape (n K,) each."""
+    if not 0 < output_tokens < inf or n_instances < 1:
+        raise ValueError(f"decode needs output_tokens > 0 and n_instances >= 1, got {output_tokens}, {n_instances}")
+    if step_s.ndim != 1 or step_s.size == 0 or not (np.isfinite(step_s) & (step_s > 0)).all():
+        raise ValueError("step_s needs one time above 0 for each batch from 1 to the limit")
+    present = np.arange(1, n_instances * len(step_s) + 1)
+    step = np.interp(present / n_instances, np.arange(1, len(step_s) + 1), step_s)
+    return step, present / (output_tokens * step)
+
+
+def _with_waiting(arrival_req_per_s: Floats, death_per_s: Floats) -> Floats:
+    """Shares of 0 to nK present, the geometric states beyond added to the last, shape (rates, n K + 1)."""
+    rates, most = np.asarray(arrival_req_per_s, dtype=np.float64), float(death_per_s[-1])
+    if not ((rates >= 0) & np.isfinite(rates)).all():
+        raise ValueError(f"decode needs finite arrival rates of at least 0, got {arrival_req_per_s}")
+    if (rates >= most).any():
+        raise ValueError(f"decode has no steady state at {rates.max()} req/s, it serves {most:.6g}")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.log(rates)[:, np.newaxis] - np.log(death_per_s)
+    logs = np.concatenate([np.zeros((len(rates), 1)), np.cumsum(steps, axis=1)], axis=1)
+    shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+    shares[:, -1] /= 1 - rates / most
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
 def _spread(n_places: int, arrival_req_per_s: float, stay_s: float, output_scv: float) -> float:

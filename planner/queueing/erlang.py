@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+_MOST_TERMS = 1_000_000
+"""Servers times loads up to which all terms are held at once: some megabytes."""
 
 
 @overload
@@ -37,20 +39,20 @@ def erlang_b(n_servers: int, load_erlang: float | Floats) -> float | Floats:
     load = np.asarray(load_erlang, dtype=np.float64)
     if n_servers < 0 or not (np.isfinite(load) & (load >= 0)).all():
         raise ValueError(f"erlang formula needs n_servers >= 0 and a finite load >= 0, got {n_servers}, {load_erlang}")
-    if load.ndim == 0:
-        return _summed(n_servers, float(load))
-    blocked = np.ones_like(load)
-    for k in range(1, n_servers + 1):
-        blocked = load * blocked / (k + load * blocked)
-    return blocked
+    if load.size * n_servers <= _MOST_TERMS:
+        blocked = _summed(n_servers, load)
+    else:
+        blocked = np.ones_like(load)
+        for k in range(1, n_servers + 1):
+            blocked = load * blocked / (k + load * blocked)
+    return float(blocked) if load.ndim == 0 else blocked
 
 
-def _summed(n_servers: int, load: float) -> float:
-    """The same of one load, all steps at once: 1 / B = 1 + c/a + c (c - 1) / a^2 + ..., terms that are all positive."""
-    if load == 0:
-        return float(n_servers == 0)
-    with np.errstate(over="ignore"):
-        return 1.0 / (1.0 + float(np.cumprod(np.arange(n_servers, 0, -1) / load).sum()))
+def _summed(n_servers: int, load: Floats) -> Floats:
+    """The same with all steps at once: 1 / B = 1 + c/a + c (c - 1) / a^2 + ..., terms that are all positive."""
+    with np.errstate(over="ignore", divide="ignore"):
+        terms = np.cumprod(np.arange(n_servers, 0, -1) / load[..., np.newaxis], axis=-1)
+        return np.asarray(1.0 / (1.0 + terms.sum(axis=-1)))
 
 
 @overload

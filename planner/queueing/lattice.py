@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.queueing.erlang import Floats
+from planner.queueing.roots import root
 from planner.queueing.service import Service
 
 _RANGE_DECAYS = 40.0
@@ -93,8 +94,6 @@ def _grid(arrival_req_per_s: float, service: Service, arrival_scv: float, n_poin
 
 def wait_decay_per_s(arrival_req_per_s: float, service: Service, arrival_scv: float) -> float:
     """Rate z [1/s] at which the tail of GI/G/1 decays: E[exp(z S)] E[exp(-z T)] = 1, taken as logarithms."""
-    from scipy.optimize import brentq
-
     seconds, weights = service.condensed
     scale_s = arrival_scv / arrival_req_per_s
 
@@ -110,7 +109,7 @@ def wait_decay_per_s(arrival_req_per_s: float, service: Service, arrival_scv: fl
     low = high / 2
     while excess(low) >= 0:
         high, low = low, low / 2
-    return float(brentq(excess, low, high, rtol=1e-9))
+    return root(excess, low, high, 1e-9)
 
 
 def _spitzer(grid: _Grid, service: Service) -> tuple[NDArray[np.complex128], float, float]:

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
-from planner.queueing.decode import decode_batch
+import numpy as np
+
+from planner.queueing.decode import waiting_fractions
 from planner.queueing.erlang import Floats, erlang_c
 from planner.queueing.service import Service
 from planner.queueing.wait import NO_WAIT, Wait
-from planner.queueing.waits import gigc_wait
+from planner.queueing.waits import gigc_waits
 
 _RARE = 1e-6
 """P(W > 0) below which nobody is said to wait: no percentile that anybody promises sees it."""
@@ -51,16 +53,49 @@ def place_wait(
     >>> round(constant.mean_s, 3), round(varied.mean_s, 1)
     (3.446, 34.6)
     """
-    mean = outputs_tokens.mean_s
-    batch = decode_batch(arrival_req_per_s, mean, step_s, n_instances)
-    waiting = batch.admission.waiting_fraction
+    return place_waits(np.array([arrival_req_per_s]), outputs_tokens, step_s, n_instances, arrival_scv)[0]
+
+
+def place_waits(
+    arrival_req_per_s: Floats,
+    outputs_tokens: Service,
+    step_s: Floats,
+    n_instances: int = 1,
+    arrival_scv: float = 1.0,
+) -> tuple[Wait, ...]:
+    """`place_wait` at many arrival rates at once, for little more than at one.
+
+    Equation: as at `place_wait`.
+
+    Args:
+        arrival_req_per_s: arrival rates [req/s], shape (n,), at least 0.
+        outputs_tokens: as at `place_wait`.
+        step_s: as at `place_wait`.
+        n_instances: as at `place_wait`.
+        arrival_scv: as at `place_wait`.
+
+    Returns:
+        The waits, in the order of the rates.
+
+    Raises:
+        ValueError: as at `place_wait`, for any of the rates.
+
+    Valid: as at `place_wait`.
+
+    Source: as at `place_wait`.
+    """
+    mean, full_s, n_places = outputs_tokens.mean_s, float(step_s[-1]), n_instances * len(step_s)
+    waiting = waiting_fractions(arrival_req_per_s, mean, step_s, n_instances)
     peakedness = 1 + (arrival_scv - 1) * outputs_tokens.lesser_fraction
-    if waiting < _RARE ** max(peakedness, 1.0):
-        return NO_WAIT
-    full_s, n_places = float(step_s[-1]), n_instances * len(step_s)
-    wait = gigc_wait(
-        n_places, arrival_req_per_s, Service(outputs_tokens.seconds * full_s, outputs_tokens.weights), arrival_scv
-    )
-    constant = float(erlang_c(n_places, arrival_req_per_s * mean * full_s))
-    shorter = min((waiting / constant) ** (1 / peakedness), 1.0) if constant > 0 else 1.0
-    return replace(wait, waiting_fraction=wait.waiting_fraction * shorter, mean_s=wait.mean_s * shorter)
+    found = [NO_WAIT] * len(waiting)
+    some = np.flatnonzero(waiting >= _RARE ** max(peakedness, 1.0))
+    if not some.size:
+        return tuple(found)
+    rates, held = arrival_req_per_s[some], Service(outputs_tokens.seconds * full_s, outputs_tokens.weights)
+    waits = gigc_waits(n_places, rates, held, arrival_scv)
+    constant = np.maximum(erlang_c(n_places, rates * mean * full_s), 1e-300)
+    shorter = np.minimum((waiting[some] / constant) ** (1 / peakedness), 1.0)
+    for k, (place, factor) in enumerate(zip(some, shorter.tolist(), strict=True)):
+        wait = waits.wait(k)
+        found[place] = replace(wait, waiting_fraction=wait.waiting_fraction * factor, mean_s=wait.mean_s * factor)
+    return tuple(found)

@@ -85,6 +85,11 @@ class Stretch:
     moment_s2: Floats
     """Integral of t r(t) from 0 [s^2], shape (p,)."""
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether no transfer takes longer than alone."""
+        return self.mean <= 1 + _ROUNDING
+
     def left_fraction(self, alone_s: Floats) -> Floats:
         """What is left of the variance when it is averaged over a transfer.
 
@@ -121,7 +126,7 @@ class Stretch:
         Source: an average over m independent spells of an infinitely divisible variable is 1 with probability a^m.
         """
         weights = np.diff(_EDGES)
-        if self.mean <= 1 + _ROUNDING:
+        if self.is_alone:
             return np.ones((len(alone_s), 1)), np.ones(1)
         sizes = np.maximum(alone_s, self.grid_s[1] * 1e-3)
         low, high = float(sizes.min()), float(sizes.max())

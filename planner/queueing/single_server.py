@@ -6,7 +6,8 @@ from math import inf, log
 
 import numpy as np
 
-from planner.queueing.erlang import Floats
+from planner.queueing.erlang import Floats, erlang_c
+from planner.queueing.roots import root
 
 Transform = Callable[[Floats], Floats]
 
@@ -113,7 +114,8 @@ def exponential_wait(n_servers: int, utilization: float, arrival_scv: float = 1.
 
     Valid: exact.
 
-    Source: Takacs (1962), Introduction to the Theory of Queues, chapter 2, theorem 3; x = c (1 - sigma).
+    Source: Takacs (1962), Introduction to the Theory of Queues, chapter 2, theorem 3; x = c (1 - sigma). With Poisson
+        arrivals Erlang (1917), as at `erlang_c`.
 
     >>> waiting, mean = exponential_wait(2, 0.75)
     >>> round(waiting, 6), round(mean, 6)
@@ -124,6 +126,9 @@ def exponential_wait(n_servers: int, utilization: float, arrival_scv: float = 1.
             "exponential service needs n_servers >= 1, 0 < utilization < 1 and arrival_scv > 0, "
             f"got {n_servers}, {utilization}, {arrival_scv}"
         )
+    if arrival_scv == 1.0:
+        waiting = erlang_c(n_servers, n_servers * utilization)
+        return waiting, waiting / (n_servers * (1 - utilization))
     scale = arrival_scv / (n_servers * utilization)
     return exponential_wait_of(n_servers, utilization, lambda s: np.asarray(-np.log1p(scale * s) / arrival_scv))
 
@@ -153,7 +158,6 @@ def _over_distance(excess: Transform, root: float, j: Floats) -> Floats:
 
 def _exponential_decay(n_servers: int, utilization: float, log_transform: Transform) -> float:
     """Root x of x = c (1 - A*(x)) in (0, c): the decay of the wait in GI/M/c [1 / service]."""
-    from scipy.optimize import brentq
 
     def excess(x: float) -> float:
         return -n_servers * float(np.expm1(log_transform(np.array(x)))) / x - 1
@@ -161,4 +165,4 @@ def _exponential_decay(n_servers: int, utilization: float, log_transform: Transf
     low = n_servers * (1 - utilization) / 2
     while excess(low) <= 0:
         low /= 2
-    return float(brentq(excess, low, float(n_servers), xtol=1e-14, rtol=1e-14))
+    return root(excess, low, float(n_servers))

@@ -1,7 +1,7 @@
 """Time to first token: wait, service and transfer, over the pools that requests are split between."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -58,6 +58,10 @@ class Path:
         share = checked_weights(service, np.asarray(weights, dtype=np.float64))
         checked_weights(extra, share)
         return cls(share_fraction, service + extra, share, sum_of_waits(wait, admission))
+
+    def then_waiting(self, admission: Wait) -> "Path":
+        """The same path with one more wait, independent of the others."""
+        return replace(self, wait=sum_of_waits(self.wait, admission))
 
 
 @dataclass(frozen=True, eq=False)

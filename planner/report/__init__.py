@@ -7,6 +7,8 @@ from planner.loading import on_first_use
 if TYPE_CHECKING:
     from planner.report.chart_run import run_chart, write_run_figure
     from planner.report.chart_sweep import sweep_chart, write_sweep_figure
+    from planner.report.diff_comment import diff_markdown
+    from planner.report.diff_text import diff_tables
     from planner.report.fidelity_folder import check_fidelity_report, write_fidelity_report
     from planner.report.fidelity_tables import worst_points, worst_table
     from planner.report.figure_files import write_front, write_roofline, write_schedulers, write_tornado
@@ -28,6 +30,8 @@ _LAZY = {
     "write_run_figure": "chart_run",
     "sweep_chart": "chart_sweep",
     "write_sweep_figure": "chart_sweep",
+    "diff_markdown": "diff_comment",
+    "diff_tables": "diff_text",
     "check_fidelity_report": "fidelity_folder",
     "write_fidelity_report": "fidelity_folder",
     "worst_points": "fidelity_tables",
@@ -67,6 +71,8 @@ __all__ = [
     "check_record_file",
     "check_live_report",
     "check_report",
+    "diff_markdown",
+    "diff_tables",
     "front_tables",
     "plan_tables",
     "report_markdown",

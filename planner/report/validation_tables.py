@@ -43,6 +43,7 @@ def validation_tables(found: Validation) -> list["RenderableType"]:
         ),
         printed(Table.of("checks", headings, map(check_row, together), text)),
         _periods(found),
+        _observed(found),
         remarks("not predicted", found.unpredicted),
         remarks("notes", map(formats.sentence, found.notes)),
     )
@@ -61,6 +62,22 @@ def _periods(found: Validation) -> "RenderableType | None":
         error = f"{100 * worst.relative_error:+.1f} %", percent(worst.tolerance, 0)
         rows.append((one.name, number(one.demand_req_per_s), *counts, worst.metric, *error))
     return printed(Table.of("periods", headings, rows, text))
+
+
+def _observed(found: Validation) -> "RenderableType | None":
+    """What was measured on a running system, beside the plan; None where the scenario states nothing."""
+    rows = [
+        (
+            one.metric,
+            number(one.measured, 4),
+            number(one.predicted, 4),
+            number(one.executed, 4),
+            DASH if one.predicted is None or not one.measured else f"{100 * (one.predicted / one.measured - 1):+.1f} %",
+        )
+        for one in found.observed
+    ]
+    text = "measured: what users saw, of the system and the load at that time; no promise of this plan"
+    return printed(Table.of("observed", ("metric", ">measured", ">predicted", ">executed", ">difference"), rows, text))
 
 
 def _verdict(found: Validation) -> str:

@@ -52,11 +52,14 @@ if TYPE_CHECKING:
         PlannedAgain,
         PoolPlan,
         PoolShares,
+        ServedModel,
         Sweep,
         Verdict,
         Work,
     )
+    from planner.results.plan_diff import BindChange, FigureChange, PlanDiff, PlanSide, ValueChange
     from planner.results.plan_file import plan_from
+    from planner.results.plan_inputs import PlanInputs
     from planner.results.plan_sweep import PlanSweep, SweepPoint, sought
     from planner.results.prediction import (
         AcceleratorMemory,
@@ -84,7 +87,7 @@ if TYPE_CHECKING:
     from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
     from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
     from planner.results.threshold import ALL_LEAVE, NONE_LEAVES, Threshold
-    from planner.results.validation import Check, PeriodValidation, Validation
+    from planner.results.validation import Check, Observation, PeriodValidation, Validation
 
 _LAZY = {
     "BreakEvenResult": "case",
@@ -146,10 +149,17 @@ _LAZY = {
     "PlannedAgain": "plan",
     "PoolPlan": "plan",
     "PoolShares": "plan",
+    "ServedModel": "plan",
     "Sweep": "plan",
     "Verdict": "plan",
     "Work": "plan",
+    "BindChange": "plan_diff",
+    "FigureChange": "plan_diff",
+    "PlanDiff": "plan_diff",
+    "PlanSide": "plan_diff",
+    "ValueChange": "plan_diff",
     "plan_from": "plan_file",
+    "PlanInputs": "plan_inputs",
     "PlanSweep": "plan_sweep",
     "SweepPoint": "plan_sweep",
     "sought": "plan_sweep",
@@ -189,6 +199,7 @@ _LAZY = {
     "NONE_LEAVES": "threshold",
     "Threshold": "threshold",
     "Check": "validation",
+    "Observation": "validation",
     "PeriodValidation": "validation",
     "Validation": "validation",
 }
@@ -198,6 +209,7 @@ __all__ = [
     "AcceleratorMemory",
     "Against",
     "Baseline",
+    "BindChange",
     "Bottleneck",
     "BreakEvenResult",
     "Case",
@@ -219,6 +231,7 @@ __all__ = [
     "Fidelity",
     "FidelityGroup",
     "FidelitySurvey",
+    "FigureChange",
     "Fleet",
     "FreeRouting",
     "Front",
@@ -243,6 +256,7 @@ __all__ = [
     "LiveTtft",
     "MeasuredFile",
     "NONE_LEAVES",
+    "Observation",
     "OperatorPoint",
     "Peer",
     "PeriodLink",
@@ -252,6 +266,9 @@ __all__ = [
     "PeriodValidation",
     "Plan",
     "PlannedAgain",
+    "PlanDiff",
+    "PlanInputs",
+    "PlanSide",
     "PlanSweep",
     "PoolPlan",
     "PoolShares",
@@ -277,6 +294,7 @@ __all__ = [
     "Scored",
     "ScoredCurve",
     "Sensitivity",
+    "ServedModel",
     "ServiceCurve",
     "SourceNote",
     "StackScore",
@@ -287,6 +305,7 @@ __all__ = [
     "Turn",
     "Threshold",
     "Validation",
+    "ValueChange",
     "Variation",
     "Verdict",
     "Work",

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from planner.ranges import Counted, Quantity, Signed
 from planner.results.certified import Certified
+from planner.results.plan_inputs import PlanInputs
 from planner.schema import StrictModel
 
 
@@ -40,6 +41,8 @@ class PoolPlan(StrictModel):
     """Attention KV cache."""
     batch_limit: Counted | None = None
     """Most sequences that an instance decodes together; None for prefill, which is one prompt at a time."""
+    model: str | None = None
+    """Model that it serves, as `models` and classes call it."""
 
     @property
     def key(self) -> str:
@@ -79,6 +82,27 @@ class LinkPlan(StrictModel):
     mean_gbps: Quantity
     utilization: Quantity
     usd_per_hour: Quantity | None
+    round_trip_ms: Quantity | None = None
+    """Round-trip time; None where nobody said."""
+
+
+class ServedModel(StrictModel):
+    """A model that the fleet serves, as far as whoever deploys it has to know it."""
+
+    name: str
+    """Name of its profile."""
+    checkpoints: tuple[str, ...] = ()
+    """Repositories that it is published in, where its profile names any."""
+    precision: str
+    """Weights, as the checkpoint stores them."""
+    kv_precision: str
+    """Attention KV cache, as asked for."""
+    has_recurrent_state: bool
+    """Whether some of its layers keep a state of fixed size: a hybrid model."""
+    has_experts: bool | None
+    """Whether some of its layers are a mixture of experts; None where that is unpublished."""
+    context_limit_tokens: Counted | None
+    """Longest context; None where unknown."""
 
 
 class Latency(StrictModel):
@@ -309,6 +333,8 @@ class Plan(Fleet):
     bound: Signed
     """That bound: requests per second, USD per hour, or with min-ttft seconds at the percentile asked for."""
     capacity_rule: Literal["mean-length", "expected-work"]
+    models: tuple[ServedModel, ...] = ()
+    """Every model that is served."""
     prefill_to_decode: str | None
     """Instances of prefill for short prompts to instances of decode."""
     cost_band: CostBand | None = None
@@ -327,6 +353,8 @@ class Plan(Fleet):
     """What the reader must know to use the figures."""
     certified: Certified | None = None
     """What a run bore out, where `--certify` asked for one."""
+    inputs: PlanInputs | None = None
+    """What it was made from; None where the plan stands beside its question, as in a report."""
 
     def period(self, name: str) -> PeriodPlan:
         """The period of that name; raises KeyError."""
@@ -356,6 +384,7 @@ class Plan(Fleet):
 
     def answer(self) -> dict[str, Any]:
         """The plan as JSON prints it, what identifies it first."""
-        fields = self.model_dump(mode="json", by_alias=True, exclude=None if self.certified else {"certified"})
+        unknown = {name for name in ("certified", "inputs") if getattr(self, name) is None}
+        fields = self.model_dump(mode="json", by_alias=True, exclude=unknown)
         first = ("schema", "scenario", "objective", "status", "gap", "bound", "capacity_rule")
         return {**{key: fields[key] for key in first}, **fields}

@@ -44,6 +44,15 @@ class PeriodValidation(StrictModel):
     n_undecided: Counted
 
 
+class Observation(StrictModel):
+    """A latency that was measured on a running system, beside what the plan and its run say of it."""
+
+    metric: str
+    measured: Quantity
+    predicted: Quantity | None
+    executed: Quantity | None
+
+
 class Validation(StrictModel):
     """Every promise of a plan held against a run."""
 
@@ -66,6 +75,8 @@ class Validation(StrictModel):
     checks: tuple[Check, ...]
     unpredicted: tuple[str, ...]
     """Metrics that the plan says nothing about."""
+    observed: tuple[Observation, ...] = ()
+    """What users of a running system saw, where the scenario states that; no promise of this plan."""
     notes: tuple[str, ...] = ()
     """What the reader must know of the run at that load, such as that it is too short for its warm-up."""
 

@@ -323,6 +323,28 @@ class Comparison(StrictModel):
     """Keys of the scenario to change, as `--set` would."""
 
 
+class ObservedLatency(StrictModel):
+    """What users of a running system saw; `planner validate` shows it beside the prediction."""
+
+    ttft_mean_s: NonNegative | None = None
+    """Mean time to first token."""
+    ttft_p50_s: NonNegative | None = None
+    """The time to first token that half of the requests do not exceed."""
+    ttft_p90_s: NonNegative | None = None
+    """The time to first token that 90 % of the requests do not exceed."""
+    ttft_p99_s: NonNegative | None = None
+    """The time to first token that 99 % of the requests do not exceed."""
+    tpot_mean_s: NonNegative | None = None
+    """Mean time per output token after the first."""
+    source: str
+    """What was measured, where and when."""
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """What was measured, by the names that plans have for it [s]."""
+        return {name: value for name, value in self if isinstance(value, float)}
+
+
 class Claim(StrictModel):
     """A published figure held against the plan."""
 

@@ -29,6 +29,7 @@ from planner.scenario.parts import (
     ModelChoice,
     Name,
     Objective,
+    ObservedLatency,
     Period,
     Pool,
     Price,
@@ -111,6 +112,8 @@ class Scenario(StrictModel):
     """Variants planned beside the scenario."""
     claims: tuple[Claim, ...] = ()
     """Published figures the report holds against the answer."""
+    observed: ObservedLatency | None = None
+    """Latencies that users of a running system saw."""
     break_even: tuple[BreakEven, ...] = ()
     """Inputs for which the report looks for the value that turns the decision."""
     report: Shown = Shown()

@@ -13,6 +13,7 @@ from planner.results import (
     Check,
     Fleet,
     Interval,
+    Observation,
     PeriodValidation,
     Plan,
     Run,
@@ -193,8 +194,17 @@ def _validation(to_run: ToRun, load: float, found: Sequence["Pair"], notes: tupl
         seed=question.seed,
         n_requests=question.n_requests,
         notes=notes,
+        observed=tuple(_observations(to_run.scenario, found)),
         **judged(found, question.n_requests),
     )
+
+
+def _observations(scenario: Scenario, found: Sequence["Pair"]) -> Iterator[Observation]:
+    """What the scenario says was measured, beside prediction and run."""
+    told = {metric: (predicted, executed) for metric, predicted, executed, _ in found}
+    for metric, measured in (scenario.observed.figures if scenario.observed else {}).items():
+        predicted, executed = told.get(metric, (None, None))
+        yield Observation(metric=metric, measured=measured, predicted=predicted, executed=executed)
 
 
 @dataclass(frozen=True)

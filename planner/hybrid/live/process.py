@@ -7,16 +7,15 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 
 from planner.hybrid.live.messages import FromWorker, WorkerSetup
+from planner.threads import BLAS_THREADS
 
-BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-"""Set to 1 before a worker imports NumPy: a worker is one core."""
 ENVIRONMENT = {
     **dict.fromkeys(BLAS_THREADS, "1"),
     "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
     "MALLOC_TRIM_THRESHOLD_": str(2**30),
 }
-"""Of a worker. The C library is told to keep memory that was freed: else each pass gets its arrays from the system
-anew, and has to touch every page of them. Other systems ignore what they do not know."""
+"""Of a worker, which is one core. The C library is told to keep memory that was freed: else each pass gets its arrays
+from the system anew, and has to touch every page of them. Other systems ignore what they do not know."""
 
 
 class Outbox:

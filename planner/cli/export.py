@@ -1,0 +1,79 @@
+"""`planner export`: what deploys a plan."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from planner.cli.common import SetOption, TimeLimitOption, data_dirs
+from planner.cli.completion import scenario_names
+from planner.cli.progress import progress
+
+if TYPE_CHECKING:
+    from planner.results import Plan
+
+
+class Target(StrEnum):
+    """What a plan is deployed with."""
+
+    DYNAMO = "dynamo"
+    LLM_D = "llm-d"
+    KSERVE = "kserve"
+    SGLANG = "sglang"
+    VLLM = "vllm"
+
+
+PLAN_SUFFIX = ".json"
+
+
+def export(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLAN|SCENARIO",
+            help="An answer of `optimize --format json` (.json), or a scenario, which is planned first.",
+            autocompletion=scenario_names,
+        ),
+    ],
+    target: Annotated[Target, typer.Option("--to", help="What it is deployed with.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder that is written: new, empty or an export.")],
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="KEY=VALUE", help="A fact no plan has, such as label.h200-sxm=NVIDIA-H200."),
+    ] = None,
+    overrides: SetOption = None,
+    time_limit_s: TimeLimitOption = 60.0,
+) -> None:
+    """Write the manifests or launch commands that deploy a plan, and NOT_EXPRESSED.md: what they cannot say of it."""
+    from planner.deploy import TARGETS, check_export_folder, export_files, write_export
+
+    check_export_folder(out)
+    plan = _plan(source, overrides or [], time_limit_s)
+    (name,) = (known for known in TARGETS if known == target.value)
+    files = export_files(plan, name, parameters or (), source)
+    write_export(files, out)
+    for file in files:
+        typer.echo(out / file)
+
+
+def _plan(source: str, overrides: list[str], time_limit_s: float) -> "Plan":
+    """The plan in a file, or that of a scenario.
+
+    Raises:
+        UsageError: keys of a scenario are changed, and a plan is given.
+    """
+    from planner.errors import UsageError
+    from planner.results import plan_from
+    from planner.schema import read_text
+
+    if source.endswith(PLAN_SUFFIX):
+        if overrides:
+            raise UsageError(f"--set: changes keys of a scenario, and {source} is a plan (plan again with --set)")
+        return plan_from(read_text(Path(source)), source)
+    from planner.optimizer import optimize
+    from planner.scenario import read_scenario
+
+    question = read_scenario(source, overrides)
+    with progress(f"planning {question.name}"):
+        return optimize(question, data_dirs(), time_limit_s)

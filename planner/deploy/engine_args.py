@@ -1,0 +1,123 @@
+"""Command lines of the engines: what a pool's instances are started with."""
+
+import json
+from collections.abc import Iterator
+
+from planner.deploy.deployment import Deployment, Unit
+from planner.deploy.versions import ENGINES, UCX_ANY, UCX_RDMA, UCX_TCP, EngineName
+
+BOOTSTRAP_PORT = 8998
+SIDE_CHANNEL_PORT = 5600
+KV_ROLES = {"prefill": "kv_producer", "decode": "kv_both"}
+
+
+def engine_args(deployment: Deployment, unit: Unit, engine: EngineName, served_as: str | None = None) -> list[str]:
+    """Arguments that say what an instance is; none about its role or its ports.
+
+    Args:
+        deployment: what it belongs to.
+        unit: its pool.
+        engine: what it runs.
+        served_as: what requests call the model; None: the name of its profile.
+
+    Returns:
+        Arguments of its model, layout, precision and batch.
+    """
+    words = {"vllm": _vllm_layout, "sglang": _sglang_layout}[engine]
+    return [
+        *_model(unit, engine, served_as),
+        *words(unit),
+        *_precision(deployment, unit, engine),
+        *_batch(unit, engine),
+        *_prefix_cache(deployment, unit, engine),
+    ]
+
+
+def _model(unit: Unit, engine: EngineName, served_as: str | None) -> Iterator[str]:
+    yield from (ENGINES[engine].flag("model name"), served_as or unit.model.name)
+    if engine == "vllm" and unit.model.has_recurrent_state:
+        yield ENGINES[engine].flag("hybrid")
+
+
+def _vllm_layout(unit: Unit) -> Iterator[str]:
+    layout, engine = unit.layout, ENGINES["vllm"]
+    yield from (engine.flag("tensor"), str(layout.tp))
+    if layout.dp > 1:
+        yield from (engine.flag("data"), str(layout.dp))
+    if layout.pp > 1:
+        yield from (engine.flag("pipeline"), str(layout.pp))
+    if layout.ep > 1:
+        yield engine.flag("experts")
+
+
+def _sglang_layout(unit: Unit) -> Iterator[str]:
+    """SGLang counts attention replicas of a mixture of experts inside its tensor parallel size."""
+    layout, engine = unit.layout, ENGINES["sglang"]
+    inside = unit.model.has_experts
+    yield from (engine.flag("tensor"), str(layout.tp * layout.dp if inside else layout.tp))
+    if layout.dp > 1:
+        yield from (engine.flag("attention data" if inside else "data"), str(layout.dp))
+    if layout.pp > 1:
+        yield from (engine.flag("pipeline"), str(layout.pp))
+    if layout.ep > 1:
+        yield from (engine.flag("experts"), str(layout.ep))
+
+
+def _precision(deployment: Deployment, unit: Unit, engine: EngineName) -> Iterator[str]:
+    """The KV cache's format always, the weights' only where the engine is to make it of the checkpoint's."""
+    software = ENGINES[engine]
+    yield from (software.flag("kv precision"), software.kv_word(unit.kv_precision) or "auto")
+    if is_converted(deployment, unit):
+        yield from (software.flag("quantization"), "fp8")
+
+
+def is_converted(deployment: Deployment, unit: Unit) -> bool:
+    """Whether an engine makes the weights' format of the checkpoint's; a checkpoint that is named has the right one."""
+    is_other = (unit.pool.precision, unit.model.precision) == ("fp8", "bf16")
+    return is_other and unit.model.name not in deployment.parameters.checkpoint
+
+
+def _batch(unit: Unit, engine: EngineName) -> Iterator[str]:
+    """Most sequences at once; vLLM counts those of one attention replica, SGLang those of the instance."""
+    if unit.role == "decode" and unit.pool.batch_limit:
+        each = -(-unit.pool.batch_limit // unit.layout.dp) if engine == "vllm" else unit.pool.batch_limit
+        yield from (ENGINES[engine].flag("batch"), str(each))
+
+
+def _prefix_cache(deployment: Deployment, unit: Unit, engine: EngineName) -> Iterator[str]:
+    """SGLang's instances that decode keep no prefixes unless they are told to."""
+    has_hits = any(one.cached_fraction > 0 for one in deployment.plan.classes if one.model == unit.model.name)
+    if engine == "sglang" and unit.role == "decode" and has_hits:
+        yield ENGINES[engine].flag("prefix cache")
+
+
+def nixl_args(unit: Unit) -> list[str]:
+    """vLLM's side of the hand-over of KV caches."""
+    config = {"kv_connector": "NixlConnector", "kv_role": KV_ROLES[unit.role]}
+    return [ENGINES["vllm"].flag("transfer"), json.dumps(config, separators=(",", ":"))]
+
+
+def ucx_tls(deployment: Deployment, unit: Unit) -> str:
+    """Transports that NIXL may use for a pool: between sites TCP, inside one RDMA where there is any."""
+    asked = deployment.parameters.transfer
+    if asked != "auto":
+        return UCX_TCP if asked == "tcp" else UCX_RDMA
+    groups = deployment.groups_of(unit)
+    if unit.role == "prefill" and groups and all(unit.pool.site != group.site for group in groups):
+        return UCX_TCP
+    return UCX_ANY
+
+
+def mooncake_backend(deployment: Deployment, unit: Unit) -> str:
+    """SGLang's way to hand KV caches over: one for all pools that exchange any, and TCP where some cross sites."""
+    asked = deployment.parameters.transfer
+    over_tcp = asked == "tcp" or (asked == "auto" and unit in deployment.tied_to_wan)
+    return "mooncake_tcp" if over_tcp else "mooncake"
+
+
+def environment(deployment: Deployment, unit: Unit, engine: EngineName, over_nixl: bool) -> dict[str, str]:
+    """Environment variables of an instance."""
+    found = {"UCX_TLS": ucx_tls(deployment, unit)} if over_nixl else {}
+    if engine == "vllm" and unit.model.has_recurrent_state:
+        found["VLLM_SSM_CONV_STATE_LAYOUT"] = "DS"
+    return found

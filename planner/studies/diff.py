@@ -1,0 +1,234 @@
+"""What is different between two plans: figures, decisions, what binds, and the inputs that caused it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from planner.results import ClassPlan, Plan, PlanInputs
+from planner.results.plan_diff import BindChange, FigureChange, PlanDiff, PlanSide, ValueChange
+from planner.units import MILLI
+
+HOURS_PER_MONTH = 730.0
+"""8,760 hours of a year over its months, as clouds count them."""
+SOLVER_NOISE = 1e-6
+"""Relative difference that is rounding of solvers where both plans are proven the best."""
+PERCENTILES = (50, 90, 99)
+"""Of TTFT, that plans state."""
+POOL_FIELDS = (
+    "n_instances",
+    "accelerators_per_instance",
+    "hardware",
+    "site",
+    "role",
+    "prompts",
+    "layout",
+    "stack",
+    "precision",
+    "kv_precision",
+    "batch_limit",
+    "basis",
+)
+LINK_FIELDS = ("n_ports", "port_gbps", "capacity_gbps")
+
+
+class _Figure(NamedTuple):
+    """A figure of one plan."""
+
+    title: str
+    unit: str
+    value: float | None
+    promised: float | None = None
+
+
+def plan_diff(before: tuple[str, Plan], after: tuple[str, Plan]) -> PlanDiff:
+    """Two plans side by side.
+
+    Args:
+        before: name and plan to compare with.
+        after: name and plan to compare.
+
+    Returns:
+        All figures, and of everything else what differs; figures that differ by less than both gaps do not.
+    """
+    noise = _Noise(before[1], after[1])
+    figures = tuple(_figures(before[1], after[1], noise))
+    mine, theirs = dict(_decisions(before[1], after[1])), dict(_decisions(after[1], before[1]))
+    answers = tuple(_values(mine, theirs, noise))
+    inputs = tuple(_inputs(before[1].inputs, after[1].inputs))
+    binds = tuple(_binds(before[1], after[1], noise))
+    told = [figure.is_changed for figure in figures] + [bind.is_changed for bind in binds]
+    return PlanDiff(
+        before=_side(*before),
+        after=_side(*after),
+        is_changed=any(told) or bool(answers or inputs),
+        noise_fraction=noise.fraction,
+        figures=figures,
+        answers=answers,
+        inputs=inputs,
+        inputs_unknown=tuple(name for name, plan in (before, after) if plan.inputs is None),
+        binds=binds,
+        n_unchanged=told.count(False) + len(mine.keys() | theirs.keys()) - len(answers),
+        n_within_gaps=noise.n_hidden,
+    )
+
+
+def _side(name: str, plan: Plan) -> PlanSide:
+    version = None if plan.inputs is None else plan.inputs.planner
+    return PlanSide(name=name, scenario=plan.scenario, status=plan.status, gap=plan.gap, planner=version)
+
+
+class _Noise:
+    """How far figures may differ that the plans' own gaps say nothing about; counts those that do."""
+
+    def __init__(self, before: Plan, after: Plan) -> None:
+        gaps = before.gap + after.gap
+        self.fraction = max(gaps, SOLVER_NOISE)
+        self.objective = before.gap * abs(before.bound) + after.gap * abs(after.bound)
+        self.objective = max(self.objective, SOLVER_NOISE * max(abs(before.bound), abs(after.bound)))
+        self.n_hidden = 0
+
+    def differ(self, before: Any, after: Any, allowed: float | None = None) -> bool:
+        """Whether two values differ; figures by more than what is allowed, else by more than the gaps."""
+        if before == after:
+            return False
+        if not (_is_measure(before) and _is_measure(after)):
+            return True
+        limit = self.fraction * max(abs(before), abs(after)) if allowed is None else allowed
+        is_hidden = abs(after - before) <= limit
+        self.n_hidden += is_hidden
+        return not is_hidden
+
+
+def _is_measure(value: Any) -> bool:
+    """Whether it is measured rather than counted or chosen."""
+    return isinstance(value, float)
+
+
+def _figures(before: Plan, after: Plan, noise: _Noise) -> Iterator[FigureChange]:
+    mine, theirs = dict(_figures_of(before)), dict(_figures_of(after))
+    for name in dict.fromkeys([*mine, *theirs]):
+        either = mine.get(name) or theirs[name]
+        a, b = (side.get(name, either._replace(value=None, promised=None)) for side in (mine, theirs))
+        if a.value is None and b.value is None and a.promised is None and b.promised is None:
+            continue
+        yield FigureChange(
+            name=name,
+            title=either.title,
+            unit=either.unit,
+            before=a.value,
+            after=b.value,
+            promised_before=a.promised,
+            promised_after=b.promised,
+            is_changed=noise.differ(a.value, b.value) or a.promised != b.promised,
+        )
+
+
+def _figures_of(plan: Plan) -> Iterator[tuple[str, _Figure]]:
+    cost, latency = plan.cost, plan.latency
+    usd = cost.usd_per_hour
+    yield "usd_per_hour", _Figure("cost per hour", "USD/h", usd)
+    yield "usd_per_month", _Figure("cost per month of 730 h", "USD", None if usd is None else usd * HOURS_PER_MONTH)
+    for kind in ("input", "output"):
+        name = f"usd_per_million_{kind}_tokens"
+        yield name, _Figure(f"cost per million {kind} tokens", "USD", getattr(cost, name))
+    yield "throughput_req_per_s", _Figure("rate", "req/s", plan.throughput_req_per_s)
+    yield "max_throughput_req_per_s", _Figure("highest rate", "req/s", plan.max_throughput_req_per_s)
+    yield "goodput_req_per_s", _Figure("highest rate as promised", "req/s", plan.goodput_req_per_s)
+    yield "offload_fraction", _Figure("prompts prefilled elsewhere", "fraction", plan.offload_fraction)
+    yield "n_accelerators", _Figure("accelerators", "", plan.n_accelerators)
+    for part in plan.classes:
+        yield from _promises_of(part)
+    for name, title in (("ttft_mean_s", "mean TTFT"), ("ttft_p90_s", "TTFT P90"), ("ttft_p99_s", "TTFT P99")):
+        yield name, _Figure(title, "s", getattr(latency, name))
+    for name, title in (("ttft_unloaded_mean_s", "mean"), ("ttft_unloaded_p90_s", "P90")):
+        yield name, _Figure(f"TTFT {title} without waiting", "s", getattr(latency, name))
+    yield "tpot_mean_s", _Figure("mean TPOT", "s", latency.tpot_mean_s)
+
+
+def _promises_of(part: ClassPlan) -> Iterator[tuple[str, _Figure]]:
+    """What is promised to a class beside what is predicted of it, where the plan states that."""
+    slo = part.slo or {}
+    if "ttft_s" in slo:
+        percentile = f"p{slo.get('ttft_percentile', 90.0):g}"
+        known = f"ttft_{percentile}_s" if float(percentile[1:]) in PERCENTILES else ""
+        name = f"classes.{part.name}.ttft_{percentile}_s"
+        title = f"promised TTFT {percentile.upper()} of {part.name}"
+        yield name, _Figure(title, "s", getattr(part.latency, known, None), slo["ttft_s"])
+    if "tpot_ms" in slo:
+        name, title = f"classes.{part.name}.tpot_s", f"promised TPOT of {part.name}"
+        yield name, _Figure(title, "s", part.latency.tpot_mean_s, slo["tpot_ms"] * MILLI)
+
+
+def _decisions(plan: Plan, other: Plan) -> Iterator[tuple[str, Any]]:
+    """What a plan decides, by key; a pool or link that the other plan lacks is one decision."""
+    yield "verdict.worth_it", plan.verdict.worth_it if plan.verdict.decided else "undecided"
+    yield "prefill_to_decode", plan.prefill_to_decode
+    pools, links = ({item.name for item in items} for items in (other.pools, other.links))
+    for pool in plan.pools:
+        if pool.name in pools:
+            yield from ((f"pools.{pool.name}.{name}", getattr(pool, name)) for name in POOL_FIELDS)
+        else:
+            n = pool.accelerators_per_instance or (pool.n_instances and pool.n_accelerators // pool.n_instances)
+            yield f"pools.{pool.name}", f"{pool.n_instances} x {n} {pool.hardware} at {pool.site}: {pool.role}"
+    for link in plan.links:
+        if link.name in links:
+            yield from ((f"links.{link.name}.{name}", getattr(link, name)) for name in LINK_FIELDS)
+        else:
+            yield f"links.{link.name}", f"{link.capacity_gbps:g} Gbps from {link.from_site} to {link.to_site}"
+    yield from _thresholds(plan)
+    yield "survives", list(plan.survives)
+
+
+def _thresholds(plan: Plan) -> Iterator[tuple[str, float | None]]:
+    """Uncached tokens beyond which prompts may leave, by class, or by period, class and site; None: none do."""
+    if not plan.periods:
+        for part in plan.classes:
+            yield f"classes.{part.name}.threshold_tokens", part.threshold_tokens
+    for period in plan.periods:
+        for class_name, sites in period.thresholds.items():
+            for site, tokens in sites.items():
+                yield f"periods.{period.name}.thresholds.{class_name}.{site}", tokens
+
+
+def _values(before: Mapping[str, Any], after: Mapping[str, Any], noise: _Noise) -> Iterator[ValueChange]:
+    for key in _joined(before, after):
+        mine, theirs = before.get(key), after.get(key)
+        if noise.differ(mine, theirs):
+            yield ValueChange(key=key, before=mine, after=theirs)
+
+
+def _joined(before: Iterable[str], after: Iterable[str]) -> Iterator[str]:
+    """Keys of both, those of one side only after the others."""
+    return iter(dict.fromkeys([*before, *after]))
+
+
+def _inputs(before: PlanInputs | None, after: PlanInputs | None) -> Iterator[ValueChange]:
+    """Inputs that differ; a profile or trace that one side does not use follows from the scenario."""
+    if before is None or after is None:
+        return
+    yield from _differing("", {"planner": before.planner}, {"planner": after.planner})
+    yield from _differing("", before.scenario, after.scenario)
+    for name in sorted(before.profiles.keys() & after.profiles.keys()):
+        yield from _differing(f"{name}: ", before.profiles[name], after.profiles[name])
+    both = before.data.keys() & after.data.keys()
+    yield from _differing("trace ", *({k: side.data[k] for k in sorted(both)} for side in (before, after)))
+
+
+def _differing(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[ValueChange]:
+    for key in _joined(before, after):
+        mine, theirs = before.get(key), after.get(key)
+        if _plain(mine) != _plain(theirs):
+            yield ValueChange(key=f"{prefix}{key}", before=mine, after=theirs)
+
+
+def _plain(value: Any) -> Any:
+    """A value as it compares after a round through JSON."""
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _binds(before: Plan, after: Plan, noise: _Noise) -> Iterator[BindChange]:
+    mine, theirs = ({b.constraint: b for b in plan.bottlenecks} for plan in (before, after))
+    for name in _joined(mine, theirs):
+        known = theirs.get(name) or mine[name]
+        a, b = (side[name].shadow_price if name in side else None for side in (mine, theirs))
+        is_changed = noise.differ(a, b, noise.objective)
+        yield BindChange(constraint=name, unit=known.unit, before=a, after=b, is_changed=is_changed)

@@ -1,0 +1,110 @@
+"""The demand that vLLM, SGLang or Dynamo counted in their metrics."""
+
+from collections.abc import Iterator
+
+from planner.errors import InputError, Problem
+from planner.units import SECONDS_PER_HOUR
+from planner.workload.observed.counted_lengths import CountedLengths, quantile
+from planner.workload.observed.demand import HourRate, Observed, by_hour
+from planner.workload.observed.metric_names import FRAMEWORKS, Names
+from planner.workload.observed.metric_samples import Samples
+
+PERCENTILES = (50, 90, 99)
+
+
+def observed_metrics(samples: Samples) -> Observed:
+    """The demand of the first framework whose requests were counted.
+
+    Raises:
+        InputError: nobody's were, or there were none.
+    """
+    for names in FRAMEWORKS:
+        prompts, outputs = (_lengths(samples, names, kind) for kind in ("prompt", "output"))
+        if prompts is not None and outputs is not None:
+            return _demand(samples, names, prompts, outputs)
+    known = ", ".join(name for names in FRAMEWORKS for name in (*names.prompts, *names.outputs))
+    what = "has no requests with lengths of prompts and answers"
+    raise InputError(Problem(samples.name, "", what, f"histograms with requests in them: {known}"))
+
+
+def _demand(samples: Samples, names: Names, prompts: CountedLengths, outputs: CountedLengths) -> Observed:
+    counter = _requests(samples, names)
+    n = samples.grown(counter) if counter else None
+    rate, hours = None, tuple[HourRate, ...]()
+    notes = list(_notes(samples, names, prompts, outputs))
+    if counter and n and samples.is_range and samples.span_s(counter) > 0:
+        rate = n / samples.span_s(counter)
+        start_s, counts = samples.hourly(counter, SECONDS_PER_HOUR)
+        hours = by_hour([count / SECONDS_PER_HOUR for count in counts], start_s)
+    else:
+        notes.append("one scrape tells no rate: give --demand, or the answer of a range query over some hours")
+    return Observed(
+        what=f"{'' if n is None else f'{n:,.0f} '}requests that {names.framework} counted",
+        prompts=prompts,
+        outputs=outputs,
+        req_per_s=rate,
+        hours=hours,
+        hit_fraction=_hits(samples, names),
+        latency_s=tuple(_latencies(samples, names)),
+        notes=tuple(notes),
+    )
+
+
+def _requests(samples: Samples, names: Names) -> str | None:
+    """The counter of requests: that of the prompts' histogram, which counts what its lengths are of."""
+    counts = (*(f"{name}_count" for name in names.prompts), *names.requests)
+    return next((name for name in counts if samples.grown(name)), None)
+
+
+def _lengths(samples: Samples, names: Names, kind: str) -> CountedLengths | None:
+    """Lengths of a histogram; where there is none, the mean by the counters of tokens and requests."""
+    histograms, counters = {
+        "prompt": (names.prompts, names.prompt_tokens),
+        "output": (names.outputs, names.output_tokens),
+    }[kind]
+    for name in histograms:
+        if (found := samples.buckets(name)) is not None:
+            return CountedLengths.of_cumulative(*found, samples.grown(f"{name}_sum"))
+    requests = next((n for name in names.requests if (n := samples.grown(name))), None)
+    tokens = next((n for name in counters if (n := samples.grown(name))), None)
+    if requests is None or tokens is None or tokens < requests:
+        return None
+    return CountedLengths((tokens / requests,), (requests,), tokens / requests)
+
+
+def _hits(samples: Samples, names: Names) -> float | None:
+    for cached, asked in names.hits:
+        part, whole = samples.grown(cached), samples.grown(asked)
+        if part is not None and whole:
+            return min(max(part / whole, 0.0), 1.0)
+    return None
+
+
+def _latencies(samples: Samples, names: Names) -> Iterator[tuple[str, float]]:
+    for figure, metrics, percentiles in (("ttft", names.ttft, PERCENTILES), ("tpot", names.tpot, ())):
+        name = next((name for name in metrics if samples.buckets(name) is not None), None)
+        if name is None:
+            continue
+        total, n = samples.grown(f"{name}_sum"), samples.grown(f"{name}_count")
+        if total and n:
+            yield f"{figure}_mean_s", total / n
+        ends, counts = samples.buckets(name) or ([], [])
+        weights = [b - a for a, b in zip([0.0, *counts], counts, strict=False)]
+        for p in percentiles:
+            value = quantile((0.0, *ends), weights, p / 100)
+            if value < ends[-1]:  # else it lies in the open bucket, and nobody knows where
+                yield f"{figure}_p{p}_s", value
+
+
+def _notes(samples: Samples, names: Names, prompts: CountedLengths, outputs: CountedLengths) -> Iterator[str]:
+    for what, lengths in (("prompts", prompts), ("answers", outputs)):
+        if lengths.is_exact:
+            yield f"no histogram of {what}: all of them have the mean length, so that tails are not seen"
+    models = {
+        dict(labels).get("model_name") or dict(labels).get("model")
+        for name in (*names.prompts, *names.requests)
+        for metric in (f"{name}_count", name)
+        for labels in samples.series.get(metric, {})
+    } - {None}
+    if len(models) > 1:
+        yield f"requests of {len(models)} models are counted together: {', '.join(sorted(map(str, models)))}"

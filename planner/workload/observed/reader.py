@@ -1,0 +1,88 @@
+"""Whatever a demand was recorded in, told apart by its content."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from planner.errors import InputError, Problem, UsageError
+from planner.reading import MIB, TABLE_BYTES, opened, read_text
+from planner.workload.observed.bench import is_bench, json_runs, observed_bench
+from planner.workload.observed.demand import Observed
+from planner.workload.observed.metric_samples import exposition, query_answer
+from planner.workload.observed.metrics import observed_metrics
+from planner.workload.observed.request_table import AZURE, observed_mooncake, observed_table
+from planner.workload.traces import AZURE_COLUMNS, MOONCAKE_FIELDS
+
+SMALL_TRACE_BYTES = 16 * MIB
+"""Up to here a trace is planned for as it is, request by request."""
+HEAD_BYTES = 65_536
+ALLOWED = (
+    "a trace (JSON lines with timestamp, input_length and output_length, or CSV with the header "
+    f"{','.join(AZURE_COLUMNS)}), any other CSV with --columns, metrics of vLLM, SGLang or Dynamo (Prometheus text, or "
+    "JSON of a range query), or results of guidellm, vllm bench serve or SGLang bench_serving"
+)
+
+
+def observed(path: Path, columns: Mapping[str, str] | None = None) -> Observed | None:
+    """The demand that a file tells of; None where it is a trace that is small enough to be planned for as it is.
+
+    Args:
+        path: the file; its content says what it is.
+        columns: names of columns by what they are, of a CSV.
+
+    Raises:
+        InputError: the file is of no kind that is known, or broken: the line, what is wrong, what is allowed.
+        UsageError: columns are named of what has none.
+    """
+    with opened(path) as file:
+        head = file.read(HEAD_BYTES).decode("utf-8-sig", errors="replace")
+    first = next((line.strip() for line in head.splitlines() if line.strip()), "")
+    if columns is not None:
+        if first.startswith(("{", "[", "#")):
+            raise UsageError("--columns: names columns of a CSV, and this is none")
+        return observed_table(path, columns)
+    is_azure = [cell.strip() for cell in first.split(",")] == AZURE_COLUMNS
+    is_mooncake = first.startswith("{") and all(f'"{field}"' in first for field in MOONCAKE_FIELDS)
+    if is_azure or is_mooncake:
+        if path.stat().st_size <= SMALL_TRACE_BYTES:
+            return None
+        return observed_mooncake(path) if is_mooncake else observed_table(path, AZURE)
+    return _observed_answer(path, first)
+
+
+def _observed_answer(path: Path, first: str) -> Observed | None:
+    """Metrics or a benchmark's result, which are read whole."""
+    name = str(path)
+    if not first:
+        raise InputError(Problem(name, "", "is empty", ALLOWED))
+    if first.startswith(("{", "[")):
+        text = read_text(path, TABLE_BYTES)
+        runs = json_runs(text)
+        if runs is not None and runs and all(is_bench(value) for _, value in runs):
+            return observed_bench(name, runs)
+        if runs is not None and len(runs) == 1 and _is_answer(runs[0][1]):
+            return observed_metrics(query_answer(name, text))
+        if first.startswith("{"):
+            return None
+    elif first.startswith("#") or _is_sample(first):
+        return observed_metrics(exposition(name, read_text(path, TABLE_BYTES)))
+    raise InputError(Problem(name, "", f"is nothing that is known: {first[:60]!r}", ALLOWED, 1))
+
+
+def _is_answer(value: object) -> bool:
+    """Whether it is the answer to a query, or several."""
+    parts = value if isinstance(value, list) else [value]
+    return bool(parts) and all(isinstance(part, Mapping) and ("data" in part or "status" in part) for part in parts)
+
+
+def _is_sample(line: str) -> bool:
+    """Whether a line is of Prometheus' text format rather than of a table."""
+    name, _, value = line.rpartition(" ")
+    return bool(name) and "," not in value and not name[:1].isdigit() and _is_number(value)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
