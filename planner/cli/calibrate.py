@@ -35,7 +35,7 @@ def calibrate(
     ] = True,
     memory_fraction: Annotated[
         float | None,
-        typer.Option(metavar="F", min=0.05, max=1.0, help="Part of an accelerator's nominal memory that serving uses."),
+        typer.Option(metavar="F", min=0.05, max=1.0, help="Part of an accelerator's reported memory that serving uses."),
     ] = None,
     chunk_tokens: Annotated[
         int | None, typer.Option(metavar="N", min=16, max=10**9, help="Most prompt tokens of one prefill pass.")

@@ -82,7 +82,7 @@ class StackSettings(StrictModel):
     chunk_tokens: Annotated[int, Field(ge=16, le=10**9)] = 8192
     """Most prompt tokens of one prefill pass [tokens]."""
     memory_fraction: Share = 0.9
-    """Part of an accelerator's memory that serving uses."""
+    """Part of an accelerator's memory, as the device reports it, that serving uses."""
     runtime_gb: NonNegative | None = None
     """Memory of one accelerator that the serving process itself takes: context, graphs and communication buffers
     [GB]; absent: 2, as on a GPU."""

@@ -19,8 +19,8 @@ from planner.roofline import Chip, Factors, Layout, ServedModel, memory_fit
 from planner.studies.fidelity.copies import FORMATS, family_name, format_in
 from planner.units import GB
 
-REPORTED_MEMORY = 1.07
-"""What devices report of memory over the gigabytes that they are sold with, such as 143,771 MiB for 141 GB."""
+MOST_REPORTED = 1.074
+"""Most that a device may report of its memory over the gigabytes it is sold with: a GiB over a GB."""
 MOST_TOKENS_IN_FLIGHT = 50_000_000
 """To be generated at once in a closed loop: 3,000 answers of 16,000 tokens."""
 PRECISIONS = ("bf16", "fp8", "int8", "int4", "fp4")
@@ -110,12 +110,14 @@ def _check_size(point: ServingPoint) -> None:
 
 
 def _with_room(case: Case) -> Case:
-    """The case, if the weights fit at all: with all the memory that a device reports and nothing beside them."""
+    """The case, if the weights fit at all: with all the memory that a device may report and nothing beside them."""
+    room_bytes = case.hardware.memory_bytes
+    if room_bytes and case.hardware.figures.reported_memory_mib is None:
+        room_bytes *= MOST_REPORTED
     for layout in (case.prefill_layout, case.decode_layout):
-        nominal = case.hardware.memory_bytes
-        weights = memory_fit(case.model, nominal or 0.0, layout, precision=case.precision).weights_bytes
-        if nominal and weights > REPORTED_MEMORY * nominal:
-            lacking = (weights - REPORTED_MEMORY * nominal) / GB
+        weights = memory_fit(case.model, room_bytes or 0.0, layout, precision=case.precision).weights_bytes
+        if room_bytes and weights > room_bytes:
+            lacking = (weights - room_bytes) / GB
             raise UnfitPointError(f"the weights do not fit {layout}: each accelerator lacks {lacking:.3g} GB")
     _check_rate(case)
     return case
