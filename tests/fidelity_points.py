@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.profiles.points import ServingPoint, points_csv
 from planner.profiles.stack import StackSettings
-from planner.roofline import Factors, Stack
+from planner.roofline import Factors, RunAs, Stack
 from planner.studies.fidelity.cases import Case, cases_of
 from planner.studies.fidelity.fidelity import case_times
 from planner.studies.fidelity.loads import loads_of
@@ -82,7 +82,7 @@ def timed(points: Sequence[ServingPoint], factors: Factors, settings: StackSetti
 
 def by_formulas(points: Sequence[ServingPoint], factors: Factors) -> list[ServingPoint]:
     """Points with the latencies of the closed formulas, which a fit moves between runs."""
-    return _with(points, *loads_of(_cases(points), SETTINGS).latencies(factors))
+    return _with(points, *loads_of(_cases(points), RunAs(SETTINGS)).latencies(factors))
 
 
 def _cases(points: Sequence[ServingPoint]) -> list[Case]:

@@ -9,12 +9,12 @@ import pytest
 
 from planner.profiles.points import ServingPoint
 from planner.profiles.stack import HarnessSettings, StackSettings
-from planner.roofline import Factors, Stack
+from planner.roofline import Factors, RunAs, Stack
 from planner.studies.fidelity.cases import cases_of
 from planner.studies.fidelity.fidelity import case_times
-from planner.studies.fidelity.fit import PRIORS, Fit, Measured, expected
+from planner.studies.fidelity.fit import HOST, PRIORS, Fit, Measured, expected
 from planner.studies.fidelity.loads import loads_of
-from planner.studies.fidelity.rounds import RunAs, as_run, fit_in_rounds
+from planner.studies.fidelity.rounds import as_run, fit_in_rounds
 from tests.fidelity_points import configurations
 
 LOCKED = StackSettings(memory_fraction=0.9, prefill_first=True)
@@ -35,7 +35,7 @@ def run_points(factors: Factors) -> list[ServingPoint]:
 def measured(points: Sequence[ServingPoint]) -> Measured:
     cases, _ = cases_of(points)
     return Measured(
-        loads=loads_of(cases, LOCKED),
+        loads=loads_of(cases, HOW),
         ttft_s=np.array([point.ttft_s for point in points], float),
         tpot_s=np.array([point.tpot_s for point in points], float),
         weight=np.ones(len(points)),
@@ -75,6 +75,19 @@ def test_latencies_at_the_factors_of_a_round_are_those_of_its_runs() -> None:
     ttft, tpot = as_run(points, fit, HOW).latencies(SLOW)
     assert ttft == pytest.approx(points.ttft_s, rel=1e-9)
     assert tpot == pytest.approx(points.tpot_s, rel=1e-9)
+
+
+def test_prefills_alone_set_no_time_of_the_host() -> None:
+    """What a table has of constant seconds is as well its way of measuring."""
+    slow = replace(expected().factors, eager_launch_s=80e-6, host_step_s=6e-3, gemm_efficiency=0.8)
+    alone = [replace(point, output_tokens=1.0, concurrency=1.0) for point in configurations(version=None)[::2]]
+    ttft, _ = measured(alone).loads.latencies(slow)
+    points = [replace(point, ttft_s=first, tpot_s=None) for point, first in zip(alone, ttft.tolist(), strict=True)]
+    found, _ = fit_in_rounds(measured(points), np.ones(len(points), bool), HOW, lambda _: None)
+    for name in HOST:
+        assert getattr(found.factors, name) == pytest.approx(PRIORS[name].value, rel=1e-4), name
+    assert found.factors.gemm_efficiency < 1.0
+    assert found.factors.request_overhead_s > PRIORS["request_overhead_s"].value
 
 
 def test_what_a_source_adds_is_added_to_runs_as_it_is() -> None:

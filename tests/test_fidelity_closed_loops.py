@@ -128,6 +128,30 @@ def test_a_loop_beyond_any_deployment_is_refused_and_one_of_two_tokens_is_run() 
     assert all(np.isfinite(times(replace(POINT, output_tokens=1.4), stack())))
 
 
+def test_a_harness_sets_the_cache_and_its_memory_for_its_own_points() -> None:
+    own = HarnessSettings(source="docs", quantized_kv=True, memory_fraction=0.5)
+    point, used = replace(POINT, precision="fp8", n_accelerators=8, tp_size=8), stack(some=own)
+    plain, named = (loop(replace(point, source=source), used).served for source in (None, "some"))
+    assert (plain.kv_precision, plain.memory_fraction) == ("bf16", 0.9)
+    assert (named.kv_precision, named.memory_fraction) == ("fp8", 0.5)
+    stated = loop(replace(point, source="some", kv_precision="bf16"), used).served
+    assert stated.kv_precision == "bf16", "what the point says comes first"
+    assert loop(replace(point, source="some", precision="bf16"), used).served.kv_precision == "bf16"
+
+
+@pytest.mark.parametrize("fraction", [0.05, 0.3, 0.5, 0.7, 0.9])
+def test_what_was_measured_had_room_for_a_request(fraction: float) -> None:
+    """Of 151 GB, 66 GB of weights leave nothing at the lower fractions: such a run was given all of the memory."""
+    point = replace(POINT, n_accelerators=1, tp_size=1, moe_tp_size=1)
+    served = loop(point, stack(StackSettings(memory_fraction=fraction))).served
+    room = served.memory.cache_bytes
+    assert room > 0
+    if fraction * served.chip.memory_bytes < served.memory.weights_bytes:
+        assert served.memory.memory_bytes == served.chip.memory_bytes
+    else:
+        assert served.memory_fraction == fraction
+
+
 def test_little_memory_makes_requests_wait_or_give_way() -> None:
     """Beside 66 GB of weights, 60 % of 141 GB hold 8 of 64 long requests."""
     point = replace(POINT, n_accelerators=1, tp_size=1, moe_tp_size=1, concurrency=64.0, input_tokens=8192.0)

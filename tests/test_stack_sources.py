@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.profiles import stack_profile
+from planner.profiles import profile_names, stack_profile
 from planner.roofline import Factors, stack
 from planner.studies.fidelity import fidelity
 from planner.studies.fidelity.catalogue_points import catalogue_points
-from planner.studies.fidelity.fit import lone_sources
+from planner.studies.fidelity.fit import told_apart
 from planner.studies.predict import PredictQuestion, predict
 
 ASKED = {"model": "kimi-linear-48b", "hardware": "h200-sxm", "stack": "sglang-0.5.9", "tokens": (1024, 32768)}
-(SOURCE, ADDED), *_ = stack_profile("sglang").source_overheads.items()
+SOURCE = "prfaas"
+ADDED = stack_profile("sglang").source_overheads[SOURCE]
 ADDED_S = ADDED.request_ms / 1e3
 
 
@@ -64,25 +65,27 @@ def test_points_of_no_such_source_have_one_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "alone"),
+    ("points", "apart"),
     [
-        ([("1", "a"), ("1", "a")], {"1": "a"}),
-        ([("1", "a"), ("1", "b")], {}),
-        ([("1", "a"), ("1", None)], {}),
-        ([("", "a"), ("2", None)], {}),
-        ([("1", "a"), ("2", "a"), ("2", "b"), ("3", "b")], {"1": "a", "3": "b"}),
+        ([("1", "a", "m"), ("1", "a", "n")], ()),
+        ([("1", "a", "m"), ("1", "b", "m")], ()),
+        ([("1", "a", "m"), ("1", None, "n")], ()),
+        ([("1", "a", "m"), ("1", "b", "n")], ("1",)),
+        ([("", "a", "m"), ("", "b", "n")], ()),
+        ([("1", "a", "m"), ("2", "a", "m"), ("2", "b", "n"), ("3", "b", "n")], ("2",)),
     ],
 )
-def test_a_version_is_told_from_its_source_only_where_it_has_two(
-    points: list[tuple[str, str | None]], alone: dict[str, str]
+def test_a_version_differs_only_where_two_sources_and_two_models_tell_of_it(
+    points: list[tuple[str, str | None, str]], apart: tuple[str, ...]
 ) -> None:
-    versions, sources = zip(*points, strict=True)
-    assert lone_sources(versions, sources) == alone
+    versions, sources, models = zip(*points, strict=True)
+    assert told_apart(versions, sources, models) == apart
 
 
-def test_a_version_of_one_source_has_the_frameworks_overhead() -> None:
-    assert stack_profile("sglang").versions["0.5.9"].request == pytest.approx(1.0, abs=0.01)
-    assert stack("sglang-0.5.9").factors.source_overhead_s == 0.0
+def test_a_shipped_stack_adds_no_sources_seconds_to_what_it_predicts() -> None:
+    for name in profile_names("stack"):
+        for version in stack_profile(name).versions:
+            assert stack(f"{name}-{version}").factors.source_overhead_s == 0.0
 
 
 @pytest.mark.parametrize("source_s", [0.0, 0.3])

@@ -27,7 +27,7 @@ class Figures(StrictModel):
     memory_gb: Figure | None = None
     """Memory for weights and caches as it is sold [GB, 1e9 bytes]."""
     reported_memory_mib: Figure | None = None
-    """Memory as the device reports it, nvidia-smi's total [MiB]; what fits is counted with it, or else with what is sold."""
+    """Memory as the device reports it, nvidia-smi's total [MiB]; absent: what it is sold with is what fits."""
     memory_bandwidth_tb_per_s: Figure | None = None
     """Peak bandwidth of that memory [TB/s]."""
     n_sm: Count | None = None

@@ -31,8 +31,8 @@ _UNPUBLISHED = re.compile(r"\b(internal|confidential|NDA|not public|unpublished)
 """What a source says that no address leads to: a design document of one's own, a datasheet that one may not share."""
 _DOCUMENT = "'internal' or 'under NDA' and its day"
 _REPORTED = Range(0.9, 1.08)
-"""Memory that a device reports over the gigabytes it is sold with: chips of whole GiB are 1.074 times what is printed, and
-error correction or a spare stack takes some of it."""
+"""Memory that a device reports over the gigabytes it is sold with: a GiB is 1.074 GB, and error correction or a spare
+stack takes some of it."""
 _DAY = re.compile(r"\b20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b")
 _SPECIFIED, _CLAIMED = ("datasheet", "measured"), ("announced",)
 

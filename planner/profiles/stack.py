@@ -93,9 +93,9 @@ class StackSettings(StrictModel):
 
     quantized_attention: bool | None = None
     """Whether attention's own products run in fp8 where the cache is fp8 too; absent: false."""
-    weight_only_products: Literal["bf16", "fp8", "int8"] | None = None
-    """Inputs of products whose weights alone are quantised, and so the least wide format that these run at; absent:
-    bf16."""
+    weight_only_products: Literal["bf16", "fp8", "mxfp8", "int8"] | None = None
+    """Inputs of products whose weights alone are quantised, and so the least wide format that these run at; mxfp8: fp8
+    where an accelerator has units for blocks with a scale each, and so a peak in fp4, else bf16; absent: bf16."""
     dispatch_precision: Literal["bf16", "fp8"] | None = None
     """Number format of activations on their way to experts that are dealt out; absent: bf16."""
     combine_precision: Literal["bf16", "fp8"] | None = None
@@ -139,6 +139,10 @@ class HarnessSettings(StrictModel):
     """Where set, a pass takes so many tokens beyond a nominal prompt and one per request in flight [tokens]."""
     most_running: Annotated[int, Field(ge=1, le=10**6)] | None = None
     """Most requests admitted at once; absent: as the settings say."""
+    memory_fraction: Share | None = None
+    """Part of an accelerator's memory, as the device reports it, that serving uses; absent: as the settings say."""
+    quantized_kv: bool | None = None
+    """Whether the cache is fp8 beside quantised weights where points do not say; absent: as the settings say."""
     polling: tuple[Polling, ...] = ()
     """Looks at what has arrived, by requests in flight and rising in them; empty: before every pass."""
 
@@ -266,6 +270,8 @@ class Calibration(StrictModel):
     """Errors on each model when it is left out of the fit; absent with a single model."""
     held_out_hardware: Errors | None = None
     """Errors on each accelerator when it is left out of the fit; absent with a single one."""
+    held_out_sources: Errors | None = None
+    """Errors on each harness or table when it is left out of the fit; absent with a single one."""
     model_bands: Bands = Bands()
     """Bands from the models held out; absent with a single one: for what resembles the points."""
     hardware_bands: Bands = Bands()
@@ -287,6 +293,8 @@ class StackProfile(Profile):
     """Version meant by the framework's name alone; absent: the factors as they are."""
     settings: StackSettings = StackSettings()
     """How it is run."""
+    settings_sources: dict[Text, Text] = Field(default_factory=dict)
+    """Ids of [sources] by setting: who says so."""
     harnesses: dict[Text, HarnessSettings] = Field(default_factory=dict)
     """How public benchmarks run it, by their names."""
     factors: StackFactors

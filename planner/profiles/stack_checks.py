@@ -5,13 +5,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from planner.errors import Problem
+from planner.errors import Problem, did_you_mean
 from planner.profiles.architectures import Range
 from planner.profiles.checked import Check, CheckedFile
 from planner.profiles.entries import HUGE, entries
 from planner.profiles.figure_units import figure_unit, unit_hint
 from planner.profiles.folders import Kind
-from planner.profiles.stack import Band, Calibration, StackProfile, VersionFactors
+from planner.profiles.stack import Band, Calibration, StackProfile, StackSettings, VersionFactors
 from planner.schema import Fault, TomlFile
 from planner.toml_lines import KeyPath
 
@@ -71,14 +71,28 @@ def cited_sources(checked: CheckedFile) -> Iterator[Problem]:
         return
     factors, found = checked.profile.factors.stated, checked.profile.calibration
     cited = {factor.source for factor in factors.values()} | ({found.source} if found else set())
-    cited |= {run.source for run in checked.profile.harnesses.values()}
+    cited |= {run.source for run in checked.profile.harnesses.values()} | {*checked.profile.settings_sources.values()}
     quoted = {factor.source for factor in factors.values() if factor.basis == "quoted"}
     for name, text in checked.profile.sources.items():
         if name not in cited:
             allowed = "cite it or leave it out"
-            yield checked.file.problem(("sources", name), "is cited by no factor, harness or calibration", allowed)
+            yield checked.file.problem(
+                ("sources", name), "is cited by no factor, setting, harness or calibration", allowed
+            )
         elif name in quoted and "://" not in text:
             yield checked.file.problem(("sources", name), "gives no address", "https:// for factors that are 'quoted'")
+
+
+def sourced_settings(checked: CheckedFile) -> Iterator[Problem]:
+    """Who is cited for a setting is a source, and what they are cited for a setting."""
+    if not isinstance(checked.profile, StackProfile):
+        return
+    for setting, source in checked.profile.settings_sources.items():
+        key = ("settings_sources", setting)
+        if setting not in StackSettings.model_fields:
+            yield checked.file.problem(key, "is no setting", did_you_mean(setting, StackSettings.model_fields))
+        elif source not in checked.profile.sources:
+            yield checked.file.problem(key, f"is {source!r}", f"one of [sources]: {', '.join(checked.profile.sources)}")
 
 
 def fitted_to_points(checked: CheckedFile) -> Iterator[Problem]:
@@ -141,6 +155,7 @@ STACK_CHECKS: tuple[Check, ...] = (
     plausible_factors,
     named_framework,
     cited_sources,
+    sourced_settings,
     fitted_to_points,
     plausible_versions,
     meant_harnesses,

@@ -11,7 +11,7 @@ DIGITS = 4
 """Significant digits of a written number: more than a fit can tell."""
 
 _LISTS = ("points", "groups")
-_TABLES = ("in_sample", "held_out_models", "held_out_hardware", "model_bands", "hardware_bands")
+_TABLES = ("in_sample", "held_out_models", "held_out_hardware", "held_out_sources", "model_bands", "hardware_bands")
 _OPTIONAL = ("model_bands", "hardware_bands", "groups")
 """Parts of a calibration that are left out where they hold nothing."""
 
@@ -33,6 +33,8 @@ def stack_toml(profile: StackProfile) -> str:
     head = {key: value for key, value in content.items() if not isinstance(value, dict) and value != ()}
     tables = [toml_assignments(head)]
     tables += [toml_table(key, content[key]) for key in ("sources", "settings")]
+    if profile.settings_sources:
+        tables.append(toml_table("settings_sources", content["settings_sources"]))
     tables += [toml_table(f"harnesses.{toml_key(name)}", _held(run)) for name, run in content["harnesses"].items()]
     tables.append(toml_table("factors", content["factors"]))
     if profile.versions:

@@ -35,6 +35,7 @@ from planner.roofline.rank_work import RankWork, rank_work
 from planner.roofline.sequences import Sequences
 from planner.roofline.served_model import ServedModel, prefill_passes
 from planner.roofline.stack import (
+    RunAs,
     Stack,
     altered,
     asked_stack,
@@ -68,6 +69,7 @@ __all__ = [
     "Sequences",
     "ServedModel",
     "Setup",
+    "RunAs",
     "Stack",
     "altered",
     "asked_stack",

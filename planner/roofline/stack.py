@@ -19,6 +19,34 @@ UNVERSIONED = "unversioned"
 QUANTIZED = ("fp8", "int8", "int4", "fp4")
 
 
+@dataclass(frozen=True)
+class RunAs:
+    """How a framework is run: by its settings, but for what public benchmarks set otherwise."""
+
+    settings: StackSettings
+    harnesses: Mapping[str, HarnessSettings] = field(default_factory=dict)
+    """What benchmarks set, by their names."""
+
+    def source(self, name: str | None) -> str | None:
+        """Harness of points that name it, or else the usual one."""
+        return name or self.settings.usual_harness
+
+    def harness(self, name: str | None) -> HarnessSettings | None:
+        """What a benchmark sets, or the usual one where none is named; None: nothing."""
+        return self.harnesses.get(self.source(name) or "")
+
+    def by(self, name: str | None) -> StackSettings:
+        """Settings under a benchmark.
+
+        >>> run = RunAs(StackSettings(), {"bench": HarnessSettings(source="scripts", quantized_kv=True)})
+        >>> run.by("bench").quantized_kv, run.by(None).quantized_kv
+        (True, False)
+        """
+        harness = self.harness(name)
+        own = {} if harness is None else {key: getattr(harness, key) for key in ("memory_fraction", "quantized_kv")}
+        return self.settings.model_copy(update={key: value for key, value in own.items() if value is not None})
+
+
 @dataclass(frozen=True, eq=False)
 class Stack:
     """A framework at one version, ready to time passes with."""
@@ -40,9 +68,10 @@ class Stack:
     harnesses: Mapping[str, HarnessSettings] = field(default_factory=dict)
     """How public benchmarks run it."""
 
-    def harness(self, name: str | None) -> HarnessSettings | None:
-        """How a benchmark runs the stack, or the usual one where none is named; None: by its settings."""
-        return self.harnesses.get(name or self.settings.usual_harness or "")
+    @property
+    def run_as(self) -> RunAs:
+        """How it is run, and by whom."""
+        return RunAs(self.settings, self.harnesses)
 
     @property
     def runtime_bytes(self) -> float:

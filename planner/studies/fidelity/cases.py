@@ -195,6 +195,8 @@ def _precision(point: ServingPoint, model: ModelProfile) -> tuple[str | None, st
     note = None
     if in_name is not None and stated is None:
         note = f"{point.model}: {in_name} by its name, as no precision is stated"
+    elif stated is None:
+        note = f"{point.model}: {model.precision}, its checkpoint's own, as no precision is stated"
     elif in_name is not None and named != in_name:
         note = f"{point.model}: {named} as stated, though its name says {in_name}"
     return None if named == model.precision else named, note

@@ -88,8 +88,8 @@ def _joint(reaches: Sequence[Reach]) -> Reach:
 
 def loop_of(case: Case, stack: Stack) -> Loop:
     """A closed loop on one of the instances that share it."""
-    harness = stack.harness(case.point.source)
-    served = replace(served_model(case, stack.settings, "decode", stack.derated), factors=stack.factors)
+    harness = stack.run_as.harness(case.point.source)
+    served = replace(served_model(case, stack.run_as, "decode", stack.derated), factors=stack.factors)
     concurrency = max(round((case.point.concurrency or 1.0) / case.n_prefill_workers), 1)
     prompts, outputs = _lengths(case, harness, concurrency)
     factors = stack.factors

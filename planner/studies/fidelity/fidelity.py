@@ -82,7 +82,7 @@ def _predictions(cases: Sequence[Case], stack_of: Callable[[Case], Stack]) -> li
     results: list[Times | None] = [None] * len(cases)
     for name, found in by_name.items():
         indices = [index for index, used in enumerate(stacks) if used.name == name]
-        sources = [cases[index].point.source or "" for index in indices]
+        sources = [found.run_as.source(cases[index].point.source) or "" for index in indices]
         added_s = np.array([found.source_overheads_s.get(source, 0.0) for source in sources])
         ttft, tpot = case_times([cases[index] for index in indices], found)
         columns = zip(indices, (ttft + added_s).tolist(), tpot.tolist(), added_s.tolist(), strict=True)
@@ -103,7 +103,7 @@ def case_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, FloatAr
 
 
 def _formula_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, FloatArray]:
-    return loads_of(cases, stack.settings, derated=stack.derated).latencies(stack.factors)
+    return loads_of(cases, stack.run_as, derated=stack.derated).latencies(stack.factors)
 
 
 def _stack_of(case: Case) -> Stack:

@@ -1,6 +1,6 @@
 """Factors of a stack from measured points: robust least squares on logarithms, drawn towards physical priors."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,11 +56,16 @@ PRIORS: dict[str, Prior] = {
 VERSION_SPREAD = (0.7, 0.6, 0.3, 1.0)
 """Spread of a version's ratios: kernel latency, collectives, host, request. Versions of one framework differ, and what
 a request costs before its prefill has been 0.03 s in some and 0.4 s in others."""
-LONE_SPREAD = 1e-3
-"""Of a version's ratio of what a request costs where all its points are of one source: which of the two it is that
-costs, nothing tells, and the source has it."""
+FEWEST_KINDS = 2
+"""Sources that must have measured a version, and models that they did it on, before it differs from the framework: what
+one table or one model shows is as well that table's or that model's."""
 SOURCE_PRIOR = Prior(30e-3, 1.5, "what a harness counts into TTFT: from nothing to some tenths of a second")
 N_RATIOS = len(VERSION_SPREAD)
+AS_THE_REST = (1.0,) * N_RATIOS
+"""Ratios of a version that nothing tells from its framework."""
+HOST = ("step_overhead_s", "sequence_overhead_s", "host_step_s", "host_sequence_s", "eager_launch_s")
+"""What the host takes for a pass. Prefills alone, from a table, do not set it: what they have of constant seconds is as
+well their way of measuring."""
 MOST_STEPS = 60
 
 
@@ -73,15 +78,15 @@ class Fit:
     spreads: dict[str, float]
     """Standard error of each factor's logarithm."""
     ratios: dict[str, tuple[float, float, float, float]]
-    """Ratios of each version that is known: kernel latency, collectives, host, request."""
+    """Ratios of each version that several sources and models tell of: kernel latency, collectives, host, request."""
     sources_s: dict[str, float]
-    """What each source that alone measured a version adds to every request [s]."""
+    """What each named source adds to every request, where there are several [s]."""
     prior_weight: float = 1.0
     """How much priors weighed against points."""
 
     def of(self, versions: Sequence[str], sources: Sequence[str | None]) -> Factors:
         """Factors of cases by their versions and sources; what was not fitted has the stack's own, and adds nothing."""
-        table = np.array([self.ratios.get(version, (1.0,) * N_RATIOS) for version in versions])
+        table = np.array([self.ratios.get(version, AS_THE_REST) for version in versions])
         added_s = np.array([self.sources_s.get(source or "", 0.0) for source in sources])
         found = self.factors.with_version(*(table[:, i] for i in range(N_RATIOS)))
         return replace(found, source_overhead_s=added_s)
@@ -102,12 +107,22 @@ class Measured:
     """What runs of the points at some factors had over the formulas at the same; see `rounds`."""
     tpot_ratio: Value = 1.0
     """The same of TPOT."""
+    host: Fit | None = None
+    """Whose host times prefills alone are predicted with; None: those that are asked for."""
 
     def latencies(self, factors: Factors) -> tuple[FloatArray, FloatArray]:
         """TTFT and TPOT by the formulas, as far off as runs found them; what sources add is added as it is [s]."""
-        ttft, tpot = self.loads.latencies(factors)
+        ttft, tpot = self.loads.latencies(self._without_host(factors))
         added_s = factors.source_overhead_s
         return np.asarray((ttft - added_s) * self.ttft_ratio + added_s), np.asarray(tpot * self.tpot_ratio)
+
+    def _without_host(self, factors: Factors) -> Factors:
+        """Factors that a fit may move, per point."""
+        if self.host is None:
+            return factors
+        alone, host = np.isnan(self.tpot_s), self.host.of(self.versions, self.sources)
+        kept = {name: np.where(alone, getattr(host, name), getattr(factors, name)) for name in HOST}
+        return replace(factors, **kept)
 
 
 @dataclass(frozen=True)
@@ -124,17 +139,27 @@ class _Names:
         return theta[:n], theta[n:end].reshape(-1, N_RATIOS), theta[end:]
 
 
-def lone_sources(versions: Sequence[str], sources: Sequence[str | None]) -> dict[str, str]:
-    """Versions all of whose points are of one named source, with it.
+def told_apart(versions: Sequence[str], sources: Sequence[str | None], models: Sequence[str]) -> tuple[str, ...]:
+    """Versions that several named sources measured, and on several models.
 
-    >>> lone_sources(["1", "1", "2", "2", "3"], ["a", "a", "a", "b", None])
-    {'1': 'a'}
+    >>> told_apart(["1", "1", "2", "2", "3", "3"], ["a", "b", "a", "b", "a", None], ["m", "n", "m", "m", "m", "n"])
+    ('1',)
     """
-    found: dict[str, set[str | None]] = {}
-    for version, source in zip(versions, sources, strict=True):
-        found.setdefault(version, set()).add(source)
-    alone = {version: only for version, (only, *others) in found.items() if version and not others}
-    return {version: source for version, source in sorted(alone.items()) if source is not None}
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for version, source, model in zip(versions, sources, models, strict=True):
+        kinds = found.setdefault(version, (set(), set()))
+        kinds[0].update([source] if source else ())
+        kinds[1].add(model)
+    return tuple(sorted(name for name, kinds in found.items() if name and min(map(len, kinds)) >= FEWEST_KINDS))
+
+
+def sources_apart(sources: Sequence[str | None]) -> tuple[str, ...]:
+    """Named sources, where there are others beside: of a single one nothing tells what it adds.
+
+    >>> sources_apart(["a", "b", "a"]), sources_apart(["a", None]), sources_apart(["a", "a"])
+    (('a', 'b'), ('a',), ())
+    """
+    return tuple(sorted({source for source in sources if source})) if len({*sources}) > 1 else ()
 
 
 def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
@@ -150,7 +175,7 @@ def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
         used: which of them to fit to; the others have no influence.
 
     Returns:
-        The fit; a version that no used point has keeps ratios of 1 and is left out.
+        The fit; a version that no used points tell from their source or model keeps ratios of 1 and is left out.
 
     Source:
         Huber and Ronchetti 2009, Robust Statistics, chapter 7; scipy.optimize.least_squares.
@@ -158,10 +183,11 @@ def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
     from scipy.optimize import least_squares
 
     seen = [k for k, use in enumerate(used.tolist()) if use]
-    alone = lone_sources([measured.versions[k] for k in seen], [measured.sources[k] for k in seen])
-    versions = tuple(sorted({measured.versions[k] for k in seen} - {""}))
-    names = _Names(tuple(PRIORS), versions, tuple(sorted(set(alone.values()))))
-    prior, spread = _priors(names, alone)
+    sources = [measured.sources[k] for k in seen]
+    models = [measured.loads.cases[k].model.name for k in seen]
+    versions = told_apart([measured.versions[k] for k in seen], sources, models)
+    names = _Names(tuple(PRIORS), versions, sources_apart(sources))
+    prior, spread = _priors(names)
     residuals = _Residuals(measured, used, names, prior, spread)
     found = prior
     for robust in (_soft_l1, _cauchy):
@@ -171,12 +197,11 @@ def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
     return replace(_fit(settled.x, np.asarray(settled.jac), names), prior_weight=residuals.prior_weight)
 
 
-def _priors(names: _Names, alone: Mapping[str, str]) -> tuple[FloatArray, FloatArray]:
+def _priors(names: _Names) -> tuple[FloatArray, FloatArray]:
     """Where logarithms are expected, and how far they may well be from there."""
     priors = [*(PRIORS[name] for name in names.factors), *[SOURCE_PRIOR] * len(names.sources)]
     values, spreads = np.log([prior.value for prior in priors]), np.array([prior.spread for prior in priors])
     ratios = np.tile(VERSION_SPREAD, (len(names.versions), 1))
-    ratios[[version in alone for version in names.versions], -1] = LONE_SPREAD
     n = len(names.factors)
     value = np.concatenate([values[:n], np.zeros(ratios.size), values[n:]])
     return value, np.concatenate([spreads[:n], ratios.ravel(), spreads[n:]])

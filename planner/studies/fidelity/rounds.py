@@ -4,27 +4,18 @@ A run says what waiting does to the latencies of a closed loop, the formulas how
 runs the loops with the factors found so far, and multiplies the formulas by what they were off.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.profiles.stack import HarnessSettings, StackSettings
-from planner.roofline import Stack
+from planner.roofline import RunAs, Stack
 from planner.studies.fidelity.closed_loops import is_run, run_times
 from planner.studies.fidelity.fit import Fit, Measured, expected, fit_factors
 
 N_ROUNDS = 3
 """The first runs are at the priors; after the third fit latencies move by less than a per cent."""
-
-
-@dataclass(frozen=True)
-class RunAs:
-    """How the framework of the points is run."""
-
-    settings: StackSettings
-    harnesses: Mapping[str, HarnessSettings]
 
 
 def fit_in_rounds(
@@ -51,7 +42,7 @@ def fit_in_rounds(
 
 def as_run(measured: Measured, fit: Fit, how: RunAs) -> Measured:
     """Points with what runs at a fit's factors have over the formulas, where they are run at all."""
-    plain = replace(measured, ttft_ratio=1.0, tpot_ratio=1.0)
+    plain = replace(measured, ttft_ratio=1.0, tpot_ratio=1.0, host=fit)
     factors = fit.of(measured.versions, [None] * len(measured.versions))
     ttft, tpot = plain.latencies(factors)
     ratios = np.ones((2, len(ttft)))
@@ -61,7 +52,7 @@ def as_run(measured: Measured, fit: Fit, how: RunAs) -> Measured:
             stack = _stack(fit, version, how)
             first, later = run_times([measured.loads.cases[k] for k in own], stack)
             ratios[:, own] = first / ttft[own], later / tpot[own]
-    return replace(measured, ttft_ratio=ratios[0], tpot_ratio=ratios[1])
+    return replace(measured, ttft_ratio=ratios[0], tpot_ratio=ratios[1], host=fit)
 
 
 def _stack(fit: Fit, version: str, how: RunAs) -> Stack:

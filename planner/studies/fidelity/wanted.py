@@ -1,6 +1,7 @@
 """What a calibration is asked for, held against the points at hand."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from planner.errors import InputError, Problem
 from planner.profiles import profile_names, stack_profile
@@ -47,17 +48,33 @@ def _version(framework: str, wanted: str, points: Sequence[ServingPoint]) -> str
     raise InputError(Problem(NAMED, "", message, f"versions found: {known}"))
 
 
-def shipped_harnesses(framework: str) -> tuple[dict[str, HarnessSettings], dict[str, str]]:
-    """How benchmarks run a framework, by the profile that is shipped of it, and the sources that this cites.
+@dataclass(frozen=True)
+class Conventions:
+    """How benchmarks run a framework, and who says so of that and of its settings."""
 
-    >>> sorted(shipped_harnesses("sglang")[0])
+    harnesses: Mapping[str, HarnessSettings] = field(default_factory=dict)
+    settings_sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """What those two cite."""
+
+
+def shipped_conventions(framework: str, changed: Collection[str] = ()) -> Conventions:
+    """How benchmarks run a framework, by the profile that is shipped of it.
+
+    Args:
+        framework: its name.
+        changed: settings that are somebody's own, and not those of the profile.
+
+    >>> sorted(shipped_conventions("sglang").harnesses)
     ['inferencex']
     """
     if framework not in profile_names("stack"):
-        return {}, {}
+        return Conventions()
     profile = stack_profile(framework)
-    cited = {run.source for run in profile.harnesses.values()}
-    return profile.harnesses, {name: text for name, text in profile.sources.items() if name in cited}
+    settings = {key: source for key, source in profile.settings_sources.items() if key not in changed}
+    cited = {run.source for run in profile.harnesses.values()} | {*settings.values()}
+    sources = {name: text for name, text in profile.sources.items() if name in cited}
+    return Conventions(profile.harnesses, settings, sources)
 
 
 def shipped_settings(framework: str) -> StackSettings:
