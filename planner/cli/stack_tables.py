@@ -109,6 +109,7 @@ def _errors_table(found: Calibration) -> Table:
         "in sample": found.in_sample,
         "models held out": found.held_out_models,
         "accelerators held out": found.held_out_hardware,
+        "sources held out": found.held_out_sources,
     }
     for name, errors in parts.items():
         for key, summed in errors or ():

@@ -99,6 +99,7 @@ def stacks(survey: FidelitySurvey) -> str:
             "in sample": stack.in_sample,
             f"{len(stack.models)} models, each held out": stack.held_out_models,
             f"{len(stack.hardware)} accelerators, each held out": stack.held_out_hardware,
+            "harnesses and tables, each held out": stack.held_out_sources,
         }
         rows += [[stack.stack, name, number(one.n), *_errors(one)] for name, one in parts.items() if one]
     return table(["stack", "points", ">n", *ERROR_HEADINGS], rows)

@@ -66,6 +66,8 @@ class StackScore(StrictModel):
     """On each model by a fit without it."""
     held_out_hardware: Scored | None
     """On each accelerator by a fit without it."""
+    held_out_sources: Scored | None = None
+    """On each harness or table by a fit without it."""
 
 
 class VersionScore(StrictModel):
