@@ -187,7 +187,7 @@ def test_a_single_model_and_accelerator_has_nothing_held_out(tmp_path: Path) -> 
 
 
 def test_a_source_that_is_held_out_is_predicted_without_what_it_adds(tmp_path: Path) -> None:
-    """One harness counts half a second into every TTFT: in sample that is known to be its, and left out nobody knows."""
+    """One harness counts half a second into every TTFT: in sample that is known, of one left out nobody knows."""
     points = timed(configurations()[::3], PLANTED, SETTINGS)
     by_turns = [
         replace(p, source="slow", ttft_s=(p.ttft_s or 0.0) + 0.5) if index % 2 else replace(p, source="quick")

@@ -13,7 +13,16 @@ import pytest
 from planner.profiles.points import ServingPoint, weights
 from planner.roofline import Factors, RunAs
 from planner.studies.fidelity.cases import cases_of
-from planner.studies.fidelity.fit import DISTINCT_POINTS, PRIORS, Fit, Measured, fit_factors
+from planner.studies.fidelity.fit import (
+    DISTINCT_POINTS,
+    PRIORS,
+    Fit,
+    Measured,
+    _Names,
+    _priors,
+    _Residuals,
+    fit_factors,
+)
 from planner.studies.fidelity.loads import loads_of
 from tests.fidelity_points import MODELS, POINT, SETTINGS, by_formulas, configurations, slower
 
@@ -137,14 +146,33 @@ def test_a_version_with_slower_requests_is_told_from_the_others() -> None:
     assert found.ratios["2.0"][0] / found.ratios["1.0"][0] == pytest.approx(1.0, rel=0.05)
 
 
-def test_a_version_of_one_source_or_one_model_is_as_the_rest() -> None:
+def test_a_version_of_one_source_or_one_model_is_as_the_rest_on_any_other_model() -> None:
     usual, slow = _of_sources("1.0", AT_PRIORS, "ab"), _of_sources("2.0", SLOWER, "ab")
     of_one_source = [replace(point, source="a") for point in slow]
     of_one_model = [point for point in slow if point.model == slow[0].model]
     for few in (of_one_source, of_one_model):
         found = fitted([*usual, *few])
-        assert "2.0" not in found.ratios
-        assert found.of(["2.0"], [None]).request_overhead_s == pytest.approx(found.factors.request_overhead_s)
+        seen = {point.model for point in few}
+        assert {*found.only["2.0"]} == seen
+        assert "1.0" not in found.only
+        usual_s, slow_s, other_s = (
+            found.of([version], [None], [model]).request_overhead_s
+            for version, model in (("1.0", min(seen)), ("2.0", min(seen)), ("2.0", "llama-3.1-70b"))
+        )
+        assert np.asarray(slow_s / usual_s) == pytest.approx(4.0, rel=0.25)
+        assert other_s == pytest.approx(found.factors.request_overhead_s)
+
+
+def test_derivatives_that_move_values_together_are_those_of_each_alone() -> None:
+    points = [*_of_sources("1.0", AT_PRIORS, "ab")[::6], *_of_sources("2.0", SLOWER, "bc")[::6]]
+    found = measured(points)
+    names = _Names(tuple(PRIORS), ("1.0", "2.0"), ("a", "b", "c"), {})
+    prior, spread = _priors(names, ())
+    residuals = _Residuals(found, np.ones(len(points), bool), names, prior, spread)
+    theta = prior + np.random.default_rng(3).normal(0.0, 0.05, len(prior))
+    step = 1e-6
+    apart = [(residuals(theta + step * one) - residuals(theta - step * one)) / (2 * step) for one in np.eye(len(theta))]
+    assert residuals.jacobian(theta) == pytest.approx(np.array(apart).T, rel=1e-3, abs=1e-4)
 
 
 def _of_sources(version: str, truth: Factors, sources: str) -> list[ServingPoint]:
@@ -155,7 +183,7 @@ def _of_sources(version: str, truth: Factors, sources: str) -> list[ServingPoint
 
 def test_a_version_without_points_has_the_frameworks_factors() -> None:
     found = fitted(by_formulas(configurations(version="1.0"), AT_PRIORS))
-    factors = found.of(["0.1"], [None])
+    factors = found.of(["0.1"], [None], ["qwen3-32b"])
     assert factors.kernel_latency_s == pytest.approx(found.factors.kernel_latency_s)
 
 
@@ -174,8 +202,10 @@ def test_a_version_that_one_harness_measured_leaves_the_harness_what_it_adds_to_
     theirs = by_formulas(configurations(version="0.9"), replace(truth, source_overhead_s=added_s))
     found = fitted([*plain, *(replace(point, source="harness") for point in theirs)])
     assert found.sources_s == {"harness": pytest.approx(added_s, rel=0.1)}
-    assert "0.9" not in found.ratios
+    assert found.ratios["0.9"][3] == pytest.approx(1.0, abs=0.01)
     assert found.factors.request_overhead_s == pytest.approx(truth.request_overhead_s, rel=0.3)
-    at_home, elsewhere = (found.of(["0.9"], [source]).source_overhead_s for source in ("harness", "another"))
+    at_home, elsewhere = (
+        found.of(["0.9"], [source], ["qwen3-32b"]).source_overhead_s for source in ("harness", "another")
+    )
     assert np.asarray(at_home).tolist() == [found.sources_s["harness"]]
     assert np.asarray(elsewhere).tolist() == [0.0]

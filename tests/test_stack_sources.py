@@ -8,7 +8,7 @@ from planner.profiles import profile_names, stack_profile
 from planner.roofline import Factors, stack
 from planner.studies.fidelity import fidelity
 from planner.studies.fidelity.catalogue_points import catalogue_points
-from planner.studies.fidelity.fit import told_apart
+from planner.studies.fidelity.fit import thinly_told
 from planner.studies.predict import PredictQuestion, predict
 
 ASKED = {"model": "kimi-linear-48b", "hardware": "h200-sxm", "stack": "sglang-0.5.9", "tokens": (1024, 32768)}
@@ -27,8 +27,18 @@ def test_a_prediction_leaves_a_sources_seconds_out_says_so_and_puts_them_back_wh
         assert without.prefill_s is not None
         assert with_it.prefill_s == pytest.approx(without.prefill_s + ADDED_S)
         assert with_it.tokens_per_s == pytest.approx(without.tokens_per_s), "it is waited for, and not worked"
-    assert any(f"--source {SOURCE}" in note for note in plain.notes)
+    assert any("--source" in note and f"{ADDED_S:.3g} s by {SOURCE}" in note for note in plain.notes)
     assert not any("--source" in note for note in asked.notes)
+
+
+def test_a_version_that_another_model_alone_tells_of_is_said_to_be_the_framework() -> None:
+    versions = stack_profile("vllm").versions
+    version, ratios = next((version, ratios) for version, ratios in versions.items() if ratios.models)
+    (seen, *_), other = ratios.models, "llama-3.1-405b"
+    assert other not in ratios.models
+    answers = [predict(question(model=model, stack=f"vllm-{version}")) for model in (seen, other)]
+    told = [any("was seen on" in note for note in answer.notes) for answer in answers]
+    assert told == [False, True]
 
 
 def test_a_source_that_nobody_measured_apart_is_refused_with_those_that_are() -> None:
@@ -65,21 +75,32 @@ def test_points_of_no_such_source_have_one_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "apart"),
+    ("points", "thin"),
     [
-        ([("1", "a", "m"), ("1", "a", "n")], ()),
-        ([("1", "a", "m"), ("1", "b", "m")], ()),
-        ([("1", "a", "m"), ("1", None, "n")], ()),
-        ([("1", "a", "m"), ("1", "b", "n")], ("1",)),
-        ([("", "a", "m"), ("", "b", "n")], ()),
-        ([("1", "a", "m"), ("2", "a", "m"), ("2", "b", "n"), ("3", "b", "n")], ("2",)),
+        ([("1", "a", "m"), ("1", "a", "n")], {"1": {"m", "n"}}),
+        ([("1", "a", "m"), ("1", "b", "m")], {"1": {"m"}}),
+        ([("1", "a", "m"), ("1", None, "n")], {"1": {"m", "n"}}),
+        ([("1", "a", "m"), ("1", "b", "n")], {}),
+        ([("", "a", "m"), ("", "a", "m")], {}),
+        ([("1", "a", "m"), ("2", "a", "m"), ("2", "b", "n"), ("3", "b", "n")], {"1": {"m"}, "3": {"n"}}),
     ],
 )
-def test_a_version_differs_only_where_two_sources_and_two_models_tell_of_it(
-    points: list[tuple[str, str | None, str]], apart: tuple[str, ...]
+def test_a_version_holds_for_every_model_only_where_two_sources_and_two_models_tell_of_it(
+    points: list[tuple[str, str | None, str]], thin: dict[str, set[str]]
 ) -> None:
     versions, sources, models = zip(*points, strict=True)
-    assert told_apart(versions, sources, models) == apart
+    assert thinly_told(versions, sources, models) == thin
+
+
+@pytest.mark.parametrize("name", profile_names("stack"))
+def test_a_version_that_was_seen_on_some_models_alone_is_the_framework_on_any_other(name: str) -> None:
+    framework = stack(name, default_version=False).factors
+    for version, ratios in stack_profile(name).versions.items():
+        shipped = stack(f"{name}-{version}")
+        own = framework.with_version(ratios.kernel_latency, ratios.collective, ratios.host, ratios.request)
+        for model in profile_names("model"):
+            assert shipped.on(model).factors == (own if model in ratios.models or not ratios.models else framework)
+        assert shipped.on(None).factors == (framework if ratios.models else own)
 
 
 def test_a_shipped_stack_adds_no_sources_seconds_to_what_it_predicts() -> None:

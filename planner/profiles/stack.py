@@ -160,6 +160,9 @@ class VersionFactors(StrictModel):
     """Ratio of its host times and overheads to the stack's."""
     request: Positive
     """Ratio of its overhead per request to the stack's."""
+    models: tuple[Name, ...] = ()
+    """Models that its ratios hold for, as they or a single source alone tell of it; empty: any, as two sources and two
+    models tell of it."""
 
 
 class SourceOverhead(StrictModel):

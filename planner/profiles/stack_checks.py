@@ -46,7 +46,7 @@ HIGHEST_LOW, LOWEST_HIGH = 1.2, 0.8
 
 _SPANS = ("input_tokens", "context_tokens", "batch", "n_accelerators")
 _LISTS = ("points", "models", "hardware")
-_RATIOS = tuple(key for key in VersionFactors.model_fields if key != "n_points")
+_RATIOS = tuple(key for key in VersionFactors.model_fields if key not in ("n_points", "models"))
 
 
 def plausible_factors(checked: CheckedFile) -> Iterator[Problem]:
@@ -165,7 +165,10 @@ STACK_CHECKS: tuple[Check, ...] = (
 
 
 def stack_references(found: StackProfile) -> Iterator[tuple[KeyPath, Kind, str]]:
-    """Names of other profiles in a calibration: key, kind and name."""
+    """Names of other profiles in versions and in a calibration: key, kind and name."""
+    for version, ratios in found.versions.items():
+        for index, name in enumerate(ratios.models):
+            yield ("versions", version, "models", index), "model", name
     if not found.calibration:
         return
     for index, name in enumerate(found.calibration.models):

@@ -38,7 +38,8 @@ def stack_toml(profile: StackProfile) -> str:
     tables += [toml_table(f"harnesses.{toml_key(name)}", _held(run)) for name, run in content["harnesses"].items()]
     tables.append(toml_table("factors", content["factors"]))
     if profile.versions:
-        tables.append(toml_table("versions", dict(sorted(content["versions"].items(), key=_version_order))))
+        versions = {name: _held(ratios) for name, ratios in content["versions"].items()}
+        tables.append(toml_table("versions", dict(sorted(versions.items(), key=_version_order))))
     if profile.source_overheads:
         tables.append(toml_table("source_overheads", dict(sorted(content["source_overheads"].items()))))
     if profile.calibration:

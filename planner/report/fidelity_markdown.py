@@ -107,13 +107,14 @@ def stacks(survey: FidelitySurvey) -> str:
 
 def versions(survey: FidelitySurvey) -> str:
     """Versions of each framework as ratios to its factors."""
-    headings = ["stack", "version", ">points", ">kernel latency", ">collectives", ">host", ">per request"]
+    headings = ["stack", "version", ">points", ">kernel latency", ">collectives", ">host", ">per request", "on"]
     rows = (
         [
             row.stack,
             row.version + (" (default)" if row.is_default else ""),
             number(row.n_points),
             *(formats.figure(ratio) for ratio in (row.kernel_latency, row.collective, row.host, row.request)),
+            ", ".join(row.models) or "any model",
         ]
         for row in survey.versions
     )

@@ -87,6 +87,8 @@ class VersionScore(StrictModel):
     """Ratio of its host times."""
     request: float
     """Ratio of its overhead per request."""
+    models: tuple[str, ...] = ()
+    """Models that its ratios hold for; empty: any."""
     is_default: bool
     """Whether the framework's name alone means it."""
 

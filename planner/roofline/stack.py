@@ -78,6 +78,21 @@ class Stack:
         """What the serving process itself takes of one accelerator [B]."""
         return runtime_bytes(self.settings)
 
+    own_factors: Factors | None = None
+    """Those of its version on models that alone tell of it; on any other it has the framework's."""
+    own_models: tuple[str, ...] = ()
+    """Those models."""
+
+    def on(self, model: str | None) -> "Stack":
+        """The stack as it runs a model.
+
+        Args:
+            model: name of a model profile; None: one that is not known.
+        """
+        if self.own_factors is None or model not in self.own_models:
+            return self
+        return replace(self, factors=self.own_factors, own_factors=None, own_models=())
+
     def measured_by(self, source: str) -> "Stack":
         """The stack as a harness or table would measure it.
 
@@ -214,12 +229,14 @@ def versioned(profile: StackProfile, version: str | None) -> Stack:
         name = profile.name if profile.default_version is None else f"{profile.name}-{UNVERSIONED}"
         return _of(profile, name, factors_of(profile), is_fitted=True)
     found = _fitted_version(profile, version)
-    factors = factors_of(profile)
-    if found is not None:
-        ratios = profile.versions[found]
-        factors = factors.with_version(ratios.kernel_latency, ratios.collective, ratios.host, ratios.request)
-    name = f"{profile.name}-{found or version}"
-    return _of(profile, name, factors, is_fitted=found is not None)
+    factors, name = factors_of(profile), f"{profile.name}-{found or version}"
+    if found is None:
+        return _of(profile, name, factors, is_fitted=False)
+    ratios = profile.versions[found]
+    own = factors.with_version(ratios.kernel_latency, ratios.collective, ratios.host, ratios.request)
+    if not ratios.models:
+        return _of(profile, name, own, is_fitted=True)
+    return replace(_of(profile, name, factors, is_fitted=True), own_factors=own, own_models=ratios.models)
 
 
 def _of(profile: StackProfile, name: str, factors: Factors, *, is_fitted: bool) -> Stack:
@@ -304,15 +321,17 @@ def asked_stack(asked: AskedStack, own: Mapping[str, OwnStack]) -> Stack:
         InputError: no such framework.
     """
     if asked.stated is not None:
-        return _own_or_shipped(asked.stated, own)
+        return _own_or_shipped(asked.stated, own, asked.model)
     if len(asked.ran_under) == 1 and (known := _known(asked.ran_under[0])) is not None:
-        return known
-    return best_stack(asked.model, *asked.hardware)
+        return known.on(asked.model)
+    return best_stack(asked.model, *asked.hardware).on(asked.model)
 
 
-def _own_or_shipped(name: str, own: Mapping[str, OwnStack]) -> Stack:
+def _own_or_shipped(name: str, own: Mapping[str, OwnStack], model: str) -> Stack:
     found = own.get(name)
-    return stack(name) if found is None else altered(stack(found.like), name, found.factors, found.settings)
+    if found is None:
+        return stack(name).on(model)
+    return altered(stack(found.like).on(model), name, found.factors, found.settings)
 
 
 def _known(name: str) -> Stack | None:

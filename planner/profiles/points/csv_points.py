@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 
 from planner.errors import InputError, Problem
 from planner.profiles.points.point import COLUMNS, NO_DEFAULTS, PointDefaults, ServingPoint
@@ -20,7 +21,7 @@ ONE_OF = {
 """Needed figures, and the columns any of which gives them."""
 NOT_READ = "the rest is not read"
 PREFILL_ALONE = {"output_tokens": "1", "concurrency": "1"}
-"""What a table of bare prefills means: one request at a time, over with its first token."""
+"""What a table of bare prefills means: one request at a time, over with its first token; it is a source by itself."""
 
 
 def csv_points(name: str, text: str, defaults: PointDefaults = NO_DEFAULTS) -> list[ServingPoint]:
@@ -103,7 +104,7 @@ def _strange(columns: Sequence[str]) -> list[str]:
 def _rows(
     name: str, columns: Sequence[str], body: Sequence[TableRow], defaults: PointDefaults, problems: list[Problem]
 ) -> Iterator[Row]:
-    implied = PREFILL_ALONE if _is_prefill_alone(columns) else {}
+    implied = {**PREFILL_ALONE, "harness": Path(name).stem} if _is_prefill_alone(columns) else {}
     otherwise = {**implied, **defaults.cells()}
     for line, cells, _, _ in body:
         if len(problems) > MOST_PROBLEMS:

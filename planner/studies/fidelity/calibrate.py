@@ -29,7 +29,7 @@ from planner.reading import TABLE_BYTES, read_bytes
 from planner.roofline import RunAs
 from planner.studies.fidelity.cases import Case, cases_of
 from planner.studies.fidelity.copies import format_in
-from planner.studies.fidelity.fit import AS_THE_REST, PRIORS, Fit, Measured, fit_factors
+from planner.studies.fidelity.fit import PRIORS, Fit, Measured, fit_factors
 from planner.studies.fidelity.loads import loads_of
 from planner.studies.fidelity.rounds import fit_in_rounds
 from planner.studies.fidelity.scores import band, relative_errors, summary
@@ -176,7 +176,7 @@ def _or_nan(value: float | None) -> float:
 
 
 def _errors(measured: Measured, fit: Fit, of: NDArray[np.bool_]) -> HeldOut:
-    ttft, tpot = measured.latencies(fit.of(measured.versions, measured.sources))
+    ttft, tpot = measured.latencies(measured.factors(fit))
     return HeldOut(
         relative_errors(ttft[of], measured.ttft_s[of]),
         relative_errors(tpot[of], measured.tpot_s[of]),
@@ -246,8 +246,6 @@ def _factor(fit: Fit, name: str) -> Factor:
 
 
 def _versions(fit: Fit, kept: Sequence[Case]) -> dict[str, VersionFactors]:
-    """Ratios of every version among the points: 1 of those that nothing tells from their source or model."""
-    known = {case.version for case in kept} - {""}
     return {
         version: VersionFactors(
             n_points=sum(case.version == version for case in kept),
@@ -255,8 +253,9 @@ def _versions(fit: Fit, kept: Sequence[Case]) -> dict[str, VersionFactors]:
             collective=ratios[1],
             host=ratios[2],
             request=ratios[3],
+            models=tuple(sorted(fit.only.get(version, ()))),
         )
-        for version, ratios in ((version, fit.ratios.get(version, AS_THE_REST)) for version in sorted(known))
+        for version, ratios in sorted(fit.ratios.items())
     }
 
 

@@ -77,11 +77,12 @@ def _at_own_version(profile: StackProfile, case: Case) -> Stack:
 
 def _predictions(cases: Sequence[Case], stack_of: Callable[[Case], Stack]) -> list[Times]:
     """Stack and times of each case, as its source measures them; cases of one stack are timed together."""
-    stacks = [stack_of(case) for case in cases]
-    by_name = {found.name: found for found in stacks}
+    stacks = [stack_of(case).on(case.model.name) for case in cases]
+    keys = [(used.name, case.model.name) for used, case in zip(stacks, cases, strict=True)]
+    by_name = dict(zip(keys, stacks, strict=True))
     results: list[Times | None] = [None] * len(cases)
-    for name, found in by_name.items():
-        indices = [index for index, used in enumerate(stacks) if used.name == name]
+    for wanted, found in by_name.items():
+        indices = [index for index, key in enumerate(keys) if key == wanted]
         sources = [found.run_as.source(cases[index].point.source) or "" for index in indices]
         added_s = np.array([found.source_overheads_s.get(source, 0.0) for source in sources])
         ttft, tpot = case_times([cases[index] for index in indices], found)

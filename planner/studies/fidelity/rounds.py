@@ -43,20 +43,19 @@ def fit_in_rounds(
 def as_run(measured: Measured, fit: Fit, how: RunAs) -> Measured:
     """Points with what runs at a fit's factors have over the formulas, where they are run at all."""
     plain = replace(measured, ttft_ratio=1.0, tpot_ratio=1.0, host=fit)
-    factors = fit.of(measured.versions, [None] * len(measured.versions))
+    factors = fit.of(measured.versions, [None] * len(measured.versions), measured.models)
     ttft, tpot = plain.latencies(factors)
     ratios = np.ones((2, len(ttft)))
-    for version in sorted({*measured.versions}):
-        own = [k for k, case in enumerate(measured.loads.cases) if measured.versions[k] == version and is_run(case)]
-        if own:
-            stack = _stack(fit, version, how)
-            first, later = run_times([measured.loads.cases[k] for k in own], stack)
-            ratios[:, own] = first / ttft[own], later / tpot[own]
+    groups: dict[tuple[str, str], list[int]] = {}
+    for k, case in enumerate(measured.loads.cases):
+        if is_run(case):
+            groups.setdefault((measured.versions[k], case.model.name), []).append(k)
+    for (version, model), own in sorted(groups.items()):
+        first, later = run_times([measured.loads.cases[k] for k in own], _stack(fit, version, model, how))
+        ratios[:, own] = first / ttft[own], later / tpot[own]
     return replace(measured, ttft_ratio=ratios[0], tpot_ratio=ratios[1], host=fit)
 
 
-def _stack(fit: Fit, version: str, how: RunAs) -> Stack:
-    factors = fit.factors
-    if version in fit.ratios:
-        factors = factors.with_version(*fit.ratios[version])
+def _stack(fit: Fit, version: str, model: str, how: RunAs) -> Stack:
+    factors = fit.factors.with_version(*fit.ratios_of(version, model))
     return Stack(version, factors, how.settings, harnesses=how.harnesses)
