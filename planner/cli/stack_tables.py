@@ -83,10 +83,11 @@ def _factors_table(factors: StackFactors) -> Table:
 
 
 def _versions_table(item: StackProfile) -> Table:
-    keys = tuple(VersionFactors.model_fields)
-    table = titled_table("Versions: ratios to the factors", "version", *keys)
+    keys = tuple(key for key in VersionFactors.model_fields if key != "models")
+    table = titled_table("Versions: ratios to the factors", "version", *keys, "on")
     for version, ratios in item.versions.items():
-        table.add_row(version, *(f"{getattr(ratios, key):.10g}" for key in keys))
+        shown = (f"{getattr(ratios, key):.10g}" for key in keys)
+        table.add_row(version, *shown, ", ".join(ratios.models) or "any model")
     return table
 
 

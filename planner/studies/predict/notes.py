@@ -101,10 +101,8 @@ def _stack_notes(asked: Instance) -> Iterator[str]:
     if found.calibration and not found.version_is_fitted:
         yield f"the version of {found.name} was not calibrated: factors of its framework stand for it"
     if found.own_factors is not None:
-        yield (
-            f"what sets {found.name} apart was seen on {', '.join(found.own_models)} alone: the framework's factors stand "
-            f"for it on {asked.model.name}"
-        )
+        seen = ", ".join(found.own_models)
+        yield f"{found.name} was seen on {seen} alone: the factors of its framework stand for it on {asked.model.name}"
     if found.source_overheads_s and asked.question.source is None and asked.has_shapes:
         each = ", ".join(f"{seconds:.3g} s by {source}" for source, seconds in found.source_overheads_s.items())
         usual = next(iter(found.source_overheads_s))
