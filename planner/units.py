@@ -26,6 +26,7 @@ UNITS = {
     "_tops": "TOP/s",
     "_gbps": "Gbps",
     "_gb": "GB",
+    "_mib": "MiB",
     "_bytes": "bytes",
     "_tokens": "tokens",
     "_usd": "USD",

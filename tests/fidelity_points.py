@@ -5,10 +5,14 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from planner.profiles.points import ServingPoint, points_csv
 from planner.profiles.stack import StackSettings
-from planner.roofline import Factors
-from planner.studies.fidelity.cases import cases_of
+from planner.roofline import Factors, RunAs, Stack
+from planner.studies.fidelity.cases import Case, cases_of
+from planner.studies.fidelity.fidelity import case_times
 from planner.studies.fidelity.loads import loads_of
 
 SETTINGS = StackSettings(memory_fraction=0.9)
@@ -73,9 +77,21 @@ def configurations(framework: str = "vllm", version: str | None = "0.19.0") -> l
 
 def timed(points: Sequence[ServingPoint], factors: Factors, settings: StackSettings = SETTINGS) -> list[ServingPoint]:
     """Points with the latencies that the model has for them with these factors."""
+    return _with(points, *case_times(_cases(points), Stack("test", factors, settings)))
+
+
+def by_formulas(points: Sequence[ServingPoint], factors: Factors) -> list[ServingPoint]:
+    """Points with the latencies of the closed formulas, which a fit moves between runs."""
+    return _with(points, *loads_of(_cases(points), RunAs(SETTINGS)).latencies(factors))
+
+
+def _cases(points: Sequence[ServingPoint]) -> list[Case]:
     cases, refused = cases_of(points)
     assert not refused
-    ttft, tpot = loads_of(cases, settings).latencies(factors)
+    return cases
+
+
+def _with(points: Sequence[ServingPoint], ttft: NDArray[np.float64], tpot: NDArray[np.float64]) -> list[ServingPoint]:
     return [
         replace(point, ttft_s=first, tpot_s=later if point.output_tokens > 1 else None)
         for point, first, later in zip(points, ttft.tolist(), tpot.tolist(), strict=True)

@@ -20,6 +20,13 @@ chunk_tokens = 4096
 memory_fraction = 0.88
 reserves_output = false
 quantized_kv = true
+usual_harness = "some-bench"
+
+[harnesses.some-bench]
+source = "docs"
+shortest_fraction = 0.8
+tokens_per_pass = 16384
+polling = [{ from_concurrency = 1, passes = 4 }, { from_concurrency = 16, passes = 8 }]
 
 [factors]
 gemm_efficiency = { value = 0.8712, source = "points", basis = "calibrated", spread_fraction = 0.021 }

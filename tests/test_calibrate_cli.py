@@ -140,6 +140,7 @@ def test_sources_that_nothing_cites_are_left_out(tmp_path: Path) -> None:
     assert check_profiles([out]).problems == ()
     content = tomllib.loads(out.read_text())
     cited = {factor["source"] for factor in content["factors"].values()} | {content["calibration"]["source"]}
+    cited |= {run["source"] for run in content["harnesses"].values()}
     assert {*content["sources"]} == cited
     assert [item["name"] for item in content["calibration"]["points"]] == ["x.csv", "model profiles"]
     assert "qwen3.5-397b" in content["calibration"]["models"]
@@ -182,7 +183,28 @@ def test_a_single_model_and_accelerator_has_nothing_held_out(tmp_path: Path) -> 
     assert run(written(tmp_path / "x.csv", points), "--stack", "vllm", "--out", out, *DAY).exit_code == 0
     found = stack_profile(str(out)).calibration
     assert found is not None
-    assert (found.held_out_models, found.held_out_hardware) == (None, None)
+    assert (found.held_out_models, found.held_out_hardware, found.held_out_sources) == (None, None, None)
+
+
+def test_a_source_that_is_held_out_is_predicted_without_what_it_adds(tmp_path: Path) -> None:
+    """One harness counts half a second into every TTFT: in sample that is known, of one left out nobody knows."""
+    points = timed(configurations()[::3], PLANTED, SETTINGS)
+    by_turns = [
+        replace(p, source="slow", ttft_s=(p.ttft_s or 0.0) + 0.5) if index % 2 else replace(p, source="quick")
+        for index, p in enumerate(points)
+    ]
+    file, out = written(tmp_path / "two.csv", by_turns), tmp_path / "vllm.toml"
+    assert run(file, "--stack", "vllm", "--out", out, "--memory-fraction", "0.9", *DAY).exit_code == 0
+    profile = stack_profile(str(out))
+    found, added = profile.calibration, profile.source_overheads
+    assert found is not None
+    assert found.held_out_sources is not None
+    assert found.held_out_sources.ttft is not None
+    assert found.in_sample.ttft is not None
+    assert found.held_out_sources.ttft.n == len(points)
+    assert found.held_out_sources.ttft.mean_abs > 3 * found.in_sample.ttft.mean_abs
+    assert added["slow"].request_ms - added["quick"].request_ms == pytest.approx(500.0, rel=0.1)
+    assert added["slow"].n_points == len(points) // 2
 
 
 @pytest.mark.parametrize(

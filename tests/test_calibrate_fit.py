@@ -11,13 +11,23 @@ import numpy as np
 import pytest
 
 from planner.profiles.points import ServingPoint, weights
-from planner.roofline import Factors
+from planner.roofline import Factors, RunAs
 from planner.studies.fidelity.cases import cases_of
-from planner.studies.fidelity.fit import DISTINCT_POINTS, PRIORS, Fit, Measured, fit_factors
+from planner.studies.fidelity.fit import (
+    DISTINCT_POINTS,
+    PRIORS,
+    Fit,
+    Measured,
+    _Names,
+    _priors,
+    _Residuals,
+    fit_factors,
+)
 from planner.studies.fidelity.loads import loads_of
-from tests.fidelity_points import MODELS, POINT, SETTINGS, configurations, slower, timed
+from tests.fidelity_points import MODELS, POINT, SETTINGS, by_formulas, configurations, slower
 
 AT_PRIORS = replace(Factors(), **{name: prior.value for name, prior in PRIORS.items()})
+SLOWER = replace(AT_PRIORS, request_overhead_s=4 * AT_PRIORS.request_overhead_s)
 IDENTIFIABLE = (
     *("gemm_efficiency", "weight_read_fraction", "kernel_latency_s", "host_step_s", "request_overhead_s"),
     "moe_efficiency",
@@ -31,7 +41,7 @@ def measured(points: Sequence[ServingPoint]) -> Measured:
     cases, refused = cases_of(points)
     assert not refused
     return Measured(
-        loads=loads_of(cases, SETTINGS),
+        loads=loads_of(cases, RunAs(SETTINGS)),
         ttft_s=np.array([point.ttft_s for point in points], float),
         tpot_s=np.array([point.tpot_s for point in points], float),
         weight=np.array(weights(points)),
@@ -56,7 +66,7 @@ def planted(name: str, direction: int) -> tuple[Factors, list[ServingPoint]]:
     points = configurations(version=None)
     strength = max(1.0, (len(points) / DISTINCT_POINTS) ** 0.5)
     truth = replace(AT_PRIORS, **{name: prior.value * float(np.exp(direction * prior.spread / strength))})
-    return truth, timed(points, truth)
+    return truth, by_formulas(points, truth)
 
 
 @cache
@@ -83,14 +93,14 @@ def test_what_a_request_costs_is_found_to_a_few_per_cent() -> None:
 @pytest.mark.parametrize("name", IDENTIFIABLE)
 def test_latencies_come_out_as_they_were_planted(name: str) -> None:
     _, points = planted(name, 1)
-    again = timed(points, fit_of_planted(name, 1).factors)
+    again = by_formulas(points, fit_of_planted(name, 1).factors)
     for point, other in zip(points, again, strict=True):
         assert other.ttft_s == pytest.approx(point.ttft_s, rel=0.05)
         assert other.tpot_s == pytest.approx(point.tpot_s, rel=0.05)
 
 
 def test_points_at_the_priors_leave_every_factor_there() -> None:
-    found = fitted(timed(configurations(version=None), AT_PRIORS))
+    found = fitted(by_formulas(configurations(version=None), AT_PRIORS))
     for name in PRIORS:
         assert shift(found, name, AT_PRIORS) == pytest.approx(0.0, abs=1e-6), name
 
@@ -131,16 +141,49 @@ def test_copies_of_a_point_weigh_once() -> None:
 
 
 def test_a_version_with_slower_requests_is_told_from_the_others() -> None:
-    usual = timed(configurations(version="1.0"), AT_PRIORS)
-    slow = timed(configurations(version="2.0"), replace(AT_PRIORS, request_overhead_s=4 * AT_PRIORS.request_overhead_s))
-    found = fitted([*usual, *slow])
+    found = fitted([*_of_sources("1.0", AT_PRIORS, "ab"), *_of_sources("2.0", SLOWER, "ab")])
     assert found.ratios["2.0"][3] / found.ratios["1.0"][3] == pytest.approx(4.0, rel=0.15)
     assert found.ratios["2.0"][0] / found.ratios["1.0"][0] == pytest.approx(1.0, rel=0.05)
 
 
+def test_a_version_of_one_source_or_one_model_is_as_the_rest_on_any_other_model() -> None:
+    usual, slow = _of_sources("1.0", AT_PRIORS, "ab"), _of_sources("2.0", SLOWER, "ab")
+    of_one_source = [replace(point, source="a") for point in slow]
+    of_one_model = [point for point in slow if point.model == slow[0].model]
+    for few in (of_one_source, of_one_model):
+        found = fitted([*usual, *few])
+        seen = {point.model for point in few}
+        assert {*found.only["2.0"]} == seen
+        assert "1.0" not in found.only
+        usual_s, slow_s, other_s = (
+            found.of([version], [None], [model]).request_overhead_s
+            for version, model in (("1.0", min(seen)), ("2.0", min(seen)), ("2.0", "llama-3.1-70b"))
+        )
+        assert np.asarray(slow_s / usual_s) == pytest.approx(4.0, rel=0.25)
+        assert other_s == pytest.approx(found.factors.request_overhead_s)
+
+
+def test_derivatives_that_move_values_together_are_those_of_each_alone() -> None:
+    points = [*_of_sources("1.0", AT_PRIORS, "ab")[::6], *_of_sources("2.0", SLOWER, "bc")[::6]]
+    found = measured(points)
+    names = _Names(tuple(PRIORS), ("1.0", "2.0"), ("a", "b", "c"), {})
+    prior, spread = _priors(names, ())
+    residuals = _Residuals(found, np.ones(len(points), bool), names, prior, spread)
+    theta = prior + np.random.default_rng(3).normal(0.0, 0.05, len(prior))
+    step = 1e-6
+    apart = [(residuals(theta + step * one) - residuals(theta - step * one)) / (2 * step) for one in np.eye(len(theta))]
+    assert residuals.jacobian(theta) == pytest.approx(np.array(apart).T, rel=1e-3, abs=1e-4)
+
+
+def _of_sources(version: str, truth: Factors, sources: str) -> list[ServingPoint]:
+    """Points of a version, by turns of sources that add nothing of their own."""
+    points = by_formulas(configurations(version=version), truth)
+    return [replace(point, source=sources[index % len(sources)]) for index, point in enumerate(points)]
+
+
 def test_a_version_without_points_has_the_frameworks_factors() -> None:
-    found = fitted(timed(configurations(version="1.0"), AT_PRIORS))
-    factors = found.of(["0.1"], [None])
+    found = fitted(by_formulas(configurations(version="1.0"), AT_PRIORS))
+    factors = found.of(["0.1"], [None], ["qwen3-32b"])
     assert factors.kernel_latency_s == pytest.approx(found.factors.kernel_latency_s)
 
 
@@ -155,12 +198,14 @@ def test_a_latency_that_was_not_measured_is_no_residual() -> None:
 def test_a_version_that_one_harness_measured_leaves_the_harness_what_it_adds_to_every_request() -> None:
     """The framework's own overhead is told by points of no version; the version's harness adds 0.25 s to its own."""
     truth, added_s = AT_PRIORS, 0.25
-    plain = [replace(point, source="other") for point in timed(configurations(version=None), truth)]
-    theirs = timed(configurations(version="0.9"), replace(truth, source_overhead_s=added_s))
+    plain = by_formulas(configurations(version=None), truth)
+    theirs = by_formulas(configurations(version="0.9"), replace(truth, source_overhead_s=added_s))
     found = fitted([*plain, *(replace(point, source="harness") for point in theirs)])
     assert found.sources_s == {"harness": pytest.approx(added_s, rel=0.1)}
     assert found.ratios["0.9"][3] == pytest.approx(1.0, abs=0.01)
     assert found.factors.request_overhead_s == pytest.approx(truth.request_overhead_s, rel=0.3)
-    at_home, elsewhere = (found.of(["0.9"], [source]).source_overhead_s for source in ("harness", "another"))
+    at_home, elsewhere = (
+        found.of(["0.9"], [source], ["qwen3-32b"]).source_overhead_s for source in ("harness", "another")
+    )
     assert np.asarray(at_home).tolist() == [found.sources_s["harness"]]
     assert np.asarray(elsewhere).tolist() == [0.0]

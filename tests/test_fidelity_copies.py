@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from planner.profiles import model_profile, profile_names
 from planner.studies.fidelity import fidelity
-from planner.studies.fidelity.cases import case_of
+from planner.studies.fidelity.cases import case_of, cases_of
 from planner.studies.fidelity.copies import family_name, format_in
 from tests.fidelity_points import POINT
 
@@ -52,7 +52,7 @@ def test_a_copys_name_gives_the_model_and_the_format(owner: str, end: str, preci
         ("Qwen/Qwen3-32B-FP8", "FP8", "fp8", None),
         ("Qwen/Qwen3-32B-FP8", "bf16", None, "bf16 as stated, though its name says fp8"),
         ("Qwen/Qwen3-32B-NVFP4", "fp8", "fp8", "fp8 as stated, though its name says fp4"),
-        ("Qwen/Qwen3-32B", None, None, None),
+        ("Qwen/Qwen3-32B", None, None, "bf16, its checkpoint's own, as no precision is stated"),
         ("Qwen/Qwen3-32B", "w8a8", "int8", None),
     ],
 )
@@ -95,3 +95,11 @@ def test_a_copys_own_format_is_the_checkpoints_own_with_its_scales(name: str) ->
 def test_a_name_without_separators_states_no_format(name: str) -> None:
     assert format_in(name) is None
     assert family_name(name) == name.rpartition("/")[2].casefold()
+
+
+def test_a_row_that_names_no_precision_has_the_checkpoints_own_and_is_told_of() -> None:
+    stated, silent = replace(POINT, precision="bf16"), replace(POINT, precision=None)
+    (with_it, without), _ = cases_of([stated, silent])
+    assert with_it.precision is without.precision is None
+    assert with_it.note is None
+    assert without.note == f"{POINT.model}: bf16, its checkpoint's own, as no precision is stated"

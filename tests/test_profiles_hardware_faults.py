@@ -75,6 +75,10 @@ PLANTED = {
     # Ranges
     "peak with sparsity": value_of("h200-sxm", "bf16_tflops", "1979", "1979 TFLOP/s with sparsity are 989.5"),
     "memory of a pair": value_of("h100-sxm", "memory_gb", "160", "64 to 144 GB in generation hopper"),
+    "reported memory in GiB": value_of("h100-sxm", "reported_memory_mib", "79.6", "is in MiB: 79.6 GiB are 81510.4"),
+    "reported memory of a slice": value_of(
+        "h200-sxm", "reported_memory_mib", "71424", "74.89 GB beside memory_gb = 141 (0.9 to 1.08 of what is sold;"
+    ),
     "bandwidth of another generation": value_of("h200-sxm", "memory_bandwidth_tb_per_s", "8.0", "2 to 4.9 TB/s"),
     "too many units": value_of("mi300x", "n_sm", "1216", "80 to 304 in generation cdna3"),
     "clock of a processor": value_of("a100-sxm-80gb", "boost_clock_mhz", "3900", "1000 to 1900 MHz"),

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.profiles.points import PointDefaults, ServingPoint, points_csv, read_points, weights
+from planner.profiles.points.table import MOST_PROBLEMS
 
 NOTHING = PointDefaults()
 ROW = {
@@ -141,6 +142,13 @@ def test_an_open_loop_states_its_rate_instead_of_a_concurrency(points_of):
     assert not point.is_closed_loop
 
 
+def test_a_row_may_say_by_which_harness_and_with_which_lengths_it_was_run(points_of):
+    columns = ROW | {"harness": "", "length_ratio": ""}
+    said, silent = points_of(table(columns | {"harness": "inferencex", "length_ratio": "0.8"}, columns))
+    assert (said.source, said.length_ratio) == ("inferencex", 0.8)
+    assert (silent.source, silent.length_ratio) == (None, None)
+
+
 def test_defaults_hold_only_where_the_file_is_silent(points_of):
     defaults = PointDefaults(hardware="other", n_accelerators=2, precision="fp8", tp_size=1, mode="disagg")
     silent, stating = points_of(table(ROW | {"precision": ""}, ROW | {"precision": "bf16"}), defaults)
@@ -178,10 +186,47 @@ def test_a_default_stands_for_a_whole_column(points_of):
         ("tp_size", "eight", 'tp_size: is "eight" (a whole number from 1 to 1,000,000)'),
         ("n_accelerators", "4", "n_accelerators: is 4, but gpus is 8 (the same number, or one of the two)"),
         ("mode", "mixed", 'mode: is "mixed" (allowed: agg, disagg)'),
+        ("length_ratio", "1.2", "length_ratio: is 1.2 (above 0, at most 1: shortest over nominal length)"),
+        ("length_ratio", "0", 'length_ratio: is "0" (a number from 1e-06 to 1,000,000,000)'),
     ],
 )
 def test_a_cell_that_cannot_be_is_named_with_what_is_allowed(problems_of, column, text, message):
     assert problems_of(table(ROW | {column: text})) == [f"points.csv:2: {message}"]
+
+
+@pytest.mark.parametrize("size", ["tp_size", "pp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size"])
+@pytest.mark.parametrize("nothing", ["0", "0.0"])
+def test_a_parallel_size_of_0_splits_nothing_and_is_1(points_of, size, nothing):
+    found, one = points_of(table(ROW | {size: nothing}, ROW | {size: "1"}))
+    assert getattr(found, size) == getattr(one, size) == 1
+    assert found.n_accelerators == one.n_accelerators
+
+
+def test_no_workers_are_as_good_as_none_stated(points_of):
+    none = {"prefill_num_workers": "0", "decode_num_workers": "0"}
+    (found,) = points_of(table(ROW | none))
+    assert (found.prefill_num_workers, found.decode_num_workers) == (None, None)
+
+
+@pytest.mark.parametrize("column", ["model", "input_tokens", "concurrency", "gpus"])
+def test_what_every_row_lacks_is_told_once_and_what_some_lack_row_by_row(problems_of, column):
+    (told,) = problems_of(table(*[ROW | {column: ""}] * 9))
+    assert told.startswith("points.csv:2: ")
+    assert "is not stated" in told
+    assert ", in all 9 rows (" in told
+    assert len(problems_of(table(*[ROW | {column: ""}] * 8, ROW))) == 8
+
+
+def test_a_long_table_that_lacks_a_column_is_one_message_and_where_reading_ended(problems_of):
+    told = problems_of(table(*[ROW | {"model": ""}] * (MOST_PROBLEMS + 9)))
+    assert len(told) == 2
+    assert "rows (a value in every row)" in told[0]
+    assert "the rest is not read" in told[1]
+
+
+def test_a_fault_of_every_row_stands_beside_those_of_some(problems_of):
+    told = problems_of(table(ROW | {"model": "", "ttft_ms": "x"}, ROW | {"model": ""}, ROW | {"model": ""}))
+    assert [problem.split(": ")[:2] for problem in told] == [["points.csv:2", "model"], ["points.csv:2", "ttft_ms"]]
 
 
 def test_a_point_needs_one_latency_at_least(problems_of):
@@ -268,6 +313,8 @@ def points(draw):
         **{name: draw(TEXTS) for name in ("model", "hardware", "framework")},
         **{name: draw(st.none() | TEXTS) for name in optional},
         **{name: draw(SIZES) for name in size_names},
+        source=draw(st.none() | TEXTS),
+        length_ratio=draw(st.none() | st.floats(0.01, 1)),
         mode=draw(st.sampled_from(["agg", "disagg"])),
         input_tokens=draw(TOKENS),
         output_tokens=draw(TOKENS),

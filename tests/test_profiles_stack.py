@@ -101,6 +101,9 @@ SETTINGS = st.fixed_dictionaries(
         "memory_fraction": FRACTIONS,
         "reserves_output": st.booleans(),
         "quantized_kv": st.booleans(),
+        "prefill_first": st.booleans(),
+        "splits_prompts": st.booleans(),
+        "most_running": st.integers(1, 10**6),
     },
 )
 
@@ -125,6 +128,15 @@ def calibrations(source: str) -> st.SearchStrategy[dict[str, object]]:
     )
 
 
+def harnesses(source: str) -> st.SearchStrategy[dict[str, object]]:
+    polling = st.fixed_dictionaries({"from_concurrency": st.integers(1, 512), "passes": st.integers(1, 100)})
+    counts = ("tokens_per_pass", "most_running", "tokens_beyond_prompt")
+    optional = {"shortest_fraction": FRACTIONS, "polling": st.lists(polling, max_size=2).map(tuple)}
+    return st.fixed_dictionaries(
+        {"source": st.just(source)}, optional={**optional, **dict.fromkeys(counts, st.integers(16, 10**6))}
+    )
+
+
 @st.composite
 def profiles(draw: st.DrawFn) -> StackProfile:
     source = draw(TEXTS)
@@ -135,6 +147,7 @@ def profiles(draw: st.DrawFn) -> StackProfile:
             "default_version": TEXTS,
             "versions": st.dictionaries(TEXTS, VERSION, max_size=3),
             "calibration": calibrations(source),
+            "harnesses": st.dictionaries(TEXTS, harnesses(source), max_size=2),
         },
     )
     sources = {source: draw(TEXTS)}
@@ -248,7 +261,9 @@ FAULTS = {
         at="[factors]",
     ),
     "unknown basis": planted('basis = "quoted"', 'basis = "guessed"', "factors.tile_rows.basis", "'calibrated', 'mea"),
-    "unlisted source": planted('source = "docs"', 'source = "dogs"', "factors.tile_rows.source", "did you mean 'docs'"),
+    "unlisted source": planted(
+        '128.0, source = "docs"', '128.0, source = "dogs"', "factors.tile_rows.source", "did you mean 'docs'"
+    ),
     "unlisted source of the points": planted(
         '31"\nsource = "points"',
         '31"\nsource = "pints"',
@@ -257,7 +272,20 @@ FAULTS = {
         at='source = "pints"',
     ),
     "idle source": planted(
-        "[settings]", 'idle = "A book"\n\n[settings]', "sources.idle", "is cited by no factor or calibration"
+        "[settings]", 'idle = "A book"\n\n[settings]', "sources.idle", "is cited by no factor, harness or calibration"
+    ),
+    "two budgets of a pass": planted(
+        "tokens_per_pass = 16384\n",
+        "tokens_per_pass = 16384\ntokens_beyond_prompt = 64\n",
+        "harnesses.some-bench.tokens_beyond_prompt",
+        "is there beside tokens_per_pass",
+        at="tokens_beyond_prompt",
+    ),
+    "looks by falling load": planted(
+        "from_concurrency = 16", "from_concurrency = 1", "harnesses.some-bench.polling", "begins at 1, 1 requests"
+    ),
+    "usual harness that is none": planted(
+        'usual_harness = "some-bench"', 'usual_harness = "bench"', "settings.usual_harness", "[harnesses]: some-bench"
     ),
     "quoted without an address": planted(", https://example.org/engine", "", "sources.docs", "no address", at="docs ="),
     "calibrated to nothing": planted(

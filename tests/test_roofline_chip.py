@@ -10,6 +10,7 @@ from planner.errors import InputError
 from planner.profiles import HardwareProfile, hardware_profile, profile_names
 from planner.roofline import Chip
 from planner.roofline.chip import TYPICAL_BALANCE_FLOP_PER_BYTE, TYPICAL_FRACTION, TYPICAL_GEMM, KernelRate
+from planner.units import GB, MIB
 
 
 def changed(name: str, **figures: float | None) -> HardwareProfile:
@@ -48,9 +49,21 @@ def test_bf16_products_never_run_on_a_narrower_unit() -> None:
 
 @pytest.mark.parametrize("key", ["memory_gb", "memory_bandwidth_tb_per_s"])
 def test_a_figure_that_is_needed_and_unknown_is_named(key: str) -> None:
-    chip = Chip(changed("h100-sxm", **{key: None}))
+    chip = Chip(changed("h100-sxm", **{key: None, "reported_memory_mib": None}))
     with pytest.raises(InputError, match=f"figures.{key}: is unknown"):
         _ = chip.memory_bytes if key == "memory_gb" else chip.memory_bytes_per_s
+
+
+@pytest.mark.parametrize("name", profile_names("hardware"))
+def test_memory_is_what_a_device_reports_and_what_is_sold_where_it_is_not_known(name: str) -> None:
+    figures = hardware_profile(name).figures
+    reported, sold = figures.reported_memory_mib, figures.memory_gb
+    assert sold is not None
+    assert Chip(hardware_profile(name)).memory_bytes == (reported.value * MIB if reported else sold.value * GB)
+    if reported:
+        assert Chip(changed(name, reported_memory_mib=None)).memory_bytes == sold.value * GB
+        twice = Chip(changed(name, reported_memory_mib=reported.value * 2)).memory_bytes
+        assert twice == 2 * Chip(hardware_profile(name)).memory_bytes
 
 
 def reached(rate: KernelRate, chip: Chip) -> NDArray[np.float64]:

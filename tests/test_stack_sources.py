@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.profiles import stack_profile
+from planner.profiles import profile_names, stack_profile
 from planner.roofline import Factors, stack
 from planner.studies.fidelity import fidelity
 from planner.studies.fidelity.catalogue_points import catalogue_points
-from planner.studies.fidelity.fit import lone_sources
+from planner.studies.fidelity.fit import thinly_told
 from planner.studies.predict import PredictQuestion, predict
 
 ASKED = {"model": "kimi-linear-48b", "hardware": "h200-sxm", "stack": "sglang-0.5.9", "tokens": (1024, 32768)}
-(SOURCE, ADDED), *_ = stack_profile("sglang").source_overheads.items()
+SOURCE = "prfaas"
+ADDED = stack_profile("sglang").source_overheads[SOURCE]
 ADDED_S = ADDED.request_ms / 1e3
 
 
@@ -26,8 +27,18 @@ def test_a_prediction_leaves_a_sources_seconds_out_says_so_and_puts_them_back_wh
         assert without.prefill_s is not None
         assert with_it.prefill_s == pytest.approx(without.prefill_s + ADDED_S)
         assert with_it.tokens_per_s == pytest.approx(without.tokens_per_s), "it is waited for, and not worked"
-    assert any(f"--source {SOURCE}" in note for note in plain.notes)
+    assert any("--source" in note and f"{ADDED_S:.3g} s by {SOURCE}" in note for note in plain.notes)
     assert not any("--source" in note for note in asked.notes)
+
+
+def test_a_version_that_another_model_alone_tells_of_is_said_to_be_the_framework() -> None:
+    versions = stack_profile("vllm").versions
+    version, ratios = next((version, ratios) for version, ratios in versions.items() if ratios.models)
+    (seen, *_), other = ratios.models, "llama-3.1-405b"
+    assert other not in ratios.models
+    answers = [predict(question(model=model, stack=f"vllm-{version}")) for model in (seen, other)]
+    told = [any("was seen on" in note for note in answer.notes) for answer in answers]
+    assert told == [False, True]
 
 
 def test_a_source_that_nobody_measured_apart_is_refused_with_those_that_are() -> None:
@@ -64,25 +75,38 @@ def test_points_of_no_such_source_have_one_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "alone"),
+    ("points", "thin"),
     [
-        ([("1", "a"), ("1", "a")], {"1": "a"}),
-        ([("1", "a"), ("1", "b")], {}),
-        ([("1", "a"), ("1", None)], {}),
-        ([("", "a"), ("2", None)], {}),
-        ([("1", "a"), ("2", "a"), ("2", "b"), ("3", "b")], {"1": "a", "3": "b"}),
+        ([("1", "a", "m"), ("1", "a", "n")], {"1": {"m", "n"}}),
+        ([("1", "a", "m"), ("1", "b", "m")], {"1": {"m"}}),
+        ([("1", "a", "m"), ("1", None, "n")], {"1": {"m", "n"}}),
+        ([("1", "a", "m"), ("1", "b", "n")], {}),
+        ([("", "a", "m"), ("", "a", "m")], {}),
+        ([("1", "a", "m"), ("2", "a", "m"), ("2", "b", "n"), ("3", "b", "n")], {"1": {"m"}, "3": {"n"}}),
     ],
 )
-def test_a_version_is_told_from_its_source_only_where_it_has_two(
-    points: list[tuple[str, str | None]], alone: dict[str, str]
+def test_a_version_holds_for_every_model_only_where_two_sources_and_two_models_tell_of_it(
+    points: list[tuple[str, str | None, str]], thin: dict[str, set[str]]
 ) -> None:
-    versions, sources = zip(*points, strict=True)
-    assert lone_sources(versions, sources) == alone
+    versions, sources, models = zip(*points, strict=True)
+    assert thinly_told(versions, sources, models) == thin
 
 
-def test_a_version_of_one_source_has_the_frameworks_overhead() -> None:
-    assert stack_profile("sglang").versions["0.5.9"].request == pytest.approx(1.0, abs=0.01)
-    assert stack("sglang-0.5.9").factors.source_overhead_s == 0.0
+@pytest.mark.parametrize("name", profile_names("stack"))
+def test_a_version_that_was_seen_on_some_models_alone_is_the_framework_on_any_other(name: str) -> None:
+    framework = stack(name, default_version=False).factors
+    for version, ratios in stack_profile(name).versions.items():
+        shipped = stack(f"{name}-{version}")
+        own = framework.with_version(ratios.kernel_latency, ratios.collective, ratios.host, ratios.request)
+        for model in profile_names("model"):
+            assert shipped.on(model).factors == (own if model in ratios.models or not ratios.models else framework)
+        assert shipped.on(None).factors == (framework if ratios.models else own)
+
+
+def test_a_shipped_stack_adds_no_sources_seconds_to_what_it_predicts() -> None:
+    for name in profile_names("stack"):
+        for version in stack_profile(name).versions:
+            assert stack(f"{name}-{version}").factors.source_overhead_s == 0.0
 
 
 @pytest.mark.parametrize("source_s", [0.0, 0.3])

@@ -35,7 +35,7 @@ def calibrate(
     ] = True,
     memory_fraction: Annotated[
         float | None,
-        typer.Option(metavar="F", min=0.05, max=1.0, help="Part of an accelerator's nominal memory that serving uses."),
+        typer.Option(metavar="F", min=0.05, max=1.0, help="Part of the memory that a device reports, for serving."),
     ] = None,
     chunk_tokens: Annotated[
         int | None, typer.Option(metavar="N", min=16, max=10**9, help="Most prompt tokens of one prefill pass.")
@@ -113,18 +113,26 @@ def fitted(
 ) -> "tuple[StackProfile, Fidelity]":
     """The profile, and its points scored by it."""
     from planner.profiles.stack_writer import as_written
-    from planner.studies.fidelity import calibrated_stack, fidelity, shipped_settings, wanted_framework
+    from planner.studies.fidelity import (
+        calibrated_stack,
+        fidelity,
+        shipped_conventions,
+        shipped_settings,
+        wanted_framework,
+    )
 
     framework, version = wanted_framework(name, [point for file in files for point in file])
     check_stem(stem, framework)
-    stated = {key: value for key, value in settings.items() if value is not None}
+    stated, usual = {key: value for key, value in settings.items() if value is not None}, shipped_settings(framework)
+    own_settings = [key for key, value in stated.items() if getattr(usual, key) != value]
     parts = parts_of(paths, files, framework, catalogue)
     with progress(f"calibrating {framework}") as say:
         profile = calibrated_stack(
             stem,
             framework,
             parts,
-            settings=shipped_settings(framework).model_copy(update=stated),
+            settings=usual.model_copy(update=stated),
+            conventions=shipped_conventions(framework, own_settings),
             default_version=version,
             described=source,
             day=day,

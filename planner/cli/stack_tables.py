@@ -50,7 +50,7 @@ def _mean_errors(errors: Errors | None) -> str:
 
 def stack_tables(item: StackProfile) -> list[Table]:
     """Settings, factors and versions of a stack, then what they were fitted to and how well they do."""
-    tables = [_settings_table(item), _factors_table(item.factors), _versions_table(item)]
+    tables = [_settings_table(item), _harnesses_table(item), _factors_table(item.factors), _versions_table(item)]
     if item.calibration:
         found = item.calibration
         tables += [_calibration_table(found), _errors_table(found), _bands_table(found), _groups_table(found)]
@@ -65,6 +65,15 @@ def _settings_table(item: StackProfile) -> Table:
     return table
 
 
+def _harnesses_table(item: StackProfile) -> Table:
+    table = titled_table("As benchmarks run it", "harness", "key", "value")
+    for name, run in item.harnesses.items():
+        for key, value in run:
+            if value is not None and value != ():
+                table.add_row(name, key, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+    return table
+
+
 def _factors_table(factors: StackFactors) -> Table:
     table = titled_table("Factors", "factor", "value", "spread", "basis", "source", "note")
     for key, factor in factors.stated.items():
@@ -74,10 +83,11 @@ def _factors_table(factors: StackFactors) -> Table:
 
 
 def _versions_table(item: StackProfile) -> Table:
-    keys = tuple(VersionFactors.model_fields)
-    table = titled_table("Versions: ratios to the factors", "version", *keys)
+    keys = tuple(key for key in VersionFactors.model_fields if key != "models")
+    table = titled_table("Versions: ratios to the factors", "version", *keys, "on")
     for version, ratios in item.versions.items():
-        table.add_row(version, *(f"{getattr(ratios, key):.10g}" for key in keys))
+        shown = (f"{getattr(ratios, key):.10g}" for key in keys)
+        table.add_row(version, *shown, ", ".join(ratios.models) or "any model")
     return table
 
 
@@ -100,6 +110,7 @@ def _errors_table(found: Calibration) -> Table:
         "in sample": found.in_sample,
         "models held out": found.held_out_models,
         "accelerators held out": found.held_out_hardware,
+        "sources held out": found.held_out_sources,
     }
     for name, errors in parts.items():
         for key, summed in errors or ():

@@ -21,6 +21,8 @@ from typing import Any
 from planner.executor.codegen import optimized_once
 
 SOURCES = Path(__file__).parent
+LOOPS = ("engine", "kernel")
+"""Folders of what is compiled."""
 CACHE_VARIABLE = "PLANNER_CACHE_DIR"
 LOG = logging.getLogger("planner.executor")
 OVER = {"is_over": True}
@@ -38,14 +40,14 @@ def is_compiled(kind: str) -> bool:
 
 
 @contextmanager
-def told_of_compiling(kind: str, *entries: Any) -> Iterator[None]:
+def told_of_compiling(kind: str, *entries: Any, about_s: int = ABOUT_S) -> Iterator[None]:
     """Compile what is called within, for a kind of world, and say that this takes long; where it is done, nothing."""
     if is_compiled(kind):
         yield
         return
     began, folder = monotonic(), cache_folder()
     kept = "once" if folder else f"for this run only, as no folder keeps it (set {CACHE_VARIABLE})"
-    LOG.info("compiling the executor %s, about %d s", kept, ABOUT_S)
+    LOG.info("compiling the executor %s, about %d s", kept, about_s)
     with optimized_once(entry.py_func.__qualname__ for entry in entries):
         yield
     LOG.info("the executor is compiled, after %.0f s", monotonic() - began, extra=OVER)
@@ -115,6 +117,6 @@ def _roots() -> list[tuple[Path, bool]]:
 def _digest() -> str:
     """What the compiled code depends on: the compiler, and the sources of the event loop by content."""
     total = sha256(f"{version('numba')} {python_version()}".encode())
-    for path in (SOURCES / "compiled.py", *sorted((SOURCES / "kernel").glob("*.py"))):
-        total.update(path.name.encode() + b"\0" + path.read_bytes())
+    for path in (SOURCES / "compiled.py", *(path for room in LOOPS for path in sorted((SOURCES / room).glob("*.py")))):
+        total.update(path.relative_to(SOURCES).as_posix().encode() + b"\0" + path.read_bytes())
     return total.hexdigest()[:16]

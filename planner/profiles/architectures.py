@@ -50,6 +50,7 @@ GENERAL: Mapping[str, Range] = {
     "fp4_tflops": Range(100, 90_000),
     "int8_tops": Range(10, 50_000),
     "memory_gb": Range(0.2, 2_000),
+    "reported_memory_mib": Range(190, 2_000_000),
     "memory_bandwidth_tb_per_s": Range(0.1, 200),
     "n_sm": Range(1, 1_024),
     "boost_clock_mhz": Range(200, 5_000),

@@ -50,7 +50,7 @@ def hardware_profile(name: str) -> HardwareProfile:
         InputError: no such profile, or a file that does not hold.
 
     >>> hardware_profile("h200_sxm").memory_bytes
-    141000000000.0
+    150754820096.0
     """
     return _of_kind(name, "hardware", HardwareProfile)
 

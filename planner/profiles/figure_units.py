@@ -14,6 +14,7 @@ _UNITS: tuple[tuple[str, str, dict[str, float]], ...] = (
         {"MB/s": 1e-3, "TB/s": 1e3, "bytes/s": 1e-9, "GB/s of both directions together": 0.5, "Gbps": 0.125},
     ),
     ("_gbps", "Gbps", {"Mbps": 1e-3, "Tbps": 1e3, "bit/s": 1e-9, "GB/s": 8.0}),
+    ("_mib", "MiB", {"KiB": 1 / 1024, "GiB": 1024.0, "bytes": 1 / 2**20}),
     ("_gb", "GB", {"MB": 1e-3, "TB": 1e3, "bytes": 1e-9}),
     ("_mhz", "MHz", {"GHz": 1e3, "kHz": 1e-3, "Hz": 1e-6}),
     ("_w", "W", {"kW": 1e3, "mW": 1e-3}),

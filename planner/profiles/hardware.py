@@ -8,7 +8,7 @@ from planner.profiles.base import Precision, Profile, Text
 from planner.profiles.efficiency import Efficiencies
 from planner.profiles.figure import Count, Figure, Year
 from planner.schema import StrictModel
-from planner.units import GB, TERA, bytes_per_s
+from planner.units import GB, MIB, TERA, bytes_per_s
 
 MHZ = 1e6
 
@@ -25,7 +25,9 @@ class Figures(StrictModel):
     int8_tops: Figure | None = None
     """Dense int8 peak [TOP/s]."""
     memory_gb: Figure | None = None
-    """Memory for weights and caches [GB, 1e9 bytes]."""
+    """Memory for weights and caches as it is sold [GB, 1e9 bytes]."""
+    reported_memory_mib: Figure | None = None
+    """Memory as the device reports it, nvidia-smi's total [MiB]; absent: what it is sold with is what fits."""
     memory_bandwidth_tb_per_s: Figure | None = None
     """Peak bandwidth of that memory [TB/s]."""
     n_sm: Count | None = None
@@ -80,8 +82,8 @@ class HardwareProfile(Profile):
 
     @property
     def memory_bytes(self) -> float | None:
-        """Memory of one accelerator [bytes]."""
-        return _scaled(self.figures.memory_gb, GB)
+        """Memory of one accelerator as it reports it, or else as it is sold [bytes]."""
+        return _scaled(self.figures.reported_memory_mib, MIB) or _scaled(self.figures.memory_gb, GB)
 
     @property
     def memory_bytes_per_s(self) -> float | None:

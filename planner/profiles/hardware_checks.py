@@ -17,7 +17,7 @@ from planner.profiles.entries import entries, numbers
 from planner.profiles.figure_units import figure_unit, unit_hint
 from planner.profiles.hardware import HardwareProfile
 from planner.schema import TomlFile
-from planner.units import BITS_PER_BYTE
+from planner.units import BITS_PER_BYTE, GB, MIB
 
 TABLES = ("figures", "efficiency")
 """Tables of a hardware profile that hold figures."""
@@ -30,6 +30,9 @@ _OWN = frozenset({"measured", "derived"})
 _UNPUBLISHED = re.compile(r"\b(internal|confidential|NDA|not public|unpublished)\b", re.IGNORECASE)
 """What a source says that no address leads to: a design document of one's own, a datasheet that one may not share."""
 _DOCUMENT = "'internal' or 'under NDA' and its day"
+_REPORTED = Range(0.9, 1.08)
+"""Memory that a device reports over the gigabytes it is sold with: a GiB is 1.074 GB, and error correction or a spare
+stack takes some of it."""
 _DAY = re.compile(r"\b20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b")
 _SPECIFIED, _CLAIMED = ("datasheet", "measured"), ("announced",)
 
@@ -210,6 +213,7 @@ def _inconsistent(file: TomlFile, name: str, values: Mapping[str, float]) -> Ite
     for key, (message, allowed) in (falling | steep).items():
         yield file.problem(("figures", key, "value"), message, allowed)
     yield from _link_problems(file, known)
+    yield from _memory_problems(file, known)
 
 
 def _clock_is_the_peaks(file: TomlFile) -> bool:
@@ -224,6 +228,18 @@ def _falling(values: Mapping[str, float]) -> Iterator[tuple[str, str, str]]:
             low, high = values[before], values[after]
             if high < low:
                 yield after, f"is {high:.10g}, less than {before} = {low:.10g}", f"{after} >= {before}"
+
+
+def _memory_problems(file: TomlFile, values: Mapping[str, float]) -> Iterator[Problem]:
+    """A device that reports another memory than the one it is sold with."""
+    sold_gb, reported = values.get("memory_gb"), values.get("reported_memory_mib")
+    if not sold_gb or not reported:
+        return
+    allowed = Range(_REPORTED.low * sold_gb * GB / MIB, _REPORTED.high * sold_gb * GB / MIB)
+    if reported not in allowed:
+        message = f"is {reported:.10g} MiB or {reported * MIB / GB:.4g} GB beside memory_gb = {sold_gb:.10g}"
+        hint = unit_hint("reported_memory_mib", reported, allowed)
+        yield file.problem(("figures", "reported_memory_mib", "value"), message, f"{_REPORTED} of what is sold; {hint}")
 
 
 def _link_problems(file: TomlFile, values: Mapping[str, float]) -> Iterator[Problem]:

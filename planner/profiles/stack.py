@@ -82,7 +82,7 @@ class StackSettings(StrictModel):
     chunk_tokens: Annotated[int, Field(ge=16, le=10**9)] = 8192
     """Most prompt tokens of one prefill pass [tokens]."""
     memory_fraction: Share = 0.9
-    """Part of an accelerator's memory that serving uses."""
+    """Part of an accelerator's memory, as the device reports it, that serving uses."""
     runtime_gb: NonNegative | None = None
     """Memory of one accelerator that the serving process itself takes: context, graphs and communication buffers
     [GB]; absent: 2, as on a GPU."""
@@ -93,9 +93,9 @@ class StackSettings(StrictModel):
 
     quantized_attention: bool | None = None
     """Whether attention's own products run in fp8 where the cache is fp8 too; absent: false."""
-    weight_only_products: Literal["bf16", "fp8", "int8"] | None = None
-    """Inputs of products whose weights alone are quantised, and so the least wide format that these run at; absent:
-    bf16."""
+    weight_only_products: Literal["bf16", "fp8", "mxfp8", "int8"] | None = None
+    """Inputs of products whose weights alone are quantised, and so the least wide format that these run at; mxfp8: fp8
+    where an accelerator has units for blocks with a scale each, and so a peak in fp4, else bf16; absent: bf16."""
     dispatch_precision: Literal["bf16", "fp8"] | None = None
     """Number format of activations on their way to experts that are dealt out; absent: bf16."""
     combine_precision: Literal["bf16", "fp8"] | None = None
@@ -106,6 +106,45 @@ class StackSettings(StrictModel):
     """Visits of the busiest rank's experts over the mean, as it is with or without rebalancing; absent: 1."""
     redundant_experts: Annotated[int, Field(ge=0, le=10**6)] | None = None
     """Copies of experts in every layer that rebalancing holds beside the model's own; absent: 0."""
+
+    prefill_first: bool | None = None
+    """Whether waiting prompts have passes of their own, before any decode step; absent: they share passes with it."""
+    splits_prompts: bool | None = None
+    """Whether a prompt longer than what a pass may take is computed in chunks; absent: true."""
+    most_running: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    """Most requests that an attention replica has admitted at once; absent: 1024."""
+    usual_harness: Name | None = None
+    """Harness of measured points that name none; absent: they are run by these settings."""
+
+
+class Polling(StrictModel):
+    """How often a scheduler looks at what has arrived."""
+
+    from_concurrency: Annotated[int, Field(ge=1, le=10**6)]
+    """Requests in flight from which on it holds."""
+    passes: Annotated[int, Field(ge=1, le=10**6)]
+    """Decode steps between two looks."""
+
+
+class HarnessSettings(StrictModel):
+    """How a public benchmark runs the framework, where that is not as the settings say."""
+
+    source: Text
+    """Id of one of the profile's [sources]: its launch scripts, or who states them."""
+    shortest_fraction: Share | None = None
+    """Lengths are uniform from this fraction of the nominal one up to it, where points do not say; absent: 0.8."""
+    tokens_per_pass: Annotated[int, Field(ge=16, le=10**9)] | None = None
+    """Most tokens of a pass [tokens]; absent: by the next key, or the settings' chunk_tokens."""
+    tokens_beyond_prompt: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    """Where set, a pass takes so many tokens beyond a nominal prompt and one per request in flight [tokens]."""
+    most_running: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    """Most requests admitted at once; absent: as the settings say."""
+    memory_fraction: Share | None = None
+    """Part of an accelerator's memory, as the device reports it, that serving uses; absent: as the settings say."""
+    quantized_kv: bool | None = None
+    """Whether the cache is fp8 beside quantised weights where points do not say; absent: as the settings say."""
+    polling: tuple[Polling, ...] = ()
+    """Looks at what has arrived, by requests in flight and rising in them; empty: before every pass."""
 
 
 class VersionFactors(StrictModel):
@@ -121,6 +160,9 @@ class VersionFactors(StrictModel):
     """Ratio of its host times and overheads to the stack's."""
     request: Positive
     """Ratio of its overhead per request to the stack's."""
+    models: tuple[Name, ...] = ()
+    """Models that its ratios hold for, as they or a single source alone tell of it; empty: any, as two sources and two
+    models tell of it."""
 
 
 class SourceOverhead(StrictModel):
@@ -231,6 +273,8 @@ class Calibration(StrictModel):
     """Errors on each model when it is left out of the fit; absent with a single model."""
     held_out_hardware: Errors | None = None
     """Errors on each accelerator when it is left out of the fit; absent with a single one."""
+    held_out_sources: Errors | None = None
+    """Errors on each harness or table when it is left out of the fit; absent with a single one."""
     model_bands: Bands = Bands()
     """Bands from the models held out; absent with a single one: for what resembles the points."""
     hardware_bands: Bands = Bands()
@@ -252,6 +296,10 @@ class StackProfile(Profile):
     """Version meant by the framework's name alone; absent: the factors as they are."""
     settings: StackSettings = StackSettings()
     """How it is run."""
+    settings_sources: dict[Text, Text] = Field(default_factory=dict)
+    """Ids of [sources] by setting: who says so."""
+    harnesses: dict[Text, HarnessSettings] = Field(default_factory=dict)
+    """How public benchmarks run it, by their names."""
     factors: StackFactors
     """Its factors."""
     versions: dict[Text, VersionFactors] = Field(default_factory=dict)

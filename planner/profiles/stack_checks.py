@@ -5,13 +5,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from planner.errors import Problem
+from planner.errors import Problem, did_you_mean
 from planner.profiles.architectures import Range
 from planner.profiles.checked import Check, CheckedFile
 from planner.profiles.entries import HUGE, entries
 from planner.profiles.figure_units import figure_unit, unit_hint
 from planner.profiles.folders import Kind
-from planner.profiles.stack import Band, Calibration, StackProfile, VersionFactors
+from planner.profiles.stack import Band, Calibration, StackProfile, StackSettings, VersionFactors
 from planner.schema import Fault, TomlFile
 from planner.toml_lines import KeyPath
 
@@ -46,7 +46,7 @@ HIGHEST_LOW, LOWEST_HIGH = 1.2, 0.8
 
 _SPANS = ("input_tokens", "context_tokens", "batch", "n_accelerators")
 _LISTS = ("points", "models", "hardware")
-_RATIOS = tuple(key for key in VersionFactors.model_fields if key != "n_points")
+_RATIOS = tuple(key for key in VersionFactors.model_fields if key not in ("n_points", "models"))
 
 
 def plausible_factors(checked: CheckedFile) -> Iterator[Problem]:
@@ -71,13 +71,28 @@ def cited_sources(checked: CheckedFile) -> Iterator[Problem]:
         return
     factors, found = checked.profile.factors.stated, checked.profile.calibration
     cited = {factor.source for factor in factors.values()} | ({found.source} if found else set())
+    cited |= {run.source for run in checked.profile.harnesses.values()} | {*checked.profile.settings_sources.values()}
     quoted = {factor.source for factor in factors.values() if factor.basis == "quoted"}
     for name, text in checked.profile.sources.items():
         if name not in cited:
             allowed = "cite it or leave it out"
-            yield checked.file.problem(("sources", name), "is cited by no factor or calibration", allowed)
+            yield checked.file.problem(
+                ("sources", name), "is cited by no factor, setting, harness or calibration", allowed
+            )
         elif name in quoted and "://" not in text:
             yield checked.file.problem(("sources", name), "gives no address", "https:// for factors that are 'quoted'")
+
+
+def sourced_settings(checked: CheckedFile) -> Iterator[Problem]:
+    """Who is cited for a setting is a source, and what they are cited for a setting."""
+    if not isinstance(checked.profile, StackProfile):
+        return
+    for setting, source in checked.profile.settings_sources.items():
+        key = ("settings_sources", setting)
+        if setting not in StackSettings.model_fields:
+            yield checked.file.problem(key, "is no setting", did_you_mean(setting, StackSettings.model_fields))
+        elif source not in checked.profile.sources:
+            yield checked.file.problem(key, f"is {source!r}", f"one of [sources]: {', '.join(checked.profile.sources)}")
 
 
 def fitted_to_points(checked: CheckedFile) -> Iterator[Problem]:
@@ -108,6 +123,24 @@ def plausible_versions(checked: CheckedFile) -> Iterator[Problem]:
         yield checked.file.problem(("default_version",), f"is {default!r}", allowed)
 
 
+def meant_harnesses(checked: CheckedFile) -> Iterator[Problem]:
+    """How benchmarks run a framework has one meaning: one budget of a pass, looks by rising load, a known usual one."""
+    if not isinstance(checked.profile, StackProfile):
+        return
+    harnesses, usual = checked.profile.harnesses, checked.profile.settings.usual_harness
+    for name, run in harnesses.items():
+        if run.tokens_per_pass is not None and run.tokens_beyond_prompt is not None:
+            key = ("harnesses", name, "tokens_beyond_prompt")
+            yield checked.file.problem(key, "is there beside tokens_per_pass", "one of the two")
+        starts = [rule.from_concurrency for rule in run.polling]
+        if starts != sorted({*starts}):
+            message = f"begins at {', '.join(map(str, starts))} requests in flight"
+            yield checked.file.problem(("harnesses", name, "polling"), message, "rising, each once")
+    if usual is not None and usual not in harnesses:
+        allowed = f"one of [harnesses]: {', '.join(harnesses) or 'none is there'}"
+        yield checked.file.problem(("settings", "usual_harness"), f"is {usual!r}", allowed)
+
+
 def plausible_calibration(checked: CheckedFile) -> Iterator[Problem]:
     """A calibration names its points once each, its spans rise, and its bands hold what was predicted."""
     if not isinstance(checked.profile, StackProfile) or not checked.profile.calibration:
@@ -122,15 +155,20 @@ STACK_CHECKS: tuple[Check, ...] = (
     plausible_factors,
     named_framework,
     cited_sources,
+    sourced_settings,
     fitted_to_points,
     plausible_versions,
+    meant_harnesses,
     plausible_calibration,
 )
 """Every check of a stack profile, in the order of their word on a key: the first one is reported."""
 
 
 def stack_references(found: StackProfile) -> Iterator[tuple[KeyPath, Kind, str]]:
-    """Names of other profiles in a calibration: key, kind and name."""
+    """Names of other profiles in versions and in a calibration: key, kind and name."""
+    for version, ratios in found.versions.items():
+        for index, name in enumerate(ratios.models):
+            yield ("versions", version, "models", index), "model", name
     if not found.calibration:
         return
     for index, name in enumerate(found.calibration.models):

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.profiles.stack import StackProfile
-from planner.profiles.toml_text import toml_assignments, toml_table, toml_value
+from planner.profiles.toml_text import toml_assignments, toml_key, toml_table, toml_value
 
 DIGITS = 4
 """Significant digits of a written number: more than a fit can tell."""
 
 _LISTS = ("points", "groups")
-_TABLES = ("in_sample", "held_out_models", "held_out_hardware", "model_bands", "hardware_bands")
+_TABLES = ("in_sample", "held_out_models", "held_out_hardware", "held_out_sources", "model_bands", "hardware_bands")
 _OPTIONAL = ("model_bands", "hardware_bands", "groups")
 """Parts of a calibration that are left out where they hold nothing."""
 
@@ -32,9 +32,14 @@ def stack_toml(profile: StackProfile) -> str:
     content = {"schema": profile.schema_id, **_rounded(profile.model_dump(by_alias=True, exclude_none=True))}
     head = {key: value for key, value in content.items() if not isinstance(value, dict) and value != ()}
     tables = [toml_assignments(head)]
-    tables += [toml_table(key, content[key]) for key in ("sources", "settings", "factors")]
+    tables += [toml_table(key, content[key]) for key in ("sources", "settings")]
+    if profile.settings_sources:
+        tables.append(toml_table("settings_sources", content["settings_sources"]))
+    tables += [toml_table(f"harnesses.{toml_key(name)}", _held(run)) for name, run in content["harnesses"].items()]
+    tables.append(toml_table("factors", content["factors"]))
     if profile.versions:
-        tables.append(toml_table("versions", dict(sorted(content["versions"].items(), key=_version_order))))
+        versions = {name: _held(ratios) for name, ratios in content["versions"].items()}
+        tables.append(toml_table("versions", dict(sorted(versions.items(), key=_version_order))))
     if profile.source_overheads:
         tables.append(toml_table("source_overheads", dict(sorted(content["source_overheads"].items()))))
     if profile.calibration:
@@ -58,6 +63,11 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _rounded(item) for key, item in value.items()}
     return tuple(map(_rounded, value)) if isinstance(value, tuple) else value
+
+
+def _held(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table without its empty lists."""
+    return {key: value for key, value in table.items() if value != ()}
 
 
 def _version_order(item: tuple[str, Any]) -> list[tuple[int, str]]:

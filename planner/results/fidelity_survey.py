@@ -66,6 +66,8 @@ class StackScore(StrictModel):
     """On each model by a fit without it."""
     held_out_hardware: Scored | None
     """On each accelerator by a fit without it."""
+    held_out_sources: Scored | None = None
+    """On each harness or table by a fit without it."""
 
 
 class VersionScore(StrictModel):
@@ -85,6 +87,8 @@ class VersionScore(StrictModel):
     """Ratio of its host times."""
     request: float
     """Ratio of its overhead per request."""
+    models: tuple[str, ...] = ()
+    """Models that its ratios hold for; empty: any."""
     is_default: bool
     """Whether the framework's name alone means it."""
 

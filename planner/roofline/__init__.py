@@ -26,6 +26,7 @@ from planner.roofline.kv_cache import (
 from planner.roofline.kv_memory import BLOCK_TOKENS, kv_bytes_per_rank, physical_kv_bytes, physical_kv_bytes_per_token
 from planner.roofline.layout import Layout
 from planner.roofline.memory_fit import MemoryFit, longest_request, memory_fit
+from planner.roofline.mixed_pass import PromptTokens, mixed_pass_time
 from planner.roofline.mlp import distinct_experts
 from planner.roofline.operator import Gemm, Operator, total_bytes, total_flop
 from planner.roofline.operators import decode_operators, pass_operators, prefill_operators
@@ -34,6 +35,7 @@ from planner.roofline.rank_work import RankWork, rank_work
 from planner.roofline.sequences import Sequences
 from planner.roofline.served_model import ServedModel, prefill_passes
 from planner.roofline.stack import (
+    RunAs,
     Stack,
     altered,
     asked_stack,
@@ -60,12 +62,14 @@ __all__ = [
     "MemoryFit",
     "Operator",
     "PassTime",
+    "PromptTokens",
     "RankWork",
     "RatesBasis",
     "SERVING_BENCHMARK",
     "Sequences",
     "ServedModel",
     "Setup",
+    "RunAs",
     "Stack",
     "altered",
     "asked_stack",
@@ -85,6 +89,7 @@ __all__ = [
     "kv_bytes_per_token",
     "longest_request",
     "memory_fit",
+    "mixed_pass_time",
     "operator_seconds",
     "pass_operators",
     "pass_time",

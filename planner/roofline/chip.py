@@ -104,7 +104,7 @@ class Chip:
 
     @property
     def memory_bytes(self) -> float:
-        """Memory [B].
+        """Memory, as the device reports it where that is known [B].
 
         Raises:
             InputError: unknown.

@@ -14,7 +14,8 @@ class ProductFormats:
     attention: str = "bf16"
     """Of queries with keys and of weights with values."""
     weight_only: str = "bf16"
-    """Of products whose weights alone are quantised: the format of their inputs."""
+    """Of products whose weights alone are quantised: the format of their inputs. mxfp8 is fp8 in blocks with a scale
+    each, where an accelerator has units for such blocks, as it has for fp4, and bf16 elsewhere."""
 
     def of(self, chip: Chip, weights: str, model: ModelProfile | None) -> str:
         """Format that products of some weights run at on an accelerator.
@@ -31,12 +32,18 @@ class ProductFormats:
         >>> chip, oss = Chip(hardware_profile("b200-sxm")), model_profile("gpt-oss-120b")
         >>> [ProductFormats(weight_only=inputs).of(chip, "fp4", oss) for inputs in ("bf16", "fp8")]
         ['bf16', 'fp8']
+        >>> hopper = Chip(hardware_profile("h200-sxm"))
+        >>> [ProductFormats(weight_only="mxfp8").of(each, "fp4", oss) for each in (chip, hopper)]
+        ['fp8', 'bf16']
         >>> ProductFormats().of(chip, "fp4", None)
         'fp4'
         """
         checkpoint = None if model is None else model.checkpoint
         if weights != "bf16" and checkpoint is not None and checkpoint.weight_only:
-            return chip.product_format(max(weights, self.weight_only, key=BYTES_PER_VALUE.__getitem__))
+            inputs = self.weight_only
+            if inputs == "mxfp8":
+                inputs = "fp8" if chip.product_format("fp4") == "fp4" else "bf16"
+            return chip.product_format(max(weights, inputs, key=BYTES_PER_VALUE.__getitem__))
         return chip.product_format(weights)
 
 

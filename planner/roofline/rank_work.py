@@ -177,7 +177,7 @@ class _Rows:
 
 def _share(part: Sequences, n_replicas: float) -> Sequences:
     """Sequences of the fullest replica: an even share, but a whole one at least."""
-    n = np.minimum(part.n_sequences, np.maximum(part.n_sequences / n_replicas, 1.0))
+    n = np.minimum(part.n_sequences, np.maximum(part.n_sequences / n_replicas, part.least_on_replica))
     return Sequences(part.phase, n, part.new_tokens, part.cached_tokens)
 
 

@@ -21,6 +21,8 @@ class Sequences:
     """Tokens computed per sequence [tokens]."""
     cached_tokens: FloatArray
     """Tokens per sequence whose cache exists already [tokens]."""
+    least_on_replica: ArrayLike = 1.0
+    """Sequences that the fullest attention replica has at least, where they are not spread evenly."""
 
     @classmethod
     def prefill(cls, new_tokens: ArrayLike, cached_tokens: ArrayLike = 0, n_sequences: ArrayLike = 1) -> Self:

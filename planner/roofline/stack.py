@@ -6,7 +6,7 @@ from typing import Protocol
 
 from planner.errors import NAME_CHARACTERS, InputError, Problem, did_you_mean, printable
 from planner.profiles import ModelProfile, StackProfile, profile_names, stack_profile
-from planner.profiles.stack import Calibration, StackSettings
+from planner.profiles.stack import Calibration, HarnessSettings, StackSettings
 from planner.roofline.expert_traffic import ExpertTraffic
 from planner.roofline.factors import DATASHEET, Factors
 from planner.roofline.formats import ProductFormats
@@ -17,6 +17,34 @@ DATASHEET_NAME = "datasheet"
 UNVERSIONED = "unversioned"
 """In place of a version: the factors of a framework as they are, where its name alone would mean its default one."""
 QUANTIZED = ("fp8", "int8", "int4", "fp4")
+
+
+@dataclass(frozen=True)
+class RunAs:
+    """How a framework is run: by its settings, but for what public benchmarks set otherwise."""
+
+    settings: StackSettings
+    harnesses: Mapping[str, HarnessSettings] = field(default_factory=dict)
+    """What benchmarks set, by their names."""
+
+    def source(self, name: str | None) -> str | None:
+        """Harness of points that name it, or else the usual one."""
+        return name or self.settings.usual_harness
+
+    def harness(self, name: str | None) -> HarnessSettings | None:
+        """What a benchmark sets, or the usual one where none is named; None: nothing."""
+        return self.harnesses.get(self.source(name) or "")
+
+    def by(self, name: str | None) -> StackSettings:
+        """Settings under a benchmark.
+
+        >>> run = RunAs(StackSettings(), {"bench": HarnessSettings(source="scripts", quantized_kv=True)})
+        >>> run.by("bench").quantized_kv, run.by(None).quantized_kv
+        (True, False)
+        """
+        harness = self.harness(name)
+        own = {} if harness is None else {key: getattr(harness, key) for key in ("memory_fraction", "quantized_kv")}
+        return self.settings.model_copy(update={key: value for key, value in own.items() if value is not None})
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +65,33 @@ class Stack:
     """What the factors were fitted to."""
     source_overheads_s: Mapping[str, float] = field(default_factory=dict)
     """What harnesses and tables added to every TTFT that they measured, which predictions leave out [s]."""
+    harnesses: Mapping[str, HarnessSettings] = field(default_factory=dict)
+    """How public benchmarks run it."""
+
+    @property
+    def run_as(self) -> RunAs:
+        """How it is run, and by whom."""
+        return RunAs(self.settings, self.harnesses)
 
     @property
     def runtime_bytes(self) -> float:
         """What the serving process itself takes of one accelerator [B]."""
         return runtime_bytes(self.settings)
+
+    own_factors: Factors | None = None
+    """Those of its version on models that alone tell of it; on any other it has the framework's."""
+    own_models: tuple[str, ...] = ()
+    """Those models."""
+
+    def on(self, model: str | None) -> "Stack":
+        """The stack as it runs a model.
+
+        Args:
+            model: name of a model profile; None: one that is not known.
+        """
+        if self.own_factors is None or model not in self.own_models:
+            return self
+        return replace(self, factors=self.own_factors, own_factors=None, own_models=())
 
     def measured_by(self, source: str) -> "Stack":
         """The stack as a harness or table would measure it.
@@ -179,17 +229,19 @@ def versioned(profile: StackProfile, version: str | None) -> Stack:
         name = profile.name if profile.default_version is None else f"{profile.name}-{UNVERSIONED}"
         return _of(profile, name, factors_of(profile), is_fitted=True)
     found = _fitted_version(profile, version)
-    factors = factors_of(profile)
-    if found is not None:
-        ratios = profile.versions[found]
-        factors = factors.with_version(ratios.kernel_latency, ratios.collective, ratios.host, ratios.request)
-    name = f"{profile.name}-{found or version}"
-    return _of(profile, name, factors, is_fitted=found is not None)
+    factors, name = factors_of(profile), f"{profile.name}-{found or version}"
+    if found is None:
+        return _of(profile, name, factors, is_fitted=False)
+    ratios = profile.versions[found]
+    own = factors.with_version(ratios.kernel_latency, ratios.collective, ratios.host, ratios.request)
+    if not ratios.models:
+        return _of(profile, name, own, is_fitted=True)
+    return replace(_of(profile, name, factors, is_fitted=True), own_factors=own, own_models=ratios.models)
 
 
 def _of(profile: StackProfile, name: str, factors: Factors, *, is_fitted: bool) -> Stack:
     overheads_s = {source: found.request_ms * MILLI for source, found in profile.source_overheads.items()}
-    return Stack(name, factors, profile.settings, True, is_fitted, profile.calibration, overheads_s)
+    return Stack(name, factors, profile.settings, True, is_fitted, profile.calibration, overheads_s, profile.harnesses)
 
 
 def best_stack(model: str, *hardware: str) -> Stack:
@@ -269,15 +321,17 @@ def asked_stack(asked: AskedStack, own: Mapping[str, OwnStack]) -> Stack:
         InputError: no such framework.
     """
     if asked.stated is not None:
-        return _own_or_shipped(asked.stated, own)
+        return _own_or_shipped(asked.stated, own, asked.model)
     if len(asked.ran_under) == 1 and (known := _known(asked.ran_under[0])) is not None:
-        return known
-    return best_stack(asked.model, *asked.hardware)
+        return known.on(asked.model)
+    return best_stack(asked.model, *asked.hardware).on(asked.model)
 
 
-def _own_or_shipped(name: str, own: Mapping[str, OwnStack]) -> Stack:
+def _own_or_shipped(name: str, own: Mapping[str, OwnStack], model: str) -> Stack:
     found = own.get(name)
-    return stack(name) if found is None else altered(stack(found.like), name, found.factors, found.settings)
+    if found is None:
+        return stack(name).on(model)
+    return altered(stack(found.like).on(model), name, found.factors, found.settings)
 
 
 def _known(name: str) -> Stack | None:

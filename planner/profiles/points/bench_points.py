@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.errors import InputError, Problem, shown
 from planner.profiles.points.point import CONFIGURATION, NO_DEFAULTS, PointDefaults, ServingPoint
-from planner.profiles.points.row import Row, decimal, point
+from planner.profiles.points.row import Row, decimal, point, told_once
 from planner.profiles.points.sglang_server import MAX_SIZE, sglang_server, wrong_sizes
 from planner.profiles.points.table import MOST_POINTS
 from planner.schema import JsonFile
@@ -57,14 +57,15 @@ def bench_points(name: str, text: str, defaults: PointDefaults = NO_DEFAULTS) ->
     (1024.0, 128.0, 16.0, 0.25, 8)
     """
     problems: list[Problem] = []
-    found = []
+    found, n_results = [], 0
     for line, result in _objects(name, text, problems):
+        n_results += 1
         row = _row(name, line, result, defaults)
         made = point(row)
         problems += row.problems
         found += [replace(made, lengths_are_means=True)] if made else []
     if problems:
-        raise InputError(problems)
+        raise InputError(told_once(problems, n_results))
     return found
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 
 from planner.errors import InputError, Problem
 from planner.profiles.points.point import COLUMNS, NO_DEFAULTS, PointDefaults, ServingPoint
-from planner.profiles.points.row import CLOSE, Row, point
+from planner.profiles.points.row import CLOSE, Row, point, told_once
 from planner.profiles.points.table import MOST_PROBLEMS, TableRow, table_rows
 
 KNOWN = (*COLUMNS, "n_accelerators")
@@ -18,8 +19,9 @@ ONE_OF = {
     "ttft_ms": ("ttft_ms", "tpot_ms"),
 }
 """Needed figures, and the columns any of which gives them."""
+NOT_READ = "the rest is not read"
 PREFILL_ALONE = {"output_tokens": "1", "concurrency": "1"}
-"""What a table of bare prefills means: one request at a time, over with its first token."""
+"""What a table of bare prefills means: one request at a time, over with its first token; it is a source by itself."""
 
 
 def csv_points(name: str, text: str, defaults: PointDefaults = NO_DEFAULTS) -> list[ServingPoint]:
@@ -60,8 +62,15 @@ def csv_points(name: str, text: str, defaults: PointDefaults = NO_DEFAULTS) -> l
         problems += [problem for problem in row.problems if problem.key not in absent]
         found += [made] if made else []
     if problems:
-        raise InputError(sorted(problems, key=lambda problem: problem.line or 0))
+        problems.sort(key=lambda problem: problem.line or 0)
+        raise InputError(told_once(problems, _n_read(body, problems)))
     return found
+
+
+def _n_read(body: Sequence[TableRow], problems: Sequence[Problem]) -> int:
+    """Rows that were read before there were too many problems."""
+    end = next((problem.line for problem in problems if problem.message == NOT_READ), None)
+    return sum(end is None or row.line < end for row in body)
 
 
 def _header_problems(name: str, header: TableRow, defaults: PointDefaults) -> Iterator[Problem]:
@@ -95,11 +104,11 @@ def _strange(columns: Sequence[str]) -> list[str]:
 def _rows(
     name: str, columns: Sequence[str], body: Sequence[TableRow], defaults: PointDefaults, problems: list[Problem]
 ) -> Iterator[Row]:
-    implied = PREFILL_ALONE if _is_prefill_alone(columns) else {}
+    implied = {**PREFILL_ALONE, "harness": Path(name).stem} if _is_prefill_alone(columns) else {}
     otherwise = {**implied, **defaults.cells()}
     for line, cells, _, _ in body:
         if len(problems) > MOST_PROBLEMS:
-            problems.append(Problem(name, "", "the rest is not read", f"at most {MOST_PROBLEMS:,} problems", line))
+            problems.append(Problem(name, "", NOT_READ, f"at most {MOST_PROBLEMS:,} problems", line))
             return
         if len(cells) != len(columns):
             problems.append(Problem(name, "", f"has {len(cells)} cells", f"{len(columns)}, as in the header", line))

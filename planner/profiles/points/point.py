@@ -69,6 +69,9 @@ class ServingPoint:
     source: str | None = None
     """Harness or publication whose way of measuring is the same for all its points, as the file names it; None: it
     does not say."""
+    length_ratio: float | None = None
+    """Lengths of prompts and answers are uniform from this fraction of the nominal ones up to them; 1: fixed; None: it
+    does not say."""
     weight: float = 1.0
     """Share of a full vote that the point has in a fit [1]."""
 
@@ -140,6 +143,6 @@ COLUMNS = (
     *("model", "hardware", "framework", "framework_version", "precision", "kv_precision", "mode"),
     *("input_tokens", "output_tokens", "concurrency", "request_rate_req_per_s", "gpus"),
     *SIZES,
-    *("ttft_ms", "tpot_ms", "measured_date"),
+    *("ttft_ms", "tpot_ms", "measured_date", "harness", "length_ratio"),
 )
 """Columns of a table of points, in the order in which they are written; n_accelerators is another name of gpus."""

@@ -1,8 +1,9 @@
 """One row of text cells, checked cell by cell, into a point: what every file format is turned into first."""
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from math import nan, prod
 from typing import Any
@@ -90,6 +91,12 @@ class Row:
         self.problem(column, f"is {shown(text)}", f"a whole number from 1 to {MAX_SIZE:,}")
         return None
 
+    def size(self, column: str) -> int | None:
+        """A parallel size, of which 0 splits nothing and so is 1, or a number of workers, of which 0 are none."""
+        if decimal(self.text(column)) == 0:
+            return 1 if column.endswith("_size") else None
+        return self.whole(column)
+
     def missing(self, column: str, nor: str = "") -> None:
         """Reports that nothing says what a column is, `nor` what it could be derived from."""
         near = get_close_matches(column, self.strange, n=1, cutoff=CLOSE)
@@ -100,6 +107,25 @@ class Row:
         """Reports something wrong, under the name that the file gives the column."""
         key = self.written_as.get(column, column)
         self.problems.append(Problem(self.file, key, message, allowed, self.line))
+
+
+def told_once(problems: Sequence[Problem], n_rows: int) -> list[Problem]:
+    """Problems of a file's rows, what is wrong in the same way with every row as one, at the first of them.
+
+    >>> both = [Problem("x.csv", "model", "is not stated", "a value in every row", line) for line in (2, 3)]
+    >>> print(*told_once(both, 2))
+    x.csv:2: model: is not stated, in all 2 rows (a value in every row)
+    """
+    counts = Counter((problem.key, problem.message, problem.allowed) for problem in problems)
+    shared = {kind for kind, n in counts.items() if n == n_rows > 1}
+    found: list[Problem] = []
+    for problem in problems:
+        kind = (problem.key, problem.message, problem.allowed)
+        if kind not in shared:
+            found.append(problem)
+        elif counts.pop(kind, None):
+            found.append(replace(problem, message=f"{problem.message}, in all {n_rows:,} rows"))
+    return found
 
 
 def option(column: str) -> str:
@@ -138,7 +164,7 @@ def point(row: Row) -> ServingPoint | None:
     >>> found.n_accelerators, found.ttft_s, found.tpot_s, found.mode
     (4, 0.25, None, 'agg')
     """
-    cells: dict[str, Any] = {**_deployment(row), **_load(row), **_latencies(row), "source": row.name("harness")}
+    cells: dict[str, Any] = {**_deployment(row), **_load(row), **_latencies(row), **_harness(row)}
     return None if row.problems else ServingPoint(file=row.file, line=row.line, **cells)
 
 
@@ -147,7 +173,7 @@ def _deployment(row: Row) -> dict[str, Any]:
     optional = ("framework_version", "precision", "kv_precision", "measured_date")
     known = {column: row.name(column) for column in optional}
     mode = _mode(row)
-    sizes = {column: row.whole(column) for column in SIZES}
+    sizes = {column: row.size(column) for column in SIZES}
     return {**required, **known, **sizes, "mode": mode, "n_accelerators": _n_accelerators(row, mode, sizes)}
 
 
@@ -200,3 +226,10 @@ def _latencies(row: Row) -> dict[str, float | None]:
         row.problem("ttft_ms", "is not stated, nor is tpot_ms", "at least one of the two")
     found_ms = {name: row.number(f"{name}_ms") for name in ("ttft", "tpot")}
     return {f"{name}_s": None if value is None else value / 1e3 for name, value in found_ms.items()}
+
+
+def _harness(row: Row) -> dict[str, str | float | None]:
+    ratio = row.number("length_ratio")
+    if ratio is not None and ratio > 1:
+        row.problem("length_ratio", f"is {ratio:g}", "above 0, at most 1: shortest over nominal length")
+    return {"source": row.name("harness"), "length_ratio": ratio}

@@ -63,7 +63,7 @@ def points_csv(points: Iterable[ServingPoint]) -> str:
 
 def _cells(point: ServingPoint) -> list[Cell]:
     times_ms = {f"{name}_ms": _milliseconds(getattr(point, f"{name}_s")) for name in ("ttft", "tpot")}
-    special = {**times_ms, "gpus": point.n_accelerators}
+    special = {**times_ms, "gpus": point.n_accelerators, "harness": point.source}
     return [special[column] if column in special else getattr(point, column) for column in COLUMNS]
 
 

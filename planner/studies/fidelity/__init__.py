@@ -4,13 +4,14 @@ from planner.studies.fidelity.calibrate import PointsOf, calibrated_stack
 from planner.studies.fidelity.catalogue_points import catalogue_points
 from planner.studies.fidelity.fidelity import fidelity
 from planner.studies.fidelity.survey import survey
-from planner.studies.fidelity.wanted import shipped_settings, wanted_framework
+from planner.studies.fidelity.wanted import shipped_conventions, shipped_settings, wanted_framework
 
 __all__ = [
     "PointsOf",
     "calibrated_stack",
     "catalogue_points",
     "fidelity",
+    "shipped_conventions",
     "shipped_settings",
     "survey",
     "wanted_framework",

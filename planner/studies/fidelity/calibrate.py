@@ -26,14 +26,20 @@ from planner.profiles.stack import (
     VersionFactors,
 )
 from planner.reading import TABLE_BYTES, read_bytes
+from planner.roofline import RunAs
 from planner.studies.fidelity.cases import Case, cases_of
+from planner.studies.fidelity.copies import format_in
 from planner.studies.fidelity.fit import PRIORS, Fit, Measured, fit_factors
 from planner.studies.fidelity.loads import loads_of
+from planner.studies.fidelity.rounds import fit_in_rounds
 from planner.studies.fidelity.scores import band, relative_errors, summary
+from planner.studies.fidelity.wanted import Conventions
 
 FloatArray = NDArray[np.float64]
 FEWEST_POINTS = 1
 """Priors carry what the points do not determine, and the profile says of which factors."""
+UNSTATED_PRECISION = 0.5
+"""Vote of a point that says nothing of the weights' format: a quantised copy may be what was measured."""
 MOVED_SPREAD = 0.9
 """A factor whose standard error is still this share of its prior's spread was not learnt from the points."""
 UNITS = {
@@ -47,6 +53,9 @@ UNITS |= {"eager_launch": 1e6, "step_overhead": 1e3, "host_step": 1e3, "request_
 SUFFIX_MS = 1e3
 SUFFIX = {1e6: "_us", 1e3: "_ms"}
 POINTS_SOURCE, PRIOR_SOURCE = "points", "priors"
+UNNAMED = "unnamed"
+"""Source of points that name none."""
+USUAL = Conventions()
 PRIORS_CITED = "Priors of the fit, planner/studies/fidelity/fit.py: what is expected before any point speaks"
 
 
@@ -73,6 +82,7 @@ def calibrated_stack(
     files: Sequence[PointsOf],
     *,
     settings: StackSettings,
+    conventions: Conventions = USUAL,
     default_version: str | None = None,
     described: str | None = None,
     day: date,
@@ -85,6 +95,7 @@ def calibrated_stack(
         framework: framework that the points must be of.
         files: measured points.
         settings: how the framework is run.
+        conventions: how benchmarks run it, and the sources that say so.
         default_version: version meant by its name alone; None: the one with most points.
         described: whose the points are, for the profile's sources.
         day: date that the profile bears.
@@ -96,25 +107,28 @@ def calibrated_stack(
     Raises:
         InputError: too few points of the framework can be predicted.
     """
-    measured, kept = _measured(framework, files, settings)
+    measured, kept = _measured(framework, files, RunAs(settings, conventions.harnesses))
     progress(f"fitting {len(kept)} points")
     everything = np.ones(len(kept), bool)
-    fit = fit_factors(measured, everything)
+    fit, measured = fit_in_rounds(measured, everything, RunAs(settings, conventions.harnesses), progress)
     in_sample = _errors(measured, fit, everything)
     held_models = _held_out(measured, [case.model.name for case in kept], progress)
     held_hardware = _held_out(measured, [case.hardware.name for case in kept], progress)
+    held_sources = _held_out(measured, [source or UNNAMED for source in measured.sources], progress)
     factors = _factors(fit)
     return StackProfile(
         schema_id="planner.stack/1",
         name=name,
         title=f"{framework}, calibrated",
-        sources=_sources(files, factors, described),
+        sources={**_sources(files, factors, described), **conventions.sources},
         framework=framework,
         default_version=default_version or _usual([case.version for case in kept if case.version]),
         settings=settings,
+        settings_sources=dict(conventions.settings_sources),
+        harnesses=dict(conventions.harnesses),
         factors=factors,
         versions=_versions(fit, kept),
-        source_overheads=_source_overheads(fit, kept),
+        source_overheads=_source_overheads(fit, measured),
         calibration=Calibration(
             date=day.isoformat(),
             source=POINTS_SOURCE,
@@ -125,6 +139,7 @@ def calibrated_stack(
             in_sample=_summaries(in_sample),
             held_out_models=None if held_models is None else _summaries(held_models),
             held_out_hardware=None if held_hardware is None else _summaries(held_hardware),
+            held_out_sources=None if held_sources is None else _summaries(held_sources),
             model_bands=_bands(held_models),
             hardware_bands=_bands(held_hardware or held_models),
             groups=_groups(measured, fit, kept),
@@ -132,7 +147,7 @@ def calibrated_stack(
     )
 
 
-def _measured(framework: str, files: Sequence[PointsOf], settings: StackSettings) -> tuple[Measured, tuple[Case, ...]]:
+def _measured(framework: str, files: Sequence[PointsOf], how: RunAs) -> tuple[Measured, tuple[Case, ...]]:
     points = [point for file in files for point in file.points if point.framework.casefold() == framework]
     cases, _ = cases_of(points)
     if len(cases) < FEWEST_POINTS:
@@ -140,14 +155,20 @@ def _measured(framework: str, files: Sequence[PointsOf], settings: StackSettings
         raise InputError(Problem("points", "", message, f"at least {FEWEST_POINTS}; planner fidelity says why not"))
     share = dict(zip(map(id, points), weights(points), strict=True))
     measured = Measured(
-        loads=loads_of(cases, settings),
+        loads=loads_of(cases, how),
         ttft_s=np.array([_or_nan(case.point.ttft_s) for case in cases]),
         tpot_s=np.array([_or_nan(case.point.tpot_s) for case in cases]),
-        weight=np.array([share[id(case.point)] for case in cases]),
+        weight=np.array([share[id(case.point)] * _certainty(case) for case in cases]),
         versions=tuple(case.version for case in cases),
-        sources=tuple(case.point.source for case in cases),
+        sources=tuple(how.source(case.point.source) for case in cases),
     )
     return measured, tuple(cases)
+
+
+def _certainty(case: Case) -> float:
+    """What a point's vote is worth by how well it is known what was measured."""
+    is_known = case.point.precision is not None or format_in(case.point.model) is not None
+    return 1.0 if is_known else UNSTATED_PRECISION
 
 
 def _or_nan(value: float | None) -> float:
@@ -155,7 +176,7 @@ def _or_nan(value: float | None) -> float:
 
 
 def _errors(measured: Measured, fit: Fit, of: NDArray[np.bool_]) -> HeldOut:
-    ttft, tpot = measured.loads.latencies(fit.of(measured.versions, measured.sources))
+    ttft, tpot = measured.latencies(measured.factors(fit))
     return HeldOut(
         relative_errors(ttft[of], measured.ttft_s[of]),
         relative_errors(tpot[of], measured.tpot_s[of]),
@@ -232,13 +253,14 @@ def _versions(fit: Fit, kept: Sequence[Case]) -> dict[str, VersionFactors]:
             collective=ratios[1],
             host=ratios[2],
             request=ratios[3],
+            models=tuple(sorted(fit.only.get(version, ()))),
         )
         for version, ratios in sorted(fit.ratios.items())
     }
 
 
-def _source_overheads(fit: Fit, kept: Sequence[Case]) -> dict[str, SourceOverhead]:
-    n_points = Counter(case.point.source for case in kept)
+def _source_overheads(fit: Fit, measured: Measured) -> dict[str, SourceOverhead]:
+    n_points = Counter(measured.sources)
     return {
         source: SourceOverhead(n_points=n_points[source], request_ms=seconds * SUFFIX_MS)
         for source, seconds in sorted(fit.sources_s.items())

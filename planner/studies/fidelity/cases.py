@@ -19,8 +19,10 @@ from planner.roofline import Chip, Factors, Layout, ServedModel, memory_fit
 from planner.studies.fidelity.copies import FORMATS, family_name, format_in
 from planner.units import GB
 
-REPORTED_MEMORY = 1.07
-"""What devices report of memory over the gigabytes that they are sold with, such as 143,771 MiB for 141 GB."""
+MOST_REPORTED = 1.074
+"""Most that a device may report of its memory over the gigabytes it is sold with: a GiB over a GB."""
+MOST_TOKENS_IN_FLIGHT = 50_000_000
+"""To be generated at once in a closed loop: 3,000 answers of 16,000 tokens."""
 PRECISIONS = ("bf16", "fp8", "int8", "int4", "fp4")
 
 
@@ -91,6 +93,7 @@ def case_of(point: ServingPoint) -> Case:
     if point.concurrency is None and point.request_rate_req_per_s is None:
         raise UnfitPointError("has neither a concurrency nor a rate")
     _check_cache_format(point)
+    _check_size(point)
     if point.mode == "disagg":
         return _with_room(replace(_disaggregated(point, model, hardware, precision), note=note))
     layout = _layout(point)
@@ -98,13 +101,23 @@ def case_of(point: ServingPoint) -> Case:
     return _with_room(Case(point, model, hardware, precision, layout, layout, n, n, False, note))
 
 
+def _check_size(point: ServingPoint) -> None:
+    """A closed loop is run token by token, so that one beyond any deployment would never end."""
+    in_flight = (point.concurrency or 1.0) * point.output_tokens
+    if point.is_closed_loop and in_flight > MOST_TOKENS_IN_FLIGHT:
+        allowed = f"{MOST_TOKENS_IN_FLIGHT:,}"
+        raise UnfitPointError(f"has {in_flight:,.0f} tokens to generate in flight, and a run at most {allowed}")
+
+
 def _with_room(case: Case) -> Case:
-    """The case, if the weights fit at all: with all the memory that a device reports and nothing beside them."""
+    """The case, if the weights fit at all: with all the memory that a device may report and nothing beside them."""
+    room_bytes = case.hardware.memory_bytes
+    if room_bytes and case.hardware.figures.reported_memory_mib is None:
+        room_bytes *= MOST_REPORTED
     for layout in (case.prefill_layout, case.decode_layout):
-        nominal = case.hardware.memory_bytes
-        weights = memory_fit(case.model, nominal or 0.0, layout, precision=case.precision).weights_bytes
-        if nominal and weights > REPORTED_MEMORY * nominal:
-            lacking = (weights - REPORTED_MEMORY * nominal) / GB
+        weights = memory_fit(case.model, room_bytes or 0.0, layout, precision=case.precision).weights_bytes
+        if room_bytes and weights > room_bytes:
+            lacking = (weights - room_bytes) / GB
             raise UnfitPointError(f"the weights do not fit {layout}: each accelerator lacks {lacking:.3g} GB")
     _check_rate(case)
     return case
@@ -182,6 +195,8 @@ def _precision(point: ServingPoint, model: ModelProfile) -> tuple[str | None, st
     note = None
     if in_name is not None and stated is None:
         note = f"{point.model}: {in_name} by its name, as no precision is stated"
+    elif stated is None:
+        note = f"{point.model}: {model.precision}, its checkpoint's own, as no precision is stated"
     elif in_name is not None and named != in_name:
         note = f"{point.model}: {named} as stated, though its name says {in_name}"
     return None if named == model.precision else named, note

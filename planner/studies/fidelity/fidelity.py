@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +11,8 @@ from planner.profiles.points import ServingPoint
 from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
 from planner.roofline import Stack, best_stack, stack, versioned
 from planner.studies.fidelity.cases import Case, Refusal, cases_of
-from planner.studies.fidelity.loads import loads_of
+from planner.studies.fidelity.closed_loops import is_run, run_times
+from planner.studies.fidelity.loads import FloatArray, loads_of
 from planner.studies.fidelity.scores import latency_error
 
 Key = tuple[str, str, str, str]
@@ -77,19 +77,34 @@ def _at_own_version(profile: StackProfile, case: Case) -> Stack:
 
 def _predictions(cases: Sequence[Case], stack_of: Callable[[Case], Stack]) -> list[Times]:
     """Stack and times of each case, as its source measures them; cases of one stack are timed together."""
-    stacks = [stack_of(case) for case in cases]
-    by_name = {found.name: found for found in stacks}
+    stacks = [stack_of(case).on(case.model.name) for case in cases]
+    keys = [(used.name, case.model.name) for used, case in zip(stacks, cases, strict=True)]
+    by_name = dict(zip(keys, stacks, strict=True))
     results: list[Times | None] = [None] * len(cases)
-    for name, found in by_name.items():
-        indices = [index for index, used in enumerate(stacks) if used.name == name]
-        loads = loads_of([cases[index] for index in indices], found.settings, derated=found.derated)
-        sources = [cases[index].point.source or "" for index in indices]
+    for wanted, found in by_name.items():
+        indices = [index for index, key in enumerate(keys) if key == wanted]
+        sources = [found.run_as.source(cases[index].point.source) or "" for index in indices]
         added_s = np.array([found.source_overheads_s.get(source, 0.0) for source in sources])
-        ttft, tpot = loads.latencies(replace(found.factors, source_overhead_s=added_s))
-        columns = zip(indices, ttft.tolist(), tpot.tolist(), added_s.tolist(), strict=True)
+        ttft, tpot = case_times([cases[index] for index in indices], found)
+        columns = zip(indices, (ttft + added_s).tolist(), tpot.tolist(), added_s.tolist(), strict=True)
         for index, first, later, added in columns:
             results[index] = (found, first, later, added)
     return [result for result in results if result is not None]
+
+
+def case_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, FloatArray]:
+    """TTFT and TPOT of cases under one stack, without what sources add: of closed loops by a run, else by formulas."""
+    ttft, tpot = np.zeros(len(cases)), np.zeros(len(cases))
+    run = np.array([is_run(case) for case in cases])
+    for chosen, times in ((run, run_times), (~run, _formula_times)):
+        if chosen.any():
+            own = [case for case, mine in zip(cases, chosen, strict=True) if mine]
+            ttft[chosen], tpot[chosen] = times(own, stack)
+    return ttft, tpot
+
+
+def _formula_times(cases: Sequence[Case], stack: Stack) -> tuple[FloatArray, FloatArray]:
+    return loads_of(cases, stack.run_as, derated=stack.derated).latencies(stack.factors)
 
 
 def _stack_of(case: Case) -> Stack:

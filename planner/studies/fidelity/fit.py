@@ -1,12 +1,14 @@
 """Factors of a stack from measured points: robust least squares on logarithms, drawn towards physical priors."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.roofline import Factors
+from planner.roofline.factors import Value
 from planner.studies.fidelity.loads import FloatArray, Loads
 
 TTFT_SCALE = 0.2
@@ -50,16 +52,26 @@ PRIORS: dict[str, Prior] = {
     "eager_launch_s": Prior(20e-6, 0.8, "two or three launches from PyTorch per operator counted"),
     "request_overhead_s": Prior(35e-3, 0.7, "HTTP, tokenizer and admission"),
     "prompt_token_s": Prior(2e-6, 0.7, "a tokenizer makes some half a million tokens a second"),
-    "burst": Prior(1.0, 0.2, "a closed loop begins with all of its requests at once"),
+    "burst": Prior(1.0, 1e-3, "a closed loop begins with all of its requests at once, and runs of it have them all"),
 }
 VERSION_SPREAD = (0.7, 0.6, 0.3, 1.0)
 """Spread of a version's ratios: kernel latency, collectives, host, request. Versions of one framework differ, and what
 a request costs before its prefill has been 0.03 s in some and 0.4 s in others."""
 LONE_SPREAD = 1e-3
-"""Of a version's ratio of what a request costs where all its points are of one source: which of the two it is that
-costs, nothing tells, and the source has it."""
+"""Of a version's ratio of what a request costs where it and its source have no other points: which of the two it is
+that costs, nothing tells, and the source has it."""
+FEWEST_KINDS = 2
+"""Sources that must have measured a version, and models that they did it on, before it differs from the framework on
+other models too: what one table or one model shows is as well that table's or that model's."""
+STEP = 1.5e-8
+"""Of a finite difference of logarithms, the root of what a float tells apart."""
 SOURCE_PRIOR = Prior(30e-3, 1.5, "what a harness counts into TTFT: from nothing to some tenths of a second")
 N_RATIOS = len(VERSION_SPREAD)
+AS_THE_REST = (1.0,) * N_RATIOS
+"""Ratios of a version that nothing tells from its framework."""
+HOST = ("step_overhead_s", "sequence_overhead_s", "host_step_s", "host_sequence_s", "eager_launch_s")
+"""What the host takes for a pass. Prefills alone, from a table, do not set it: what they have of constant seconds is as
+well their way of measuring."""
 MOST_STEPS = 60
 
 
@@ -74,13 +86,20 @@ class Fit:
     ratios: dict[str, tuple[float, float, float, float]]
     """Ratios of each version that is known: kernel latency, collectives, host, request."""
     sources_s: dict[str, float]
-    """What each source that alone measured a version adds to every request [s]."""
+    """What each named source adds to every request, where there are several [s]."""
     prior_weight: float = 1.0
     """How much priors weighed against points."""
+    only: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Models that a version's ratios hold for, where one source or one model alone tells of it."""
 
-    def of(self, versions: Sequence[str], sources: Sequence[str | None]) -> Factors:
-        """Factors of cases by their versions and sources; what was not fitted has the stack's own, and adds nothing."""
-        table = np.array([self.ratios.get(version, (1.0,) * N_RATIOS) for version in versions])
+    def ratios_of(self, version: str, model: str) -> tuple[float, ...]:
+        """Ratios of a version on a model; 1 where nothing tells of them."""
+        is_other = version in self.only and model not in self.only[version]
+        return AS_THE_REST if is_other else self.ratios.get(version, AS_THE_REST)
+
+    def of(self, versions: Sequence[str], sources: Sequence[str | None], models: Sequence[str]) -> Factors:
+        """Factors of cases by their versions, sources and models; what was not fitted has the stack's own."""
+        table = np.array([self.ratios_of(*pair) for pair in zip(versions, models, strict=True)])
         added_s = np.array([self.sources_s.get(source or "", 0.0) for source in sources])
         found = self.factors.with_version(*(table[:, i] for i in range(N_RATIOS)))
         return replace(found, source_overhead_s=added_s)
@@ -97,6 +116,35 @@ class Measured:
     versions: tuple[str, ...]
     sources: tuple[str | None, ...]
     """Harness or table of each point; None: it does not say."""
+    ttft_ratio: Value = 1.0
+    """What runs of the points at some factors had over the formulas at the same; see `rounds`."""
+    tpot_ratio: Value = 1.0
+    """The same of TPOT."""
+    host: Fit | None = None
+    """Whose host times prefills alone are predicted with; None: those that are asked for."""
+
+    def latencies(self, factors: Factors) -> tuple[FloatArray, FloatArray]:
+        """TTFT and TPOT by the formulas, as far off as runs found them; what sources add is added as it is [s]."""
+        ttft, tpot = self.loads.latencies(self._without_host(factors))
+        added_s = factors.source_overhead_s
+        return np.asarray((ttft - added_s) * self.ttft_ratio + added_s), np.asarray(tpot * self.tpot_ratio)
+
+    @cached_property
+    def models(self) -> tuple[str, ...]:
+        """Model of each point."""
+        return tuple(case.model.name for case in self.loads.cases)
+
+    def factors(self, fit: Fit) -> Factors:
+        """Factors of a fit for every point, as its source measures it."""
+        return fit.of(self.versions, self.sources, self.models)
+
+    def _without_host(self, factors: Factors) -> Factors:
+        """Factors that a fit may move, per point."""
+        if self.host is None:
+            return factors
+        alone, host = np.isnan(self.tpot_s), self.factors(self.host)
+        kept = {name: np.where(alone, getattr(host, name), getattr(factors, name)) for name in HOST}
+        return replace(factors, **kept)
 
 
 @dataclass(frozen=True)
@@ -106,6 +154,8 @@ class _Names:
     factors: tuple[str, ...]
     versions: tuple[str, ...]
     sources: tuple[str, ...]
+    only: Mapping[str, frozenset[str]]
+    """Models of versions that one source or one model tells of."""
 
     def split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Values of factors, ratios of versions, shape (versions, ratios), and of sources."""
@@ -113,26 +163,55 @@ class _Names:
         return theta[:n], theta[n:end].reshape(-1, N_RATIOS), theta[end:]
 
 
-def lone_sources(versions: Sequence[str], sources: Sequence[str | None]) -> dict[str, str]:
-    """Versions all of whose points are of one named source, with it.
+def thinly_told(
+    versions: Sequence[str], sources: Sequence[str | None], models: Sequence[str]
+) -> dict[str, frozenset[str]]:
+    """Versions that fewer than two named sources or two models tell of, with those models.
 
-    >>> lone_sources(["1", "1", "2", "2", "3"], ["a", "a", "a", "b", None])
-    {'1': 'a'}
+    >>> thinly_told(["1", "1", "2", "2"], ["a", "b", "a", "b"], ["m", "n", "m", "m"])
+    {'2': frozenset({'m'})}
     """
-    found: dict[str, set[str | None]] = {}
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for version, source, model in zip(versions, sources, models, strict=True):
+        kinds = found.setdefault(version, (set(), set()))
+        kinds[0].update([source] if source else ())
+        kinds[1].add(model)
+    thin = {name: kinds[1] for name, kinds in found.items() if name and min(map(len, kinds)) < FEWEST_KINDS}
+    return {name: frozenset(seen) for name, seen in sorted(thin.items())}
+
+
+def inseparable(versions: Sequence[str], sources: Sequence[str | None]) -> frozenset[str]:
+    """Versions of a single named source that measured no other: what their requests cost is the source's.
+
+    >>> sorted(inseparable(["1", "2", "3", "4", "4"], ["a", "b", "b", "c", None]))
+    ['1']
+    """
+    by_version: dict[str, set[str | None]] = {}
+    by_source: dict[str | None, set[str]] = {}
     for version, source in zip(versions, sources, strict=True):
-        found.setdefault(version, set()).add(source)
-    alone = {version: only for version, (only, *others) in found.items() if version and not others}
-    return {version: source for version, source in sorted(alone.items()) if source is not None}
+        by_version.setdefault(version, set()).add(source)
+        by_source.setdefault(source, set()).add(version)
+    lone = {version: only for version, (only, *others) in by_version.items() if version and not others}
+    return frozenset(version for version, source in lone.items() if source and len(by_source[source]) == 1)
+
+
+def sources_apart(sources: Sequence[str | None]) -> tuple[str, ...]:
+    """Named sources, where there are others beside: of a single one nothing tells what it adds.
+
+    >>> sources_apart(["a", "b", "a"]), sources_apart(["a", None]), sources_apart(["a", "a"])
+    (('a', 'b'), ('a',), ())
+    """
+    return tuple(sorted({source for source in sources if source})) if len({*sources}) > 1 else ()
 
 
 def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
     """Factors that minimise robust residuals of log TTFT and log TPOT, with priors.
 
     Equation:
-        min over theta of sum w rho((log T(theta) - log T) / s) + max(1, n / n0) sum ((theta - prior) / spread)^2,
-        rho(z) = log(1 + z^2) (Cauchy), so that contradictory points lose their say; from where
-        rho(z) = 2 (sqrt(1 + z^2) - 1), which has one minimum where this one may have several, has settled
+        min over theta of sum w rho((log T(theta) - log T) / s) + sum max(1, n / n0) ((theta - prior) / spread)^2, n the
+        points that tell of a value: all, or those of a version or of a source; rho(z) = log(1 + z^2) (Cauchy), so
+        that contradictory points lose their say; from where rho(z) = 2 (sqrt(1 + z^2) - 1), which has one minimum where
+        this one may have several, has settled
 
     Args:
         measured: points.
@@ -147,28 +226,39 @@ def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
     from scipy.optimize import least_squares
 
     seen = [k for k, use in enumerate(used.tolist()) if use]
-    alone = lone_sources([measured.versions[k] for k in seen], [measured.sources[k] for k in seen])
-    versions = tuple(sorted({measured.versions[k] for k in seen} - {""}))
-    names = _Names(tuple(PRIORS), versions, tuple(sorted(set(alone.values()))))
-    prior, spread = _priors(names, alone)
+    sources = [measured.sources[k] for k in seen]
+    ran = [measured.versions[k] for k in seen]
+    only = thinly_told(ran, sources, [measured.models[k] for k in seen])
+    names = _Names(tuple(PRIORS), tuple(sorted({*ran} - {""})), sources_apart(sources), only)
+    prior, spread = _priors(names, inseparable(ran, sources) if names.sources else frozenset())
     residuals = _Residuals(measured, used, names, prior, spread)
     found = prior
     for robust in (_soft_l1, _cauchy):
         residuals.robust = robust
-        settled = least_squares(residuals, found, x_scale=spread, max_nfev=MOST_STEPS)
+        settled = least_squares(residuals, found, residuals.jacobian, x_scale=spread, max_nfev=MOST_STEPS)
         found = settled.x
     return replace(_fit(settled.x, np.asarray(settled.jac), names), prior_weight=residuals.prior_weight)
 
 
-def _priors(names: _Names, alone: Mapping[str, str]) -> tuple[FloatArray, FloatArray]:
+def _priors(names: _Names, inseparable: Collection[str]) -> tuple[FloatArray, FloatArray]:
     """Where logarithms are expected, and how far they may well be from there."""
     priors = [*(PRIORS[name] for name in names.factors), *[SOURCE_PRIOR] * len(names.sources)]
     values, spreads = np.log([prior.value for prior in priors]), np.array([prior.spread for prior in priors])
     ratios = np.tile(VERSION_SPREAD, (len(names.versions), 1))
-    ratios[[version in alone for version in names.versions], -1] = LONE_SPREAD
+    ratios[[version in inseparable for version in names.versions], -1] = LONE_SPREAD
     n = len(names.factors)
     value = np.concatenate([values[:n], np.zeros(ratios.size), values[n:]])
     return value, np.concatenate([spreads[:n], ratios.ravel(), spreads[n:]])
+
+
+def expected(names: Sequence[str] = tuple(PRIORS)) -> Fit:
+    """Where factors are before any point speaks.
+
+    >>> expected().factors.tile_rows
+    64.0
+    """
+    factors = replace(Factors(), **{name: PRIORS[name].value for name in names})
+    return Fit(tuple(names), factors, {name: PRIORS[name].spread for name in names}, {}, {})
 
 
 class _Residuals:
@@ -185,18 +275,56 @@ class _Residuals:
         self.measured, self.names, self.prior, self.spread = measured, names, prior, spread
         self.weight = np.sqrt(measured.weight) * used
         self.has_ttft, self.has_tpot = ~np.isnan(measured.ttft_s), ~np.isnan(measured.tpot_s)
-        self.prior_weight = max(1.0, (float(used.sum()) / DISTINCT_POINTS) ** 0.5)
+        self.prior_weight = _prior_weight(used)
+        self.prior_weights = self._prior_weights(used)
         self.ttft_scale = np.where(self.has_tpot, TTFT_SCALE, PREFILL_SCALE)
         self.robust: Callable[[FloatArray], FloatArray] = _soft_l1
 
     def __call__(self, theta: FloatArray) -> FloatArray:
         measured = self.measured
-        factors = _fit(theta, None, self.names).of(measured.versions, measured.sources)
-        ttft, tpot = measured.loads.latencies(factors)
+        ttft, tpot = measured.latencies(measured.factors(_fit(theta, None, self.names)))
         first = np.log(ttft / np.where(self.has_ttft, measured.ttft_s, ttft)) / self.ttft_scale
         later = np.log(tpot / np.where(self.has_tpot, measured.tpot_s, tpot)) / TPOT_SCALE
-        drawn = self.prior_weight * (theta - self.prior) / self.spread
+        drawn = self.prior_weights * (theta - self.prior) / self.spread
         return np.concatenate([self.weight * self.robust(first), self.weight * self.robust(later), drawn])
+
+    def _prior_weights(self, used: NDArray[np.bool_]) -> FloatArray:
+        """What the prior of each value weighs against the points that tell of it."""
+        found = np.full(len(self.prior), self.prior_weight)
+        for together in self._columns():
+            for column, points in together:
+                found[column] = _prior_weight(used & points)
+        return found
+
+    def jacobian(self, theta: FloatArray) -> FloatArray:
+        """Derivatives by finite differences; what no point shares, such as two versions' ratios, moves at once."""
+        here, found = self(theta), np.zeros((2 * len(self.weight) + len(theta), len(theta)))
+        for together in filter(None, self._columns()):
+            moved = theta.copy()
+            moved[[column for column, _ in together]] += STEP
+            change = (self(moved) - here) / STEP
+            for column, points in together:
+                rows = np.concatenate([points, points, np.arange(len(theta)) == column])
+                found[rows, column] = change[rows]
+        return found
+
+    def _columns(self) -> Iterator[list[tuple[int, NDArray[np.bool_]]]]:
+        """Values that no two points share, with the points that each moves."""
+        names, measured = self.names, self.measured
+        n, everything = len(names.factors), np.ones(len(measured.versions), bool)
+        yield from ([(column, everything)] for column in range(n))
+        of_version = [np.array([own == version for own in measured.versions]) for version in names.versions]
+        for ratio in range(N_RATIOS):
+            yield [(n + N_RATIOS * index + ratio, own) for index, own in enumerate(of_version)]
+        first = n + N_RATIOS * len(names.versions)
+        yield [
+            (first + index, np.array([own == source for own in measured.sources]))
+            for index, source in enumerate(names.sources)
+        ]
+
+
+def _prior_weight(used: NDArray[np.bool_]) -> float:
+    return max(1.0, (float(used.sum()) / DISTINCT_POINTS) ** 0.5)
 
 
 def _soft_l1(z: FloatArray) -> FloatArray:
@@ -219,4 +347,4 @@ def _fit(theta: FloatArray, jacobian: FloatArray | None, names: _Names) -> Fit:
         covariance = np.linalg.pinv(jacobian.T @ jacobian)
         deviations = np.sqrt(np.diag(covariance))[: len(names.factors)]
         spreads = dict(zip(names.factors, deviations.tolist(), strict=True))
-    return Fit(names.factors, replace(Factors(), **values), spreads, table, added_s)
+    return Fit(names.factors, replace(Factors(), **values), spreads, table, added_s, only=names.only)

@@ -7,13 +7,13 @@ from math import expm1, log1p
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.profiles.stack import StackSettings
 from planner.roofline import (
     SERVING_BENCHMARK,
     Chip,
     Factors,
     LoopTimes,
     RankWork,
+    RunAs,
     Sequences,
     ServedModel,
     closed_loop_latency,
@@ -120,12 +120,12 @@ class Loads:
         return ttft, found.tpot_s
 
 
-def loads_of(cases: Sequence[Case], settings: StackSettings, *, derated: bool = True) -> Loads:
+def loads_of(cases: Sequence[Case], how: RunAs, *, derated: bool = True) -> Loads:
     """Cases as flat passes.
 
     Args:
         cases: what can be predicted.
-        settings: how the stack is run.
+        how: how the stack is run.
         derated: whether accelerators' measured kernel fractions apply.
 
     Returns:
@@ -133,9 +133,9 @@ def loads_of(cases: Sequence[Case], settings: StackSettings, *, derated: bool = 
     """
     known: dict[tuple[object, ...], _Load] = {}
     for case in cases:  # copies of a point, of which files of measurements have many, are one load
-        if _asked(case) not in known:
-            known[_asked(case)] = _load(case, settings, derated)
-    parts = [known[_asked(case)] for case in cases]
+        if asked(case) not in known:
+            known[asked(case)] = _load(case, how, derated)
+    parts = [known[asked(case)] for case in cases]
     column = {name: np.array([getattr(part, name) for part in parts], float) for name in _Load.NUMBERS}
     return Loads(
         cases=tuple(cases),
@@ -148,12 +148,12 @@ def loads_of(cases: Sequence[Case], settings: StackSettings, *, derated: bool = 
         chunk=RankWork.joined(part.chunk for part in parts),
         is_disaggregated=np.array([case.is_disaggregated for case in cases]),
         is_closed=np.array([case.point.is_closed_loop for case in cases]),
-        overlap=expert_traffic(settings).overlap_efficiency,
+        overlap=expert_traffic(how.settings).overlap_efficiency,
         **column,
     )
 
 
-def _asked(case: Case) -> tuple[object, ...]:
+def asked(case: Case) -> tuple[object, ...]:
     """A case without what was measured and where it stands: equal for cases that ask for the same."""
     point = replace(case.point, file="", line=0, ttft_s=None, tpot_s=None, measured_date=None, weight=1.0)
     return point, case.model.name, case.hardware.name, case.precision
@@ -187,8 +187,9 @@ class _Load:
     n_prefill_workers: float
 
 
-def _load(case: Case, settings: StackSettings, derated: bool) -> _Load:
-    served, decoder = (_served(case, settings, role, derated) for role in ("prefill", "decode"))
+def _load(case: Case, how: RunAs, derated: bool) -> _Load:
+    settings = how.settings
+    served, decoder = (served_model(case, how, role, derated) for role in ("prefill", "decode"))
     is_exact = case.point.lengths_are_means or case.point.output_tokens <= 1
     mean = 1.0 if is_exact else SERVING_BENCHMARK.mean_fraction
     prompt, output = mean * case.point.input_tokens, max(mean * case.point.output_tokens, 1.0)
@@ -254,12 +255,17 @@ def replicas_together(batch: float, passes_per_token: float, n_replicas: int) ->
     return n_replicas * use / -expm1(n_replicas * log1p(-use)) if use < 1 else float(n_replicas)
 
 
-def _served(case: Case, settings: StackSettings, role: str, derated: bool) -> ServedModel:
-    precision = case.precision
+def served_model(case: Case, how: RunAs, role: str, derated: bool) -> ServedModel:
+    """The instance of a case that prefills or decodes, under a stack's settings and no factors of its.
+
+    It was measured, and so had room for a request at least: where the stack's part of the memory leaves none, it was
+    given all that the device reports.
+    """
+    settings, precision = how.by(case.point.source), case.precision
     weights = precision or case.model.precision
     usual = "fp8" if settings.quantized_kv and weights in QUANTIZED else "bf16"
     kv = cache_format(case.point.kv_precision) or usual
-    return ServedModel(
+    found = ServedModel(
         case.model,
         Chip(case.hardware, derated),
         case.prefill_layout if role == "prefill" else case.decode_layout,
@@ -272,6 +278,8 @@ def _served(case: Case, settings: StackSettings, role: str, derated: bool) -> Se
         expert_traffic(settings),
         product_formats(settings, kv),
     )
+    has_room = float(found.largest_batch(case.point.input_tokens + case.point.output_tokens)) >= 1
+    return found if has_room else replace(found, memory_fraction=1.0)
 
 
 def _in_flight(case: Case, served: ServedModel, decoder: ServedModel, prompt: float, output: float) -> float:

@@ -46,6 +46,8 @@ class DoubtNote(StrictModel):
     """Fewest and most requests in flight."""
     ttft_above_s: NonNegative | None = None
     """TTFT that they exceed [s]."""
+    unversioned: bool = False
+    """Whether only those that name no version of the framework."""
 
     def holds(self, point: ServingPoint, model: str, hardware: str) -> bool:
         """Whether a point is one of them.
@@ -64,6 +66,7 @@ class DoubtNote(StrictModel):
         return (
             all(wanted is None or wanted == name for wanted, name in names)
             and all(_within(span, value) for span, value in spans)
+            and not (self.unversioned and point.framework_version)
             and (self.ttft_above_s is None or (point.ttft_s or 0.0) > self.ttft_above_s)
         )
 

@@ -125,8 +125,8 @@ def _by_hardware(rows: Sequence[Row], notes: FidelityNotes) -> Iterator[Hardware
 
 
 def _stack_score(stack: StackProfile, found: Calibration) -> StackScore:
-    held_out = (found.held_out_models, found.held_out_hardware)
-    models, hardware = (None if errors is None else _summed(errors) for errors in held_out)
+    held_out = (found.held_out_models, found.held_out_hardware, found.held_out_sources)
+    models, hardware, sources = (None if errors is None else _summed(errors) for errors in held_out)
     return StackScore(
         stack=stack.name,
         models=found.models,
@@ -134,6 +134,7 @@ def _stack_score(stack: StackProfile, found: Calibration) -> StackScore:
         in_sample=_summed(found.in_sample),
         held_out_models=models,
         held_out_hardware=hardware,
+        held_out_sources=sources,
     )
 
 

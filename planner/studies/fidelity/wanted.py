@@ -1,11 +1,12 @@
 """What a calibration is asked for, held against the points at hand."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from planner.errors import InputError, Problem
 from planner.profiles import profile_names, stack_profile
 from planner.profiles.points import ServingPoint
-from planner.profiles.stack import StackSettings
+from planner.profiles.stack import HarnessSettings, StackSettings
 from planner.studies.fidelity.cases import frameworks
 
 NAMED = "--stack"
@@ -45,6 +46,35 @@ def _version(framework: str, wanted: str, points: Sequence[ServingPoint]) -> str
     message = f"{len(matching) or 'no'} versions of {framework} are called {wanted}"
     known = ", ".join(sorted(matching or versions)) or "none is named by the points"
     raise InputError(Problem(NAMED, "", message, f"versions found: {known}"))
+
+
+@dataclass(frozen=True)
+class Conventions:
+    """How benchmarks run a framework, and who says so of that and of its settings."""
+
+    harnesses: Mapping[str, HarnessSettings] = field(default_factory=dict)
+    settings_sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """What those two cite."""
+
+
+def shipped_conventions(framework: str, changed: Collection[str] = ()) -> Conventions:
+    """How benchmarks run a framework, by the profile that is shipped of it.
+
+    Args:
+        framework: its name.
+        changed: settings that are somebody's own, and not those of the profile.
+
+    >>> sorted(shipped_conventions("sglang").harnesses)
+    ['inferencex']
+    """
+    if framework not in profile_names("stack"):
+        return Conventions()
+    profile = stack_profile(framework)
+    settings = {key: source for key, source in profile.settings_sources.items() if key not in changed}
+    cited = {run.source for run in profile.harnesses.values()} | {*settings.values()}
+    sources = {name: text for name, text in profile.sources.items() if name in cited}
+    return Conventions(profile.harnesses, settings, sources)
 
 
 def shipped_settings(framework: str) -> StackSettings:

@@ -100,12 +100,16 @@ def _stack_notes(asked: Instance) -> Iterator[str]:
     found = asked.stack
     if found.calibration and not found.version_is_fitted:
         yield f"the version of {found.name} was not calibrated: factors of its framework stand for it"
-    for source, seconds in found.source_overheads_s.items():
-        if asked.question.source is None and asked.has_shapes:
-            yield (
-                f"{seconds:.3g} s that {source} measured of every prompt beyond the framework's own overhead are "
-                f"left out (--source {source} puts them back)"
-            )
+    if found.own_factors is not None:
+        seen = ", ".join(found.own_models)
+        yield f"{found.name} was seen on {seen} alone: the factors of its framework stand for it on {asked.model.name}"
+    if found.source_overheads_s and asked.question.source is None and asked.has_shapes:
+        each = ", ".join(f"{seconds:.3g} s by {source}" for source, seconds in found.source_overheads_s.items())
+        usual = next(iter(found.source_overheads_s))
+        yield (
+            f"what sources measured of every prompt beyond the framework's own overhead is left out: {each} "
+            f"(--source {usual} puts it back)"
+        )
     if found.calibration and asked.has_shapes:
         yield from _coverage_notes(asked, found.calibration)
 

@@ -160,6 +160,7 @@ def instance(question: PredictQuestion) -> Instance:
         raise InputError(problems)
     layout = question.parallel_sizes()
     model, hardware = model_profile(question.model), hardware_profile(question.hardware)
-    chosen = stack(question.stack) if question.stack else best_stack(model.name, hardware.name)
+    known = stack(question.stack) if question.stack else best_stack(model.name, hardware.name)
+    chosen = known.on(model.name)
     measured = chosen if question.source is None else chosen.measured_by(question.source)
     return Instance(question, model, hardware, layout, measured)

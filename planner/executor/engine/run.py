@@ -1,0 +1,222 @@
+"""Runs of one engine: how it is run, what its passes take and what it is asked go in, times of requests come out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from planner.errors import InputError, Problem
+from planner.executor.code_cache import told_of_compiling
+from planner.executor.engine.records import (
+    FINISHED,
+    INSTANCE,
+    LOOP,
+    NEVER,
+    NONE,
+    REPLICA,
+    REQUEST,
+    RULES,
+    Engine,
+    PassTable,
+    Records,
+    empty_lists,
+)
+
+FloatArray = NDArray[np.float64]
+SLICE = 1_000_000
+"""Passes between two looks at whether somebody interrupts."""
+COMPILED_S = 10
+"""Seconds that compiling takes on one core of 2024."""
+
+
+@dataclass(frozen=True)
+class EngineRules:
+    """How an engine forms its passes; limits are those of one attention replica."""
+
+    tokens_per_pass: int
+    """Most tokens of a pass: of prompts alone where these come first, else of prompts and decoding sequences."""
+    room_tokens: float
+    """Memory of caches, in tokens of one sequence."""
+    sequence_tokens: float = 0.0
+    """What a sequence takes of it whatever its length: recurrent state, full windows [tokens]."""
+    n_replicas: int = 1
+    """Attention replicas, which step together."""
+    most_running: int = 1024
+    """Most requests admitted at once."""
+    is_prefill_first: bool = False
+    """Whether waiting prompts have passes of their own, before any decode step; else they share passes."""
+    splits_prompts: bool = True
+    """Whether a prompt longer than what a pass may take is computed in chunks; else only whole ones are taken."""
+    reserves_output: bool = False
+    """Whether a request is admitted with memory for its whole output; else the last admitted gives way."""
+    polling_passes: int = 1
+    """Decode steps between two looks at what has arrived; after a pass with prompts it always looks."""
+
+
+@dataclass(frozen=True, eq=False)
+class PassTimes:
+    """Seconds of passes by what is in them, at knots; linear between them and beyond the last."""
+
+    spread: FloatArray
+    """Prompt tokens of all replicas over those of the fullest: 1 with one replica."""
+    tokens: FloatArray
+    """Prompt tokens of the fullest replica."""
+    keys: FloatArray
+    """Keys that each attends to, on average: (n + 1) / 2 for n tokens at the head of a prompt."""
+    sequences: FloatArray
+    """Sequences that decode, on all replicas together; the first is 0."""
+    contexts: FloatArray
+    """Their mean context, on the replica with most of it [tokens]."""
+    prompt_s: FloatArray
+    """Passes with prompts, by all five [s]."""
+    decode_s: FloatArray
+    """Passes without, by number of sequences, 0, 1, 2 and so on, and context [s]."""
+
+    @property
+    def table(self) -> PassTable:
+        """The same as the loop reads it, for one kind of instance."""
+        knots = (self.spread, self.tokens, self.keys, self.sequences, self.contexts)
+        return PassTable(*(np.ascontiguousarray(a, float)[None] for a in (self.decode_s, self.prompt_s, *knots)))
+
+
+@dataclass(frozen=True, eq=False)
+class EngineLoad:
+    """What an engine is asked; arrays of one length, in the order in which requests are sent."""
+
+    prompt_tokens: NDArray[np.int_]
+    output_tokens: NDArray[np.int_]
+    delay_s: ArrayLike = 0.0
+    """From a request's arrival until the engine can see it, beside other requests [s]."""
+    host_s: ArrayLike = 0.0
+    """The same, one request after another: what occupies the host [s]."""
+    concurrency: int | None = None
+    """Requests in flight: a successor arrives with the last token of another one; None: open."""
+    arrivals_s: ArrayLike = 0.0
+    """Arrivals in an open loop, rising; in a closed one, of the first requests [s]."""
+
+
+@dataclass(frozen=True, eq=False)
+class EngineRun:
+    """What came of it: one value per request, NaN for what did not happen."""
+
+    arrival_s: FloatArray
+    first_s: FloatArray
+    """Moment of the first token [s]."""
+    done_s: FloatArray
+    """Moment of the last token [s]."""
+    output_tokens: NDArray[np.int_]
+    n_preempted: NDArray[np.int_]
+    """How often each gave way."""
+    n_passes: int
+    n_prompt_passes: int
+    """Passes with prompts among them."""
+    busy_s: float
+
+    @property
+    def ttft_s(self) -> FloatArray:
+        """Arrival to first token [s]."""
+        return self.first_s - self.arrival_s
+
+    @property
+    def tpot_s(self) -> FloatArray:
+        """Time per token after the first; NaN for one token [s]."""
+        n = np.where(self.output_tokens > 1, self.output_tokens - 1.0, np.nan)
+        return (self.done_s - self.first_s) / n
+
+
+def engine_run(rules: EngineRules, times: PassTimes, load: EngineLoad) -> EngineRun:
+    """One instance through a load, pass by pass.
+
+    Raises:
+        InputError: a rule, a table or a load that no engine can have.
+    """
+    from planner.executor.engine.loop import advance, start  # compiles, or loads what was compiled
+
+    _check(rules, times, load)
+    e = _engine(rules, times, load)
+    loop = np.zeros(1, LOOP)
+    n = len(e.requests)
+    with told_of_compiling("engine", start, advance, about_s=COMPILED_S):
+        start(e, loop, n if load.concurrency is None else min(load.concurrency, n))
+        while advance(e, loop, SLICE):
+            pass
+    return _found(e)
+
+
+def _check(rules: EngineRules, times: PassTimes, load: EngineLoad) -> None:
+    problems = [
+        Problem("engine", name, f"is {value}", "1 at least")
+        for name in ("tokens_per_pass", "n_replicas", "most_running", "polling_passes")
+        if (value := getattr(rules, name)) < 1
+    ]
+    lengths = np.concatenate([np.ravel(load.prompt_tokens), np.ravel(load.output_tokens)])
+    if lengths.size and lengths.min() < 1:
+        problems.append(Problem("engine", "tokens", f"is {lengths.min()}", "1 at least, of prompts and of outputs"))
+    if load.concurrency is not None and load.concurrency < 1:
+        problems.append(Problem("engine", "concurrency", f"is {load.concurrency}", "1 at least"))
+    if load.concurrency is None and (np.diff(np.broadcast_to(load.arrivals_s, len(load.prompt_tokens))) < 0).any():
+        problems.append(Problem("engine", "arrivals_s", "goes back in time", "rising arrivals"))
+    most = min(len(load.prompt_tokens), rules.most_running * rules.n_replicas, load.concurrency or 2**62)
+    if most >= len(times.decode_s):
+        rows = f"seconds of steps up to {most}"
+        problems.append(Problem("engine", "decode_s", f"ends at {len(times.decode_s) - 1} sequences", rows))
+    if problems:
+        raise InputError(problems)
+
+
+def _engine(rules: EngineRules, times: PassTimes, load: EngineLoad) -> Engine:
+    longest = int(np.max(load.output_tokens, initial=1))
+    return Engine(
+        requests=_requests(load),
+        replicas=_replicas(rules),
+        instances=_instances(rules),
+        rules=_rules(rules),
+        due=np.full((rules.n_replicas, longest + 1), NONE, np.int32),
+        done=np.zeros(max(len(load.prompt_tokens), 1), np.int32),
+        table=times.table,
+    )
+
+
+def _requests(load: EngineLoad) -> Records:
+    requests = np.zeros(len(load.prompt_tokens), REQUEST)
+    requests["prompt_tokens"], requests["output_tokens"] = load.prompt_tokens, load.output_tokens
+    requests["delay_s"], requests["host_s"] = load.delay_s, load.host_s
+    requests["arrival_s"] = load.arrivals_s
+    requests["first_s"] = requests["done_s"] = np.nan
+    for name in ("next", "before", "after", "before_due", "after_due", "replica"):
+        requests[name] = NONE
+    return requests
+
+
+def _replicas(rules: EngineRules) -> Records:
+    replicas = empty_lists(np.zeros(rules.n_replicas, REPLICA), "waiting", "admitted", "prompts")
+    replicas["partial"] = NONE
+    return replicas
+
+
+def _instances(rules: EngineRules) -> Records:
+    instances = empty_lists(np.zeros(1, INSTANCE), "inbox")
+    instances["n"], instances["next_s"] = rules.n_replicas, NEVER
+    return instances
+
+
+def _rules(rules: EngineRules) -> Records:
+    records = np.zeros(1, RULES)
+    for name in RULES.names or ():
+        records[name] = getattr(rules, name)
+    return records
+
+
+def _found(e: Engine) -> EngineRun:
+    requests, instance = e.requests, e.instances[0]
+    is_done = requests["state"] == FINISHED
+    return EngineRun(
+        arrival_s=requests["arrival_s"].copy(),
+        first_s=np.where(is_done, requests["first_s"], np.nan),
+        done_s=np.where(is_done, requests["done_s"], np.nan),
+        output_tokens=requests["output_tokens"].astype(int),
+        n_preempted=requests["n_preempted"].astype(int),
+        n_passes=int(instance["n_passes"]),
+        n_prompt_passes=int(instance["n_prompt_passes"]),
+        busy_s=float(instance["busy_s"]),
+    )

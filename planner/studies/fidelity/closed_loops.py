@@ -1,0 +1,162 @@
+"""Closed loops as benchmarks run them, pass by pass through the executor's engine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.executor.engine.run import EngineLoad, EngineRules, EngineRun, engine_run
+from planner.profiles.stack import HarnessSettings
+from planner.roofline import ServedModel, Stack, kv_bytes_per_rank
+from planner.studies.fidelity.cases import Case
+from planner.studies.fidelity.loads import asked, served_model
+from planner.studies.fidelity.pass_times import Reach, pass_times
+
+PROMPTS_PER_SLOT = 10
+"""Requests of a run over those in flight, as InferenceX and AIConfigurator's runs have: the first arrive together."""
+SHORTEST_FRACTION = 0.8
+MOST_RUNNING = 1024
+SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """One case as an engine meets it."""
+
+    case: Case
+    served: ServedModel
+    rules: EngineRules
+    load: EngineLoad
+
+    @property
+    def reach(self) -> Reach:
+        """Its largest passes: whole prompts may exceed what a pass takes of several."""
+        longest = int(self.load.prompt_tokens.max())
+        return Reach(
+            tokens_per_pass=max(self.rules.tokens_per_pass, 0 if self.rules.splits_prompts else longest),
+            longest_prompt=longest,
+            longest_context=int((self.load.prompt_tokens + self.load.output_tokens).max()),
+            shortest_prompt=int(self.load.prompt_tokens.min()),
+            most_running=min(self.load.concurrency or 1, self.rules.most_running * self.rules.n_replicas),
+        )
+
+
+def is_run(case: Case) -> bool:
+    """Whether a case is a closed loop of prompts and answers on one kind of instance, which is run; else it has means
+    in closed form."""
+    point = case.point
+    return point.is_closed_loop and not case.is_disaggregated and point.output_tokens > 1
+
+
+def run_times(cases: Sequence[Case], stack: Stack) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """TTFT and TPOT of closed loops under one stack.
+
+    Args:
+        cases: closed loops, see `is_run`.
+        stack: what they run on.
+
+    Returns:
+        Means over a run's requests [s]; copies of a point are one run.
+    """
+    found: dict[tuple[object, ...], tuple[float, float]] = {}
+    groups: dict[tuple[object, ...], dict[tuple[object, ...], Loop]] = {}
+    for case in cases:
+        key = (case.model.name, case.hardware.name, case.precision, case.point.kv_precision, case.decode_layout)
+        groups.setdefault(key, {}).setdefault(asked(case), loop_of(case, stack))
+    for loops in groups.values():
+        times = pass_times(next(iter(loops.values())).served, _joint([loop.reach for loop in loops.values()]))
+        found |= {key: _reported(engine_run(loop.rules, times, loop.load)) for key, loop in loops.items()}
+    ttft, tpot = zip(*(found[asked(case)] for case in cases), strict=True)
+    return np.array(ttft), np.array(tpot)
+
+
+def _reported(run: EngineRun) -> tuple[float, float]:
+    return float(np.mean(run.ttft_s)), float(np.nanmean(run.tpot_s))
+
+
+def _joint(reaches: Sequence[Reach]) -> Reach:
+    """What holds the passes of all."""
+    return Reach(
+        tokens_per_pass=max(r.tokens_per_pass for r in reaches),
+        longest_prompt=max(r.longest_prompt for r in reaches),
+        longest_context=max(r.longest_context for r in reaches),
+        shortest_prompt=min(r.shortest_prompt for r in reaches),
+        most_running=max(r.most_running for r in reaches),
+    )
+
+
+def loop_of(case: Case, stack: Stack) -> Loop:
+    """A closed loop on one of the instances that share it."""
+    harness = stack.run_as.harness(case.point.source)
+    served = replace(served_model(case, stack.run_as, "decode", stack.derated), factors=stack.factors)
+    concurrency = max(round((case.point.concurrency or 1.0) / case.n_prefill_workers), 1)
+    prompts, outputs = _lengths(case, harness, concurrency)
+    factors = stack.factors
+    load = EngineLoad(
+        prompts, outputs, factors.request_overhead_s, factors.prompt_token_s * prompts.astype(float), concurrency
+    )
+    return Loop(case, served, engine_rules(case, stack, served, load, harness), load)
+
+
+def _lengths(case: Case, harness: HarnessSettings | None, concurrency: int) -> tuple[NDArray[np.int_], ...]:
+    """Prompts and answers of a run: uniform from a fraction of the nominal length up to it."""
+    stated = (case.point.length_ratio, harness.shortest_fraction if harness else None, SHORTEST_FRACTION)
+    shortest = next(value for value in stated if value is not None)
+    draw, n = np.random.default_rng(SEED), PROMPTS_PER_SLOT * concurrency
+    nominal = np.array([case.point.input_tokens, case.point.output_tokens])
+    longest = nominal * 2 / (1 + shortest) if case.point.lengths_are_means else nominal
+    drawn = draw.uniform(shortest, 1.0, (2, n)) * longest[:, None]
+    prompts, outputs = np.maximum(np.rint(drawn), [[1], [2]]).astype(int)  # of one token there is no TPOT
+    return prompts, outputs
+
+
+def engine_rules(
+    case: Case, stack: Stack, served: ServedModel, load: EngineLoad, harness: HarnessSettings | None
+) -> EngineRules:
+    """How an engine of the stack runs a case."""
+    settings, concurrency = stack.settings, load.concurrency or 1
+    room, fixed = memory(served, load)
+    return EngineRules(
+        tokens_per_pass=_tokens_per_pass(case, settings.chunk_tokens, harness),
+        room_tokens=room,
+        sequence_tokens=fixed,
+        n_replicas=served.n_places,
+        most_running=(harness and harness.most_running) or settings.most_running or MOST_RUNNING,
+        is_prefill_first=settings.prefill_first is True,
+        splits_prompts=settings.splits_prompts is not False,
+        reserves_output=settings.reserves_output,
+        polling_passes=_polling_passes(harness, concurrency),
+    )
+
+
+def _tokens_per_pass(case: Case, usual: int, harness: HarnessSettings | None) -> int:
+    if harness is None:
+        return usual
+    if harness.tokens_beyond_prompt is not None:
+        return int(case.point.input_tokens + (case.point.concurrency or 1.0) + harness.tokens_beyond_prompt)
+    return harness.tokens_per_pass or usual
+
+
+def _polling_passes(harness: HarnessSettings | None, concurrency: int) -> int:
+    rules = harness.polling if harness else ()
+    return next((rule.passes for rule in reversed(rules) if concurrency >= rule.from_concurrency), 1)
+
+
+def memory(served: ServedModel, load: EngineLoad) -> tuple[float, float]:
+    """Room of a replica, and what a sequence takes of it whatever its length.
+
+    Equation:
+        bytes of a sequence = fixed + slope tokens through those of the shortest prompt and the longest context, in
+        tokens: cache bytes of a rank / slope, fixed / slope; one request at least fits, as it was measured
+
+    Returns:
+        Both [tokens].
+    """
+    longest = int((load.prompt_tokens + load.output_tokens).max())
+    ends = np.array([max(load.prompt_tokens.min() // 2, 1), longest], float)
+    sizes = {"tp_size": served.layout.tp_size, "pp_size": served.layout.pp_size, "block_tokens": 1}
+    low, high = kv_bytes_per_rank(served.model, ends, served.kv_precision, **sizes).tolist()
+    slope = max((high - low) / (ends[1] - ends[0]), high * 1e-9)
+    fixed = max(high - slope * ends[1], 0.0) / slope
+    return max(served.memory.cache_bytes / slope, fixed + longest), fixed
