@@ -1,4 +1,4 @@
-"""Runs of one engine or of several alike: how it is run, what its passes take and what it is asked go in, times of requests come out."""
+"""Runs of engines alike: how they are run, what passes take and what is asked go in, times of requests come out."""
 
 from dataclasses import dataclass
 
@@ -168,7 +168,7 @@ def _check(rules: EngineRules, times: PassTimes, load: EngineLoad, n_instances: 
     if n_instances < 1:
         problems.append(Problem("engine", "n_instances", f"is {n_instances}", "1 at least"))
     sent = np.zeros(0, int) if load.instances is None else load.instances
-    if sent.size and not (0 <= sent.min() and sent.max() < n_instances):
+    if sent.size and (sent.min() < 0 or sent.max() >= n_instances):
         problems.append(Problem("engine", "instances", "names one that is not there", f"0 to {n_instances - 1}"))
     most = min(len(load.prompt_tokens), rules.most_running * rules.n_replicas, load.concurrency or 2**62)
     if most >= len(times.decode_s):
