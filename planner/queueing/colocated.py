@@ -260,8 +260,8 @@ def _prompt_jitter_s(prompts: Prompts, rate: float, tpot_s: float, slowed: float
     """Standard deviation of a request's time per token by the prompts that come while it decodes.
 
     Equation: prompts make t of t_0, e = t / t_0 - 1; tokens of those in a stay of L t seconds vary by r L t E[n^2]
-        about r L t E[n], which is e L t_0: t e sqrt(E[n^2] / (E[n]^2 r L t)); over answers E[1 / L] = (1 + scv) / L, as if
-        log-normal.
+        about r L t E[n], which is e L t_0: t e sqrt(E[n^2] / (E[n]^2 r L t)); over answers E[1 / L] = (1 + scv) / L, as
+        if log-normal.
     """
     if prompts.mean_tokens == 0:
         return 0.0

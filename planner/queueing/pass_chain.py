@@ -68,16 +68,17 @@ def token_lattice(tokens: Floats, weights: Floats, budget_tokens: float, utiliza
 
     >>> lattice = token_lattice(np.array([1000.0]), np.ones(1), 8192.0, 0.5)
     >>> lattice.cell_tokens, round(float(lattice.prompt @ np.arange(lattice.n_cells)) * lattice.cell_tokens, 6)
-    (166.66666666666666, 1000.0)
+    (200.0, 1000.0)
     """
     mean = float(tokens @ weights)
     order = np.argsort(tokens)
     longest = float(tokens[order][min(int(np.searchsorted(np.cumsum(weights[order]), 0.999)), len(tokens) - 1)])
     finest = max(min(budget_tokens / CELLS_PER_PASS, mean / CELLS_PER_PROMPT), 1e-3)
-    cell = mean / max(round(mean / finest), 1) if mean > 0 else 1.0  # equal prompts end at cells
     reach = 2 * longest + min(budget_tokens, 20 * longest) + 3 * max(mean, longest / 4) / (1 - utilization)
-    n = min(max(int(np.ceil(reach / cell)), 8), MOST_CELLS)
-    cell = max(cell, reach / n) if n == MOST_CELLS else cell
+    cell = max(finest, reach / MOST_CELLS)
+    if mean >= cell:
+        cell = mean / int(mean / cell)  # equal prompts end at cells
+    n = max(int(np.ceil(reach / cell)), 8)
     bare = TokenLattice(cell, n, np.zeros(n), mean)
     return TokenLattice(cell, n, bare.of(tokens, weights), mean)
 
