@@ -59,7 +59,7 @@ def test_a_closed_loop_over_a_pool_keeps_as_many_in_flight_as_it_says() -> None:
     assert set(inside) == {24}
 
 
-def test_the_instance_with_the_fewest_requests_is_sooner_done_than_one_drawn_by_lot() -> None:
+def test_the_instance_of_the_least_load_is_sooner_done_than_one_drawn_by_lot() -> None:
     lots = np.random.default_rng(3).integers(0, 4, 300)
     fewest = engine_run(rules(), linear_times(300), an_open_load(gap_s=0.01), 4)
     drawn = engine_run(rules(), linear_times(300), an_open_load(gap_s=0.01, instances=lots), 4)
@@ -72,6 +72,17 @@ def test_equal_requests_at_once_are_dealt_out_evenly() -> None:
     found = engine_run(rules(), linear_times(), load, 4)
     one = engine_run(rules(), linear_times(), EngineLoad(np.full(2, 100), np.full(2, 5), arrivals_s=np.zeros(2)))
     assert np.sort(found.first_s) == CLOSE(np.repeat(np.sort(one.first_s), 4), rel=1e-12)
+
+
+def test_equal_answers_do_not_lock_a_pool_into_bursts() -> None:
+    n, gap_s = 4000, 0.01
+    arrivals = np.cumsum(np.random.default_rng(4).exponential(gap_s, n))
+    ttft = {}
+    for n_instances in (1, 8):
+        load = EngineLoad(np.full(n, 400), np.full(n, 60), arrivals_s=arrivals * 8 / n_instances)
+        found = engine_run(rules(tokens_per_pass=10**6), linear_times(1100), load, n_instances)
+        ttft[n_instances] = np.quantile(found.ttft_s[n // 10 :], 0.9)
+    assert ttft[8] < ttft[1]
 
 
 def test_a_pool_without_instances_and_a_request_sent_nowhere_are_named() -> None:

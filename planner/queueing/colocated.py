@@ -201,7 +201,7 @@ def colocated_queue(loop: PassLoop, prompts: Prompts, rate_req_per_s: float, n_i
         loop: how passes are made.
         prompts: what requests bring.
         rate_req_per_s: arrivals at the pool, independent of one another [req/s], above 0.
-        n_instances: instances; each request goes to the one with the fewest.
+        n_instances: instances; each request goes to one of the least load.
 
     Returns:
         The steady state.

@@ -85,11 +85,29 @@ if TYPE_CHECKING:
         WaitRun,
     )
     from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
+    from planner.results.size import (
+        ConsideredWay,
+        Size,
+        SizedCost,
+        SizedFleet,
+        SizedLatency,
+        SizedPool,
+        SizeVerdict,
+        SloRun,
+    )
     from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
     from planner.results.threshold import ALL_LEAVE, NONE_LEAVES, Threshold
     from planner.results.validation import Check, Observation, PeriodValidation, Validation
 
 _LAZY = {
+    "ConsideredWay": "size",
+    "Size": "size",
+    "SizedCost": "size",
+    "SizedFleet": "size",
+    "SizedLatency": "size",
+    "SizedPool": "size",
+    "SizeVerdict": "size",
+    "SloRun": "size",
     "BreakEvenResult": "case",
     "Case": "case",
     "CaseFront": "case",
@@ -205,6 +223,14 @@ _LAZY = {
 }
 
 __all__ = [
+    "ConsideredWay",
+    "Size",
+    "SizedCost",
+    "SizedFleet",
+    "SizedLatency",
+    "SizedPool",
+    "SizeVerdict",
+    "SloRun",
     "ALL_LEAVE",
     "AcceleratorMemory",
     "Against",

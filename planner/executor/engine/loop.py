@@ -2,7 +2,10 @@
 
 from planner.executor.compiled import compiled, compiled_entry
 from planner.executor.engine.instance import begin_pass, end_pass, offer
-from planner.executor.engine.records import NEVER, NONE, Engine, Record, Records
+from planner.executor.engine.records import NEVER, NONE, Engine, Records
+
+WAITING_WEIGHT = 4
+"""Of a request that waits over one that runs, as vLLM balances its replicas: 4 waiting + running."""
 
 
 @compiled_entry
@@ -16,21 +19,29 @@ def start(e: Engine, loop: Records, n_offered: int) -> None:
 
 @compiled
 def chosen(e: Engine, r: int) -> int:
-    """The instance that a request is sent to: the one stated, else the first with the fewest requests."""
+    """The instance that a request is sent to: the one stated, else the first of the least load."""
     stated: int = e.requests[r].instance
     if stated != NONE:
         return stated
-    best = 0
+    best, least = 0, weighted_load(e, 0)
     for i in range(1, e.instances.shape[0]):
-        if n_inside(e.instances[i]) < n_inside(e.instances[best]):
-            best = i
+        found = weighted_load(e, i)
+        if found < least:
+            best, least = i, found
     return best
 
 
 @compiled
-def n_inside(instance: Record) -> int:
-    """Requests that were sent to an instance and are not finished."""
-    n: int = instance.n_inside + instance.inbox.n
+def weighted_load(e: Engine, i: int) -> int:
+    """Requests of an instance, those that wait to be admitted counted WAITING_WEIGHT times.
+
+    Requests of one length that begin in one pass end in one too; if all counted alike, the instance that they leave
+    would get as many at once again.
+    """
+    instance = e.instances[i]
+    n: int = instance.n_inside + WAITING_WEIGHT * instance.inbox.n
+    for k in range(instance.first, instance.first + instance.n):
+        n += (WAITING_WEIGHT - 1) * e.replicas[k].waiting.n
     return n
 
 

@@ -94,7 +94,7 @@ class EngineLoad:
     arrivals_s: ArrayLike = 0.0
     """Arrivals in an open loop, rising; in a closed one, of the first requests [s]."""
     instances: NDArray[np.int_] | None = None
-    """Instance, from 0, that each request is sent to; None: the one that has the fewest when it comes."""
+    """Instance, from 0, that each request is sent to; None: the one of the least load when it comes."""
 
 
 @dataclass(frozen=True, eq=False)

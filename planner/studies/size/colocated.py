@@ -1,0 +1,261 @@
+"""The cheapest colocated pool that keeps its promises: by the model of its queues, then run pass by pass."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, inf, isfinite, nan, sqrt
+
+import numpy as np
+
+from planner.executor.arrivals import poisson_s
+from planner.executor.draws import Draws, contents
+from planner.executor.engine.run import EngineLoad, EngineRules, PassTimes, engine_run
+from planner.queueing import ColocatedQueue, colocated_queue
+from planner.roofline import linear_memory
+from planner.studies.fidelity.pass_times import Reach, pass_times
+from planner.studies.size.question import SizeQuestion
+from planner.studies.size.ways import MOST_RUNNING, ColocatedWay
+
+N_TRIED = 3
+"""Ways whose queues are looked at, the cheapest by estimate first."""
+MOST_INSTANCES = 1 << 16
+WARM_UP, COOL_DOWN = 0.1, 0.05
+"""Parts of the arrivals that do not count."""
+STAYS = 12.0
+"""Mean stays of a request that arrivals last at least."""
+MOST_REQUESTS = 400_000
+"""Of a replication."""
+MOST_STEPS = 8
+"""Sizes that are run to find the least."""
+T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+"""Student's t at 97.5 %, by replications."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What the model says of a pool."""
+
+    n_instances: int
+    queue: ColocatedQueue | None
+    """None where there is no steady state."""
+    before_s: float
+    """Mean seconds that the host needs before a prompt."""
+
+    def ttft_s(self, percentile: float) -> float:
+        """Time to first token that a percentage does not exceed [s]."""
+        return inf if self.queue is None else self.queue.ttft.quantile_s(percentile / 100) + self.before_s
+
+    def tpot_s(self, percentile: float) -> float:
+        """Time per token after the first that a percentage does not exceed; 0 where there is none [s]."""
+        return inf if self.queue is None else self.queue.tpot_quantile_s(percentile / 100) or 0.0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure over replications."""
+
+    mean: float
+    half: float
+    """Half of its 95 % interval; infinite where one replication tells nothing of it."""
+
+    @classmethod
+    def of(cls, values: list[float]) -> "Figure":
+        """Mean and interval of replications.
+
+        >>> Figure.of([1.0, 3.0]).mean
+        2.0
+        """
+        n = len(values)
+        if n < 2 or not all(map(isfinite, values)):
+            return cls(float(np.mean(values)), inf)
+        return cls(float(np.mean(values)), T_95[min(n, max(T_95))] * float(np.std(values, ddof=1)) / sqrt(n))
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What runs of a pool came to."""
+
+    ttft: Figure
+    tpot: Figure
+    n_counted: int
+
+    def keeps(self, question: SizeQuestion, surely: bool = True) -> bool:
+        """Whether both promises are kept: by the worse ends of the intervals, or by the means."""
+        pairs = ((self.ttft, question.ttft_s), (self.tpot, question.tpot_s))
+        return all(limit is None or figure.mean + (figure.half if surely else 0.0) <= limit for figure, limit in pairs)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A colocated pool."""
+
+    way: ColocatedWay
+    predicted: Predicted
+    executed: Executed | None = None
+    seed: int | None = None
+
+
+def predicted(question: SizeQuestion, way: ColocatedWay, n_instances: int) -> Predicted:
+    """The model's answer for a number of instances."""
+    before_s = float(way.before_s @ way.prompts.weights)
+    try:
+        queue = colocated_queue(way.loop, way.prompts, question.rate_req_per_s, n_instances)
+    except ValueError:
+        return Predicted(n_instances, None, before_s)
+    return Predicted(n_instances, queue, before_s)
+
+
+def keeps(question: SizeQuestion, found: Predicted) -> bool:
+    """Whether promises are kept as predicted."""
+    p = question.percentile
+    return (
+        found.queue is not None
+        and (question.ttft_s is None or found.ttft_s(p) <= question.ttft_s)
+        and (question.tpot_s is None or found.tpot_s(p) <= question.tpot_s)
+    )
+
+
+def fewest(question: SizeQuestion, way: ColocatedWay, most: int = MOST_INSTANCES) -> Predicted | None:
+    """The fewest instances that keep the promises as predicted; None where so many do not."""
+    low = way.least_instances(question.rate_req_per_s)
+    found, step, failed = predicted(question, way, low), 1, low - 1
+    while not keeps(question, found):
+        failed, step = found.n_instances, max(2 * step, ceil(0.05 * low))
+        if failed >= most:
+            return None
+        found = predicted(question, way, min(failed + step, most))
+    while found.n_instances - failed > 1:
+        tried = predicted(question, way, (found.n_instances + failed) // 2)
+        if keeps(question, tried):
+            found = tried
+        else:
+            failed = tried.n_instances
+    return found
+
+
+def cheapest(question: SizeQuestion, ways: tuple[ColocatedWay, ...]) -> Chosen | None:
+    """The cheapest pool by the model; None where none of the likeliest ways keeps the promises."""
+    best, usd = None, inf
+    for way in ways[:N_TRIED]:
+        if way.least_usd_per_hour(question.rate_req_per_s) >= usd:
+            break
+        most = MOST_INSTANCES if usd == inf else int(usd / way.usd_per_hour)
+        found = fewest(question, way, most)
+        if found is not None and found.n_instances * way.usd_per_hour < usd:
+            best, usd = Chosen(way, found), found.n_instances * way.usd_per_hour
+    return best
+
+
+class Runs:
+    """Runs of one way, whose passes are timed once."""
+
+    def __init__(self, question: SizeQuestion, way: ColocatedWay, n_requests: int, seed: int) -> None:
+        """n_requests: of a replication, where arrivals then last long enough."""
+        self.question, self.way, self.seed = question, way, seed
+        stay_s = question.requests.output_tokens * (predicted_tpot_s(question, way))
+        enough = ceil(STAYS * stay_s * question.rate_req_per_s)
+        self.n = min(max(n_requests, enough), MOST_REQUESTS)
+        self.is_long_enough = self.n >= enough
+        self.times: PassTimes | None = None
+
+    def run(self, n_instances: int, replications: int, first: int = 0) -> Executed:
+        """Replications with other seeds each."""
+        ttft, tpot, counted = [], [], 0
+        for k in range(first, first + replications):
+            load = self._load(Draws(self.seed, k))
+            rules = self._rules(load)
+            if self.times is None:
+                self.times = pass_times(self.way.served, self._reach(load, rules))
+            run = engine_run(rules, self.times, load, n_instances)
+            counts = slice(int(self.n * WARM_UP), max(int(self.n * (1 - COOL_DOWN)), 1))
+            ttft.append(_quantile(run.ttft_s[counts], self.question.percentile, refused=True))
+            tpot.append(_quantile(run.tpot_s[counts], self.question.percentile, refused=False))
+            counted += counts.stop - counts.start
+        return Executed(Figure.of(ttft), Figure.of(tpot), counted)
+
+    def _load(self, draws: Draws) -> EngineLoad:
+        q, factors = self.question, self.way.served.factors
+        asked = contents(q.workload, self.n, "size", draws, q.directory, q.data_dirs)
+        arrivals = poisson_s(self.n, q.rate_req_per_s, draws.generator)
+        return EngineLoad(
+            asked.total_tokens,
+            asked.output_tokens,
+            factors.request_overhead_s,
+            factors.prompt_token_s * asked.total_tokens.astype(float),
+            arrivals_s=arrivals,
+        )
+
+    def _rules(self, load: EngineLoad) -> EngineRules:
+        settings, served = self.question.software.settings, self.way.served
+        longest = float((load.prompt_tokens + load.output_tokens).max())
+        room, fixed = linear_memory(served, float(max(load.prompt_tokens.min() // 2, 1)), longest)
+        return EngineRules(
+            tokens_per_pass=served.chunk_tokens,
+            room_tokens=room,
+            sequence_tokens=fixed,
+            n_replicas=served.n_places,
+            most_running=settings.most_running or MOST_RUNNING,
+            is_prefill_first=settings.prefill_first is True,
+            splits_prompts=settings.splits_prompts is not False,
+            reserves_output=settings.reserves_output,
+        )
+
+    def _reach(self, load: EngineLoad, rules: EngineRules) -> Reach:
+        longest = int(load.prompt_tokens.max())
+        return Reach(
+            tokens_per_pass=max(rules.tokens_per_pass, 0 if rules.splits_prompts else longest),
+            longest_prompt=longest,
+            longest_context=int((load.prompt_tokens + load.output_tokens).max()),
+            shortest_prompt=int(load.prompt_tokens.min()),
+            most_running=min(len(load.prompt_tokens), rules.most_running * rules.n_replicas),
+        )
+
+
+def predicted_tpot_s(question: SizeQuestion, way: ColocatedWay) -> float:
+    """Seconds per token that a stay is reckoned with: the promise, else a full batch's."""
+    full_s = float(way.loop.pass_s(np.array([way.loop.tokens_per_pass]), np.array([float(way.loop.most_running)]))[0])
+    return min(question.tpot_s or inf, full_s)
+
+
+def _quantile(times_s: np.ndarray, percentile: float, refused: bool) -> float:
+    """A percentile of times; refused requests count as never answered, those of one token not at all."""
+    found = np.where(np.isnan(times_s), inf, times_s) if refused else times_s[~np.isnan(times_s)]
+    if not len(found):
+        return nan
+    return float(np.quantile(found, percentile / 100, method="higher"))
+
+
+def executed(
+    question: SizeQuestion, chosen: Chosen, runs: Runs, replications: int, say: Say = lambda _: None
+) -> Chosen:
+    """The pool run, with as many instances as the runs show to be needed.
+
+    Args:
+        question: what is promised.
+        chosen: a pool as predicted.
+        runs: of its way.
+        replications: of the pool that is answered; others are tried in one run each.
+        say: is told what is run.
+
+    Returns:
+        The fewest instances around the prediction whose runs keep the promises; the last tried where none does.
+    """
+    n, floor = chosen.predicted.n_instances, 1
+    for _ in range(MOST_STEPS):
+        say(f"running {n} colocated instances")
+        tried = runs.run(n, 1)
+        if tried.keeps(question, surely=False):
+            if n - 1 < floor:
+                break
+            n -= 1
+        else:
+            floor = n + 1
+            n = floor
+            break
+    for step in range(MOST_STEPS):
+        found = runs.run(n, replications, 1)
+        if found.keeps(question) or step == MOST_STEPS - 1:
+            break
+        n += max(1, n // 50)
+    return Chosen(chosen.way, predicted(question, chosen.way, n), found, runs.seed)
