@@ -240,18 +240,20 @@ def _shared(
     loop: PassLoop, prompts: Prompts, lattice: TokenLattice, rate: float, n_instances: int, busy: float
 ) -> ColocatedQueue:
     each, every = rate / n_instances, np.arange(1.0, loop.most_running + 1)
-    guess = _batch(prompts, rate, steady_pass_s(loop, prompts, every), n_instances)
-    nodes = _nodes(guess, n_instances)
+    steady_s = steady_pass_s(loop, prompts, every)
+    nodes = _nodes(_batch(prompts, rate, steady_s, n_instances), n_instances)
     chains = [_chain(loop, lattice, b, each, n_instances) for b in nodes]
-    stretched = np.array([chain.token_s for chain in chains])
+    # Against evenly mixed work, which it is near: so it goes on beyond the outermost nodes.
+    longer = np.array([chain.token_s for chain in chains]) / np.interp(nodes, every, steady_s)
     if nodes[0] == 0:
-        stretched[0] = stretched[1]  # an empty batch has no tokens
-    batch = _batch(prompts, rate, np.interp(every, nodes, stretched), n_instances)
+        longer[0] = longer[1]  # an empty batch has no tokens
+    step_s = np.interp(every, nodes, longer) * steady_s
+    batch = _batch(prompts, rate, step_s, n_instances)
     path = _first_tokens(loop, prompts, _node_shares(batch.fractions, nodes, n_instances), chains)
     tpot_s = batch.tpot_mean_s
     alone_s = float(loop.pass_s(np.zeros(1), np.array([batch.mean_batch / n_instances]))[0])
     slowed = tpot_s / alone_s - 1.0
-    admission = _admission(prompts, rate, np.interp(every, nodes, stretched), n_instances, slowed)
+    admission = _admission(prompts, rate, step_s, n_instances, slowed)
     jitter_s = _prompt_jitter_s(prompts, each, tpot_s, slowed)
     return ColocatedQueue(busy, Ttft.of([path.then_waiting(admission)]), batch, tpot_s, jitter_s)
 

@@ -64,6 +64,7 @@ def _side_by_side(size: Size) -> "RenderableType | None":
     rows = [
         ["instances", *(" + ".join(map(_pool, fleet.pools)) for _, fleet in found)],
         ["layout", *(" / ".join(_layout(pool) for pool in fleet.pools) for _, fleet in found)],
+        ["tokens per pass", *(" / ".join(number(pool.tokens_per_pass) for pool in fleet.pools) for _, fleet in found)],
         ["accelerators", *(number(fleet.n_accelerators) for _, fleet in found)],
         ["busy", *(" / ".join(percent(pool.utilization) for pool in fleet.pools) for _, fleet in found)],
         ["USD per hour", *(_usd(fleet.cost.usd_per_hour) for _, fleet in found)],
@@ -112,12 +113,13 @@ def _promise(name: str, run: SloRun) -> list[str]:
 
 
 def _considered(size: Size) -> "RenderableType | None":
-    headings = ("role", "instance", "layout", ">req/s each", ">USD/h at least")
+    headings = ("role", "instance", "layout", ">tokens per pass", ">req/s each", ">USD/h at least")
     rows = (
         (
             way.role,
             f"{way.accelerators_per_instance} x {way.hardware}",
             way.layout,
+            number(way.tokens_per_pass),
             number(way.capacity_req_per_s, 3),
             number(way.usd_per_hour, 4),
         )

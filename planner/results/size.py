@@ -39,6 +39,8 @@ class SizedPool(StrictModel):
     role: Literal["prefill", "decode", "colocated"]
     hardware: str
     layout: str
+    tokens_per_pass: int | None
+    """Most tokens of a pass on an attention replica; None for decode."""
     accelerators_per_instance: int
     n_instances: int
     n_accelerators: int
@@ -89,6 +91,7 @@ class ConsideredWay(StrictModel):
     role: Literal["prefill", "decode", "colocated"]
     hardware: str
     layout: str
+    tokens_per_pass: int | None
     accelerators_per_instance: int
     capacity_req_per_s: float
     """Of an instance, without waiting."""

@@ -15,8 +15,8 @@ TOGETHER = 4
 def layouts(model: ModelProfile, hardware: HardwareProfile) -> Iterator[Layout]:
     """Parallel sizes for instances of 1, 2, 4 accelerators and so on.
 
-    Tensor parallelism over what fast links join, with pipeline stages beyond; experts dealt out over the same ranks;
-    and attention replicas with experts dealt out over them.
+    Tensor parallelism over what fast links join, with pipeline stages beyond; and attention replicas with experts dealt
+    out over them. Without replicas it costs the same time whether ranks share every expert or each has some.
 
     >>> from planner.profiles import hardware_profile, model_profile
     >>> h20 = hardware_profile("h20-96gb")
@@ -29,8 +29,6 @@ def layouts(model: ModelProfile, hardware: HardwareProfile) -> Iterator[Layout]:
     while n <= max(domain, 2 * USUAL_DOMAIN):
         if n <= domain:
             yield Layout(tp_size=n)
-            if has_experts and n > 1:
-                yield Layout(tp_size=n, ep_size=n)
         elif n // domain <= model.architecture.n_layers:
             yield Layout(tp_size=domain, pp_size=n // domain)
         if has_experts and n > 1:

@@ -19,6 +19,8 @@ from planner.studies.size.question import Requests, SizeQuestion
 MOST_RUNNING = 1024
 """Of an attention replica, where a stack does not say."""
 N_BATCHES = 24
+TOKENS_PER_PASS = (2048, 512)
+"""Of a replica, tried for colocated instances beside what a stack takes: shorter passes hold up decode less."""
 BUSIEST = 0.98
 """Of an instance in an estimate: no queue is stable beyond."""
 
@@ -42,6 +44,11 @@ class Way:
         """Its parallel sizes."""
         return self.served.layout
 
+    @property
+    def tokens_per_pass(self) -> int | None:
+        """Most tokens of a pass on a replica; None where no prompts are computed."""
+        return None if self.role == "decode" else self.served.chunk_tokens
+
     def least_instances(self, rate: float) -> int:
         """Instances without which the rate cannot be served."""
         return max(ceil(rate / (BUSIEST * self.capacity_req_per_s) - 1e-9), 1)
@@ -56,6 +63,7 @@ class Way:
             role=self.role,
             hardware=self.chip.name,
             layout=str(self.layout),
+            tokens_per_pass=self.tokens_per_pass,
             accelerators_per_instance=self.layout.n_accelerators,
             capacity_req_per_s=self.capacity_req_per_s,
             usd_per_hour=self.least_usd_per_hour(rate),
@@ -194,8 +202,18 @@ def ways(question: SizeQuestion) -> Ways:
     found = list(instances(question))
     made = ([_made(make, question, one) for one in found] for make in (prefill_way, decode_way))
     prefill, decode = (tuple(sorted(filter(None, every), key=partial(_order, question))) for every in made)
-    together = (_made(colocated_way, question, one) for one in found)
+    together = (_made(colocated_way, question, one) for each in found for one in _by_tokens_per_pass(*each))
     return Ways(prefill, decode, tuple(sorted(filter(None, together), key=partial(_order, question))), len(found))
+
+
+def _by_tokens_per_pass(
+    chip: HardwareProfile, one: ServedModel, usd: float
+) -> Iterator[tuple[HardwareProfile, ServedModel, float]]:
+    """An instance with each number of tokens that its passes may take, the usual one first."""
+    yield chip, one, usd
+    for tokens in TOKENS_PER_PASS:
+        if tokens < one.chunk_tokens:
+            yield chip, replace(one, chunk_tokens=tokens), usd
 
 
 def _order(question: SizeQuestion, way: Way) -> tuple[float, float]:
