@@ -124,8 +124,7 @@ def _check_file(write: Path | None, force: bool) -> None:
         return
     if os.path.lexists(write) and not force:
         raise InputError(Problem(str(write), "", "exists already", "a new name, or --force to write over it"))
-    if write.parent.exists():
-        check_writable(write)
+    check_writable(write)
 
 
 def _workload(

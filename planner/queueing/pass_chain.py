@@ -209,7 +209,7 @@ def pass_chain(
     >>> round(float(seconds @ weights), 3)  # 0.1 and a wait of 0.05
     0.15
     """
-    waiting = np.arange(lattice.n_cells) * lattice.cell_tokens
+    waiting: Floats = np.arange(lattice.n_cells, dtype=np.float64) * lattice.cell_tokens
     short = waiting[waiting < budget]
     table = np.append(short, min(budget, max(waiting[-1], short[-1])) if len(short) == lattice.n_cells else budget)
     table_s = np.asarray(seconds(table), float)

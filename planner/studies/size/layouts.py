@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from planner.profiles import HardwareProfile, ModelProfile
 from planner.roofline import Chip, Layout, ServedModel, Stack
 
-USUAL_DOMAIN = 8
-"""Accelerators with fast links between them where nobody says how many."""
+NODE = 8
+"""Accelerators of a server, which tensor parallelism spans also without fast links."""
 MOST_ACCELERATORS = 64
 TOGETHER = 4
 """Mean requests that an instance holds at least, beside the weights."""
@@ -15,26 +15,26 @@ TOGETHER = 4
 def layouts(model: ModelProfile, hardware: HardwareProfile) -> Iterator[Layout]:
     """Parallel sizes for instances of 1, 2, 4 accelerators and so on.
 
-    Tensor parallelism over what fast links join, with pipeline stages beyond; and attention replicas with experts dealt
-    out over them. Without replicas it costs the same time whether ranks share every expert or each has some.
+    Tensor parallelism over a server or what fast links join, with pipeline stages beyond; and attention replicas with
+    experts dealt out over them. Without replicas times are the same whether ranks share experts or each has some.
 
     >>> from planner.profiles import hardware_profile, model_profile
     >>> h20 = hardware_profile("h20-96gb")
     >>> [str(layout) for layout in layouts(model_profile("llama-3.1-8b"), h20)][:3]
     ['tp=1,ep=1,dp=1,pp=1', 'tp=2,ep=1,dp=1,pp=1', 'tp=4,ep=1,dp=1,pp=1']
     """
-    domain = min(hardware.n_scaleup_domain_accelerators or USUAL_DOMAIN, MOST_ACCELERATORS)
+    domain = min(max(hardware.n_scaleup_domain_accelerators or NODE, NODE), MOST_ACCELERATORS)
     has_experts = model.architecture.moe is not None
     n = 1
-    while n <= max(domain, 2 * USUAL_DOMAIN):
+    while n <= max(domain, 2 * NODE):
         if n <= domain:
             yield Layout(tp_size=n)
         elif n // domain <= model.architecture.n_layers:
             yield Layout(tp_size=domain, pp_size=n // domain)
         if has_experts and n > 1:
             yield Layout(dp_size=n, ep_size=n)
-            if n >= 2 * USUAL_DOMAIN:
-                yield Layout(tp_size=USUAL_DOMAIN, dp_size=n // USUAL_DOMAIN, ep_size=n)
+            if n >= 2 * NODE:
+                yield Layout(tp_size=NODE, dp_size=n // NODE, ep_size=n)
         n *= 2
 
 

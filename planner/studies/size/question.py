@@ -152,4 +152,4 @@ def strata(values: Floats, weights: Floats, n: int) -> tuple[Floats, Floats]:
     kept = mass > 0
     means = np.bincount(cell, w * v, n)[kept] / mass[kept]
     found, index = np.unique(means, return_inverse=True)
-    return found, np.bincount(index, mass[kept])
+    return found, np.asarray(np.bincount(index, mass[kept]), np.float64)
