@@ -3,17 +3,19 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.errors import CheckFailedError, InfeasibleError, InputError, UndecidedError
-from planner.executor import RunQuestion, simulate
-from planner.optimizer import Outcome, outcome
+from planner.optimizer import Outcome, loaded_ttft, outcome
 from planner.profiles.toml_text import toml_table
 from planner.results import Interval, Run
 from planner.scenario import Scenario, load_scenario
 from planner.studies.size.question import SizeQuestion
 from planner.studies.size.ways import Way, Ways
 from planner.units import MILLI
+
+if TYPE_CHECKING:
+    from planner.executor import RunQuestion
 
 N_PLANNED = 3
 """Pairs of ways that are planned, the cheapest by estimate first."""
@@ -129,8 +131,10 @@ def _price(question: SizeQuestion, chip: str) -> dict[str, Any]:
     return {key: value for key, value in stated.items() if value != ""}
 
 
-def executed(question: SizeQuestion, apart: Apart, run: RunQuestion, say: Say) -> Apart:
+def executed(question: SizeQuestion, apart: Apart, run: "RunQuestion", say: Say) -> Apart:
     """The plan with its run; without one where it cannot be run."""
+    from planner.executor import simulate  # compiles, or loads what was compiled
+
     say("running prefill and decode pools")
     try:
         found, _ = simulate(apart.scenario, apart.found.fleet, run, question.data_dirs)
@@ -147,7 +151,5 @@ def promised(run: Run, metric: str) -> tuple[float | None, Interval | None]:
 
 def predicted_ttft_s(apart: Apart, percentile: float) -> float:
     """Time to first token that a percentage does not exceed, by the model of queues [s]."""
-    from planner.optimizer import loaded_ttft
-
     ttft = loaded_ttft(apart.found.problem, apart.found.solution, apart.scenario.demand_req_per_s or 0.0)
     return inf if ttft is None else ttft.quantile_s(percentile / 100)

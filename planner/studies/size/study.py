@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from planner.errors import InfeasibleError, InputError
-from planner.executor import RunQuestion
 from planner.results import Size, SizedFleet, SizeVerdict
 from planner.studies.size import colocated, disaggregated
-from planner.studies.size.colocated import Chosen, Runs
+from planner.studies.size.colocated import Chosen
 from planner.studies.size.disaggregated import Apart
 from planner.studies.size.fleets import colocated_fleet, disaggregated_fleet
 from planner.studies.size.question import COMMAND, SizeQuestion
@@ -61,13 +60,25 @@ def sized(
     if together is None and apart is None:
         raise InfeasibleError(_why_not(question, every))
     if n_requests is not None:
-        if together is not None:
-            runs = Runs(question, together.way, n_requests // N_REPLICATIONS, seed)
-            together = colocated.executed(question, together, runs, N_REPLICATIONS, say)
-        if apart is not None:
-            apart = disaggregated.executed(question, apart, RunQuestion(n_requests, seed, 1.0, N_REPLICATIONS), say)
+        together, apart = _executed(question, together, apart, (n_requests, seed), say)
     size = _answer(question, every, together, apart)
     return Sized(size, None if apart is None else apart.text)
+
+
+def _executed(
+    question: SizeQuestion, together: Chosen | None, apart: Apart | None, asked: tuple[int, int], say: Say
+) -> tuple[Chosen | None, Apart | None]:
+    """Both fleets with their runs."""
+    from planner.executor import RunQuestion  # compiles, or loads what was compiled
+    from planner.studies.size import runs
+
+    n_requests, seed = asked
+    if together is not None:
+        own = runs.Runs(question, together.way, n_requests // N_REPLICATIONS, seed)
+        together = runs.executed(question, together, own, N_REPLICATIONS, say)
+    if apart is not None:
+        apart = disaggregated.executed(question, apart, RunQuestion(n_requests, seed, 1.0, N_REPLICATIONS), say)
+    return together, apart
 
 
 def _answer(question: SizeQuestion, every: Ways, together: Chosen | None, apart: Apart | None) -> Size:
