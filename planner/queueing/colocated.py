@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.queueing.decode import DecodeBatch, decode_batch
 from planner.queueing.erlang import Floats
-from planner.queueing.pass_chain import PassChain, TokenLattice, fewer, pass_chain, token_lattice
+from planner.queueing.pass_chain import Arrivals, PassChain, TokenLattice, fewer, pass_chain, token_lattice
 from planner.queueing.service import Service
 from planner.queueing.ttft import Path, Ttft
 from planner.queueing.wait import NO_WAIT, Wait
@@ -19,6 +19,9 @@ PassSeconds = Callable[[Floats, Floats], Floats]
 """Seconds of passes by prompt tokens and decoding sequences, arrays that broadcast together."""
 N_NODES = 5
 """Batch sizes at which passes are followed one by one; between them, quantities are taken as linear."""
+N_ROUNDS = 3
+"""Rounds in which what comes to an instance, and how often requests wait there, are made to agree."""
+MOST_WAITING = 0.999
 LEAST_MASS = 1e-4
 """Probability of batch sizes beyond the outermost of those."""
 
@@ -223,7 +226,8 @@ def colocated_queue(loop: PassLoop, prompts: Prompts, rate_req_per_s: float, n_i
         return _one_at_a_time(loop, prompts, each, busy)
     lattice = token_lattice(prompts.tokens, prompts.weights, float(loop.prompt_budget(0.0)), busy)
     if prompts.decoded_tokens <= 0:
-        path = _first_tokens(loop, prompts, np.ones(1), [_chain(loop, lattice, 0.0, each, n_instances)])
+        arrivals = _arrivals(loop, lattice, 0.0, each, n_instances)
+        path = _first_tokens(loop, prompts, np.ones(1), [_chain(loop, lattice, 0.0, arrivals)])
         return ColocatedQueue(busy, Ttft.of([path]), None, None)
     return _shared(loop, prompts, lattice, rate_req_per_s, n_instances, busy)
 
@@ -242,7 +246,8 @@ def _shared(
     each, every = rate / n_instances, np.arange(1.0, loop.most_running + 1)
     steady_s = steady_pass_s(loop, prompts, every)
     nodes = _nodes(_batch(prompts, rate, steady_s, n_instances), n_instances)
-    chains = [_chain(loop, lattice, b, each, n_instances) for b in nodes]
+    arrivals = _arrivals(loop, lattice, float(nodes[len(nodes) // 2]), each, n_instances)
+    chains = [_chain(loop, lattice, b, arrivals) for b in nodes]
     # Against evenly mixed work, which it is near: so it goes on beyond the outermost nodes.
     longer = np.array([chain.token_s for chain in chains]) / np.interp(nodes, every, steady_s)
     if nodes[0] == 0:
@@ -307,22 +312,23 @@ def _node_shares(fractions: Floats, nodes: Floats, n_instances: int) -> Floats:
     return np.asarray(shares / shares.sum())
 
 
-def _chain(loop: PassLoop, lattice: TokenLattice, batch: float, rate: float, n_instances: int) -> PassChain:
+def _chain(loop: PassLoop, lattice: TokenLattice, batch: float, arrivals: Arrivals) -> PassChain:
     beside = 0.0 if loop.is_prefill_first else batch
 
     def seconds(tokens: Floats) -> Floats:
         return loop.pass_s(tokens, np.where(tokens > 0, beside, batch))
 
     budget = float(loop.prompt_budget(batch))
-    return pass_chain(
-        lattice,
-        seconds,
-        budget,
-        rate,
-        idles=batch == 0,
-        is_prefill_first=loop.is_prefill_first,
-        evenness=1.0 - 1.0 / n_instances,
-    )
+    return pass_chain(lattice, seconds, budget, arrivals, idles=batch == 0, is_prefill_first=loop.is_prefill_first)
+
+
+def _arrivals(loop: PassLoop, lattice: TokenLattice, batch: float, rate: float, n_instances: int) -> Arrivals:
+    """What comes to an instance of a pool, by how often requests wait at such instances."""
+    found = Arrivals.routed(rate, 0.0, 1)
+    for _ in range(N_ROUNDS if n_instances > 1 else 0):
+        w = min(_chain(loop, lattice, batch, found).waiting_fraction, MOST_WAITING)
+        found = Arrivals.routed(rate, w, n_instances)
+    return found
 
 
 def _first_tokens(loop: PassLoop, prompts: Prompts, shares: Floats, chains: list[PassChain]) -> Path:

@@ -33,6 +33,8 @@ class TokenLattice:
     """Probability of a prompt's length, by cells."""
     mean_tokens: float
     """Mean prompt [tokens]."""
+    begun_tokens: float
+    """Mean prompt of a token, which is how long one that is begun is [tokens]."""
 
     @cached_property
     def spectrum(self) -> NDArray[np.complex128]:
@@ -79,8 +81,67 @@ def token_lattice(tokens: Floats, weights: Floats, budget_tokens: float, utiliza
     if mean >= cell:
         cell = mean / int(mean / cell)  # equal prompts end at cells
     n = max(int(np.ceil(reach / cell)), 8)
-    bare = TokenLattice(cell, n, np.zeros(n), mean)
-    return TokenLattice(cell, n, bare.of(tokens, weights), mean)
+    begun = float(tokens**2 @ weights) / mean if mean > 0 else 0.0
+    bare = TokenLattice(cell, n, np.zeros(n), mean, begun)
+    return TokenLattice(cell, n, bare.of(tokens, weights), mean, begun)
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Requests that come to an instance, independent of one another; a router may avoid one where requests wait."""
+
+    fresh_req_per_s: float
+    """While none waits for a pass [req/s]."""
+    waiting_req_per_s: float
+    """While one does [req/s]."""
+
+    @classmethod
+    def routed(cls, rate_req_per_s: float, waiting_fraction: float, n_instances: int) -> "Arrivals":
+        """An instance among others, where each request goes to one at which none waits, if there is one.
+
+        Equation: with w the share of time in which one waits, w^n of the requests find one everywhere: r w^(n - 1) come
+            to an instance where one waits, r (1 - w^n) / (1 - w) to another.
+
+        Args:
+            rate_req_per_s: mean rate r of an instance [req/s].
+            waiting_fraction: share of time w, below 1 [fraction].
+            n_instances: instances n.
+
+        Valid: instances independent of one another.
+
+        Source: mean field of join-the-shortest-queue, as Mitzenmacher (2001), IEEE TPDS 12(10).
+
+        >>> Arrivals.routed(2.0, 0.5, 1)
+        Arrivals(fresh_req_per_s=2.0, waiting_req_per_s=2.0)
+        """
+        w, n = waiting_fraction, n_instances
+        return cls(rate_req_per_s * (1 - w**n) / (1 - w), rate_req_per_s * w ** (n - 1))
+
+    def spectra(
+        self, seconds: Floats, waits: NDArray[np.bool_], spectrum: NDArray[np.complex128]
+    ) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+        """Transforms of the tokens that come in times: of all that come, and, times the rate, before one at the end.
+
+        Equation: with f the transform of a prompt, a and b the rates: where one waits already exp(b t (f - 1)); else
+            e^(-a t) + a f (e^(b t (f - 1)) - e^(-a t)) / (a + b (f - 1)), none or a first and then others; before a
+            request at the end a e^(-a t) + b times the rest of it.
+
+        Args:
+            seconds: times t [s], shape (k,).
+            waits: whether one waits from the beginning, shape (k,).
+            spectrum: transform f of a prompt's length, shape (n,).
+        """
+        a, b = self.fresh_req_per_s, self.waiting_req_per_s
+        t, f = seconds[:, None], spectrum[None, :]
+        after = np.exp(b * t * (f - 1.0))
+        none = np.exp(-a * t)
+        some = a * f * (after - none) / _not_zero(a + b * (f - 1.0))
+        came = np.where(waits[:, None], after, none + some)
+        return came, np.where(waits[:, None], b * after, a * none + b * some)
+
+
+def _not_zero(values: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    return np.where(np.abs(values) < 1e-12, 1e-12, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,46 +151,49 @@ class PassChain:
     lattice: TokenLattice
     budget: float
     """Most prompt tokens of a pass."""
-    rate: float
-    """Arrivals [req/s]."""
+    arrivals: Arrivals
     starts: Floats
     """Tokens that wait as a pass begins, by cells: share of passes [fraction]."""
+    kinds: NDArray[np.int_]
+    """Pass that each leads to, an index of `table`."""
     table: Floats
-    """Prompt tokens of the passes that there are: whole cells, and the full one last [tokens]."""
+    """Prompt tokens of passes: whole cells, then full ones that leave no prompt untouched, and that do [tokens]."""
     table_s: Floats
     """Seconds of each [s]."""
     idles: bool
     """Whether an instance without prompts does nothing."""
     is_prefill_first: bool
-    evenness: float
-    """How evenly requests come, see `pass_chain` [fraction]."""
 
     @property
-    def kinds(self) -> NDArray[np.int_]:
-        """Pass that each number of waiting cells leads to."""
-        return np.minimum(np.arange(self.lattice.n_cells), len(self.table) - 1)
-
-    @property
-    def durations_s(self) -> Floats:
-        """Seconds of each pass, or until somebody comes."""
-        return _durations_s(self.table_s, self.rate, self.idles)
+    def passes(self) -> Floats:
+        """Share of each kind of pass [fraction]."""
+        return np.bincount(self.kinds, self.starts, len(self.table))
 
     @property
     def token_s(self) -> float:
         """Seconds from a sequence's token to its next [s]."""
-        passes = np.bincount(self.kinds, self.starts, len(self.table))
-        decoding = passes[0] if self.is_prefill_first else 1.0
-        return float(passes @ self.table_s / max(decoding, NEGLIGIBLE))
+        decoding = float(self.passes[0]) if self.is_prefill_first else 1.0
+        return float(self.passes @ self.table_s) / max(decoding, NEGLIGIBLE)
+
+    @property
+    def waiting_fraction(self) -> float:
+        """Share of time in which a request waits for a pass [fraction]."""
+        a, s = self.arrivals.fresh_req_per_s, _durations_s(self.table_s, self.arrivals, self.idles)
+        waits_s = s + np.expm1(-a * s) / a
+        waits_s[-1] = s[-1]
+        if self.idles:
+            waits_s[0] = 0.0
+        return float(self.passes @ waits_s) / float(self.passes @ s)
 
     def first_tokens(self, tokens: Floats, weights: Floats, extra_s: Floats) -> tuple[Floats, Floats]:
-        """Seconds until the first token of requests that come at any time, with their weights.
+        """Seconds until the first token of requests that come, with their weights.
 
         Args:
             tokens: prompt lengths [tokens], shape (n,).
             weights: their shares, shape (n,), sum 1.
             extra_s: what each takes beyond a prompt of mean depth [s], shape (n,).
         """
-        residual_s, ahead, shares = self._arrivals()
+        residual_s, ahead, shares = self._met()
         found_s, found_w = [], []
         for length, share, extra in _kinds(self.lattice, tokens, weights, extra_s):
             ends = self.lattice.summed(ahead * np.fft.rfft(length, 2 * self.lattice.n_cells))
@@ -138,140 +202,106 @@ class PassChain:
             found_w.append((ends * (shares * share)[:, None]).ravel())
         return fewer(np.concatenate(found_s), np.concatenate(found_w))
 
-    def _arrivals(self) -> tuple[Floats, NDArray[np.complex128], Floats]:
-        """What requests meet: seconds left of the pass, the spectrum of tokens ahead after it, and how often."""
-        n = self.lattice.n_cells
-        time = np.bincount(self.kinds, self.starts, len(self.table)) * self.durations_s
+    def _met(self) -> tuple[Floats, NDArray[np.complex128], Floats]:
+        """What requests meet: seconds left of the pass, tokens ahead after it (times their rate), and how often."""
+        time = self.passes * _durations_s(self.table_s, self.arrivals, self.idles)
         kept = np.flatnonzero(time > NEGLIGIBLE * time.sum())
-        u = np.tile(MOMENTS, len(kept))
-        kind = np.repeat(kept, len(MOMENTS))
-        waits = self.idles & (kind == 0)
-        length_s = np.where(waits, 0.0, self.table_s[kind])
-        before, _ = requests_spectra(self.rate * u * length_s, self.lattice.spectrum, self.evenness)
-        came = np.array(before)
-        left = self.lattice.of(*self._left_over())
-        is_full = kind == len(self.table) - 1
-        came[is_full] *= np.fft.rfft(left, 2 * n) / max(left.sum(), NEGLIGIBLE)
-        shares = np.repeat(time[kept] / time[kept].sum(), len(MOMENTS)) / len(MOMENTS)
-        return (1 - u) * length_s, came, shares
+        u, kind = np.tile(MOMENTS, len(kept)), np.repeat(kept, len(MOMENTS))
+        length_s = np.where(self.idles & (kind == 0), 0.0, self.table_s[kind])
+        last = len(self.table) - 1
+        _, before = self.arrivals.spectra(u * length_s, kind == last, self.lattice.spectrum)
+        for full in (last - 1, last):
+            left = self.lattice.of(*self._left_over(full))
+            before[kind == full] *= np.fft.rfft(left, 2 * self.lattice.n_cells) / max(left.sum(), NEGLIGIBLE)
+        shares = np.repeat(time[kept], len(MOMENTS))
+        return (1 - u) * length_s, before, shares / float(shares @ np.abs(before[:, 0]))
 
-    def _left_over(self) -> tuple[Floats, Floats]:
-        """Tokens that a full pass leaves, and how often it does."""
+    def _left_over(self, full: int) -> tuple[Floats, Floats]:
+        """Tokens that a kind of full pass leaves, and how often it does."""
         waiting = np.arange(self.lattice.n_cells) * self.lattice.cell_tokens
-        is_full = self.kinds == len(self.table) - 1
-        return np.maximum(waiting[is_full] - self.budget, 0.0), self.starts[is_full]
+        mine = self.kinds == full
+        return np.maximum(waiting[mine] - self.budget, 0.0), self.starts[mine]
 
     def _until_done(self, residual_s: Floats) -> Floats:
         """Seconds to the end of the pass with the last of so many waiting tokens, by residual and cells."""
         end = np.arange(self.lattice.n_cells) * self.lattice.cell_tokens
         n_full = np.maximum(np.ceil(end / self.budget - 1e-9) - 1, 0.0)
         before_s = residual_s[:, None] + (n_full * self.table_s[-1])[None, :]
-        beside = self.rate * self.lattice.mean_tokens * before_s  # who came meanwhile shares the last pass
+        # Who comes meanwhile shares the last pass.
+        beside = self.arrivals.waiting_req_per_s * self.lattice.mean_tokens * before_s
         last = np.minimum((end - n_full * self.budget)[None, :] + beside, self.budget)
-        return np.asarray(before_s + np.interp(last, self.table, self.table_s))
+        return np.asarray(before_s + np.interp(last, self.table[:-1], self.table_s[:-1]))
 
 
 def pass_chain(
     lattice: TokenLattice,
     seconds: Callable[[Floats], Floats],
     budget: float,
-    rate: float,
+    arrivals: Arrivals,
     *,
     idles: bool,
     is_prefill_first: bool = False,
-    evenness: float = 0.0,
 ) -> PassChain:
     """The chain of prompt tokens that wait as passes begin.
 
     Equation: w' = w - min(w, T) + A(s(min(w, T))): a pass takes at most T of the w tokens that wait, and in its
-        seconds s a Poisson number of prompts comes. Without work it lasts until somebody comes.
+        seconds s a number of prompts comes. Without work it lasts until somebody comes.
 
     Args:
         lattice: numbers of tokens.
         seconds: of passes by prompt tokens, 0 being a decode step [s].
         budget: most prompt tokens T of a pass.
-        rate: arrivals [req/s].
+        arrivals: requests that come.
         idles: whether nobody decodes, so that a pass without prompts does not happen.
         is_prefill_first: whether a pass has prompts or decodes.
-        evenness: 0 for a Poisson stream; 1 where requests come with every other event of one, as at an instance that
-            each request makes less likely to get the next; between, in proportion [fraction].
 
     Returns:
         The steady state.
 
-    Valid: prompts may be split anywhere; passes depend on how many tokens they take and not on whose.
+    Valid: prompts may be split anywhere; passes depend on how many tokens they take and not on whose; a request waits
+        after a full pass that leaves more than what is left of a prompt that is begun.
 
     Source: Kendall (1953), the chain embedded at ends of service; bulk service: Bailey (1954).
 
     >>> lattice = token_lattice(np.array([100.0]), np.ones(1), 100.0, 0.5)
-    >>> chain = pass_chain(lattice, lambda p: 0.001 * p + 1e-9, 100.0, 5.0, idles=True)  # M/D/1 at load 0.5
+    >>> chain = pass_chain(lattice, lambda p: 0.001 * p + 1e-9, 100.0, Arrivals(5.0, 5.0), idles=True)  # M/D/1
     >>> seconds, weights = chain.first_tokens(np.array([100.0]), np.ones(1), np.zeros(1))
-    >>> round(float(seconds @ weights), 3)  # 0.1 and a wait of 0.05
+    >>> round(float(seconds @ weights), 3)  # 0.1 and a wait of 0.05, at load 0.5
     0.15
     """
     waiting: Floats = np.arange(lattice.n_cells, dtype=np.float64) * lattice.cell_tokens
     short = waiting[waiting < budget]
-    table = np.append(short, min(budget, max(waiting[-1], short[-1])) if len(short) == lattice.n_cells else budget)
+    table = np.concatenate([short, [budget, budget]])
+    kinds = np.minimum(np.arange(lattice.n_cells), len(short))
+    begun = max(lattice.begun_tokens - budget, lattice.mean_tokens / 2, lattice.cell_tokens)
+    kinds[waiting - budget >= begun] = len(short) + 1
     table_s = np.asarray(seconds(table), float)
-    durations_s = _durations_s(table_s, rate, idles)
-    came = lattice.summed(requests_spectra(rate * durations_s, lattice.spectrum, evenness)[1])
+    waits = np.arange(len(table)) == len(table) - 1
+    durations_s = _durations_s(table_s, arrivals, idles)
+    came = lattice.summed(arrivals.spectra(durations_s, waits, lattice.spectrum)[0])
     if idles:
         came[0] = lattice.prompt
-    starts = _stationary(_moves(came, len(short), waiting, budget, lattice.cell_tokens))
-    return PassChain(lattice, budget, rate, starts, table, table_s, idles, is_prefill_first, evenness)
+    starts = _stationary(_moves(came[kinds], np.maximum(waiting - budget, 0.0) / lattice.cell_tokens))
+    return PassChain(lattice, budget, arrivals, starts, kinds, table, table_s, idles, is_prefill_first)
 
 
-def requests_spectra(
-    mean_requests: Floats, spectrum: NDArray[np.complex128], evenness: float
-) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """Transforms of the tokens that come in a time: before a request that comes at its end, and in any such time.
-
-    Equation: with f the transform of a prompt and m the mean number: Poisson exp(m (f - 1)); of Erlang's gaps of two
-        phases, X ~ Poisson(2 m) phases are floor(X / 2) requests after one, and as often one phase more in any time.
-
-    Args:
-        mean_requests: mean numbers m, shape (k,).
-        spectrum: transform f of a prompt's length, shape (n,).
-        evenness: share of the second [fraction].
-
-    Returns:
-        Both, shape (k, n).
-
-    Source: Cox, Renewal Theory (1962), section 3.2.
-
-    >>> before, any_time = requests_spectra(np.array([1.0]), np.array([0.25 + 0j]), 0.0)
-    >>> bool(before[0, 0] == any_time[0, 0] == np.exp(-0.75))
-    True
-    """
-    m, f = mean_requests[:, None], spectrum[None, :]
-    poisson = np.exp(m * (f - 1.0))
-    if evenness == 0:
-        return poisson, poisson
-    root = np.sqrt(np.where(np.abs(f) < 1e-18, 1e-18, f))
-    plus, minus = np.exp(2 * m * (root - 1)), np.exp(-2 * m * (root + 1))
-    even, odd = (plus + minus) / 2, (plus - minus) / 2
-    after_one = even + odd / root
-    any_time = (after_one + even + odd * root) / 2
-    return (1 - evenness) * poisson + evenness * after_one, (1 - evenness) * poisson + evenness * any_time
-
-
-def _durations_s(table_s: Floats, rate: float, idles: bool) -> Floats:
+def _durations_s(table_s: Floats, arrivals: Arrivals, idles: bool) -> Floats:
+    """Seconds of each pass, or until somebody comes."""
     found = table_s.copy()
     if idles:
-        found[0] = 1.0 / rate
+        found[0] = 1.0 / arrivals.fresh_req_per_s
     return found
 
 
-def _moves(came: Floats, n_short: int, waiting: Floats, budget: float, cell: float) -> Floats:
-    """Probabilities from what waits at one pass to what waits at the next."""
-    n = len(waiting)
+def _moves(came: Floats, left: Floats) -> Floats:
+    """Probabilities from what waits at one pass to what waits at the next: what comes, and cells that are left."""
+    n = len(left)
     moves = np.zeros((n, n))
-    moves[:n_short] = came[:n_short]
-    for i in range(n_short, n):
-        low, part = divmod((waiting[i] - budget) / cell, 1.0)
+    for i in range(n):
+        low, part = divmod(float(left[i]), 1.0)
         k = int(low)
-        moves[i, k:] += (1 - part) * came[-1, : n - k]
-        moves[i, k + 1 :] += part * came[-1, : n - k - 1]
+        moves[i, k:] += (1 - part) * came[i, : n - k]
+        moves[i, k + 1 :] += part * came[i, : n - k - 1]
     moves[:, -1] += np.maximum(1.0 - moves.sum(axis=1), 0.0)
     return moves
 

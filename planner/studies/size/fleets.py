@@ -2,7 +2,7 @@
 
 from math import inf, isfinite
 
-from planner.queueing import colocated_capacity_req_per_s
+from planner.queueing import ColocatedQueue, colocated_capacity_req_per_s
 from planner.results import SizedCost, SizedFleet, SizedLatency, SizedPool, SloRun
 from planner.studies.size import disaggregated
 from planner.studies.size.colocated import Chosen, Figure
@@ -31,26 +31,31 @@ def colocated_fleet(question: SizeQuestion, chosen: Chosen) -> SizedFleet:
         utilization=rate / (n * way.capacity_req_per_s),
         batch=way.loop.most_running,
     )
-    ttft = None if queue is None else queue.ttft
-    latency = SizedLatency(
-        ttft_mean_s=ttft and ttft.mean_s + before_s,
-        ttft_p50_s=ttft and ttft.quantile_s(0.5) + before_s,
-        ttft_p90_s=ttft and ttft.quantile_s(0.9) + before_s,
-        ttft_p99_s=ttft and ttft.quantile_s(0.99) + before_s,
-        tpot_mean_s=queue and queue.tpot_mean_s,
-    )
     figures, p = chosen.executed, question.percentile
     known = (figures.n_counted if figures else 0, chosen.seed)
-    first = _promise("ttft", question.ttft_s, chosen.predicted.ttft_s(p), p, figures and figures.ttft, *known)
-    token = _promise("tpot", question.tpot_s, chosen.predicted.tpot_s(p), p, figures and figures.tpot, *known)
+    first = _promise("ttft", question.ttft_s, chosen.predicted.ttft_s(p), p, figures.ttft if figures else None, *known)
+    token = _promise("tpot", question.tpot_s, chosen.predicted.tpot_s(p), p, figures.tpot if figures else None, *known)
     return SizedFleet(
         pools=(pool,),
         n_accelerators=pool.n_accelerators,
         cost=_cost(question, n * way.usd_per_hour),
-        latency=latency,
+        latency=_latency(queue, before_s),
         binds=_colocated_binds(question, chosen),
         slo_run=first,
         tpot_run=token,
+    )
+
+
+def _latency(queue: ColocatedQueue | None, before_s: float) -> SizedLatency:
+    if queue is None:
+        return SizedLatency(ttft_mean_s=None, ttft_p50_s=None, ttft_p90_s=None, ttft_p99_s=None, tpot_mean_s=None)
+    ttft = queue.ttft
+    return SizedLatency(
+        ttft_mean_s=ttft.mean_s + before_s,
+        ttft_p50_s=ttft.quantile_s(0.5) + before_s,
+        ttft_p90_s=ttft.quantile_s(0.9) + before_s,
+        ttft_p99_s=ttft.quantile_s(0.99) + before_s,
+        tpot_mean_s=queue.tpot_mean_s,
     )
 
 
@@ -112,7 +117,7 @@ def disaggregated_fleet(question: SizeQuestion, apart: Apart) -> SizedFleet:
             hardware=by_role[pool.role].chip.name,
             layout=str(by_role[pool.role].layout),
             tokens_per_pass=by_role[pool.role].tokens_per_pass,
-            accelerators_per_instance=pool.accelerators_per_instance,
+            accelerators_per_instance=by_role[pool.role].layout.n_accelerators,
             n_instances=pool.n_instances,
             n_accelerators=pool.n_accelerators,
             capacity_req_per_s=pool.capacity_req_per_s,

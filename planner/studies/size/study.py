@@ -148,5 +148,10 @@ def _notes(question: SizeQuestion, every: Ways, one: SizedFleet | None, two: Siz
             f"time per output token: {p} % of colocated requests stay within it on average over their tokens; with "
             "decode pools no step exceeds it, which is stricter"
         )
+    if one is not None and one.pools[0].n_instances > 1:
+        yield (
+            "waits at several colocated instances behind a router are modelled to about 10 %: their run alone "
+            "certifies the promise on the first token"
+        )
     if two is not None:
         yield "the hand-off of caches between pools is not counted: the site states no fabric"
