@@ -287,6 +287,7 @@ NEEDED = {
     "sweep": [BAD, "--over", "links.wan.capacity_gbps=1,2"],
 }
 NEEDED |= {"fidelity": ["absent.csv"], "calibrate": ["absent.csv", "--stack", "vllm", "--out", "vllm.toml"]}
+NEEDED |= {"size": ["no-model", "h200-sxm", "--rate", "1", "--input", "9", "--output", "9"]}
 NEEDED |= {"live": ["--from", "absent.json"], "profiles show": ["nobody"]}
 OWN_ANSWER = ["profiles list", "profiles check", "scenario check", "scenario schema"]
 """Whatever becomes of these, their answer says it; a schema is asked of no file."""

@@ -68,6 +68,6 @@ def test_every_help_page_is_what_it_was(golden: Callable[[str, str], None], monk
 
 
 def test_there_is_a_help_page_for_every_command_of_the_contract() -> None:
-    wanted = {"optimize", "predict", "report", "scenario new", "scenario check", "scenario schema"}
+    wanted = {"optimize", "predict", "report", "size", "scenario new", "scenario check", "scenario schema"}
     wanted |= {f"profiles {name}" for name in ("list", "show", "check", "schema")}
     assert wanted <= {" ".join(names) for names in commands()}

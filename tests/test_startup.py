@@ -32,6 +32,7 @@ COMMANDS = {
     ),
     "--version": (*HEAVY, *SOLVERS, *ROOMS, "numpy", "pydantic", "planner.optimizer", "planner.scenario"),
     "predict llama-3.1-8b h100-sxm": (*HEAVY, *SOLVERS, *ROOMS, *NETWORKS, "planner.optimizer"),
+    "size llama-3.1-8b h100-sxm --rate 9 --input 900 --output 90 --no-run": (*PLANNING, *ROOMS, *NETWORKS),
     "optimize": (*PLANNING, *ROOMS, *NETWORKS),
     "optimize --format json": (*PLANNING, *ROOMS, *NETWORKS, "rich", "planner.report"),
 }

@@ -1,6 +1,14 @@
 """Queueing: pure maths, rates and moments in, waits and quantiles out."""
 
 from planner.queueing.chain import Chain, phase_chain
+from planner.queueing.colocated import (
+    ColocatedQueue,
+    PassLoop,
+    Prompts,
+    colocated_capacity_req_per_s,
+    colocated_queue,
+    steady_pass_s,
+)
 from planner.queueing.correlated import (
     CorrelatedWait,
     Mmpp,
@@ -27,6 +35,12 @@ from planner.queueing.wait import NO_WAIT, Wait, sum_of_waits
 from planner.queueing.waits import Waits, gigc_wait, gigc_waits, mgc_wait
 
 __all__ = [
+    "steady_pass_s",
+    "colocated_queue",
+    "colocated_capacity_req_per_s",
+    "Prompts",
+    "PassLoop",
+    "ColocatedQueue",
     "ALONE",
     "ENDLESS",
     "NO_WAIT",

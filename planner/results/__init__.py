@@ -86,12 +86,30 @@ if TYPE_CHECKING:
     )
     from planner.results.schedule import PoolSchedule, Replicas, Schedule
     from planner.results.scheduling import LoadPattern, ScheduledRun, ScheduledSeries, SchedulerComparison
+    from planner.results.size import (
+        ConsideredWay,
+        Size,
+        SizedCost,
+        SizedFleet,
+        SizedLatency,
+        SizedPool,
+        SizedSloRun,
+        SizeVerdict,
+    )
     from planner.results.slo_run import DecodeStepRun, SloRun
     from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
     from planner.results.threshold import ALL_LEAVE, NONE_LEAVES, Threshold
     from planner.results.validation import Check, Observation, PeriodValidation, Validation
 
 _LAZY = {
+    "ConsideredWay": "size",
+    "Size": "size",
+    "SizedCost": "size",
+    "SizedFleet": "size",
+    "SizedLatency": "size",
+    "SizedPool": "size",
+    "SizeVerdict": "size",
+    "SizedSloRun": "size",
     "BreakEvenResult": "case",
     "Case": "case",
     "CaseFront": "case",
@@ -219,6 +237,14 @@ _LAZY = {
 
 __all__ = [
     "DecodeStepRun",
+    "ConsideredWay",
+    "Size",
+    "SizedCost",
+    "SizedFleet",
+    "SizedLatency",
+    "SizedPool",
+    "SizeVerdict",
+    "SizedSloRun",
     "ALL_LEAVE",
     "AcceleratorMemory",
     "Against",

@@ -3,6 +3,7 @@
 from planner.roofline.asked import served_instance, stack_of
 from planner.roofline.chip import Chip
 from planner.roofline.closed_loop import SERVING_BENCHMARK, LoopTimes, closed_loop_latency
+from planner.roofline.colocated import MeanRequest, MixedPasses, linear_memory, mixed_passes
 from planner.roofline.factors import FACTOR_NAMES, Factors
 from planner.roofline.instance import (
     DecodePoint,
@@ -50,6 +51,10 @@ from planner.roofline.stack import (
 from planner.roofline.weights import bytes_per_weight, weights_bytes
 
 __all__ = [
+    "MeanRequest",
+    "MixedPasses",
+    "linear_memory",
+    "mixed_passes",
     "BLOCK_TOKENS",
     "Chip",
     "DecodePoint",

@@ -2,16 +2,47 @@
 
 from planner.executor.compiled import compiled, compiled_entry
 from planner.executor.engine.instance import begin_pass, end_pass, offer
-from planner.executor.engine.records import NEVER, Engine, Records
+from planner.executor.engine.records import NEVER, NONE, Engine, Records
+
+WAITING_WEIGHT = 4
+"""Of a request that waits over one that runs, as vLLM balances its replicas: 4 waiting + running."""
 
 
 @compiled_entry
 def start(e: Engine, loop: Records, n_offered: int) -> None:
-    """Offer the first requests at their arrivals to the first instance."""
+    """Offer the first requests of a closed loop at their arrivals."""
     for r in range(n_offered):
-        if not offer(e, 0, r, e.requests[r].arrival_s):
+        if not offer(e, chosen(e, r), r, e.requests[r].arrival_s):
             loop[0].n_done += 1
     loop[0].next_request = n_offered
+
+
+@compiled
+def chosen(e: Engine, r: int) -> int:
+    """The instance that a request is sent to: the one stated, else the first of the least load."""
+    stated: int = e.requests[r].instance
+    if stated != NONE:
+        return stated
+    best, least = 0, weighted_load(e, 0)
+    for i in range(1, e.instances.shape[0]):
+        found = weighted_load(e, i)
+        if found < least:
+            best, least = i, found
+    return best
+
+
+@compiled
+def weighted_load(e: Engine, i: int) -> int:
+    """Requests of an instance, those that wait to be admitted counted WAITING_WEIGHT times.
+
+    Requests of one length that begin in one pass end in one too; if all counted alike, the instance that they leave
+    would get as many at once again.
+    """
+    instance = e.instances[i]
+    n: int = instance.n_inside + WAITING_WEIGHT * instance.inbox.n
+    for k in range(instance.first, instance.first + instance.n):
+        n += (WAITING_WEIGHT - 1) * e.replicas[k].waiting.n
+    return n
 
 
 @compiled
@@ -21,23 +52,50 @@ def succeed(e: Engine, loop: Records) -> None:
     while state.next_request < e.requests.shape[0]:
         r = state.next_request
         state.next_request += 1
-        if offer(e, 0, r, state.now_s):
+        if offer(e, chosen(e, r), r, state.now_s):
             return
         state.n_done += 1
 
 
+@compiled
+def earliest(e: Engine) -> int:
+    """The instance that something happens to first; of several the one of the lowest number."""
+    best = 0
+    for i in range(1, e.instances.shape[0]):
+        if e.instances[i].next_s < e.instances[best].next_s:
+            best = i
+    return best
+
+
+@compiled
+def arrive(e: Engine, loop: Records, until_s: float) -> bool:
+    """Offer the next request of an open loop if it comes by a moment; whether it did."""
+    state = loop[0]
+    r = state.next_request
+    if state.is_open == 0 or r >= e.requests.shape[0] or e.requests[r].arrival_s > until_s:
+        return False
+    state.next_request += 1
+    if not offer(e, chosen(e, r), r, e.requests[r].arrival_s):
+        state.n_done += 1
+    return True
+
+
 @compiled_entry
-def advance(e: Engine, loop: Records, n_passes: int) -> bool:
-    """Let so many passes of the first instance happen; whether any request is left."""
-    state, instance, n = loop[0], e.instances[0], e.requests.shape[0]
-    for _ in range(n_passes):
-        if instance.next_s == NEVER:
+def advance(e: Engine, loop: Records, n_events: int) -> bool:
+    """Let so many passes and arrivals happen; whether any request is left."""
+    state, n = loop[0], e.requests.shape[0]
+    for _ in range(n_events):
+        i = earliest(e)
+        if arrive(e, loop, e.instances[i].next_s):
+            continue
+        if e.instances[i].next_s == NEVER:
             return False
-        state.now_s = instance.next_s
-        n_done = end_pass(e, 0)
+        state.now_s = e.instances[i].next_s
+        n_done = end_pass(e, i)
         state.n_done += n_done
-        for _ in range(n_done):
-            succeed(e, loop)
-        begin_pass(e, 0, state.now_s)
+        if state.is_open == 0:
+            for _ in range(n_done):
+                succeed(e, loop)
+        begin_pass(e, i, state.now_s)
     is_left: bool = state.n_done < n
     return is_left

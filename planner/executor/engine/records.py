@@ -31,6 +31,7 @@ REQUEST = np.dtype(
         ("left_tokens", "i4"),  # to prefill in this attempt: of the prompt, and of what was generated before
         ("made_tokens", "i4"),  # generated; while it decodes, as of the step at which it joined
         ("chunk_tokens", "i4"),  # in the present pass
+        ("instance", "i4"),  # that it is to be sent to; NONE: the one of the least load
         ("replica", "i4"),
         ("joined_step", "i8"),  # of its replica
         ("n_preempted", "i4"),
@@ -95,7 +96,8 @@ RULES = np.dtype(
 
 LOOP = np.dtype(
     [
-        ("next_request", "i8"),  # to be offered as a successor
+        ("is_open", "i1"),  # requests come at their arrivals, else one for each that is done
+        ("next_request", "i8"),  # to be offered
         ("n_done", "i8"),  # finished and refused
         ("now_s", "f8"),
     ]

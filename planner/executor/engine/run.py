@@ -1,4 +1,4 @@
-"""Runs of one engine: how it is run, what its passes take and what it is asked go in, times of requests come out."""
+"""Runs of engines alike: how they are run, what passes take and what is asked go in, times of requests come out."""
 
 from dataclasses import dataclass
 
@@ -93,6 +93,8 @@ class EngineLoad:
     """Requests in flight: a successor arrives with the last token of another one; None: open."""
     arrivals_s: ArrayLike = 0.0
     """Arrivals in an open loop, rising; in a closed one, of the first requests [s]."""
+    instances: NDArray[np.int_] | None = None
+    """Instance, from 0, that each request is sent to; None: the one of the least load when it comes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +113,7 @@ class EngineRun:
     n_prompt_passes: int
     """Passes with prompts among them."""
     busy_s: float
+    """Seconds in passes, of all instances."""
 
     @property
     def ttft_s(self) -> FloatArray:
@@ -124,26 +127,32 @@ class EngineRun:
         return (self.done_s - self.first_s) / n
 
 
-def engine_run(rules: EngineRules, times: PassTimes, load: EngineLoad) -> EngineRun:
-    """One instance through a load, pass by pass.
+def engine_run(rules: EngineRules, times: PassTimes, load: EngineLoad, n_instances: int = 1) -> EngineRun:
+    """Instances alike through a load, pass by pass.
+
+    Args:
+        rules: how each is run.
+        times: what its passes take.
+        load: requests, of all of them together.
+        n_instances: how many.
 
     Raises:
         InputError: a rule, a table or a load that no engine can have.
     """
     from planner.executor.engine.loop import advance, start  # compiles, or loads what was compiled
 
-    _check(rules, times, load)
-    e = _engine(rules, times, load)
+    _check(rules, times, load, n_instances)
+    e = _engine(rules, times, load, n_instances)
     loop = np.zeros(1, LOOP)
-    n = len(e.requests)
+    loop["is_open"] = load.concurrency is None
     with told_of_compiling("engine", start, advance, about_s=COMPILED_S):
-        start(e, loop, n if load.concurrency is None else min(load.concurrency, n))
+        start(e, loop, min(load.concurrency or 0, len(e.requests)))
         while advance(e, loop, SLICE):
             pass
     return _found(e)
 
 
-def _check(rules: EngineRules, times: PassTimes, load: EngineLoad) -> None:
+def _check(rules: EngineRules, times: PassTimes, load: EngineLoad, n_instances: int) -> None:
     problems = [
         Problem("engine", name, f"is {value}", "1 at least")
         for name in ("tokens_per_pass", "n_replicas", "most_running", "polling_passes")
@@ -156,6 +165,11 @@ def _check(rules: EngineRules, times: PassTimes, load: EngineLoad) -> None:
         problems.append(Problem("engine", "concurrency", f"is {load.concurrency}", "1 at least"))
     if load.concurrency is None and (np.diff(np.broadcast_to(load.arrivals_s, len(load.prompt_tokens))) < 0).any():
         problems.append(Problem("engine", "arrivals_s", "goes back in time", "rising arrivals"))
+    if n_instances < 1:
+        problems.append(Problem("engine", "n_instances", f"is {n_instances}", "1 at least"))
+    sent = np.zeros(0, int) if load.instances is None else load.instances
+    if sent.size and (sent.min() < 0 or sent.max() >= n_instances):
+        problems.append(Problem("engine", "instances", "names one that is not there", f"0 to {n_instances - 1}"))
     most = min(len(load.prompt_tokens), rules.most_running * rules.n_replicas, load.concurrency or 2**62)
     if most >= len(times.decode_s):
         rows = f"seconds of steps up to {most}"
@@ -164,14 +178,14 @@ def _check(rules: EngineRules, times: PassTimes, load: EngineLoad) -> None:
         raise InputError(problems)
 
 
-def _engine(rules: EngineRules, times: PassTimes, load: EngineLoad) -> Engine:
+def _engine(rules: EngineRules, times: PassTimes, load: EngineLoad, n_instances: int) -> Engine:
     longest = int(np.max(load.output_tokens, initial=1))
     return Engine(
         requests=_requests(load),
-        replicas=_replicas(rules),
-        instances=_instances(rules),
+        replicas=_replicas(rules.n_replicas * n_instances),
+        instances=_instances(rules, n_instances),
         rules=_rules(rules),
-        due=np.full((rules.n_replicas, longest + 1), NONE, np.int32),
+        due=np.full((rules.n_replicas * n_instances, longest + 1), NONE, np.int32),
         done=np.zeros(max(len(load.prompt_tokens), 1), np.int32),
         table=times.table,
     )
@@ -185,17 +199,19 @@ def _requests(load: EngineLoad) -> Records:
     requests["first_s"] = requests["done_s"] = np.nan
     for name in ("next", "before", "after", "before_due", "after_due", "replica"):
         requests[name] = NONE
+    requests["instance"] = NONE if load.instances is None else load.instances
     return requests
 
 
-def _replicas(rules: EngineRules) -> Records:
-    replicas = empty_lists(np.zeros(rules.n_replicas, REPLICA), "waiting", "admitted", "prompts")
+def _replicas(n: int) -> Records:
+    replicas = empty_lists(np.zeros(n, REPLICA), "waiting", "admitted", "prompts")
     replicas["partial"] = NONE
     return replicas
 
 
-def _instances(rules: EngineRules) -> Records:
-    instances = empty_lists(np.zeros(1, INSTANCE), "inbox")
+def _instances(rules: EngineRules, n: int) -> Records:
+    instances = empty_lists(np.zeros(n, INSTANCE), "inbox")
+    instances["first"] = np.arange(n) * rules.n_replicas
     instances["n"], instances["next_s"] = rules.n_replicas, NEVER
     return instances
 
@@ -208,7 +224,7 @@ def _rules(rules: EngineRules) -> Records:
 
 
 def _found(e: Engine) -> EngineRun:
-    requests, instance = e.requests, e.instances[0]
+    requests, instances = e.requests, e.instances
     is_done = requests["state"] == FINISHED
     return EngineRun(
         arrival_s=requests["arrival_s"].copy(),
@@ -216,7 +232,7 @@ def _found(e: Engine) -> EngineRun:
         done_s=np.where(is_done, requests["done_s"], np.nan),
         output_tokens=requests["output_tokens"].astype(int),
         n_preempted=requests["n_preempted"].astype(int),
-        n_passes=int(instance["n_passes"]),
-        n_prompt_passes=int(instance["n_prompt_passes"]),
-        busy_s=float(instance["busy_s"]),
+        n_passes=int(instances["n_passes"].sum()),
+        n_prompt_passes=int(instances["n_prompt_passes"].sum()),
+        busy_s=float(instances["busy_s"].sum()),
     )

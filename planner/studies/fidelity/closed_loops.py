@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from planner.executor.engine.run import EngineLoad, EngineRules, EngineRun, engine_run
 from planner.profiles.stack import HarnessSettings
-from planner.roofline import ServedModel, Stack, kv_bytes_per_rank
+from planner.roofline import ServedModel, Stack, linear_memory
 from planner.studies.fidelity.cases import Case
 from planner.studies.fidelity.loads import asked, served_model
 from planner.studies.fidelity.pass_times import Reach, pass_times
@@ -146,17 +146,11 @@ def _polling_passes(harness: HarnessSettings | None, concurrency: int) -> int:
 def memory(served: ServedModel, load: EngineLoad) -> tuple[float, float]:
     """Room of a replica, and what a sequence takes of it whatever its length.
 
-    Equation:
-        bytes of a sequence = fixed + slope tokens through those of the shortest prompt and the longest context, in
-        tokens: cache bytes of a rank / slope, fixed / slope; one request at least fits, as it was measured
+    One request at least fits, as it was measured; see `linear_memory`.
 
     Returns:
         Both [tokens].
     """
-    longest = int((load.prompt_tokens + load.output_tokens).max())
-    ends = np.array([max(load.prompt_tokens.min() // 2, 1), longest], float)
-    sizes = {"tp_size": served.layout.tp_size, "pp_size": served.layout.pp_size, "block_tokens": 1}
-    low, high = kv_bytes_per_rank(served.model, ends, served.kv_precision, **sizes).tolist()
-    slope = max((high - low) / (ends[1] - ends[0]), high * 1e-9)
-    fixed = max(high - slope * ends[1], 0.0) / slope
-    return max(served.memory.cache_bytes / slope, fixed + longest), fixed
+    longest = float((load.prompt_tokens + load.output_tokens).max())
+    room, fixed = linear_memory(served, float(max(load.prompt_tokens.min() // 2, 1)), longest)
+    return max(room, fixed + longest), fixed

@@ -1,0 +1,213 @@
+"""`planner size`: a demand without a scenario file, served by colocated instances or by prefill and decode pools."""
+
+import os
+import shlex
+from math import isfinite, log
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli.common import MOST_SEED, Format, FormatOption, TimeLimitOption, data_dirs, print_json, print_rich
+from planner.cli.completion import hardware_names, model_names
+from planner.cli.progress import progress
+
+if TYPE_CHECKING:
+    from planner.scenario import Price
+    from planner.workload import Workload
+
+COMMAND = "planner size"
+MILLISECONDS = 1000.0
+N_REQUESTS = 40_000
+WIDE_SIGMAS = 4.0
+"""Standard deviations of a logarithm above its mean where log-normal lengths are cut off."""
+
+
+def size(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Name, alias or path of a model profile.", autocompletion=model_names)
+    ],
+    hardware: Annotated[
+        str,
+        typer.Argument(
+            metavar="HARDWARE[,HARDWARE]", help="Accelerators to choose from.", autocompletion=hardware_names
+        ),
+    ],
+    rate: Annotated[
+        float | None, typer.Option(metavar="REQ_PER_S", help="Rate to serve; a trace's own if not given.")
+    ] = None,
+    input_: Annotated[
+        str | None,
+        typer.Option("--input", metavar="TOKENS", help="Prompts: a length, or lognormal:MEAN,SIGMA[,LOW,HIGH]."),
+    ] = None,
+    output: Annotated[str | None, typer.Option(metavar="TOKENS", help="Answers, in the same way.")] = None,
+    trace: Annotated[Path | None, typer.Option("--from", metavar="TRACE", help="Lengths of recorded requests.")] = None,
+    ttft_ms: Annotated[float | None, typer.Option(metavar="MS", help="Promise on the time to first token.")] = None,
+    tpot_ms: Annotated[float | None, typer.Option(metavar="MS", help="Promise on the time per output token.")] = None,
+    percentile: Annotated[float, typer.Option(metavar="P", help="Of the requests that promises are kept for.")] = 90.0,
+    price: Annotated[
+        str | None, typer.Option(metavar="USD", help="Rent per accelerator and hour: 2.5, or h200-sxm=2.5,h20-96gb=1.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="Of weights: bf16, fp8, int8, int4, fp4; the checkpoint's own.")
+    ] = None,
+    kv_precision: Annotated[str, typer.Option(metavar="FORMAT", help="Of the attention cache.")] = "bf16",
+    stack: Annotated[
+        str | None, typer.Option(metavar="STACK", help="Such as vllm, sglang-0.5.9, datasheet; the best calibrated.")
+    ] = None,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Predict only: nothing is run request by request.")] = False,
+    requests: Annotated[
+        int | None, typer.Option(metavar="N", min=4, max=10**8, help="Of the runs; 40,000 or as many as it takes.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="S", min=0, max=MOST_SEED, help="Of the runs.")] = 0,
+    write: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the scenario of the prefill and decode pools.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    format_: FormatOption = Format.TEXT,
+    time_limit_s: TimeLimitOption = 60.0,
+) -> None:
+    """Size a demand: colocated serving beside prefill and decode pools, at the least cost that keeps the promises.
+
+    Layouts and instance sizes that fit model and accelerators are tried; both fleets are then run request by request.
+    """
+    from planner.errors import InfeasibleError, UsageError
+    from planner.studies.size import SizeQuestion, sized
+
+    if no_run and requests is not None:
+        raise UsageError("--requests: is about runs, and --no-run asks for none")
+    _check_file(write, force)
+    directory = Path() if write is None else write.resolve().parent
+    workload, recorded = _workload(input_, output, trace, directory)
+    kinds = tuple(part.strip() for part in hardware.split(","))
+    prices, assumed = _prices(kinds, price)
+    question = SizeQuestion(
+        model=model,
+        hardware=kinds,
+        rate_req_per_s=_rate(rate, recorded),
+        workload=workload,
+        prices=prices,
+        directory=directory,
+        ttft_s=None if ttft_ms is None else ttft_ms / MILLISECONDS,
+        tpot_s=None if tpot_ms is None else tpot_ms / MILLISECONDS,
+        percentile=percentile,
+        precision=precision,
+        kv_precision=kv_precision,
+        stack=stack,
+        data_dirs=tuple(data_dirs()),
+    )
+    with progress(f"sizing {model}") as say:
+        found = sized(question, None if no_run else requests or N_REQUESTS, seed, time_limit_s, say)
+    if format_ is Format.JSON:
+        print_json(found.size.answer())
+    else:
+        from planner.report.size_tables import size_tables
+
+        print_rich(*size_tables(found.size))
+    for chip in assumed:
+        typer.echo(f"note: no price of {chip} is known: 1 USD an hour, so that cost counts accelerators", err=True)
+    if write is not None:
+        if found.scenario_text is None:
+            raise InfeasibleError(f"{COMMAND}: no prefill and decode pools keep the promises: {write} is not written")
+        from planner.files import write_text
+
+        write_text(write, found.scenario_text)
+        typer.echo(f"{write}: plan it with: planner optimize {shlex.quote(str(write))}", err=True)
+
+
+def _check_file(write: Path | None, force: bool) -> None:
+    """Say before any work that a scenario cannot be written. Raises InputError."""
+    from planner.errors import InputError, Problem
+    from planner.files import check_writable
+
+    if write is None:
+        return
+    if os.path.lexists(write) and not force:
+        raise InputError(Problem(str(write), "", "exists already", "a new name, or --force to write over it"))
+    check_writable(write)
+
+
+def _workload(
+    input_: str | None, output: str | None, trace: Path | None, directory: Path
+) -> "tuple[Workload, float | None]":
+    """What requests ask for, and the rate that a trace recorded. Raises UsageError or InputError."""
+    from planner.errors import UsageError
+    from planner.workload import Workload, read_trace
+
+    if trace is not None:
+        from planner.workload.requests import trace_path
+        from planner.workload.trace_arrivals import rate_req_per_s
+
+        if input_ is not None or output is not None:
+            raise UsageError("--from: brings its own lengths (this, or --input and --output)")
+        path = trace if trace.exists() else trace_path(str(trace), Path.cwd(), data_dirs())
+        recorded = rate_req_per_s(read_trace(path, "auto").arrival_s)
+        shown = Path(os.path.relpath(path.resolve(), directory.resolve())).as_posix()
+        return Workload.model_validate({"trace": {"path": shown}}), recorded
+    if input_ is None or output is None:
+        raise UsageError("--input, --output: both are needed, or --from TRACE")
+    lengths = {"lengths": _lengths("--input", input_), "output_lengths": _lengths("--output", output)}
+    return Workload.model_validate(lengths), None
+
+
+def _lengths(option: str, text: str) -> dict[str, Any]:
+    """Lengths as a workload states them. Raises UsageError."""
+    from planner.errors import UsageError, printable
+
+    kind, has_kind, rest = text.rpartition(":")
+    try:
+        values = [float(part) for part in rest.split(",")]
+    except ValueError:
+        values = []
+    fits = all(isfinite(v) and v > 0 for v in values) and values and 1 <= values[0] <= 1e9
+    if fits and not has_kind and len(values) == 1:
+        return {"kind": "constant", "tokens": values[0]}
+    if fits and kind == "lognormal" and len(values) in (2, 4) and values[1] <= 10:
+        mean, sigma = values[:2]
+        low, high = values[2:] or (1.0, min(mean * 2.718281828 ** (WIDE_SIGMAS * sigma), 1e9))
+        if 1 <= low < high <= 1e9:
+            mu = log(mean) - sigma**2 / 2
+            return {"kind": "lognormal", "mu": mu, "sigma": sigma, "low_tokens": low, "high_tokens": round(high) * 1.0}
+    shown = printable(text, 100)
+    raise UsageError(f"{option} {shown}: is no length (tokens from 1 to 1e9, or lognormal:MEAN,SIGMA[,LOW,HIGH])")
+
+
+def _rate(stated: float | None, recorded: float | None) -> float:
+    """Rate to serve. Raises UsageError."""
+    from planner.errors import UsageError
+
+    found = recorded if stated is None else stated
+    if found is None:
+        raise UsageError("--rate: is needed, such as --rate 40, or a trace with arrivals")
+    return found
+
+
+def _prices(kinds: tuple[str, ...], text: str | None) -> "tuple[dict[str, Price], list[str]]":
+    """Rents by accelerator, and those that nobody knows. Raises UsageError or InputError."""
+    from planner.cli.scenario_text import PRICES, UNPRICED
+    from planner.errors import UsageError, printable
+    from planner.profiles import hardware_profile
+    from planner.scenario import Price
+
+    names = [hardware_profile(kind).name for kind in kinds]
+    stated: dict[str, float] = {}
+    for part in (text or "").split(",") if text is not None else ():
+        name, has_name, usd = part.strip().rpartition("=")
+        try:
+            value = float(usd)
+        except ValueError:
+            value = -1.0
+        known = hardware_profile(name).name if has_name else names[0] if len(names) == 1 else ""
+        if not (isfinite(value) and 0 < value <= 1e6) or known not in names:
+            each = ",".join(f"{name}=USD" for name in names)
+            raise UsageError(f"--price {printable(text or '', 100)}: is no price (above 0, as {each})")
+        stated[known] = value
+    prices, unknown = {}, []
+    for name in names:
+        usd, basis, source = PRICES.get(name, UNPRICED)
+        if name in stated:
+            usd, basis, source = str(stated[name]), "assumed", "as stated by --price"
+        elif name not in PRICES:
+            unknown.append(name)
+        prices[name] = Price(usd_per_accelerator_hour=float(usd), basis=basis, source=source)  # type: ignore[arg-type]
+    return prices, unknown

@@ -1,0 +1,139 @@
+"""Seconds of the passes of an instance that prefills and decodes, as a function of what is in them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from planner.roofline.kv_memory import kv_bytes_per_rank
+from planner.roofline.mixed_pass import PromptTokens, mixed_pass_time
+from planner.roofline.operator import FloatArray
+from planner.roofline.served_model import ServedModel
+
+FEWEST_TOKENS = 16.0
+N_TOKENS, N_BATCHES = 18, 9
+"""Knots of passes with prompts, up to the largest."""
+
+
+@dataclass(frozen=True)
+class MeanRequest:
+    """What passes know of the requests in them."""
+
+    prompt_tokens: float
+    """Mean prompt [tokens]."""
+    keys: float
+    """Keys that a prompt token attends to, on average over tokens: E[n (n + 1)] / (2 E[n]) [tokens]."""
+    context_tokens: float
+    """Context of a token that is generated, on average over these [tokens]."""
+
+
+@dataclass(frozen=True, eq=False)
+class MixedPasses:
+    """Seconds of passes by prompt tokens and decoding sequences of an instance; made by `mixed_passes`."""
+
+    tokens: FloatArray
+    """Knots of prompt tokens, above 0."""
+    batches: FloatArray
+    """Knots of sequences, from 0."""
+    prompt_s: FloatArray
+    """Passes with prompts, by both [s]."""
+    decode_s: FloatArray
+    """Steps without, by number of sequences from 0 to the most [s]."""
+
+    def __call__(self, tokens: ArrayLike, batch: ArrayLike) -> FloatArray:
+        """Seconds of passes [s], linear between knots; without prompt tokens a decode step.
+
+        Args:
+            tokens: prompt tokens of all replicas [tokens], any shape.
+            batch: decoding sequences of all replicas [sequences], broadcast.
+        """
+        p, b = np.broadcast_arrays(np.asarray(tokens, float), np.asarray(batch, float))
+        decode_s = np.interp(b, np.arange(len(self.decode_s)), self.decode_s)
+        i, u = _place(self.tokens, p)
+        k, v = _place(self.batches, b)
+        table = self.prompt_s
+        low = (1 - v) * table[i, k] + v * table[i, k + 1]
+        high = (1 - v) * table[i + 1, k] + v * table[i + 1, k + 1]
+        return np.asarray(np.where(p > 0, (1 - u) * low + u * high, decode_s))
+
+
+def _place(knots: FloatArray, x: FloatArray) -> tuple[np.ndarray, FloatArray]:
+    """The knot before each x, and how far it is to the next; 0 before the first, as at the last beyond it."""
+    low = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
+    return low, np.clip((x - knots[low]) / (knots[low + 1] - knots[low]), 0.0, 1.0)
+
+
+def mixed_passes(served: ServedModel, request: MeanRequest, most_running: int) -> MixedPasses:
+    """Seconds of the passes that an instance may make.
+
+    Equation:
+        the roofline's at knots, see `mixed_pass_time` and `ServedModel.decode_time`; p prompt tokens lie on
+        min(dp, p / n) attention replicas, n a mean prompt
+
+    Args:
+        served: the model on an instance; a pass takes its `chunk_tokens` on each replica.
+        request: what is in passes.
+        most_running: most sequences on all replicas.
+
+    Returns:
+        Seconds; steps without prompts at every number of sequences.
+
+    Raises:
+        InputError: a shape or a figure is unknown.
+
+    Valid:
+        Contexts and depths of prompts at their means.
+
+    Source:
+        Chunked prefill beside decodes: Sarathi-Serve (2024).
+
+    >>> from planner.profiles import hardware_profile, model_profile
+    >>> from planner.roofline import Chip, Factors, Layout
+    >>> served = ServedModel(model_profile("llama-3.1-8b"), Chip(hardware_profile("h200-sxm")), Layout(), Factors())
+    >>> seconds = mixed_passes(served, MeanRequest(2000.0, 1000.5, 2150.0), 64)
+    >>> bool(seconds(0, 64) < seconds(2000, 0) < seconds(2000, 64) < seconds(2000, 0) + seconds(0, 64))
+    True
+    """
+    budget = float(served.chunk_tokens * served.n_places)
+    tokens = np.unique(np.concatenate([[1.0], np.geomspace(FEWEST_TOKENS, max(budget, 32.0), N_TOKENS)]))
+    batches = np.unique(np.round(np.concatenate([[0.0], np.geomspace(1.0, max(most_running, 1), N_BATCHES)])))
+    p, b = (grid.ravel() for grid in np.meshgrid(tokens, batches, indexing="ij"))
+    spread = np.clip(p / max(request.prompt_tokens, 1.0), 1.0, served.n_places)
+    prompts = PromptTokens(p / spread, request.keys, spread)
+    prompt_s = mixed_pass_time(served, prompts, b, request.context_tokens).total_s
+    each = np.arange(1.0, max(most_running, 1) + 1)
+    steps_s = served.decode_time(each, np.full(each.shape, request.context_tokens)).total_s
+    decode_s = np.concatenate([steps_s[:1], steps_s])
+    return MixedPasses(tokens, batches, prompt_s.reshape(len(tokens), len(batches)), decode_s)
+
+
+def linear_memory(served: ServedModel, low_tokens: float, high_tokens: float) -> tuple[float, float]:
+    """Room of a replica, and what a sequence takes of it whatever its length, both in tokens.
+
+    Equation:
+        bytes of a sequence = fixed + slope tokens, through those of two lengths: room = cache bytes of a rank / slope,
+        fixed / slope
+
+    Args:
+        served: the model on an instance.
+        low_tokens: a short length [tokens].
+        high_tokens: a long one [tokens].
+
+    Returns:
+        Both [tokens].
+
+    Source:
+        As `kv_bytes_per_rank`.
+
+    >>> from planner.profiles import hardware_profile, model_profile
+    >>> from planner.roofline import Chip, Factors, Layout
+    >>> served = ServedModel(model_profile("llama-3.1-8b"), Chip(hardware_profile("h200-sxm")), Layout(), Factors())
+    >>> room, fixed = linear_memory(served, 1000, 9000)
+    >>> bool(room * 131072 <= served.memory.cache_bytes * (1 + 1e-12)), fixed  # 128 KiB per token
+    (True, 0.0)
+    """
+    ends = np.array([low_tokens, max(high_tokens, low_tokens + 1.0)])
+    sizes = {"tp_size": served.layout.tp_size, "pp_size": served.layout.pp_size, "block_tokens": 1}
+    low, high = kv_bytes_per_rank(served.model, ends, served.kv_precision, **sizes).tolist()
+    slope = max((high - low) / float(ends[1] - ends[0]), high * 1e-9)
+    return served.memory.cache_bytes / slope, max(high - slope * float(ends[1]), 0.0) / slope

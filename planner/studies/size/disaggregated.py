@@ -1,0 +1,155 @@
+"""The cheapest prefill and decode pools at one site: the scenario that stands for them, its plan, and its run."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from planner.errors import CheckFailedError, InfeasibleError, InputError, UndecidedError
+from planner.optimizer import Outcome, loaded_ttft, outcome
+from planner.profiles.toml_text import toml_table
+from planner.results import Interval, Run
+from planner.scenario import Scenario, load_scenario
+from planner.studies.size.question import SizeQuestion
+from planner.studies.size.ways import Way, Ways
+from planner.units import MILLI
+
+if TYPE_CHECKING:
+    from planner.executor import RunQuestion
+
+N_PLANNED = 3
+"""Pairs of ways that are planned, the cheapest by estimate first."""
+SITE, NAME = "here", "size"
+HEAD = """\
+# What `planner size` compares with a colocated pool: prefill and decode on instances of their own, at one site.
+# Layouts are the cheapest that it found; answer it with `planner optimize`.
+"""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Apart:
+    """Prefill and decode pools."""
+
+    scenario: Scenario
+    text: str
+    """The scenario as a file."""
+    prefill: Way
+    decode: Way
+    found: Outcome
+    run: Run | None = None
+    seed: int | None = None
+
+    @property
+    def usd_per_hour(self) -> float:
+        """The bill."""
+        return self.found.fleet.cost.usd_per_hour or 0.0
+
+
+def cheapest(question: SizeQuestion, ways: Ways, time_limit_s: float) -> Apart | None:
+    """The cheapest plan of the likeliest pairs of ways; None where none of them can be planned."""
+    best: Apart | None = None
+    for prefill, decode in _pairs(question, ways):
+        rate = question.rate_req_per_s
+        if best and prefill.least_usd_per_hour(rate) + decode.least_usd_per_hour(rate) >= best.usd_per_hour:
+            break
+        text = scenario_text(question, prefill, decode)
+        scenario = load_scenario(text, f"{NAME}.toml", question.directory.resolve())
+        try:
+            found = outcome(scenario, question.data_dirs, time_limit_s)
+        except (InfeasibleError, UndecidedError):
+            continue
+        apart = Apart(scenario, text, prefill, decode, found)
+        if best is None or apart.usd_per_hour < best.usd_per_hour:
+            best = apart
+    return best
+
+
+def _pairs(question: SizeQuestion, ways: Ways) -> Iterator[tuple[Way, Way]]:
+    rate = question.rate_req_per_s
+    both = [(p, d) for p in ways.prefill[:N_PLANNED] for d in ways.decode[:N_PLANNED]]
+    both.sort(key=lambda pair: sum(way.least_usd_per_hour(rate) for way in pair))
+    yield from both[:N_PLANNED]
+
+
+def scenario_text(question: SizeQuestion, prefill: Way, decode: Way) -> str:
+    """The scenario of a pair of ways, as TOML."""
+    tables: list[tuple[str, Mapping[str, Any]]] = [
+        ("model", _model(question)),
+        ("slo", _slo(question)),
+        ("workload", question.workload.model_dump(mode="json", exclude_none=True, exclude={"arrivals"})),
+        (f"sites.{SITE}", {}),
+        ("pools.prefill", _pool(prefill)),
+        ("pools.decode", _pool(decode)),
+        *((f"prices.{chip}", _price(question, chip)) for chip in dict.fromkeys((prefill.chip.name, decode.chip.name))),
+    ]
+    head = {
+        "schema": "planner.scenario/1",
+        "name": NAME,
+        "objective": "min-cost",
+        "demand_req_per_s": question.rate_req_per_s,
+        "capacity_rule": "expected-work",
+    }
+    stated = "".join("\n" + toml_table(name, table) for name, table in tables if table or name.startswith("sites"))
+    return HEAD + toml_table("", head).partition("\n")[2] + stated
+
+
+def _model(question: SizeQuestion) -> dict[str, Any]:
+    stated = {"precision": question.precision}
+    return {
+        "profile": question.model,
+        **{key: value for key, value in stated.items() if value is not None},
+        "kv_precision": question.kv_precision,
+        "stack": question.software.name,
+    }
+
+
+def _slo(question: SizeQuestion) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if question.ttft_s is not None:
+        found |= {"ttft_s": question.ttft_s, "ttft_percentile": question.percentile}
+    if question.tpot_s is not None:
+        found["tpot_ms"] = question.tpot_s / MILLI
+    return found
+
+
+def _pool(way: Way) -> dict[str, Any]:
+    return {
+        "site": SITE,
+        "hardware": way.chip.name,
+        "role": way.role,
+        "accelerators_per_instance": way.layout.n_accelerators,
+        "layout": str(way.layout),
+        "service_times": "roofline",
+        "n_instances": "free",
+    }
+
+
+def _price(question: SizeQuestion, chip: str) -> dict[str, Any]:
+    stated = question.prices[chip].model_dump(mode="json", exclude_none=True)
+    return {key: value for key, value in stated.items() if value != ""}
+
+
+def executed(question: SizeQuestion, apart: Apart, run: "RunQuestion", say: Say) -> Apart:
+    """The plan with its run; without one where it cannot be run."""
+    from planner.executor import simulate  # compiles, or loads what was compiled
+
+    say("running prefill and decode pools")
+    try:
+        found, _ = simulate(apart.scenario, apart.found.fleet, run, question.data_dirs)
+    except (InputError, CheckFailedError):
+        return apart
+    return Apart(apart.scenario, apart.text, apart.prefill, apart.decode, apart.found, found, run.seed)
+
+
+def promised(run: Run, metric: str) -> tuple[float | None, Interval | None]:
+    """A figure of a run and its interval."""
+    value: float | None = getattr(run, metric)
+    return value, run.intervals.get(metric)
+
+
+def predicted_ttft_s(apart: Apart, percentile: float) -> float:
+    """Time to first token that a percentage does not exceed, by the model of queues [s]."""
+    ttft = loaded_ttft(apart.found.problem, apart.found.solution, apart.scenario.demand_req_per_s or 0.0)
+    return inf if ttft is None else ttft.quantile_s(percentile / 100)

@@ -1,0 +1,168 @@
+"""Fleets of a size as answers state them: pools, bill, times, what binds, and what came of the promises."""
+
+from math import inf, isfinite
+
+from planner.queueing import ColocatedQueue, colocated_capacity_req_per_s
+from planner.results import SizedCost, SizedFleet, SizedLatency, SizedPool, SizedSloRun
+from planner.studies.size import disaggregated
+from planner.studies.size.colocated import Chosen, Figure
+from planner.studies.size.disaggregated import Apart
+from planner.studies.size.question import SizeQuestion
+
+MILLION, HOUR_S = 1e6, 3600.0
+ALL = 100.0
+"""Percent of requests: no step of decode exceeds its limit."""
+
+
+def colocated_fleet(question: SizeQuestion, chosen: Chosen) -> SizedFleet:
+    """A colocated pool."""
+    way, n, queue = chosen.way, chosen.predicted.n_instances, chosen.predicted.queue
+    rate, before_s = question.rate_req_per_s, chosen.predicted.before_s
+    pool = SizedPool(
+        name="colocated",
+        role="colocated",
+        hardware=way.chip.name,
+        layout=str(way.layout),
+        tokens_per_pass=way.tokens_per_pass,
+        accelerators_per_instance=way.layout.n_accelerators,
+        n_instances=n,
+        n_accelerators=n * way.layout.n_accelerators,
+        capacity_req_per_s=n * way.capacity_req_per_s,
+        utilization=rate / (n * way.capacity_req_per_s),
+        batch=way.loop.most_running,
+    )
+    figures, p = chosen.executed, question.percentile
+    known = (figures.n_counted if figures else 0, chosen.seed)
+    first = _promise("ttft", question.ttft_s, chosen.predicted.ttft_s(p), p, figures.ttft if figures else None, *known)
+    token = _promise("tpot", question.tpot_s, chosen.predicted.tpot_s(p), p, figures.tpot if figures else None, *known)
+    return SizedFleet(
+        pools=(pool,),
+        n_accelerators=pool.n_accelerators,
+        cost=_cost(question, n * way.usd_per_hour),
+        latency=_latency(queue, before_s),
+        binds=_colocated_binds(question, chosen),
+        slo_run=first,
+        tpot_run=token,
+    )
+
+
+def _latency(queue: ColocatedQueue | None, before_s: float) -> SizedLatency:
+    if queue is None:
+        return SizedLatency(ttft_mean_s=None, ttft_p50_s=None, ttft_p90_s=None, ttft_p99_s=None, tpot_mean_s=None)
+    ttft = queue.ttft
+    return SizedLatency(
+        ttft_mean_s=ttft.mean_s + before_s,
+        ttft_p50_s=ttft.quantile_s(0.5) + before_s,
+        ttft_p90_s=ttft.quantile_s(0.9) + before_s,
+        ttft_p99_s=ttft.quantile_s(0.99) + before_s,
+        tpot_mean_s=queue.tpot_mean_s,
+    )
+
+
+def _promise(
+    metric: str,
+    promised_s: float | None,
+    predicted_s: float | None,
+    percentile: float,
+    seen: Figure | None,
+    counted: int,
+    seed: int | None,
+) -> SizedSloRun | None:
+    """A promise with what is known of it."""
+    if promised_s is None:
+        return None
+    is_run = seen is not None and isfinite(seen.mean)
+    low, high = (seen.mean - seen.half, seen.mean + seen.half) if is_run and seen is not None else (None, None)
+    holds = None if high is None else high <= promised_s
+    return SizedSloRun(
+        metric=metric,  # type: ignore[arg-type]
+        basis="executed" if is_run else "predicted",
+        holds=holds,
+        decided=bool(holds) or (low is not None and low > promised_s),
+        requests=counted,
+        seed=seed,
+        percentile=percentile,
+        promised_s=promised_s,
+        predicted_s=predicted_s if predicted_s is not None and isfinite(predicted_s) else None,
+        executed_s=seen.mean if is_run and seen is not None else None,
+        ci_low_s=low if low is not None and isfinite(low) else None,
+        ci_high_s=high if high is not None and isfinite(high) else None,
+    )
+
+
+def _colocated_binds(question: SizeQuestion, chosen: Chosen) -> str:
+    """What holds the number of instances up."""
+    way, found, p = chosen.way, chosen.predicted, question.percentile
+    least = way.least_instances(question.rate_req_per_s)
+    if found.n_instances > least:
+        late = question.ttft_s is not None and found.ttft_s(p) / question.ttft_s
+        slow = question.tpot_s is not None and found.tpot_s(p) / question.tpot_s
+        return "the time to first token under load" if (late or 0) > (slow or 0) else "the time per output token"
+    free = colocated_capacity_req_per_s(way.loop, way.prompts)
+    if free > 1.001 * way.capacity_req_per_s:
+        return "the time per output token"
+    full = way.loop.most_running >= way.most_by_memory
+    return f"memory for {way.most_by_memory} sequences, or the work itself" if full else "the work itself"
+
+
+def disaggregated_fleet(question: SizeQuestion, apart: Apart) -> SizedFleet:
+    """Prefill and decode pools."""
+    fleet = apart.found.fleet
+    batches = {"prefill": None, "decode": apart.decode.batch}
+    by_role = {"prefill": apart.prefill, "decode": apart.decode}
+    pools = tuple(
+        SizedPool(
+            name=pool.name,
+            role=pool.role,
+            hardware=by_role[pool.role].chip.name,
+            layout=str(by_role[pool.role].layout),
+            tokens_per_pass=by_role[pool.role].tokens_per_pass,
+            accelerators_per_instance=by_role[pool.role].layout.n_accelerators,
+            n_instances=pool.n_instances,
+            n_accelerators=pool.n_accelerators,
+            capacity_req_per_s=pool.capacity_req_per_s,
+            utilization=pool.utilization,
+            batch=batches[pool.role],
+        )
+        for pool in fleet.pools
+    )
+    t = fleet.latency
+    return SizedFleet(
+        pools=pools,
+        n_accelerators=sum(pool.n_accelerators for pool in pools),
+        cost=_cost(question, apart.usd_per_hour),
+        latency=SizedLatency(
+            ttft_mean_s=t.ttft_mean_s,
+            ttft_p50_s=t.ttft_p50_s,
+            ttft_p90_s=t.ttft_p90_s,
+            ttft_p99_s=t.ttft_p99_s,
+            tpot_mean_s=t.tpot_mean_s,
+        ),
+        binds=max(pools, key=lambda pool: pool.utilization).name + ", the busier of the two",
+        slo_run=_apart_promise(question, apart, "ttft"),
+        tpot_run=_apart_promise(question, apart, "tpot"),
+    )
+
+
+def _apart_promise(question: SizeQuestion, apart: Apart, metric: str) -> SizedSloRun | None:
+    is_first = metric == "ttft"
+    seen, run = None, apart.run
+    if run is not None:
+        value, sure = disaggregated.promised(run, "ttft_promised_s" if is_first else "tpot_mean_s")
+        half = inf if sure is None else (sure.high - sure.low) / 2
+        seen = None if value is None else Figure(value, half)
+    counted = 0 if run is None else run.n_counted
+    if is_first:
+        p = question.percentile
+        predicted_s = disaggregated.predicted_ttft_s(apart, p) if question.ttft_s is not None else None
+        return _promise("ttft", question.ttft_s, predicted_s, p, seen, counted, apart.seed)
+    return _promise("tpot", question.tpot_s, apart.found.fleet.latency.tpot_mean_s, ALL, seen, counted, apart.seed)
+
+
+def _cost(question: SizeQuestion, usd_per_hour: float) -> SizedCost:
+    r, each = question.requests, usd_per_hour / HOUR_S / question.rate_req_per_s * MILLION
+    return SizedCost(
+        usd_per_hour=usd_per_hour,
+        usd_per_million_input_tokens=each / r.mean_tokens,
+        usd_per_million_output_tokens=each / r.output_tokens,
+    )

@@ -1,0 +1,155 @@
+"""What is asked of a size, and the requests that it means."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import isfinite
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import InputError, Problem, did_you_mean
+from planner.profiles import HardwareProfile, ModelProfile, hardware_profile, missing_shapes, model_profile
+from planner.roofline import MeanRequest, Stack, best_stack, stack
+from planner.roofline.chip import FORMATS
+from planner.scenario import Price
+from planner.workload import Workload, read_trace
+from planner.workload.requests import request_mix, trace_path
+
+COMMAND = "planner size"
+MOST_RATE = 1e6
+N_KINDS = 256
+"""Prompt lengths that stand for all."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Requests:
+    """What a demand brings."""
+
+    tokens: Floats
+    """Prompt lengths, rising [tokens]."""
+    weights: Floats
+    """Their shares, sum 1."""
+    output_tokens: float
+    """Mean answer [tokens]."""
+    output_square: float
+    """Mean of its square."""
+
+    @property
+    def mean_tokens(self) -> float:
+        """Mean prompt [tokens]."""
+        return float(self.tokens @ self.weights)
+
+    @property
+    def output_scv(self) -> float:
+        """Squared coefficient of variation of answers."""
+        return max(self.output_square / self.output_tokens**2 - 1.0, 0.0)
+
+    @property
+    def mean(self) -> MeanRequest:
+        """What passes know of them."""
+        square = float(self.tokens**2 @ self.weights)
+        keys = (square / self.mean_tokens + 1.0) / 2
+        return MeanRequest(self.mean_tokens, keys, self.mean_tokens + self.output_square / self.output_tokens / 2)
+
+
+@dataclass(frozen=True)
+class SizeQuestion:
+    """A model, accelerators to choose from, a demand and promises."""
+
+    model: str
+    hardware: tuple[str, ...]
+    rate_req_per_s: float
+    workload: Workload
+    prices: Mapping[str, Price]
+    """By the name of the accelerator's profile."""
+    directory: Path = Path()
+    """Folder that a trace's path starts from."""
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    percentile: float = 90.0
+    """Of the requests that promises are kept for."""
+    precision: str | None = None
+    kv_precision: str = "bf16"
+    stack: str | None = None
+    data_dirs: Sequence[Path] = field(default=())
+
+    def problems(self) -> Iterator[Problem]:
+        """Everything that cannot be asked."""
+        positive = (
+            ("--rate", self.rate_req_per_s, MOST_RATE, "requests per second"),
+            ("--ttft-ms", self.ttft_s, 1e6, "milliseconds"),
+            ("--tpot-ms", self.tpot_s, 1e6, "milliseconds"),
+        )
+        for option, value, most, unit in positive:
+            if value is not None and not (isfinite(value) and 0 < value <= most):
+                yield Problem(COMMAND, option, f"is {value:g}", f"{unit} above 0, and not beyond any use")
+        if not 0 < self.percentile < 100:
+            yield Problem(COMMAND, "--percentile", f"is {self.percentile:g}", "between 0 and 100")
+        for option, name in (("--precision", self.precision), ("--kv-precision", self.kv_precision)):
+            if name is not None and name not in FORMATS:
+                yield Problem(COMMAND, option, f"{name!r} is no number format", did_you_mean(name, FORMATS))
+        if not self.hardware:
+            yield Problem(COMMAND, "HARDWARE", "is empty", "names of hardware profiles with commas")
+
+    @cached_property
+    def profile(self) -> ModelProfile:
+        """The model. Raises InputError."""
+        found = model_profile(self.model)
+        if missing := missing_shapes(found.architecture):
+            what = f"lacks {', '.join(missing)}, which passes are timed from"
+            raise InputError(Problem(COMMAND, "MODEL", f"{found.name} {what}", "a model whose shapes are published"))
+        return found
+
+    @cached_property
+    def chips(self) -> tuple[HardwareProfile, ...]:
+        """The accelerators, each once. Raises InputError."""
+        found = [hardware_profile(name) for name in self.hardware]
+        return tuple({chip.name: chip for chip in found}.values())
+
+    @cached_property
+    def software(self) -> Stack:
+        """One stack for all. Raises InputError."""
+        if self.stack is not None:
+            return stack(self.stack)
+        return best_stack(self.profile.name, *(chip.name for chip in self.chips))
+
+    @cached_property
+    def requests(self) -> Requests:
+        """The requests. Raises InputError."""
+        mix = request_mix(self.workload, self.directory, self.data_dirs)
+        atoms, outputs = mix.atoms(N_KINDS), mix.outputs
+        tokens, weights = strata(atoms.total_tokens, atoms.weights, N_KINDS)
+        mean = mix.mean_output_tokens
+        square = self._recorded_square() if outputs is None else float(outputs.tokens**2 @ outputs.weights)
+        return Requests(tokens, weights, mean, max(square, mean**2))
+
+    def _recorded_square(self) -> float:
+        """Mean square of a trace's answers; 0 without a trace."""
+        if self.workload.trace is None:
+            return 0.0
+        path = trace_path(self.workload.trace.path, self.directory, self.data_dirs)
+        return float(np.mean(np.square(read_trace(path, self.workload.trace.format).output_tokens.astype(float))))
+
+    def usd_per_hour(self, chip: HardwareProfile) -> float:
+        """Rent of one accelerator."""
+        return self.prices[chip.name].hourly_usd
+
+
+def strata(values: Floats, weights: Floats, n: int) -> tuple[Floats, Floats]:
+    """At most n values with the mean of all, from the least to the greatest, and their shares.
+
+    >>> strata(np.array([3.0, 1.0, 1.0]), np.ones(3) / 3, 8)[0].tolist()
+    [1.0, 3.0]
+    """
+    order = np.argsort(values, kind="stable")
+    v, w = values[order], weights[order] / weights.sum()
+    cell = np.minimum(((np.cumsum(w) - w / 2) * n).astype(int), n - 1)
+    mass = np.bincount(cell, w, n)
+    kept = mass > 0
+    means = np.bincount(cell, w * v, n)[kept] / mass[kept]
+    found, index = np.unique(means, return_inverse=True)
+    return found, np.asarray(np.bincount(index, mass[kept]), np.float64)

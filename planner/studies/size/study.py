@@ -1,0 +1,157 @@
+"""Colocated and disaggregated serving of one demand, side by side."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from planner.errors import InfeasibleError, InputError
+from planner.results import Size, SizedFleet, SizeVerdict
+from planner.studies.size import colocated, disaggregated
+from planner.studies.size.colocated import Chosen
+from planner.studies.size.disaggregated import Apart
+from planner.studies.size.fleets import colocated_fleet, disaggregated_fleet
+from planner.studies.size.question import COMMAND, SizeQuestion
+from planner.studies.size.ways import Ways, ways
+from planner.units import MILLI, number
+
+N_CONSIDERED = 5
+"""Ways of each kind that an answer lists."""
+N_REPLICATIONS = 4
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Sized:
+    """The answer, and the scenario that stands for the disaggregated pools."""
+
+    size: Size
+    scenario_text: str | None
+
+
+def sized(
+    question: SizeQuestion,
+    n_requests: int | None,
+    seed: int = 0,
+    time_limit_s: float = 60.0,
+    say: Say = lambda _: None,
+) -> Sized:
+    """Both ways to serve a demand, each at the least cost that keeps the promises.
+
+    Args:
+        question: what is asked.
+        n_requests: of each run, all replications together; None: nothing is run.
+        seed: of the runs.
+        time_limit_s: seconds that the search of one plan may take.
+        say: is told what is going on.
+
+    Returns:
+        The answer.
+
+    Raises:
+        InputError: something in the question cannot be, or is not known.
+        InfeasibleError: neither way can serve the demand as promised.
+    """
+    if problems := tuple(question.problems()):
+        raise InputError(problems)
+    every = ways(question)
+    say("comparing layouts")
+    together = colocated.cheapest(question, every.colocated)
+    apart = disaggregated.cheapest(question, every, time_limit_s)
+    if together is None and apart is None:
+        raise InfeasibleError(_why_not(question, every))
+    if n_requests is not None:
+        together, apart = _executed(question, together, apart, (n_requests, seed), say)
+    size = _answer(question, every, together, apart)
+    return Sized(size, None if apart is None else apart.text)
+
+
+def _executed(
+    question: SizeQuestion, together: Chosen | None, apart: Apart | None, asked: tuple[int, int], say: Say
+) -> tuple[Chosen | None, Apart | None]:
+    """Both fleets with their runs."""
+    from planner.executor import RunQuestion  # compiles, or loads what was compiled
+    from planner.studies.size import runs
+
+    n_requests, seed = asked
+    if together is not None:
+        own = runs.Runs(question, together.way, n_requests // N_REPLICATIONS, seed)
+        together = runs.executed(question, together, own, N_REPLICATIONS, say)
+    if apart is not None:
+        apart = disaggregated.executed(question, apart, RunQuestion(n_requests, seed, 1.0, N_REPLICATIONS), say)
+    return together, apart
+
+
+def _answer(question: SizeQuestion, every: Ways, together: Chosen | None, apart: Apart | None) -> Size:
+    one = None if together is None else colocated_fleet(question, together)
+    two = None if apart is None else disaggregated_fleet(question, apart)
+    rate, r = question.rate_req_per_s, question.requests
+    some = next(iter((*every.colocated, *every.prefill, *every.decode)))
+    listed = (way for kind in (every.colocated, every.prefill, every.decode) for way in kind[:N_CONSIDERED])
+    return Size(
+        model=question.profile.name,
+        hardware=tuple(chip.name for chip in question.chips),
+        precision=some.served.weights_precision,
+        stack=question.software.name,
+        rate_req_per_s=rate,
+        input_tokens_mean=r.mean_tokens,
+        output_tokens_mean=r.output_tokens,
+        ttft_s=question.ttft_s,
+        tpot_s=question.tpot_s,
+        percentile=question.percentile,
+        colocated=one,
+        disaggregated=two,
+        disaggregation=verdict(one, two),
+        considered=tuple(way.considered(rate) for way in listed),
+        notes=tuple(_notes(question, every, one, two)),
+    )
+
+
+def verdict(one: SizedFleet | None, two: SizedFleet | None) -> SizeVerdict:
+    """Whether prefill and decode pools are worth it against a colocated one."""
+    if one is None or two is None:
+        which = "prefill and decode pools" if one is None else "a colocated pool"
+        return SizeVerdict(worth_it=one is None, decided=True, because=f"only {which} can keep the promises")
+    a, b = one.cost.usd_per_hour or 0.0, two.cost.usd_per_hour or 0.0
+    runs = [run for fleet in (one, two) for run in (fleet.slo_run, fleet.tpot_run) if run is not None]
+    undecided = next((run for run in runs if not run.holds), None)
+    gain = f"{number(b, 4)} USD/h for prefill and decode pools, {number(a, 4)} for a colocated pool"
+    if undecided is not None:
+        said = "was not run" if undecided.basis == "predicted" else "is not shown to be kept by its run"
+        what = "to the first token" if undecided.metric == "ttft" else "per output token"
+        because = f"{gain}; but the promise on the time {what} {said}"
+        return SizeVerdict(worth_it=False, decided=False, because=because)
+    return SizeVerdict(worth_it=b < a, decided=True, because=gain)
+
+
+def _why_not(question: SizeQuestion, every: Ways) -> str:
+    model, chips = question.profile.name, ", ".join(chip.name for chip in question.chips)
+    if every.n_instances == 0:
+        return f"{COMMAND}: {model} with its longest request fits no instance of {chips} that was looked at"
+    lacks = [name for name, kind in (("first token", every.prefill), ("output token", every.decode)) if not kind]
+    limits = {"first token": question.ttft_s, "output token": question.tpot_s}
+    if lacks:
+        what = " and ".join(f"a time per {name} of {number((limits[name] or 0) / MILLI)} ms" for name in lacks)
+        return f"{COMMAND}: no layout of {model} on {chips} reaches {what}, even alone; what would do: a longer one"
+    return f"{COMMAND}: no fleet of {chips} keeps these promises under load; what would do: longer times"
+
+
+def _notes(question: SizeQuestion, every: Ways, one: SizedFleet | None, two: SizedFleet | None) -> Iterator[str]:
+    kinds = f"{every.n_instances} kinds of instances hold the model and its requests"
+    yield f"{kinds}; times are those of {question.software.name}"
+    if one is None:
+        yield "no colocated layout keeps the promises, alone or under load"
+    if two is None:
+        yield "no plan of prefill and decode pools keeps the promises"
+    if question.tpot_s is not None and one is not None and two is not None:
+        p = number(question.percentile)
+        yield (
+            f"time per output token: {p} % of colocated requests stay within it on average over their tokens; with "
+            "decode pools no step exceeds it, which is stricter"
+        )
+    if one is not None and one.pools[0].n_instances > 1:
+        yield (
+            "waits at several colocated instances behind a router are modelled to about 10 %: their run alone "
+            "certifies the promise on the first token"
+        )
+    if two is not None:
+        yield "the hand-off of caches between pools is not counted: the site states no fabric"

@@ -1,0 +1,235 @@
+"""Ways to run instances, each with what one of them serves: what a size chooses from."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import ceil, inf
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from planner.errors import InputError
+from planner.profiles import HardwareProfile
+from planner.queueing import PassLoop, Prompts, colocated_capacity_req_per_s
+from planner.results import ConsideredWay
+from planner.roofline import Layout, MixedPasses, ServedModel, linear_memory, mixed_passes
+from planner.studies.size.layouts import has_room, layouts, served
+from planner.studies.size.question import Requests, SizeQuestion
+
+MOST_RUNNING = 1024
+"""Of an attention replica, where a stack does not say."""
+N_BATCHES = 24
+TOKENS_PER_PASS = (2048, 512)
+"""Of a replica, tried for colocated instances beside what a stack takes: shorter passes hold up decode less."""
+BUSIEST = 0.98
+"""Of an instance in an estimate: no queue is stable beyond."""
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """Instances of one kind."""
+
+    role: Literal["prefill", "decode", "colocated"]
+    chip: HardwareProfile
+    served: ServedModel
+    usd_per_hour: float
+    """Of an instance."""
+    capacity_req_per_s: float
+    """Of an instance, within the limit on the time per token and without waiting."""
+    batch: int | None = None
+    """Most sequences that decode at once."""
+
+    @property
+    def layout(self) -> Layout:
+        """Its parallel sizes."""
+        return self.served.layout
+
+    @property
+    def tokens_per_pass(self) -> int | None:
+        """Most tokens of a pass on a replica; None where no prompts are computed."""
+        return None if self.role == "decode" else self.served.chunk_tokens
+
+    def least_instances(self, rate: float) -> int:
+        """Instances without which the rate cannot be served."""
+        return max(ceil(rate / (BUSIEST * self.capacity_req_per_s) - 1e-9), 1)
+
+    def least_usd_per_hour(self, rate: float) -> float:
+        """Their rent [USD/h]."""
+        return self.least_instances(rate) * self.usd_per_hour
+
+    def considered(self, rate: float) -> ConsideredWay:
+        """As answers list it."""
+        return ConsideredWay(
+            role=self.role,
+            hardware=self.chip.name,
+            layout=str(self.layout),
+            tokens_per_pass=self.tokens_per_pass,
+            accelerators_per_instance=self.layout.n_accelerators,
+            capacity_req_per_s=self.capacity_req_per_s,
+            usd_per_hour=self.least_usd_per_hour(rate),
+        )
+
+
+def instances(question: SizeQuestion) -> Iterator[tuple[HardwareProfile, ServedModel, float]]:
+    """Instances that hold the model and its requests, each with its rent per hour. Raises InputError."""
+    requests, used = question.requests, question.software
+    longest = float(requests.tokens.max()) + requests.output_tokens
+    for chip in question.chips:
+        for layout in layouts(question.profile, chip):
+            one = served(question.profile, chip, layout, used, question.precision, question.kv_precision)
+            if has_room(one, longest, requests.mean_tokens + requests.output_tokens):
+                yield chip, one, question.usd_per_hour(chip) * layout.n_accelerators
+
+
+def prefill_way(question: SizeQuestion, chip: HardwareProfile, one: ServedModel, usd: float) -> Way | None:
+    """Prefill alone; None where it is too slow for the promise on the first token, even without waiting."""
+    requests, n_places = question.requests, one.n_places
+    total_s = one.prefill_time(requests.tokens, n_prompts=n_places).total_s
+    if question.ttft_s is not None and quantile(total_s, requests.weights, question.percentile) > question.ttft_s:
+        return None
+    work_s = float((total_s - one.factors.before_prefill_s(requests.tokens)) @ requests.weights)
+    return Way("prefill", chip, one, usd, n_places / work_s)
+
+
+def decode_way(question: SizeQuestion, chip: HardwareProfile, one: ServedModel, usd: float) -> Way | None:
+    """Decode alone; None where no step is as short as promised."""
+    requests = question.requests
+    kept, context = requests.mean_tokens + requests.output_tokens, requests.mean.context_tokens
+    most = int(one.largest_batch(kept))
+    sizes = np.unique(np.round(np.geomspace(1, most, N_BATCHES)))
+    steps_s = one.decode_time(sizes, np.full(sizes.shape, context)).total_s
+    kept_sizes = sizes[steps_s <= (question.tpot_s or inf)]
+    if not len(kept_sizes):
+        return None
+    per_s = kept_sizes / (steps_s[: len(kept_sizes)] * requests.output_tokens)
+    return Way("decode", chip, one, usd, float(per_s.max()), int(kept_sizes[-1]))
+
+
+@dataclass(frozen=True, eq=False)
+class ColocatedWay(Way):
+    """Prefill and decode on the same instances."""
+
+    requests: Requests | None = None
+    passes: MixedPasses | None = None
+    most_by_memory: int = 0
+    """Sequences that memory holds, at their mean length."""
+    is_prefill_first: bool = False
+
+    @cached_property
+    def loop(self) -> PassLoop:
+        """Its passes as the model of queues takes them."""
+        assert self.passes is not None, "made by colocated_way"
+        budget = float(self.served.chunk_tokens * self.served.n_places)
+        return PassLoop(self.passes, budget, len(self.passes.decode_s) - 1, self.is_prefill_first)
+
+    @cached_property
+    def before_s(self) -> np.ndarray:
+        """What the host needs before a prompt of each kind [s]."""
+        assert self.requests is not None, "made by colocated_way"
+        return np.zeros(len(self.requests.tokens)) + self.served.factors.before_prefill_s(self.requests.tokens)
+
+    @cached_property
+    def prompts(self) -> Prompts:
+        """Its requests as the model of queues takes them."""
+        assert self.requests is not None, "made by colocated_way"
+        r = self.requests
+        alone_s = self.served.prefill_time(r.tokens).total_s - self.before_s
+        return Prompts(r.tokens, r.weights, alone_s, r.output_tokens, r.output_scv)
+
+
+def colocated_way(question: SizeQuestion, chip: HardwareProfile, one: ServedModel, usd: float) -> ColocatedWay | None:
+    """Both on the same instances; None where they are too slow without waiting, or their passes are not modelled.
+
+    Pipeline stages overlap passes, which the pass loop has one after another.
+    """
+    if one.layout.pp_size > 1:
+        return None
+    settings, requests = question.software.settings, question.requests
+    held = most_held(one, requests, settings.reserves_output)
+    most = min((settings.most_running or MOST_RUNNING) * one.n_places, held)
+    way = ColocatedWay(
+        "colocated",
+        chip,
+        one,
+        usd,
+        0.0,
+        most,
+        requests,
+        mixed_passes(one, requests.mean, most),
+        held,
+        settings.prefill_first is True,
+    )
+    capacity = colocated_capacity_req_per_s(way.loop, way.prompts, question.tpot_s or inf)
+    ttft_s = quantile(way.prompts.alone_s + way.before_s, requests.weights, question.percentile)
+    if capacity <= 0 or (question.ttft_s is not None and ttft_s > question.ttft_s):
+        return None
+    return replace(way, capacity_req_per_s=capacity)
+
+
+def most_held(one: ServedModel, requests: Requests, reserves_output: bool) -> int:
+    """Sequences in memory at once, each with what it holds on average over its stay."""
+    room, fixed = linear_memory(
+        one, max(requests.tokens.min() / 2, 1.0), requests.tokens.max() + requests.output_tokens
+    )
+    grown = requests.output_square / requests.output_tokens / (1 if reserves_output else 2)
+    return max(int(room / (fixed + requests.mean_tokens + grown)), 1) * one.n_places
+
+
+def quantile(values: np.ndarray, weights: np.ndarray, percentile: float) -> float:
+    """The least value that a percentage does not exceed.
+
+    >>> quantile(np.array([3.0, 1.0]), np.array([0.2, 0.8]), 90.0)
+    3.0
+    """
+    order = np.argsort(values)
+    reached = np.searchsorted(np.cumsum(weights[order]), percentile / 100 - 1e-12)
+    return float(values[order][min(int(reached), len(values) - 1)])
+
+
+@dataclass(frozen=True)
+class Ways:
+    """All that can serve, the cheapest first."""
+
+    prefill: tuple[Way, ...]
+    decode: tuple[Way, ...]
+    colocated: tuple[ColocatedWay, ...]
+    n_instances: int
+    """Kinds of instances that hold the model and its requests."""
+
+
+def ways(question: SizeQuestion) -> Ways:
+    """Ways to run instances for a question. Raises InputError."""
+    found = list(instances(question))
+    made = ([_made(make, question, one) for one in found] for make in (prefill_way, decode_way))
+    prefill, decode = (tuple(sorted(filter(None, every), key=partial(_order, question))) for every in made)
+    together = (_made(colocated_way, question, one) for each in found for one in _by_tokens_per_pass(*each))
+    return Ways(prefill, decode, tuple(sorted(filter(None, together), key=partial(_order, question))), len(found))
+
+
+def _by_tokens_per_pass(
+    chip: HardwareProfile, one: ServedModel, usd: float
+) -> Iterator[tuple[HardwareProfile, ServedModel, float]]:
+    """An instance with each number of tokens that its passes may take, the usual one first."""
+    yield chip, one, usd
+    for tokens in TOKENS_PER_PASS:
+        if tokens < one.chunk_tokens:
+            yield chip, replace(one, chunk_tokens=tokens), usd
+
+
+def _order(question: SizeQuestion, way: Way) -> tuple[float, float]:
+    """The cheapest first; among those that cost the same, the one that does most for it."""
+    return way.least_usd_per_hour(question.rate_req_per_s), way.usd_per_hour / way.capacity_req_per_s
+
+
+Some = TypeVar("Some", bound=Way)
+
+
+def _made(
+    make: Callable[[SizeQuestion, HardwareProfile, ServedModel, float], Some | None],
+    question: SizeQuestion,
+    one: tuple[HardwareProfile, ServedModel, float],
+) -> Some | None:
+    try:
+        return make(question, *one)
+    except InputError:  # a figure of the accelerator that nobody published
+        return None

@@ -1,0 +1,68 @@
+"""Passes of colocated instances as a function: the roofline's where it is asked, and memory in tokens."""
+
+import numpy as np
+import pytest
+
+from planner.profiles import hardware_profile, model_profile
+from planner.roofline import (
+    Chip,
+    Factors,
+    Layout,
+    MeanRequest,
+    PromptTokens,
+    ServedModel,
+    linear_memory,
+    mixed_pass_time,
+    mixed_passes,
+)
+
+CLOSE = pytest.approx
+REQUEST = MeanRequest(2000.0, 1000.5, 2150.0)
+CASES = [("llama-3.1-8b", Layout()), ("llama-3.1-70b", Layout(tp_size=4)), ("qwen3-235b", Layout(dp_size=8, ep_size=8))]
+
+
+def served(model: str, layout: Layout) -> ServedModel:
+    return ServedModel(model_profile(model), Chip(hardware_profile("h200-sxm")), layout, Factors())
+
+
+@pytest.mark.parametrize(("model", "layout"), CASES)
+def test_without_prompts_passes_are_decode_steps(model: str, layout: Layout) -> None:
+    one, each = served(model, layout), np.arange(1.0, 97.0)
+    found = mixed_passes(one, REQUEST, 96)(np.zeros(96), each)
+    assert found == CLOSE(one.decode_time(each, np.full(96, REQUEST.context_tokens)).total_s, rel=1e-9)
+
+
+@pytest.mark.parametrize(("model", "layout"), CASES)
+def test_at_knots_passes_are_the_rooflines(model: str, layout: Layout) -> None:
+    one = served(model, layout)
+    passes = mixed_passes(one, REQUEST, 96)
+    p, b = passes.tokens[[3, 9, -1]], passes.batches[[0, 4, -1]]
+    spread = np.clip(p / REQUEST.prompt_tokens, 1.0, one.n_places)
+    exact = mixed_pass_time(one, PromptTokens(p / spread, REQUEST.keys, spread), b, REQUEST.context_tokens).total_s
+    assert passes(p, b) == CLOSE(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize(("model", "layout"), CASES)
+def test_between_knots_passes_are_near_the_roofline(model: str, layout: Layout) -> None:
+    one, draw = served(model, layout), np.random.default_rng(0)
+    passes = mixed_passes(one, REQUEST, 96)
+    p, b = np.exp(draw.uniform(3, np.log(passes.tokens[-1]), 50)), np.round(draw.uniform(1, 96, 50))
+    spread = np.clip(p / REQUEST.prompt_tokens, 1.0, one.n_places)
+    exact = mixed_pass_time(one, PromptTokens(p / spread, REQUEST.keys, spread), b, REQUEST.context_tokens).total_s
+    assert np.abs(passes(p, b) / exact - 1).max() < 0.05
+
+
+@pytest.mark.parametrize(("model", "layout"), CASES)
+def test_more_in_a_pass_never_takes_less_time(model: str, layout: Layout) -> None:
+    passes = mixed_passes(served(model, layout), REQUEST, 96)
+    tokens = passes(np.geomspace(1, passes.tokens[-1], 60), np.full(60, 32.0))
+    batches = passes(np.full(97, 2000.0), np.arange(97.0))
+    assert (np.diff(tokens) >= -1e-12).all()
+    assert (np.diff(batches) >= -1e-12).all()
+
+
+@pytest.mark.parametrize(("model", "layout"), CASES)
+def test_memory_in_tokens_holds_as_many_requests_as_blocks_of_it_do(model: str, layout: Layout) -> None:
+    one, length = served(model, layout), 4096.0
+    room, fixed = linear_memory(one, 1000.0, 8000.0)
+    assert one.n_places * (room / (fixed + length)) == CLOSE(float(one.largest_batch(length)), rel=0.02)
