@@ -155,8 +155,8 @@ def _notes(question: SizeQuestion, every: Ways, one: SizedFleet | None, two: Siz
         )
     if one is not None and "dp=1," not in one.pools[0].layout:
         yield (
-            "attention replicas of a colocated instance step at the pace of the fullest one, which the model takes for a "
-            "mean one: its time per output token is too short, and the run decides the number of instances"
+            "attention replicas of a colocated instance step at the pace of the fullest one, which the model takes "
+            "for a mean one: its time per output token is too short, and the run decides the number of instances"
         )
     if two is not None:
         yield "the hand-off of caches between pools is not counted: the site states no fabric"
