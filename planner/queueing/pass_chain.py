@@ -167,7 +167,7 @@ class PassChain:
     @property
     def passes(self) -> Floats:
         """Share of each kind of pass [fraction]."""
-        return np.bincount(self.kinds, self.starts, len(self.table))
+        return np.asarray(np.bincount(self.kinds, self.starts, len(self.table)), np.float64)
 
     @property
     def token_s(self) -> float:
