@@ -5,7 +5,7 @@
 const QUANTILES = { ttft_p50_s: 0.5, ttft_p90_s: 0.9, ttft_p99_s: 0.99 };
 const LATENCIES = ["ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s", "tpot_mean_s"];
 const LEVELS = [1, 0.7, 0.45, 0.25, 0.12, 0.05, 0.02, 0.006];
-const STEPS = 40, RARE = 1e-6, LEAST = 1e-12;
+const STEPS = 28, RARE = 1e-6, LEAST = 1e-12;
 
 // Where a value lies among ascending nodes: between a node and the next, and how far; outside, at the nearest end.
 function place(nodes, value) {

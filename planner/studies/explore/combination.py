@@ -18,7 +18,7 @@ from planner.units import SECONDS_PER_HOUR
 QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
 GBIT_PER_GB = 8.0
 PER_MILLION = 1e6
-STEPS = 40
+STEPS = 28
 """Halvings of the range that a quantile lies in."""
 LEAST = 1e-12
 RARE = 1e-6
