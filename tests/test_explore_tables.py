@@ -32,6 +32,7 @@ EXACT = 1e-6
 BETWEEN = 0.02
 SEED = 24
 ALL_NODES = {"reference": 5, "promise": 2, "charged link": 2}
+QUICK_FIRST = [name if name == "reference" else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
 TIMES = ("ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s", "tpot_mean_s")
 
 
@@ -57,7 +58,7 @@ def steady_nodes(name: str) -> list[Knobs]:
     return [k for k in found if k.req_per_s <= 0.8 * most_allowed(name)]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", QUICK_FIRST)
 def test_at_nodes_every_figure_is_that_of_optimize(name: str) -> None:
     tables = tables_of_case(name)
     for knobs in random.Random(SEED).sample(steady_nodes(name), ALL_NODES[name]):
@@ -99,6 +100,7 @@ def turned(name: str, rng: random.Random) -> Knobs:
             return knobs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["reference", "charged link"])
 def test_between_nodes_times_are_within_two_percent_and_rates_within_a_thousandth(name: str) -> None:
     tables, rng = tables_of_case(name), random.Random(SEED)
@@ -128,6 +130,7 @@ def test_the_sooner_quantile_is_the_quantile_whatever_the_guess() -> None:
             assert quantile_near_s(ttft, q, guess) == pytest.approx(ttft.quantile_s(q), rel=1e-8)
 
 
+@pytest.mark.slow
 def test_a_page_of_a_finished_plan_has_the_tables_of_a_plan_made_anew() -> None:
 
     for name in CASES:
@@ -158,7 +161,7 @@ def test_without_a_queueing_model_rates_and_cost_are_told_and_no_times() -> None
     assert highest_req_per_s(tables, knobs) == pytest.approx(made.plan.max_throughput_req_per_s, rel=EXACT)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", QUICK_FIRST)
 def test_the_front_of_the_tables_rises_and_no_fleet_in_stock_is_above_it(name: str) -> None:
     made, tables, rng = page(name), tables_of_case(name), random.Random(SEED)
     points = made.fronts[0].front.points

@@ -4,7 +4,8 @@
 
 const QUANTILES = { ttft_p50_s: 0.5, ttft_p90_s: 0.9, ttft_p99_s: 0.99 };
 const LATENCIES = ["ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s", "tpot_mean_s"];
-const STEPS = 40, FEW = 6, RARE = 1e-6, LEAST = 1e-12;
+const LEVELS = [1, 0.7, 0.45, 0.25, 0.12, 0.05, 0.02, 0.006];
+const STEPS = 28, RARE = 1e-6, LEAST = 1e-12;
 
 // Where a value lies among ascending nodes: between a node and the next, and how far; outside, at the nearest end.
 function place(nodes, value) {
@@ -200,15 +201,24 @@ function survival(multiples, wait, x) {
   return wait.waiting * Math.exp(wait.logs[last] + fall * (scaled - multiples[last]));
 }
 
-// A wait as a few values with their probabilities, its mean kept.
+// A wait as a few values with their probabilities, its mean kept: means between levels of its survival.
 function values(multiples, wait) {
   if (wait.waiting < RARE) return [[1, 0]];
-  const edges = [0];
-  for (let i = 1; i < FEW; i += 1) edges.push(inverse(multiples, wait, 1 - i / FEW));
-  const middles = edges.slice(1).map((x, i) => (x + edges[i]) / 2);
-  const tail = FEW * wait.given - middles.reduce((a, b) => a + b, 0), part = wait.waiting / FEW;
-  middles.push(Math.max(tail, edges[edges.length - 1]));
-  return [[1 - wait.waiting, 0], ...middles.map((x) => [part, x])];
+  const n = LEVELS.length, last = multiples.length - 1;
+  const at = LEVELS.map((level, i) => (i ? inverse(multiples, wait, level) : 0));
+  const means = at.slice(1).map((high, i) => meanBetween(LEVELS[i], at[i], LEVELS[i + 1], high));
+  const fall = (wait.logs[last - 1] - wait.logs[last]) / (multiples[last] - multiples[last - 1]);
+  means.push(at[n - 1] + wait.given / fall);
+  const parts = LEVELS.map((level, i) => level - (i + 1 < n ? LEVELS[i + 1] : 0));
+  const scale = wait.given / means.reduce((sum, mean, i) => sum + parts[i] * mean, 0);
+  return [[1 - wait.waiting, 0], ...means.map((mean, i) => [wait.waiting * parts[i], scale * mean])];
+}
+
+// Mean of a wait between two levels of its survival, which falls exponentially in between.
+function meanBetween(a, low, b, high) {
+  if (high <= low) return low;
+  const span = (high - low) / Math.log(a / b);
+  return (a * (low + span) - b * (high + span)) / (a - b);
 }
 
 function inverse(multiples, wait, fraction) {

@@ -84,7 +84,15 @@ function inTables(knobs) {
   });
 }
 
-const latencyNow = (knobs) => (isNode(TABLES, knobs) || inTables(knobs) ? latency(TABLES, knobs) : null);
+const LATENCY = new Map(), MOST_KNOWN = 2000;
+
+// Several figures and charts ask for the same knobs: found once.
+function latencyNow({ threshold, rate, sizes }) {
+  const knobs = { threshold, rate, sizes }, key = JSON.stringify(knobs);
+  if (LATENCY.size > MOST_KNOWN) LATENCY.clear();
+  if (!LATENCY.has(key)) LATENCY.set(key, isNode(TABLES, knobs) || inTables(knobs) ? latency(TABLES, knobs) : null);
+  return LATENCY.get(key);
+}
 
 function figures(knobs = state) {
   const fine = logPlace(TABLES.fine_tokens, knobs.threshold), seconds = latencyNow(knobs) || {};

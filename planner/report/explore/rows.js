@@ -32,7 +32,7 @@ function capacityRows() {
 }
 
 const TTFT_NAMES = { ttft_mean_s: "mean", ttft_p50_s: "50 %", ttft_p90_s: "90 %", ttft_p99_s: "99 %" };
-const MOST_CURVE = 14;
+const MOST_CURVE = 8;
 
 // Thresholds with a steady state, thinned; nodes of the tables stay.
 function curveTokens() {

@@ -18,13 +18,13 @@ from planner.units import SECONDS_PER_HOUR
 QUANTILES = {"ttft_p50_s": 0.5, "ttft_p90_s": 0.9, "ttft_p99_s": 0.99}
 GBIT_PER_GB = 8.0
 PER_MILLION = 1e6
-STEPS = 40
+STEPS = 28
 """Halvings of the range that a quantile lies in."""
 LEAST = 1e-12
 RARE = 1e-6
 """A wait for decode less likely than this is none."""
-FEW = 6
-"""Values that stand for a wait for decode where it adds to another."""
+LEVELS = (1.0, 0.7, 0.45, 0.25, 0.12, 0.05, 0.02, 0.006)
+"""Survivals between which a wait for decode is one value where it adds to another; finer in the tail."""
 
 
 class Knobs(NamedTuple):
@@ -265,16 +265,26 @@ def _survival(multiples: Sequence[float], wait: Wait | None, x: Array) -> Array:
 
 
 def _values(multiples: Sequence[float], wait: Wait) -> list[tuple[float, float]]:
-    """A wait as a few values with their probabilities, its mean kept."""
+    """A wait as a few values with their probabilities, its mean kept: means between levels of its survival."""
     if wait.waiting_fraction < RARE:
         return [(1.0, 0.0)]
-    edges = [0.0]
-    for i in range(1, FEW):
-        edges.append(_inverse(multiples, wait, 1 - i / FEW))
-    middles = [(a + b) / 2 for a, b in pairwise(edges)]
-    tail = FEW * wait.given_wait_s - sum(middles)
-    part = wait.waiting_fraction / FEW
-    return [(1 - wait.waiting_fraction, 0.0), *((part, x) for x in (*middles, max(tail, edges[-1])))]
+    at = [0.0, *(_inverse(multiples, wait, level) for level in LEVELS[1:])]
+    means = [_mean_between(*pair) for pair in pairwise(zip(LEVELS, at, strict=True))]
+    fall = (wait.log_survival[-2] - wait.log_survival[-1]) / (multiples[-1] - multiples[-2])
+    means.append(at[-1] + wait.given_wait_s / fall)
+    parts = [a - b for a, b in pairwise((*LEVELS, 0.0))]
+    scale = wait.given_wait_s / sum(part * mean for part, mean in zip(parts, means, strict=True))
+    waited = [(wait.waiting_fraction * part, scale * mean) for part, mean in zip(parts, means, strict=True)]
+    return [(1 - wait.waiting_fraction, 0.0), *waited]
+
+
+def _mean_between(first: tuple[float, float], second: tuple[float, float]) -> float:
+    """Mean of a wait between two levels of its survival, which falls exponentially in between."""
+    (a, low), (b, high) = first, second
+    if high <= low:
+        return low
+    span = (high - low) / log(a / b)
+    return (a * (low + span) - b * (high + span)) / (a - b)
 
 
 def _inverse(multiples: Sequence[float], wait: Wait, survival: float) -> float:

@@ -33,8 +33,8 @@ N_NODES = 9
 """those among them at which waits are."""
 LEAST_PART = 0.04
 """Share of the requests on either side of a threshold that is looked at."""
-N_KINDS = 64
-TAIL = 1.8
+N_KINDS = 96
+TAIL = 1.3
 """How much finer the kinds of request are where they are slow."""
 USE = (0.05, 0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.87, 0.92, 0.96, 0.985)
 MULTIPLES = (0.0, 0.2, 0.45, 0.75, 1.1, 1.6, 2.2, 3.0, 4.2, 6.0, 9.0)
