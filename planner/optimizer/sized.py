@@ -22,7 +22,7 @@ def sized_problem(problem: Problem, n_instances: Sequence[int], ports: Sequence[
         closed, links without ports are gone.
     """
     pools = tuple(within(pool, n, n) for pool, n in zip(problem.pools, n_instances, strict=True))
-    links = tuple(_with_ports(link, own) for link, own in zip(problem.links, ports, strict=True) if any(own))
+    links = tuple(with_ports(link, own) for link, own in zip(problem.links, ports, strict=True) if any(own))
     routing = problem.scenario.routing.model_copy(update={"prefill_to_decode": "free"})
     changes = {"objective": "max-throughput", "budget_usd_per_hour": None, "routing": routing}
     stated = {name: pool.model_copy(update=FREE) for name, pool in problem.scenario.pools.items()}
@@ -42,6 +42,12 @@ def within(pool: PoolSpec, low: int, high: int) -> PoolSpec:
     return replace(pool, min_instances=low, max_instances=high, stated_max_instances=high, by_period=by_period)
 
 
-def _with_ports(link: LinkSpec, ports: Sequence[int]) -> LinkSpec:
+def with_ports(link: LinkSpec, ports: Sequence[int]) -> LinkSpec:
+    """A link with given ports of its tiers alone.
+
+    Args:
+        link: the link.
+        ports: of every tier [count].
+    """
     tiers = zip(link.tiers, ports, strict=True)
     return replace(link, tiers=tuple(tier.model_copy(update={"max_ports": m}) for tier, m in tiers if m))

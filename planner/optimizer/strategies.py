@@ -20,6 +20,8 @@ FASTEST_PART = 0.6
 """Of the time, what the search for the highest rate may take; the rest is for the cheapest plan that reaches it."""
 ALWAYS_PART = 0.4
 """Of the time, what the search for a plan that rents all pools at all times may take, where some follow the periods."""
+FIRST_PART = 0.5
+"""Of what that leaves, what planning each period by itself may take."""
 FOLLOWING_GAP = 2e-3
 """Gap at which the search for a plan that follows the periods stops: hours cost little each, and are many."""
 RATE_TOLERANCE = 1e-6
@@ -68,6 +70,7 @@ def searched(problem: Problem, time_limit_s: float, gap: float = GAP_TARGET) -> 
 def _following(problem: Problem, time_limit_s: float, gap: float) -> Solution | None:
     """The plan of a problem with pools that are rented by the period: it begins with the one that rents at all times,
     so that it is never dearer."""
+    from planner.optimizer.network.period_by_period import period_by_period
     from planner.optimizer.network.search import network_search
 
     deadline = monotonic() + time_limit_s
@@ -77,7 +80,9 @@ def _following(problem: Problem, time_limit_s: float, gap: float) -> Solution | 
     except UndecidedError:
         always = None
     left_s = max(deadline - monotonic(), 0.0)
-    found = network_search(problem, left_s, min(gap, FOLLOWING_GAP), always)
+    first = always and period_by_period(problem, always, monotonic() + FIRST_PART * left_s, searched)
+    left_s = max(deadline - monotonic(), 0.0)
+    found = network_search(problem, left_s, min(gap, FOLLOWING_GAP), first)
     return None if found is None or found.scale <= NOTHING else replace(found, always=always)
 
 
