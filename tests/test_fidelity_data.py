@@ -122,7 +122,9 @@ def test_the_known_contradictions_of_the_report_are_in_the_file(data_file: DataF
         points = read_points(data_file(f"measured/{name}.csv"))
         cases, refused = cases_of(points)
         assert not refused
-        held = [[note.holds(case.point, case.model.name, case.hardware.name) for case in cases] for note in notes.doubts]
+        held = [
+            [note.holds(case.point, case.model.name, case.hardware.name) for case in cases] for note in notes.doubts
+        ]
         counts.append([sum(own) for own in held])
     first, second = counts
     assert first == [9, 24, 70, 0, 0, 32]
