@@ -142,12 +142,15 @@ def test_copies_of_a_point_weigh_once() -> None:
 
 def test_a_version_with_slower_requests_is_told_from_the_others() -> None:
     found = fitted([*_of_sources("1.0", AT_PRIORS, "ab"), *_of_sources("2.0", SLOWER, "ab")])
-    assert found.ratios["2.0"][3] / found.ratios["1.0"][3] == pytest.approx(4.0, rel=0.15)
+    slower_s = SLOWER.request_overhead_s - AT_PRIORS.request_overhead_s
+    slow_s, usual_s = (found.factors.request_overhead_s * found.ratios[version][3] for version in ("2.0", "1.0"))
+    assert slow_s - usual_s == pytest.approx(slower_s, rel=0.15)
     assert found.ratios["2.0"][0] / found.ratios["1.0"][0] == pytest.approx(1.0, rel=0.05)
 
 
 def test_a_version_of_one_source_or_one_model_is_as_the_rest_on_any_other_model() -> None:
     usual, slow = _of_sources("1.0", AT_PRIORS, "ab"), _of_sources("2.0", SLOWER, "ab")
+    slower_s = SLOWER.request_overhead_s - AT_PRIORS.request_overhead_s
     of_one_source = [replace(point, source="a") for point in slow]
     of_one_model = [point for point in slow if point.model == slow[0].model]
     for few in (of_one_source, of_one_model):
@@ -159,7 +162,7 @@ def test_a_version_of_one_source_or_one_model_is_as_the_rest_on_any_other_model(
             found.of([version], [None], [model]).request_overhead_s
             for version, model in (("1.0", min(seen)), ("2.0", min(seen)), ("2.0", "llama-3.1-70b"))
         )
-        assert np.asarray(slow_s / usual_s) == pytest.approx(4.0, rel=0.25)
+        assert np.asarray(slow_s - usual_s) == pytest.approx(slower_s, rel=0.25)
         assert other_s == pytest.approx(found.factors.request_overhead_s)
 
 
