@@ -150,8 +150,8 @@ def _notes(question: SizeQuestion, every: Ways, one: SizedFleet | None, two: Siz
         )
     if one is not None:
         yield (
-            "first tokens of colocated pools are predicted within 8 % on average and 12 % at P90 in three of four pools, "
-            "and up to twice too short in busy ones: the run alone certifies the promise"
+            "first tokens of colocated pools are predicted within 8 % (P90: 12 %) in three of four pools, and off by a "
+            "factor of two at worst, in busy ones: the run alone certifies the promise"
         )
     if one is not None and "dp=1," not in one.pools[0].layout:
         yield (
