@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from planner.results.certified import Certified, Promise, Round
     from planner.results.executed import Executed, ExecutedFigure, ExecutedLoad, TtftByLoad
+    from planner.results.explanation import ExplainedLine, Explanation, Ground, Topic
     from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
     from planner.results.fidelity_survey import (
         CurvePoint,
@@ -107,6 +108,10 @@ _LAZY = {
     "ExecutedFigure": "executed",
     "ExecutedLoad": "executed",
     "TtftByLoad": "executed",
+    "ExplainedLine": "explanation",
+    "Explanation": "explanation",
+    "Ground": "explanation",
+    "Topic": "explanation",
     "Fidelity": "fidelity",
     "FidelityGroup": "fidelity",
     "LatencyError": "fidelity",
@@ -228,6 +233,8 @@ __all__ = [
     "Executed",
     "ExecutedFigure",
     "ExecutedLoad",
+    "ExplainedLine",
+    "Explanation",
     "Fidelity",
     "FidelityGroup",
     "FidelitySurvey",
