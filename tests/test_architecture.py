@@ -14,10 +14,23 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "planner"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-BASE = {"errors", "units", "schema", "toml_lines", "curves", "ranges", "reading", "documented", "loading", "threads"}
+BASE = {
+    "errors",
+    "units",
+    "schema",
+    "toml_lines",
+    "curves",
+    "ranges",
+    "reading",
+    "documented",
+    "loading",
+    "threads",
+    "notes",
+}
 MAY_IMPORT = {
     "errors": set(),
     "units": set(),
+    "notes": set(),
     "toml_lines": set(),
     "ranges": set(),
     "reading": {"errors", "toml_lines"},

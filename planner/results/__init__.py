@@ -288,6 +288,8 @@ __all__ = [
     "RefusedPoints",
     "RooflinePass",
     "RooflineSurvey",
+    "Ground",
+    "Topic",
     "Promise",
     "Round",
     "Run",

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from planner.notes import Note
 from planner.ranges import Counted, Quantity, Signed
 from planner.results.certified import Certified
 from planner.results.plan_inputs import PlanInputs
@@ -349,7 +350,7 @@ class Plan(Fleet):
     baselines: tuple[Baseline, ...]
     free_routing: FreeRouting | None
     sweep: Sweep | None = Field(exclude=True)
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """What the reader must know to use the figures."""
     certified: Certified | None = None
     """What a run bore out, where `--certify` asked for one."""

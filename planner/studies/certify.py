@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.errors import CheckFailedError, InfeasibleError
 from planner.executor import RunQuestion, default_load
+from planner.notes import Note, note
 from planner.optimizer import (
     Problem,
     Solution,
@@ -318,9 +319,11 @@ def _round(tried: Tried) -> Round:
     )
 
 
-def _notes(scenario: Scenario, chosen: Tried) -> Iterator[str]:
+def _notes(scenario: Scenario, chosen: Tried) -> Iterator[Note]:
     """What the reader must know of a plan that was searched for under another promise than its own."""
     if not chosen.stated.has_queueing_model and _promises_time(scenario):
         yield SUPPOSED
     if chosen.searched.scenario.slo != scenario.slo:
-        yield "gap, bound and the other fleets are those of the promise that the optimizer was handed"
+        yield note(
+            "stricter-promise", "gap, bound and the other fleets are those of the promise that the optimizer was handed"
+        )

@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.errors import CheckFailedError, InfeasibleError, UndecidedError
 from planner.executor import RunQuestion
+from planner.notes import Note, note
 from planner.optimizer import (
     Solution,
     explained,
@@ -337,11 +338,13 @@ def _round(search: Search, tried: Tried) -> Round:
     )
 
 
-def _notes(search: Search, chosen: Tried) -> Iterator[str]:
+def _notes(search: Search, chosen: Tried) -> Iterator[Note]:
     """What the reader must know of what was run, and of what was not."""
     if search.scenario.spare.survive:
-        yield "periods were run with everything in place: what is left after a loss was not"
+        yield note("loss-not-run", "periods were run with everything in place: what is left after a loss was not")
     if _modelled(search.scenario) != search.scenario:
         yield SUPPOSED
     if chosen.searched != _modelled(search.scenario):
-        yield "gap, bound and the other fleets are those of the promise that the optimizer was handed"
+        yield note(
+            "stricter-promise", "gap, bound and the other fleets are those of the promise that the optimizer was handed"
+        )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Literal
 
+from planner.notes import note
 from planner.results import Interval, Promise
 from planner.scenario import Scenario
 
@@ -13,9 +14,10 @@ SAFETY = 0.995
 """What a promise is tightened by beyond what the run showed."""
 MODELLED = {"dispatch": "shared-queue", "prefill_batching": "one-at-a-time"}
 """The disciplines that waits are known for; where others are asked for, the search supposes these."""
-SUPPOSED = (
+SUPPOSED = note(
+    "supposed-discipline",
     "the search supposed dispatch = shared-queue with prefill_batching = one-at-a-time, which waits are known "
-    "for; the plan was run with the disciplines as stated, the other fleets were not run"
+    "for; the plan was run with the disciplines as stated, the other fleets were not run",
 )
 Say = Callable[[str], None]
 
