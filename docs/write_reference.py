@@ -20,12 +20,28 @@ from planner.profiles.hardware import HardwareProfile
 from planner.profiles.model import ModelProfile
 from planner.profiles.stack import StackProfile
 from planner.report.scenario_keys import UNITS, scenario_keys_page
-from planner.results import Explanation, Fidelity, Live, Plan, PlanDiff, Prediction, Run, SchedulerComparison, Validation
+from planner.results import (
+    Explanation,
+    Fidelity,
+    Live,
+    Plan,
+    PlanDiff,
+    Prediction,
+    Run,
+    SchedulerComparison,
+    Validation,
+)
 from planner.units import DASH
 
 FOLDER = Path(__file__).parent / "reference"
 WRITTEN = "<!-- Written by `make reference` from the code; edit the code, not this page. -->"
-WORDS: Mapping[Any, str] = {str: "text", int: "whole number", float: "number", bool: "true or false", type(None): "null"}
+WORDS: Mapping[Any, str] = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    type(None): "null",
+}
 ANSWERS: Mapping[str, type[BaseModel]] = {
     "optimize": Plan,
     "simulate": Run,
@@ -181,8 +197,8 @@ def json_page() -> str:
         "# JSON answers",
         WRITTEN,
         "With `--format json` a command prints one JSON object on standard output and nothing else there. Each answer "
-        "names its form in `schema`, such as `planner.plan/1`. New fields may be added. The meaning of a field does not "
-        "change. A figure that is unknown is `null`. Fields that say nothing for a plan or run may be absent.",
+        "names its form in `schema`, such as `planner.plan/1`. New fields may be added. The meaning of a field does "
+        "not change. A figure that is unknown is `null`. Fields that say nothing for a plan or run may be absent.",
         "\n".join(f"- `planner {name}`: [{root.__name__}](#{root.__name__.lower()})" for name, root in ANSWERS.items()),
         "A command that fails with exit code 3 to 6 prints an object of schema `planner.error/1` instead, see "
         "[exit codes](exit-codes.md).",
@@ -201,7 +217,8 @@ def profiles_page() -> str:
     parts = [
         "# Profile fields",
         WRITTEN,
-        "A profile is a TOML file. `planner profiles schema hardware`, `model` and `stack` print the same as JSON Schema. "
+        "A profile is a TOML file. `planner profiles schema hardware`, `model` and `stack` print the same as JSON "
+        "Schema. "
         "[Add an accelerator](../how-to/add-an-accelerator.md) shows how to write one.",
     ]
     done: set[type[BaseModel]] = set()
@@ -272,4 +289,4 @@ PAGES = {
 
 if __name__ == "__main__":
     for name, page in PAGES.items():
-        (FOLDER / name).write_text(re.sub(r"[ \t]+\n", "\n", page()), encoding="utf-8")
+        (FOLDER / name).write_text(page(), encoding="utf-8")
