@@ -334,6 +334,22 @@ MEANINGS: dict[str, Meaning] = {
         "The number format of these points was read from the model's name, or is stated otherwise than the name says.",
         "State `precision` in the points file.",
     ),
+    # scenarios to start from
+    "no-promise": Meaning(
+        "scenario new",
+        "The scenario promises no TTFT, so the cheapest fleet may be nearly full, with long waits.",
+        "Add `--slo-ttft SECONDS`.",
+    ),
+    "demand-to-edit": Meaning(
+        "scenario new",
+        "Nobody stated a demand. A placeholder is written.",
+        "Edit `demand_req_per_s`, or give `--demand`.",
+    ),
+    "price-to-edit": Meaning(
+        "scenario new",
+        "No rent of this accelerator is known. A placeholder is written, so that fleets can be compared at all.",
+        "Edit the price, or give `--price`.",
+    ),
     # recorded requests
     "last-run-taken": Meaning(
         "scenario new --from",
@@ -391,6 +407,11 @@ MEANINGS: dict[str, Meaning] = {
         "profiles import",
         "The tensors in the checkpoint's index differ from what the config says.",
         "Check that config and index belong to the same checkpoint.",
+    ),
+    "connections-dropped": Meaning(
+        "live",
+        "A program other than the workers connected to a worker. Its connections were dropped.",
+        "Nothing, or find out which program it is.",
     ),
     "compiled-code-not-stored": Meaning(
         RUN,

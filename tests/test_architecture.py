@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "results": BASE - {"curves"},
     "roofline": BASE | {"profiles", "results"},
     "queueing": {"errors", "units", "curves"},
-    "hybrid": {"errors", "units", "threads", "files", "profiles"},
+    "hybrid": {"errors", "notes", "units", "threads", "files", "profiles"},
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
     "executor": BASE | {"jobs", "scenario", "profiles", "results", "roofline", "workload"},
     "studies": BASE

@@ -187,6 +187,14 @@ def test_a_scenario_that_a_page_shows_holds_as_it_stands(text: str, tmp_path: Pa
     assert found.stdout.startswith(f"{tmp_path / 'shown.toml'}: holds (")
 
 
+def test_an_accelerator_that_a_page_shows_holds_as_it_stands(tmp_path: Path) -> None:
+    text = (DOCS / "how-to" / "add-an-accelerator.md").read_text(encoding="utf-8")
+    (profile,) = re.findall(r"```toml\n(schema = \"planner.hardware/1\".*?)```", text, flags=re.DOTALL)
+    (tmp_path / "my-chip.toml").write_text(profile, encoding="utf-8")
+    found = CliRunner().invoke(app, ["profiles", "check", str(tmp_path / "my-chip.toml")])
+    assert found.exit_code == 0, found.output
+
+
 def test_two_models_on_two_sites_are_shown_as_a_whole_file() -> None:
     shown = [tomllib.loads(text) for text in whole_scenarios()]
     assert any(len(found.get("models", {})) == 1 and len(found["sites"]) == 2 for found in shown)
