@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from planner.report.chart_sweep import sweep_chart, write_sweep_figure
     from planner.report.diff_comment import diff_markdown
     from planner.report.diff_text import diff_tables
-    from planner.report.explanation import explanation, explanation_tables
+    from planner.report.explained import explanation, explanation_tables
     from planner.report.fidelity_folder import check_fidelity_report, write_fidelity_report
     from planner.report.fidelity_tables import worst_points, worst_table
     from planner.report.figure_files import write_front, write_roofline, write_schedulers, write_tornado
@@ -33,8 +33,8 @@ _LAZY = {
     "write_sweep_figure": "chart_sweep",
     "diff_markdown": "diff_comment",
     "diff_tables": "diff_text",
-    "explanation": "explanation",
-    "explanation_tables": "explanation",
+    "explanation": "explained",
+    "explanation_tables": "explained",
     "check_fidelity_report": "fidelity_folder",
     "write_fidelity_report": "fidelity_folder",
     "worst_points": "fidelity_tables",

@@ -141,9 +141,7 @@ def ttft(plan: Plan, at: Grounds) -> str | None:
     if plan.latency.ttft_mean_s is None:
         at("latency.ttft_mean_s")
         full = [pool.name for pool in plan.pools if pool.n_instances and pool.utilization >= FULL]
-        why = (
-            f"{listed(full)} cannot keep up without a growing queue" if full else "this dispatch has no model of waits"
-        )
+        why = f"the queue at {listed(full)} would only grow" if full else "this dispatch has no model of waits"
         return f"TTFT is {alone} on average without waiting. Under load it is unknown, because {why}."
     loaded, late = seconds(at("latency.ttft_mean_s")), seconds(at("latency.ttft_p90_s"))
     return f"TTFT is {loaded} on average and {late} at P90. Without waiting the mean would be {alone}."
