@@ -188,7 +188,7 @@ def _kept_of_network(problem: Problem, solution: Solution, time_limit_s: float) 
     return 0.0 if found is None else min(found.scale, 1.0)
 
 
-def inputs(scenario: Scenario) -> tuple[list[Input], list[str]]:
+def inputs(scenario: Scenario) -> tuple[list[Input], list[Note]]:
     """Everything that is varied, and why something is not."""
     notes: list[Note] = []
     found = [*_demand(scenario, notes), *_prices(scenario), *_links(scenario), *_pools(scenario)]

@@ -9,6 +9,7 @@ from typing import Any
 from planner.errors import UsageError
 from planner.executor import RunQuestion, default_load, simulate, simulate_periods
 from planner.jobs import HERE, Workers
+from planner.notes import Note
 from planner.results import (
     Check,
     Fleet,
@@ -186,7 +187,7 @@ def _told(name: str, demand_req_per_s: float, checks: Sequence[Check]) -> Period
     )
 
 
-def _validation(to_run: ToRun, load: float, found: Sequence["Pair"], notes: tuple[str, ...]) -> Validation:
+def _validation(to_run: ToRun, load: float, found: Sequence["Pair"], notes: tuple[Note, ...]) -> Validation:
     question = to_run.question
     return Validation(
         scenario=to_run.scenario.name,
