@@ -17,7 +17,7 @@ REPORTS := $(if $(PLANNER_DATA),$(ALL_REPORTS),$(filter-out $(DATA_REPORTS),$(AL
 # Reports that are checked at once.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: optimize test check lint check-reports reports pages browser benchmark clean
+.PHONY: optimize test check lint check-reports reports pages browser docs reference benchmark clean
 
 optimize: $(VENV)/.installed
 	$(BIN)/planner optimize
@@ -41,7 +41,14 @@ check-reports: $(VENV)/.installed
 reports: $(VENV)/.installed
 	set -e; for case in $(REPORTS); do $(BIN)/planner report $$case --out $$case; done
 	$(FIDELITY)
-	$(BIN)/planner scenario schema --format markdown > docs/scenario-keys.md
+	$(BIN)/python docs/write_reference.py
+
+reference: $(VENV)/.installed
+	$(BIN)/python docs/write_reference.py
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -W --keep-going --quiet -b html docs docs/_build/html
+	@echo docs/_build/html/index.html
 
 # A page for every report, and their index, to look at: they are made from the scenarios, and not committed. With
 # STUDIES=--studies they have the fronts, variations and runs of the reports too, which takes as long as these.
@@ -66,5 +73,9 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(INSTALL) --editable '.[dev]'
 	touch $@
 
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(INSTALL) --editable '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Every plan of a question about one stream, by the equations of docs/README.md alone: no code of the planner.
+"""Every plan of a question about one stream, by the equations of docs/explanation alone: no code of the planner.
 
 A request of total tokens n, of which c are cached, is long where n - c > t. With N_i instances, T_i the prefill seconds
 and every pool of a part taking any share of it, a rate R [req/s] is served where for both parts

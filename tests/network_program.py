@@ -1,4 +1,4 @@
-"""A network without a promise as one small mixed-integer program, by docs/README.md alone: no code of the planner.
+"""A network without a promise as one small mixed-integer program, by docs/explanation alone: no code of the planner.
 
 Streams q are the requests of a class that are decoded at a site. In every period p a stream has one threshold t, out of
 all that differ in effect, chosen by binaries y_qpt; its long and short prompts take any share of the prefill pools that

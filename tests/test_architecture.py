@@ -14,10 +14,23 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "planner"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-BASE = {"errors", "units", "schema", "toml_lines", "curves", "ranges", "reading", "documented", "loading", "threads"}
+BASE = {
+    "errors",
+    "units",
+    "schema",
+    "toml_lines",
+    "curves",
+    "ranges",
+    "reading",
+    "documented",
+    "loading",
+    "threads",
+    "notes",
+}
 MAY_IMPORT = {
     "errors": set(),
     "units": set(),
+    "notes": set(),
     "toml_lines": set(),
     "ranges": set(),
     "reading": {"errors", "toml_lines"},
@@ -34,7 +47,7 @@ MAY_IMPORT = {
     "results": BASE - {"curves"},
     "roofline": BASE | {"profiles", "results"},
     "queueing": {"errors", "units", "curves"},
-    "hybrid": {"errors", "units", "threads", "files", "profiles"},
+    "hybrid": {"errors", "notes", "units", "threads", "files", "profiles"},
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
     "executor": BASE | {"jobs", "scenario", "profiles", "results", "roofline", "workload"},
     "studies": BASE

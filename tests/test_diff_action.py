@@ -15,7 +15,7 @@ from tests.builders import SMALL
 
 ROOT = Path(__file__).resolve().parents[1]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "plan-diff" / "action.yml").read_text(encoding="utf-8"))
-WORKFLOW_TEXT = (ROOT / "docs" / "workflows" / "plan-diff.yml").read_text(encoding="utf-8")
+WORKFLOW_TEXT = (ROOT / "docs" / "how-to" / "workflows" / "plan-diff.yml").read_text(encoding="utf-8")
 WORKFLOW: dict[Any, Any] = yaml.safe_load(WORKFLOW_TEXT)
 DEAR = SMALL.replace("usd_per_accelerator_hour = 4.0", "usd_per_accelerator_hour = 5.0")
 NONE = SMALL.replace('name = "small"', 'name = "small"\nobjective = "min-cost"\ndemand_req_per_s = 500.0')

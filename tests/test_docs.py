@@ -1,24 +1,38 @@
-"""What the README tells a newcomer to type works, and what it links to exists."""
+"""What the README and the handbook tell a reader to type works, and what they link to exists."""
 
 import json
 import re
+import runpy
 import shlex
+import shutil
+import subprocess
+import sys
 import tomllib
+from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from planner.cli import app
+from planner.cli.common import data_dirs
+from planner.notes import MEANINGS
 from planner.profiles.hf_families import FAMILIES
 from planner.roofline import stack
 from tests.fidelity_points import configurations, timed, written
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = sorted(
-    [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "reports").glob("*/*.md")]
-)
+DOCS = ROOT / "docs"
+HANDBOOK = sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *HANDBOOK, *(ROOT / "reports").glob("*/*.md")])
+DATA = {
+    "mooncake-conversation": "mooncake_conversation.jsonl",
+    "azure_2023_conversation.csv": "azure_2023_conversation.csv",
+}
+"""Words of commands, and the files of others that they need."""
 
 
 MIXTRAL = {
@@ -36,30 +50,74 @@ MIXTRAL = {
 }
 
 
-def console_blocks() -> list[list[list[str]]]:
+def console_blocks(text: str = README) -> list[list[list[str]]]:
     """Arguments of every `$ planner` line, block by block."""
-    blocks = re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
+    blocks = re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL)
     return [
         [shlex.split(line.removeprefix("$ planner "), comments=True) for line in block.splitlines() if line[:1] == "$"]
         for block in blocks
     ]
 
 
-@pytest.mark.parametrize("block", range(len(console_blocks())))
-def test_every_command_of_the_readme_succeeds_in_order(
-    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to type commands in, with the files that pages suppose a reader has."""
     monkeypatch.chdir(tmp_path)
     found = stack("vllm")
     written(tmp_path / "points.csv", timed(configurations()[::3], found.factors, found.settings))
     (tmp_path / "config.json").write_text(json.dumps(MIXTRAL), encoding="utf-8")
+    shutil.copy(DOCS / "tutorial" / "requests.csv", tmp_path)
+    return tmp_path
+
+
+def typed(arguments: list[str]) -> None:
+    """Run a command as a reader types it, `> FILE` included."""
+    is_kept = ">" in arguments
+    command = arguments[: arguments.index(">")] if is_kept else arguments
+    found = CliRunner().invoke(app, command)
+    assert found.exit_code == 0, (arguments, found.output, found.exception)
+    if is_kept:
+        Path(arguments[-1]).write_text(found.stdout, encoding="utf-8")
+
+
+def data_of(commands: Iterable[list[str]]) -> dict[str, Path | None]:
+    """Files of others that commands need, and where they are."""
+    words = {word for command in commands for word in command}
+    names = {file for word, file in DATA.items() if word in words}
+    found = {name: [path for root in data_dirs() for path in root.rglob(name)] for name in names}
+    return {name: next(iter(paths), None) for name, paths in found.items()}
+
+
+@pytest.mark.parametrize("block", range(len(console_blocks())))
+def test_every_command_of_the_readme_succeeds_in_order(block: int, folder: Path) -> None:
+    assert folder == Path.cwd()
     for arguments in console_blocks()[block]:
-        found = CliRunner().invoke(app, arguments)
-        assert found.exit_code == 0, (arguments, found.output, found.exception)
+        typed(arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [p for p in HANDBOOK if console_blocks(p.read_text("utf-8"))], ids=lambda p: p.stem)
+def test_every_command_of_a_page_of_the_handbook_succeeds_in_order(page: Path, folder: Path) -> None:
+    commands = [arguments for block in console_blocks(page.read_text(encoding="utf-8")) for arguments in block]
+    data = data_of(commands)
+    missing = sorted(name for name, path in data.items() if path is None)
+    if missing:
+        pytest.skip(f"{', '.join(missing)}: not in PLANNER_DATA")
+    for name, path in data.items():
+        (folder / name).symlink_to(path or "")
+    for arguments in commands:
+        typed(arguments)
 
 
 def test_the_readme_has_commands_to_try() -> None:
     assert sum(len(block) for block in console_blocks()) >= 10
+
+
+def test_the_readme_is_short_and_every_question_has_a_page_with_commands() -> None:
+    assert len(README.splitlines()) <= 160
+    with_commands = {page.stem for page in HANDBOOK if "planner " in page.read_text(encoding="utf-8")}
+    wanted = ["size-for-a-promise", "is-a-remote-site-worth-it", "calibrate-my-stack", "several-sites", "ci", "export"]
+    assert {*wanted, "diff-in-a-pull-request"} <= with_commands
 
 
 def shown_outputs() -> list[tuple[int, int, list[str]]]:
@@ -71,15 +129,14 @@ def shown_outputs() -> list[tuple[int, int, list[str]]]:
     return found
 
 
-def test_output_that_the_readme_shows_is_what_the_command_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_output_that_the_readme_shows_is_what_the_command_prints(folder: Path) -> None:
     """To mend: run the commands of the block and copy their output anew."""
-    monkeypatch.chdir(tmp_path)
+    assert folder == Path.cwd()
     shown = {(block, place): lines for block, place, lines in shown_outputs()}
     assert shown
     for block in {block for block, _ in shown}:
-        for place, arguments in enumerate(console_blocks()[block]):
+        last = max(place for found, place in shown if found == block)
+        for place, arguments in enumerate(console_blocks()[block][: last + 1]):
             printed = [line.rstrip() for line in CliRunner().invoke(app, arguments).stdout.splitlines()]
             lines = shown.get((block, place), [])
             is_head = lines[-1:] == ["..."]
@@ -95,8 +152,8 @@ def test_every_relative_link_and_picture_of_a_page_exists(page: Path) -> None:
 
 def test_make_targets_of_the_readme_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    typed = "\n".join(re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL) + re.findall(r"`(make [^`]+)`", README))
-    named = set(re.findall(r"^make ([a-z-]+)", typed, flags=re.MULTILINE))
+    told = "\n".join(re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL) + re.findall(r"`(make [^`]+)`", README))
+    named = set(re.findall(r"^make ([a-z-]+)", told, flags=re.MULTILINE))
     assert named
     assert all(re.search(rf"^{target}:", makefile, flags=re.MULTILINE) for target in named)
 
@@ -104,7 +161,7 @@ def test_make_targets_of_the_readme_exist() -> None:
 def test_the_page_of_own_profiles_names_every_family_once_and_shows_what_import_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (ROOT / "docs" / "profiles.md").read_text(encoding="utf-8")
+    page = (DOCS / "how-to" / "add-a-model.md").read_text(encoding="utf-8")
     rows = [line.split("|")[2] for line in page.splitlines() if line.startswith("| ") and "`" in line.split("|")[2]]
     named = re.findall(r"`(\w+)`", " ".join(rows[1:]))
     assert sorted(named) == sorted(FAMILIES)
@@ -130,6 +187,74 @@ def test_a_scenario_that_a_page_shows_holds_as_it_stands(text: str, tmp_path: Pa
     assert found.stdout.startswith(f"{tmp_path / 'shown.toml'}: holds (")
 
 
+def test_an_accelerator_that_a_page_shows_holds_as_it_stands(tmp_path: Path) -> None:
+    text = (DOCS / "how-to" / "add-an-accelerator.md").read_text(encoding="utf-8")
+    (profile,) = re.findall(r"```toml\n(schema = \"planner.hardware/1\".*?)```", text, flags=re.DOTALL)
+    (tmp_path / "my-chip.toml").write_text(profile, encoding="utf-8")
+    found = CliRunner().invoke(app, ["profiles", "check", str(tmp_path / "my-chip.toml")])
+    assert found.exit_code == 0, found.output
+
+
 def test_two_models_on_two_sites_are_shown_as_a_whole_file() -> None:
     shown = [tomllib.loads(text) for text in whole_scenarios()]
     assert any(len(found.get("models", {})) == 1 and len(found["sites"]) == 2 for found in shown)
+
+
+# The handbook as a site
+
+
+def reference_pages() -> dict[str, Any]:
+    """What writes each page of the reference."""
+    found: dict[str, Any] = runpy.run_path(str(DOCS / "write_reference.py"))
+    return found
+
+
+@pytest.mark.parametrize("name", ["commands", "exit-codes", "json", "notes", "profiles", "scenario-keys"])
+def test_a_page_of_the_reference_is_what_the_code_says(name: str) -> None:
+    pages = reference_pages()["PAGES"]
+    assert (DOCS / "reference" / f"{name}.md").read_text(encoding="utf-8") == pages[f"{name}.md"](), (
+        "stale: make reference"
+    )
+
+
+def test_every_code_of_a_note_has_one_entry_on_its_page() -> None:
+    page = (DOCS / "reference" / "notes.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (.*)$", page, flags=re.MULTILINE) == sorted(MEANINGS)
+
+
+def test_every_field_of_an_answer_is_on_the_page_of_json() -> None:
+    page = (DOCS / "reference" / "json.md").read_text(encoding="utf-8")
+    known = set(re.findall(r"^\| `([^`]+)` \|", page, flags=re.MULTILINE))
+    for command in ("optimize not-worth-it", "predict llama-3.1-8b h100-sxm", "explain not-worth-it"):
+        answer = json.loads(CliRunner().invoke(app, [*command.split(), "--format", "json"]).stdout)
+        assert answer.keys() <= known
+        assert {key for value in answer.values() if isinstance(value, list) for key in keys(value)} <= known
+
+
+def keys(items: list[Any]) -> set[str]:
+    return {key for item in items if isinstance(item, dict) for key in item}
+
+
+def test_the_page_of_exit_codes_has_every_code_of_an_error() -> None:
+    page = (DOCS / "reference" / "exit-codes.md").read_text(encoding="utf-8")
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", page, flags=re.MULTILINE)][:7] == list(range(7))
+
+
+def test_every_page_of_the_handbook_is_reached_from_its_index() -> None:
+    for index in [page for page in HANDBOOK if page.name == "index.md"]:
+        trees = re.findall(r"```{toctree}\n(.*?)```", index.read_text(encoding="utf-8"), flags=re.DOTALL)
+        named = {f"{line}.md" for tree in trees for line in tree.splitlines() if line and line[0] != ":"}
+        beside = {page.name for page in index.parent.glob("*.md")} | {
+            f"{page.parent.name}/index.md" for page in index.parent.glob("*/index.md")
+        }
+        assert named == beside - {"index.md"}, index
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    if find_spec("sphinx") is None or find_spec("furo") is None:
+        pytest.skip("sphinx and furo are not installed (extra docs)")
+    sphinx = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
+    found = subprocess.run([*sphinx, str(DOCS), str(tmp_path / "site")], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert (tmp_path / "site" / "explanation" / "search-and-gap.html").is_file()

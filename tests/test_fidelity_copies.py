@@ -68,8 +68,8 @@ def test_notes_count_the_points_that_they_are_of() -> None:
     named = replace(POINT, model="Qwen/Qwen3-32B-FP8", precision=None)
     found = fidelity([POINT, named, named, replace(named, precision="bf16")])
     assert found.notes == (
-        "Qwen/Qwen3-32B-FP8: bf16 as stated, though its name says fp8 (1 point)",
-        "Qwen/Qwen3-32B-FP8: fp8 by its name, as no precision is stated (2 points)",
+        "Qwen/Qwen3-32B-FP8: bf16 as stated, though its name says fp8 (1 point) (note: point-precision)",
+        "Qwen/Qwen3-32B-FP8: fp8 by its name, as no precision is stated (2 points) (note: point-precision)",
     )
     assert found.n_predicted == 4
     assert [row.label.partition(",")[0] for row in found.points] == ["bf16", "fp8", "fp8", "bf16"]

@@ -147,7 +147,7 @@ def test_a_question_without_the_figures_it_needs_is_refused_by_key(changes: dict
 def test_a_pool_that_no_link_joins_is_said_to_be_of_no_use() -> None:
     plan = optimize(small().model_copy(update={"links": {}}))
     assert plan.pool("fast").n_instances == 0
-    assert "pool fast is of no use: no link joins it to a pool that decodes its model" in plan.notes
+    assert any("pool fast is of no use: no link joins it to a pool" in note for note in plan.notes)
 
 
 def test_a_role_without_measurements_is_refused_with_what_is_known() -> None:

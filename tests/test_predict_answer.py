@@ -405,6 +405,6 @@ def test_a_size_that_nobody_stated_is_told_where_a_smaller_instance_would_do(mod
     fewest = next((n for n in (1, 2, 4) if holds(n)), None)
     told = [note for note in found.notes if "since no other size is stated" in note]
     assert len(told) == (fewest is not None)
-    assert all(note.endswith(f"(--accelerators {fewest})") for note in told)
+    assert all(f"(--accelerators {fewest})" in note for note in told)
     for stated in ({"n_accelerators": 8}, {"layout": "tp=8"}):
         assert not any("no other size is stated" in note for note in prediction(model, hardware, **stated).notes)

@@ -153,7 +153,9 @@ def test_the_action_is_composite_and_fills_scripts_by_variables_only() -> None:
 
 # The page
 
-PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+PAGE, DIFF_PAGE = (
+    (ROOT / "docs" / "how-to" / name).read_text(encoding="utf-8") for name in ("ci.md", "diff-in-a-pull-request.md")
+)
 
 
 @pytest.mark.slow
@@ -174,8 +176,8 @@ def test_the_shell_step_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_the_page_names_inputs_and_hooks_that_there_are() -> None:
-    found = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL))
-    step, diff, configuration = found
+    found = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE + DIFF_PAGE, flags=re.DOTALL))
+    step, configuration, diff = found
     assert step[0]["with"].keys() <= ACTION["inputs"].keys()
     of_diff = yaml.safe_load((ROOT / "plan-diff" / "action.yml").read_text(encoding="utf-8"))
     assert diff[0]["with"].keys() <= of_diff["inputs"].keys()

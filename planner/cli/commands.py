@@ -16,6 +16,7 @@ class Commands(PlannerGroup):
     entries = {
         "optimize": Entry(PLAN, "optimize:optimize", "Plan a scenario: sizes, threshold, link and cost."),
         "size": Entry(PLAN, "size:size", "Size a demand without a scenario: colocated beside disaggregated."),
+        "explain": Entry(PLAN, "explain:explain", "How the numbers of a plan hang together, in ten lines."),
         "diff": Entry(PLAN, "diff:diff", "What is different between two plans, and why."),
         "sweep": Entry(PLAN, "sweep:sweep", "One plan per point of a grid."),
         "export": Entry(PLAN, "export:export", "Write what deploys a plan: manifests or launch commands."),

@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.common import SetOption, TimeLimitOption, asked_for, data_dirs, print_json, print_rich, with_inputs
+from planner.cli.common import SetOption, TimeLimitOption, asked_for, print_json, print_rich
 from planner.cli.completion import scenario_names
-from planner.cli.progress import progress
+from planner.cli.planned import plan_of
 
 if TYPE_CHECKING:
-    from planner.results import Plan, PlanDiff
-    from planner.scenario import Scenario
+    from planner.results import PlanDiff
     from planner.studies.diff_gate import Condition
 
 
@@ -52,7 +50,7 @@ def diff(
     from planner.studies.diff_gate import Condition
 
     conditions = [Condition.parsed(text) for text in fail_on or ()]
-    plans = (_plan(before, (), time_limit_s), _plan(after, overrides or (), time_limit_s))
+    plans = (plan_of(before, (), time_limit_s), plan_of(after, overrides or (), time_limit_s))
     found = plan_diff((before, plans[0]), (_named(after, overrides or ()), plans[1]))
     _print(found, format_)
     _check(found, exit_code, conditions)
@@ -60,46 +58,6 @@ def diff(
 
 def _named(name: str, overrides: Sequence[str]) -> str:
     return " ".join([name, *(f"--set {text}" for text in overrides)])
-
-
-def _plan(name: str, overrides: Sequence[str], time_limit_s: float) -> "Plan":
-    """The plan of a file, or of a scenario. Raises InputError, InfeasibleError or UndecidedError, which name it."""
-    from planner.errors import InfeasibleError, UndecidedError, UsageError
-    from planner.results import plan_from
-    from planner.scenario import read_scenario
-
-    if (text := _plan_text(name)) is not None:
-        if overrides:
-            raise UsageError(f"--set: changes a scenario, and {name} is a plan")
-        return plan_from(text, name)
-    question = read_scenario(name, overrides)
-    with progress(f"planning {name}"):
-        try:
-            return _planned(question, time_limit_s)
-        except InfeasibleError as error:
-            raise InfeasibleError(f"{name}: {error}", error.relaxations) from None
-        except UndecidedError as error:
-            raise UndecidedError(f"{name}: {error}") from None
-
-
-def _planned(question: "Scenario", time_limit_s: float) -> "Plan":
-    """The plan of a scenario with what it was made from."""
-    from planner.optimizer import optimize
-
-    return with_inputs(optimize(question, data_dirs(), time_limit_s), question)
-
-
-def _plan_text(name: str) -> str | None:
-    """The text of a file that is JSON, or is called so; None of anything else, which is taken for a scenario."""
-    from planner.reading import read_text
-    from planner.scenario import bundled_scenarios
-    from planner.schema import is_file
-
-    path = Path(name)
-    if name in bundled_scenarios() or path.suffix == ".toml" or not (is_file(path) or path.suffix == ".json"):
-        return None
-    text = read_text(path)
-    return text if path.suffix == ".json" or text.lstrip()[:1] == "{" else None
 
 
 def _print(found: "PlanDiff", format_: DiffFormat) -> None:

@@ -2,16 +2,13 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from planner.cli.common import SetOption, TimeLimitOption
 from planner.cli.completion import scenario_names
-from planner.cli.progress import progress
-
-if TYPE_CHECKING:
-    from planner.results import Plan
+from planner.cli.planned import plan_of
 
 
 class Target(StrEnum):
@@ -22,9 +19,6 @@ class Target(StrEnum):
     KSERVE = "kserve"
     SGLANG = "sglang"
     VLLM = "vllm"
-
-
-PLAN_SUFFIX = ".json"
 
 
 def export(
@@ -49,31 +43,9 @@ def export(
     from planner.deploy import TARGETS, check_export_folder, export_files, write_export
 
     check_export_folder(out)
-    plan = _plan(source, overrides or [], time_limit_s)
+    plan = plan_of(source, overrides or (), time_limit_s)
     (name,) = (known for known in TARGETS if known == target.value)
     files = export_files(plan, name, parameters or (), source)
     write_export(files, out)
     for file in files:
         typer.echo(out / file)
-
-
-def _plan(source: str, overrides: list[str], time_limit_s: float) -> "Plan":
-    """The plan in a file, or that of a scenario.
-
-    Raises:
-        UsageError: keys of a scenario are changed, and a plan is given.
-    """
-    from planner.errors import UsageError
-    from planner.results import plan_from
-    from planner.schema import read_text
-
-    if source.endswith(PLAN_SUFFIX):
-        if overrides:
-            raise UsageError(f"--set: changes keys of a scenario, and {source} is a plan (plan again with --set)")
-        return plan_from(read_text(Path(source)), source)
-    from planner.cli.optimize import planned
-    from planner.scenario import read_scenario
-
-    question = read_scenario(source, overrides)
-    with progress(f"planning {question.name}") as tell:
-        return planned(question, time_limit_s, tell)

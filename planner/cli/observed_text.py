@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from planner.notes import Note, note
 from planner.studies.instance_size import RequestLengths
 from planner.units import number, percent
 from planner.workload.observed import CountedLengths, Observed
@@ -41,9 +42,10 @@ def planned_req_per_s(seen: Observed) -> tuple[float | None, str]:
     return seen.req_per_s, "as recorded: the mean over all of the time"
 
 
-def observed_notes(seen: Observed) -> list[str]:
+def observed_notes(seen: Observed) -> list[Note]:
     """What a reader should hear of."""
-    return [*seen.notes, *(f"{what}: {text}" for what, lengths in _named(seen) if (text := _error(lengths)))]
+    errors = ((what, _error(lengths)) for what, lengths in _named(seen))
+    return [*seen.notes, *(note("lengths-in-buckets", f"{what}: {text}") for what, text in errors if text)]
 
 
 def _named(seen: Observed) -> tuple[tuple[str, CountedLengths], ...]:

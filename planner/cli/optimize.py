@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from planner.executor import RunQuestion
+    from planner.notes import Note
     from planner.results import Front, Plan, Sensitivity
     from planner.scenario import Scenario
 
@@ -127,8 +128,8 @@ def optimize(
             plan = _beside_current(question, plan, (current, begin), steps, time_limit_s, tell)
         front, found = _studies(question, plan, (pareto, points or N_POINTS, sensitivity), time_limit_s, tell)
     if question.break_even:
-        note = _break_evens_elsewhere(len(question.break_even), scenario, overrides or ())
-        plan = plan.model_copy(update={"notes": (*plan.notes, note)})
+        remark = _break_evens_elsewhere(len(question.break_even), scenario, overrides or ())
+        plan = plan.model_copy(update={"notes": (*plan.notes, remark)})
     if format_ is Format.JSON:
         studies = {"pareto": front and front.answer(), "sensitivity": found and found.answer()}
         print_json(
@@ -146,13 +147,14 @@ def optimize(
         _draw(front, found, figure)
 
 
-def _break_evens_elsewhere(n: int, scenario: str, overrides: "Sequence[str]") -> str:
+def _break_evens_elsewhere(n: int, scenario: str, overrides: "Sequence[str]") -> "Note":
     """What a scenario asks for and this command does not answer, with the command that does."""
+    from planner.notes import note
     from planner.report import Rerun
 
     command = Rerun(tuple(overrides)).command(scenario, "DIR")
     several = f"{n} break-evens are" if n > 1 else "a break-even is"
-    return f"{several} asked for, which a report answers: {command}"
+    return note("break-even-in-report", f"{several} asked for, which a report answers: {command}")
 
 
 class How(StrEnum):

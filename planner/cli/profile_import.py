@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli.common import Format, FormatOption, print_json
+from planner.notes import Note, note
 
 if TYPE_CHECKING:
     from planner.profiles.imported import ImportedProfile
@@ -115,10 +116,14 @@ def parameter_lines(found: "ImportedProfile") -> list[str]:
     return [f"{found.name}: {total:,} parameters, {found.n_active_parameters:,} active per token", *rows]
 
 
-def warnings(found: "ImportedProfile", against: "Against") -> list[str]:
+def warnings(found: "ImportedProfile", against: "Against") -> list[Note]:
     """Where the count disagrees with a size, or with the index of the checkpoint."""
     stated, tensors = against
-    return [*found.doubts(stated), *(() if tensors is None else tensors.doubts(found))]
+    index = () if tensors is None else tensors.doubts(found)
+    return [
+        *(note("parameters-differ", text) for text in found.doubts(stated)),
+        *(note("index-differs", text) for text in index),
+    ]
 
 
 def remarks(found: "ImportedProfile", against: "Against") -> list[str]:

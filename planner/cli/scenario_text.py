@@ -15,6 +15,7 @@ import numpy as np
 from planner.cli.common import data_dirs
 from planner.cli.observed_text import observed_facts, observed_notes, planned_req_per_s, request_lengths
 from planner.errors import InputError, Problem, UsageError
+from planner.notes import Note, note
 from planner.profiles import HardwareProfile, ModelProfile, hardware_profile, model_profile
 from planner.studies.instance_size import RequestLengths, accelerators_per_instance
 from planner.workload import Trace, read_trace
@@ -107,7 +108,7 @@ class _Draft:
     """A scenario in the making, and what its reader should hear of."""
 
     wanted: Wanted
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         wanted = self.wanted
@@ -125,7 +126,9 @@ class _Draft:
     def text(self) -> str:
         demand, why = self._demand()
         if demand and not self.wanted.slo_ttft:
-            self.notes.append("no --slo-ttft: the cheapest fleet may be nearly saturated, with long waits")
+            self.notes.append(
+                note("no-promise", "no --slo-ttft: the cheapest fleet may be nearly saturated, with long waits")
+            )
         prices = [self._price(self.local, "--hardware")]
         remote = None
         if not self.wanted.one_site:
@@ -165,7 +168,7 @@ class _Draft:
         if recorded is not None:
             return recorded, why
         if self.wanted.one_site and self.wanted.accelerators is None:
-            self.notes.append(f"no --demand: {A_DEMAND:g} req/s is written, to be edited")
+            self.notes.append(note("demand-to-edit", f"no --demand: {A_DEMAND:g} req/s is written, to be edited"))
             return A_DEMAND, "not stated: edit it"
         return None, ""
 
@@ -214,7 +217,8 @@ class _Draft:
         if option == "--hardware" and self.wanted.price is not None:
             usd, basis, source = _figure(self.wanted.price), "assumed", "as stated by --price"
         elif chip.name not in PRICES:
-            self.notes.append(f"no price of {chip.name} is known: 1 USD an hour is written, so that cost counts them")
+            said = f"no price of {chip.name} is known: 1 USD an hour is written, so that cost counts them"
+            self.notes.append(note("price-to-edit", said))
         return {"key": _toml_key(self._seen(name)), "usd": usd, "basis": basis, "source": source}
 
     def _seen(self, profile: str) -> str:
@@ -246,7 +250,7 @@ def short_name(path: Path) -> str:
     return re.sub(r"[^a-z0-9]+", "-", path.name.removesuffix(".toml").lower()).strip("-")
 
 
-def scenario_text(wanted: Wanted) -> tuple[str, list[str]]:
+def scenario_text(wanted: Wanted) -> tuple[str, list[Note]]:
     """The scenario that was asked for, and notes on what was chosen.
 
     Raises:

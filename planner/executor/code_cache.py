@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Any
 
 from planner.executor.codegen import optimized_once
+from planner.notes import note
 
 SOURCES = Path(__file__).parent
 LOOPS = ("engine", "kernel")
@@ -82,7 +83,7 @@ def cache_folder() -> Path | None:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
             if reason := _distrust(folder, ALL_OF_OTHERS) or (not is_stated and _distrust(root, WRITING_OF_OTHERS)):
-                LOG.warning("compiled code is not kept in %s", reason)
+                LOG.warning("%s", note("compiled-code-not-stored", f"compiled code is not kept in {reason}"))
                 continue
             with tempfile.TemporaryFile(dir=folder):
                 return folder

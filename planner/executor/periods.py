@@ -16,6 +16,7 @@ from planner.executor.run_question import Enough, RunQuestion, run_on
 from planner.executor.streams import Stream
 from planner.executor.systems import System, system
 from planner.jobs import HERE, Workers
+from planner.notes import Note, note
 from planner.results import NONE_LEAVES, PeriodPlan, PeriodRun, Plan, PoolPlan, Run, RunFigures
 from planner.scenario import Scenario
 
@@ -129,14 +130,17 @@ def _period_run(part: Part, question: RunQuestion, load: float) -> PeriodRun:
     return PeriodRun(name=part.plan.name, hours=part.plan.hours, **figures)
 
 
-def _notes(runs: Sequence[PeriodRun]) -> Iterator[str]:
+def _notes(runs: Sequence[PeriodRun]) -> Iterator[Note]:
     """What is to know of the first period that has something, and which others have."""
     noted = [run for run in runs if run.notes]
-    yield from (f"{run.name}: {note}" for run in noted[:1] for note in run.notes)
+    yield from (Note(f"{run.name}: {said}") for run in noted[:1] for said in run.notes)
     others = [run.name for run in noted[1:]]
     if others:
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-        yield f"the runs of {', '.join(others[:MOST_NAMED])}{more} have notes of their own (--period NAME shows them)"
+        yield note(
+            "more-notes",
+            f"the runs of {', '.join(others[:MOST_NAMED])}{more} have notes of their own (--period NAME shows them)",
+        )
 
 
 def whole_system(plan: Plan, parts: Sequence[Part]) -> System:

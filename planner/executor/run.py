@@ -22,6 +22,7 @@ from planner.executor.timings import Part, timed
 from planner.executor.troubles import troubles
 from planner.executor.worlds import world
 from planner.jobs import HERE, Workers, answers
+from planner.notes import Note, note
 from planner.results import (
     ClassRun,
     Fleet,
@@ -372,22 +373,28 @@ def _n_counted(outcomes: Sequence[Outcome], name: str) -> int:
 
 def _notes(
     plan: System, load: float | None, req_per_s: float, mean: dict[str, float], outcomes: Sequence[Outcome]
-) -> Iterator[str]:
+) -> Iterator[Note]:
     process = plan.scenario.execution.arrivals
     if isinstance(process, DiurnalArrivals) and load is not None:
         n_days = min(o.counts["n_requests"] for o in outcomes) / req_per_s / process.period_s
         if n_days < WHOLE_DAY:
-            yield f"a replication lasts {number(n_days)} of a day, and has the rates of that part: run more requests"
+            yield note(
+                "part-of-a-day",
+                f"a replication lasts {number(n_days)} of a day, and has the rates of that part: run more requests",
+            )
     if load is None:
-        yield "the system was kept full: times are those of a queue as long as the experiment made it"
+        yield note(
+            "kept-full", "the system was kept full: times are those of a queue as long as the experiment made it"
+        )
     elif load * max(pool.utilization for pool in (*plan.prefill, *plan.decode)) > 1 - 1e-6:
-        yield "at this load a pool is full: its queue grows as long as requests arrive"
+        yield note("run-saturated", "at this load a pool is full: its queue grows as long as requests arrive")
     if _is_transient(mean):
-        yield (
+        yield note(
+            "warm-up-short",
             f"the warm-up of {number(mean['warm_up_s'])} s is shorter than {number(STAYS_TO_WARM_UP)} times the "
             f"{number(mean['stay_s'])} s that a request stays: figures, throughput above all, are those of a system "
             f"that still fills; run {number(STAYS_TO_WARM_UP * mean['stay_s'] / max(mean['warm_up_s'], 1e-9), 2)} "
-            "times as many requests"
+            "times as many requests",
         )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.notes import Note, note
 from planner.optimizer.at_hand import Variant, at_hand, has_one_site, is_same_fleet
 from planner.optimizer.capacity import decode_s, threshold_loads
 from planner.optimizer.home import (
@@ -42,7 +43,7 @@ class Compared:
     """What a plan is compared with."""
 
     others: tuple[Baseline, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     """Why there is no other one."""
     impossible: frozenset[str]
     """Names of those of which it is proven that there is no such fleet,"""
@@ -81,11 +82,13 @@ def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[
                 unknown.add(variant.name)
             if not variant.is_tried:
                 why = error.problems[0].message if isinstance(error, InputError) else error
-                notes.append(f"no {variant.name} to compare with: {why}")
+                notes.append(note("no-baseline", f"no {variant.name} to compare with: {why}"))
     if has_one_site(scenario):
         found = [*worth_listing(scenario, found)]
     elif same:
-        notes.append(f"compared with {', '.join(same)} nothing differs: that is the plan itself")
+        notes.append(
+            note("baseline-is-plan", f"compared with {', '.join(same)} nothing differs: that is the plan itself")
+        )
     return Compared(tuple(found), tuple(notes), frozenset(impossible), frozenset(unknown))
 
 

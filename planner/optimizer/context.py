@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from planner.errors import Problem
+from planner.notes import Note, note
 from planner.scenario import Scenario
 from planner.units import percent
 from planner.workload import RequestMix
@@ -23,16 +24,17 @@ def context_problems(scenario: Scenario, name: str, mix: RequestMix) -> Iterator
     yield scenario.problem(key, what, f"prompts of at most that, or another {where}.context_limit_tokens")
 
 
-def context_notes(scenario: Scenario, name: str, mix: RequestMix) -> Iterator[str]:
+def context_notes(scenario: Scenario, name: str, mix: RequestMix) -> Iterator[Note]:
     """What to know where prompts of a class are longer than their model is made for, and the scenario says nothing."""
     model = scenario.model_of(name)
     profile, stated = scenario.profile_of(model), scenario.model_choice(model).context_limit_tokens
     limit = profile.architecture.context_limit_tokens
     if stated is None and limit is not None and mix.longest_tokens() > limit:
         where = "model" if model is None else f"models.{model}"
-        yield (
+        yield note(
+            "context-exceeded",
             f"'{name}' has {_beyond(mix, limit)} that {profile.name} is made for: engines refuse them unless RoPE "
-            f"scaling extends it; {where}.context_limit_tokens states what it is served with"
+            f"scaling extends it; {where}.context_limit_tokens states what it is served with",
         )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from math import isfinite
 
+from planner.notes import Note, note
 from planner.optimizer.network.period_operation import Flow, PeriodOperation, transfers_s
 from planner.optimizer.problem import Problem
 from planner.optimizer.room import oversized_notes
@@ -18,7 +19,7 @@ UNMEASURED = 0.01
 """Share of prompts beyond the measured lengths that goes without saying."""
 
 
-def room_notes(problem: Problem, solution: Solution) -> Iterator[str]:
+def room_notes(problem: Problem, solution: Solution) -> Iterator[Note]:
     """Pools without room: of prefill beside the caches that still leave on average, of decode for the longest."""
     for i, pool in enumerate(problem.pools):
         if not any(one.n_instances[i] for one in solution.operations):
@@ -30,22 +31,24 @@ def room_notes(problem: Problem, solution: Solution) -> Iterator[str]:
         leaving = max(leaving_tokens(problem, solution, one, i) for one in solution.operations)
         longest = longest_sent(problem, solution, i)
         if leaving > CROWDED * room and longest + leaving > room:
-            yield (
+            yield note(
+                "prompt-waits-for-memory",
                 f"an instance of {pool.name} has room for {room:,.0f} tokens, for its longest prompt of {longest:,.0f} "
                 f"not beside the {number(leaving)} whose caches are still leaving on average: prompts wait for room, "
-                "which the plan's latency does not count and the executor does"
+                "which the plan's latency does not count and the executor does",
             )
 
 
-def length_notes(problem: Problem, solution: Solution) -> Iterator[str]:
+def length_notes(problem: Problem, solution: Solution) -> Iterator[Note]:
     """Prefill pools whose prompts are longer or shorter than those that their times are known for."""
     for i, pool in enumerate(problem.pools):
         beyond = extrapolated_fraction(problem, solution, i)
         if pool.rates.prefill and beyond > UNMEASURED:
             low, high = pool.rates.prefill.curve.measured_tokens
-            yield (
+            yield note(
+                "lengths-extrapolated",
                 f"{percent(beyond)} of the prompts of {pool.name} are outside the {low:,.0f} to {high:,.0f} tokens its "
-                "prefill times are known for, and extrapolated"
+                "prefill times are known for, and extrapolated",
             )
 
 

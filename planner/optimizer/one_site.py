@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator, Sequence
 
+from planner.notes import Note, note
 from planner.optimizer.at_hand import BEST_OF_EACH, has_one_site, is_same_fleet
 from planner.optimizer.home import Requests
 from planner.optimizer.service_times import Decoded, batch_limit_words
@@ -33,7 +34,7 @@ def one_site_verdict(scenario: Scenario, requests: Requests, plan: Fleet, others
     return Verdict(worth_it=False, because=" ".join(filter(None, parts)))
 
 
-def adoption(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> Iterator[str]:
+def adoption(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> Iterator[Note]:
     """How to ask for the other fleet that the verdict names, where that is better than the plan.
 
     Args:
@@ -49,7 +50,7 @@ def adoption(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> Ite
     best = _best(scenario, plan, others)
     if best is not None and best.changes and (_saves(scenario, plan, best) or _serves_more(scenario, plan, best)):
         changes = " ".join(f"--set {shlex.quote(change)}" for change in best.changes)
-        yield f"with {changes} the plan is that fleet: {best.title}"  # last would be the full stop of a sentence
+        yield note("cheaper-fleet", f"with {changes} the plan is that fleet: {best.title}")
 
 
 def worth_listing(scenario: Scenario, others: Sequence[Baseline]) -> tuple[Baseline, ...]:

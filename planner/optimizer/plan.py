@@ -6,6 +6,7 @@ from pathlib import Path
 from time import monotonic
 
 from planner.errors import InfeasibleError, UndecidedError
+from planner.notes import Note, note
 from planner.optimizer.baselines import baselines
 from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
@@ -209,7 +210,7 @@ def _plan(
     its_verdict: Verdict,
     others: tuple[Baseline, ...],
     prices: tuple[Bottleneck, ...],
-    missing: Sequence[str],
+    missing: Sequence[Note],
 ) -> Plan:
     scenario, routed = problem.scenario, solution.routed
     fields = answer.fleet()
@@ -244,21 +245,18 @@ def _ratio(pools: Sequence[PoolPlan]) -> str | None:
     return f"{sum(near)}:{sum(p.n_instances for p in pools if p.role == 'decode')}" if near else None
 
 
-def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[str]:
+def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[Note]:
     demand, found = problem.demand_req_per_s, solution.scale * problem.mean_req_per_s
     if problem.is_min_ttft and solution.routed is None:
         kept, bound = number(solution.objective), number(solution.bound)
-        yield f"the TTFT that is kept is {kept} s, and {bound} s is proven not to be"
+        yield note("ttft-proven", f"the TTFT that is kept is {kept} s, and {bound} s is proven not to be")
     if demand is not None and demand > found * (1 + 1e-9):
-        yield f"the demand of {number(demand)} req/s exceeds what the fleet serves: stated at its highest rate instead"
-    if fleet.latency.ttft_mean_s is None:
-        yield (
-            "a pool or link is saturated at this rate: its queue has no steady state, TTFT under load is unknown; "
-            "state a demand_req_per_s below the highest rate to see it"
-            if problem.has_queueing_model
-            else "waiting times are known for dispatch = shared-queue with prefill_batching = one-at-a-time only; "
-            "any other TTFT under load is certified by the executor only"
+        yield note(
+            "demand-not-served",
+            f"the demand of {number(demand)} req/s exceeds what the fleet serves: stated at its highest rate instead",
         )
+    if fleet.latency.ttft_mean_s is None:
+        yield _unknown_wait(problem)
     yield from _slo_notes(problem)
     yield from _unused_notes(problem)
     yield from room_notes(problem, solution)
@@ -270,40 +268,59 @@ def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[str]:
     yield from price_notes(problem, fleet)
 
 
-def _slo_notes(problem: Problem) -> Iterator[str]:
+def _unknown_wait(problem: Problem) -> Note:
+    """Why no TTFT under load is stated."""
+    if problem.has_queueing_model:
+        return note(
+            "queue-saturated",
+            "a pool or link is saturated at this rate: its queue has no steady state, TTFT under load is unknown; "
+            "state a demand_req_per_s below the highest rate to see it",
+        )
+    return note(
+        "waits-not-modelled",
+        "waiting times are known for dispatch = shared-queue with prefill_batching = one-at-a-time only; "
+        "any other TTFT under load is certified by the executor only",
+    )
+
+
+def _slo_notes(problem: Problem) -> Iterator[Note]:
     """What a promise on TTFT counts with."""
     promised = any(c.ttft_s is not None for c in problem.classes)
     if problem.is_routed and (promised or problem.is_min_ttft):
         what = "TTFT" if problem.is_min_ttft else "promise on TTFT"
-        yield (
+        yield note(
+            "promise-counts",
             f"the {what} counts waits for prefill, for a shared link and for a place in a decode batch; decode and "
-            f"links are planned at most {percent(MOST_BUSY, 0)} busy"
+            f"links are planned at most {percent(MOST_BUSY, 0)} busy",
         )
     elif promised:
-        yield (
+        yield note(
+            "promise-of-class",
             "a promise on TTFT is kept over all pools that serve a class together, waits for a place in a decode batch "
-            f"included; links are at most {percent(LINK_BUSY, 0)} busy on average"
+            f"included; links are at most {percent(LINK_BUSY, 0)} busy on average",
         )
 
 
-def _unused_notes(problem: Problem) -> Iterator[str]:
+def _unused_notes(problem: Problem) -> Iterator[Note]:
     """Pools that no request can reach."""
     reached = {arc.pool for arcs in problem.arcs for part in arcs.values() for arc in part}
     for i, pool in enumerate(problem.pools):
         if pool.is_prefill and i not in reached and not pool.is_empty:
-            yield f"pool {pool.name} is of no use: no link joins it to a pool that decodes its model"
+            yield note(
+                "pool-unreachable", f"pool {pool.name} is of no use: no link joins it to a pool that decodes its model"
+            )
 
 
-def _basis_notes(problem: Problem, fleet: Fleet) -> Iterator[str]:
+def _basis_notes(problem: Problem, fleet: Fleet) -> Iterator[Note]:
     """Service times that nobody measured, by pool, or where there are many by kind of accelerator."""
     used = [pool for pool in fleet.pools if pool.basis != "measured" and pool.n_instances]
     if len(fleet.pools) > MANY_POOLS:
         for hardware, basis in dict.fromkeys((p.hardware, p.basis) for p in used):
-            yield f"service times of some pools of {hardware} are {BASES[basis]}"
+            yield note("times-not-measured", f"service times of some pools of {hardware} are {BASES[basis]}")
         return
     for pool in used:
         how = BASES[pool.basis] + _by_roofline(problem, pool.name)
-        yield f"service times of {pool.name} ({pool.hardware}) are {how}"
+        yield note("times-not-measured", f"service times of {pool.name} ({pool.hardware}) are {how}")
 
 
 def _candidates(problem: Problem) -> list[Candidate]:
@@ -327,11 +344,17 @@ def _by_roofline(problem: Problem, name: str) -> str:
     return f": the roofline's with the factors of {rates.stack}{batch}"
 
 
-def _doubts(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[str]:
+def _doubts(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[Note]:
     """What makes figures doubtful: queues near saturation, curves beyond their points, a rule that knows no prefix."""
     for pool in fleet.pools:
         if BUSY < pool.utilization < SATURATED:
-            yield f"{pool.name} is {percent(pool.utilization)} busy: waits are long, and any error in its times adds up"
+            yield note(
+                "nearly-full",
+                f"{pool.name} is {percent(pool.utilization)} busy: waits are long, and any error in its times adds up",
+            )
     yield from length_notes(problem, solution)
     if problem.scenario.capacity_rule == "mean-length" and any(c.mix.cached_fraction > 0 for c in problem.classes):
-        yield "mean-length takes the mean uncached length for a whole prompt; with prefix hits trust expected-work"
+        yield note(
+            "rule-ignores-prefixes",
+            "mean-length takes the mean uncached length for a whole prompt; with prefix hits trust expected-work",
+        )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from planner.errors import InfeasibleError, InputError
+from planner.notes import Note, note
 from planner.optimizer.service_times import served_model
 from planner.roofline import InstanceRates, ServedModel
 from planner.scenario import Scenario
@@ -46,14 +47,15 @@ def too_long(
     return InfeasibleError(what + "\n".join(lines))
 
 
-def oversized_notes(name: str, rates: InstanceRates, mixes: Iterable[RequestMix]) -> Iterator[str]:
+def oversized_notes(name: str, rates: InstanceRates, mixes: Iterable[RequestMix]) -> Iterator[Note]:
     """What to know of a decode pool on the roofline whose longest requests do not fit one of its instances."""
     room = rates.longest_tokens
     longest = max((mix.longest_tokens() + mix.mean_output_tokens for mix in mixes), default=0.0)
     if rates.decode is not None and rates.stack is not None and longest > room:
-        yield (
+        yield note(
+            "request-too-large",
             f"an instance of {name} holds requests of up to {room:,.0f} tokens beside the weights; the longest have "
-            f"{longest:,.0f} with a mean answer: they are counted as if they decoded alone, and no engine takes them"
+            f"{longest:,.0f} with a mean answer: they are counted as if they decoded alone, and no engine takes them",
         )
 
 

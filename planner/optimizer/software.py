@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from planner.errors import InfeasibleError, InputError
+from planner.notes import Note, note
 from planner.optimizer.problem import Problem
 from planner.optimizer.service_times import Decoded, service_times
 from planner.results import Fleet
@@ -30,7 +31,7 @@ class Candidate:
     """Share and requests of every class that it serves."""
 
 
-def setup_notes(scenario: Scenario, pools: Sequence[Candidate]) -> Iterator[str]:
+def setup_notes(scenario: Scenario, pools: Sequence[Candidate]) -> Iterator[Note]:
     """Where pools of one model differ in software or number formats, and where a format is emulated.
 
     Args:
@@ -45,23 +46,29 @@ def setup_notes(scenario: Scenario, pools: Sequence[Candidate]) -> Iterator[str]
         name = scenario.profile_of(model).name
         yield from _different_software(scenario, name, mine)
         if formats := _by(mine, "precision"):
-            yield f"pools of {name} hold its weights in different formats: {formats}"
+            yield note("weights-differ", f"pools of {name} hold its weights in different formats: {formats}")
         if formats := _by(mine, "kv_precision"):
-            yield f"pools of {name} keep caches in different formats ({formats}); converting them is not counted"
+            yield note(
+                "caches-differ",
+                f"pools of {name} keep caches in different formats ({formats}); converting them is not counted",
+            )
     setups = ((candidate, candidate.rates.setup) for candidate in pools)
     yield from dict.fromkeys(
-        emulation(scenario.hardware_of(candidate.pool), setup.precision, setup.product_precision)
+        note(
+            "format-emulated",
+            emulation(scenario.hardware_of(candidate.pool), setup.precision, setup.product_precision),
+        )
         for candidate, setup in setups
         if setup.precision is not None and setup.product_precision is not None
     )
 
 
-def price_notes(problem: Problem, fleet: Fleet) -> Iterator[str]:
+def price_notes(problem: Problem, fleet: Fleet) -> Iterator[Note]:
     """Prices that are missing, and those that are assumed without a source."""
     if fleet.cost.missing_prices:
-        yield "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices)
+        yield note("price-missing", "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices))
     if unsourced := problem.unsourced_prices():
-        yield f"assumed without a source: the price of {', '.join(unsourced)}"
+        yield note("price-assumed", f"assumed without a source: the price of {', '.join(unsourced)}")
 
 
 def _by(pools: Sequence[Candidate], field: str) -> str:
@@ -90,15 +97,16 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} pools such as {names[0]}"
 
 
-def _different_software(scenario: Scenario, model: str, pools: Sequence[Candidate]) -> Iterator[str]:
+def _different_software(scenario: Scenario, model: str, pools: Sequence[Candidate]) -> Iterator[Note]:
     stacks = _by(pools, "stack")
     if not stacks:
         return
     sizes = [size for candidate in pools if (size := _with_other_stack(scenario, candidate, pools))]
     told = "; ".join(sizes[:MOST_COMPARED])
-    yield (
+    yield note(
+        "software-differs",
         f"pools of {model} run on different software ({stacks}), so what sets them apart is not hardware alone"
-        + (f": {told}" if told else "")
+        + (f": {told}" if told else ""),
     )
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.notes import Note, note
 from planner.optimizer.planned import Classes, planned
 from planner.results import Fleet
 from planner.scenario import Scenario, Spare
 from planner.units import number, percent
 
 
-def spare_notes(scenario: Scenario, classes: Classes, plan: Fleet, deadline: float) -> Iterator[str]:
+def spare_notes(scenario: Scenario, classes: Classes, plan: Fleet, deadline: float) -> Iterator[Note]:
     """What the cheapest fleet without spare saves, where the question asks for spare at the least cost.
 
     Args:
@@ -24,9 +25,12 @@ def spare_notes(scenario: Scenario, classes: Classes, plan: Fleet, deadline: flo
     try:
         bare = planned(scenario.model_copy(update={"spare": Spare()}), classes, deadline)
     except (UndecidedError, InputError, InfeasibleError):
-        yield "what surviving a loss costs was not found in the time"
+        yield note("spare-cost-unknown", "what surviving a loss costs was not found in the time")
         return
     if bare is not None:
         more = ours - bare.objective
         what = " or ".join(f"one {kind}" for kind in kinds)
-        yield f"surviving the loss of any {what} costs {number(more)} USD/h, {percent(more / bare.objective)} more"
+        yield note(
+            "spare-cost",
+            f"surviving the loss of any {what} costs {number(more)} USD/h, {percent(more / bare.objective)} more",
+        )

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from planner.report.current_text import current_tables
     from planner.report.diff_comment import diff_markdown
     from planner.report.diff_text import diff_tables
+    from planner.report.explained import explanation, explanation_tables
     from planner.report.explore_index import index_html
     from planner.report.explore_page import explore_html
     from planner.report.fidelity_folder import check_fidelity_report, write_fidelity_report
@@ -36,6 +37,8 @@ _LAZY = {
     "current_tables": "current_text",
     "diff_markdown": "diff_comment",
     "diff_tables": "diff_text",
+    "explanation": "explained",
+    "explanation_tables": "explained",
     "index_html": "explore_index",
     "explore_html": "explore_page",
     "check_fidelity_report": "fidelity_folder",
@@ -80,6 +83,8 @@ __all__ = [
     "current_tables",
     "diff_markdown",
     "diff_tables",
+    "explanation",
+    "explanation_tables",
     "explore_html",
     "front_tables",
     "index_html",

@@ -3,6 +3,7 @@
 from math import inf
 from typing import Any
 
+from planner.notes import Note, note
 from planner.report.formats import SMALL, figure, signed_percent, small_percent
 from planner.report.table import Table
 from planner.results import BindChange, FigureChange, PlanDiff, ValueChange
@@ -57,22 +58,31 @@ def binds_table(found: PlanDiff, title: str) -> Table:
     return Table.of(title, BIND_HEADINGS, [(b.constraint, b.unit, *_bind_texts(b)) for b in found.binds])
 
 
-def remarks_of(found: PlanDiff) -> list[str]:
+def remarks_of(found: PlanDiff) -> list[Note]:
     """What a reader must know to use it."""
-    lines = []
+    lines: list[Note] = []
     if found.n_within_gaps:
         lines.append(
-            f"{found.n_within_gaps} more figures differ by less than the plans' gaps, together "
-            f"{small_percent(found.noise_fraction)}: no change that is known"
+            note(
+                "within-gaps",
+                f"{found.n_within_gaps} more figures differ by less than the plans' gaps, together "
+                f"{small_percent(found.noise_fraction)}: no change that is known",
+            )
         )
     lines += [
-        f"the plan of {name} does not carry its inputs, so what caused the change is not known: plan it again"
+        note(
+            "inputs-unknown",
+            f"the plan of {name} does not carry its inputs, so what caused the change is not known: plan it again",
+        )
         for name in found.inputs_unknown
     ]
     if not found.inputs and not found.inputs_unknown and found.is_changed:
-        lines.append("no input changed: the searches found different plans in their time")
+        lines.append(note("no-input-changed", "no input changed: the searches found different plans in their time"))
     lines += [
-        f"the plan of {side.name} is the best found in the time, up to {percent(side.gap, 2)} from its bound"
+        note(
+            "plan-has-gap",
+            f"the plan of {side.name} is the best found in the time, up to {percent(side.gap, 2)} from its bound",
+        )
         for side in (found.before, found.after)
         if side.gap > SMALL
     ]

@@ -54,12 +54,14 @@ INTRODUCTION = f"""# Every key of a scenario
 
 <!-- Written by `{COMMAND}`; edit the models, not this page. -->
 
-A scenario is a TOML file; [how the planner thinks](README.md) says what follows from it, `planner scenario new` writes
-one to start from, and `planner scenario check` says whether one holds. Every key can be changed for one run:
-`planner optimize FILE --set pools.pd-p.n_instances=3`. `NAME` stands for a name of your own (lower-case letters, digits
-and dashes), `HARDWARE` for accelerators as `planner profiles list` calls them. Numbers are in the unit that their key
-ends in; 1 GB is 1e9 bytes. A key with a dash ({DASH}) for a default may be left out, and its meaning says what holds
-then. `planner scenario schema` prints the same as JSON Schema, for editors.
+A scenario is a TOML file with a question for the planner. `planner scenario new` writes one to start from, and
+`planner scenario check` says whether one holds. The [tutorial](../tutorial/index.md) starts from one. Every key can
+be changed for one run: `planner optimize FILE --set pools.pd-p.n_instances=3`.
+
+`NAME` stands for a name of your own (lower-case letters, digits and dashes), `HARDWARE` for accelerators as `planner
+profiles list` calls them. Numbers are in the unit that their key ends in; 1 GB is 1e9 bytes. A key with a dash
+({DASH}) for a default may be left out, and its meaning says what holds then. `planner scenario schema` prints the same
+as JSON Schema, for editors.
 """
 Node = Mapping[str, Any]
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from planner.results.certified import Certified, Promise, Round
     from planner.results.current import BrokenStep, Current, Order, Step, StepRun, WayOn
     from planner.results.executed import Executed, ExecutedFigure, ExecutedLoad, TtftByLoad
+    from planner.results.explanation import ExplainedLine, Explanation, Ground, Topic
     from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
     from planner.results.fidelity_survey import (
         CurvePoint,
@@ -135,6 +136,10 @@ _LAZY = {
     "ExecutedFigure": "executed",
     "ExecutedLoad": "executed",
     "TtftByLoad": "executed",
+    "ExplainedLine": "explanation",
+    "Explanation": "explanation",
+    "Ground": "explanation",
+    "Topic": "explanation",
     "Fidelity": "fidelity",
     "FidelityGroup": "fidelity",
     "LatencyError": "fidelity",
@@ -270,6 +275,8 @@ __all__ = [
     "Executed",
     "ExecutedFigure",
     "ExecutedLoad",
+    "ExplainedLine",
+    "Explanation",
     "Fidelity",
     "FidelityGroup",
     "FidelitySurvey",
@@ -326,6 +333,8 @@ __all__ = [
     "Replicas",
     "RooflinePass",
     "RooflineSurvey",
+    "Ground",
+    "Topic",
     "Promise",
     "Round",
     "Run",

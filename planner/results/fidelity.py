@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
+from planner.notes import Note
 from planner.schema import StrictModel
 
 
@@ -112,7 +113,7 @@ class Fidelity(StrictModel):
     """By model, accelerator, framework and mode."""
     refused: tuple[RefusedPoints, ...]
     """What was not predicted."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """What is to be known of how rows were read, such as a precision that only the model's name states."""
     points: tuple[PredictedPoint, ...] = Field(default=(), exclude=True)
     """Every point beside its prediction, in the order of the files; not part of the JSON."""

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from planner.notes import Note
 from planner.ranges import Counted, Quantity, Signed
 from planner.results.bottleneck import Bottleneck
 from planner.results.certified import Certified
@@ -243,15 +244,23 @@ class Fleet(StrictModel):
     """Sizes, routing and operating point: what a plan and a baseline have in common."""
 
     threshold_tokens: Signed | None
+    """Prompts with more uncached tokens go to the pool for long prompts; None with several thresholds, or none."""
     offload_fraction: Quantity
+    """Share of the requests above their threshold [-]."""
     throughput_req_per_s: Quantity
+    """Rate that every other figure is stated at [1/s]."""
     max_throughput_req_per_s: Quantity
+    """Rate at which the first pool or link is full [1/s]."""
     goodput_req_per_s: Quantity | None = None
     """Highest rate at which the promise on TTFT still holds; None without one [1/s]."""
     pools: tuple[PoolPlan, ...]
+    """Every pool with its instances."""
     links: tuple[LinkPlan, ...]
+    """Every link between sites with its ports."""
     latency: Latency
+    """TTFT and TPOT at the stated rate."""
     cost: Cost
+    """The bill of everything."""
 
     def pool(self, name: str) -> PoolPlan:
         """The pool of that name; raises KeyError."""
@@ -312,12 +321,15 @@ class Plan(Fleet):
 
     schema_version: Literal["planner.plan/1"] = Field(default="planner.plan/1", serialization_alias="schema")
     scenario: str
+    """Name of the question."""
     objective: Literal["max-throughput", "min-cost", "min-ttft"]
+    """What the plan is best at."""
     status: Literal["optimal", "feasible"]
+    """`optimal`: proven best, up to the gap; `feasible`: the best found in the time."""
     gap: Signed
-    """Relative distance of the objective to a proven bound over every threshold, grid error included [-]."""
+    """How far the plan may be from the best one: relative distance of its objective to `bound` [-]."""
     bound: Signed
-    """That bound: requests per second, USD per hour, or with min-ttft seconds at the percentile asked for."""
+    """No plan is better than this, at any threshold: requests per second, USD per hour, or with min-ttft seconds."""
     capacity_rule: Literal["mean-length", "expected-work"]
     models: tuple[ServedModel, ...] = ()
     """Every model that is served."""
@@ -326,8 +338,11 @@ class Plan(Fleet):
     cost_band: CostBand | None = None
     """What the cost may be with what is known of the error of predicted times; None where nothing is, or not asked."""
     bottlenecks: tuple[Bottleneck, ...]
+    """What binds, and what one more unit of it would bring."""
     verdict: Verdict
+    """Whether prefill in another site is worth it."""
     classes: tuple[ClassPlan, ...]
+    """Every class of requests."""
     periods: tuple[PeriodPlan, ...] = ()
     """Every period of the day, in order; none where demand does not change."""
     schedule: Schedule | None = None
@@ -335,9 +350,11 @@ class Plan(Fleet):
     survives: tuple[str, ...] = ()
     """Single losses after which what is left still serves the demand as promised, such as `link:wan`."""
     baselines: tuple[Baseline, ...]
+    """Other fleets for the same requests."""
     free_routing: FreeRouting | None
+    """What more than one threshold would gain; None where that was not asked."""
     sweep: Sweep | None = Field(exclude=True)
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """What the reader must know to use the figures."""
     certified: Certified | None = None
     """What a run bore out, where `--certify` asked for one."""

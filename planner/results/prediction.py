@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from planner.notes import Note
 from planner.schema import StrictModel
 
 Bound = Literal["compute", "memory", "network", "overhead"]
@@ -150,7 +151,7 @@ class Prediction(StrictModel):
     """Longest context that the model is made for [tokens]; None where its profile states none."""
     relaxations: tuple[str, ...] = ()
     """The smallest changes that would make the weights fit, where they do not, else the longest prompt asked for."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """What the reader must know to use the figures."""
 
     @property

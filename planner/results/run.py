@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from planner.notes import Note
 from planner.schema import StrictModel
 
 SELDOM = ("scheduler", "rebalance", "period", "periods")
@@ -160,7 +161,7 @@ class RunFigures(StrictModel):
     """Requests in the system, by the integral over time."""
     intervals: dict[str, Interval]
     """By metric; empty with a single replication."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """What the reader must know to use the figures."""
     scheduler: SchedulerRun | None = None
     """None, and not printed, where the system keeps to its plan."""

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from planner.notes import Note
 from planner.results.run import Interval
 from planner.schema import StrictModel
 
@@ -60,7 +61,7 @@ class SchedulerComparison(StrictModel):
     n_replications: int
     patterns: tuple[LoadPattern, ...]
     runs: tuple[ScheduledRun, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """What was left out, and why."""
 
     def answer(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+from planner.notes import Note
 from planner.schema import StrictModel
 
 Against = Literal["throughput", "goodput", "ttft"]
@@ -41,7 +42,7 @@ class Front(StrictModel):
     percentile: float
     """Percentage of requests that a TTFT is about."""
     points: tuple[FrontPoint, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def answer(self) -> list[dict[str, Any]]:
         """The points as JSON prints them."""
@@ -118,7 +119,7 @@ class Sensitivity(StrictModel):
     """Its sizes."""
     inputs: tuple[InputSensitivity, ...]
     """Those that matter most first."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def answer(self) -> dict[str, Any]:
         """The study as JSON prints it."""

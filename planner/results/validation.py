@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from planner.notes import Note
 from planner.ranges import Counted, Quantity, Seed, Signed
 from planner.schema import StrictModel
 
@@ -81,7 +82,7 @@ class Validation(StrictModel):
     """Metrics that the plan says nothing about."""
     observed: tuple[Observation, ...] = ()
     """What users of a running system saw, where the scenario states that; no promise of this plan."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """What the reader must know of the run at that load, such as that it is too short for its warm-up."""
 
     def answer(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from planner.errors import CheckFailedError, UndecidedError
 from planner.executor import RunQuestion
+from planner.notes import Note, note
 from planner.optimizer import explained
 from planner.results import Certified, Fleet, Plan, Promise, Round
 from planner.scenario import Scenario
@@ -16,9 +17,10 @@ from planner.units import number
 
 MOST_TOLD = 8
 """Broken promises that a message names."""
-SUPPOSED = (
+SUPPOSED = note(
+    "supposed-discipline",
     "the search supposed dispatch = shared-queue with prefill_batching = one-at-a-time, which waits are known "
-    "for; the plan was run with the disciplines as stated, the other fleets were not run"
+    "for; the plan was run with the disciplines as stated, the other fleets were not run",
 )
 
 
@@ -129,11 +131,13 @@ def _round(scenario: Scenario, tried: Tried) -> Round:
     )
 
 
-def _notes(search: Search, chosen: Tried) -> Iterator[str]:
+def _notes(search: Search, chosen: Tried) -> Iterator[Note]:
     """What the reader must know of what was run, and of what was not."""
     if search.scenario.spare.survive:
-        yield "periods were run with everything in place: what is left after a loss was not"
+        yield note("loss-not-run", "periods were run with everything in place: what is left after a loss was not")
     if modelled(search.scenario) != search.scenario:
         yield SUPPOSED
     if chosen.problem.scenario != modelled(search.scenario):
-        yield "gap, bound and the other fleets are those of the promise that the optimizer was handed"
+        yield note(
+            "stricter-promise", "gap, bound and the other fleets are those of the promise that the optimizer was handed"
+        )

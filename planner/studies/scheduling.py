@@ -9,6 +9,7 @@ from typing import Any
 from planner.errors import InputError
 from planner.executor import RunQuestion, default_load, simulate, system
 from planner.jobs import Workers
+from planner.notes import Note, note
 from planner.results import (
     Fleet,
     LoadPattern,
@@ -146,13 +147,13 @@ def control(scenario: Scenario, is_short_term: bool, is_long_term: bool) -> dict
     return found
 
 
-def _kinds(scenario: Scenario, plan: Fleet, data_dirs: Sequence[Path]) -> tuple[list[SchedulerName], list[str]]:
+def _kinds(scenario: Scenario, plan: Fleet, data_dirs: Sequence[Path]) -> tuple[list[SchedulerName], list[Note]]:
     """Kinds of scheduling that the plan can have, and why it cannot have others."""
     try:
         system(scenario.varied({"execution.scheduler": control(scenario, False, True)}), plan, data_dirs)
     except InputError as error:
         system(scenario.varied({"execution.scheduler": {}}), plan, data_dirs)  # raises what is wrong anyway
-        return ["static", "short-term"], [f"no long term: the plan {error.problems[0].message}"]
+        return ["static", "short-term"], [note("no-long-term", f"no long term: the plan {error.problems[0].message}")]
     return list(KINDS), []
 
 

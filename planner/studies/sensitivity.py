@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
+from planner.notes import Note, note
 from planner.optimizer import Outcome, Problem, Solution, outcome, planning_problem, searched
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.goodput import best_goodput, capacity_under_slo
@@ -187,9 +188,9 @@ def _kept_of_network(problem: Problem, solution: Solution, time_limit_s: float) 
     return 0.0 if found is None else min(found.scale, 1.0)
 
 
-def inputs(scenario: Scenario) -> tuple[list[Input], list[str]]:
+def inputs(scenario: Scenario) -> tuple[list[Input], list[Note]]:
     """Everything that is varied, and why something is not."""
-    notes: list[str] = []
+    notes: list[Note] = []
     found = [*_demand(scenario, notes), *_prices(scenario), *_links(scenario), *_pools(scenario)]
     found += [*_lengths(scenario, notes), *model_error(scenario, notes)]
     return found, notes
@@ -212,10 +213,10 @@ def _scaled(values: Mapping[KeyPath, float]) -> Callable[[float], dict[str, Any]
     return lambda factor: {dotted(key): value * factor for key, value in values.items()}
 
 
-def _demand(scenario: Scenario, notes: list[str]) -> Iterator[Input]:
+def _demand(scenario: Scenario, notes: list[Note]) -> Iterator[Input]:
     demand = scenario.demand_req_per_s
     if demand is None:
-        notes.append("no demand is stated, so none is varied")
+        notes.append(note("input-not-varied", "no demand is stated, so none is varied"))
     else:
         yield _by_percents("demand_req_per_s", "demand", _scaled({("demand_req_per_s",): demand}))
 
@@ -263,11 +264,11 @@ def _pools(scenario: Scenario) -> Iterator[Input]:
         yield _by_percents(dotted(key), title, _scaled({key: pool.time_factor}))
 
 
-def _lengths(scenario: Scenario, notes: list[str]) -> Iterator[Input]:
+def _lengths(scenario: Scenario, notes: list[Note]) -> Iterator[Input]:
     """Prompts and answers of all classes together; a trace has the lengths that it has."""
     workloads = {name: workload for name, (_, workload) in scenario.workloads.items()}
     if any(workload.trace is not None for workload in workloads.values()):
-        notes.append("lengths of a trace are recorded, so they are not varied")
+        notes.append(note("input-not-varied", "lengths of a trace are recorded, so they are not varied"))
         return
     for field, title in (("lengths", "prompt lengths"), ("output_lengths", "output lengths")):
         stated = {
@@ -302,15 +303,25 @@ def longer(lengths: Mapping[str, Any], factor: float) -> dict[str, Any]:
     return {**lengths, key: [max(t * factor, low) for t, low in zip(lengths[key], least, strict=True)]}
 
 
-def model_error(scenario: Scenario, notes: list[str]) -> Iterator[Input]:
+def model_error(scenario: Scenario, notes: list[Note]) -> Iterator[Input]:
     """Both ends of the predictor's 90 % band, at once in every pool whose times are the roofline's."""
     bands = {name: band for name, pool in scenario.pools.items() if (band := _band(scenario, pool)) is not None}
     unknown = [name for name, pool in scenario.pools.items() if _is_predicted(scenario, pool) and name not in bands]
     if unknown:
-        notes.append(f"the error of predicted times is unknown for {', '.join(unknown)}: no band of their stack")
+        notes.append(
+            note(
+                "error-band-unknown",
+                f"the error of predicted times is unknown for {', '.join(unknown)}: no band of their stack",
+            )
+        )
     if not bands:
         if not unknown:
-            notes.append("no pool is timed by the roofline, so there is no error of the predictor to vary")
+            notes.append(
+                note(
+                    "error-band-unknown",
+                    "no pool is timed by the roofline, so there is no error of the predictor to vary",
+                )
+            )
         return
     changes = []
     for end, label in (("low", "5 % quantile"), ("high", "95 % quantile")):

@@ -37,6 +37,7 @@ from planner.hybrid.live.messages import (
 )
 from planner.hybrid.live.prefill_worker import prefill_worker
 from planner.hybrid.live.process import ENVIRONMENT
+from planner.notes import note
 
 LOG = logging.getLogger("planner.live")
 MAIN = {"prefill": prefill_worker, "decode": decode_worker}
@@ -181,7 +182,8 @@ class Fleet:
             self.workers[name].port, self.workers[name].is_ready = message.port, True
         if isinstance(message, Foreign):
             self.n_foreign[name] += message.n_connections
-            LOG.warning("dropped %d connections to worker %s: %s", message.n_connections, name, message.reason)
+            dropped = f"dropped {message.n_connections} connections to worker {name}: {message.reason}"
+            LOG.warning("%s", note("connections-dropped", dropped))
         return message
 
     def _bury(self, name: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from planner.errors import InputError
+from planner.notes import Note, note
 from planner.profiles import StackProfile, stack_profile
 from planner.profiles.points import ServingPoint
 from planner.results.fidelity import Fidelity, FidelityGroup, LatencyError, PredictedPoint, RefusedPoints
@@ -192,10 +193,10 @@ def _group(key: Key, rows: Sequence[PredictedPoint]) -> FidelityGroup:
     )
 
 
-def _notes(cases: Sequence[Case]) -> tuple[str, ...]:
+def _notes(cases: Sequence[Case]) -> tuple[Note, ...]:
     """What is to be known of how rows were read, each once with how many rows it is of."""
     counts = Counter(case.note for case in cases if case.note)
-    return tuple(f"{note} ({n:,} point{'s' * (n > 1)})" for note, n in sorted(counts.items()))
+    return tuple(note("point-precision", f"{text} ({n:,} point{'s' * (n > 1)})") for text, n in sorted(counts.items()))
 
 
 def _refusals(refused: Sequence[Refusal]) -> tuple[RefusedPoints, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from planner.errors import InputError
+from planner.notes import Note, note
 from planner.profiles.stack import Calibration
 from planner.results.prediction import PrefillPrediction
 from planner.roofline import emulation
@@ -41,7 +42,7 @@ def stack_basis(asked: Instance) -> str:
 
 def prompt_notes(
     asked: Instance, rows: Sequence[PrefillPrediction], longest_tokens: int | None, changes: Sequence[str]
-) -> Iterator[str]:
+) -> Iterator[Note]:
     """What a prompt that does not fit beside the weights lacks, the longest that does, and what would do."""
     row = max((row for row in rows if not row.fits), key=lambda row: row.tokens, default=None)
     if row is None:
@@ -50,76 +51,104 @@ def prompt_notes(
     fits = "" if longest_tokens is None else f"; the longest prompt that fits has {number(longest_tokens)} tokens"
     do = f"; would do: {' or '.join(changes)}" if changes else ""
     name = f"{asked.n_accelerators} x {asked.hardware.name}"
-    yield f"the cache of {row.tokens:,} tokens does not fit beside the weights on {name}: {lacking}{fits}{do}"
+    yield note(
+        "prompt-does-not-fit",
+        f"the cache of {row.tokens:,} tokens does not fit beside the weights on {name}: {lacking}{fits}{do}",
+    )
 
 
-def notes(asked: Instance) -> Iterator[str]:
+def notes(asked: Instance) -> Iterator[Note]:
     """Notes on the question itself; those on where seconds come from are made with them."""
     yield from _size_notes(asked)
     yield from _format_notes(asked)
     yield from _context_notes(asked)
     yield from _stack_notes(asked)
     if asked.stack.derated and not asked.chip.is_measured:
-        yield f"no kernel was measured on {asked.hardware.name}: fractions of its peaks are typical ones"
+        yield note(
+            "kernels-not-measured",
+            f"no kernel was measured on {asked.hardware.name}: fractions of its peaks are typical ones",
+        )
     if asked.hardware.status == "announced":
-        yield f"figures of {asked.hardware.name}, which is announced, are the vendor's claims"
+        yield note(
+            "hardware-announced", f"figures of {asked.hardware.name}, which is announced, are the vendor's claims"
+        )
     if asked.has_shapes and asked.model.architecture.basis == "inferred":
-        yield f"shapes of {asked.model.name} are inferred, not published"
+        yield note("shapes-inferred", f"shapes of {asked.model.name} are inferred, not published")
     if not asked.has_shapes:
-        yield "whether a batch's caches fit supposes the fewest weights that the published number may stand for"
+        yield note(
+            "weights-at-least",
+            "whether a batch's caches fit supposes the fewest weights that the published number may stand for",
+        )
     usual = asked.stack.kv_precision(asked.model, asked.question.precision)
     if asked.has_shapes and (usual, asked.question.kv_precision) == ("fp8", "bf16"):
-        yield f"the cache is in bf16; {asked.stack.name} keeps it in fp8 unless told otherwise (--kv-precision fp8)"
+        yield note(
+            "cache-format-of-stack",
+            f"the cache is in bf16; {asked.stack.name} keeps it in fp8 unless told otherwise (--kv-precision fp8)",
+        )
 
 
-def _size_notes(asked: Instance) -> Iterator[str]:
+def _size_notes(asked: Instance) -> Iterator[Note]:
     """That nobody stated the size of the instance, where a smaller one would do."""
     if asked.question.n_accelerators is None and asked.question.layout is None and (n := fewest_accelerators(asked)):
-        yield (
+        yield note(
+            "instance-size-chosen",
             f"an instance of {asked.n_accelerators}, since no other size is stated; {n} would hold the model with the "
-            f"longest prompt asked for and a batch of {WORTH_HAVING} (--accelerators {n})"
+            f"longest prompt asked for and a batch of {WORTH_HAVING} (--accelerators {n})",
         )
 
 
-def _context_notes(asked: Instance) -> Iterator[str]:
+def _context_notes(asked: Instance) -> Iterator[Note]:
     limit, question = asked.model.architecture.context_limit_tokens, asked.question
     if limit is not None and max(*question.tokens, question.context_tokens) > limit:
-        yield (
+        yield note(
+            "context-exceeded",
             f"{asked.model.name} is made for contexts of up to {limit:,} tokens: engines refuse longer ones unless "
-            "RoPE scaling extends that"
+            "RoPE scaling extends that",
         )
 
 
-def _format_notes(asked: Instance) -> Iterator[str]:
+def _format_notes(asked: Instance) -> Iterator[Note]:
     own, products = asked.precision, product_format(asked)
     if products is not None and products != own and asked.has_shapes:
-        yield emulation(asked.hardware, own, products)
+        yield note("format-emulated", emulation(asked.hardware, own, products))
 
 
-def _stack_notes(asked: Instance) -> Iterator[str]:
+def _stack_notes(asked: Instance) -> Iterator[Note]:
     found = asked.stack
     if found.calibration and not found.version_is_fitted:
-        yield f"the version of {found.name} was not calibrated: factors of its framework stand for it"
+        yield note(
+            "version-not-calibrated",
+            f"the version of {found.name} was not calibrated: factors of its framework stand for it",
+        )
     if found.own_factors is not None:
         seen = ", ".join(found.own_models)
-        yield f"{found.name} was seen on {seen} alone: the factors of its framework stand for it on {asked.model.name}"
+        yield note(
+            "version-seen-on-others",
+            f"{found.name} was seen on {seen} alone: the factors of its framework stand for it on {asked.model.name}",
+        )
     if found.source_overheads_s and asked.question.source is None and asked.has_shapes:
         each = ", ".join(f"{seconds:.3g} s by {source}" for source, seconds in found.source_overheads_s.items())
         usual = next(iter(found.source_overheads_s))
-        yield (
+        yield note(
+            "source-overhead-left-out",
             f"what sources measured of every prompt beyond the framework's own overhead is left out: {each} "
-            f"(--source {usual} puts it back)"
+            f"(--source {usual} puts it back)",
         )
     if found.calibration and asked.has_shapes:
         yield from _coverage_notes(asked, found.calibration)
 
 
-def _coverage_notes(asked: Instance, found: Calibration) -> Iterator[str]:
+def _coverage_notes(asked: Instance, found: Calibration) -> Iterator[Note]:
     silent = [phase for phase in PHASES if calibration_of(asked, phase) is None]
     if silent:
-        yield f"no point of {asked.stack.name} tells of {' or '.join(silent)}: its factors stand for it all the same"
+        yield note(
+            "phase-not-calibrated",
+            f"no point of {asked.stack.name} tells of {' or '.join(silent)}: its factors stand for it all the same",
+        )
     if any(any(beyond_calibration(asked, phase)) for phase in PHASES if phase not in silent):
-        yield f"what is marked ~ lies outside the calibration, which covers {_covered(found)}"
+        yield note(
+            "beyond-calibration", f"what is marked ~ lies outside the calibration, which covers {_covered(found)}"
+        )
 
 
 def _covered(found: Calibration) -> str:

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from planner.errors import InputError
+from planner.notes import Note, note
 from planner.profiles.measured import MeasuredInstance
 from planner.profiles.stack import Band, Calibration
 from planner.results.prediction import Bound, PredictionBasis
@@ -44,7 +45,7 @@ class InstanceSeconds:
 
     prefill: tuple[Seconds, ...]
     decode: tuple[Seconds, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """Where they come from, or why some are unknown."""
     stack: str | None = None
     """Stack that they were measured under, where that is not the question's."""
@@ -72,7 +73,7 @@ def instance_seconds(asked: Instance, fits: bool) -> InstanceSeconds:
         prefill, decode = _roofline_times(asked)
     except InputError as error:
         # A figure of the accelerator that nobody published: bytes can still be told.
-        return _unknown(asked, f"no seconds: {error}")
+        return _unknown(asked, note("no-times", f"no seconds: {error}"))
     full_s = _prefill_time(asked, asked.served.n_places).total_s
     busy_s = full_s - asked.stack.factors.before_prefill_s(np.asarray(asked.question.tokens, float))
     return InstanceSeconds(
@@ -154,7 +155,7 @@ def _band(asked: Instance, phase: Phase, beyond: bool) -> Band | None:
     return (far or near) if beyond else near
 
 
-def _unknown(asked: Instance, *notes: str) -> InstanceSeconds:
+def _unknown(asked: Instance, *notes: Note) -> InstanceSeconds:
     def rows(phase: Phase) -> tuple[Seconds, ...]:
         basis = roofline_basis(asked, phase)
         return tuple(Seconds(None, None, basis, beyond) for beyond in beyond_calibration(asked, phase))
@@ -165,15 +166,20 @@ def _unknown(asked: Instance, *notes: str) -> InstanceSeconds:
 def _measured(asked: Instance) -> InstanceSeconds:
     """Curves and points of the model's profile; unknown wherever it has none for this instance."""
     unknown = _unknown(asked)
-    notes = [f"shapes of {asked.model.name} are not known, so its seconds are those that its profile holds"]
+    notes = [
+        note(
+            "times-from-profile",
+            f"shapes of {asked.model.name} are not known, so its seconds are those that its profile holds",
+        )
+    ]
     rows: dict[Phase, tuple[Seconds, ...]] = {"prefill": unknown.prefill, "decode": unknown.decode}
     for phase in rows:
         if found := profile_entry(asked, phase):
             rows[phase] = READERS[phase](asked, found[1], rows[phase])
-            notes.append(f"{phase}: {found[0]}, {found[1].basis}{_run_by(found[1])}")
+            notes.append(note("times-of-instance", f"{phase}: {found[0]}, {found[1].basis}{_run_by(found[1])}"))
         else:
             where = f"{asked.n_accelerators} x {asked.hardware.name} at {asked.precision}"
-            notes.append(f"{phase}: no seconds, as the profile holds none of {where}")
+            notes.append(note("no-times", f"{phase}: no seconds, as the profile holds none of {where}"))
     ran_under = next((found[1].stack for phase in rows if (found := profile_entry(asked, phase))), None)
     return InstanceSeconds(rows["prefill"], rows["decode"], tuple(notes), ran_under)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from planner.errors import InputError, Problem, shown
+from planner.notes import note
 from planner.units import MILLI
 from planner.workload.observed.counted_lengths import CountedLengths, LengthCounter
 from planner.workload.observed.demand import Observed
@@ -49,7 +50,9 @@ def observed_bench(name: str, runs: Sequence[tuple[int, Mapping[str, Any]]]) -> 
     found = [one for line, run in runs for one in _of_result(name, line, run)]
     if not found:
         raise InputError(Problem(name, "completed", "is 0 in every run", "a benchmark that completed requests"))
-    notes = (f"{len(found)} runs are in the file; the last one is taken",) if len(found) > 1 else ()
+    notes = (
+        (note("last-run-taken", f"{len(found)} runs are in the file; the last one is taken"),) if len(found) > 1 else ()
+    )
     return replace(found[-1], notes=(*found[-1].notes, *notes))
 
 
@@ -75,7 +78,10 @@ def _of_result(name: str, line: int, run: Mapping[str, Any]) -> Iterator[Observe
     )
 
 
-MEANS = "only mean lengths are in the file (--save-detailed or --output-details writes each): tails are not seen"
+MEANS = note(
+    "tails-unknown",
+    "only mean lengths are in the file (--save-detailed or --output-details writes each): tails are not seen",
+)
 
 
 class _Place:

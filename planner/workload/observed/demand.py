@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.curves import FloatArray
+from planner.notes import Note
 from planner.units import SECONDS_PER_HOUR
 from planner.workload.observed.counted_lengths import CountedLengths
 from planner.workload.trace_arrivals import LEAST_COUNT, LEAST_WINDOWS, Dispersion
@@ -47,7 +48,7 @@ class Observed:
     """Part of the prompt tokens that a prefix cache held [-]; None where nobody counted."""
     latency_s: tuple[tuple[str, float], ...] = ()
     """Measured latencies by the names that plans have for them [s]."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """What a reader must know to use it."""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from planner.errors import InputError, Problem
+from planner.notes import Note, note
 from planner.units import SECONDS_PER_HOUR
 from planner.workload.observed.counted_lengths import CountedLengths, quantile
 from planner.workload.observed.demand import HourRate, Observed, by_hour
@@ -37,7 +38,9 @@ def _demand(samples: Samples, names: Names, prompts: CountedLengths, outputs: Co
         start_s, counts = samples.hourly(counter, SECONDS_PER_HOUR)
         hours = by_hour([count / SECONDS_PER_HOUR for count in counts], start_s)
     else:
-        notes.append("one scrape tells no rate: give --demand, or the answer of a range query over some hours")
+        notes.append(
+            note("no-rate", "one scrape tells no rate: give --demand, or the answer of a range query over some hours")
+        )
     return Observed(
         what=f"{'' if n is None else f'{n:,.0f} '}requests that {names.framework} counted",
         prompts=prompts,
@@ -96,10 +99,13 @@ def _latencies(samples: Samples, names: Names) -> Iterator[tuple[str, float]]:
                 yield f"{figure}_p{p}_s", value
 
 
-def _notes(samples: Samples, names: Names, prompts: CountedLengths, outputs: CountedLengths) -> Iterator[str]:
+def _notes(samples: Samples, names: Names, prompts: CountedLengths, outputs: CountedLengths) -> Iterator[Note]:
     for what, lengths in (("prompts", prompts), ("answers", outputs)):
         if lengths.is_exact:
-            yield f"no histogram of {what}: all of them have the mean length, so that tails are not seen"
+            yield note(
+                "tails-unknown",
+                f"no histogram of {what}: all of them have the mean length, so that tails are not seen",
+            )
     models = {
         dict(labels).get("model_name") or dict(labels).get("model")
         for name in (*names.prompts, *names.requests)
@@ -107,4 +113,5 @@ def _notes(samples: Samples, names: Names, prompts: CountedLengths, outputs: Cou
         for labels in samples.series.get(metric, {})
     } - {None}
     if len(models) > 1:
-        yield f"requests of {len(models)} models are counted together: {', '.join(sorted(map(str, models)))}"
+        counted = f"requests of {len(models)} models are counted together: {', '.join(sorted(map(str, models)))}"
+        yield note("models-counted-together", counted)

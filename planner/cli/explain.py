@@ -1,0 +1,32 @@
+"""`planner explain`: how the numbers of a plan hang together."""
+
+from typing import Annotated
+
+import typer
+
+from planner.cli.common import Format, FormatOption, SetOption, TimeLimitOption, print_json, print_rich
+from planner.cli.completion import scenario_names
+from planner.cli.planned import plan_of
+
+
+def explain(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLAN|SCENARIO",
+            help="An answer of `optimize --format json`, or a scenario, which is planned first.",
+            autocompletion=scenario_names,
+        ),
+    ],
+    overrides: SetOption = None,
+    format_: FormatOption = Format.TEXT,
+    time_limit_s: TimeLimitOption = 60.0,
+) -> None:
+    """How the numbers of a plan hang together: at most ten lines, each with the figures of the plan it rests on."""
+    from planner.report import explanation, explanation_tables
+
+    found = explanation(plan_of(source, overrides or (), time_limit_s))
+    if format_ is Format.JSON:
+        print_json(found.answer())
+    else:
+        print_rich(*explanation_tables(found))

@@ -1,0 +1,158 @@
+"""What a plan costs, promises and is compared with, each line from the plan's own figures."""
+
+from planner.report import binding
+from planner.report.formats import figure, listed, seconds, sentence, signed_percent, small_percent
+from planner.report.grounds import Grounds, place_of
+from planner.report.words import KNOWN_PERCENTILES, has_choice_of_place
+from planner.results import Baseline, Bottleneck, ClassPlan, Plan
+from planner.units import number, usd
+
+MOST_LIMITS = 2
+"""Constraints of which one more is told."""
+BASES = ("measured", "calibrated", "inferred", "datasheet")
+"""What service times may rest on, the best first."""
+
+
+def one_more(plan: Plan, at: Grounds) -> str | None:
+    """What one more instance, port or Gbps would bring."""
+    stated = [item for item in plan.bottlenecks if not _is_promise(item)]
+    if not stated:
+        return sentence(binding.nothing_binds(plan)) if plan.baselines or plan.bottlenecks else None
+    for item in stated[:MOST_LIMITS]:
+        _take(item, at)
+    return " ".join(sentence(binding.bottleneck(item)) for item in stated[:MOST_LIMITS])
+
+
+def _is_promise(item: Bottleneck) -> bool:
+    return "slo." in item.constraint
+
+
+def _take(item: Bottleneck, at: Grounds) -> None:
+    """Every figure that the sentence on a bottleneck may have."""
+    where = place_of("bottlenecks", item.constraint)
+    at(f"{where}.shadow_price")
+    if item.planned_again is not None:
+        for name in ("n_more", "least", "most"):
+            at(f"{where}.planned_again.{name}")
+
+
+def promise(plan: Plan, at: Grounds) -> str | None:
+    """What is promised, how near the plan is to it, and what it costs."""
+    promised = [c for c in plan.classes if c.slo and "ttft_s" in c.slo]
+    if not promised:
+        if plan.objective == "min-ttft":
+            return None
+        for c in plan.classes:
+            at(f"classes[{c.name}].slo")
+        return "No TTFT is promised, so only capacity limits the plan."
+    tightest = min(promised, key=_room)
+    text = _kept(tightest, at, len(promised) > 1, bool(plan.periods))
+    if plan.goodput_req_per_s is not None:
+        kept, without = figure(at("goodput_req_per_s")), figure(at("max_throughput_req_per_s"))
+        text += f" The promise costs rate: it holds up to {kept} req/s, and without it {without} req/s could be served."
+    for item in [item for item in plan.bottlenecks if _is_promise(item)][:1]:
+        _take(item, at)
+        text += f" {sentence(binding.bottleneck(item))}"
+    return text
+
+
+def _room(c: ClassPlan) -> float:
+    """What is left of a promise, as a fraction of it; nothing where that is unknown."""
+    slo = c.slo or {}
+    predicted = _predicted(c)
+    return 1.0 if predicted is None else 1 - predicted[1] / slo["ttft_s"]
+
+
+def _predicted(c: ClassPlan) -> tuple[str, float] | None:
+    """Name and value of the promised percentile, where the plan states it [s]."""
+    percentile = (c.slo or {}).get("ttft_percentile")
+    name = next((f"ttft_p{p}_s" for p in KNOWN_PERCENTILES if p == percentile), None)
+    value = None if name is None else getattr(c.latency, name)
+    return None if name is None or value is None else (name, value)
+
+
+def _kept(c: ClassPlan, at: Grounds, is_one_of_several: bool, is_of_a_day: bool) -> str:
+    place = place_of("classes", c.name)
+    limit, percentile = seconds(at(f"{place}.slo.ttft_s")), number(at(f"{place}.slo.ttft_percentile"))
+    whose = f", nearest to it for {c.name}" if is_one_of_several else ""
+    predicted = _predicted(c)
+    value = None if predicted is None else seconds(at(f"{place}.latency.{predicted[0]}"))
+    said = "" if value is None else f"; {value} is predicted"
+    said += " over all periods" if said and is_of_a_day else ""
+    return f"The promise{whose}: {percentile} % of the first tokens within {limit}{said}."
+
+
+def cost(plan: Plan, at: Grounds) -> str:
+    """The bill, and the dearest part of it."""
+    if plan.cost.usd_per_hour is None:
+        at("cost.missing_prices")
+        return f"The bill is unknown, because these prices are missing: {listed(list(plan.cost.missing_prices))}."
+    text = f"It costs {usd(at('cost.usd_per_hour'))} USD/h"
+    if plan.cost.usd_per_million_input_tokens is not None:
+        text += f", {figure(at('cost.usd_per_million_input_tokens'))} USD per million input tokens"
+    parts = [(p.usd_per_hour, p.name, place_of("pools", p.name)) for p in plan.pools if p.usd_per_hour]
+    parts += [(x.usd_per_hour, x.name, place_of("links", x.name)) for x in plan.links if x.usd_per_hour]
+    if parts:
+        _, name, place = max(parts)
+        text += f". The dearest part is {name} with {usd(at(f'{place}.usd_per_hour'))} USD/h"
+    return f"{text}."
+
+
+def other_fleets(plan: Plan, at: Grounds) -> str | None:
+    """The strongest other fleet, beside the plan."""
+    other = _strongest(plan)
+    if other is None:
+        return None
+    place = place_of("baselines", other.name)
+    serves = figure(at(f"{place}.goodput_req_per_s" if _has_goodput(other) else f"{place}.max_throughput_req_per_s"))
+    bill = "" if other.cost.usd_per_hour is None else f" and costs {usd(at(f'{place}.cost.usd_per_hour'))} USD/h"
+    text = f"The strongest other fleet, {other.name}, serves {serves} req/s at most{bill}"
+    if plan.verdict.opponent == other.name and plan.verdict.margin_fraction is not None:
+        text += f"; the plan gains {signed_percent(at('verdict.margin_fraction'))} over it"
+    return f"{text}."
+
+
+def _has_goodput(other: Baseline) -> bool:
+    return other.goodput_req_per_s is not None
+
+
+def _strongest(plan: Plan) -> Baseline | None:
+    """The fleet of the verdict, else the one that serves most at least cost among those that can be had."""
+    if plan.verdict.opponent is not None:
+        return next((b for b in plan.baselines if b.name == plan.verdict.opponent), None)
+    at_hand = [b for b in plan.baselines if not b.beyond_stock]
+    if plan.objective == "min-cost":
+        priced = [b for b in at_hand if b.cost.usd_per_hour is not None]
+        return min(priced, key=lambda b: (b.cost.usd_per_hour or 0.0, -b.most_req_per_s), default=None)
+    return max(at_hand, key=lambda b: b.most_req_per_s, default=None)
+
+
+def gap(plan: Plan, at: Grounds) -> str:
+    """What the search leaves open, and what it says nothing of."""
+    units = {"max-throughput": "req/s", "min-cost": "USD/h", "min-ttft": "s"}
+    bound = usd(at("bound")) if plan.objective == "min-cost" else number(at("bound"), 4)
+    over = " at any threshold" if has_choice_of_place(plan) else ""
+    over += " with the accelerators and layouts that the pools state" if any(b.changes for b in plan.baselines) else ""
+    better = "more than" if plan.objective == "max-throughput" else "less than"
+    return (
+        f"The gap is {small_percent(at('gap'))}: no plan{over} can have {better} {bound} {units[plan.objective]}. "
+        "The gap is about the search alone, not about errors in the service times."
+    )
+
+
+def basis(plan: Plan, at: Grounds) -> str:
+    """What the service times rest on, and what that may do to the bill."""
+    named = {kind: [p.name for p in plan.pools if p.basis == kind and p.n_instances] for kind in BASES}
+    for names in named.values():
+        for name in names:
+            at(f"pools[{name}].basis")
+    text = "Service times are " + "; ".join(
+        f"{kind} for {listed(names) if len(names) <= 4 else f'{names[0]} and {len(names) - 1} more pools'}"
+        for kind, names in named.items()
+        if names
+    )
+    band = plan.cost_band
+    if band is not None and band.low_usd_per_hour is not None and band.high_usd_per_hour is not None:
+        low, high = usd(at("cost_band.low_usd_per_hour")), usd(at("cost_band.high_usd_per_hour"))
+        text += f". Over the 90 % band of their error the best plan costs {low} to {high} USD/h"
+    return f"{text}."
