@@ -195,6 +195,65 @@ MEANINGS: dict[str, Meaning] = {
         "The scenario asks for break-evens, which this command does not compute.",
         "Run the `planner report` command that the note states.",
     ),
+    "cheaper-than-modelled": Meaning(
+        PLAN,
+        "The latency model excludes this fleet, and the runs showed that it keeps the promise. Bound, gap and the "
+        "other fleets are those of the model.",
+        "Nothing. `--no-run` gives the fleet that the model finds.",
+    ),
+    "pool-not-named": Meaning(
+        "optimize --current",
+        "The file of the fleet that stands leaves out a pool of the scenario. It counts as having no instances.",
+        "Add the pool to the file.",
+    ),
+    "links-not-named": Meaning(
+        "optimize --current",
+        "The file of the fleet that stands has no links. The links of the plan are taken to stand already.",
+        "Add `[links]` with Gbps to the file.",
+    ),
+    "more-than-stock": Meaning(
+        "optimize --current",
+        "More accelerators stand at a site than the scenario has in stock there.",
+        "Correct the file, or the site's `accelerators`.",
+    ),
+    "no-cheapest-change": Meaning(
+        "optimize --current",
+        "No fleet was found that serves what is asked for and keeps every instance that stands, or prices are missing.",
+        "Look at the plan beside it, state the prices, or allow more time with `--time-limit`.",
+    ),
+    # demands without a scenario
+    "size-considered": Meaning(
+        "size", "How many layouts and sizes of instances were compared, and whose service times they have.", "Nothing."
+    ),
+    "no-colocated-fleet": Meaning(
+        "size",
+        "No instance that prefills and decodes in one batch keeps the promises.",
+        "Allow longer times, or take the disaggregated fleet.",
+    ),
+    "no-disaggregated-fleet": Meaning(
+        "size", "No prefill and decode pools keep the promises.", "Allow longer times, or take the colocated fleet."
+    ),
+    "tpot-meanings": Meaning(
+        "size",
+        "Colocated requests keep the limit on the time per output token as a percentile of their mean. In decode pools "
+        "each step is below it, which is stricter.",
+        "Keep it in mind when the two are close.",
+    ),
+    "colocated-ttft-rough": Meaning(
+        "size",
+        "The queueing model of colocated pools is rough where they are busy. The run decides, not the prediction.",
+        "Do not use `--no-run` for a promise that matters.",
+    ),
+    "replicas-step-together": Meaning(
+        "size",
+        "Attention replicas of an instance wait for the fullest of them. The model takes all for equally full.",
+        "Do not use `--no-run` with such layouts.",
+    ),
+    "hand-off-not-counted": Meaning(
+        "size",
+        "Moving a cache from prefill to decode inside the site is taken to cost no time.",
+        "Write the scenario with `--write`, and state the link.",
+    ),
     # studies around a plan
     "budget-without-plan": Meaning(
         "optimize --pareto", "There is no plan for this budget of the front.", "Nothing; the front leaves it out."
@@ -258,7 +317,18 @@ MEANINGS: dict[str, Meaning] = {
         "The run had everything in place. What is left after a loss was planned, but not run.",
         "Run it with `execution.faults`.",
     ),
+    "promise-undecided": Meaning(
+        "simulate",
+        "The promise lies within the confidence interval of the run, which is too short to tell whether it is kept.",
+        "Allow a longer run with `--most-requests`.",
+    ),
     # predictions and measurements
+    "version-seen-on-others": Meaning(
+        PREDICT,
+        "The points that tell this version apart from its framework are of other models. Its own factors are not used "
+        "for this model.",
+        "Calibrate the stack with points of this model.",
+    ),
     "prompt-does-not-fit": Meaning(
         PREDICT,
         "The KV cache of a prompt does not fit beside the weights. The note has what is missing and what would do.",

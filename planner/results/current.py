@@ -1,5 +1,6 @@
 """The fleet that stands beside the plan: what staying costs, what to change, and in which order."""
 
+from planner.notes import Note
 from planner.ranges import Counted, Quantity, Signed
 from planner.results.bottleneck import Bottleneck
 from planner.schema import StrictModel
@@ -115,4 +116,4 @@ class Current(StrictModel):
     where it does. None where neither is known."""
     optimum: WayOn
     """The plan."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()

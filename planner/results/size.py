@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from planner.notes import Note
 from planner.schema import StrictModel
 
 Way = Literal["colocated", "disaggregated"]
@@ -126,7 +127,7 @@ class Size(StrictModel):
     disaggregated: SizedFleet | None
     disaggregation: SizeVerdict
     considered: tuple[ConsideredWay, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     def answer(self) -> dict[str, Any]:
         """As JSON."""

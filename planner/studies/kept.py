@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from planner.errors import CheckFailedError, InputError
 from planner.executor import RunQuestion
+from planner.notes import Note, note
 from planner.optimizer import Problem, Solution, explained, solved
 from planner.optimizer.time_limit import TimeLimit
 from planner.results import Plan
@@ -190,11 +191,15 @@ def _explained(search: Search, asked: Candidate, chosen: Candidate, time_limit_s
     return Kept(plan.model_copy(update={"notes": notes}), problem, found)
 
 
-def _notes(asked: Candidate, chosen: Candidate) -> Iterator[str]:
+def _notes(asked: Candidate, chosen: Candidate) -> Iterator[Note]:
     if chosen.badness < asked.badness:
-        yield (
+        yield note(
+            "cheaper-than-modelled",
             "the fleet is cheaper than what the latency model finds, and was kept in the runs; bound and the other "
-            "fleets are that model's"
+            "fleets are that model's",
         )
     else:
-        yield "gap, bound and the other fleets are those of a stricter promise, which the runs showed to be needed"
+        yield note(
+            "stricter-promise",
+            "gap, bound and the other fleets are those of a stricter promise, which the runs showed to be needed",
+        )

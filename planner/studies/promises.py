@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Literal
 
+from planner.notes import Note, note
 from planner.results import Interval, PeriodRun, Promise, Run, RunFigures
 from planner.scenario import Scenario
 from planner.units import MILLI, number
@@ -60,7 +61,7 @@ def time_promises(scenario: Scenario, run: RunFigures) -> Iterator[Promise]:
         yield from (one.model_copy(update={"request_class": of}) for one in found)
 
 
-def undecided(scenario: Scenario, run: Run) -> list[str]:
+def undecided(scenario: Scenario, run: Run) -> list[Note]:
     """What a run leaves open of what is promised, in words, each period by itself."""
     return [
         _open(p, one.name if isinstance(one, PeriodRun) else None)
@@ -70,8 +71,9 @@ def undecided(scenario: Scenario, run: Run) -> list[str]:
     ]
 
 
-def _open(one: Promise, period: str | None) -> str:
+def _open(one: Promise, period: str | None) -> Note:
     when = "" if period is None else f"{period}: "
     whose = "" if one.request_class is None else f" of {one.request_class}"
     interval = f"{number(one.ci_low, 4)} to {number(one.ci_high, 4)} s"
-    return f"{when}whether {one.metric}{whose} is at most {number(one.limit, 4)} s is undecided ({interval})"
+    asked = f"{one.metric}{whose} is at most {number(one.limit, 4)} s"
+    return note("promise-undecided", f"{when}whether {asked} is undecided ({interval})")

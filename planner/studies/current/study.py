@@ -10,6 +10,7 @@ from typing import Any
 
 from planner.errors import InputError, UndecidedError
 from planner.executor import RunQuestion
+from planner.notes import Note, note
 from planner.optimizer import Problem, planning_problem, searched, shadow_prices, within
 from planner.results import Bottleneck, Current, Fleet, Order, Plan, Step, WayOn
 from planner.scenario import Scenario
@@ -141,21 +142,22 @@ def _binds(stay: Served, time_limit_s: float) -> tuple[Bottleneck, ...]:
     return shadow_prices(stay.problem, stay.solution, BINDS_PART * time_limit_s)
 
 
-def _notes(fleets: Fleets, standing: Standing, plan: Plan, has_no_change: bool) -> Iterator[str]:
+def _notes(fleets: Fleets, standing: Standing, plan: Plan, has_no_change: bool) -> Iterator[Note]:
     """What the reader must know of it."""
     unnamed = [name for name in standing.unnamed if name in {pool.name for pool in plan.pools}]
     if unnamed:
-        yield f"the file does not name {', '.join(unnamed)}: none of them stands"
+        yield note("pool-not-named", f"the file does not name {', '.join(unnamed)}: none of them stands")
     if standing.ports is None and fleets.problem.links:
-        yield "the file states no links: the ports of the plan are taken to stand"
+        yield note("links-not-named", "the file states no links: the ports of the plan are taken to stand")
     problem = fleets.problem
     taken = accelerators(problem, standing.n_instances)
     for n, stock in zip(taken, problem.inventories, strict=True):
         if n > stock.n_accelerators:
-            yield f"{n} {stock.hardware} stand at {stock.site}, more than the {stock.n_accelerators} in stock"
+            have = f"{n} {stock.hardware} stand at {stock.site}"
+            yield note("more-than-stock", f"{have}, more than the {stock.n_accelerators} in stock")
     if has_no_change and fleets.demand_req_per_s is not None:
         missing = "" if problem.is_priced else f": no price of {', '.join(problem.missing_prices())}"
-        yield f"no cheapest change was found{missing or ' that keeps what stands'}"
+        yield note("no-cheapest-change", f"no cheapest change was found{missing or ' that keeps what stands'}")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from planner.errors import InfeasibleError, InputError
+from planner.notes import Note, note
 from planner.results import Size, SizedFleet, SizeVerdict
 from planner.studies.size import colocated, disaggregated
 from planner.studies.size.colocated import Chosen
@@ -135,28 +136,33 @@ def _why_not(question: SizeQuestion, every: Ways) -> str:
     return f"{COMMAND}: no fleet of {chips} keeps these promises under load; what would do: longer times"
 
 
-def _notes(question: SizeQuestion, every: Ways, one: SizedFleet | None, two: SizedFleet | None) -> Iterator[str]:
+def _notes(question: SizeQuestion, every: Ways, one: SizedFleet | None, two: SizedFleet | None) -> Iterator[Note]:
     kinds = f"{every.n_instances} kinds of instances hold the model and its requests"
-    yield f"{kinds}; times are those of {question.software.name}"
+    yield note("size-considered", f"{kinds}; times are those of {question.software.name}")
     if one is None:
-        yield "no colocated layout keeps the promises, alone or under load"
+        yield note("no-colocated-fleet", "no colocated layout keeps the promises, alone or under load")
     if two is None:
-        yield "no plan of prefill and decode pools keeps the promises"
+        yield note("no-disaggregated-fleet", "no plan of prefill and decode pools keeps the promises")
     if question.tpot_s is not None and one is not None and two is not None:
         p = number(question.percentile)
-        yield (
+        yield note(
+            "tpot-meanings",
             f"time per output token: {p} % of colocated requests stay within it on average over their tokens; with "
-            "decode pools no step exceeds it, which is stricter"
+            "decode pools no step exceeds it, which is stricter",
         )
     if one is not None:
-        yield (
+        yield note(
+            "colocated-ttft-rough",
             "first tokens of colocated pools are predicted within 8 % (P90: 12 %) in three of four pools, and off by a "
-            "factor of two at worst, in busy ones: the run alone certifies the promise"
+            "factor of two at worst, in busy ones: the run alone certifies the promise",
         )
     if one is not None and "dp=1," not in one.pools[0].layout:
-        yield (
+        yield note(
+            "replicas-step-together",
             "attention replicas of a colocated instance step at the pace of the fullest one, which the model takes "
-            "for a mean one: its time per output token is too short, and the run decides the number of instances"
+            "for a mean one: its time per output token is too short, and the run decides the number of instances",
         )
     if two is not None:
-        yield "the hand-off of caches between pools is not counted: the site states no fabric"
+        yield note(
+            "hand-off-not-counted", "the hand-off of caches between pools is not counted: the site states no fabric"
+        )
