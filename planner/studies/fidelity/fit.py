@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -324,7 +325,7 @@ class _Residuals:
 
 
 def _prior_weight(used: NDArray[np.bool_]) -> float:
-    return max(1.0, (float(used.sum()) / DISTINCT_POINTS) ** 0.5)
+    return sqrt(max(1.0, float(used.sum()) / DISTINCT_POINTS))
 
 
 def _soft_l1(z: FloatArray) -> FloatArray:
