@@ -325,7 +325,7 @@ class _Residuals:
 
 
 def _prior_weight(used: NDArray[np.bool_]) -> float:
-    return max(1.0, sqrt(float(used.sum()) / DISTINCT_POINTS))
+    return sqrt(max(1.0, float(used.sum()) / DISTINCT_POINTS))
 
 
 def _soft_l1(z: FloatArray) -> FloatArray:
