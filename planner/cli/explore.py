@@ -71,7 +71,9 @@ def _page(name: str, overrides: tuple[str, ...], plan: Path | None, studies: boo
     from planner.studies.explore import Asked, explorer
 
     question = read_scenario(name, overrides)
-    command = shlex.join(["planner", "optimize", name, *(part for text in overrides for part in ("--set", text))])
+    sets = (part for text in overrides for part in ("--set", text))
+    as_predicted = ["--no-run"] if question.promises_latency else []  # as the page is
+    command = shlex.join(["planner", "optimize", name, *as_predicted, *sets])
     with progress(f"planning {question.name}") as tell:
         finished = _finished(question, plan)
         asked = Asked(question, read_text(scenario_path(name)), command, __version__, finished, studies)

@@ -124,7 +124,7 @@ def optimize(
     with progress(f"planning {question.name}") as tell:
         plan = planned(question, time_limit_s, tell, how, (requests, most_requests, seed))
         if current is not None:
-            steps = (requests or N_STEP_REQUESTS, seed or 0)
+            steps = None if no_run else (requests or N_STEP_REQUESTS, seed or 0)
             plan = _beside_current(question, plan, (current, begin), steps, time_limit_s, tell)
         front, found = _studies(question, plan, (pareto, points or N_POINTS, sensitivity), time_limit_s, tell)
     if question.break_even:
@@ -224,7 +224,7 @@ def _beside_current(
     question: "Scenario",
     plan: "Plan",
     stated: "tuple[Path, date | None]",
-    runs: tuple[int, int],
+    runs: tuple[int, int] | None,
     time_limit_s: float,
     tell: "Callable[[str], None]",
 ) -> "Plan":
@@ -233,7 +233,7 @@ def _beside_current(
     from planner.studies.current import Asked, current_fleet
 
     path, begin = stated
-    asked = Asked(path, time_limit_s, RunQuestion(*runs), begin)
+    asked = Asked(path, time_limit_s, None if runs is None else RunQuestion(*runs), begin)
     return plan.model_copy(update={"current": current_fleet(question, plan, asked, data_dirs(), tell)})
 
 

@@ -79,6 +79,10 @@ def _kept(c: ClassPlan, at: Grounds, is_one_of_several: bool, is_of_a_day: bool)
     value = None if predicted is None else seconds(at(f"{place}.latency.{predicted[0]}"))
     said = "" if value is None else f"; {value} is predicted"
     said += " over all periods" if said and is_of_a_day else ""
+    if c.slo_run is not None and c.slo_run.executed_s is not None:
+        executed = seconds(at(f"{place}.slo_run.executed_s"))
+        low, high = (seconds(at(f"{place}.slo_run.{end}")) for end in ("ci_low_s", "ci_high_s"))
+        said += f"; the run gives {executed} ({low} to {high}), so that it {'is' if c.slo_run.holds else 'is not'} kept"
     return f"The promise{whose}: {percentile} % of the first tokens within {limit}{said}."
 
 
