@@ -140,7 +140,7 @@ def test_sources_that_nothing_cites_are_left_out(tmp_path: Path) -> None:
     assert check_profiles([out]).problems == ()
     content = tomllib.loads(out.read_text())
     cited = {factor["source"] for factor in content["factors"].values()} | {content["calibration"]["source"]}
-    cited |= {run["source"] for run in content["harnesses"].values()}
+    cited |= {run["source"] for run in content["harnesses"].values()} | {*content["settings_sources"].values()}
     assert {*content["sources"]} == cited
     assert [item["name"] for item in content["calibration"]["points"]] == ["x.csv", "model profiles"]
     assert "qwen3.5-397b" in content["calibration"]["models"]
