@@ -92,7 +92,7 @@ GROUP = st.fixed_dictionaries(
 FILE = st.fixed_dictionaries(
     {"name": TEXTS, "sha256": st.from_regex(r"\A[0-9a-f]{64}\Z"), "n_points": COUNTS, "n_used": COUNTS}
 )
-VERSION_RATIOS = [key for key in VersionFactors.model_fields if key != "n_points"]
+VERSION_RATIOS = [key for key in VersionFactors.model_fields if key not in ("n_points", "models")]
 VERSION = st.fixed_dictionaries({"n_points": COUNTS, **dict.fromkeys(VERSION_RATIOS, POSITIVE)})
 SETTINGS = st.fixed_dictionaries(
     {},
@@ -272,7 +272,7 @@ FAULTS = {
         at='source = "pints"',
     ),
     "idle source": planted(
-        "[settings]", 'idle = "A book"\n\n[settings]', "sources.idle", "is cited by no factor, harness or calibration"
+        "[settings]", 'idle = "A book"\n\n[settings]', "sources.idle", "is cited by no factor, setting, harness or cal"
     ),
     "two budgets of a pass": planted(
         "tokens_per_pass = 16384\n",
@@ -452,7 +452,7 @@ def test_show_prints_every_factor_with_spread_basis_and_source(engine: str) -> N
 
 def test_show_prints_versions_calibration_errors_and_sources(engine: str) -> None:
     text = run("show", engine).stdout
-    assert cells(text, "0.9.1") == ["0.9.1", "12", "1.6", "1.02", "2.2", "1"]
+    assert cells(text, "0.9.1") == ["0.9.1", "12", "1.6", "1.02", "2.2", "1", "any model"]
     assert cells(text, "in sample")[1:] == ["ttft", "190", "12.1 %", "8.4 %", "-1.2 %"]
     assert cells(text, "models held out")[1:] == ["ttft", "190", "18.2 %", "14.3 %", "3.1 %"]
     assert cells(text, "llama-3.1-70b") == ["llama-3.1-70b", "h100-sxm", "80", "–", "7.1 %"]
@@ -484,7 +484,10 @@ def test_list_shows_the_stacks_third() -> None:
 
 def test_show_as_json_is_the_file(engine: str) -> None:
     found = json.loads(run("show", engine, "--format", "json").stdout)
-    assert found == tomllib.loads(CALIBRATED) | {"factors": found["factors"], "source_overheads": {}}
+    for ratios in found["versions"].values():
+        assert ratios.pop("models") == [], "any model"
+    defaults: dict[str, object] = {"source_overheads": {}, "settings_sources": {}}
+    assert found == tomllib.loads(CALIBRATED) | {"factors": found["factors"], **defaults}
     assert found["factors"]["tile_rows"] == {"value": 128.0, "source": "docs", "basis": "quoted"}
 
 
