@@ -8,10 +8,10 @@ INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
 export PLANNER_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 DATA_REPORTS := reports/mooncake-conversation
 ALL_REPORTS := $(patsubst %/scenario.toml,%,$(wildcard reports/*/scenario.toml))
-# Measured points, likewise: the report of fidelity is checked where both files are at hand.
+# Measured points, likewise: the report of fidelity is checked where all files are at hand.
 FOLDERS := $(subst :, ,$(PLANNER_DATA))
-POINTS := $(foreach name,serving_points h20_prefill,$(firstword $(wildcard $(FOLDERS:%=%/measured/$(name).csv))))
-FIDELITY := $(if $(word 2,$(POINTS)),$(BIN)/planner fidelity $(POINTS) --report reports/fidelity)
+POINTS := $(foreach name,serving_points serving_points_2 h20_prefill,$(firstword $(wildcard $(FOLDERS:%=%/measured/$(name).csv))))
+FIDELITY := $(if $(word 3,$(POINTS)),$(BIN)/planner fidelity $(POINTS) --report reports/fidelity)
 REPORTS := $(if $(PLANNER_DATA),$(ALL_REPORTS),$(filter-out $(DATA_REPORTS),$(ALL_REPORTS)))
 
 # Reports that are checked at once.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.profiles.points import ServingPoint, points_csv
 from planner.profiles.stack import StackSettings
-from planner.roofline import Factors, RunAs, Stack
+from planner.roofline import Factors, RunAs, Stack, stack
 from planner.studies.fidelity.cases import Case, cases_of
 from planner.studies.fidelity.fidelity import case_times
 from planner.studies.fidelity.loads import loads_of
@@ -78,6 +78,16 @@ def configurations(framework: str = "vllm", version: str | None = "0.19.0") -> l
 def timed(points: Sequence[ServingPoint], factors: Factors, settings: StackSettings = SETTINGS) -> list[ServingPoint]:
     """Points with the latencies that the model has for them with these factors."""
     return _with(points, *case_times(_cases(points), Stack("test", factors, settings)))
+
+
+def made_by(name: str, points: Sequence[ServingPoint]) -> list[ServingPoint]:
+    """Points with the latencies that a shipped stack has for them on their models, as their source measures them."""
+    found, made = stack(name), []
+    for point, case in zip(points, _cases(points), strict=True):
+        own = found.on(case.model.name)
+        ttft, tpot = case_times([case], own)
+        made += _with([point], ttft + own.source_overheads_s.get(own.run_as.source(point.source) or "", 0.0), tpot)
+    return made
 
 
 def by_formulas(points: Sequence[ServingPoint], factors: Factors) -> list[ServingPoint]:

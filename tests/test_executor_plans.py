@@ -223,7 +223,7 @@ def laid_out() -> tuple[Scenario, Plan]:
         "pools.decode.accelerators_per_instance": 8,
         f"sites.local.accelerators.{HOME}": 80,
         "objective": "min-cost",
-        "demand_req_per_s": 4.0,
+        "demand_req_per_s": 6.0,
     }
     scenario = small_with(changes)
     return scenario, optimize(scenario, (), 5.0)

@@ -11,9 +11,8 @@ from planner.errors import InputError
 from planner.profiles.points import ServingPoint, read_points
 from planner.profiles.points.csv_points import csv_points
 from planner.profiles.stack_writer import stack_toml
-from planner.roofline import stack
 from planner.studies.fidelity import fidelity
-from tests.fidelity_points import POINT, configurations, slower, timed
+from tests.fidelity_points import POINT, configurations, made_by, slower
 from tests.stacks import CALIBRATED, NAME
 
 EXACT = 1e-9
@@ -33,8 +32,7 @@ DISAGG = replace(
 @cache
 def true_points() -> tuple[ServingPoint, ...]:
     """Points whose latencies are what a shipped stack predicts."""
-    found = stack("vllm-0.19.0")
-    return tuple(timed(configurations(), found.factors, found.settings))
+    return tuple(made_by("vllm-0.19.0", configurations()))
 
 
 def test_points_that_a_stack_made_are_predicted_by_it_without_error() -> None:

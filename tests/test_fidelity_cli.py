@@ -15,8 +15,7 @@ from planner.errors import CheckFailedError, InputError, UsageError
 from planner.profiles.points import ServingPoint
 from planner.profiles.points.point import CONFIGURATION
 from planner.profiles.points.row import option
-from planner.roofline import stack
-from tests.fidelity_points import POINT, configurations, timed, written
+from tests.fidelity_points import POINT, configurations, made_by, written
 from tests.json_forms import MAYBE, Only, faults
 
 LATENCY = {"mean_abs_error": MAYBE, "median_abs_error": MAYBE, "bias": MAYBE}
@@ -61,8 +60,7 @@ def run(*arguments: object) -> Result:
 
 def points(n: int = 12) -> list[ServingPoint]:
     """Points whose predictions are exact."""
-    found = stack("vllm-0.19.0")
-    return timed(configurations()[:n], found.factors, found.settings)
+    return made_by("vllm-0.19.0", configurations()[:n])
 
 
 @pytest.fixture
@@ -214,6 +212,6 @@ def test_notes_of_a_report_that_do_not_hold_are_named_by_line(tmp_path: Path, fi
 @pytest.mark.slow
 def test_the_committed_report_is_current(data_file: Callable[[str], Path]) -> None:
     root = Path(__file__).resolve().parents[1]
-    files = [data_file(f"measured/{name}.csv") for name in ("serving_points", "h20_prefill")]
+    files = [data_file(f"measured/{name}.csv") for name in ("serving_points", "serving_points_2", "h20_prefill")]
     found = run(*files, "--report", root / "reports" / "fidelity", "--check")
     assert found.exit_code == 0, found.exception
