@@ -18,6 +18,7 @@ from planner.scenario import Scenario
 from planner.studies import kept
 from planner.studies.kept import kept_plan
 from tests.builders import GPUS, HOME, SMALL, small_with
+from tests.campaigns.kept_promises import result
 from tests.json_forms import Only, faults
 from tests.test_certify_network import LIMIT_S, TWO
 from tests.test_certify_network import question as network
@@ -225,3 +226,12 @@ def test_what_is_asked_of_runs_that_are_not_made_is_a_usage_error(
     assert isinstance(found.exception, UsageError), found.output
     assert said in str(found.exception)
     assert found.stdout == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [60_004, 60_006, 60_007])
+def test_what_is_called_kept_is_not_broken_in_a_long_run_with_other_seeds(seed: int) -> None:
+    """A sample of tests/campaigns/kept_promises.md."""
+    found = result(seed, PATIENT_S, QUESTION, 200_000)
+    assert found.outcome == "kept"
+    assert found.used_low <= 1
