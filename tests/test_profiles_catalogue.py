@@ -56,9 +56,9 @@ def test_a_users_file_is_read_afresh_each_time(tmp_path: Path) -> None:
     text = (profile_dir("hardware") / "h200-sxm.toml").read_text(encoding="utf-8")
     own = tmp_path / "h200-sxm.toml"
     own.write_text(text, encoding="utf-8")
-    assert hardware_profile(str(own)).memory_bytes == 141e9
-    own.write_text(text.replace("value = 141.0", "value = 140.0"), encoding="utf-8")
-    assert hardware_profile(str(own)).memory_bytes == 140e9
+    assert hardware_profile(str(own)).memory_bytes == 143_771 * 2**20
+    own.write_text(text.replace("value = 143771.0", "value = 143000.0"), encoding="utf-8")
+    assert hardware_profile(str(own)).memory_bytes == 143_000 * 2**20
 
 
 def test_a_shipped_profile_is_read_once() -> None:

@@ -147,7 +147,7 @@ def test_a_broken_own_profile_is_reported_by_file_and_line_where_it_may_be_meant
         with pytest.raises(InputError) as caught:
             hardware_profile(asked)
         assert any(p.file == "my-chip.toml" and p.line and "memory_gb" in p.key for p in caught.value.problems)
-    assert hardware_profile("h200-sxm").memory_bytes == 141e9
+    assert hardware_profile("h200-sxm").memory_bytes == 143_771 * 2**20
     assert stack_profile("vllm").name == "vllm"
 
 

@@ -252,11 +252,11 @@ def test_a_result_without_any_latency_is_no_point(problems_of):
 
 
 def test_all_broken_results_of_a_file_are_reported_together(problems_of):
-    problems = problems_of(VLLM, VLLM | {"completed": 0}, '{"completed": ', VLLM | {"tp_size": 0}, {"other": 1}, "7")
+    problems = problems_of(VLLM, VLLM | {"completed": 0}, '{"completed": ', VLLM | {"tp_size": -1}, {"other": 1}, "7")
     assert [problem.split(" (")[0] for problem in problems] == [
         "run.txt:2: completed: is 0",
         "run.txt:3: is not JSON: Expecting value",
-        'run.txt:4: tp_size: is "0"',
+        'run.txt:4: tp_size: is "-1"',
         "run.txt:5: completed: is missing: this is no result of a serving benchmark",
         "run.txt:6: is 7",
     ]

@@ -260,7 +260,7 @@ def test_si_accessors_convert_every_unit() -> None:
     chip = hardware_profile("h200-sxm")
     assert chip.peak_flop_per_s("bf16") == 989e12
     assert chip.peak_flop_per_s("int8") == 1979e12
-    assert chip.memory_bytes == 141e9
+    assert chip.memory_bytes == 143_771 * 2**20
     assert chip.memory_bytes_per_s == pytest.approx(4.8e12)
     assert chip.scaleup_bytes_per_s == 450e9
     assert chip.nic_bytes_per_s == 50e9

@@ -67,6 +67,10 @@ class Stack:
     """What harnesses and tables added to every TTFT that they measured, which predictions leave out [s]."""
     harnesses: Mapping[str, HarnessSettings] = field(default_factory=dict)
     """How public benchmarks run it."""
+    own_factors: Factors | None = None
+    """Those of its version on models that alone tell of it; on any other it has the framework's."""
+    own_models: tuple[str, ...] = ()
+    """Those models."""
 
     @property
     def run_as(self) -> RunAs:
@@ -77,11 +81,6 @@ class Stack:
     def runtime_bytes(self) -> float:
         """What the serving process itself takes of one accelerator [B]."""
         return runtime_bytes(self.settings)
-
-    own_factors: Factors | None = None
-    """Those of its version on models that alone tell of it; on any other it has the framework's."""
-    own_models: tuple[str, ...] = ()
-    """Those models."""
 
     def on(self, model: str | None) -> "Stack":
         """The stack as it runs a model.
