@@ -308,7 +308,7 @@ def test_the_answer_of_the_command_has_the_fleet_that_stands_in_text_and_json(tm
         (("--current", "F", "--from-date", "2026-02-30"), "is no day"),
         (("--current", "F", "--from-date", "2026-11-23"), "the scenario states no growth"),
         (("--current", "F", "--certify"), "--certify"),
-        (("--requests", "5000"), "--requests: is about --certify or --current"),
+        (("--requests", "5000"), "--requests: is about runs, and nothing is run"),
     ],
 )
 def test_options_that_mean_nothing_together_are_refused_before_any_work(

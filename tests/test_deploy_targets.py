@@ -462,7 +462,10 @@ def test_instances_are_those_of_the_period_that_is_deployed_and_the_others_are_n
     of = of.model_copy(update={"periods": (of.periods[0], night.model_copy(update={"pools": fewer}))})
     by_day, by_night = (exported(of, "llm-d", *asked) for asked in ((), ("period=night",)))
     assert "replicas: 3\n" in by_day["hub/two-sites-model-dense.yaml"]
-    assert "hub-prefill: 3 instances are deployed; the plan has 0 to 3 by period." in by_day["NOT_EXPRESSED.md"]
+    assert (
+        "hub-prefill: 3 instances are deployed; the plan has 0 to 3 by period; nothing in the files scales it."
+        in by_day["NOT_EXPRESSED.md"]
+    )
     assert not any(name.startswith("hub/") for name in by_night)
     assert "replicas: 1\n" in by_night["east/two-sites-model-dense.yaml"]
 
