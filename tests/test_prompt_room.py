@@ -109,7 +109,7 @@ def test_a_length_without_room_is_told_where_others_have_some_and_refused_where_
     answer = json.loads(some.stdout)
     assert [(row["fits"], row["prefill_s"] is None) for row in answer["prefill"]] == [(True, False), (False, True)]
     assert answer["fits"]
-    assert answer["longest_prompt_tokens"] == 6528
+    assert answer["longest_prompt_tokens"] == 7552
     none = CliRunner().invoke(app, [*ONE_GPU, "--tokens", "131072"])
     assert isinstance(none.exception, InfeasibleError)
     assert "131,072 tokens" in str(none.exception)
@@ -186,7 +186,7 @@ def test_instances_of_one_gpu_are_no_plan_for_prompts_that_they_cannot_hold() ->
     with pytest.raises(InfeasibleError) as refused:
         optimize(tight(alone))
     message = str(refused.value)
-    for part in ("pools.fast", "pools.near", "6,528 tokens", "120,000", "accelerators_per_instance = 2"):
+    for part in ("pools.fast", "pools.near", "7,552 tokens", "120,000", "accelerators_per_instance = 2"):
         assert part in message
     assert all(row.n_instances for row in optimize(tight({**alone, "pools.fast.layout": None, **WIDE})).pools[:1])
 
@@ -205,9 +205,9 @@ def test_the_change_that_a_refusal_names_is_enough() -> None:
     )
     plan = optimize(changed)
     assert plan.threshold_tokens == pytest.approx(120_000)
-    with pytest.raises(InfeasibleError, match=r"routing\.threshold_tokens = 6528"):
+    with pytest.raises(InfeasibleError, match=r"routing\.threshold_tokens = 7552"):
         optimize(tight({"routing.threshold_tokens": 20_000.0}))
-    assert optimize(tight({"routing.threshold_tokens": 6528.0})).max_throughput_req_per_s > 0
+    assert optimize(tight({"routing.threshold_tokens": 7552.0})).max_throughput_req_per_s > 0
 
 
 PERIODS = {"day": {"hours": 12.0}, "night": {"hours": 12.0, "demand": 0.5}}
@@ -261,6 +261,6 @@ def test_a_decode_pool_that_cannot_hold_the_longest_requests_is_noted(more: dict
         for changes in (one, {})
     ]
     assert len(notes[0]) == 1
-    assert "6,528 tokens" in notes[0][0]
+    assert "7,552 tokens" in notes[0][0]
     assert "120,500" in notes[0][0]
     assert not notes[1]
