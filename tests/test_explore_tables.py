@@ -2,6 +2,7 @@
 
 import json
 import random
+from math import inf
 
 import pytest
 
@@ -47,13 +48,15 @@ def most_allowed(name: str) -> float:
 
 
 def steady_nodes(name: str) -> list[Knobs]:
-    tables = tables_of_case(name)
+    """Nodes at which the plan's own fleet keeps what is promised; `optimize` plans others at a lower rate."""
+    tables, slo = tables_of_case(name), read_scenario("prfaas-paper", CASES[name]).slo
+    limit_s = inf if slo is None or slo.ttft_s is None else slo.ttft_s
     assert tables.exact is not None
     found = [
         Knobs(planned_sizes(tables), t, r)
         for i, t in enumerate(tables.node_tokens)
         for j, r in enumerate(tables.exact.req_per_s)
-        if tables.exact.figures["ttft_p90_s"][i][j] is not None
+        if (p90_s := tables.exact.figures["ttft_p90_s"][i][j]) is not None and p90_s <= limit_s
     ]
     return [k for k in found if k.req_per_s <= 0.8 * most_allowed(name)]
 
