@@ -209,5 +209,5 @@ def _prices(kinds: tuple[str, ...], text: str | None) -> "tuple[dict[str, Price]
             usd, basis, source = str(stated[name]), "assumed", "as stated by --price"
         elif name not in PRICES:
             unknown.append(name)
-        prices[name] = Price(usd_per_accelerator_hour=float(usd), basis=basis, source=source)  # type: ignore[arg-type]
+        prices[name] = Price.model_validate({"usd_per_accelerator_hour": float(usd), "basis": basis, "source": source})
     return prices, unknown

@@ -1,6 +1,7 @@
 """Fleets of a size as answers state them: pools, bill, times, what binds, and what came of the promises."""
 
 from math import inf, isfinite
+from typing import Literal
 
 from planner.queueing import ColocatedQueue, colocated_capacity_req_per_s
 from planner.results import SizedCost, SizedFleet, SizedLatency, SizedPool, SizedSloRun
@@ -10,6 +11,7 @@ from planner.studies.size.disaggregated import Apart
 from planner.studies.size.question import SizeQuestion
 
 MILLION, HOUR_S = 1e6, 3600.0
+Metric = Literal["ttft", "tpot"]
 ALL = 100.0
 """Percent of requests: no step of decode exceeds its limit."""
 
@@ -60,7 +62,7 @@ def _latency(queue: ColocatedQueue | None, before_s: float) -> SizedLatency:
 
 
 def _promise(
-    metric: str,
+    metric: Metric,
     promised_s: float | None,
     predicted_s: float | None,
     percentile: float,
@@ -75,7 +77,7 @@ def _promise(
     low, high = (seen.mean - seen.half, seen.mean + seen.half) if is_run and seen is not None else (None, None)
     holds = None if high is None else high <= promised_s
     return SizedSloRun(
-        metric=metric,  # type: ignore[arg-type]
+        metric=metric,
         basis="executed" if is_run else "predicted",
         holds=holds,
         decided=bool(holds) or (low is not None and low > promised_s),
@@ -144,7 +146,7 @@ def disaggregated_fleet(question: SizeQuestion, apart: Apart) -> SizedFleet:
     )
 
 
-def _apart_promise(question: SizeQuestion, apart: Apart, metric: str) -> SizedSloRun | None:
+def _apart_promise(question: SizeQuestion, apart: Apart, metric: Metric) -> SizedSloRun | None:
     is_first = metric == "ttft"
     seen, run = None, apart.run
     if run is not None:
