@@ -162,7 +162,7 @@ PLANTED = {
         "gb200", "attention_prefill_fraction", "0.8", "more than 1.15 x gemm_bf16_m4096_fraction = 0.659"
     ),
     "a product worse than all of its kind": value_of(
-        "h20-96gb", "gemm_bf16_m4096_fraction", "0.28", "is 0.28, and gemm_bf16_m1536_fraction = 0.6419 is more"
+        "a100-sxm-80gb", "gemm_bf16_m4096_fraction", "0.28", "is 0.28, and gemm_bf16_m256_fraction = 0.673 is more"
     ),
     "experts better than a product": value_of(
         "gb200", "moe_fp4_fraction", "0.5", "more than 1.15 x gemm_fp4_m4096_fraction = 0.402"

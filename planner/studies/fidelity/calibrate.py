@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import NAME_CHARACTERS, InputError, Problem, printable
-from planner.profiles.points import ServingPoint, weights
+from planner.profiles.points import ServingPoint
 from planner.profiles.stack import (
     Bands,
     Calibration,
@@ -28,18 +28,16 @@ from planner.profiles.stack import (
 from planner.reading import TABLE_BYTES, read_bytes
 from planner.roofline import RunAs
 from planner.studies.fidelity.cases import Case, cases_of
-from planner.studies.fidelity.copies import format_in
 from planner.studies.fidelity.fit import PRIORS, Fit, Measured, fit_factors
 from planner.studies.fidelity.loads import loads_of
 from planner.studies.fidelity.rounds import fit_in_rounds
 from planner.studies.fidelity.scores import band, relative_errors, summary
+from planner.studies.fidelity.votes import votes
 from planner.studies.fidelity.wanted import Conventions
 
 FloatArray = NDArray[np.float64]
 FEWEST_POINTS = 1
 """Priors carry what the points do not determine, and the profile says of which factors."""
-UNSTATED_PRECISION = 0.5
-"""Vote of a point that says nothing of the weights' format: a quantised copy may be what was measured."""
 MOVED_SPREAD = 0.9
 """A factor whose standard error is still this share of its prior's spread was not learnt from the points."""
 UNITS = {
@@ -153,22 +151,16 @@ def _measured(framework: str, files: Sequence[PointsOf], how: RunAs) -> tuple[Me
     if len(cases) < FEWEST_POINTS:
         message = f"{len(cases)} points of {framework} can be predicted, of {len(points)} given"
         raise InputError(Problem("points", "", message, f"at least {FEWEST_POINTS}; planner fidelity says why not"))
-    share = dict(zip(map(id, points), weights(points), strict=True))
+    sources = tuple(how.source(case.point.source) for case in cases)
     measured = Measured(
         loads=loads_of(cases, how),
         ttft_s=np.array([_or_nan(case.point.ttft_s) for case in cases]),
         tpot_s=np.array([_or_nan(case.point.tpot_s) for case in cases]),
-        weight=np.array([share[id(case.point)] * _certainty(case) for case in cases]),
+        weight=votes(cases, sources),
         versions=tuple(case.version for case in cases),
-        sources=tuple(how.source(case.point.source) for case in cases),
+        sources=sources,
     )
     return measured, tuple(cases)
-
-
-def _certainty(case: Case) -> float:
-    """What a point's vote is worth by how well it is known what was measured."""
-    is_known = case.point.precision is not None or format_in(case.point.model) is not None
-    return 1.0 if is_known else UNSTATED_PRECISION
 
 
 def _or_nan(value: float | None) -> float:

@@ -93,10 +93,18 @@ def loop_of(case: Case, stack: Stack) -> Loop:
     concurrency = max(round((case.point.concurrency or 1.0) / case.n_prefill_workers), 1)
     prompts, outputs = _lengths(case, harness, concurrency)
     factors = stack.factors
-    load = EngineLoad(
-        prompts, outputs, factors.request_overhead_s, factors.prompt_token_s * prompts.astype(float), concurrency
-    )
+    delays_s = factors.request_overhead_s * _scattered(len(prompts))
+    load = EngineLoad(prompts, outputs, delays_s, factors.prompt_token_s * prompts.astype(float), concurrency)
     return Loop(case, served, engine_rules(case, stack, served, load, harness), load)
+
+
+def _scattered(n: int) -> NDArray[np.float64]:
+    """Exponential quantiles of mean 1 in random order.
+
+    Equal delays would keep requests in step for ever. A host's latencies scatter, and let them fall out of it.
+    """
+    quantiles = -np.log1p(-(np.arange(n) + 0.5) / n)
+    return np.random.default_rng(SEED).permutation(quantiles / quantiles.mean())
 
 
 def _lengths(case: Case, harness: HarnessSettings | None, concurrency: int) -> tuple[NDArray[np.int_], ...]:

@@ -210,7 +210,7 @@ def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
 
     Equation:
         min over theta of sum w rho((log T(theta) - log T) / s) + sum max(1, n / n0) ((theta - prior) / spread)^2, n the
-        points that tell of a value: all, or those of a version or of a source; rho(z) = log(1 + z^2) (Cauchy), so
+        votes w of points that tell of a value: all, or those of a version or of a source; rho(z) = log(1 + z^2) (Cauchy), so
         that contradictory points lose their say; from where rho(z) = 2 (sqrt(1 + z^2) - 1), which has one minimum where
         this one may have several, has settled
 
@@ -276,7 +276,7 @@ class _Residuals:
         self.measured, self.names, self.prior, self.spread = measured, names, prior, spread
         self.weight = np.sqrt(measured.weight) * used
         self.has_ttft, self.has_tpot = ~np.isnan(measured.ttft_s), ~np.isnan(measured.tpot_s)
-        self.prior_weight = _prior_weight(used)
+        self.prior_weight = _prior_weight(measured.weight * used)
         self.prior_weights = self._prior_weights(used)
         self.ttft_scale = np.where(self.has_tpot, TTFT_SCALE, PREFILL_SCALE)
         self.robust: Callable[[FloatArray], FloatArray] = _soft_l1
@@ -294,7 +294,7 @@ class _Residuals:
         found = np.full(len(self.prior), self.prior_weight)
         for together in self._columns():
             for column, points in together:
-                found[column] = _prior_weight(used & points)
+                found[column] = _prior_weight(self.measured.weight * (used & points))
         return found
 
     def jacobian(self, theta: FloatArray) -> FloatArray:
@@ -324,8 +324,8 @@ class _Residuals:
         ]
 
 
-def _prior_weight(used: NDArray[np.bool_]) -> float:
-    return sqrt(max(1.0, float(used.sum()) / DISTINCT_POINTS))
+def _prior_weight(votes: FloatArray) -> float:
+    return sqrt(max(1.0, float(votes.sum()) / DISTINCT_POINTS))
 
 
 def _soft_l1(z: FloatArray) -> FloatArray:
