@@ -7,7 +7,7 @@ import numpy as np
 from planner.errors import InputError, Problem
 from planner.profiles import ModelProfile, missing_shapes
 
-VOCABULARY_PADDING = 0.01
+VOCABULARY_PADDING = 0.002
 """Part by which vocabularies that are one differ: rows that pad a table."""
 
 
