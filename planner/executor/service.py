@@ -91,7 +91,8 @@ class DecodeTimes:
         start = np.arange(len(kept))
         fit = np.searchsorted(ends, ends[:-1] + self.memory_bytes, side="right") - 1 - start
         batch = np.clip(fit, 1, self.batch_limit)
-        whole = start + batch <= len(kept)  # the last batches lack the requests that would fill them
+        # The last batches lack the requests that would fill them, be it to the limit or to the end of the memory.
+        whole = (start + batch <= len(kept)) & ((batch == self.batch_limit) | (ends[:-1] + self.memory_bytes < ends[-1]))
         start, batch = (start[whole], batch[whole]) if whole.any() else (start[:1], np.array([len(kept)]))
         base, per_token = self.step_s[np.minimum(batch, self.batch_limit)].T
         steps_s = base + per_token * (contexts[start + batch] - contexts[start])
