@@ -92,7 +92,8 @@ class DecodeTimes:
         fit = np.searchsorted(ends, ends[:-1] + self.memory_bytes, side="right") - 1 - start
         batch = np.clip(fit, 1, self.batch_limit)
         # The last batches lack the requests that would fill them, be it to the limit or to the end of the memory.
-        whole = (start + batch <= len(kept)) & ((batch == self.batch_limit) | (ends[:-1] + self.memory_bytes < ends[-1]))
+        is_full = (batch == self.batch_limit) | (ends[:-1] + self.memory_bytes < ends[-1])
+        whole = is_full & (start + batch <= len(kept))
         start, batch = (start[whole], batch[whole]) if whole.any() else (start[:1], np.array([len(kept)]))
         base, per_token = self.step_s[np.minimum(batch, self.batch_limit)].T
         steps_s = base + per_token * (contexts[start + batch] - contexts[start])

@@ -215,10 +215,8 @@ class ServedModel:
         shapes = np.broadcast_arrays(np.asarray(new_tokens, float), cached_tokens, np.asarray(n_prompts, float))
         new, cached, prompts = (np.ravel(a) for a in shapes)
         passes = prefill_passes(new, cached, self.chunk_tokens, prompts)
-        work = self.work([passes.sequences])
-        if self.drafter is not None:
-            work = RankWork.together([work, self.drafter.work([passes.sequences])])
-        each = pass_time(work, self.factors, eager=True, overlap=self.traffic.overlap_efficiency)
+        work, overlap = self.prefill_work(passes.sequences), self.traffic.overlap_efficiency
+        each = pass_time(work, self.factors, eager=True, overlap=overlap)
         time = each.times(passes.times).summed(passes.request, new.size)
         if self.layout.pp_size > 1:
             first = passes.is_first
@@ -256,14 +254,12 @@ class ServedModel:
     def verification_time(self, batch: ArrayLike, context_tokens: ArrayLike) -> PassTime:
         """Seconds of the part of a decode step that verifies what was drafted: as `decode_time`, without drafting."""
         count, context = (np.ravel(a) for a in np.broadcast_arrays(np.asarray(batch, float), context_tokens))
-        return self._step_time(self._verification(count, context), count)
+        verified = Sequences.decode(count, context, self.n_draft_tokens + 1.0)
+        return self._step_time(self.work([verified]), count)
 
     def _step_time(self, work: RankWork, n_sequences: FloatArray) -> PassTime:
         overlap = self.traffic.overlap_efficiency
         return pass_time(work, self.factors, self._per_replica(n_sequences), overlap=overlap)
-
-    def _verification(self, batch: ArrayLike, context_tokens: ArrayLike) -> RankWork:
-        return self.work([Sequences.decode(batch, context_tokens, self.n_draft_tokens + 1.0)])
 
     def token_time(self, batch: ArrayLike, context_tokens: ArrayLike) -> PassTime:
         """Seconds per token of each sequence: those of a step over the tokens that it yields.
@@ -284,20 +280,24 @@ class ServedModel:
         step = self.decode_time(batch, context_tokens)
         return step if self.speculation is None else step.times(1 / self.tokens_per_step)
 
-    def decode_work(self, batch: ArrayLike, context_tokens: ArrayLike) -> RankWork:
+    def prefill_work(self, chunks: Sequences) -> RankWork:
+        """Entries of passes over chunks of prompts, those of what drafts included: it has a cache of its own."""
+        work = self.work([chunks])
+        return work if self.drafter is None else RankWork.together([work, self.drafter.work([chunks])])
+
+    def decode_work(self, batch: ArrayLike, context_tokens: ArrayLike, chunks: Sequences | None = None) -> RankWork:
         """Entries of decode steps: N drafted tokens and the one before them verified together, and N drafted anew.
 
         MTP layers go over all tokens that were verified, whose hidden states are new to them, and then over one at a
-        time; another model decodes one at a time.
+        time; another model decodes one at a time. Either goes over chunks of prompts in the same pass.
         """
-        n, work, drafter = self.n_draft_tokens, self._verification(batch, context_tokens), self.drafter
+        n, drafter, beside = self.n_draft_tokens, self.drafter, [] if chunks is None else [chunks]
+        verified, one = (Sequences.decode(batch, context_tokens, tokens) for tokens in (n + 1.0, 1.0))
+        work = self.work([*beside, verified])
         if drafter is None or self.speculation is None:
             return work
-        one = drafter.work([Sequences.decode(batch, context_tokens)])
-        if self.speculation.draft is not None:
-            return RankWork.together([work, one.repeated(n)])
-        first = drafter.work([Sequences.decode(batch, context_tokens, n + 1.0)])
-        return RankWork.together([work, first, one.repeated(n - 1)])
+        first = drafter.work([*beside, verified if self.speculation.draft is None else one])
+        return RankWork.together([work, first, drafter.work([one]).repeated(n - 1)])
 
     def work(self, parts: list[Sequences]) -> RankWork:
         """Entries of passes over sequences."""
