@@ -323,6 +323,12 @@ MEANINGS: dict[str, Meaning] = {
         "Allow a longer run with `--most-requests`.",
     ),
     # predictions and measurements
+    "drafting-slows-down": Meaning(
+        PREDICT,
+        "A step with drafted tokens takes longer than the plain step by more than the tokens that it yields. Large "
+        "batches compute what small ones wait for memory to do, so that verifying is no longer free.",
+        "Draft fewer tokens, or none at such batches; engines can switch drafting off by load.",
+    ),
     "version-seen-on-others": Meaning(
         PREDICT,
         "The points that tell this version apart from its framework are of other models. Its own factors are not used "

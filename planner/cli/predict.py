@@ -1,5 +1,6 @@
 """`planner predict`: one model on one instance."""
 
+from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
@@ -48,6 +49,16 @@ def predict(
     cached: Annotated[int, typer.Option(metavar="TOKENS", help="Leading tokens of each prompt in a cache.")] = 0,
     batch: Annotated[str, typer.Option(metavar="LIST", help="Sequences decoded together.")] = "1,8,32,64,128",
     context: Annotated[int, typer.Option(metavar="TOKENS", help="Context of each of those sequences.")] = 4096,
+    draft_tokens: Annotated[
+        int, typer.Option(metavar="N", help="Tokens drafted per decode step, and verified in one pass.")
+    ] = 0,
+    acceptance: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Probability that they are accepted: 0.7, or one each: 0.9,0.7.")
+    ] = None,
+    draft_model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="What drafts; its own MTP layers.", autocompletion=model_names),
+    ] = None,
     tpot_ms: Annotated[
         float | None, typer.Option(metavar="MS", help="Find the largest batch whose step is no longer.")
     ] = None,
@@ -76,6 +87,9 @@ def predict(
         cached_tokens=cached,
         batch=whole_numbers("--batch", batch),
         context_tokens=context,
+        draft_tokens=draft_tokens,
+        acceptance=() if acceptance is None else fractions("--acceptance", acceptance),
+        draft_model=draft_model,
         tpot_limit_s=None if tpot_ms is None else tpot_ms / MILLISECONDS,
     )
     with progress(f"predicting {model} on {hardware}"):
@@ -115,6 +129,23 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
             f"{option} {printable(text, MOST_SHOWN)}: holds {len(parts):,} numbers (at most {MOST_NUMBERS})"
         )
     return tuple(map(int, parts))
+
+
+def fractions(option: str, text: str) -> tuple[float, ...]:
+    """Numbers of a list such as 0.9,0.7.
+
+    Raises:
+        UsageError: not such a list.
+    """
+    from planner.errors import UsageError, printable
+
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or len(found) > MOST_NUMBERS or not all(isfinite(value) for value in found):
+        raise UsageError(f"{option} {printable(text, MOST_SHOWN)}: is no list of numbers (such as 0.7, or 0.9,0.7)")
+    return found
 
 
 def check_figure(path: Path | None) -> None:

@@ -10,7 +10,7 @@ from planner.deploy.names import label
 from planner.deploy.parameters import Parameters
 from planner.deploy.versions import PRODUCTS, RESOURCE
 from planner.errors import InputError, Problem
-from planner.results import ClassPlan, PeriodPlan, Plan, PoolPlan, ServedModel, Work
+from planner.results import ClassPlan, Drafts, PeriodPlan, Plan, PoolPlan, ServedModel, Work
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,12 @@ class Deployment:
     def checkpoint_of(self, model: ServedModel) -> str:
         """Repository or path of the weights: what a parameter says, else where they are published, else the name."""
         return self.parameters.checkpoint.get(model.name) or next(iter(model.checkpoints), model.name)
+
+    def draft_checkpoint_of(self, drafts: Drafts) -> str | None:
+        """The same of the model that drafts; None where the model's own MTP layers do."""
+        if drafts.model is None:
+            return None
+        return self.parameters.checkpoint.get(drafts.model) or next(iter(drafts.checkpoints), drafts.model)
 
     def image_of(self, unit: Unit, pinned: str | None) -> str:
         """Container image of a pool's engine: what parameters say, else the pinned one."""

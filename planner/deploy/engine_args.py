@@ -30,6 +30,7 @@ def engine_args(deployment: Deployment, unit: Unit, engine: EngineName, served_a
         *_precision(deployment, unit, engine),
         *_batch(unit, engine),
         *_prefix_cache(deployment, unit, engine),
+        *_drafts(deployment, unit, engine),
     ]
 
 
@@ -89,6 +90,25 @@ def _prefix_cache(deployment: Deployment, unit: Unit, engine: EngineName) -> Ite
     has_hits = any(one.cached_fraction > 0 for one in deployment.plan.classes if one.model == unit.model.name)
     if engine == "sglang" and unit.role == "decode" and has_hits:
         yield ENGINES[engine].flag("prefix cache")
+
+
+def _drafts(deployment: Deployment, unit: Unit, engine: EngineName) -> Iterator[str]:
+    """Speculative decoding, on pools that prefill too: what drafts needs a cache of the prompt."""
+    drafts, software = unit.model.drafts, ENGINES[engine]
+    if drafts is None:
+        return
+    draft, n = deployment.draft_checkpoint_of(drafts), drafts.draft_tokens
+    if engine == "vllm":
+        by = {"method": "mtp"} if draft is None else {"method": "draft_model", "model": draft}
+        yield from (software.flag("drafts"), json.dumps(by | {"num_speculative_tokens": n}, separators=(",", ":")))
+        return
+    yield from (software.flag("drafts"), "EAGLE" if draft is None else "STANDALONE")
+    if draft is not None:
+        yield from (software.flag("draft model"), draft)
+    # One branch: a chain of n drafted tokens, verified with the one before them.
+    sizes = {"draft steps": n, "draft branches": 1, "draft tokens": n + 1}
+    for meaning, size in sizes.items():
+        yield from (software.flag(meaning), str(size))
 
 
 def nixl_args(unit: Unit) -> list[str]:

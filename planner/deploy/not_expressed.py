@@ -19,6 +19,7 @@ from planner.deploy.versions import (
     EngineName,
     Software,
 )
+from planner.results import ServedModel
 from planner.units import number, percent, usd
 
 FILE = "NOT_EXPRESSED.md"
@@ -265,12 +266,27 @@ def _assumed(deployment: Deployment, target: Target, engine: EngineName) -> Iter
             yield f"No repository of {model.name} is known: {say}."
         else:
             yield f"Weights of {model.name} are those of {checkpoint}, in the precision that is stored there."
+        yield from _drafts(deployment, model)
     if not all(deployment.image_of(unit, None) for unit in deployment.units):
         yield "Images are the ones that the pinned versions are released as; whether a registry has them was not asked."
     if target in ON_KUBERNETES:
         yield from _cluster_facts(deployment, target)
     elif not all(deployment.hosts_of(unit) for unit in deployment.units):
         yield "Machines are called after their pools: `--param hosts.POOL=NAME,NAME` says what they are."
+
+
+def _drafts(deployment: Deployment, model: ServedModel) -> Iterator[str]:
+    """What the plan takes for granted of drafted tokens."""
+    drafts = model.drafts
+    if drafts is None:
+        return
+    draft = deployment.draft_checkpoint_of(drafts)
+    by = "MTP layers of its checkpoint" if draft is None else f"{draft} beside it, on the same accelerators"
+    accepted = ", ".join(f"{value:g}" for value in dict.fromkeys(drafts.acceptance))
+    yield (
+        f"{model.name} drafts {drafts.draft_tokens} tokens per step with {by}. The plan counts with an acceptance of "
+        f"{accepted}: it depends on what is asked, and no flag holds it."
+    )
 
 
 def _other_software(deployment: Deployment, engine: EngineName) -> Iterator[str]:

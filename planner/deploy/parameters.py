@@ -105,12 +105,13 @@ def _put(data: dict[str, Any], key: str, value: str) -> None:
 def _unknown(found: Parameters, plan: Plan) -> Iterator[Problem]:
     """What names nothing of the plan."""
     hardware = {pool.hardware for pool in plan.pools}
+    drafting = {model.drafts.model for model in plan.models if model.drafts and model.drafts.model}
     known: dict[str, Collection[str]] = {
         "label": hardware,
         "resource": hardware,
         "images": hardware,
         "region": {pool.site for pool in plan.pools},
-        "checkpoint": {model.name for model in plan.models},
+        "checkpoint": {model.name for model in plan.models} | drafting,
         "hosts": {name for pool in plan.pools for name in (pool.name, label(pool.name))},
     }
     for field, names in known.items():

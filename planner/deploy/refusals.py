@@ -148,6 +148,10 @@ def _layout_faults(engine: EngineName, unit: Unit, key: str) -> Found:
     if engine == "sglang" and layout.dp > 1 and unit.model.has_experts is None:
         what = f"it is not known whether {unit.model.name} has experts, and SGLang lays replicas out by that"
         yield key, what, "dp=1, or a model whose shapes are published"
+    drafts = unit.model.drafts
+    if engine == "sglang" and layout.dp > 1 and unit.model.has_experts and drafts is not None and drafts.model:
+        what = f"SGLang lets no other model draft ({drafts.model}) beside attention replicas, and the layout has"
+        yield key, f"{what} dp={layout.dp}", "dp=1, or drafts by the model's MTP layers"
     if engine == "vllm" and layout.ep not in (1, ranks):
         what = f"vLLM deals experts out over all {ranks} ranks or over none, and the layout has ep={layout.ep}"
         yield key, what, f"ep=1 or ep={ranks}"

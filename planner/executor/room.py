@@ -40,7 +40,7 @@ def prefill_room(served: ServedModel, measured: MeasuredInstance | None, memory_
     """
     layout, held = served.layout, _held(served)
     replica = max(served.memory.cache_bytes, 0.0) if memory_gb is None else memory_gb * GB / layout.dp_size
-    longest = longest_request(served.model, MemoryFit(replica, 0.0, 0.0), layout, served.kv_precision)
+    longest = longest_request(served.cached_model, MemoryFit(replica, 0.0, 0.0), layout, served.kv_precision)
     ran = None if measured is None or measured.basis != "measured" or memory_gb is not None else measured.prefill
     if ran is not None and ran.tokens[-1] > longest:
         longest, replica = ran.tokens[-1], float(held(ran.tokens[-1] + BLOCK_TOKENS))
@@ -49,8 +49,8 @@ def prefill_room(served: ServedModel, measured: MeasuredInstance | None, memory_
 
 def _held(served: ServedModel) -> Curve:
     """Cache and state on a rank: straight between the ends of windows, where lengths are whole blocks."""
-    windows = [group.window for group in served.model.architecture.attention if isinstance(group, SwaLayers)]
+    windows = [group.window for group in served.cached_model.architecture.attention if isinstance(group, SwaLayers)]
     tokens = sorted({BLOCK_TOKENS, *(ceil(window / BLOCK_TOKENS) * BLOCK_TOKENS for window in windows), *ENDS})
     layout = served.layout
     sizes = {"tp_size": layout.tp_size, "pp_size": layout.pp_size}
-    return Curve.linear(tokens, kv_bytes_per_rank(served.model, tokens, served.kv_precision, **sizes).tolist())
+    return Curve.linear(tokens, kv_bytes_per_rank(served.cached_model, tokens, served.kv_precision, **sizes).tolist())

@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.errors import CheckFailedError
 from planner.executor.code_cache import told_of_compiling
+from planner.executor.drafted import draw_luck
 from planner.executor.draws import Draws, drawn_requests, prompt_blocks, to_streams
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import Records, World
@@ -213,6 +214,7 @@ def _asked(
     else:
         requests = drawn_requests(scenario, n, req_per_s, draws, data_dirs, plan.class_rates)
         blocks = prompt_blocks(scenario, requests, data_dirs) if has_cache else None
+    draw_luck(requests, scenario, draws)
     to_streams(requests, plan.streams, tuple(scenario.workloads), draws)
     return requests, blocks if has_cache else None
 

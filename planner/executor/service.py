@@ -19,12 +19,20 @@ from planner.roofline import (
     index_key_bytes_per_token,
     instance_rates,
     kv_bytes_curve,
-    kv_bytes_per_rank,
     physical_kv_bytes,
     roofline_prefill,
     served_instance,
 )
-from planner.scenario import AskedInstance, Pool, PoolExecution, Scenario, asked_instance, at_pool, unmeasured
+from planner.scenario import (
+    AskedInstance,
+    Pool,
+    PoolExecution,
+    Scenario,
+    asked_instance,
+    at_pool,
+    drafts_unknown,
+    unmeasured,
+)
 from planner.units import GB
 
 LONG_TOKENS = np.array([1 << 17, 1 << 18], dtype=np.float64)
@@ -58,7 +66,8 @@ class DecodeTimes:
 
     batch_limit: int
     step_s: NDArray[np.float64]
-    """Seconds of a step by batch, from 0: a constant, and what a token of context adds; shape (limit + 1, 2)."""
+    """Seconds of a step by batch, from 0: a constant, and what a token of context adds; shape (limit + 1, 2). Where
+    tokens are drafted, over the tokens that the step yields: a request then needs as many as `draws` counts for it."""
     memory_bytes: float
     """Room for caches and states; infinite where it is not known to limit anything [B]."""
     state_bytes: float
@@ -82,7 +91,9 @@ class DecodeTimes:
         start = np.arange(len(kept))
         fit = np.searchsorted(ends, ends[:-1] + self.memory_bytes, side="right") - 1 - start
         batch = np.clip(fit, 1, self.batch_limit)
-        whole = start + batch <= len(kept)  # the last batches lack the requests that would fill them
+        # The last batches lack the requests that would fill them, be it to the limit or to the end of the memory.
+        is_full = (batch == self.batch_limit) | (ends[:-1] + self.memory_bytes < ends[-1])
+        whole = is_full & (start + batch <= len(kept))
         start, batch = (start[whole], batch[whole]) if whole.any() else (start[:1], np.array([len(kept)]))
         base, per_token = self.step_s[np.minimum(batch, self.batch_limit)].T
         steps_s = base + per_token * (contexts[start + batch] - contexts[start])
@@ -124,6 +135,8 @@ def source(scenario: Scenario, key: str, marks: Collection[str] = ()) -> Source:
     """
     pool = _chosen(scenario.pools[key], marks)
     asked = asked_instance(scenario, pool)
+    if problem := drafts_unknown(scenario, key, pool, asked):
+        raise InputError(problem)
     if asked.measured is not None:
         return Source(scenario, key, asked, None)
     if not asked.may_be_timed:
@@ -155,10 +168,10 @@ def prefill_times(found: Source) -> PrefillTimes:
     else:
         assert served is not None, "a source is measured or served"
         unlimited = 0.0, float("inf")
-        service, bytes_ = roofline_prefill(served, unlimited), kv_bytes_curve(asked.model, asked.kv_precision)
+        service, bytes_ = roofline_prefill(served, unlimited), kv_bytes_curve(served.cached_model, asked.kv_precision)
     assert service is not None, "a source of prefill has prefill"
     service = service.scaled(asked.time_factor)
-    wire = with_slope(bytes_, index_key_bytes_per_token(asked.model))
+    wire = with_slope(bytes_, index_key_bytes_per_token(asked.model if served is None else served.cached_model))
     handoff = wire if served is None else _physical(served)
     return PrefillTimes(service, wire, handoff, asked.model.architecture.n_layers or 1, _prefill_room(found))
 
@@ -218,21 +231,18 @@ def _roofline_decode(found: Source, served: ServedModel, context_tokens: float) 
         allowed = "a longer tpot_ms, or a plan made for this scenario"
         raise InputError(found.scenario.problem(("pools", found.key), what, allowed))
     batch, contexts = np.arange(1, limit + 1), CONTEXTS * context_tokens
-    low, high = (served.decode_time(batch, np.full(limit, c)).total_s for c in contexts)
+    low, high = (served.token_time(batch, np.full(limit, c)).total_s for c in contexts)
     slope = np.maximum(high - low, 0.0) / (contexts[1] - contexts[0])
     table = np.column_stack([np.maximum(low - slope * contexts[0], 1e-9), slope / batch])
     layout = served.layout
-    held = kv_bytes_per_rank(
-        served.model, LONG_TOKENS, served.kv_precision, tp_size=layout.tp_size, pp_size=layout.pp_size
-    )
-    state, per_token = _line(held)
+    state, per_token = _line(served.kv_bytes_per_rank(LONG_TOKENS))
     memory, counted = found.memory_bytes, layout.dp_size * max(served.memory.cache_bytes, 0.0)
     return DecodeTimes(limit, np.vstack([table[:1], table]), counted if memory is None else memory, state, per_token)
 
 
 def _physical(served: ServedModel) -> Curve:
     state, per_token = _line(
-        physical_kv_bytes(served.model, LONG_TOKENS, served.kv_precision, tp_size=served.layout.tp_size)
+        physical_kv_bytes(served.cached_model, LONG_TOKENS, served.kv_precision, tp_size=served.layout.tp_size)
     )
     return Curve.affine(state, per_token)
 

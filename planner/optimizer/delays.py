@@ -165,9 +165,34 @@ def _stable_waits(point: DecodePoint, asked: Sequence[Asked], n_instances: int, 
         return [decode_batch(float(rate), tokens, steps_s, n_instances).admission for rate in rates]
     known = [(a.outputs, a.req_per_s) for a in asked if a.outputs is not None]
     lengths = np.concatenate([outputs.tokens for outputs, _ in known])
-    outputs = Service.of(lengths, np.concatenate([outputs.weights * part for outputs, part in known]))
+    weights = np.concatenate([outputs.weights * part for outputs, part in known])
+    outputs = Service.of(*spread(lengths, weights, point.token_variance))
     scv = merged_scv([a.req_per_s for a in asked], [a.arrival_scv for a in asked])
     return queueing.place_waits(rates, outputs, steps_s, n_instances, scv)
+
+
+def spread(tokens: Array, weights: Array, variance_per_token: float) -> tuple[Array, Array]:
+    """Lengths of answers as their steps count them, which depends on how many drafted tokens are accepted.
+
+    Equation:
+        each length L becomes L - d and L + d alike, d = min(sqrt(v L), L): the mean L and the variance v L of the
+        tokens that its steps would have made at their mean
+
+    Args:
+        tokens: lengths [tokens], shape (n,).
+        weights: their shares, shape (n,).
+        variance_per_token: v [tokens].
+
+    Returns:
+        Lengths and shares, shape (2 n,), or as given where nothing varies.
+
+    >>> spread(np.array([100.0]), np.ones(1), 0.25)[0].tolist()
+    [95.0, 105.0]
+    """
+    if variance_per_token == 0:
+        return tokens, weights
+    d = np.minimum(np.sqrt(variance_per_token * tokens), tokens)
+    return np.concatenate([tokens - d, tokens + d]), np.concatenate([weights, weights]) / 2
 
 
 def place_steps_s(point: DecodePoint) -> Array:

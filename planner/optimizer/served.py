@@ -1,7 +1,7 @@
 """The models of a scenario, as far as whoever deploys a plan has to know them."""
 
-from planner.profiles import ModelProfile
-from planner.results import ServedModel
+from planner.profiles import ModelProfile, Speculation
+from planner.results import Drafts, ServedModel
 from planner.scenario import ModelChoice, Scenario
 
 RECURRENT = ("kda", "gdn", "lightning", "mamba1", "mamba2")
@@ -18,7 +18,9 @@ def served_models(scenario: Scenario) -> tuple[ServedModel, ...]:
         Models by the name of their profile, which classes and pools of the plan call them by.
     """
     choices = {pool.model: scenario.model_choice(pool.model) for pool in scenario.pools.values()}
-    models = (_served(scenario.profile_of(name), choice) for name, choice in choices.items())
+    models = (
+        _served(scenario.profile_of(name), choice, scenario.speculation_of(name)) for name, choice in choices.items()
+    )
     return tuple({model.name: model for model in models}.values())
 
 
@@ -27,15 +29,30 @@ def served_name(scenario: Scenario, pool: str) -> str:
     return scenario.profile_of(scenario.pools[pool].model).name
 
 
-def _served(profile: ModelProfile, choice: ModelChoice) -> ServedModel:
+def _served(profile: ModelProfile, choice: ModelChoice, used: Speculation | None) -> ServedModel:
     shapes = profile.architecture
     knows_mlps = shapes.moe or shapes.mlp_only or shapes.intermediate_size
     return ServedModel(
         name=profile.name,
-        checkpoints=tuple(alias for alias in profile.aliases if "/" in alias),
+        checkpoints=_checkpoints(profile),
         precision=profile.precision,
         kv_precision=choice.kv_precision,
         has_recurrent_state=any(group.kind in RECURRENT for group in shapes.attention),
         has_experts=shapes.n_sparse_layers > 0 if knows_mlps else None,
         context_limit_tokens=choice.context_limit_tokens or shapes.context_limit_tokens,
+        drafts=None if used is None else _drafts(used),
     )
+
+
+def _drafts(used: Speculation) -> Drafts:
+    draft = used.draft
+    return Drafts(
+        draft_tokens=used.n_draft_tokens,
+        acceptance=used.acceptance,
+        model=None if draft is None else draft.name,
+        checkpoints=() if draft is None else _checkpoints(draft),
+    )
+
+
+def _checkpoints(profile: ModelProfile) -> tuple[str, ...]:
+    return tuple(alias for alias in profile.aliases if "/" in alias)

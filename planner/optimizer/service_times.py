@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError, InputError
-from planner.profiles import HardwareProfile, MeasuredInstance, missing_shapes
+from planner.profiles import HardwareProfile, MeasuredInstance, Speculation, missing_shapes
 from planner.queueing import packing
 from planner.roofline import (
     DecodePoint,
@@ -19,12 +19,13 @@ from planner.roofline import (
     Stack,
     instance_rates,
     kv_bytes_curve,
-    kv_bytes_per_rank,
     roofline_prefill,
     served_instance,
     stack_of,
+    tokens_per_step,
+    tokens_per_step_variance,
 )
-from planner.scenario import AskedInstance, Pool, Scenario, asked_instance, at_pool, unmeasured
+from planner.scenario import AskedInstance, Pool, Scenario, asked_instance, at_pool, drafts_unknown, unmeasured
 from planner.units import GB, MILLI, number
 from planner.workload import RequestMix
 
@@ -83,6 +84,8 @@ def _unscaled(scenario: Scenario, name: str, pool: Pool, hardware: HardwareProfi
         raise InputError(unmeasured(scenario, name, pool, asked))
     if asked.measured is None:
         return _roofline_times(scenario, name, pool, asked, decoded)
+    if problem := drafts_unknown(scenario, name, pool, asked):
+        raise InputError(problem)
     _check_step(name, pool, asked.measured, asked.longest_step_s)
     try:
         rates = instance_rates(asked.model, asked.measured, asked.kv_precision)
@@ -145,7 +148,7 @@ def _roofline_times(scenario: Scenario, name: str, pool: Pool, asked: AskedInsta
         raise InputError(at_pool(scenario, name, error.problems)) from None
     return InstanceRates(
         prefill=prefill,
-        kv_bytes=kv_bytes_curve(served.model, served.kv_precision),
+        kv_bytes=kv_bytes_curve(served.cached_model, served.kv_precision),
         decode=decode,
         n_layers=served.model.architecture.n_layers,
         basis=_basis(served, used, pool.role),
@@ -182,32 +185,39 @@ def _decode_point(name: str, limit_s: float | None, served: ServedModel, decoded
     limit, context_tokens = inf if limit_s is None else limit_s, decoded.context_tokens
     batch = served.largest_batch_within(context_tokens, limit)
     if batch == 0:
-        alone = float(served.decode_time([1], [context_tokens]).total_s[0])
+        alone = float(served.token_time([1], [context_tokens]).total_s[0])
         raise InfeasibleError(
             f"pools.{name}: not one sequence of {context_tokens:,.0f} tokens decodes within the memory and "
             f"{limit / MILLI:g} ms; alone it needs {alone / MILLI:.3g} ms; what would do: a longer tpot_ms or more "
             "accelerators per instance"
         )
     sizes = np.arange(1.0, batch + 1)
-    steps_s = served.decode_time(sizes, np.full(batch, context_tokens)).total_s
-    held = packing(_held_bytes(served, decoded.kept_tokens), decoded.weights, _room_bytes(served), batch)
+    steps_s = served.token_time(sizes, np.full(batch, context_tokens)).total_s
+    held = packing(served.kv_bytes_per_rank(decoded.kept_tokens), decoded.weights, _room_bytes(served), batch)
     # What is held of n that fit, over what n mean requests hold: contexts are longer or shorter by that factor.
-    mean_bytes = float(_held_bytes(served, decoded.kept_tokens) @ decoded.weights)
+    mean_bytes = float(served.kv_bytes_per_rank(decoded.kept_tokens) @ decoded.weights)
     contexts = context_tokens * held.mean_filled / (sizes * mean_bytes)
-    full_s = served.decode_time(sizes, contexts).total_s
+    full_s = served.token_time(sizes, contexts).total_s
     return DecodePoint(
         batch,
         float(steps_s[-1]),
         tuple(steps_s.tolist()),
         float(held.fractions @ (full_s / sizes)),
         float(held.fractions @ full_s),
+        _token_variance(served.speculation),
     )
 
 
-def _held_bytes(served: ServedModel, tokens: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Memory of a rank that requests of so many tokens hold to their end [B]."""
-    layout = served.layout
-    return kv_bytes_per_rank(served.model, tokens, served.kv_precision, tp_size=layout.tp_size, pp_size=layout.pp_size)
+def _token_variance(speculation: Speculation | None) -> float:
+    """Variance per token of the tokens that the steps of an answer would have made at their mean [tokens].
+
+    Equation:
+        V[X] / E[X], X tokens of a step: an answer of L tokens takes a number of steps of mean L / E[X] and variance
+        L V[X] / E[X]^3, which E[X] turns into tokens (renewal theory: Cox 1962)
+    """
+    if speculation is None:
+        return 0.0
+    return tokens_per_step_variance(speculation.acceptance) / tokens_per_step(speculation.acceptance)
 
 
 def _room_bytes(served: ServedModel) -> float:

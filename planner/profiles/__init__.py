@@ -30,9 +30,11 @@ from planner.profiles.parameters import (
     parameters_by_part,
     total_parameters,
 )
+from planner.profiles.speculation import MOST_DRAFT_TOKENS, Speculation, speculation_fault
 from planner.profiles.stack import StackFactors, StackProfile
 
 __all__ = [
+    "MOST_DRAFT_TOKENS",
     "Architecture",
     "AttentionLayers",
     "Checkpoint",
@@ -56,6 +58,7 @@ __all__ = [
     "Precision",
     "PrefillCurve",
     "ProfileCheck",
+    "Speculation",
     "StackFactors",
     "StackProfile",
     "SwaLayers",
@@ -70,6 +73,7 @@ __all__ = [
     "parameters_by_part",
     "profile",
     "profile_names",
+    "speculation_fault",
     "stack_profile",
     "too_steep",
     "total_parameters",

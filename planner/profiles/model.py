@@ -106,6 +106,9 @@ class Architecture(StrictModel):
     """Whether MLPs and experts multiply by a gate: three matrices, else two."""
     post_norms: bool = False
     """Whether what attention and MLP put out is normed, too, and not only what they take in (Gemma 2 and 3)."""
+    joins_hidden_state: bool = False
+    """Whether its input is an embedding joined with a hidden state of the model that it drafts for, as in heads of
+    EAGLE's kind: two norms, and one projection from twice the width to the width."""
     n_mtp_layers: LayersOrNone = 0
     """Layers that predict further tokens; in no total, cache or step unless asked for."""
     pattern: Annotated[str, Field(pattern=r"^[A-Za-z*.-]+$")] | None = None
@@ -119,9 +122,10 @@ class Architecture(StrictModel):
 
     @property
     def n_norms(self) -> int:
-        """Norms as wide as the residual stream: before each part of a layer, perhaps after it, and at the end."""
+        """Norms as wide as the residual stream: before each part of a layer, perhaps after it, at the end, and of what
+        is joined at the beginning."""
         n_parts = 1 if self.mlp_only else 2
-        return self.n_layers * n_parts * (2 if self.post_norms else 1) + 1
+        return self.n_layers * n_parts * (2 if self.post_norms else 1) + 1 + 2 * self.joins_hidden_state
 
     @property
     def n_sparse_layers(self) -> int:

@@ -176,6 +176,8 @@ def parameters_by_part(architecture: Architecture) -> dict[WeightPart, int]:
     if moe and n_sparse:
         sparse = _moe_parts(architecture, moe)
         parts |= {part: n_sparse * n_parameters for part, n_parameters in sparse.items()}
+    if architecture.joins_hidden_state:
+        parts["latent"] = parts.get("latent", 0) + 2 * hidden**2
     return parts
 
 

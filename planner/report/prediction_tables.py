@@ -6,6 +6,7 @@ from planner.report import formats
 from planner.report.table import Table
 from planner.report.terminal import frame, printed, remarks
 from planner.results import DecodePrediction, Prediction, PrefillPrediction
+from planner.results.prediction import SpeculationPrediction
 from planner.units import DASH, GB, number
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def prediction_tables(prediction: Prediction) -> list["RenderableType"]:
         _prefill(prediction),
         _full_prefill(prediction),
         _decode(prediction),
+        _drafts(prediction.speculation),
         remarks("notes", map(formats.sentence, prediction.notes)),
     )
     return [part for part in parts if part is not None]
@@ -82,6 +84,7 @@ def _headline(prediction: Prediction) -> list[tuple[str, str]]:
         ("stack", f"{prediction.stack}: {chosen}{prediction.stack_basis}"),
         ("cache", _cache(prediction)),
         ("largest batch", _largest_batch(prediction)),
+        *([] if prediction.speculation is None else [("drafts", _drafted(prediction.speculation))]),
     ]
 
 
@@ -97,7 +100,16 @@ def _largest_batch(prediction: Prediction) -> str:
     text = f"{number(found.within_memory)} by memory, of {number(found.context_tokens)} tokens each"
     if found.tpot_limit_s is None:
         return text
-    return f"{text}; {number(found.within_tpot)} within {formats.seconds(found.tpot_limit_s)} per step"
+    per = "step" if prediction.speculation is None else "token"
+    return f"{text}; {number(found.within_tpot)} within {formats.seconds(found.tpot_limit_s)} per {per}"
+
+
+def _drafted(found: SpeculationPrediction) -> str:
+    """What drafts, how many tokens a step yields, and what the memory of it is."""
+    by = "its MTP layers" if found.draft_model is None else found.draft_model
+    accepted = ", ".join(f"{value:g}" for value in dict.fromkeys(found.acceptance))
+    yields = f"{found.draft_tokens} tokens by {by}, accepted at {accepted}: {found.tokens_per_step:.3g} tokens per step"
+    return f"{yields}; {size(found.weights_bytes_per_accelerator)} of the weights"
 
 
 def _memory(prediction: Prediction) -> "RenderableType | None":
@@ -162,26 +174,46 @@ def _full_prefill(prediction: Prediction) -> "RenderableType | None":
 
 
 def _decode(prediction: Prediction) -> "RenderableType | None":
-    rows = prediction.decode
+    rows, drafts = prediction.decode, prediction.speculation
+    yielded = 1.0 if drafts is None else drafts.tokens_per_step
     headings = (">batch", ">step", "90 % band", ">tokens/s", ">each", "caches fit", "bound by", "basis")
     context = prediction.largest_batch.context_tokens
     text = OUTSIDE if any(row.extrapolated and row.step_s is not None for row in rows) else ""
     fit = "perhaps" if prediction.fits and prediction.largest_batch.within_memory is None else "yes"
-    cells = (_decode_cells(row, fit) for row in rows)
+    cells = (_decode_cells(row, fit, yielded) for row in rows)
     return printed(Table.of(f"decode step at {number(context)} tokens of context", headings, cells, text))
 
 
-def _decode_cells(row: DecodePrediction, fit: str) -> list[str]:
+def _decode_cells(row: DecodePrediction, fit: str, yielded: float) -> list[str]:
     return [
         f"{row.batch:,}",
         _time(row.step_s, row.extrapolated),
         _band(row.low_s, row.high_s),
         formats.figure(row.tokens_per_s),
-        formats.figure(1 / row.step_s if row.step_s else None),
+        formats.figure(yielded / row.step_s if row.step_s else None),
         fit if row.fits else "no",
         row.bound or DASH,
         DASH if row.step_s is None else row.basis,
     ]
+
+
+def _drafts(found: SpeculationPrediction | None) -> "RenderableType | None":
+    """Steps with drafted tokens beside plain ones, and from which batch on they no longer pay."""
+    if found is None or not found.steps:
+        return None
+    headings = (">batch", ">plain step", ">verifying", ">drafting", ">per token", ">speed-up")
+    cells = (
+        (
+            f"{row.batch:,}",
+            *map(formats.seconds, (row.plain_step_s, row.verify_s, row.draft_s, row.tpot_s)),
+            f"{row.speedup:.3g}",
+        )
+        for row in found.steps
+    )
+    until = "drafting pays at every batch that fits"
+    if found.slower_from_batch is not None:
+        until = f"drafting no longer pays from a batch of {number(found.slower_from_batch)} on"
+    return printed(Table.of("decode steps with drafted tokens", headings, cells, until))
 
 
 def _time(value_s: float | None, beyond: bool) -> str:

@@ -94,6 +94,19 @@ class LinkPlan(StrictModel):
     """Round-trip time; None where nobody said."""
 
 
+class Drafts(StrictModel):
+    """Tokens that are drafted for a model in every decode step."""
+
+    draft_tokens: int
+    """How many."""
+    acceptance: tuple[float, ...]
+    """Probability that each is accepted, given that those before it were, as the plan counts with it."""
+    model: str | None
+    """Name of the profile of the model that drafts; None: the model's own MTP layers."""
+    checkpoints: tuple[str, ...] = ()
+    """Repositories that it is published in."""
+
+
 class ServedModel(StrictModel):
     """A model that the fleet serves, as far as whoever deploys it has to know it."""
 
@@ -111,6 +124,8 @@ class ServedModel(StrictModel):
     """Whether some of its layers are a mixture of experts; None where that is unpublished."""
     context_limit_tokens: Counted | None
     """Longest context; None where unknown."""
+    drafts: Drafts | None = None
+    """Tokens that are drafted for it; None: none are."""
 
 
 class Latency(StrictModel):

@@ -62,7 +62,8 @@ class DecodePrediction(StrictModel):
     context_tokens: int
     """Context of each [tokens]."""
     step_s: float | None
-    """Seconds of a step, which yields one token per sequence [s]; None where unknown."""
+    """Seconds of a step, which yields one token per sequence, or with drafts `speculation.tokens_per_step` [s]; None
+    where unknown."""
     low_s: float | None
     high_s: float | None
     """The 90 % band [s]."""
@@ -76,6 +77,47 @@ class DecodePrediction(StrictModel):
     """Whether they lie outside what was measured or calibrated."""
     fits: bool
     """Whether the caches of the batch fit the memory beside the weights."""
+
+
+class DraftedStep(StrictModel):
+    """One decode step with drafted tokens beside the plain step of the same batch."""
+
+    batch: int
+    """Sequences decoded together on the instance."""
+    plain_step_s: float
+    """The step without drafts, which yields one token of each sequence [s]."""
+    verify_s: float
+    """What verifying takes of the step: all drafted tokens and one more of each sequence at once [s]."""
+    draft_s: float
+    """What drafting takes of it [s]."""
+    tpot_s: float
+    """Seconds per token of a sequence: the step over the tokens that it yields [s]."""
+    speedup: float
+    """The plain step over that; below 1 drafting slows down [-]."""
+
+
+class SpeculationPrediction(StrictModel):
+    """What speculative decoding does on the instance."""
+
+    draft_tokens: int
+    """Tokens drafted per step."""
+    acceptance: tuple[float, ...]
+    """Probability that each is accepted, given that those before it were."""
+    draft_model: str | None
+    """Model that drafts; None: the model's own MTP layers."""
+    tokens_per_step: float
+    """Tokens that a step yields of each sequence, on average."""
+    tokens_per_step_variance: float
+    """Variance of that number over steps."""
+    weights_bytes_per_accelerator: float
+    """Weights of what drafts on the fullest rank, within those of the answer [B]."""
+    kv_bytes_per_token: float
+    """Logical cache of what drafts, for one more token and beside that of the answer [B]."""
+    steps: tuple[DraftedStep, ...]
+    """By batch; empty where steps are not known."""
+    slower_from_batch: int | None
+    """Least batch from which on drafting slows down, of those that fit; None: it pays for all of them, or is not
+    known."""
 
 
 class AcceleratorMemory(StrictModel):
@@ -149,6 +191,8 @@ class Prediction(StrictModel):
     counted, or any length fits."""
     context_limit_tokens: int | None
     """Longest context that the model is made for [tokens]; None where its profile states none."""
+    speculation: SpeculationPrediction | None = None
+    """What drafting tokens does; None: none are drafted."""
     relaxations: tuple[str, ...] = ()
     """The smallest changes that would make the weights fit, where they do not, else the longest prompt asked for."""
     notes: tuple[Note, ...] = ()

@@ -35,6 +35,7 @@ from planner.roofline.pass_time import PassTime, operator_seconds, pass_time
 from planner.roofline.rank_work import RankWork, rank_work
 from planner.roofline.sequences import Sequences
 from planner.roofline.served_model import ServedModel, prefill_passes
+from planner.roofline.speculation import mtp_model, tokens_per_step, tokens_per_step_variance
 from planner.roofline.stack import (
     RunAs,
     Stack,
@@ -102,6 +103,9 @@ __all__ = [
     "physical_kv_bytes_per_token",
     "prefill_operators",
     "prefill_passes",
+    "mtp_model",
+    "tokens_per_step",
+    "tokens_per_step_variance",
     "rank_work",
     "recurrent_state_bytes",
     "roofline_prefill",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from planner.errors import InputError, Problem
-from planner.profiles import HardwareProfile, ModelProfile
+from planner.profiles import HardwareProfile, ModelProfile, Speculation
 from planner.roofline.chip import Chip
 from planner.roofline.layout import Layout
 from planner.roofline.served_model import ServedModel
@@ -37,6 +37,10 @@ class AskedInstance(Protocol):
     @property
     def kv_precision(self) -> str:
         """Of the attention cache."""
+
+    @property
+    def speculation(self) -> Speculation | None:
+        """What drafts tokens; None: nothing does."""
 
     @property
     def stack(self) -> AskedStack:
@@ -84,6 +88,7 @@ def served_instance(asked: AskedInstance) -> ServedModel:
         used.runtime_bytes,
         used.traffic,
         used.formats(asked.kv_precision),
+        asked.speculation,
     )
 
 

@@ -43,6 +43,8 @@ class LoopTimes:
     """What prompts add to the passes when every attention replica prefills one [s]; None: one replica."""
     n_replicas: Value = 1.0
     """Attention replicas, each with a queue and a batch of its own."""
+    tokens_per_step: Value = 1.0
+    """Tokens that a step yields of each sequence, on average: more than 1 where tokens are drafted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +70,8 @@ def closed_loop_latency(
     """Mean TTFT and TPOT with a constant number of requests in flight.
 
     Equation:
-        TPOT = D + (B - 1) X / L: while a request decodes L tokens, each of the others is replaced once and prefilled;
+        TPOT = D / Y + (B - 1) X / L, Y tokens per step: while a request decodes L tokens, each of the others is
+        replaced once and prefilled;
         TTFT = T + one step + waiting. Waiting, on each of R replicas with c = C / R requests: in the first of n rounds
         all prompts arrive at once, and each pass of X' + D takes one per replica, (X' + D) (c - 1) / 2 on average; in
         a later round k they arrive over a window of c (X' + D) + (1 - r) L TPOT sqrt(k), by which the burst and the
@@ -101,7 +104,8 @@ def closed_loop_latency(
     b, n_rounds = batch, benchmark.prompts_per_slot
     c = np.maximum(concurrency / times.n_replicas, np.minimum(concurrency, 1.0))
     together = times.interference_s if times.together_s is None else times.together_s
-    tpot = times.step_s + np.where(is_shared, (b - 1.0) * times.interference_s / output_tokens, 0.0)
+    held_up_s = np.where(is_shared, (b - 1.0) * times.interference_s / output_tokens, 0.0)
+    tpot = times.step_s / times.tokens_per_step + held_up_s
     passes = together + times.step_s
     spread = (1.0 - benchmark.shortest_fraction) * output_tokens * tpot
     waiting = burst * passes * (c - 1.0) / 2 / n_rounds

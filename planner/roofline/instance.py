@@ -24,7 +24,10 @@ SHORT_TOKENS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
 @dataclass(frozen=True)
 class DecodePoint:
-    """Continuous batching at its limit: `batch` sequences, one token each per `step_s` seconds."""
+    """Continuous batching at its limit: `batch` sequences, one token each per `step_s` seconds.
+
+    Where tokens are drafted, that and all steps here are the seconds of a step over the tokens that it yields.
+    """
 
     batch: int
     step_s: float
@@ -35,11 +38,15 @@ class DecodePoint:
     then holds [s]; None: memory always holds the batch."""
     full_step_s: float | None = None
     """E[step(N)], the time per output token then [s]; None: `step_s`."""
+    token_variance: float = 0.0
+    """Variance, per token of an answer, of the tokens that its steps would have made at their mean: above 0 where
+    drafted tokens are accepted by chance [tokens]."""
 
     def scaled(self, factor: float) -> "DecodePoint":
         """The same batch with steps that take `factor` times as long."""
         slot_s, full_s = (None if s is None else s * factor for s in (self.slot_s, self.full_step_s))
-        return DecodePoint(self.batch, self.step_s * factor, tuple(s * factor for s in self.steps_s), slot_s, full_s)
+        steps_s = tuple(s * factor for s in self.steps_s)
+        return replace(self, step_s=self.step_s * factor, steps_s=steps_s, slot_s=slot_s, full_step_s=full_s)
 
     @property
     def seconds_per_token(self) -> float:

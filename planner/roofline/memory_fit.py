@@ -1,5 +1,6 @@
 """Whether weights and caches fit an instance's memory, how many sequences do, and how long one may be."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf
 
@@ -62,6 +63,7 @@ def memory_fit(
     chunk_tokens: float = 8192,
     runtime_bytes: float = RUNTIME_BYTES,
     redundant_experts: int = 0,
+    shared: Collection[WeightPart] = (),
 ) -> MemoryFit:
     """Memory of one accelerator: what serving may use, and what weights and workspace take of it.
 
@@ -80,6 +82,7 @@ def memory_fit(
         chunk_tokens: tokens of a pass [tokens].
         runtime_bytes: what the serving process itself takes of one accelerator [B].
         redundant_experts: copies of experts in every layer beside the model's own.
+        shared: parts whose weights are there already, as those that MTP layers share with their model.
 
     Returns:
         The fit of the fullest rank.
@@ -100,7 +103,7 @@ def memory_fit(
     moe = model.architecture.moe
     dense = layout.dense_ranks(moe is not None)
     ranks = {**dict.fromkeys(DEALT_OUT, layout.stage_size), **dict.fromkeys(DENSE, dense), **dict.fromkeys(COPIED, 1)}
-    parts = weights_bytes(model, precision)
+    parts = {part: n for part, n in weights_bytes(model, precision).items() if part not in shared}
     held = {part: n / ranks.get(part, layout.tp_size) for part, n in parts.items()}
     if moe is not None and "experts" in held:
         held["experts"] *= 1 + redundant_experts / moe.n_experts

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from planner.errors import InputError, Problem
 from planner.roofline.operator import FloatArray
 from planner.roofline.pass_time import PassTime, pass_time
 from planner.roofline.sequences import Sequences
@@ -57,6 +58,9 @@ def mixed_pass_time(
     Returns:
         Seconds by what binds; the common shape, raveled.
 
+    Raises:
+        InputError: tokens are drafted, which is modelled in steps without prompts alone.
+
     Valid:
         Under pp stages the pass goes through all of them with the part of the batch that one holds.
 
@@ -71,6 +75,10 @@ def mixed_pass_time(
     >>> bool(alone < beside < alone + served.decode_time(64, 4096).total_s[0])
     True
     """
+    if served.speculation is not None:
+        what = "is not modelled where passes hold prompts and decoding sequences"
+        allowed = "prefill and decode on instances of their own, or no draft tokens"
+        raise InputError(Problem("speculation", "draft_tokens", what, allowed))
     chunks = prompts.sequences()
     shapes = (chunks.n_sequences, np.asarray(batch, float), np.asarray(context_tokens, float))
     shape = np.broadcast_shapes(*(np.shape(a) for a in shapes))

@@ -45,7 +45,7 @@ def prefill_operators(
         InputError: a shape is unknown.
 
     Valid:
-        One copy of the model before any parallelism; MTP layers not included.
+        One copy of the model before any parallelism; MTP layers not included, see `mtp_model`.
 
     Source:
         The equations of `head_attention`, `mla_attention`, `recurrence` and `mlp_operators`.
@@ -141,11 +141,14 @@ def pass_operators(
     rows = np.asarray(sum(part.rows for part in parts), float)
     width = bytes_per_weight(model, "attention", precision)
     operators = [_embedding(hidden, rows, bytes_per_weight(model, "embedding", precision))]
+    if architecture.joins_hidden_state:
+        latent = bytes_per_weight(model, "latent", precision)
+        operators.append(gemm_operator("joining_proj", 1, rows, hidden, 2 * hidden, latent, "latent", "none"))
     for group in architecture.attention:
         operators += _mixer(group, hidden, parts, rows, width, kv_precision)
     operators += mlp_operators(model, rows, precision)
     operators.append(elementwise_operator("norms", architecture.n_norms, rows, NORM_VALUES * hidden))
-    last_rows = np.asarray(sum(part.n_sequences for part in parts), float)
+    last_rows = np.asarray(sum(part.head_rows for part in parts), float)
     head = bytes_per_weight(model, "embedding" if architecture.tie_word_embeddings else "lm_head", precision)
     operators.append(gemm_operator("lm_head", 1, last_rows, vocabulary, hidden, head, "lm_head", "vocabulary"))
     return tuple(operators)

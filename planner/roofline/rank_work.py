@@ -4,7 +4,7 @@ Kept flat, one entry per operator and pass, so that passes of any models and acc
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +86,21 @@ class RankWork:
             if field.name not in ("n_passes", "pass_index")
         }
         return RankWork(n_passes=int(starts[-1]), pass_index=np.concatenate(indices), **arrays)
+
+    @staticmethod
+    def together(works: Iterable["RankWork"]) -> "RankWork":
+        """Each pass of the first with the same pass of the others as one: its kernels follow one another at once."""
+        items = tuple(works)
+        arrays = {
+            field.name: np.concatenate([getattr(item, field.name) for item in items])
+            for field in fields(RankWork)
+            if field.name != "n_passes"
+        }
+        return RankWork(n_passes=items[0].n_passes, **arrays)
+
+    def repeated(self, n: float) -> "RankWork":
+        """Every pass n times within one."""
+        return replace(self, n_layers=n * self.n_layers)
 
 
 def rank_work(

@@ -155,8 +155,10 @@ def recurrence(group: RecurrentLayers, sequences: Sequences) -> Operator:
 
 
 def _state_passes(sequences: Sequences) -> FloatArray:
-    """Times the state of all sequences is read or written: written once, read where there is one to begin from."""
-    return sequences.n_sequences * (1.0 + (sequences.cached_tokens > 0))
+    """Times the state of all sequences is read or written: read where there is one to begin from, and written once,
+    or after every token that decode may have to go back to."""
+    written = sequences.new_tokens if sequences.phase == "decode" else 1.0
+    return sequences.n_sequences * (written + (sequences.cached_tokens > 0))
 
 
 def _chunk_flop(group: RecurrentLayers) -> int:

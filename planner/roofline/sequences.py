@@ -35,19 +35,24 @@ class Sequences:
         return cls("prefill", *np.broadcast_arrays(count, new, cached))
 
     @classmethod
-    def decode(cls, batch: ArrayLike, context_tokens: ArrayLike) -> Self:
-        """Sequences that compute one token each, the last of a context of that many.
+    def decode(cls, batch: ArrayLike, context_tokens: ArrayLike, new_tokens: float = 1.0) -> Self:
+        """Sequences that compute one token each, the last of a context of that many, or drafted ones after it as well.
 
-        >>> float(Sequences.decode(8, 4096).pairs())
-        32768.0
+        >>> float(Sequences.decode(8, 4096).pairs()), float(Sequences.decode(1, 4096, 2).pairs())
+        (32768.0, 8193.0)
         """
         count, context = np.broadcast_arrays(np.asarray(batch, float), np.asarray(context_tokens, float))
-        return cls("decode", count, np.ones_like(count), context - 1)
+        return cls("decode", count, np.full_like(count, new_tokens), context - 1)
 
     @property
     def rows(self) -> FloatArray:
         """Tokens computed in the pass."""
         return self.n_sequences * self.new_tokens
+
+    @property
+    def head_rows(self) -> FloatArray:
+        """Tokens whose successor is predicted: the last of a prompt, and every one that is decoded or verified."""
+        return self.n_sequences if self.phase == "prefill" else self.rows
 
     @property
     def context_rows(self) -> FloatArray:

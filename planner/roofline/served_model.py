@@ -1,23 +1,26 @@
 """A model on one instance: prefill and decode seconds by length and batch, from shapes, rates and a stack's factors."""
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InputError, Problem
-from planner.profiles import ModelProfile
+from planner.profiles import ModelProfile, Speculation, WeightPart
 from planner.roofline.chip import Chip
 from planner.roofline.expert_traffic import EVEN_TRAFFIC, ExpertTraffic
 from planner.roofline.factors import Factors
 from planner.roofline.formats import IN_BF16, ProductFormats
+from planner.roofline.kv_memory import kv_bytes_per_rank
 from planner.roofline.layout import Layout
-from planner.roofline.memory_fit import RUNTIME_BYTES, MemoryFit, largest_batch, longest_request, memory_fit
+from planner.roofline.memory_fit import RUNTIME_BYTES, VOCABULARY, MemoryFit, longest_request, memory_fit
 from planner.roofline.operator import FloatArray
 from planner.roofline.pass_time import PassTime, pass_time
 from planner.roofline.rank_work import RankWork, rank_work
 from planner.roofline.sequences import Sequences
+from planner.roofline.speculation import check_draft, mtp_model, tokens_per_step, with_caches_of
 from planner.roofline.stages import slowest_stage_fraction
 
 
@@ -99,12 +102,18 @@ class ServedModel:
     """How experts that are dealt out are run."""
     formats: ProductFormats = IN_BF16
     """What products run at that the weights' format does not say."""
+    speculation: Speculation | None = None
+    """What drafts tokens, and how many of them are accepted; None: a step yields one token."""
 
     def __post_init__(self) -> None:
-        """Raises InputError for more pipeline stages than the model has layers."""
+        """Raises InputError for more pipeline stages than the model has layers, and for drafts that cannot be."""
         n, stages = self.model.architecture.n_layers, self.layout.pp_size
         if stages > n:
             raise InputError(Problem("layout", "pp", f"is {stages}", f"at most {n}, the layers of {self.model.name}"))
+        if self.speculation is not None and stages > 1:
+            raise InputError(Problem("layout", "pp", f"is {stages} beside draft tokens", "1, where tokens are drafted"))
+        if self.speculation is not None and self.speculation.draft is not None:
+            check_draft(self.model, self.speculation.draft)
 
     @property
     def weights_precision(self) -> str:
@@ -125,18 +134,52 @@ class ServedModel:
         """Share of the layers that the largest pipeline stage has."""
         return slowest_stage_fraction(self.model.architecture.n_layers, self.layout.pp_size)
 
+    @property
+    def n_draft_tokens(self) -> int:
+        """Tokens drafted per step."""
+        return 0 if self.speculation is None else self.speculation.n_draft_tokens
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens that a step yields of each sequence, on average; see the function of that name."""
+        return 1.0 if self.speculation is None else tokens_per_step(self.speculation.acceptance)
+
+    @cached_property
+    def drafter(self) -> "ServedModel | None":
+        """What drafts, on the same accelerators: another model in its checkpoint's format, or an MTP layer in this
+        one's. Raises InputError where the model has none."""
+        if self.speculation is None:
+            return None
+        draft = self.speculation.draft
+        if draft is None:
+            return replace(self, model=mtp_model(self.model), speculation=None)
+        return replace(self, model=draft, precision=None, speculation=None)
+
+    @cached_property
+    def cached_model(self) -> ModelProfile:
+        """The model as its caches see it: with the layers of what drafts. Of use for their bytes alone."""
+        return self.model if self.drafter is None else with_caches_of(self.model, self.drafter.model)
+
     @cached_property
     def memory(self) -> MemoryFit:
-        """Memory of one of its accelerators."""
+        """Memory of one of its accelerators, beside the weights of what drafts."""
+        own = self._memory_of(self)
+        if self.speculation is None or self.drafter is None:
+            return own
+        shared = VOCABULARY if self.speculation.draft is None else ()
+        return replace(own, weights_bytes=own.weights_bytes + self._memory_of(self.drafter, shared).weights_bytes)
+
+    def _memory_of(self, one: "ServedModel", shared: Collection[WeightPart] = ()) -> MemoryFit:
         return memory_fit(
-            self.model,
+            one.model,
             self.chip.memory_bytes,
             self.layout,
-            precision=self.precision,
+            precision=one.precision,
             memory_fraction=self.memory_fraction,
             chunk_tokens=self.chunk_tokens,
             runtime_bytes=self.runtime_bytes,
             redundant_experts=self.traffic.redundant_experts,
+            shared=shared,
         )
 
     @property
@@ -164,7 +207,7 @@ class ServedModel:
 
         Valid:
             Middle chunks are timed as their mean, which is exact where time is linear in the cached tokens. Prompts
-            that share passes are as long as one another.
+            that share passes are as long as one another. What drafts computes its own cache of them in the same passes.
 
         Source:
             Chunked prefill: Sarathi-Serve (2024).
@@ -172,9 +215,8 @@ class ServedModel:
         shapes = np.broadcast_arrays(np.asarray(new_tokens, float), cached_tokens, np.asarray(n_prompts, float))
         new, cached, prompts = (np.ravel(a) for a in shapes)
         passes = prefill_passes(new, cached, self.chunk_tokens, prompts)
-        each = pass_time(
-            self.work([passes.sequences]), self.factors, eager=True, overlap=self.traffic.overlap_efficiency
-        )
+        work, overlap = self.prefill_work(passes.sequences), self.traffic.overlap_efficiency
+        each = pass_time(work, self.factors, eager=True, overlap=overlap)
         time = each.times(passes.times).summed(passes.request, new.size)
         if self.layout.pp_size > 1:
             first = passes.is_first
@@ -183,7 +225,7 @@ class ServedModel:
         return time + _overhead(np.zeros_like(new) + self.factors.before_prefill_s(new + cached))
 
     def decode_time(self, batch: ArrayLike, context_tokens: ArrayLike) -> PassTime:
-        """Seconds of one decode step.
+        """Seconds of one decode step, drafting included; it yields `tokens_per_step` of each sequence.
 
         Equation:
             the way of a part through all stages, or as many turns of the slowest stage, a share f of the layers, as
@@ -205,11 +247,57 @@ class ServedModel:
         """
         count, context = np.broadcast_arrays(np.asarray(batch, float), context_tokens)
         part = np.maximum(count / self.layout.pp_size, np.minimum(count, 1.0))
-        sequences = Sequences.decode(np.ravel(part), np.ravel(context))
-        overlap, count_each = self.traffic.overlap_efficiency, self._per_replica(sequences.n_sequences)
-        alone = pass_time(self.work([sequences]), self.factors, count_each, overlap=overlap)
+        alone = self._step_time(self.decode_work(np.ravel(part), np.ravel(context)), np.ravel(part))
         n_parts = np.minimum(np.ravel(count), self.layout.pp_size)
         return alone.times(np.maximum(1.0, self.slowest_stage_fraction * n_parts))
+
+    def verification_time(self, batch: ArrayLike, context_tokens: ArrayLike) -> PassTime:
+        """Seconds of the part of a decode step that verifies what was drafted: as `decode_time`, without drafting."""
+        count, context = (np.ravel(a) for a in np.broadcast_arrays(np.asarray(batch, float), context_tokens))
+        verified = Sequences.decode(count, context, self.n_draft_tokens + 1.0)
+        return self._step_time(self.work([verified]), count)
+
+    def _step_time(self, work: RankWork, n_sequences: FloatArray) -> PassTime:
+        overlap = self.traffic.overlap_efficiency
+        return pass_time(work, self.factors, self._per_replica(n_sequences), overlap=overlap)
+
+    def token_time(self, batch: ArrayLike, context_tokens: ArrayLike) -> PassTime:
+        """Seconds per token of each sequence: those of a step over the tokens that it yields.
+
+        Equation:
+            T_step / E[X], X tokens of a sequence and step
+
+        Args:
+            batch: as at `decode_time`.
+            context_tokens: as at `decode_time`.
+
+        Returns:
+            Seconds by what binds; the shape, raveled.
+
+        Source:
+            Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.8, with the step's own seconds.
+        """
+        step = self.decode_time(batch, context_tokens)
+        return step if self.speculation is None else step.times(1 / self.tokens_per_step)
+
+    def prefill_work(self, chunks: Sequences) -> RankWork:
+        """Entries of passes over chunks of prompts, those of what drafts included: it has a cache of its own."""
+        work = self.work([chunks])
+        return work if self.drafter is None else RankWork.together([work, self.drafter.work([chunks])])
+
+    def decode_work(self, batch: ArrayLike, context_tokens: ArrayLike, chunks: Sequences | None = None) -> RankWork:
+        """Entries of decode steps: N drafted tokens and the one before them verified together, and N drafted anew.
+
+        MTP layers go over all tokens that were verified, whose hidden states are new to them, and then over one at a
+        time; another model decodes one at a time. Either goes over chunks of prompts in the same pass.
+        """
+        n, drafter, beside = self.n_draft_tokens, self.drafter, [] if chunks is None else [chunks]
+        verified, one = (Sequences.decode(batch, context_tokens, tokens) for tokens in (n + 1.0, 1.0))
+        work = self.work([*beside, verified])
+        if drafter is None or self.speculation is None:
+            return work
+        first = drafter.work([*beside, verified if self.speculation.draft is None else one])
+        return RankWork.together([work, first, drafter.work([one]).repeated(n - 1)])
 
     def work(self, parts: list[Sequences]) -> RankWork:
         """Entries of passes over sequences."""
@@ -226,23 +314,43 @@ class ServedModel:
 
     def largest_batch(self, tokens: ArrayLike) -> NDArray[np.float64]:
         """Sequences whose caches fit together, each reserving that many tokens."""
-        return largest_batch(self.model, self.memory, self.layout, tokens, self.kv_precision)
+        return np.asarray(self.n_places * np.floor(max(self.memory.cache_bytes, 0.0) / self.kv_bytes_per_rank(tokens)))
+
+    def kv_bytes_per_rank(self, tokens: ArrayLike) -> NDArray[np.float64]:
+        """Cache and state of one request on a rank that holds it, what drafts and what is drafted included [B].
+
+        Equation:
+            K(L + N) + (N + 1) K(0): drafted tokens take their places before they are verified, and recurrences keep a
+            state after each token to go back to
+
+        Args:
+            tokens: request lengths L [tokens], any shape.
+
+        Source:
+            As `kv_bytes_per_rank`; intermediate states: SGLang, python/sglang/srt/mem_cache/memory_pool.py.
+        """
+        n, length = self.n_draft_tokens, np.asarray(tokens, float)
+        sizes = {"tp_size": self.layout.tp_size, "pp_size": self.layout.pp_size}
+        held = kv_bytes_per_rank(self.cached_model, length + n, self.kv_precision, **sizes)
+        if not n:
+            return held
+        return np.asarray(held + (n + 1) * kv_bytes_per_rank(self.model, 0.0, self.kv_precision, **sizes))
 
     @cached_property
     def longest_request(self) -> float:
         """Longest request whose cache fits beside the weights; infinite where no length exceeds them [tokens]."""
-        return longest_request(self.model, self.memory, self.layout, self.kv_precision)
+        return longest_request(self.cached_model, self.memory, self.layout, self.kv_precision)
 
     def largest_batch_within(self, context_tokens: float, tpot_s: float) -> int:
-        """Largest batch that fits the memory and keeps the step within a limit; 0 when not even one sequence does.
+        """Largest batch that fits the memory and keeps the time per token within a limit; 0 where no sequence does.
 
         Equation:
-            max B with B <= memory limit and step(B) <= TPOT limit, by bisection: a step never gets faster with more
-            sequences
+            max B with B <= memory limit and step(B) / tokens per step <= TPOT limit, by bisection: a step never gets
+            faster with more sequences
 
         Args:
             context_tokens: context of every sequence [tokens].
-            tpot_s: longest step allowed [s].
+            tpot_s: longest time per token allowed [s].
 
         Returns:
             Sequences.
@@ -251,7 +359,7 @@ class ServedModel:
         while low < high:
             # 32 candidates at a time: passes are timed together.
             tried = np.unique(np.linspace(low + 1, high, 32).astype(int))
-            holds = self.decode_time(tried, np.full(tried.shape, context_tokens)).total_s <= tpot_s
+            holds = self.token_time(tried, np.full(tried.shape, context_tokens)).total_s <= tpot_s
             if holds.all():
                 return int(tried[-1])
             first_bad = int(np.argmin(holds))

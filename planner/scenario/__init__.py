@@ -19,7 +19,7 @@ from planner.scenario.execution import (
     Sessions,
     ShortTermScheduler,
 )
-from planner.scenario.instances import AskedInstance, asked_instance, at_pool, unmeasured
+from planner.scenario.instances import AskedInstance, asked_instance, at_pool, drafts_unknown, unmeasured
 from planner.scenario.loading import load_scenario, read_scenario
 from planner.scenario.moved import Move
 from planner.scenario.overrides import parsed_key
@@ -91,5 +91,6 @@ __all__ = [
     "read_scenario",
     "requests_of",
     "scenario_path",
+    "drafts_unknown",
     "unmeasured",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from planner.errors import Problem
-from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, missing_shapes
+from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, Speculation, missing_shapes
 from planner.scenario.assumptions import AssumedStack
 from planner.scenario.parts import Pool
 from planner.scenario.question import Scenario
@@ -28,6 +28,8 @@ class AskedInstance:
     """Of weights and matrix products; None: the checkpoint's own."""
     kv_precision: str
     """Of the attention cache."""
+    speculation: Speculation | None
+    """What drafts tokens; None: nothing does."""
     stack: AskedStack
     """What decides its software."""
     stacks: Mapping[str, AssumedStack]
@@ -62,6 +64,7 @@ def asked_instance(scenario: Scenario, pool: Pool, hardware: HardwareProfile | N
         layout=pool.layout,
         precision=choice.precision,
         kv_precision=choice.kv_precision,
+        speculation=scenario.speculation_of(pool.model),
         stack=scenario.stack_of(pool),
         stacks=scenario.stacks,
         measured=scenario.measured_for(pool),
@@ -75,6 +78,17 @@ def _longest_step_s(scenario: Scenario, pool: Pool) -> float | None:
     promises = (scenario.slo_of(name) for name in scenario.classes_of(pool))
     limits_ms = [pool.tpot_ms, *(slo.tpot_ms for slo in promises if slo is not None)]
     return min((limit / pool.time_factor * MILLI for limit in limits_ms if limit is not None), default=None)
+
+
+def drafts_unknown(scenario: Scenario, name: str, pool: Pool, asked: AskedInstance) -> Problem | None:
+    """What to say of a pool whose decode steps somebody measured, where tokens are to be drafted; None: nothing."""
+    if asked.speculation is None or asked.measured is None or pool.role != "decode":
+        return None
+    key = ("model",) if pool.model is None else ("models", pool.model)
+    n = asked.speculation.n_draft_tokens
+    what = f"is {n}, and pools.{name} decodes as measured: whether with drafts is not known"
+    ways = "a model of known shapes" if missing_shapes(asked.model.architecture) else 'service_times = "roofline" there'
+    return scenario.problem((*key, "draft_tokens"), what, f"{ways}, or no draft_tokens")
 
 
 def unmeasured(scenario: Scenario, name: str, pool: Pool, asked: AskedInstance) -> Problem:

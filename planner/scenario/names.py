@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from planner.errors import InputError, Problem
-from planner.profiles import ModelProfile, hardware_profile
+from planner.profiles import ModelProfile, hardware_profile, model_profile
 from planner.scenario.assumptions import assumption_faults
+from planner.scenario.located import located
 from planner.scenario.overrides import KEY
 from planner.toml_lines import KeyPath
 
@@ -66,6 +67,7 @@ def _model_problems(scenario: "Scenario") -> Iterator[Problem]:
                 yield from of_profile(scenario.problem, key, scenario.models[name].profile, error)
     for name, profile in known.items():
         yield from _expert_problems(scenario, name, profile)
+        yield from _draft_problems(scenario, name, profile)
     hidden = known[None].measured if None in known else {}
     for name in (name for name, instance in scenario.measured.items() if instance.model is not None and name in hidden):
         what = f"would hide the measurement '{name}' of {scenario.model_profile.name}"
@@ -80,6 +82,20 @@ def _expert_problems(scenario: "Scenario", name: str | None, profile: ModelProfi
     key = ("model",) if name is None else ("models", name)
     allowed = f"at most {moe.n_experts}, its experts" if moe else "a model with experts, or leave it out"
     yield scenario.problem((*key, "n_experts_per_token"), f"is {wanted}", allowed)
+
+
+def _draft_problems(scenario: "Scenario", name: str | None, profile: ModelProfile) -> Iterator[Problem]:
+    """Drafts by a model without a profile, or by MTP layers that a model does not have."""
+    choice = scenario.model_choice(name)
+    key = ("model",) if name is None else ("models", name)
+    if choice.draft_model is not None:
+        try:
+            model_profile(located(choice.draft_model, scenario.directory))
+        except InputError as error:
+            yield from of_profile(scenario.problem, (*key, "draft_model"), choice.draft_model, error)
+    elif choice.draft_tokens and not profile.architecture.n_mtp_layers:
+        what = f"is {choice.draft_tokens}, and {profile.name} has no MTP layers by its profile"
+        yield scenario.problem((*key, "draft_tokens"), what, "with draft_model, or no draft tokens")
 
 
 def _assumption_problems(scenario: "Scenario") -> Iterator[Problem]:

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from planner.profiles import MeasuredInstance
-from planner.ranges import Heads, NonNegative, Positive, Share, Title
+from planner.profiles import MOST_DRAFT_TOKENS, MeasuredInstance, speculation_fault
+from planner.ranges import Fraction, Heads, NonNegative, Positive, Share, Title
 from planner.schema import Fault, StrictModel, raise_faults
 from planner.workload import Workload
 
@@ -46,9 +46,26 @@ class ModelChoice(StrictModel):
     the accelerators of all its pools."""
     n_experts_per_token: Heads | None = None
     """Experts that each token visits, to see what depends on it; by default the profile's."""
+    draft_tokens: Annotated[int, Field(ge=0, le=MOST_DRAFT_TOKENS)] = 0
+    """Tokens that are drafted per decode step and verified in it; 0: no speculative decoding. Pools that decode then
+    have the roofline's service times: nobody says of measured steps whether they had drafts."""
+    acceptance: Fraction | tuple[Fraction, ...] | None = None
+    """Probability that a drafted token is accepted, given that those before it were: one number, or one per token."""
+    draft_model: str | None = None
+    """Profile of the model that drafts, on the same accelerators; by default the model's own MTP layers."""
     context_limit_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
     """Longest prompt that it is served with, where that is not what the model is made for, as with RoPE scaling;
     longer prompts are refused. By default the profile's limit, which is only pointed out."""
+
+    @model_validator(mode="after")
+    def _says_what_is_accepted(self) -> Self:
+        n, stated = self.draft_tokens, self.acceptance
+        if n and stated is None:
+            allowed = "how likely drafted tokens are accepted, such as 0.7"
+            raise_faults([Fault(("acceptance",), f"is required with draft_tokens = {n} ({allowed})")])
+        if n and isinstance(stated, tuple) and (fault := speculation_fault(n, stated)):
+            raise_faults([Fault(("acceptance",), f"{fault[0]} ({fault[1]})")])
+        return self
 
 
 class Slo(StrictModel):

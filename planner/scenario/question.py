@@ -9,7 +9,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from planner.errors import InputError, Problem
-from planner.profiles import HardwareProfile, MeasuredInstance, ModelProfile, hardware_profile, model_profile
+from planner.profiles import (
+    HardwareProfile,
+    MeasuredInstance,
+    ModelProfile,
+    Speculation,
+    hardware_profile,
+    model_profile,
+)
 from planner.ranges import Title
 from planner.scenario.assumptions import AssumedStack, Assumption, BreakEven, completed
 from planner.scenario.blame import is_within
@@ -179,6 +186,14 @@ class Scenario(StrictModel):
         profile = model_profile(located(choice.profile, self.directory))
         wanted = choice.n_experts_per_token
         return profile if wanted is None else with_experts_per_token(profile, wanted)
+
+    def speculation_of(self, name: str | None) -> Speculation | None:
+        """What drafts for a model by its name under [models], None the default; None: nothing does."""
+        choice = self.model_choice(name)
+        if not choice.draft_tokens or choice.acceptance is None:
+            return None
+        draft = choice.draft_model and model_profile(located(choice.draft_model, self.directory))
+        return Speculation.of(choice.draft_tokens, choice.acceptance, draft or None)
 
     def model_of(self, class_name: str) -> str | None:
         """Name under [models] of the model that a class is for; None is the default."""

@@ -133,7 +133,7 @@ def arrive(w: World) -> None:
     clock.next_arrival += 1
     count_inside(w, 1)
     w.requests[r].prompt_tokens = w.requests[r].total_tokens
-    w.requests[r].steps_left = w.requests[r].output_tokens - 1
+    w.requests[r].steps_left = w.requests[r].output_tokens - 1 + w.requests[r].luck_tokens
     admit_request(w, r)
     if w.scheduler[0].is_on == 1:
         see_arrival(w, r)

@@ -49,6 +49,7 @@ REQUEST = np.dtype(
         ("total_tokens", "i4"),
         ("cached_tokens", "i4"),
         ("output_tokens", "i4"),
+        ("luck_tokens", "i4"),  # more to decode, or fewer, than it has: drafts are accepted by chance
         ("request_class", "i2"),
         ("state", "i1"),
         ("n_retries", "i1"),
@@ -63,7 +64,7 @@ REQUEST = np.dtype(
         ("instance", "i4"),  # that prefilled it
         ("decoder", "i4"),
         ("flow", "i4"),  # its place among the flows of its link
-        ("steps_left", "i4"),  # tokens to decode
+        ("steps_left", "i4"),  # tokens to decode, its luck with drafts included
         ("prompt_tokens", "i4"),  # to prefill in this attempt: after a crash what was generated belongs to it
         ("wire_bytes", "f8"),
         ("prefill_start_s", "f8"),

@@ -72,6 +72,10 @@ class ServingPoint:
     length_ratio: float | None = None
     """Lengths of prompts and answers are uniform from this fraction of the nominal ones up to them; 1: fixed; None: it
     does not say."""
+    draft_tokens: int | None = None
+    """Tokens drafted per decode step, 0 for none; None: it does not say."""
+    acceptance: float | None = None
+    """Probability that a drafted token was accepted, given that those before it were; None: it does not say [1]."""
     weight: float = 1.0
     """Share of a full vote that the point has in a fit [1]."""
 
@@ -143,6 +147,6 @@ COLUMNS = (
     *("model", "hardware", "framework", "framework_version", "precision", "kv_precision", "mode"),
     *("input_tokens", "output_tokens", "concurrency", "request_rate_req_per_s", "gpus"),
     *SIZES,
-    *("ttft_ms", "tpot_ms", "measured_date", "harness", "length_ratio"),
+    *("ttft_ms", "tpot_ms", "measured_date", "harness", "length_ratio", "draft_tokens", "acceptance"),
 )
 """Columns of a table of points, in the order in which they are written; n_accelerators is another name of gpus."""

@@ -11,6 +11,7 @@ from typing import Any
 from planner.errors import NAME_CHARACTERS, Problem, shown
 from planner.profiles.points.point import MODES, SIZES, Mode, ServingPoint
 from planner.profiles.points.sglang_server import MAX_SIZE
+from planner.profiles.speculation import MOST_DRAFT_TOKENS
 from planner.reading import unprintable
 from planner.units import unit_of
 
@@ -164,7 +165,7 @@ def point(row: Row) -> ServingPoint | None:
     >>> found.n_accelerators, found.ttft_s, found.tpot_s, found.mode
     (4, 0.25, None, 'agg')
     """
-    cells: dict[str, Any] = {**_deployment(row), **_load(row), **_latencies(row), **_harness(row)}
+    cells: dict[str, Any] = {**_deployment(row), **_load(row), **_latencies(row), **_harness(row), **_drafts(row)}
     return None if row.problems else ServingPoint(file=row.file, line=row.line, **cells)
 
 
@@ -226,6 +227,16 @@ def _latencies(row: Row) -> dict[str, float | None]:
         row.problem("ttft_ms", "is not stated, nor is tpot_ms", "at least one of the two")
     found_ms = {name: row.number(f"{name}_ms") for name in ("ttft", "tpot")}
     return {f"{name}_s": None if value is None else value / 1e3 for name, value in found_ms.items()}
+
+
+def _drafts(row: Row) -> dict[str, float | None]:
+    n_text, acceptance = row.text("draft_tokens"), row.number("acceptance", 0.0)
+    n = decimal(n_text)
+    if n_text is not None and not (n is not None and n.is_integer() and 0 <= n <= MOST_DRAFT_TOKENS):
+        row.problem("draft_tokens", f"is {shown(n_text)}", f"a whole number from 0 to {MOST_DRAFT_TOKENS}")
+    if acceptance is not None and acceptance > 1:
+        row.problem("acceptance", f"is {acceptance:g}", "a probability from 0 to 1")
+    return {"draft_tokens": None if n is None else int(n), "acceptance": acceptance}
 
 
 def _harness(row: Row) -> dict[str, str | float | None]:

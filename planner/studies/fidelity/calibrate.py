@@ -27,7 +27,7 @@ from planner.profiles.stack import (
 )
 from planner.reading import TABLE_BYTES, read_bytes
 from planner.roofline import RunAs
-from planner.studies.fidelity.cases import Case, cases_of
+from planner.studies.fidelity.cases import Case, cases_of, surely_drafted
 from planner.studies.fidelity.fit import PRIORS, Fit, Measured, fit_factors
 from planner.studies.fidelity.loads import loads_of
 from planner.studies.fidelity.rounds import fit_in_rounds
@@ -152,10 +152,11 @@ def _measured(framework: str, files: Sequence[PointsOf], how: RunAs) -> tuple[Me
         message = f"{len(cases)} points of {framework} can be predicted, of {len(points)} given"
         raise InputError(Problem("points", "", message, f"at least {FEWEST_POINTS}; planner fidelity says why not"))
     sources = tuple(how.source(case.point.source) for case in cases)
+    whose = list(zip(cases, surely_drafted(cases), strict=True))  # what no plain step can be tells of no kernel
     measured = Measured(
         loads=loads_of(cases, how),
         ttft_s=np.array([_or_nan(case.point.ttft_s) for case in cases]),
-        tpot_s=np.array([_or_nan(case.point.tpot_s) for case in cases]),
+        tpot_s=np.array([_or_nan(None if drafted else case.point.tpot_s) for case, drafted in whose]),
         weight=votes(cases, sources),
         versions=tuple(case.version for case in cases),
         sources=sources,

@@ -8,6 +8,7 @@ from planner.errors import InputError
 from planner.profiles import (
     HardwareProfile,
     ModelProfile,
+    Speculation,
     hardware_profile,
     missing_shapes,
     model_profile,
@@ -16,6 +17,7 @@ from planner.profiles import (
 from planner.profiles.folders import own_dirs
 from planner.profiles.points import ServingPoint
 from planner.roofline import Chip, Factors, Layout, ServedModel, memory_fit
+from planner.roofline.factors import DATASHEET
 from planner.studies.fidelity.copies import FORMATS, family_name, format_in
 from planner.units import GB
 
@@ -49,6 +51,8 @@ class Case:
     is_disaggregated: bool
     note: str | None = None
     """What a reader must know of how the row was read."""
+    speculation: Speculation | None = None
+    """What drafts tokens, where the row says so; None: nothing, as far as is known."""
 
     @property
     def version(self) -> str:
@@ -94,11 +98,26 @@ def case_of(point: ServingPoint) -> Case:
         raise UnfitPointError("has neither a concurrency nor a rate")
     _check_cache_format(point)
     _check_size(point)
+    drafts = _speculation(point, model)
     if point.mode == "disagg":
-        return _with_room(replace(_disaggregated(point, model, hardware, precision), note=note))
+        return _with_room(replace(_disaggregated(point, model, hardware, precision), note=note, speculation=drafts))
     layout = _layout(point)
+    if drafts is not None and layout.pp_size > 1:
+        raise UnfitPointError(f"drafts tokens with {layout.pp_size} pipeline stages, which is not modelled")
     n = point.n_accelerators // layout.n_accelerators
-    return _with_room(Case(point, model, hardware, precision, layout, layout, n, n, False, note))
+    return _with_room(Case(point, model, hardware, precision, layout, layout, n, n, False, note, drafts))
+
+
+def _speculation(point: ServingPoint, model: ModelProfile) -> Speculation | None:
+    """What drafted tokens, which is taken to be the model's MTP layers; None where nothing did, or nobody says."""
+    n = point.draft_tokens
+    if not n:
+        return None
+    if point.acceptance is None:
+        raise UnfitPointError(f"drafts {n} tokens per step, and acceptance does not say how many are accepted")
+    if not model.architecture.n_mtp_layers:
+        raise UnfitPointError(f"drafts {n} tokens per step, and the profile {model.name} has no MTP layers")
+    return Speculation.of(n, point.acceptance)
 
 
 def _check_size(point: ServingPoint) -> None:
@@ -128,19 +147,40 @@ def _check_rate(case: Case) -> None:
     rate, point = case.point.request_rate_req_per_s, case.point
     if rate is None:
         return
+    factors, drafts = Factors(request_overhead_s=0.0), case.speculation
     prefill, decode = (
-        ServedModel(case.model, Chip(case.hardware), layout, Factors(request_overhead_s=0.0), case.precision)
+        ServedModel(case.model, Chip(case.hardware), layout, factors, case.precision, speculation=drafts)
         for layout in (case.prefill_layout, case.decode_layout)
     )
     context = point.input_tokens + point.output_tokens / 2
     batch = max(float(decode.largest_batch(context)), 1.0)
     full_s = float(prefill.prefill_time([point.input_tokens], n_prompts=prefill.n_places).total_s[0])
     busy_prefill = full_s / (case.n_prefill_workers * prefill.n_places)
-    step = float(decode.decode_time([batch], [context]).total_s[0])
+    step = float(decode.token_time([batch], [context]).total_s[0])
     busy_decode = step * point.output_tokens / batch / case.n_decode_workers
     each = max(busy_prefill, busy_decode) if case.is_disaggregated else busy_prefill + busy_decode
     if rate * each >= 1.0:
         raise UnfitPointError(f"the rate of {rate:g} req/s exceeds the {1 / each:.3g} that it serves: no steady state")
+
+
+def surely_drafted(cases: Sequence[Case]) -> list[bool]:
+    """Whether each row that says nothing of drafts has a TPOT that no step of one token per sequence can have.
+
+    Equation:
+        TPOT < a step of one sequence without a cache, at the accelerator's peaks and no overhead: the weights that
+        one token needs are read once, at the full bandwidth
+    """
+    floors_s: dict[tuple[object, ...], float] = {}
+    for case in cases:
+        if _kind(case) not in floors_s:
+            bare = ServedModel(case.model, Chip(case.hardware, False), case.decode_layout, DATASHEET, case.precision)
+            floors_s[_kind(case)] = float(bare.decode_time([1], [1]).total_s[0])
+    silent = [case.point.tpot_s if case.point.draft_tokens is None else None for case in cases]
+    return [t is not None and t < floors_s[_kind(case)] for t, case in zip(silent, cases, strict=True)]
+
+
+def _kind(case: Case) -> tuple[object, ...]:
+    return case.model.name, case.hardware.name, case.decode_layout, case.precision
 
 
 def _check_cache_format(point: ServingPoint) -> None:

@@ -44,9 +44,9 @@ class Loop:
 
 def is_run(case: Case) -> bool:
     """Whether a case is a closed loop of prompts and answers on one kind of instance, which is run; else it has means
-    in closed form."""
+    in closed form, as has one with drafted tokens: the engine's passes make one token of each sequence."""
     point = case.point
-    return point.is_closed_loop and not case.is_disaggregated and point.output_tokens > 1
+    return point.is_closed_loop and not case.is_disaggregated and point.output_tokens > 1 and case.speculation is None
 
 
 def run_times(cases: Sequence[Case], stack: Stack) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

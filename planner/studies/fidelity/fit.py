@@ -211,8 +211,8 @@ def fit_factors(measured: Measured, used: NDArray[np.bool_]) -> Fit:
     Equation:
         min over theta of sum w rho((log T(theta) - log T) / s) + sum max(1, n / n0) ((theta - prior) / spread)^2, n the
         votes w of points that tell of a value: all, or those of a version or of a source;
-        rho(z) = log(1 + z^2) (Cauchy), so that contradictory points lose their say; from where rho(z) = 2 (sqrt(1 + z^2) - 1), which has one minimum where
-        this one may have several, has settled
+        rho(z) = log(1 + z^2) (Cauchy), so that contradictory points lose their say; from where
+        rho(z) = 2 (sqrt(1 + z^2) - 1), which has one minimum where this one may have several, has settled
 
     Args:
         measured: points.

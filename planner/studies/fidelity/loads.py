@@ -75,6 +75,8 @@ class Loads:
     """Workers that prefill; 1 when co-located."""
     is_disaggregated: NDArray[np.bool_]
     is_closed: NDArray[np.bool_]
+    tokens_per_step: FloatArray
+    """Tokens that a decode step yields of each sequence, drafted ones included."""
     overlap: float
     """Part of the exchange with experts that the stack hides."""
 
@@ -105,6 +107,7 @@ class Loads:
             step,
             np.where(self.is_disaggregated, apart, together),
             np.where(self.is_disaggregated, 1.0, self.n_replicas),
+            self.tokens_per_step,
         )
         found = closed_loop_latency(
             times,
@@ -166,6 +169,7 @@ class _Load:
     NUMBERS = (
         *("n_chunks", "batch", "batch_per_replica", "concurrency", "in_batch", "output_tokens", "transfer_s"),
         *("n_prefill_workers", "n_together", "n_replicas", "prompt_tokens", "n_prefill_replicas"),
+        "tokens_per_step",
     )
     prefill: RankWork
     prefill_times: FloatArray
@@ -185,6 +189,7 @@ class _Load:
     output_tokens: float
     transfer_s: float
     n_prefill_workers: float
+    tokens_per_step: float
 
 
 def _load(case: Case, how: RunAs, derated: bool) -> _Load:
@@ -210,14 +215,13 @@ def _load(case: Case, how: RunAs, derated: bool) -> _Load:
         Sequences.prefill([prompt / n_chunks], [prompt / 2 * (1 - 1 / n_chunks)], n) for n in (together, dp, places)
     )
     part = max(batch / pp, min(batch, 1.0))
-    decoding = Sequences.decode([part], [context])
     return _Load(
-        prefill=served.work([passes.sequences]),
+        prefill=served.prefill_work(passes.sequences),
         prefill_times=passes.times * slowest + passes.is_first * (1 - slowest),
-        decode=decoder.work([decoding]),
-        mixed=decoder.work([few, decoding]),
-        full=decoder.work([full, decoding]),
-        chunk=served.work([alone]),
+        decode=decoder.decode_work([part], [context]),
+        mixed=decoder.decode_work([part], [context], few),
+        full=decoder.decode_work([part], [context], full),
+        chunk=served.prefill_work(alone),
         n_chunks=float(n_chunks),
         n_together=together,
         n_replicas=float(dp),
@@ -230,6 +234,7 @@ def _load(case: Case, how: RunAs, derated: bool) -> _Load:
         output_tokens=output,
         transfer_s=_transfer_s(case, served, prompt),
         n_prefill_workers=float(case.n_prefill_workers if case.is_disaggregated else 1),
+        tokens_per_step=decoder.tokens_per_step,
     )
 
 
@@ -277,6 +282,7 @@ def served_model(case: Case, how: RunAs, role: str, derated: bool) -> ServedMode
         runtime_bytes(settings),
         expert_traffic(settings),
         product_formats(settings, kv),
+        case.speculation,
     )
     has_room = float(found.largest_batch(case.point.input_tokens + case.point.output_tokens)) >= 1
     return found if has_room else replace(found, memory_fraction=1.0)
@@ -296,7 +302,7 @@ def _in_flight(case: Case, served: ServedModel, decoder: ServedModel, prompt: fl
     n = 1.0
     for _ in range(ROUNDS):
         share = min(max(n / case.n_decode_workers, 1.0), room)
-        step = float(decoder.decode_time([share], [prompt + output / 2]).total_s[0])
+        step = float(decoder.token_time([share], [prompt + output / 2]).total_s[0])
         n = min(rate * (prefill + step * output / (1.0 - busy)), room)
     most = case.point.concurrency
     return n if most is None else min(n, most)
@@ -308,7 +314,7 @@ def _transfer_s(case: Case, served: ServedModel, prompt: float) -> float:
         return 0.0
     hardware, tp = case.hardware, case.prefill_layout.tp_size
     rate = (hardware.nic_bytes_per_s or hardware.scaleup_bytes_per_s or 0.0) * tp
-    n_bytes = float(physical_kv_bytes(case.model, prompt, served.kv_precision, tp_size=tp))
+    n_bytes = float(physical_kv_bytes(served.cached_model, prompt, served.kv_precision, tp_size=tp))
     return n_bytes / rate / (case.model.architecture.n_layers or 1) if rate else 0.0
 
 

@@ -27,6 +27,7 @@ from planner.studies.predict.seconds import (
     profile_entry,
     untimed,
 )
+from planner.studies.predict.speculation import draft_notes, speculation
 from planner.units import gbps
 
 
@@ -52,6 +53,8 @@ def predict(question: PredictQuestion) -> Prediction:
     changes = () if memory.fits and not too_long else relaxations(asked, too_long if memory.fits else 0)
     shown = accelerator_memory(asked, memory)
     is_timed = any(row.value_s is not None for row in seconds.decode)
+    decode = _decode_rows(asked, seconds, memory)
+    drafts = speculation(asked, most_sequences(asked, memory) if memory.fits and is_timed else 0)
     return Prediction(
         model=asked.model.name,
         hardware=asked.hardware.name,
@@ -66,7 +69,8 @@ def predict(question: PredictQuestion) -> Prediction:
         ),
         state_bytes=recurrent_state_bytes(asked.model),
         prefill=prefill,
-        decode=_decode_rows(asked, seconds, memory),
+        decode=decode,
+        speculation=drafts,
         layout=str(asked.layout),
         kv_precision=question.kv_precision,
         product_format=product_format(asked),
@@ -78,7 +82,12 @@ def predict(question: PredictQuestion) -> Prediction:
         longest_prompt_tokens=longest,
         context_limit_tokens=asked.model.architecture.context_limit_tokens,
         relaxations=changes,
-        notes=(*(prompt_notes(asked, prefill, longest, changes) if memory.fits else ()), *notes(asked), *seconds.notes),
+        notes=(
+            *(prompt_notes(asked, prefill, longest, changes) if memory.fits else ()),
+            *notes(asked),
+            *draft_notes(drafts),
+            *seconds.notes,
+        ),
     )
 
 
@@ -154,7 +163,7 @@ def _decode_row(asked: Instance, batch: int, time: Seconds, fits: bool) -> Decod
         step_s=time.value_s,
         low_s=time.low_s,
         high_s=time.high_s,
-        tokens_per_s=batch / time.value_s if time.value_s else None,
+        tokens_per_s=asked.tokens_per_step * batch / time.value_s if time.value_s else None,
         bound=time.bound,
         basis=time.basis,
         extrapolated=time.extrapolated,

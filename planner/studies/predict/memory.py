@@ -6,6 +6,7 @@ from math import isfinite
 
 import numpy as np
 
+from planner.profiles import ModelProfile
 from planner.results.prediction import AcceleratorMemory, LargestBatch
 from planner.roofline.chip import FORMATS
 from planner.roofline.kv_cache import BYTES_PER_VALUE
@@ -68,6 +69,11 @@ def fit_of(asked: Instance, layout: Layout, precision: str | None = None, *, lea
     return MemoryFit(usable, weights, asked.stack.runtime_bytes)
 
 
+def cached_model(asked: Instance) -> ModelProfile:
+    """The model as caches see it, with the layers of what drafts."""
+    return asked.served.cached_model if asked.has_shapes else asked.model
+
+
 def accelerator_memory(asked: Instance, memory: Memory) -> AcceleratorMemory:
     """Memory as the answer states it."""
     found = memory.likely
@@ -84,6 +90,8 @@ def accelerator_memory(asked: Instance, memory: Memory) -> AcceleratorMemory:
 def most_sequences(asked: Instance, memory: Memory) -> int:
     """Sequences of the question's context whose caches fit; where weights are not counted, at best."""
     question = asked.question
+    if asked.has_shapes:
+        return int(asked.served.largest_batch(question.context_tokens))
     found = largest_batch(asked.model, memory.least, asked.layout, question.context_tokens, question.kv_precision)
     return int(found)
 
@@ -110,7 +118,7 @@ def lacking_bytes(asked: Instance, memory: Memory) -> tuple[float, ...]:
     if not memory.is_counted and asked.measured:
         return (0.0,) * len(asked.question.tokens)
     sizes = {"tp_size": asked.layout.tp_size, "pp_size": asked.layout.pp_size}
-    held = kv_bytes_per_rank(asked.model, asked.question.tokens, asked.question.kv_precision, **sizes)
+    held = kv_bytes_per_rank(cached_model(asked), asked.question.tokens, asked.question.kv_precision, **sizes)
     return tuple(np.maximum(held - memory.least.cache_bytes, 0.0).tolist())
 
 
@@ -118,7 +126,7 @@ def longest_prompt_tokens(asked: Instance, memory: Memory) -> int | None:
     """Longest prompt that fits beside the weights [tokens]; None where weights are not counted, or any fits."""
     if not memory.is_counted:
         return None
-    found = longest_request(asked.model, memory.likely, asked.layout, asked.question.kv_precision)
+    found = longest_request(cached_model(asked), memory.likely, asked.layout, asked.question.kv_precision)
     return int(found) if isfinite(found) else None
 
 
@@ -136,7 +144,7 @@ def fewest_accelerators(asked: Instance) -> int | None:
         tokens = np.array([max(question.tokens), question.context_tokens])
         if not fit.fits:
             continue
-        longest, together = largest_batch(asked.model, fit, layout, tokens, question.kv_precision)
+        longest, together = largest_batch(cached_model(asked), fit, layout, tokens, question.kv_precision)
         if longest >= 1 and together >= WORTH_HAVING:
             return n
     return None
@@ -155,7 +163,7 @@ def _holds(asked: Instance, layout: Layout, tokens: int, precision: str | None =
     fit = fit_of(asked, layout, precision, least=True)
     if tokens == 0 or not fit.fits:
         return fit.fits
-    return bool(largest_batch(asked.model, fit, layout, tokens, kv or asked.question.kv_precision) >= 1)
+    return bool(largest_batch(cached_model(asked), fit, layout, tokens, kv or asked.question.kv_precision) >= 1)
 
 
 def _more_accelerators(asked: Instance, tokens: int) -> Iterator[str]:
@@ -172,7 +180,7 @@ def _larger(asked: Instance) -> Iterator[Layout]:
     sizes = [2**power for power in range(1, int(np.log2(MOST_TIMES)) + 1)]
     inside = [n for n in sizes if domain is None or n * layout.stage_size <= domain]
     yield from (replace(layout, tp_size=n * layout.tp_size) for n in inside)
-    stages = min(MOST_TIMES, asked.model.architecture.n_layers // layout.pp_size)
+    stages = min(MOST_TIMES, asked.model.architecture.n_layers // layout.pp_size) if asked.speculation is None else 1
     yield from (replace(layout, pp_size=n * layout.pp_size) for n in range(2, stages + 1))
     yield from (replace(layout, tp_size=n * layout.tp_size) for n in sizes if n not in inside)
 

@@ -10,7 +10,6 @@ from planner.results.roofline import OperatorPoint, RooflinePass, RooflineSurvey
 from planner.roofline.operator import FloatArray
 from planner.roofline.pass_time import operator_seconds
 from planner.roofline.rank_work import RankWork
-from planner.roofline.sequences import Sequences
 from planner.roofline.served_model import prefill_passes
 from planner.studies.predict.memory import instance_memory, most_sequences
 from planner.studies.predict.question import COMMAND, Instance, PredictQuestion, instance
@@ -50,28 +49,32 @@ def _prefill(asked: Instance) -> RooflinePass:
     total_s = float(asked.served.prefill_time(new, cached).total_s[0])
     after = f" after {number(question.cached_tokens)} cached" if question.cached_tokens else ""
     return _surveyed(
-        asked, "prefill", f"prefill of {number(float(new[0]))} tokens{after}", passes.sequences, passes.times, total_s
+        asked,
+        "prefill",
+        f"prefill of {number(float(new[0]))} tokens{after}",
+        asked.served.work([passes.sequences]),
+        passes.times,
+        total_s,
     )
 
 
 def _decode(asked: Instance) -> RooflinePass:
     most, context = most_sequences(asked, instance_memory(asked)), asked.question.context_tokens
     batch = max((n for n in asked.question.batch if n <= most), default=min(asked.question.batch))
-    sequences = Sequences.decode([float(batch)], [float(context)])
+    work = asked.served.decode_work([float(batch)], [float(context)])
     total_s = float(asked.served.decode_time([float(batch)], [float(context)]).total_s[0])
     title = f"decode of {number(batch)} sequences at {number(context)} tokens"
-    return _surveyed(asked, "decode", title, sequences, np.ones(1), total_s)
+    return _surveyed(asked, "decode", title, work, np.ones(1), total_s)
 
 
 def _surveyed(
     asked: Instance,
     phase: Literal["prefill", "decode"],
     title: str,
-    sequences: Sequences,
+    work: RankWork,
     times: FloatArray,
     total_s: float,
 ) -> RooflinePass:
-    work = asked.served.work([sequences])
     compute, memory = operator_seconds(work, asked.served.factors)
     latency = work.n_layers * work.n_kernels * asked.served.factors.kernel_latency_s
     often = times[work.pass_index]
