@@ -48,15 +48,15 @@ def test_every_serving_point_is_answered(serving: Fidelity) -> None:
 
 
 def test_mean_errors_of_serving_points_are_as_promised(data_file: DataFile) -> None:
-    """Of both files together: stacks are fitted to both, and SGLang's to prefills alone."""
+    """Of both files together, which all stacks are fitted to."""
     files = (scores(data_file(f"measured/{name}.csv")) for name in ("serving_points", "serving_points_2"))
     rows = [row for found in files for row in found.points]
     ttft, tpot = ([abs(e) for row in rows if (e := getattr(row, f"{name}_error")) is not None] for name in TIMES)
     assert len(rows) == 1857
-    assert fmean(ttft) <= 0.29
-    assert fmean(tpot) <= 0.13
-    assert median(ttft) <= 0.22
-    assert median(tpot) <= 0.08
+    assert fmean(ttft) <= 0.255
+    assert fmean(tpot) <= 0.125
+    assert median(ttft) <= 0.19
+    assert median(tpot) <= 0.07
 
 
 def test_mean_errors_of_the_first_file_are_as_promised(serving: Fidelity) -> None:
@@ -83,14 +83,16 @@ def test_each_accelerator_is_within_a_third_for_ttft_and_a_sixth_for_tpot(servin
         assert mean_abs([p.tpot_error for p in own]) <= 0.17, hardware
 
 
-def test_prefill_on_h20_above_2k_tokens_is_within_a_tenth(data_file: DataFile) -> None:
+def test_prefill_on_h20_is_within_a_seventh_and_too_slow_if_anything(data_file: DataFile) -> None:
+    """Nine points beside 343 of SGLang as others serve it; a fit to prefills alone came within a tenth."""
     path = data_file("measured/h20_prefill.csv")
     found = scores(path)
     lengths = [point.input_tokens for point in read_points(path)]
     long = [row.ttft_error for row, tokens in zip(found.points, lengths, strict=True) if tokens > 2048]
     assert (len(long), found.n_predicted) == (4, 9)
-    assert mean_abs(long) <= 0.10
-    assert (found.ttft.mean_abs_error or 1.0) <= 0.10
+    assert mean_abs(long) <= 0.16
+    assert (found.ttft.mean_abs_error or 1.0) <= 0.145
+    assert 0.0 <= (found.ttft.bias or 0.0)
 
 
 def test_the_papers_table_3_is_within_a_tenth() -> None:
