@@ -1,12 +1,11 @@
 """A finished plan of several classes, sites or periods as the optimizer has it."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from planner.optimizer import Problem, Solution
 from planner.optimizer.network.period_operation import Decoding, Flow, PeriodOperation
 from planner.optimizer.problem import Arc, Part
-from planner.results import PeriodPlan, Plan
+from planner.results import PeriodPlan, Plan, PoolShares
 from planner.studies.explore.ports import ports_of_plan
 
 PARTS: tuple[Part, ...] = ("long", "short")
@@ -55,7 +54,7 @@ def _operation(problem: Problem, period: PeriodPlan, p: int) -> PeriodOperation:
     return PeriodOperation(p, tuple(sizes.get(pool.name, 0) for pool in problem.pools), tuple(flows), tuple(decodings))
 
 
-def _shares(period: PeriodPlan, at: At) -> Mapping[str, Mapping[str, float]]:
+def _shares(period: PeriodPlan, at: At) -> PoolShares:
     return period.pool_shares.get(at.name, {}).get(at.site, {})
 
 
