@@ -289,7 +289,8 @@ def test_staying_costs_the_schedule_and_not_the_fleet_of_the_busiest_period(tmp_
     sizes = tuple(n + 1 for n in sizes_of(plan))
     found = current_fleet(scenario, plan, Asked(stated(tmp_path, *sizes)))
     always = {f"pools.{name}.n_instances": n for name, n in zip(POOLS, sizes, strict=True)}
-    peak = optimize(small_with({**CHEAPEST, **PERIODS, **always})).cost.usd_per_hour
+    stock = {f"sites.local.accelerators.{HOME}": 64}
+    peak = optimize(small_with({**CHEAPEST, **PERIODS, **always, **stock})).cost.usd_per_hour
     assert found.stay.holds
     assert found.stay.usd_per_hour is not None
     assert peak is not None

@@ -251,7 +251,7 @@ def test_a_fleet_that_follows_its_day_is_shown_period_by_period(browser: Browser
     with browser.opened(path) as opened:
         assert_silent(opened, path)
         used = [pool for period in plan.periods for pool in period.pools]
-        assert opened.marks().keys() - {"throughput"} == {"use", "map", "hours", "money"}
+        assert opened.marks().keys() - {"throughput", "first-token"} == {"use", "map", "hours", "money"}
         assert opened.marks()["hours"] == len([pool for pool in used if pool.utilization * pool.n_instances > 0])
         for i, period in enumerate(plan.periods):
             opened.page.locator("#period").select_option(str(i))
