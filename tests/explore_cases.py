@@ -7,9 +7,10 @@ from pathlib import Path
 from planner.optimizer import outcome
 from planner.results import Fleet
 from planner.results.explorer import Explorer, Tables
-from planner.scenario import read_scenario
+from planner.scenario import Scenario, read_scenario
 from planner.studies.explore import Asked, explorer
 from planner.studies.explore.combination import Knobs
+from tests.builders import in_classes, small_with
 
 CASES: dict[str, tuple[str, ...]] = {
     "reference": (),
@@ -22,20 +23,6 @@ CASES: dict[str, tuple[str, ...]] = {
 }
 """Changes of the reference scenario, by what is tested with them."""
 
-NETWORK = (
-    'objective = "min-cost"',
-    "demand_req_per_s = 2",
-    "slo = {ttft_s = 8}",
-    "periods = {day = {hours = 12, demand = 1}, night = {hours = 12, demand = 0.4}}",
-)
-"""Of two periods: not of one route."""
-
-
-@cache
-def network_page() -> Explorer:
-    """The page of a plan that does not turn."""
-    return explorer(Asked(read_scenario("prfaas-paper", NETWORK), "", "planner optimize", "0", None, False))
-
 
 @cache
 def page(name: str) -> Explorer:
@@ -46,8 +33,7 @@ def page(name: str) -> Explorer:
 
 def tables_of_case(name: str) -> Tables:
     """Its tables."""
-    found = page(name).tables
-    assert found is not None
+    (found,) = page(name).tables
     return found
 
 
@@ -62,3 +48,38 @@ def planned_with(name: str, knobs: Knobs, more: Sequence[str] = ()) -> Fleet:
     """The fleet that `planner optimize --set` plans with the knobs."""
     scenario = read_scenario("prfaas-paper", [*CASES[name], *set_of(tables_of_case(name), knobs), *more])
     return outcome(scenario, [Path()], 60.0).fleet
+
+
+DAY = {"night": {"hours": 12.0, "demand": 0.4}, "noon": {"hours": 12.0}}
+SIZED = {"pools.fast.n_instances": 2, "pools.near.n_instances": 2, "pools.decode.n_instances": 3}
+
+
+def lengths(mu: float, output_tokens: int) -> dict[str, object]:
+    """Log-normal prompts and constant outputs."""
+    drawn = {"kind": "lognormal", "mu": mu, "sigma": 1.0, "low_tokens": 128, "high_tokens": 65536}
+    return {"lengths": drawn, "output_lengths": {"kind": "constant", "tokens": output_tokens}}
+
+
+@cache
+def networks() -> dict[str, Scenario]:
+    """Scenarios of several periods or classes, by what is tested with them."""
+    asked = {"objective": "min-cost", "demand_req_per_s": 2.0, "periods": DAY, **SIZED}
+    classes = {"chat": (0.6, lengths(8.5, 400)), "code": (0.4, lengths(9.5, 800))}
+    return {
+        "two periods": small_with(asked),
+        "two classes": in_classes(classes, {**asked, "links.wan.usd_per_gb": 0.01}),
+    }
+
+
+@cache
+def followed_page() -> Explorer:
+    """The page of a fleet that changes from period to period, and so does not turn."""
+    free = {f"pools.{name}.n_instances": "free" for name in ("fast", "near", "decode")}
+    scenario = networks()["two periods"].varied({**free, "pools.decode.rent": "by-period"})
+    return explorer(Asked(scenario, "", "planner optimize", "0", None, False))
+
+
+@cache
+def page_of_network(name: str) -> Explorer:
+    """The page of such a scenario."""
+    return explorer(Asked(networks()[name], "", "planner optimize", "0", None, False))

@@ -14,6 +14,7 @@ from planner.cli import app
 from planner.errors import InfeasibleError, InputError, UsageError
 from planner.executor import RunQuestion
 from planner.optimizer import optimize, outcome, planning_problem
+from planner.report.current_text import hours_table
 from planner.results import Current, Order, Plan, WayOn, plan_from
 from planner.scenario import Scenario
 from planner.studies.current import Asked, current_fleet
@@ -22,6 +23,8 @@ from tests.builders import FAST, HOME, SMALL, small_with
 
 DEMAND = 2.0
 GROWTH = 0.04
+GAP = 0.01
+"""Of a plan that counts as optimal."""
 CHEAPEST: dict[str, Any] = {
     "objective": "min-cost",
     "demand_req_per_s": DEMAND,
@@ -252,12 +255,68 @@ def test_instances_are_read_from_every_form_of_a_file(tmp_path: Path, text: str)
     assert standing_fleet(path, planning_problem(planned()[0])).n_instances == (1, 2, 1)
 
 
-@pytest.mark.parametrize("changes", [{"routing.role_conversion": True}, {"pools.near.rent": "by-period"}])
-def test_sizes_that_change_by_the_hour_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    periods = {"periods": {"day": {}, "night": {"demand": 0.5}}}
-    (key,) = changes
-    with pytest.raises(InputError, match=key.rpartition(".")[2]):
-        current_fleet(small_with({**CHEAPEST, **periods, **changes}), planned()[1], Asked(stated(tmp_path, 1, 1, 1)))
+PERIODS: dict[str, Any] = {"periods": {"day": {"hours": 12.0}, "night": {"hours": 12.0, "demand": 0.5}}}
+BY_PERIOD: dict[str, Any] = {**PERIODS, "pools.near.rent": "by-period", "pools.decode.rent": "by-period"}
+
+
+def test_roles_that_change_by_the_hour_are_refused(tmp_path: Path) -> None:
+    scenario = small_with({**CHEAPEST, **PERIODS, "routing.role_conversion": True})
+    with pytest.raises(InputError, match="role_conversion"):
+        current_fleet(scenario, planned()[1], Asked(stated(tmp_path, 1, 1, 1)))
+
+
+@cache
+def followed() -> tuple[Scenario, Plan]:
+    scenario = small_with({**CHEAPEST, **BY_PERIOD})
+    return scenario, optimize(scenario)
+
+
+def test_the_plan_of_pools_that_follow_the_periods_stands_as_it_is(tmp_path: Path) -> None:
+    scenario, plan = followed()
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan.answer()), encoding="utf-8")
+    found = current_fleet(scenario, plan, Asked(path))
+    assert found.stay.holds
+    assert found.stay.usd_per_hour == pytest.approx(plan.cost.usd_per_hour, rel=2 * GAP)
+    assert found.optimum.order is None
+    assert plan.schedule is not None
+    assert {one.pool for one in found.stay.schedule} == {one.pool for one in plan.schedule.pools}
+    assert found.optimum.schedule == plan.schedule.pools
+
+
+def test_staying_costs_the_schedule_and_not_the_fleet_of_the_busiest_period(tmp_path: Path) -> None:
+    scenario, plan = followed()
+    sizes = tuple(n + 1 for n in sizes_of(plan))
+    found = current_fleet(scenario, plan, Asked(stated(tmp_path, *sizes)))
+    always = {f"pools.{name}.n_instances": n for name, n in zip(POOLS, sizes, strict=True)}
+    stock = {f"sites.local.accelerators.{HOME}": 64}
+    peak = optimize(small_with({**CHEAPEST, **PERIODS, **always, **stock})).cost.usd_per_hour
+    assert found.stay.holds
+    assert found.stay.usd_per_hour is not None
+    assert peak is not None
+    assert found.stay.usd_per_hour < peak
+    assert found.stay.n_instances == dict(zip(POOLS, sizes, strict=True))
+    for one in found.stay.schedule:
+        assert one.pool in ("near", "decode")
+        assert all(hour.n_instances <= found.stay.n_instances[one.pool] for hour in one.replicas)
+    assert any(len({hour.n_instances for hour in one.replicas}) > 1 for one in found.stay.schedule)
+    shown = "\n".join(str(table) for table in (hours_table("stay", found.stay).rows))
+    assert "day" in shown
+    assert "night" in shown
+
+
+@pytest.mark.slow
+def test_a_fleet_that_is_too_small_for_the_day_grows_to_one_that_follows_it(tmp_path: Path) -> None:
+    scenario, plan = followed()
+    found = current_fleet(scenario, plan, Asked(stated(tmp_path, 0, 1, 1)))
+    assert not found.stay.holds
+    assert found.change is not None
+    for way in (found.change, found.optimum):
+        assert way.holds
+        assert way.order is not None
+        assert way.order.exists
+        assert way.order.steps[-1].usd_per_hour == pytest.approx(way.usd_per_hour, rel=2 * GAP)
+        assert all(n >= m for n, m in zip(way.n_instances.values(), (0, 1, 1), strict=True)) or way is found.optimum
 
 
 @pytest.mark.slow

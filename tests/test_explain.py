@@ -15,7 +15,7 @@ from planner.optimizer import optimize
 from planner.report import explanation, explanation_tables
 from planner.report.formats import figure, seconds, small_percent
 from planner.report.grounds import figure_of
-from planner.results import Explanation, Plan
+from planner.results import Explanation, Plan, plan_from
 from planner.scenario import load_scenario
 from planner.units import number, percent, usd
 from tests.builders import POOLS_HERE, SMALL, small_with
@@ -138,6 +138,28 @@ def test_a_file_and_its_plan_are_explained_alike_in_both_forms(tmp_path: Path) -
     shown = CliRunner().invoke(app, ["explain", str(file)]).stdout
     assert all(line.figures[0].figure in shown for line in explanation(plan("least cost")).lines)
     assert explanation_tables(explanation(plan("least cost")))
+
+
+def test_optimize_explains_its_plan_as_explain_does_and_its_answer_is_still_that_plan(tmp_path: Path) -> None:
+    asked = ["optimize", "not-worth-it", "--explain"]
+    made = CliRunner().invoke(app, [*asked, "--format", "json"])
+    assert made.exit_code == 0, made.output
+    file = tmp_path / "plan.json"
+    file.write_text(made.stdout, encoding="utf-8")
+    apart = CliRunner().invoke(app, ["explain", str(file), "--format", "json"])
+    assert apart.exit_code == 0, apart.output
+    assert json.loads(made.stdout)["explanation"] == json.loads(apart.stdout)
+    shown, lines = CliRunner().invoke(app, asked).stdout, CliRunner().invoke(app, ["explain", str(file)]).stdout
+    assert shown.endswith(lines)
+    assert lines not in CliRunner().invoke(app, asked[:-1]).stdout
+
+
+def test_studies_around_a_plan_do_not_keep_it_from_being_read() -> None:
+    asked = ["optimize", "not-worth-it", "--pareto", "throughput", "--points", "1", "--explain", "--format", "json"]
+    answer = CliRunner().invoke(app, asked).stdout
+    assert json.loads(answer)["pareto"]
+    read = plan_from(answer, "plan.json").answer()
+    assert read.keys() == json.loads(answer).keys() - {"pareto", "explanation"}
 
 
 def test_what_has_no_plan_is_not_explained_but_says_why() -> None:

@@ -12,11 +12,11 @@ import pytest
 from planner.optimizer import outcome
 from planner.report import explore_html
 from planner.results import CaseFront, Fleet, Hour
-from planner.results.explorer import Explorer
+from planner.results.explorer import Explorer, Tables
 from planner.scenario import read_scenario
 from planner.studies.explore.combination import Knobs, highest_req_per_s, latency, usd_per_hour
 from tests.browser import Browser, Opened, started
-from tests.explore_cases import network_page, planned_with, tables_of_case
+from tests.explore_cases import followed_page, page_of_network, planned_with, tables_of_case
 from tests.explore_cases import page as page_of
 from tests.test_explore_page import hostile
 from tests.test_report_records import make_executed
@@ -244,14 +244,14 @@ def test_where_no_time_is_known_no_chart_of_times_is_shown(browser: Browser, ref
         assert "More than there is: 320 of 64 h20-141gb at local" in opened.page.locator("#status").inner_text()
 
 
-def test_a_plan_of_periods_is_shown_period_by_period(browser: Browser, tmp_path: Path) -> None:
-    page = network_page()
+def test_a_fleet_that_follows_its_day_is_shown_period_by_period(browser: Browser, tmp_path: Path) -> None:
+    page = followed_page()
     path = written(page, tmp_path / "plan.html")
     plan = page.plan
     with browser.opened(path) as opened:
         assert_silent(opened, path)
         used = [pool for period in plan.periods for pool in period.pools]
-        assert opened.marks().keys() - {"throughput"} == {"use", "map", "hours", "money"}
+        assert opened.marks().keys() - {"throughput", "first-token"} == {"use", "map", "hours", "money"}
         assert opened.marks()["hours"] == len([pool for pool in used if pool.utilization * pool.n_instances > 0])
         for i, period in enumerate(plan.periods):
             opened.page.locator("#period").select_option(str(i))
@@ -267,6 +267,58 @@ def test_a_plan_of_periods_is_shown_period_by_period(browser: Browser, tmp_path:
         mean = sum(hours * usd for hours, usd in bills) / sum(hours for hours, _ in bills)
         assert mean == pytest.approx(plan.cost.usd_per_hour)
         assert bills[0][1] >= bills[1][1]
+
+
+def test_a_network_is_turned_in_every_period_as_python_turns_its_tables(browser: Browser, tmp_path: Path) -> None:
+    page, rng = page_of_network("two classes"), random.Random(24)
+    path = written(page, tmp_path / "plan.html")
+    with browser.opened(path) as opened:
+        assert_silent(opened, path)
+        assert {"capacity", "ttft", "cost", "use", "map", "hours", "money"} <= opened.marks().keys()
+        for p, tables in enumerate(page.tables):
+            opened.page.locator("#period").select_option(str(p))
+            opened.page.wait_for_function(f"location.hash.endsWith('&h={p}')")
+            assert opened.page.evaluate("state.threshold") == tables.planned_tokens
+            assert_tables(opened, tables, Knobs(sizes_of(tables), tables.planned_tokens, tables.planned_req_per_s))
+            assert "with the ways of the plan" in opened.page.locator("#status").inner_text()
+            for _ in range(3):
+                sizes = tuple(rng.choice(pool.waits.n_instances) for pool in tables.pools if pool.waits)
+                knobs = Knobs(sizes, tables.planned_tokens * rng.uniform(0.8, 1.2), 1.0)
+                knobs = knobs._replace(req_per_s=0.6 * highest_req_per_s(tables, knobs))
+                opened.turn(sizes=list(sizes), threshold=knobs.threshold_tokens, rate=knobs.req_per_s)
+                assert_tables(opened, tables, knobs)
+            opened.page.locator("#reset").click()
+            opened.page.wait_for_function("same(state.sizes, START.sizes)")
+
+
+def sizes_of(tables: Tables) -> tuple[int, ...]:
+    return tuple(pool.n_planned for pool in tables.pools)
+
+
+def assert_tables(opened: Opened, tables: Tables, knobs: Knobs) -> None:
+    figures, expected = opened.figures(), latency(tables, knobs)
+    assert expected is not None
+    assert figures["max_throughput_req_per_s"] == pytest.approx(highest_req_per_s(tables, knobs), rel=1e-12)
+    assert figures["usd_per_hour"] == pytest.approx(usd_per_hour(tables, knobs), rel=1e-12)
+    for key in TIMES:
+        assert figures[key] == pytest.approx(expected[key], rel=1e-7), (knobs, key)
+
+
+def test_a_network_of_another_period_keeps_its_knobs_beside_the_plan(browser: Browser, tmp_path: Path) -> None:
+    page = page_of_network("two periods")
+    path = written(page, tmp_path / "plan.html")
+    first, second = page.tables
+    with browser.opened(path, fragment=f"#t={first.node_tokens[4]}&r=1&n=2,2,4&h=0") as opened:
+        assert opened.page.evaluate("state.sizes") == [2, 2, 4]
+        opened.page.locator("#period").select_option("1")
+        opened.page.wait_for_function("location.hash.endsWith('&h=1')")
+        assert opened.page.evaluate("state.threshold") == second.node_tokens[4]
+        rate = opened.page.evaluate("state.rate") / second.planned_req_per_s
+        assert rate == pytest.approx(1 / first.planned_req_per_s)
+        assert opened.page.evaluate("state.sizes") == [2, 2, 4]
+        address = opened.page.evaluate("location.hash")
+    with browser.opened(path, fragment=address) as opened:
+        assert opened.page.evaluate("location.hash") == address
 
 
 def test_axe_finds_no_serious_violation(browser: Browser, reference: Path) -> None:

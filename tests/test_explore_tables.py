@@ -2,16 +2,17 @@
 
 import json
 import random
+from collections.abc import Mapping, Sequence
 from math import inf
 
 import pytest
 
 from planner.errors import InputError
-from planner.optimizer import planning_problem
+from planner.optimizer import optimize, planning_problem
 from planner.queueing import Path as QueuePath
 from planner.queueing import Service, Ttft, mgc_wait
-from planner.results import Fleet, plan_from
-from planner.results.explorer import Tables
+from planner.results import Fleet, PeriodPlan, Plan, plan_from
+from planner.results.explorer import Explorer, Tables
 from planner.scenario import read_scenario
 from planner.studies.explore import Asked, explorer
 from planner.studies.explore.combination import (
@@ -27,7 +28,7 @@ from planner.studies.explore.combination import (
 from planner.studies.explore.exact import quantile_near_s
 from planner.studies.explore.study import solution_of_plan
 from planner.studies.explore.tables import USE, tables_of
-from tests.explore_cases import CASES, page, planned_with, tables_of_case
+from tests.explore_cases import CASES, followed_page, networks, page, page_of_network, planned_with, tables_of_case
 
 EXACT = 1e-6
 BETWEEN = 0.02
@@ -142,8 +143,8 @@ def test_a_page_of_a_finished_plan_has_the_tables_of_a_plan_made_anew() -> None:
         problem = planning_problem(read_scenario("prfaas-paper", CASES[name]))
         solution = solution_of_plan(problem, again)
         assert solution is not None
-        assert made.tables is not None
-        assert tables_of(problem, solution) == made.tables.model_copy(update={"exact": None})
+        (tables,) = made.tables
+        assert tables_of(problem, solution) == tables.model_copy(update={"exact": None})
 
 
 def test_a_plan_of_another_fleet_is_refused() -> None:
@@ -157,12 +158,104 @@ def test_a_plan_of_another_fleet_is_refused() -> None:
 
 def test_without_a_queueing_model_rates_and_cost_are_told_and_no_times() -> None:
     made = explorer(Asked(read_scenario("prfaas-paper", ['dispatch = "round-robin"']), "", "", "0", None, False))
-    tables = made.tables
-    assert tables is not None
+    (tables,) = made.tables
     assert tables.exact is None
     knobs = Knobs(planned_sizes(tables), tables.planned_tokens, 2.0)
     assert set((latency(tables, knobs) or {}).values()) == {None}
     assert highest_req_per_s(tables, knobs) == pytest.approx(made.plan.max_throughput_req_per_s, rel=EXACT)
+
+
+def hourly_usd(made: Explorer, knobs: Sequence[Knobs]) -> float:
+    """Mean bill over the periods of a plan, each with its knobs."""
+    bills = [usd_per_hour(one, at) or 0.0 for one, at in zip(made.tables, knobs, strict=True)]
+    hours = [period.hours for period in made.plan.periods]
+    return sum(h * usd for h, usd in zip(hours, bills, strict=True)) / sum(hours)
+
+
+def planned_knobs(tables: Tables) -> Knobs:
+    return Knobs(planned_sizes(tables), tables.planned_tokens, tables.planned_req_per_s)
+
+
+def assert_period(tables: Tables, knobs: Knobs, period: PeriodPlan, times: float = EXACT) -> None:
+    """What the tables say with the knobs is what a plan says of its period."""
+    used = {pool.name: part for pool, part in zip(tables.pools, busy(tables, knobs), strict=True)}
+    assert used == pytest.approx({p.name: p.utilization for p in period.pools if p.name in used}, rel=EXACT)
+    found = latency(tables, knobs)
+    assert found is not None
+    for key in TIMES:
+        assert found[key] == pytest.approx(getattr(period.latency, key), rel=times), (period.name, knobs, key)
+
+
+@pytest.mark.parametrize("name", ["two periods", pytest.param("two classes", marks=pytest.mark.slow)])
+def test_a_network_at_its_plan_is_the_plan_in_every_period(name: str) -> None:
+    made = page_of_network(name)
+    assert len(made.tables) == len(made.plan.periods) == 2
+    for tables, period in zip(made.tables, made.plan.periods, strict=True):
+        assert is_node(tables, planned_knobs(tables))
+        assert tables.is_split
+        assert_period(tables, planned_knobs(tables), period)
+        offloaded = tables.offload_fraction[tables.fine_tokens.index(tables.planned_tokens)]
+        assert offloaded == pytest.approx(period.offload_fraction, rel=EXACT)
+    usd = hourly_usd(made, [planned_knobs(tables) for tables in made.tables])
+    assert usd == pytest.approx(made.plan.cost.usd_per_hour, rel=EXACT)
+
+
+def replanned(sizes: Mapping[str, int], tokens: float) -> Plan:
+    """What `planner optimize --no-run --set` plans for the two periods with sizes and a threshold."""
+    changes = {f"pools.{name}.n_instances": n for name, n in sizes.items()}
+    return optimize(networks()["two periods"].varied({**changes, "routing.threshold_tokens": tokens}))
+
+
+def nearest(tables: Tables, tokens: float) -> float:
+    """The node that a threshold is, but for rounding."""
+    found = min(tables.node_tokens, key=lambda node: abs(node - tokens))
+    assert found == pytest.approx(tokens, rel=1e-9)
+    return found
+
+
+@pytest.mark.slow
+def test_a_network_of_one_route_is_turned_as_optimize_turns_it() -> None:
+    made = page_of_network("two periods")
+    first = made.tables[0]
+    for tokens, more, times in ((first.node_tokens[4], 0, EXACT), (first.node_tokens[5], 1, BETWEEN)):
+        sizes = {pool.name: pool.n_planned + (more if pool.name == "fast" else 0) for pool in first.pools}
+        plan, factor = replanned(sizes, tokens), tokens / first.planned_tokens
+        knobs = [
+            Knobs(tuple(sizes.values()), nearest(t, t.planned_tokens * factor), t.planned_req_per_s)
+            for t in made.tables
+        ]
+        for tables, at, period in zip(made.tables, knobs, plan.periods, strict=True):
+            assert is_node(tables, at) == (more == 0)
+            assert_period(tables, at, period, times)
+        assert hourly_usd(made, knobs) == pytest.approx(plan.cost.usd_per_hour, rel=EXACT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["two periods", "two classes"])
+def test_the_page_of_a_finished_network_plan_has_the_same_tables(name: str) -> None:
+    made, scenario = page_of_network(name), networks()[name]
+    again = explorer(Asked(scenario, "", "", "0", plan_from(json.dumps(made.plan.answer()), "plan.json"), False))
+    assert len(again.tables) == len(made.tables)
+    for one, other in zip(again.tables, made.tables, strict=True):
+        assert one.planned_tokens == pytest.approx(other.planned_tokens, rel=1e-9)
+        assert one.exact is not None
+        assert other.exact is not None
+        for key in TIMES:
+            found, known = ([x for row in tables.figures[key] for x in row] for tables in (one.exact, other.exact))
+            assert [x is None for x in found] == [x is None for x in known]
+            assert [x for x in found if x] == pytest.approx([x for x in known if x], rel=EXACT)
+
+
+def test_of_a_fleet_that_changes_by_the_hour_the_page_shows_the_plan_alone() -> None:
+    assert followed_page().tables == ()
+
+
+def test_parts_of_tables_that_are_equal_are_written_once() -> None:
+    answer = page_of_network("two periods").answer()
+    assert len(answer["shared"]) >= 3  # the waits of every pool
+    waits = [[pool["waits"] for pool in tables["pools"]] for tables in answer["tables"]]
+    assert waits[0] == waits[1]
+    assert all(set(wait) == {"shared"} for wait in waits[0])
 
 
 @pytest.mark.parametrize("name", QUICK_FIRST)

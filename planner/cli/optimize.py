@@ -104,6 +104,9 @@ def optimize(
         str | None,
         typer.Option("--from-date", metavar="YYYY-MM-DD", help="The day that the growth of the demand counts from."),
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="How the numbers of the plan hang together, too, in at most ten lines.")
+    ] = False,
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
 ) -> None:
@@ -130,21 +133,27 @@ def optimize(
     if question.break_even:
         remark = _break_evens_elsewhere(len(question.break_even), scenario, overrides or ())
         plan = plan.model_copy(update={"notes": (*plan.notes, remark)})
-    if format_ is Format.JSON:
-        studies = {"pareto": front and front.answer(), "sensitivity": found and found.answer()}
-        print_json(
-            {
-                **with_inputs(plan, question).answer(),
-                **{key: value for key, value in studies.items() if value is not None},
-            }
-        )
-    else:
-        from planner.report import current_tables, front_tables, plan_tables, sensitivity_tables
-
-        print_rich(*plan_tables(plan), *(current_tables(plan.current) if plan.current else ()))
-        print_rich(*(front_tables(front) if front else ()), *(sensitivity_tables(found) if found else ()))
+    _print(with_inputs(plan, question), front, found, explain, format_)
     if figure is not None:
         _draw(front, found, figure)
+
+
+def _print(
+    plan: "Plan", front: "Front | None", found: "Sensitivity | None", is_explained: bool, format_: Format
+) -> None:
+    """The plan, the studies around it, and how its numbers hang together where that is asked for."""
+    from planner.report import explanation
+
+    because = explanation(plan) if is_explained else None
+    if format_ is Format.JSON:
+        asked = {"pareto": front, "sensitivity": found, "explanation": because}
+        print_json({**plan.answer(), **{key: one.answer() for key, one in asked.items() if one is not None}})
+        return
+    from planner.report import current_tables, explanation_tables, front_tables, plan_tables, sensitivity_tables
+
+    print_rich(*plan_tables(plan), *(current_tables(plan.current) if plan.current else ()))
+    print_rich(*(front_tables(front) if front else ()), *(sensitivity_tables(found) if found else ()))
+    print_rich(*(explanation_tables(because) if because else ()))
 
 
 def _break_evens_elsewhere(n: int, scenario: str, overrides: "Sequence[str]") -> "Note":

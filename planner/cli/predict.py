@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from planner.cli.common import Format, FormatOption, print_json, print_rich
-from planner.cli.completion import hardware_names, model_names
+from planner.cli.completion import hardware_names
+from planner.cli.model_options import KvPrecisionOption, ModelArgument, PrecisionOption, StackOption
 from planner.cli.progress import progress
 
 MILLISECONDS = 1000.0
@@ -18,9 +19,7 @@ MOST_NUMBERS = 256
 
 
 def predict(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Name, alias or path of a model profile.", autocompletion=model_names)
-    ],
+    model: ModelArgument,
     hardware: Annotated[
         str,
         typer.Argument(
@@ -33,13 +32,9 @@ def predict(
     layout: Annotated[
         str | None, typer.Option(metavar="SIZES", help="Such as tp=8,ep=1,dp=1,pp=1; tensor parallel if not given.")
     ] = None,
-    precision: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="Of weights: bf16, fp8, int8, int4, fp4; the checkpoint's own.")
-    ] = None,
-    kv_precision: Annotated[str, typer.Option(metavar="FORMAT", help="Of the attention cache.")] = "bf16",
-    stack: Annotated[
-        str | None, typer.Option(metavar="STACK", help="Such as vllm, sglang-0.5.9, datasheet; the best calibrated.")
-    ] = None,
+    precision: PrecisionOption = None,
+    kv_precision: KvPrecisionOption = "bf16",
+    stack: StackOption = None,
     source: Annotated[
         str | None, typer.Option(metavar="NAME", help="Add the overhead of this harness or table to every prefill.")
     ] = None,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from planner.cli.common import data_dirs
+from planner.cli.known_prices import rent_of
 from planner.cli.observed_text import observed_facts, observed_notes, planned_req_per_s, request_lengths
 from planner.errors import InputError, Problem, UsageError
 from planner.notes import Note, note
@@ -37,11 +38,6 @@ INVENTORY, REMOTE_INVENTORY = 64, 32
 """Accelerators at the local and the remote site where no demand sizes them."""
 A_DEMAND = 1.0
 """Rate of one site about which nothing is said [req/s]."""
-PRICES = {
-    "h200-sxm": ("2.50", "quoted", "low end of cloud offers, May 2026"),
-    "h20-141gb": ("1.25", "assumed", "half an H200"),
-}
-UNPRICED = ("1.00", "assumed", "not known: at 1 USD each the bill counts accelerators")
 SQUARED_CV = (0.01, 16.0)
 """Least and greatest dispersion that the gaps between arrivals can state."""
 P90_SIGMAS = 1.2816
@@ -213,12 +209,12 @@ class _Draft:
 
     def _price(self, name: str, option: str) -> dict[str, str]:
         chip: HardwareProfile = _found(hardware_profile, name, option)
-        usd, basis, source = PRICES.get(chip.name, UNPRICED)
-        if option == "--hardware" and self.wanted.price is not None:
-            usd, basis, source = _figure(self.wanted.price), "assumed", "as stated by --price"
-        elif chip.name not in PRICES:
+        is_stated = option == "--hardware" and self.wanted.price is not None
+        rent, is_known = rent_of(chip.name, _figure(self.wanted.price or 0.0) if is_stated else None)
+        if not is_known:
             said = f"no price of {chip.name} is known: 1 USD an hour is written, so that cost counts them"
             self.notes.append(note("price-to-edit", said))
+        usd, basis, source = rent
         return {"key": _toml_key(self._seen(name)), "usd": usd, "basis": basis, "source": source}
 
     def _seen(self, profile: str) -> str:

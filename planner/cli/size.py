@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli.common import MOST_SEED, Format, FormatOption, TimeLimitOption, data_dirs, print_json, print_rich
-from planner.cli.completion import hardware_names, model_names
+from planner.cli.completion import hardware_names
+from planner.cli.model_options import KvPrecisionOption, ModelArgument, PrecisionOption, StackOption
 from planner.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ WIDE_SIGMAS = 4.0
 
 
 def size(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Name, alias or path of a model profile.", autocompletion=model_names)
-    ],
+    model: ModelArgument,
     hardware: Annotated[
         str,
         typer.Argument(
@@ -48,13 +47,9 @@ def size(
     price: Annotated[
         str | None, typer.Option(metavar="USD", help="Rent per accelerator and hour: 2.5, or h200-sxm=2.5,h20-96gb=1.")
     ] = None,
-    precision: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="Of weights: bf16, fp8, int8, int4, fp4; the checkpoint's own.")
-    ] = None,
-    kv_precision: Annotated[str, typer.Option(metavar="FORMAT", help="Of the attention cache.")] = "bf16",
-    stack: Annotated[
-        str | None, typer.Option(metavar="STACK", help="Such as vllm, sglang-0.5.9, datasheet; the best calibrated.")
-    ] = None,
+    precision: PrecisionOption = None,
+    kv_precision: KvPrecisionOption = "bf16",
+    stack: StackOption = None,
     no_run: Annotated[bool, typer.Option("--no-run", help="Predict only: nothing is run request by request.")] = False,
     requests: Annotated[
         int | None, typer.Option(metavar="N", min=4, max=10**8, help="Of the runs; 40,000 or as many as it takes.")
@@ -184,7 +179,7 @@ def _rate(stated: float | None, recorded: float | None) -> float:
 
 def _prices(kinds: tuple[str, ...], text: str | None) -> "tuple[dict[str, Price], list[str]]":
     """Rents by accelerator, and those that nobody knows. Raises UsageError or InputError."""
-    from planner.cli.scenario_text import PRICES, UNPRICED
+    from planner.cli.known_prices import rent_of
     from planner.errors import UsageError, printable
     from planner.profiles import hardware_profile
     from planner.scenario import Price
@@ -204,10 +199,8 @@ def _prices(kinds: tuple[str, ...], text: str | None) -> "tuple[dict[str, Price]
         stated[known] = value
     prices, unknown = {}, []
     for name in names:
-        usd, basis, source = PRICES.get(name, UNPRICED)
-        if name in stated:
-            usd, basis, source = str(stated[name]), "assumed", "as stated by --price"
-        elif name not in PRICES:
-            unknown.append(name)
-        prices[name] = Price.model_validate({"usd_per_accelerator_hour": float(usd), "basis": basis, "source": source})
+        rent, is_known = rent_of(name, str(stated[name]) if name in stated else None)
+        unknown += [] if is_known else [name]
+        usd = float(rent.usd_per_accelerator_hour)
+        prices[name] = Price.model_validate({**rent._asdict(), "usd_per_accelerator_hour": usd})
     return prices, unknown

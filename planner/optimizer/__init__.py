@@ -3,31 +3,54 @@
 from typing import TYPE_CHECKING
 
 from planner.loading import on_first_use
-from planner.optimizer.plan import (
-    Outcome,
-    at_rate,
-    class_ttft,
-    decided,
-    explained,
-    loaded_ttft,
-    optimize,
-    optimized,
-    outcome,
-    planned_at,
-    sketched,
-    solved,
-)
-from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
-from planner.optimizer.resolution import planning_problem
-from planner.optimizer.shadow_prices import shadow_prices
-from planner.optimizer.sized import sized_problem, within
-from planner.optimizer.solution import Solution
-from planner.optimizer.strategies import searched
 
 if TYPE_CHECKING:
     from planner.optimizer.exhaustive import exhaustive_search
+    from planner.optimizer.plan import (
+        Outcome,
+        at_rate,
+        class_ttft,
+        decided,
+        explained,
+        loaded_ttft,
+        optimize,
+        optimized,
+        outcome,
+        planned_at,
+        sketched,
+        solved,
+    )
+    from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
+    from planner.optimizer.resolution import planning_problem
+    from planner.optimizer.sized import sized_problem, within
+    from planner.optimizer.solution import Solution
+    from planner.optimizer.strategies import searched
+    from planner.optimizer.what_binds import shadow_prices
 
-_LAZY = {"exhaustive_search": "exhaustive"}
+_LAZY = {
+    "LinkSpec": "problem",
+    "Outcome": "plan",
+    "PoolSpec": "problem",
+    "Problem": "problem",
+    "Solution": "solution",
+    "at_rate": "plan",
+    "class_ttft": "plan",
+    "decided": "plan",
+    "exhaustive_search": "exhaustive",
+    "explained": "plan",
+    "loaded_ttft": "plan",
+    "optimize": "plan",
+    "optimized": "plan",
+    "outcome": "plan",
+    "planned_at": "plan",
+    "planning_problem": "resolution",
+    "searched": "strategies",
+    "shadow_prices": "what_binds",
+    "sized_problem": "sized",
+    "sketched": "plan",
+    "solved": "plan",
+    "within": "sized",
+}
 
 __all__ = [
     "LinkSpec",

@@ -62,7 +62,10 @@ def infeasible(scenario: Scenario, classes: Classes, time_limit_s: float) -> Inf
     if ways:
         text += "\nAny one of these would do:" + "".join(f"\n  - {way}" for way in ways)
     elif several:
-        text += f"\nNo single limit can be relaxed to help; together these would do:\n  - {several}"
+        alone = "was found that can" if asked.unknown else "can"
+        text += f"\nNo single limit {alone} be relaxed to help; together these would do:\n  - {several}"
+    elif asked.unknown:
+        text += "\nNo single limit was found that can be relaxed to help."
     else:
         text += "\nNo single limit can be relaxed to help."
     if asked.unknown:

@@ -22,13 +22,13 @@ from planner.optimizer.resolution import planning_problem
 from planner.optimizer.schedule import schedule_of
 from planner.optimizer.sensitivity import sweep
 from planner.optimizer.served import served_models
-from planner.optimizer.shadow_prices import shadow_prices
 from planner.optimizer.software import Candidate, price_notes, setup_notes
 from planner.optimizer.solution import Solution
 from planner.optimizer.spare import spare_notes
 from planner.optimizer.strategies import searched
 from planner.optimizer.time_limit import TimeLimit
 from planner.optimizer.verdict import DECISIVE, verdict
+from planner.optimizer.what_binds import shadow_prices
 from planner.queueing import Ttft
 from planner.results import Baseline, Bottleneck, Fleet, Plan, PoolPlan, Verdict
 from planner.scenario import Scenario

@@ -27,6 +27,10 @@ class Span:
     """Where the decision turns, and the value as text."""
 
 
+ROOM = 0.2
+"""Of a row, under the last one: for the figure of a turn."""
+
+
 @dataclass(frozen=True)
 class BreakEvenChart:
     """Every input's span on one axis, 1 being what the scenario states."""
@@ -43,6 +47,8 @@ class BreakEvenChart:
         for y, span in enumerate(self.spans):
             _draw(axes, y, span)
         canvas.bar_axis(axes, [span.title for span in self.spans])
+        below, above = axes.get_ylim()
+        axes.set_ylim(below + ROOM, above)
         axes.axvline(1.0, color=canvas.INK, linewidth=1.2, linestyle=(0, (4, 3)))
         axes.set_xlabel("times the stated value")
         _legend(figure, self.answers)

@@ -48,7 +48,7 @@ class Panel:
         axes.set_xlim(0, 1)
         axes.set_ylim(0, top)
         axes.set_xlabel("requests per second over the highest rate")
-        axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f} %")
+        axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f} %" if x else "0")
         axes.grid(axis="y")
 
 

@@ -121,7 +121,7 @@ class PriceRatioChart:
         axes.grid(axis="y")
         axes.set_xlabel(canvas.label(f"price of {self.long_hardware} over price of {self.home_hardware}", 80))
         axes.set_ylabel(canvas.label(f"more requests than {self.home_hardware} alone [%]", 40))
-        axes.legend(loc="upper right", title="for the same", alignment="left")
+        figure.legend(loc="outside upper left", title="for the same", alignment="left", ncols=2)
         return figure
 
     def _draw_curve(self, axes: "Axes", index: int, curve: tuple[str, int, tuple[float, ...], float | None]) -> None:
@@ -129,16 +129,11 @@ class PriceRatioChart:
         paint = canvas.hue(color)
         look: dict[str, Any] = {"color": paint, "linestyle": canvas.dashes(index), "linewidth": 2.2}
         percents = [100 * value for value in values]
-        axes.stairs(percents, _edges(self.ratios, even), baseline=None, label=name, **look)
-        if even is None or not axes.get_xlim()[0] <= even <= axes.get_xlim()[1]:
-            return
-        axes.plot([even], [0], "D", color=paint, markersize=8, markeredgecolor="white", zorder=4)
-        # On the left, or a text would run over the curve; but near the axis there is no room for it.
-        low, high = axes.get_xlim()
-        side, shift = ("right", -4) if even > low + 0.25 * (high - low) else ("left", 4)
-        canvas.halo(
-            axes, even, 0, f"break-even {even:.2f}", color=paint, ha=side, va="top", offset=(shift, -7 - 16 * index)
-        )
+        is_shown = even is not None and axes.get_xlim()[0] <= even <= axes.get_xlim()[1]
+        label = f"{name}; break-even {even:.2f}" if is_shown else name
+        axes.stairs(percents, _edges(self.ratios, even), baseline=None, label=label, **look)
+        if is_shown:
+            axes.plot([even], [0], "D", color=paint, markersize=8, markeredgecolor="white", zorder=4)
 
 
 def _edges(ratios: Sequence[float], even: float | None) -> list[float]:

@@ -19,6 +19,7 @@ MOST_ABOVE = 20.0
 """Ratio of longest to typical queues from which on they are drawn on a logarithmic axis."""
 
 MOST_POINTS = 128
+SCHEDULERS = ("static", "short-term", "long-term", "both")
 
 Points = tuple[float, ...]
 
@@ -47,7 +48,7 @@ class SchedulersChart:
         grid = figure.subplots(n, 2, squeeze=False)
         for (threshold, queue), (name, lines) in zip(grid, self.patterns, strict=True):
             for line in lines:
-                look = {"color": _hue(line.scheduler), "label": line.scheduler, "linewidth": 1.3}
+                look = _look(line.scheduler)
                 if line.threshold_tokens:
                     threshold.plot(line.time_h, [t / 1e3 for t in line.threshold_tokens], **look)
                 queue.plot(line.time_h, line.n_waiting, **look)
@@ -67,8 +68,11 @@ def _typical(lines: Sequence[Line]) -> float:
     return float(np.median([n for line in lines for n in line.n_waiting]))
 
 
-def _hue(scheduler: str) -> str:
-    return canvas.hue(("static", "short-term", "long-term", "both").index(scheduler))
+def _look(scheduler: str) -> dict[str, Any]:
+    """Told apart without colours, too: the plan as it is lies wide and pale under the dashes of what changes it."""
+    i = SCHEDULERS.index(scheduler)
+    look = {"color": canvas.hue(i), "label": scheduler, "linestyle": canvas.dashes(i)}
+    return look | ({"linewidth": 3.0, "alpha": 0.4} if i == 0 else {"linewidth": 1.3})
 
 
 def _dress(axes: "Axes", title: str, label: str) -> None:

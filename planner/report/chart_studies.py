@@ -94,6 +94,11 @@ class TornadoChart:
         most = max(known, default=1.0) or 1.0
         for bar in sorted(self.bars, key=lambda b: not b.is_far):
             _draw_bar(axes, bar, most)
+        changed = {bar.row for bar in self.bars if bar.percent != 0}
+        for row in set(range(len(self.titles))) - changed:
+            axes.annotate(
+                "no change", (0, row), xytext=(6, 0), textcoords="offset points", va="center", color=canvas.GREY
+            )
         canvas.bar_axis(axes, self.titles)
         axes.axvline(0, color=canvas.INK, linewidth=1.2)
         axes.set_xlim(-1.35 * most, 1.35 * most)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from planner.report import binding, formats
+from planner.report.schedule_tables import replicas_table
 from planner.report.table import Table
 from planner.report.terminal import printed, remarks
 from planner.results import BrokenStep, Current, Order, Step, StepRun, WayOn
@@ -26,11 +27,18 @@ def current_tables(current: Current) -> list["RenderableType"]:
         remarks("the fleet that stands", map(formats.sentence, _standing(current))),
         remarks("what binds it", [formats.sentence(binding.bottleneck(item)) for item in current.binds]),
     ]
+    parts += [printed(hours_table(name, way)) for name, way in ((STAY, current.stay), *_others(current))]
     for name, way in _others(current):
         if way.order is not None:
             parts += [printed(steps_table(name, way.order)), remarks(f"on the way to the {name}", _order(way.order))]
     parts.append(remarks("notes on the fleet that stands", map(formats.sentence, current.notes)))
     return [part for part in parts if part is not None]
+
+
+def hours_table(name: str, way: WayOn) -> Table:
+    """Instances by period of what follows the periods; no rows where nothing does."""
+    title = "as it is rented" if name == STAY else f"as the {name} is rented"
+    return replicas_table(f"instances by period, {title}", way.schedule)
 
 
 def _others(current: Current) -> list[tuple[str, WayOn]]:
@@ -50,7 +58,8 @@ def ways_table(current: Current) -> Table:
     ways.append((OPTIMUM, current.optimum))
     rows = ((name, *_way_cells(way, current)) for name, way in ways)
     demand = "" if current.demand_req_per_s is None else f"; {formats.figure(current.demand_req_per_s)} are asked for"
-    text = f"instances: {' / '.join(current.stay.n_instances)}; serves: req/s at most, as promised{demand}"
+    most = ", the most in any period" if any(way.schedule for _, way in ways) else ""
+    text = f"instances: {' / '.join(current.stay.n_instances)}{most}; serves: req/s at most, as promised{demand}"
     return Table.of("what to run now", headings, rows, text)
 
 

@@ -1,5 +1,7 @@
 """Instances by pool and period, where pools are rented by the period, as a table and in words."""
 
+from collections.abc import Sequence
+
 from planner.report import formats
 from planner.report.table import Table
 from planner.results import Plan, PoolSchedule, Schedule
@@ -10,7 +12,13 @@ SECONDS_PER_MINUTE = 60.0
 
 def schedule_table(plan: Plan) -> Table:
     """Instances in every period of the pools that are rented so; no rows where none is."""
-    pools = plan.schedule.pools if plan.schedule else ()
+    if plan.schedule is None:
+        return replicas_table("instances by period", ())
+    return replicas_table("instances by period", plan.schedule.pools, schedule_words(plan.schedule))
+
+
+def replicas_table(title: str, pools: Sequence[PoolSchedule], words: str = "") -> Table:
+    """Instances in every period of some pools."""
     headings = ("period", ">begins [h]", ">hours", *(f">{pool.pool}" for pool in pools))
     rows = (
         (
@@ -21,8 +29,7 @@ def schedule_table(plan: Plan) -> Table:
         )
         for i, period in enumerate(pools[0].replicas if pools else ())
     )
-    text = "" if plan.schedule is None else f"+: instances that start; {schedule_words(plan.schedule)}"
-    return Table.of("instances by period", headings, rows, text)
+    return Table.of(title, headings, rows, "; ".join(filter(None, ("+: instances that start", words))))
 
 
 def _cell(n_instances: int, starts: int) -> str:

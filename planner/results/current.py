@@ -3,6 +3,7 @@
 from planner.notes import Note
 from planner.ranges import Counted, Quantity, Signed
 from planner.results.bottleneck import Bottleneck
+from planner.results.schedule import PoolSchedule
 from planner.schema import StrictModel
 
 
@@ -93,6 +94,8 @@ class WayOn(StrictModel):
     """Whether that is all that is asked for."""
     utilization: dict[str, Quantity]
     """Of pools and links at the demand, or at the most it serves."""
+    schedule: tuple[PoolSchedule, ...] = ()
+    """Of pools that are rented by the period, instances in each; `n_instances` has the most of them."""
     breaks_in_months: Quantity | None = None
     """Months until a growing demand is more than it serves; None where it never is, or no growth is stated."""
     breaks_on: str | None = None

@@ -4,6 +4,7 @@ Every table is of one pool: instances by threshold by utilisation. The page adds
 no queueing. Where all knobs stand on a node of `ExactNodes`, its figures are those of `planner optimize`.
 """
 
+import json
 from typing import Any, Literal
 
 from planner.results.case import BreakEvenResult, CaseFront, PriceRatios, SourceNote
@@ -12,6 +13,8 @@ from planner.results.plan import Plan
 from planner.results.studies import Hour, Sensitivity
 from planner.schema import StrictModel
 
+LONG = 120
+"""Characters from which on a part of the tables is written once."""
 Row = tuple[float, ...]
 Table = tuple[Row, ...]
 
@@ -47,12 +50,22 @@ class PoolTable(StrictModel):
     """Share of all requests that it takes, by fine threshold [-]."""
     work_s: Row
     """Instance-seconds per request of all, by fine threshold [s]."""
-    kinds_s: Table = ()
-    """Of a prefill pool: seconds after the wait, by threshold node and kind of request [s]."""
     step_s: Table = ()
     """Of a decode pool: seconds per output token, by instances and utilisation of the waits [s]."""
     waits: WaitTable | None
-    """None where there is no queueing model."""
+    """None where there is no queueing model, or nothing to wait for."""
+
+
+class PathTable(StrictModel):
+    """Requests that one pool prefills and one decodes."""
+
+    prefill: int
+    decode: int
+    """Places of the two among the pools."""
+    share: Row
+    """Of all requests, by fine threshold [-]."""
+    kinds_s: Table
+    """Seconds after the wait for prefill, by threshold node and kind of request [s]."""
 
 
 class StockTable(StrictModel):
@@ -86,20 +99,30 @@ class ExactNodes(StrictModel):
 
 
 class Tables(StrictModel):
-    """One route of one class: what a threshold, sizes and a rate lead to."""
+    """A plan in one of its periods: what a threshold, sizes and a rate lead to.
+
+    Of a network, where requests go is fixed as planned, and all thresholds are turned by the same factor.
+    """
 
     fine_tokens: Row
     """Thresholds at which work is stated, ascending [tokens]."""
     node_tokens: Row
     """Those among them at which waits are stated too."""
     planned_tokens: float
-    """Threshold of the plan; one of the nodes."""
+    """Threshold of the plan, of several their mean; one of the nodes."""
+    planned_req_per_s: float
+    """Rate of the plan."""
     is_split: bool
     """Whether the threshold decides anything."""
+    by_factor: bool
+    """Whether it stands for several, which are all multiplied by the same factor; then ways are fixed, too."""
     kind_weights: Row
     """Of the kinds of request of every prefill pool; sum 1."""
     wait_multiples: Row
     pools: tuple[PoolTable, ...]
+    offload_fraction: Row
+    """Share of the requests that leave their site or go to a pool for long prompts alone, by fine threshold [-]."""
+    paths: tuple[PathTable, ...]
     links: tuple[LinkTable, ...]
     stocks: tuple[StockTable, ...]
     promised_ttft_s: float | None
@@ -131,8 +154,8 @@ class Explorer(StrictModel):
     """What `planner optimize` is called with for this plan, without its knobs."""
     places: tuple[Place, ...]
     plan: Plan
-    tables: Tables | None
-    """None where there is more than one route, model, rate or period: then the page shows the plan, unturned."""
+    tables: tuple[Tables, ...]
+    """One for every period; none where sizes change from period to period: then the page shows the plan, unturned."""
     fronts: tuple[CaseFront, ...] = ()
     sensitivity: Sensitivity | None = None
     price_ratios: PriceRatios | None = None
@@ -146,4 +169,44 @@ class Explorer(StrictModel):
     def answer(self) -> dict[str, Any]:
         """The data of the page, as its JSON download has them."""
         found = self.model_dump(mode="json", by_alias=True, exclude={"plan"})
-        return {"schema": "planner.explorer/1", **found, "plan": self.plan.answer()}
+        tables, shared = shared_once(found.pop("tables"))
+        return {"schema": "planner.explorer/1", **found, "tables": tables, "shared": shared, "plan": self.plan.answer()}
+
+
+def shared_once(value: Any) -> tuple[Any, list[Any]]:
+    """A value in which a long part that it has several times is `{"shared": i}`, and these parts.
+
+    >>> shared_once([["x" * 200], ["x" * 200]]) == ([{"shared": 0}, {"shared": 0}], [["x" * 200]])
+    True
+    """
+    found: dict[str, int] = {}
+    _count(value, found)
+    shared: list[Any] = []
+    return _referred(value, found, {}, shared), shared
+
+
+def _count(value: Any, found: dict[str, int]) -> None:
+    """How often every long part occurs; parts of what occurs again are not counted again."""
+    if not isinstance(value, (dict, list)):
+        return
+    text = json.dumps(value, separators=(",", ":"))
+    if len(text) < LONG:
+        return
+    found[text] = found.get(text, 0) + 1
+    if found[text] == 1:
+        for part in value.values() if isinstance(value, dict) else value:
+            _count(part, found)
+
+
+def _referred(value: Any, found: dict[str, int], known: dict[str, int], shared: list[Any]) -> Any:
+    if not isinstance(value, (dict, list)):
+        return value
+    text = json.dumps(value, separators=(",", ":"))
+    if found.get(text, 0) > 1:
+        if text not in known:
+            known[text] = len(shared)
+            shared.append(value)
+        return {"shared": known[text]}
+    if isinstance(value, dict):
+        return {key: _referred(part, found, known, shared) for key, part in value.items()}
+    return [_referred(part, found, known, shared) for part in value]

@@ -9,10 +9,12 @@ from planner.schema import Document, JsonFile
 
 NAMES = {"schema": "schema_version", "from": "from_site", "to": "to_site"}
 """Fields that JSON calls otherwise."""
+AROUND = ("pareto", "sensitivity", "explanation")
+"""What `planner optimize` prints around a plan where it is asked to."""
 
 
 def plan_from(text: str, name: str) -> Plan:
-    """The plan of a JSON text; what JSON leaves out, the sweep over thresholds, is unknown.
+    """The plan of a JSON text, without studies around it; what JSON leaves out, the sweep over thresholds, is unknown.
 
     Args:
         text: what `planner optimize --format json` printed.
@@ -22,7 +24,8 @@ def plan_from(text: str, name: str) -> Plan:
         InputError: the text is not such a plan; every problem is named.
     """
     file = answer_file(text, name, "planner.plan/1", "the answer of planner optimize --format json")
-    return file.record(Plan, {"sweep": None, **_renamed(file.data)})
+    stated = {key: value for key, value in file.data.items() if key not in AROUND}
+    return file.record(Plan, {"sweep": None, **_renamed(stated)})
 
 
 def answer_file(text: str, name: str, schema: str, allowed: str) -> Document:

@@ -120,18 +120,19 @@ function corners(tables, knobs) {
   return found;
 }
 
-const CORRECTIONS = new Map();
+const CORRECTIONS = new WeakMap();
 
 // Exact over combined at a node; null: no steady state.
 function correctionAt(tables, name, i, j) {
-  const key = `${name} ${i} ${j}`;
-  if (!CORRECTIONS.has(key)) {
+  if (!CORRECTIONS.has(tables)) CORRECTIONS.set(tables, new Map());
+  const known = CORRECTIONS.get(tables), key = `${name} ${i} ${j}`;
+  if (!known.has(key)) {
     const exact = tables.exact.figures[name][i][j];
     const here = { sizes: planned(tables), threshold: tables.node_tokens[i], rate: tables.exact.req_per_s[j] };
     const base = exact === null ? null : combined(tables, here);
-    CORRECTIONS.set(key, base && base[name] ? exact / base[name] : null);
+    known.set(key, base && base[name] ? exact / base[name] : null);
   }
-  return CORRECTIONS.get(key);
+  return known.get(key);
 }
 
 function correction(tables, name, around) {
@@ -147,42 +148,47 @@ function correction(tables, name, around) {
 function combined(tables, knobs) {
   const used = busy(tables, knobs), nothing = Object.fromEntries(LATENCIES.map((name) => [name, null]));
   if (Math.max(...used) >= 1 || knobs.rate >= highestRate(tables, knobs)) return null;
-  const decode = tables.pools.findIndex((pool) => pool.role === "decode");
-  if (tables.pools.some((pool) => !pool.waits)) return nothing;
   const node = logPlace(tables.node_tokens, knobs.threshold), fine = logPlace(tables.fine_tokens, knobs.threshold);
-  const last = waitAt(tables.pools[decode].waits, { left: 0, part: 0 }, knobs.sizes[decode], used[decode]);
-  const paths = [];
-  tables.pools.forEach((pool, i) => {
-    const share = between(pool.taken_fraction, fine);
-    if (pool.role !== "prefill" || share <= 0) return;
-    const high = pool.kinds_s[Math.min(node.left + 1, pool.kinds_s.length - 1)];
-    const kinds = pool.kinds_s[node.left].map((x, k) => between([x, high[k]], { left: 0, part: node.part }));
-    paths.push({ share, kinds, wait: waitAt(pool.waits, node, knobs.sizes[i], used[i]) });
-  });
-  const mean = paths.reduce((sum, path) => sum + path.share * (
-    path.kinds.reduce((total, x, k) => total + tables.kind_weights[k] * x, 0) + path.wait.waiting * path.wait.given),
-  last.waiting * last.given);
-  const after = values(tables.wait_multiples, last), found = { ...nothing, ttft_mean_s: mean };
-  for (const [name, q] of Object.entries(QUANTILES)) found[name] = quantile(tables, paths, after, 1 - q, mean);
-  found.tpot_mean_s = stepSeconds(tables.pools[decode], knobs.sizes[decode], used[decode]);
+  const first = { left: 0, part: 0 }, after = new Map(), paths = [];
+  for (const path of tables.paths) {
+    const share = between(path.share, fine), [before, last] = [tables.pools[path.prefill], tables.pools[path.decode]];
+    if (share <= 0) continue;
+    if (!before.waits || !last.waits) return nothing;
+    if (!after.has(path.decode)) {
+      const wait = waitAt(last.waits, first, knobs.sizes[path.decode], used[path.decode]);
+      after.set(path.decode, { mean: wait.waiting * wait.given, values: values(tables.wait_multiples, wait),
+        step: stepSeconds(last, knobs.sizes[path.decode], used[path.decode]) });
+    }
+    const high = path.kinds_s[Math.min(node.left + 1, path.kinds_s.length - 1)];
+    const kinds = path.kinds_s[node.left].map((x, k) => between([x, high[k]], { left: 0, part: node.part }));
+    const wait = waitAt(before.waits, node, knobs.sizes[path.prefill], used[path.prefill]);
+    paths.push({ share, kinds, wait, after: after.get(path.decode) });
+  }
+  const meanOf = (path) => path.kinds.reduce((total, x, k) => total + tables.kind_weights[k] * x, 0) +
+    path.wait.waiting * path.wait.given + path.after.mean;
+  const mean = paths.reduce((sum, path) => sum + path.share * meanOf(path), 0), found = { ...nothing, ttft_mean_s: mean };
+  for (const [name, q] of Object.entries(QUANTILES)) found[name] = quantile(tables, paths, 1 - q, mean);
+  const steps = paths.reduce((sum, path) => sum + path.share * path.after.step, 0);
+  found.tpot_mean_s = paths.length && paths.every((path) => path.after.step !== null)
+    ? steps / paths.reduce((sum, path) => sum + path.share, 0) : null;
   return found;
 }
 
-function quantile(tables, paths, after, allowed, guess) {
+function quantile(tables, paths, allowed, guess) {
   let low = 0, high = guess;
-  while (late(tables, paths, after, high) > allowed) [low, high] = [high, 2 * high];
+  while (late(tables, paths, high) > allowed) [low, high] = [high, 2 * high];
   for (let step = 0; step < STEPS; step += 1) {
     const middle = (low + high) / 2;
-    if (late(tables, paths, after, middle) > allowed) low = middle; else high = middle;
+    if (late(tables, paths, middle) > allowed) low = middle; else high = middle;
   }
   return high;
 }
 
 // Fraction of requests whose first token takes longer than x.
-function late(tables, paths, after, x) {
+function late(tables, paths, x) {
   let total = 0;
   for (const path of paths)
-    for (const [part, second] of after) {
+    for (const [part, second] of path.after.values) {
       let some = 0;
       for (let k = 0; k < path.kinds.length; k += 1)
         some += tables.kind_weights[k] * survival(tables.wait_multiples, path.wait, x - second - path.kinds[k]);

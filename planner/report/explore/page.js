@@ -4,11 +4,22 @@
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const SPECS = JSON.parse(document.getElementById("charts").textContent);
-const PLAN = DATA.plan, TABLES = DATA.tables, PERIODS = PLAN.periods.length > 1 ? PLAN.periods : [];
+const PLAN = DATA.plan, PERIODS = PLAN.periods.length > 1 ? PLAN.periods : [];
+const BY_PERIOD = whole(DATA.tables, DATA.shared);
+// Tables of the chosen period.
+let TABLES = BY_PERIOD[0] ?? null;
 const $ = (id) => document.getElementById(id);
 const VIEWS = new Map();
 const START = start();
 let state = { ...START };
+
+// What the file has once though the tables have it several times.
+function whole(value, shared) {
+  if (Array.isArray(value)) return typeof value[0] === "number" ? value : value.map((part) => whole(part, shared));
+  if (value === null || typeof value !== "object") return value;
+  if ("shared" in value) return whole(shared[value.shared], shared);
+  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, whole(part, shared)]));
+}
 
 // ---------------------------------------------------------------- words
 
@@ -31,28 +42,48 @@ function element(tag, text, attributes = {}) {
 function start() {
   const busiest = PERIODS.reduce((best, p, i) => (p.demand_req_per_s > PERIODS[best].demand_req_per_s ? i : best), 0);
   if (!TABLES) return { threshold: null, rate: PLAN.throughput_req_per_s, sizes: [], period: busiest };
+  TABLES = BY_PERIOD[Math.min(busiest, BY_PERIOD.length - 1)];
   const at = { threshold: TABLES.planned_tokens, sizes: planned(TABLES), period: busiest };
   const most = highestRate(TABLES, at), rates = TABLES.exact ? TABLES.exact.req_per_s : [];
-  const stated = rates.find((r) => r === PLAN.throughput_req_per_s);
+  const stated = rates.find((r) => r === (TABLES.by_factor ? TABLES.planned_req_per_s : PLAN.throughput_req_per_s) && r < most);
   return { ...at, rate: stated || rates.filter((r) => r <= 0.9 * most).pop() || 0.85 * most };
 }
 
+// A node that a value stands for, but for rounding; else the value itself.
+const near = (nodes, value) => nodes.find((x) => Math.abs(x - value) <= 1e-8 * Math.abs(x)) ?? value;
+
+// Another period: every knob stays where it is beside the plan.
+function choose(period) {
+  const before = TABLES;
+  state.period = period;
+  TABLES = BY_PERIOD[Math.min(period, BY_PERIOD.length - 1)] ?? null;
+  if (TABLES === before) return;
+  state.threshold = near(TABLES.node_tokens, (TABLES.planned_tokens * state.threshold) / before.planned_tokens);
+  state.rate = near([TABLES.planned_req_per_s], (TABLES.planned_req_per_s * state.rate) / before.planned_req_per_s);
+}
+
 function readHash() {
-  const asked = new URLSearchParams(location.hash.slice(1)), found = { ...START };
+  const asked = new URLSearchParams(location.hash.slice(1)), found = { ...START, sizes: [...START.sizes] };
   const number = (name, low, high) => {
     const value = Number(asked.get(name));
     return asked.has(name) && Number.isFinite(value) ? Math.min(Math.max(value, low), high) : null;
   };
+  choose(START.period);
+  state = found;
+  choose(Math.round(number("h", 0, Math.max(PERIODS.length - 1, 0)) ?? START.period));
   if (TABLES) {
     const nodes = TABLES.fine_tokens;
-    found.threshold = number("t", nodes[0], nodes[nodes.length - 1]) ?? START.threshold;
-    found.rate = number("r", 1e-6, 1e9) ?? START.rate;
-    const sizes = (asked.get("n") || "").split(",").map(Number);
-    if (sizes.length === START.sizes.length && sizes.every((n) => Number.isInteger(n) && n >= 1 && n < 1e5)) found.sizes = sizes;
+    found.threshold = number("t", nodes[0], nodes[nodes.length - 1]) ?? found.threshold;
+    found.rate = number("r", 1e-6, 1e9) ?? found.rate;
+    const sizes = (asked.get("n") || "").split(",").map((text) => (text ? Number(text) : NaN));
+    const fits = (n, i) => Number.isInteger(n) && n >= least(TABLES.pools[i]) && n < 1e5;
+    if (sizes.length === START.sizes.length && sizes.every(fits)) found.sizes = sizes;
   }
-  found.period = Math.round(number("h", 0, Math.max(PERIODS.length - 1, 0)) ?? START.period);
   return found;
 }
+
+// Fewest instances of a pool: none of one that the plan does without.
+const least = (pool) => Math.min(pool.n_planned, 1);
 
 function hash() {
   const parts = [];
@@ -67,8 +98,11 @@ const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replac
 function command() {
   if (!TABLES) return DATA.command;
   const sets = TABLES.pools.map((pool, i) => `${pool.size_key}=${state.sizes[i]}`);
-  if (TABLES.is_split) sets.push(`routing.threshold_tokens=${state.threshold}`);
-  sets.push(`demand_req_per_s=${state.rate}`, ...TABLES.fixed);
+  if (!BY_PERIOD[0].by_factor) {
+    if (TABLES.is_split) sets.push(`routing.threshold_tokens=${state.threshold}`);
+    sets.push(`demand_req_per_s=${state.rate}`);
+  }
+  sets.push(...TABLES.fixed);
   return [DATA.command, ...sets.map((text) => `--set ${quoted(text)}`)].join(" ");
 }
 
@@ -88,7 +122,7 @@ const LATENCY = new Map(), MOST_KNOWN = 2000;
 
 // Several figures and charts ask for the same knobs: found once.
 function latencyNow({ threshold, rate, sizes }) {
-  const knobs = { threshold, rate, sizes }, key = JSON.stringify(knobs);
+  const knobs = { threshold, rate, sizes }, key = JSON.stringify([knobs, state.period]);
   if (LATENCY.size > MOST_KNOWN) LATENCY.clear();
   if (!LATENCY.has(key)) LATENCY.set(key, isNode(TABLES, knobs) || inTables(knobs) ? latency(TABLES, knobs) : null);
   return LATENCY.get(key);
@@ -96,10 +130,9 @@ function latencyNow({ threshold, rate, sizes }) {
 
 function figures(knobs = state) {
   const fine = logPlace(TABLES.fine_tokens, knobs.threshold), seconds = latencyNow(knobs) || {};
-  const long = TABLES.pools.findIndex((pool) => pool.role === "prefill");
   return {
     threshold_tokens: TABLES.is_split ? knobs.threshold : null,
-    offload_fraction: TABLES.is_split ? between(TABLES.pools[long].taken_fraction, fine) : null,
+    offload_fraction: TABLES.is_split ? between(TABLES.offload_fraction, fine) : null,
     throughput_req_per_s: knobs.rate,
     max_throughput_req_per_s: highestRate(TABLES, knobs),
     ...Object.fromEntries(LATENCIES.map((name) => [name, seconds[name] ?? null])),
@@ -136,8 +169,10 @@ function periodFigures() {
 }
 
 // Every threshold of a period, by class and by the site that decodes.
-const thresholdRows = () => (PERIODS.length ? Object.entries(PERIODS[state.period].thresholds) : []).flatMap(
+const thresholdRows = () => (PERIODS.length && isAsPlanned() ? Object.entries(PERIODS[state.period].thresholds) : []).flatMap(
   ([name, sites]) => Object.entries(sites).map(([site, tokens]) => ({ name, site, tokens })));
+
+const isAsPlanned = () => !TABLES || state.threshold === TABLES.planned_tokens;
 
 const ROWS = [
   ["requests per second", "throughput_req_per_s", (x) => shown(x, "", 4)],
@@ -171,18 +206,20 @@ function drawFigures() {
     return row;
   }));
   $("now-title").hidden = !now;
-  $("now-title").textContent = TABLES ? "as set" : PERIODS.length ? PERIODS[state.period].name : "";
+  $("now-title").textContent = [TABLES && "as set", PERIODS.length && PERIODS[state.period].name].filter(Boolean).join(", ");
   $("status").textContent = statusWords(now);
 }
 
 function statusWords(now) {
   if (!TABLES) return PERIODS.length ? `Period ${PERIODS[state.period].name}.` : "The plan as it is.";
+  const idle = TABLES.pools.filter((pool, i) => !state.sizes[i] && busy(TABLES, state)[i] > 0).map((pool) => pool.name);
+  if (idle.length) return `Prompts would go to ${idle.join(", ")}, without instances.`;
   if (state.rate >= now.max_throughput_req_per_s * (1 - 1e-9)) return "More than this fleet serves: its queues grow without end.";
   const short = stockWords();
   if (short) return short;
   const late = TABLES.promised_ttft_s, name = `ttft_p${TABLES.promised_percentile}_s`;
   const broken = late !== null && now[name] > late ? ` The promise of ${digits(late)} s is broken.` : "";
-  if (isNode(TABLES, state)) return `Every figure is that of planner optimize.${broken}`;
+  if (isNode(TABLES, state)) return `Every figure is that of planner optimize${TABLES.by_factor ? ", with the ways of the plan" : ""}.${broken}`;
   if (now.ttft_mean_s === null) return "Times: unknown so near saturation, or so far from the plan's sizes. The command tells them. All other figures hold.";
   return `Times are interpolated, within 2 % in tests. Rates and cost ${onFine() ? "are exact" : "are interpolated"}.${broken}`;
 }
@@ -236,7 +273,7 @@ function drawChart(name, rows) {
 
 function choosePeriod(name) {
   const found = PERIODS.findIndex((period) => period.name === name);
-  if (found >= 0) { state.period = found; soon(); }
+  if (found >= 0) { choose(found); soon(); }
 }
 
 // The box of a chart says in words what it shows; its marks would say it again, one by one.
@@ -282,7 +319,7 @@ function soon() {
 
 // ---------------------------------------------------------------- knobs
 
-const along = (nodes, value) => Math.log(value / nodes[0]) / Math.log(nodes[nodes.length - 1] / nodes[0]);
+const along = (nodes, value) => (nodes.length > 1 ? Math.log(value / nodes[0]) / Math.log(nodes[nodes.length - 1] / nodes[0]) : 0);
 
 // A slider's threshold: a node that is near, else whole tokens.
 function sliderTokens(part) {
@@ -295,13 +332,14 @@ function setUp() {
   $("knob-threshold").hidden = !(TABLES && TABLES.is_split);
   $("knob-rate").hidden = !TABLES;
   $("knob-sizes").hidden = !TABLES;
+  for (const id of ["hint-threshold", "hint-ways"]) $(id).hidden = !(TABLES && TABLES.by_factor);
   $("knob-period").hidden = !PERIODS.length;
   if (TABLES) setUpTables();
   $("period").replaceChildren(...PERIODS.map((period, i) => element("option", period.name, { value: i })));
   $("hour").max = Math.max(PERIODS.length - 1, 0);
   for (const id of ["period", "hour"])
-    $(id).addEventListener("input", (event) => { state.period = Number(event.target.value); soon(); });
-  $("reset").addEventListener("click", () => { state = { ...START, sizes: [...START.sizes] }; soon(); });
+    $(id).addEventListener("input", (event) => { choose(Number(event.target.value)); soon(); });
+  $("reset").addEventListener("click", () => { choose(START.period); state = { ...START, sizes: [...START.sizes] }; soon(); });
   $("copy").addEventListener("click", () => copy(command(), "The command is copied."));
   $("copy-link").addEventListener("click", () => copy(location.href, "The address is copied."));
   $("json").addEventListener("click", () => save("plan.json", "application/json", JSON.stringify(DATA, null, 1)));
@@ -314,7 +352,7 @@ function setUpTables() {
   $("threshold").addEventListener("input", (event) => { state.threshold = sliderTokens(Number(event.target.value)); soon(); });
   $("tokens").addEventListener("change", (event) => {
     const nodes = TABLES.fine_tokens, asked_ = Number(event.target.value);
-    if (asked_ > 0) state.threshold = Math.min(Math.max(asked_, nodes[0]), nodes[nodes.length - 1]);
+    if (asked_ > 0) state.threshold = near(TABLES.node_tokens, Math.min(Math.max(asked_, nodes[0]), nodes[nodes.length - 1]));
     soon();
   });
   $("rate").addEventListener("input", (event) => { state.rate = sliderRate(Number(event.target.value)); soon(); });
@@ -325,15 +363,18 @@ function setUpTables() {
   $("sizes").replaceChildren(...TABLES.pools.map((pool, i) => stepper(pool, i)));
 }
 
+// Most that the plan serves in the chosen period.
+const highestPlanned = () => highestRate(TABLES, { threshold: TABLES.planned_tokens, sizes: planned(TABLES) });
+
 // Rates of exact nodes attract the slider; others have three digits.
 function sliderRate(part) {
-  const most = highestRate(TABLES, START), rates = TABLES.exact ? TABLES.exact.req_per_s : [];
+  const most = highestPlanned(), rates = TABLES.exact ? TABLES.exact.req_per_s : [];
   return rates.find((r) => Math.abs(r / most - part) < 0.006) ?? Number((part * most).toPrecision(3));
 }
 
 function stepper(pool, i) {
   const row = element("div", "", { class: "stepper", role: "group", "aria-label": `instances of ${pool.name}` });
-  const by = (n) => () => { state.sizes = state.sizes.map((m, k) => (k === i ? Math.max(m + n, 1) : m)); soon(); };
+  const by = (n) => () => { state.sizes = state.sizes.map((m, k) => (k === i ? Math.max(m + n, least(pool)) : m)); soon(); };
   const less = element("button", "−", { type: "button", "aria-label": `one instance less of ${pool.name}` });
   const more = element("button", "+", { type: "button", "aria-label": `one instance more of ${pool.name}` });
   less.addEventListener("click", by(-1));
@@ -351,9 +392,9 @@ function drawKnobs() {
   if (TABLES.is_split) {
     $("threshold").value = along(TABLES.fine_tokens, state.threshold);
     $("threshold").setAttribute("aria-valuetext", `${digits(state.threshold, 6)} tokens`);
-    $("tokens").value = state.threshold;
+    $("tokens").value = Number(state.threshold.toPrecision(9));
   }
-  const load = state.rate / highestRate(TABLES, START);
+  const load = state.rate / highestPlanned();
   $("rate").value = load;
   $("rate").setAttribute("aria-valuetext", `${digits(state.rate, 4)} requests per second`);
   $("req-per-s").value = state.rate;

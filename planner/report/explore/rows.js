@@ -19,7 +19,7 @@ const names = () => [...TABLES.pools, ...TABLES.links].map((x) => x.name);
 const KNOWN = new Map();
 
 function once(name, knobs, make) {
-  const key = JSON.stringify(knobs);
+  const key = JSON.stringify([knobs, state.period]);
   if (!KNOWN.has(name) || KNOWN.get(name).key !== key) KNOWN.set(name, { key, rows: make() });
   return KNOWN.get(name).rows;
 }
@@ -64,7 +64,7 @@ const REACHED = {
 function otherRows(against) {
   const found = [{ ...PLAN, name: "plan" }, ...PLAN.baselines].map((fleet) => ({
     name: fleet.name, usd: fleet.cost.usd_per_hour, value: REACHED[against](fleet), sizes: planSizes(fleet) }));
-  if (TABLES && against !== "goodput") {
+  if (TABLES && !PERIODS.length && against !== "goodput") {
     const now = figures(), sizes = Object.fromEntries(TABLES.pools.map((pool, i) => [pool.name, state.sizes[i]]));
     found.push({ name: "as set", usd: now.usd_per_hour, value: REACHED[against](now), sizes: sizesText(sizes) });
   }
@@ -150,11 +150,12 @@ function charts() {
   const now = TABLES ? figures() : null;
   const here = now ? [{ tokens: state.threshold, ...now }] : [], there = TABLES ? [{ tokens: TABLES.planned_tokens }] : [];
   const split = TABLES && TABLES.is_split, prices = priceRows();
+  const curve = (rows) => (new Set(rows.map((row) => row.tokens)).size > 1 ? rows : []);  // one threshold is no curve
   return {
     capacity: split && { capacity: once("capacity", state.sizes, capacityRows),
       highest: once("highest", state.sizes, highestRows), plan: there, now: here },
-    ttft: split && { ttft: once("ttft", [state.sizes, state.rate], ttftRows), promise: promiseRows(), plan: there, now: here },
-    cost: split && { cost: once("cost", state.sizes, costRows), plan: there, now: here },
+    ttft: split && { ttft: curve(once("ttft", [state.sizes, state.rate], ttftRows)), promise: promiseRows(), plan: there, now: here },
+    cost: split && { cost: curve(once("cost", state.sizes, costRows)), plan: there, now: here },
     use: { use: useRows() },
     throughput: { front: frontRows("throughput"), others: otherRows("throughput") },
     goodput: { front: frontRows("goodput"), others: otherRows("goodput") },

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 
 from planner.errors import UndecidedError
-from planner.optimizer import Problem, Solution, at_rate, planned_at, searched, sized_problem, sketched
+from planner.optimizer import Problem, Solution, at_rate, planned_at, searched, sized_problem, sketched, within
 from planner.results import Fleet, Plan
 from planner.results.studies import SERVED
 from planner.studies.current.order import Sizes
@@ -46,11 +46,15 @@ class Served:
 
 @dataclass
 class Fleets:
-    """Fleets of one question, each looked at once, until a deadline."""
+    """Fleets of one question, each looked at once, until a deadline.
+
+    Sizes are the most instances of every pool; a pool that is rented by the period may be smaller in some of them.
+    """
 
     problem: Problem
     deadline: float
     known: dict[tuple[Sizes, Ports, float | None], Served] = field(default_factory=dict)
+    followed: dict[tuple[Sizes, Ports], Served] = field(default_factory=dict)
 
     @property
     def demand_req_per_s(self) -> float | None:
@@ -77,6 +81,37 @@ class Fleets:
         if key not in self.known:
             self.known[key] = self._looked_at(_at_threshold(self.problem, threshold_tokens), sizes, ports)
         return self.known[key]
+
+    def rented(self, sizes: Sizes, ports: Ports) -> Served:
+        """A fleet as it is rented at the demand: pools that follow the periods have these instances at the most.
+
+        Without such pools, without a demand or where it serves less, it is the fleet with all of them at all times.
+
+        Args:
+            sizes: most instances of every pool.
+            ports: of every tier of every link.
+
+        Raises:
+            UndecidedError: the time is up, or no schedule was found in it.
+        """
+        served, demand = self.of(sizes, ports), self.demand_req_per_s
+        if not self.problem.is_followed or demand is None or not self.does(served.most_req_per_s):
+            return served
+        if (sizes, ports) not in self.followed:
+            found = self._cheapest(self._following(sizes, ports), min(demand, served.most_req_per_s))
+            if found is None:
+                raise UndecidedError("no schedule was found in the time")
+            self.followed[sizes, ports] = replace(found, most_req_per_s=served.most_req_per_s)
+        return self.followed[sizes, ports]
+
+    def _following(self, sizes: Sizes, ports: Ports) -> Problem:
+        """The problem of a fleet whose pools that are rented by the period may be smaller in some."""
+        own = sized_problem(self.problem, sizes, ports)
+        pools = (
+            spec if pool.by_period is None else within(pool, 0, n)
+            for spec, pool, n in zip(own.pools, self.problem.pools, sizes, strict=True)
+        )
+        return replace(own, pools=tuple(pools))
 
     def does(self, most_req_per_s: float, least_req_per_s: float | None = None) -> bool:
         """Whether what a fleet serves is as much as is asked for, or as another rate; without either, is anything."""

@@ -180,7 +180,7 @@ def _link_steps(passage: Passage, sizes: Sizes, before: Ports, after: Ports) -> 
 def _step(passage: Passage, key: str, change: tuple[float, float], sizes: Sizes, ports: Ports) -> Step:
     fleets = passage.fleets
     served = fleets.of(sizes, ports)
-    fleet = served.fleet(fleets.demand_req_per_s)
+    fleet = fleets.rented(sizes, ports).fleet(fleets.demand_req_per_s)
     return Step(
         changes=key,
         before=change[0],

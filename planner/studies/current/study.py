@@ -12,7 +12,9 @@ from planner.errors import InputError, UndecidedError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
 from planner.optimizer import Problem, planning_problem, searched, shadow_prices, within
-from planner.results import Bottleneck, Current, Fleet, Order, Plan, Step, WayOn
+from planner.optimizer.problem import PoolSpec
+from planner.optimizer.schedule import schedule_of
+from planner.results import Bottleneck, Current, Fleet, Order, Plan, PoolSchedule, Step, WayOn
 from planner.scenario import Scenario
 from planner.studies.current.fleet_file import Standing, ports_of, standing_fleet
 from planner.studies.current.growth import day_after, months_until
@@ -54,12 +56,12 @@ def current_fleet(
         say: is told what is going on.
 
     Raises:
-        InputError: the file is wrong, or pools have other sizes in other periods.
+        InputError: the file is wrong, or instances change roles.
         UndecidedError: what the fleet that stands serves was not found out in the time.
     """
     say(f"{scenario.name}: what stands")
     problem = planning_problem(scenario, data_dirs)
-    _check_has_one_size(problem)
+    _check_roles(problem)
     standing = standing_fleet(asked.path, problem)
     fleets = Fleets(problem, monotonic() + asked.time_limit_s)
     sizes, ports = _sizes_of(problem, plan)
@@ -85,14 +87,11 @@ def current_fleet(
     )
 
 
-def _check_has_one_size(problem: Problem) -> None:
-    """Raises InputError where pools have other sizes in other periods."""
-    what, allowed = "gives pools other sizes in every period", "with --current, which names one size of every pool"
+def _check_roles(problem: Problem) -> None:
+    """Raises InputError where instances change roles: a pool has no size then that a file could state."""
     if problem.scenario.routing.role_conversion:
-        raise InputError(problem.scenario.problem(("routing", "role_conversion"), what, f"false {allowed}"))
-    if problem.is_followed:
-        key = next(pool.key for pool in problem.pools if pool.by_period is not None)
-        raise InputError(problem.scenario.problem(("pools", key, "rent"), what, f'"always" {allowed}'))
+        what = "lets instances change roles between periods, and --current names one size of every pool"
+        raise InputError(problem.scenario.problem(("routing", "role_conversion"), what, "false with --current"))
 
 
 def _sizes_of(problem: Problem, plan: Plan) -> tuple[Sizes, Ports]:
@@ -126,14 +125,26 @@ def _change(fleets: Fleets, sizes: Sizes, does: bool) -> tuple[Sizes, Ports] | N
     problem, demand = fleets.problem, fleets.demand_req_per_s
     if demand is None or not problem.is_priced:
         return None
-    limits = ((0, n) if does else (n, max(n, pool.max_instances)) for n, pool in zip(sizes, problem.pools, strict=True))
-    pools = tuple(within(pool, low, high) for pool, (low, high) in zip(problem.pools, limits, strict=True))
+    pools = tuple(_changed(pool, n, does) for n, pool in zip(sizes, problem.pools, strict=True))
     asked = replace(problem.demanding(demand, "min-cost"), pools=pools)
     try:
         found = searched(asked, CHANGE_PART * max(fleets.deadline - monotonic(), 0.0))
     except UndecidedError:
         return None
-    return None if found is None else (found.operations[0].n_instances, found.ports)
+    if found is None:
+        return None
+    most = tuple(map(max, zip(*(one.n_instances for one in found.operations), strict=True)))
+    return most if does else tuple(map(max, sizes, most)), found.ports
+
+
+def _changed(pool: PoolSpec, n: int, does: bool) -> PoolSpec:
+    """A pool in the cheapest change: a part of what stands where that does, else all of it and more.
+
+    What is rented by the period stands only while it is needed.
+    """
+    if does:
+        return within(pool, 0, n)
+    return within(pool, n if pool.by_period is None else 0, max(n, pool.max_instances))
 
 
 def _binds(stay: Served, time_limit_s: float) -> tuple[Bottleneck, ...]:
@@ -176,12 +187,15 @@ class _Told:
         fleets, begin = self.fleets, self.passage.begin
         is_other = (sizes, ports) != (begin, self.passage.begin_ports)
         served = fleets.of(sizes, ports) if is_other else stay
-        fleet, before = plan or served.fleet(fleets.demand_req_per_s), stay.fleet(fleets.demand_req_per_s)
+        rented = self._rented(served, sizes, ports)
+        before = self._rented(stay, begin, self.passage.begin_ports)
+        fleet = plan or _fleet(rented, fleets.demand_req_per_s)
         most = max(served.most_req_per_s, 0.0 if plan is None else plan.throughput_req_per_s)
         names = [pool.name for pool in fleets.problem.pools]
         grown = {name: m - n for name, n, m in zip(names, begin, sizes, strict=True)}
         usd = None if fleet is None else fleet.cost.usd_per_hour
-        stays_usd = None if before is None else before.cost.usd_per_hour
+        at_first = _fleet(before, fleets.demand_req_per_s)
+        stays_usd = None if at_first is None else at_first.cost.usd_per_hour
         return WayOn(
             n_instances=named(fleets, sizes),
             links_gbps=links_gbps(fleets.problem, ports),
@@ -193,9 +207,19 @@ class _Told:
             serves_req_per_s=most,
             holds=fleets.does(most),
             utilization={} if fleet is None else _busy(fleet),
+            schedule=_schedule(rented) if plan is None else plan.schedule.pools if plan.schedule else (),
             order=self._order(replace(self.passage, end=sizes, end_ports=ports)) if is_other else None,
             **self._breaks(most),
         )
+
+    def _rented(self, served: Served, sizes: Sizes, ports: Ports) -> Served | None:
+        """A fleet as it is rented; None where its schedule was not found in the time."""
+        if not self.fleets.problem.is_followed:
+            return served  # with the threshold that stands, where there is one
+        try:
+            return self.fleets.rented(sizes, ports)
+        except UndecidedError:
+            return None
 
     def _breaks(self, most_req_per_s: float) -> dict[str, Any]:
         """When growth breaks a fleet; nothing where none is stated, or it never does."""
@@ -220,12 +244,24 @@ class _Told:
         problem = self.fleets.problem
         sizes = tuple(step.n_instances.get(pool.name, 0) for pool in problem.pools)
         ports = tuple(ports_of(link, step.links_gbps[link.name]) or () for link in problem.links)
-        plan = self.fleets.of(sizes, ports).plan(self.fleets.demand_req_per_s)
+        plan = self.fleets.of(sizes, ports).plan(self.fleets.demand_req_per_s)  # in the busiest period all of them
         if plan is None or self.asked.runs is None:
             return step
         self.say(f"{self.scenario.name}: running step {i} of {n_steps}")
         question = replace(self.asked.runs, load=1.0)
         return step.model_copy(update={"run": step_run(self.scenario, plan, question, self.data_dirs)})
+
+
+def _fleet(served: Served | None, demand_req_per_s: float | None) -> Fleet | None:
+    return None if served is None else served.fleet(demand_req_per_s)
+
+
+def _schedule(served: Served | None) -> tuple[PoolSchedule, ...]:
+    """Instances in every period of the pools that follow them."""
+    if served is None or served.solution is None:
+        return ()
+    found = schedule_of(served.problem, served.solution)
+    return () if found is None else found.pools
 
 
 def _busy(fleet: Fleet) -> dict[str, float]:

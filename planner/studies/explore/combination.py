@@ -201,61 +201,76 @@ def combined(tables: Tables, knobs: Knobs) -> dict[str, float | None] | None:
     used = busy(tables, knobs)
     if max(used) >= 1 or knobs.req_per_s >= highest_req_per_s(tables, knobs):
         return None
-    (decode,) = (i for i, pool in enumerate(tables.pools) if pool.role == "decode")
-    last = _wait(tables.pools[decode].waits, Place(0, 0.0), knobs.n_instances[decode], used[decode])
     node = log_place(tables.node_tokens, knobs.threshold_tokens)
     fine = log_place(tables.fine_tokens, knobs.threshold_tokens)
-    paths = []
-    for pool, n, use in zip(tables.pools, knobs.n_instances, used, strict=True):
-        share = between(pool.taken_fraction, fine)
-        if pool.role == "prefill" and share > 0:
-            kinds = np.array([between(pair, _in(node)) for pair in _pairs(pool.kinds_s, node)])
-            paths.append((share, kinds, _wait(pool.waits, node, n, use)))
-    return _figures(tables, paths, last) | {"tpot_mean_s": _step_s(tables.pools[decode], knobs, used[decode], decode)}
+    waits = [
+        _wait(pool.waits, node if pool.role == "prefill" else Place(0, 0.0), n, use)
+        for pool, n, use in zip(tables.pools, knobs.n_instances, used, strict=True)
+    ]
+    paths, steps = [], []
+    for path in tables.paths:
+        share = between(path.share, fine)
+        if share > 0:
+            kinds = np.array([between(pair, _in(node)) for pair in _pairs(path.kinds_s, node)])
+            paths.append((share, kinds, waits[path.prefill], waits[path.decode]))
+            steps.append((share, _step_s(tables.pools[path.decode], knobs, used[path.decode], path.decode)))
+    return _figures(tables, paths) | {"tpot_mean_s": _mean(steps)}
+
+
+def _mean(values: Sequence[tuple[float, float | None]]) -> float | None:
+    """Of values with their shares; None where one is unknown."""
+    if not values or any(value is None for _, value in values):
+        return None
+    return sum(share * (value or 0.0) for share, value in values) / sum(share for share, _ in values)
 
 
 Array = NDArray[np.float64]
-Path = tuple[float, Array, "Wait | None"]
+Path = tuple[float, Array, "Wait | None", "Wait | None"]
+"""Share, seconds by kind of request, and the waits for prefill and for a place in a batch."""
 
 
-def _figures(tables: Tables, paths: Sequence[Path], last: Wait | None) -> dict[str, float | None]:
-    names = ("ttft_mean_s", *QUANTILES)
-    if last is None or any(wait is None for *_, wait in paths):
-        return dict.fromkeys(names)
-    mean = last.waiting_fraction * last.given_wait_s
-    for share, kinds, wait in paths:
-        unloaded = float(np.dot(tables.kind_weights, kinds))
-        mean += share * (unloaded + (wait.waiting_fraction * wait.given_wait_s if wait else 0.0))
-    after = _values(tables.wait_multiples, last)
+def _figures(tables: Tables, paths: Sequence[Path]) -> dict[str, float | None]:
+    names, mean, ways = ("ttft_mean_s", *QUANTILES), 0.0, []
+    for share, kinds, wait, last in paths:
+        if wait is None or last is None:
+            return dict.fromkeys(names)
+        mean += share * (float(np.dot(tables.kind_weights, kinds)) + _mean_s(wait) + _mean_s(last))
+        ways.append((share, kinds, wait, _values(tables.wait_multiples, last)))
     found: dict[str, float | None] = {"ttft_mean_s": mean}
-    return found | {name: _quantile(tables, paths, after, 1 - q, mean) for name, q in QUANTILES.items()}
+    return found | {name: _quantile(tables, ways, 1 - q, mean) for name, q in QUANTILES.items()}
 
 
-def _quantile(
-    tables: Tables, paths: Sequence[Path], after: list[tuple[float, float]], allowed: float, guess: float
-) -> float:
+def _mean_s(wait: Wait) -> float:
+    return wait.waiting_fraction * wait.given_wait_s
+
+
+Way = tuple[float, Array, Wait, list[tuple[float, float]]]
+"""A path whose wait for a place in a batch is a few values with their probabilities."""
+
+
+def _quantile(tables: Tables, ways: Sequence[Way], allowed: float, guess: float) -> float:
     """Least time that no more than a fraction of requests exceed."""
     low, high = 0.0, guess
-    while _late(tables, paths, after, high) > allowed:
+    while _late(tables, ways, high) > allowed:
         low, high = high, 2 * high
     for _ in range(STEPS):
         middle = (low + high) / 2
-        low, high = (middle, high) if _late(tables, paths, after, middle) > allowed else (low, middle)
+        low, high = (middle, high) if _late(tables, ways, middle) > allowed else (low, middle)
     return high
 
 
-def _late(tables: Tables, paths: Sequence[Path], after: list[tuple[float, float]], x: float) -> float:
+def _late(tables: Tables, ways: Sequence[Way], x: float) -> float:
     """Fraction of requests whose first token takes longer than x."""
     return sum(
         share * part * float(np.dot(tables.kind_weights, _survival(tables.wait_multiples, wait, x - second - kinds)))
-        for share, kinds, wait in paths
+        for share, kinds, wait, after in ways
         for part, second in after
     )
 
 
-def _survival(multiples: Sequence[float], wait: Wait | None, x: Array) -> Array:
+def _survival(multiples: Sequence[float], wait: Wait, x: Array) -> Array:
     """P(W > x): its logarithm is a straight line between the multiples of the mean, and beyond them."""
-    if wait is None or wait.waiting_fraction <= 0:
+    if wait.waiting_fraction <= 0:
         return (x < 0).astype(np.float64)
     scaled = x / wait.given_wait_s
     fall = (wait.log_survival[-1] - wait.log_survival[-2]) / (multiples[-1] - multiples[-2])

@@ -1,12 +1,13 @@
 """Latency of a plan's sizes at nodes of threshold and rate, as `planner optimize` finds it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from planner.optimizer import Problem, Solution
 from planner.optimizer.evaluation import Evaluation
 from planner.queueing import Ttft
 from planner.results.explorer import ExactNodes, Tables
 from planner.studies.explore.combination import QUANTILES, Knobs, combined, highest_req_per_s
+from planner.studies.explore.network import TurnedNetwork
 from planner.studies.explore.tables import Turned
 
 LOADS = (0.5, 0.7, 0.85, 0.95)
@@ -35,16 +36,46 @@ def with_exact_nodes(tables: Tables, problem: Problem, solution: Solution) -> Ta
     return tables.model_copy(update={"exact": ExactNodes(req_per_s=tuple(sorted(rates)), figures=figures)})
 
 
+def with_exact_network(tables: Sequence[Tables], turned: TurnedNetwork) -> tuple[Tables, ...]:
+    """The tables of every period with what `planner optimize` says of the plan's sizes at the nodes."""
+    if not turned.problem.has_queueing_model:
+        return tuple(tables)
+    _, factors = turned.factors
+    found: list[list[dict[str, float | None]]] = [[] for _ in tables]
+    for k, factor in enumerate(factors):
+        answer = Evaluation(turned.problem, turned.at(float(factor)))
+        for p, one in enumerate(tables):
+            knobs = Knobs(tuple(pool.n_planned for pool in one.pools), one.node_tokens[k], one.planned_req_per_s)
+            found[p].append(_exact(answer, p, combined(one, knobs)))
+    names = ("ttft_mean_s", *QUANTILES, "tpot_mean_s")
+    return tuple(
+        one.model_copy(
+            update={
+                "exact": ExactNodes(
+                    req_per_s=(one.planned_req_per_s,),
+                    figures={name: tuple((at.get(name),) for at in found[p]) for name in names},
+                )
+            }
+        )
+        for p, one in enumerate(tables)
+    )
+
+
 def _latency(turned: Turned, tables: Tables, knobs: Knobs) -> dict[str, float | None]:
-    guess = combined(tables, knobs)
+    answer = Evaluation(turned.problem, turned.at(knobs.threshold_tokens, knobs.req_per_s))
+    return _exact(answer, 0, combined(tables, knobs))
+
+
+def _exact(answer: Evaluation, p: int, guess: dict[str, float | None] | None) -> dict[str, float | None]:
+    """Latency of a period as the optimizer finds it; nothing without a steady state."""
     if guess is None:
         return {}
-    answer = Evaluation(turned.problem, turned.at(knobs.threshold_tokens, knobs.req_per_s))
-    ttft = answer.ttft((0,), (0,))
+    streams = range(len(answer.problem.streams))
+    ttft = answer.ttft(streams, (p,))
     if ttft is None:
         return {}
     found = {name: quantile_near_s(ttft, q, guess[name] or ttft.mean_s) for name, q in QUANTILES.items()}
-    return {"ttft_mean_s": ttft.mean_s, **found, "tpot_mean_s": answer.step_s((0,), (0,))}
+    return {"ttft_mean_s": ttft.mean_s, **found, "tpot_mean_s": answer.step_s(streams, (p,))}
 
 
 def quantile_near_s(ttft: Ttft, q: float, guess_s: float) -> float:

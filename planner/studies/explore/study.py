@@ -1,7 +1,6 @@
 """Everything that the page of a scenario shows."""
 
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,25 +9,27 @@ from planner.optimizer import Problem as Question
 from planner.optimizer import Solution, explained, planning_problem, solved
 from planner.optimizer.capacity import exact_loads
 from planner.optimizer.formulation import Sizing
-from planner.optimizer.problem import LinkSpec
 from planner.optimizer.routed_capacity import highest_rate
 from planner.optimizer.search import RoutedSolution
 from planner.optimizer.strategies import solution_of_routes
 from planner.optimizer.time_limit import TimeLimit
-from planner.results import Case, LinkPlan, Plan
-from planner.results.explorer import Explorer, Place
+from planner.results import Case, Plan
+from planner.results.explorer import Explorer, Place, Tables
 from planner.scenario import Scenario
 from planner.studies.break_even import Say
 from planner.studies.case import build_case
-from planner.studies.explore.exact import with_exact_nodes
+from planner.studies.explore.exact import with_exact_network, with_exact_nodes
 from planner.studies.explore.front import reachable_front
+from planner.studies.explore.network import can_turn_network
+from planner.studies.explore.network_plan import solution_of_network_plan
+from planner.studies.explore.network_tables import NetworkTables
+from planner.studies.explore.ports import ports_of_plan
 from planner.studies.explore.tables import can_turn, tables_of
 from planner.studies.inputs import input_notes
 from planner.studies.price_ratios import price_ratios
 
 PLAN_PART = 0.6
 """Of the time limit, what the search of the plan may take."""
-CLOSE = 1e-9
 
 
 class Asked(NamedTuple):
@@ -65,11 +66,9 @@ def explorer(
     scenario, problem = asked.scenario, planning_problem(asked.scenario, data_dirs)
     case = build_case(scenario, data_dirs, time_limit_s, say) if asked.with_studies and asked.plan is None else None
     plan, solution = _planned(problem, case.plan if case else asked.plan, time_limit_s)
-    tables = None
-    if solution is not None and can_turn(problem):
-        say(f"{scenario.name}: tables of its pools")
-        tables = with_exact_nodes(tables_of(problem, solution), problem, solution)
-    reach = reachable_front(tables, problem.ttft_percentile) if tables else None
+    say(f"{scenario.name}: tables of its pools")
+    tables = _tables(problem, solution)
+    reach = reachable_front(tables[0], problem.ttft_percentile) if tables and can_turn(problem) else None
     page = Explorer(
         planner=asked.planner,
         title=scenario.title or scenario.name,
@@ -85,6 +84,18 @@ def explorer(
         notes=scenario.notes,
     )
     return page if case is None else _with_studies(page, case)
+
+
+def _tables(problem: Question, solution: Solution | None) -> tuple[Tables, ...]:
+    """One for every period; none where a plan does not turn."""
+    if solution is None:
+        return ()
+    if can_turn(problem):
+        return (with_exact_nodes(tables_of(problem, solution), problem, solution),)
+    if not can_turn_network(problem, solution):
+        return ()
+    made = NetworkTables(problem, solution)
+    return with_exact_network([made.tables(p) for p in made.periods], made.turned)
 
 
 def _with_studies(page: Explorer, case: Case) -> Explorer:
@@ -108,7 +119,8 @@ def _planned(problem: Question, plan: Plan | None, time_limit_s: float) -> tuple
         solution = solved(problem, limit.part_s(PLAN_PART))
         return explained(problem, solution, limit.left_s), solution
     _check_pools(problem, plan)
-    return plan, solution_of_plan(problem, plan) if can_turn(problem) else None
+    found = solution_of_plan if can_turn(problem) else solution_of_network_plan
+    return plan, found(problem, plan)
 
 
 def _check_pools(problem: Question, plan: Plan) -> None:
@@ -127,16 +139,15 @@ def solution_of_plan(problem: Question, plan: Plan) -> Solution | None:
         problem: the question, which `can_turn`.
         plan: its plan.
     """
-    ports = tuple(_ports(spec, link) for spec, link in zip(problem.links, plan.links, strict=True))
+    ports = ports_of_plan(problem, plan)
     route, mix = problem.routes[0], problem.classes[0].mix
     threshold = plan.threshold_tokens
     if threshold is None:
         threshold = mix.support[1] if route.long is None else -1.0
     n_instances = {pool.name: pool.n_instances for pool in plan.pools}
-    known = [row for row in ports if row is not None]
-    if len(known) < len(ports):
+    if ports is None:
         return None
-    sizing = Sizing(tuple(n_instances.get(pool.name, 0) for pool in problem.pools), tuple(known))
+    sizing = Sizing(tuple(n_instances.get(pool.name, 0) for pool in problem.pools), ports)
     loads = exact_loads(problem, [threshold])
     highest = highest_rate(problem, sizing, loads)
     here = highest.scaled_to(plan.throughput_req_per_s)
@@ -144,10 +155,3 @@ def solution_of_plan(problem: Question, plan: Plan) -> Solution | None:
         sizing, (threshold,), tuple(loads), highest, here, here.rate, here.rate, plan.goodput_req_per_s
     )
     return solution_of_routes(problem, routed)
-
-
-def _ports(spec: LinkSpec, link: LinkPlan) -> tuple[int, ...] | None:
-    """Ports of every tier that make up a link of a plan, the cheapest where there are several ways."""
-    ways = product(*(range(min(tier.max_ports, link.n_ports) + 1) for tier in spec.tiers))
-    fitting = [row for row in ways if sum(row) == link.n_ports and abs(spec.gbps(row) - link.capacity_gbps) <= CLOSE]
-    return min(fitting, key=lambda row: spec.ports_usd_per_hour(row) or 0.0, default=None)

@@ -23,7 +23,7 @@ from planner.optimizer.routed_capacity import single_route
 from planner.optimizer.routes import Route
 from planner.queueing import Service, Wait, split_scv
 from planner.queueing.waits import gigc_waits
-from planner.results.explorer import LinkTable, PoolTable, StockTable, Tables, WaitTable
+from planner.results.explorer import LinkTable, PathTable, PoolTable, StockTable, Tables, WaitTable
 from planner.schema import dotted
 from planner.workload import RequestMix
 
@@ -125,34 +125,44 @@ def tables_of(problem: Problem, solution: Solution) -> Tables:
     fine, nodes = thresholds(turned)
     spec = problem.classes[0]
     at = [turned.at(float(t), 1.0).operations[0] for t in fine]
+    pools = _pools(turned, at, fine, nodes)
     return Tables(
-        fine_tokens=_row(fine, None),
-        node_tokens=_row(nodes, None),
+        fine_tokens=row(fine, None),
+        node_tokens=row(nodes, None),
         planned_tokens=float(turned.planned_tokens),
+        planned_req_per_s=solution.scale * problem.mean_req_per_s,
         is_split=turned.is_split,
-        kind_weights=_row(np.diff(_edges()), FEW_DIGITS + 3),
+        by_factor=False,
+        kind_weights=kind_weights(),
         wait_multiples=MULTIPLES,
-        pools=tuple(_pools(turned, at, fine, nodes)),
+        pools=tuple(pools),
+        offload_fraction=next(pool.taken_fraction for pool in pools if pool.role == "prefill"),
+        paths=tuple(_paths(turned, pools, nodes)),
         links=tuple(_links(problem, solution, at)),
-        stocks=tuple(
-            StockTable(
-                site=stock.site,
-                hardware=stock.hardware,
-                n_accelerators=stock.n_accelerators,
-                pools=tuple(problem.pools[i].name for i in stock.pools),
-            )
-            for stock in problem.inventories
-        ),
+        stocks=stock_tables(problem),
         promised_ttft_s=spec.ttft_s,
         promised_percentile=problem.ttft_percentile,
         mean_total_tokens=spec.mix.mean_total_tokens,
         mean_output_tokens=spec.mix.mean_output_tokens,
         exact=None,
-        fixed=tuple(_fixed(problem, solution)),
+        fixed=tuple(fixed_links(problem, solution)),
     )
 
 
-def _fixed(problem: Problem, solution: Solution) -> Iterator[str]:
+def stock_tables(problem: Problem) -> tuple[StockTable, ...]:
+    """Accelerators that several pools share."""
+    return tuple(
+        StockTable(
+            site=stock.site,
+            hardware=stock.hardware,
+            n_accelerators=stock.n_accelerators,
+            pools=tuple(problem.pools[i].name for i in stock.pools),
+        )
+        for stock in problem.inventories
+    )
+
+
+def fixed_links(problem: Problem, solution: Solution) -> Iterator[str]:
     """What keeps the links of a plan, where the planner chose them; a bundle of ports that is no tier has its rent."""
     for link, ports in zip(problem.links, solution.ports, strict=True):
         stated, gbps, rent = problem.scenario.links[link.name], link.gbps(ports), link.ports_usd_per_hour(ports)
@@ -169,7 +179,7 @@ def _links(problem: Problem, solution: Solution, at: Sequence[PeriodOperation]) 
         LinkTable(
             name=link.name,
             capacity_gbps=link.gbps(ports),
-            gbps_per_req_per_s=_row(sent[j]),
+            gbps_per_req_per_s=row(sent[j]),
             usd_per_hour=link.ports_usd_per_hour(ports),
             usd_per_gb=link.usd_per_gb,
         )
@@ -195,8 +205,8 @@ def _pools(turned: Turned, at: Sequence[PeriodOperation], fine: Array, nodes: Ar
                 accelerators_per_instance=pool.n_accelerators,
                 usd_per_instance_hour=pool.usd_per_hour,
                 busy_usd_per_hour=pool.busy_usd_per_hour,
-                taken_fraction=_row(part, None),
-                work_s=_row(work[i], None),
+                taken_fraction=row(part, None),
+                work_s=row(work[i], None),
                 **(_prefill(turned, i, nodes) if pool.is_prefill else _decode(turned, i)),
             )
         )
@@ -214,19 +224,46 @@ def sizes_near(n_planned: int) -> tuple[int, ...]:
     return tuple(round(n_planned * x) for x in (0.8, 0.9, 1.0, 1.1, 1.2))
 
 
-def _prefill(turned: Turned, i: int, nodes: Array) -> dict[str, Any]:
-    """Kinds of request and waits of a prefill pool."""
+def _flow_of(turned: Turned, i: int) -> Flow:
+    """What a prefill pool takes."""
     (flow,) = (f for f in turned.operation.flows if f.arc.pool == i)
-    sizes = sizes_near(turned.operation.n_instances[i])
-    kinds_s, waits = [], []
-    for t in nodes:
-        kinds = turned.kinds(flow, float(t))
-        if kinds is None:
-            raise ValueError(f"no request is {flow.part} at {t} tokens")
-        kinds_s.append(_row(_few(kinds.service_s + kinds.transfer_s, kinds.weights)))
-        if turned.problem.has_queueing_model:
-            waits.append([_prefill_waits(turned, i, kinds, n) for n in sizes])
-    return {"kinds_s": tuple(kinds_s), "waits": _wait_table(sizes, waits) if waits else None}
+    return flow
+
+
+def _kinds(turned: Turned, flow: Flow, threshold_tokens: float) -> Kinds:
+    kinds = turned.kinds(flow, threshold_tokens)
+    if kinds is None:
+        raise ValueError(f"no request is {flow.part} at {threshold_tokens} tokens")
+    return kinds
+
+
+def _paths(turned: Turned, pools: Sequence[PoolTable], nodes: Array) -> Iterator[PathTable]:
+    """The way through every prefill pool."""
+    names = [pool.name for pool in pools]
+    decode = names.index(turned.problem.pools[turned.problem.routes[0].decode].name)
+    for flow in turned.operation.flows:
+        at = [_kinds(turned, flow, float(t)) for t in nodes]
+        prefill = names.index(turned.problem.pools[flow.arc.pool].name)
+        yield PathTable(
+            prefill=prefill,
+            decode=decode,
+            share=pools[prefill].taken_fraction,
+            kinds_s=tuple(few_kinds(kinds) for kinds in at),
+        )
+
+
+def few_kinds(kinds: Kinds) -> tuple[float, ...]:
+    """Seconds of a few kinds of request after the wait, transfer included [s]."""
+    return row(_few(kinds.service_s + kinds.transfer_s, kinds.weights))
+
+
+def _prefill(turned: Turned, i: int, nodes: Array) -> dict[str, Any]:
+    """Waits of a prefill pool."""
+    if not turned.problem.has_queueing_model:
+        return {"waits": None}
+    flow, sizes = _flow_of(turned, i), sizes_near(turned.operation.n_instances[i])
+    waits = [[_prefill_waits(turned, i, _kinds(turned, flow, float(t)), n) for n in sizes] for t in nodes]
+    return {"waits": wait_table(sizes, waits)}
 
 
 def _prefill_waits(turned: Turned, i: int, kinds: Kinds, n: int) -> list[Wait]:
@@ -248,21 +285,21 @@ def _decode(turned: Turned, i: int) -> dict[str, Any]:
         scales = np.array(USE) * n / each_s
         found = places_waits(point, [Asked.of(spec, 1.0)], n, scales)
         waits.append([wait for wait in found if wait is not None])
-        steps.append(_row(np.array([loaded_step_s(point, float(r), tokens, n) for r in scales])))
-    return {"waits": _wait_table(sizes, [waits]), "step_s": tuple(steps)}
+        steps.append(row(np.array([loaded_step_s(point, float(r), tokens, n) for r in scales])))
+    return {"waits": wait_table(sizes, [waits]), "step_s": tuple(steps)}
 
 
-def _wait_table(sizes: tuple[int, ...], waits: Sequence[Sequence[Sequence[Wait]]]) -> WaitTable:
+def wait_table(sizes: tuple[int, ...], waits: Sequence[Sequence[Sequence[Wait]]]) -> WaitTable:
     """Waits by threshold node, instances and utilisation."""
     idle = 1 - np.array(USE)
     waiting, scaled, survival = [], [], []
     for by_size in waits:
         waiting.append(
-            tuple(_row(np.log([max(w.waiting_fraction, LEAST) for w in row]), FEW_DIGITS + 1) for row in by_size)
+            tuple(row(np.log([max(w.waiting_fraction, LEAST) for w in some]), FEW_DIGITS + 1) for some in by_size)
         )
-        means = [np.array([_given_s(w) for w in row]) for row in by_size]
-        scaled.append(tuple(_row(np.log(np.maximum(m * idle, LEAST)), FEW_DIGITS + 1) for m in means))
-        survival.append(tuple(tuple(_shape(w) for w in row) for row in by_size))
+        means = [np.array([_given_s(w) for w in some]) for some in by_size]
+        scaled.append(tuple(row(np.log(np.maximum(m * idle, LEAST)), FEW_DIGITS + 1) for m in means))
+        survival.append(tuple(tuple(_shape(w) for w in some) for some in by_size))
     return WaitTable(
         n_instances=sizes,
         use=USE,
@@ -282,12 +319,17 @@ def _shape(wait: Wait) -> tuple[float, ...]:
     if wait.waiting_fraction <= LEAST:
         return tuple(-x for x in MULTIPLES)
     late = wait.survival(np.array(MULTIPLES) * _given_s(wait)) / wait.waiting_fraction
-    return _row(np.log(np.maximum(np.minimum(late, 1.0), LEAST)), FEW_DIGITS)
+    return row(np.log(np.maximum(np.minimum(late, 1.0), LEAST)), FEW_DIGITS)
 
 
 def _edges() -> Array:
     """Quantiles between the kinds of request: closer together the slower they are."""
     return np.asarray(1 - (1 - np.linspace(0, 1, N_KINDS + 1)) ** TAIL)
+
+
+def kind_weights() -> tuple[float, ...]:
+    """Weights of the few kinds of request."""
+    return row(np.diff(_edges()), FEW_DIGITS + 3)
 
 
 def _few(seconds: Array, weights: Array) -> Array:
@@ -299,6 +341,6 @@ def _few(seconds: Array, weights: Array) -> Array:
     return np.asarray(np.diff(np.interp(edges * upto[-1], upto, total)) / (np.diff(edges) * upto[-1]))
 
 
-def _row(values: Array, digits: int | None = DIGITS) -> tuple[float, ...]:
+def row(values: Array, digits: int | None = DIGITS) -> tuple[float, ...]:
     """Values as they are written; None: with all their digits."""
     return tuple(float(x) if digits is None else float(f"{x:.{digits}g}") for x in values)

@@ -1,0 +1,33 @@
+"""Rents of accelerators for whoever states none: what is known of them, and what is written where nothing is."""
+
+from typing import NamedTuple
+
+
+class Rent(NamedTuple):
+    """Rent of an accelerator, as a scenario states it."""
+
+    usd_per_accelerator_hour: str
+    basis: str
+    source: str
+
+
+PRICES = {
+    "h200-sxm": Rent("2.50", "quoted", "low end of cloud offers, May 2026"),
+    "h20-141gb": Rent("1.25", "assumed", "half an H200"),
+}
+UNPRICED = Rent("1.00", "assumed", "not known: at 1 USD each the bill counts accelerators")
+
+
+def rent_of(hardware: str, stated: str | None) -> tuple[Rent, bool]:
+    """Rent of an accelerator, and whether anything is known of it.
+
+    Args:
+        hardware: name of its profile.
+        stated: what `--price` says of it; None: nothing.
+
+    >>> rent_of("h200-sxm", None)[0].usd_per_accelerator_hour, rent_of("l40s", None)[1], rent_of("l40s", "0.9")[1]
+    ('2.50', False, True)
+    """
+    if stated is not None:
+        return Rent(stated, "assumed", "as stated by --price"), True
+    return PRICES.get(hardware, UNPRICED), hardware in PRICES

@@ -1,0 +1,18 @@
+"""What the code of a note stands for."""
+
+from typing import NamedTuple
+
+
+class Meaning(NamedTuple):
+    """What a code stands for."""
+
+    of: str
+    """Commands that say it."""
+    means: str
+    """What is the case, and why it matters."""
+    do: str
+    """What a reader can do about it."""
+
+
+PLAN, RUN, PREDICT = "optimize", "simulate, validate", "predict"
+"""Commands that say many of them."""

@@ -1,0 +1,228 @@
+"""Codes of notes on plans, and on studies around them."""
+
+from planner.notes.meaning import PLAN, PREDICT, Meaning
+
+OF_PLANS: dict[str, Meaning] = {
+    # plans: what limits the answer
+    "ttft-proven": Meaning(
+        PLAN,
+        "With `min-ttft` on a network, the search ends between two figures: the TTFT that the plan holds, and one "
+        "below which no plan can be.",
+        "Allow more time with `--time-limit` to bring the two closer.",
+    ),
+    "demand-not-served": Meaning(
+        PLAN,
+        "The demand is more than the fleet can serve. All figures are stated at the fleet's highest rate instead.",
+        "Allow more accelerators or budget, or lower `demand_req_per_s`.",
+    ),
+    "queue-saturated": Meaning(
+        PLAN,
+        "A pool or link is 100 % busy at the stated rate. Its queue would grow without end, so no TTFT under load "
+        "exists.",
+        "State a `demand_req_per_s` below the highest rate, or a promise (`slo.ttft_s`).",
+    ),
+    "waits-not-modelled": Meaning(
+        PLAN,
+        "Waiting times are known for one shared queue per pool and one prefill at a time. The scenario asks for "
+        "another discipline, so TTFT under load is not predicted.",
+        "Run the plan with `planner simulate`, or plan with `--certify`.",
+    ),
+    "promise-counts": Meaning(
+        PLAN,
+        "What the promised TTFT includes: waits for prefill, for a shared link and for a place in a decode batch. "
+        "Pools are not planned fuller than stated.",
+        "Nothing. To check the promise by a run, use `--certify` or `planner validate`.",
+    ),
+    "promise-of-class": Meaning(
+        PLAN,
+        "On a network the promise of a class covers all pools that serve the class together. One pool may be "
+        "later than the promise if the others make up for it.",
+        "Nothing. Give classes a promise of their own (`classes.NAME.slo`) to separate them.",
+    ),
+    "pool-unreachable": Meaning(
+        PLAN,
+        "No link joins this prefill pool to a pool that decodes its model, so it stays empty.",
+        "Add a link, or remove the pool.",
+    ),
+    "prompt-waits-for-memory": Meaning(
+        PLAN,
+        "The longest prompt does not fit beside the KV caches that are still being sent. Prompts wait for memory "
+        "there. The plan's TTFT does not include that wait; a run does.",
+        "Run the plan with `planner simulate`, or give the instance more accelerators.",
+    ),
+    "request-too-large": Meaning(
+        PLAN,
+        "The longest request needs more memory than a decode instance has beside the weights. Engines would refuse it.",
+        "Use more accelerators per instance, a narrower KV format, or limit the lengths.",
+    ),
+    "context-exceeded": Meaning(
+        f"{PLAN}, {PREDICT}",
+        "Prompts are longer than the context that the model is made for. Engines refuse them unless RoPE scaling "
+        "extends the context.",
+        "State what the model is served with (`model.context_limit_tokens`), or limit the lengths.",
+    ),
+    "nearly-full": Meaning(
+        PLAN,
+        "A pool is so busy that waits are long, and a small error in its service times changes them a lot.",
+        "Plan for more demand than you expect, or promise a TTFT.",
+    ),
+    "lengths-extrapolated": Meaning(
+        PLAN,
+        "Some prompts are longer or shorter than the lengths at which prefill was measured. Their times are "
+        "extrapolated.",
+        "Measure those lengths and add them to the curve (`[measured.NAME]`).",
+    ),
+    "rule-ignores-prefixes": Meaning(
+        PLAN,
+        '`capacity_rule = "mean-length"` takes the mean uncached length for a whole prompt. That is wrong if prefixes '
+        "are cached.",
+        'Use `capacity_rule = "expected-work"`, the default.',
+    ),
+    "times-not-measured": Meaning(
+        PLAN,
+        "Nobody measured these service times on this hardware: they are calibrated on other measurements, "
+        "inferred, or from the datasheet alone.",
+        "Measure your own instances and [calibrate a stack](../how-to/calibrate-my-stack.md).",
+    ),
+    "software-differs": Meaning(
+        PLAN,
+        "Pools of one model run on different serving software. A difference between them is not due to hardware alone.",
+        "State one `stack` in `[model]`.",
+    ),
+    "weights-differ": Meaning(
+        PLAN,
+        "Pools of one model hold its weights in different number formats.",
+        "State one `precision` in `[model]`, if that is not intended.",
+    ),
+    "caches-differ": Meaning(
+        PLAN,
+        "Pools of one model keep the KV cache in different formats. The time to convert between them is not counted.",
+        "State one `kv_precision` in `[model]`.",
+    ),
+    "format-emulated": Meaning(
+        f"{PLAN}, {PREDICT}",
+        "The accelerator has no unit for this number format. Weights are read at that width, and products run in "
+        "the next wider format.",
+        "Choose a format that the chip has (`planner profiles show HARDWARE`).",
+    ),
+    "price-missing": Meaning(
+        PLAN,
+        "Something in the plan has no price, so its cost is unknown.",
+        "Add the price in `[prices]` or at the link.",
+    ),
+    "price-assumed": Meaning(
+        PLAN,
+        "A price has no source, so it counts as assumed.",
+        "Give a `source`, or accept the price as a what-if.",
+    ),
+    "no-baseline": Meaning(
+        PLAN,
+        "This fleet to compare with could not be planned, for the reason given. The verdict does not use it.",
+        "Nothing, or change what the reason names.",
+    ),
+    "baseline-is-plan": Meaning(
+        PLAN,
+        "The fleet to compare with turned out to be the plan itself.",
+        "Nothing.",
+    ),
+    "cheaper-fleet": Meaning(
+        PLAN,
+        "On one site the verdict names a better fleet with other accelerators or layouts. The note has the "
+        "`--set` options that make it the plan.",
+        "Run `planner optimize` with those options.",
+    ),
+    "spare-cost": Meaning(
+        PLAN,
+        "What `[spare] survive` costs: the difference to the cheapest fleet without it.",
+        "Nothing.",
+    ),
+    "spare-cost-unknown": Meaning(
+        PLAN,
+        "What `[spare] survive` costs was not found in the time.",
+        "Allow more time with `--time-limit`.",
+    ),
+    "break-even-in-report": Meaning(
+        PLAN,
+        "The scenario asks for break-evens, which this command does not compute.",
+        "Run the `planner report` command that the note states.",
+    ),
+    "cheaper-than-modelled": Meaning(
+        PLAN,
+        "The latency model excludes this fleet, and the runs showed that it keeps the promise. Bound, gap and the "
+        "other fleets are those of the model.",
+        "Nothing. `--no-run` gives the fleet that the model finds.",
+    ),
+    "pool-not-named": Meaning(
+        "optimize --current",
+        "The file of the fleet that stands leaves out a pool of the scenario. It counts as having no instances.",
+        "Add the pool to the file.",
+    ),
+    "links-not-named": Meaning(
+        "optimize --current",
+        "The file of the fleet that stands has no links. The links of the plan are taken to stand already.",
+        "Add `[links]` with Gbps to the file.",
+    ),
+    "more-than-stock": Meaning(
+        "optimize --current",
+        "More accelerators stand at a site than the scenario has in stock there.",
+        "Correct the file, or the site's `accelerators`.",
+    ),
+    "no-cheapest-change": Meaning(
+        "optimize --current",
+        "No fleet was found that serves what is asked for and keeps every instance that stands, or prices are missing.",
+        "Look at the plan beside it, state the prices, or allow more time with `--time-limit`.",
+    ),
+    # demands without a scenario
+    "size-considered": Meaning(
+        "size", "How many layouts and sizes of instances were compared, and whose service times they have.", "Nothing."
+    ),
+    "no-colocated-fleet": Meaning(
+        "size",
+        "No instance that prefills and decodes in one batch keeps the promises.",
+        "Allow longer times, or take the disaggregated fleet.",
+    ),
+    "no-disaggregated-fleet": Meaning(
+        "size", "No prefill and decode pools keep the promises.", "Allow longer times, or take the colocated fleet."
+    ),
+    "tpot-meanings": Meaning(
+        "size",
+        "Colocated requests keep the limit on the time per output token as a percentile of their mean. In decode pools "
+        "each step is below it, which is stricter.",
+        "Keep it in mind when the two are close.",
+    ),
+    "colocated-ttft-rough": Meaning(
+        "size",
+        "The queueing model of colocated pools is rough where they are busy. The run decides, not the prediction.",
+        "Do not use `--no-run` for a promise that matters.",
+    ),
+    "replicas-step-together": Meaning(
+        "size",
+        "Attention replicas of an instance wait for the fullest of them. The model takes all for equally full.",
+        "Do not use `--no-run` with such layouts.",
+    ),
+    "hand-off-not-counted": Meaning(
+        "size",
+        "Moving a cache from prefill to decode inside the site is taken to cost no time.",
+        "Write the scenario with `--write`, and state the link.",
+    ),
+    # studies around a plan
+    "budget-without-plan": Meaning(
+        "optimize --pareto", "There is no plan for this budget of the front.", "Nothing; the front leaves it out."
+    ),
+    "input-not-varied": Meaning(
+        "optimize --sensitivity",
+        "This input was not varied, because the scenario does not state it or it is recorded.",
+        "State it, if its influence matters.",
+    ),
+    "error-band-unknown": Meaning(
+        "optimize --sensitivity",
+        "The error of predicted times is unknown for these pools: their stack has no error band, or nothing is "
+        "predicted.",
+        "Calibrate the stack with points of two models or accelerators.",
+    ),
+    "no-long-term": Meaning(
+        "schedulers",
+        "The plan cannot have long-term scheduling, so only the others were compared.",
+        "Nothing, or change what the reason names.",
+    ),
+}

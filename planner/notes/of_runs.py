@@ -1,0 +1,226 @@
+"""Codes of notes on runs, predictions, measurements and what is read from files."""
+
+from planner.notes.meaning import PREDICT, RUN, Meaning
+
+OF_RUNS: dict[str, Meaning] = {
+    # runs
+    "part-of-a-day": Meaning(
+        RUN,
+        "The arrivals follow a daily pattern, and the run is shorter than a day. Its rates are those of that part.",
+        "Run more requests (`--requests`).",
+    ),
+    "kept-full": Meaning(
+        RUN,
+        "The run kept the system full to measure its highest rate. TTFT in such a run depends on the length of "
+        "the run.",
+        "Read throughput only; for TTFT use `--load` below 1.",
+    ),
+    "run-saturated": Meaning(
+        RUN,
+        "A pool is full at this load. Its queue grows as long as requests arrive.",
+        "Use a lower `--load`.",
+    ),
+    "warm-up-short": Meaning(
+        RUN,
+        "The part of the run that is not counted is too short. The system was still filling when counting began.",
+        "Run more requests (`--requests`).",
+    ),
+    "more-notes": Meaning(
+        RUN,
+        "Several periods have notes, and only those of the first one are printed.",
+        "Use `--period NAME` to see those of another.",
+    ),
+    "supposed-discipline": Meaning(
+        "optimize --certify",
+        "The search assumed one shared queue and one prefill at a time. The run used the disciplines of the scenario.",
+        "Nothing. The promise was checked by the run.",
+    ),
+    "stricter-promise": Meaning(
+        "optimize --certify",
+        "The plan was searched for with a stricter promise than the stated one, because a run broke the stated "
+        "one. Gap, bound and the other fleets belong to the stricter promise.",
+        "Nothing.",
+    ),
+    "loss-not-run": Meaning(
+        "optimize --certify",
+        "The run had everything in place. What is left after a loss was planned, but not run.",
+        "Run it with `execution.faults`.",
+    ),
+    "promise-undecided": Meaning(
+        "simulate",
+        "The promise lies within the confidence interval of the run, which is too short to tell whether it is kept.",
+        "Allow a longer run with `--most-requests`.",
+    ),
+    # predictions and measurements
+    "drafting-slows-down": Meaning(
+        PREDICT,
+        "A step with drafted tokens takes longer than the plain step by more than the tokens that it yields. Large "
+        "batches compute what small ones wait for memory to do, so that verifying is no longer free.",
+        "Draft fewer tokens, or none at such batches; engines can switch drafting off by load.",
+    ),
+    "version-seen-on-others": Meaning(
+        PREDICT,
+        "The points that tell this version apart from its framework are of other models. Its own factors are not used "
+        "for this model.",
+        "Calibrate the stack with points of this model.",
+    ),
+    "prompt-does-not-fit": Meaning(
+        PREDICT,
+        "The KV cache of a prompt does not fit beside the weights. The note has what is missing and what would do.",
+        "Use more accelerators, a narrower format or shorter prompts.",
+    ),
+    "kernels-not-measured": Meaning(
+        PREDICT,
+        "No kernel was measured on this chip. The fraction of its peak that kernels reach is a typical one.",
+        "Calibrate with measured points of this chip.",
+    ),
+    "hardware-announced": Meaning(
+        PREDICT,
+        "The chip is announced, not shipped. Its figures are the vendor's claims.",
+        "Read the prediction as a what-if.",
+    ),
+    "shapes-inferred": Meaning(
+        PREDICT,
+        "The model's shapes are inferred, because they are not published.",
+        "Read the prediction as a what-if.",
+    ),
+    "weights-at-least": Meaning(
+        PREDICT,
+        "The model's published size is rounded. The memory check takes the smallest size that it may stand for.",
+        "Leave some memory free.",
+    ),
+    "cache-format-of-stack": Meaning(
+        PREDICT,
+        "The prediction keeps the KV cache in bf16, and the stack keeps it in fp8 by default.",
+        "Add `--kv-precision fp8` to predict the stack's default.",
+    ),
+    "instance-size-chosen": Meaning(
+        PREDICT,
+        "Nobody stated how many accelerators an instance has, and fewer would hold the model too.",
+        "State it with `--accelerators N`.",
+    ),
+    "version-not-calibrated": Meaning(
+        PREDICT,
+        "The stack was calibrated, but not at this version. The factors of its framework stand for it.",
+        "Calibrate with points of this version.",
+    ),
+    "source-overhead-left-out": Meaning(
+        PREDICT,
+        "A benchmark measured a constant time per prompt that belongs to the benchmark and not to the stack.",
+        "Add `--source NAME` to include it.",
+    ),
+    "phase-not-calibrated": Meaning(
+        PREDICT,
+        "No measured point says anything about this phase. The stack's factors are used anyway.",
+        "Calibrate with points that have TTFT and TPOT.",
+    ),
+    "beyond-calibration": Meaning(
+        PREDICT,
+        "Figures marked with `~` are outside the lengths, batches or instances that the stack was calibrated on.",
+        "Calibrate with points in that range, or trust the figure less.",
+    ),
+    "times-from-profile": Meaning(
+        PREDICT,
+        "The model's shapes are unknown. Its times are the measured ones of its profile.",
+        "Nothing.",
+    ),
+    "times-of-instance": Meaning(
+        PREDICT,
+        "Which measured instance of the profile the times are of.",
+        "Nothing.",
+    ),
+    "no-times": Meaning(
+        PREDICT,
+        "There are no times for this instance: the profile has none, or a figure of the accelerator is unpublished.",
+        "Ask for an instance that the profile has, measure this one, or assume the figure.",
+    ),
+    "point-precision": Meaning(
+        "fidelity, calibrate",
+        "The number format of these points was read from the model's name, or is stated otherwise than the name says.",
+        "State `precision` in the points file.",
+    ),
+    # scenarios to start from
+    "no-promise": Meaning(
+        "scenario new",
+        "The scenario promises no TTFT, so the cheapest fleet may be nearly full, with long waits.",
+        "Add `--slo-ttft SECONDS`.",
+    ),
+    "demand-to-edit": Meaning(
+        "scenario new",
+        "Nobody stated a demand. A placeholder is written.",
+        "Edit `demand_req_per_s`, or give `--demand`.",
+    ),
+    "price-to-edit": Meaning(
+        "scenario new",
+        "No rent of this accelerator is known. A placeholder is written, so that fleets can be compared at all.",
+        "Edit the price, or give `--price`.",
+    ),
+    # recorded requests
+    "last-run-taken": Meaning(
+        "scenario new --from",
+        "The file has several benchmark runs. The last one is read.",
+        "Write the run that you want into a file of its own.",
+    ),
+    "tails-unknown": Meaning(
+        "scenario new --from",
+        "The file has mean lengths only. Long prompts, which decide about waits and thresholds, are not in it.",
+        "Record every request, or histograms of lengths.",
+    ),
+    "no-rate": Meaning(
+        "scenario new --from",
+        "One scrape of metrics has no times, so it says nothing about the request rate.",
+        "Give `--demand`, or the JSON of a range query.",
+    ),
+    "models-counted-together": Meaning(
+        "scenario new --from",
+        "The metrics are of several models, and their requests are counted as one class.",
+        "Record the metrics of each model separately.",
+    ),
+    "lengths-in-buckets": Meaning(
+        "scenario new --from",
+        "Lengths are known as counts in buckets. The note says how wide the buckets are and how far their mean is off.",
+        "Nothing, or use a trace of single requests.",
+    ),
+    # differences
+    "within-gaps": Meaning(
+        "diff",
+        "Some figures differ by less than the gaps of both plans together, so the difference may be due to the search.",
+        "Allow more time for both plans, if it matters.",
+    ),
+    "inputs-unknown": Meaning(
+        "diff",
+        "The plan file does not contain the inputs it was made from, so the cause of a change is unknown.",
+        "Plan it again with this version.",
+    ),
+    "no-input-changed": Meaning(
+        "diff",
+        "The plans differ, though their inputs are the same: the searches stopped at different plans.",
+        "Allow more time with `--time-limit`.",
+    ),
+    "plan-has-gap": Meaning(
+        "diff",
+        "A plan is the best one found in the time, and not proven best.",
+        "Allow more time with `--time-limit`.",
+    ),
+    # warnings
+    "parameters-differ": Meaning(
+        "profiles import",
+        "The parameters counted from the config differ from the size in the model's name, or from the stated size.",
+        "Check the number of layers and experts in the config.",
+    ),
+    "index-differs": Meaning(
+        "profiles import",
+        "The tensors in the checkpoint's index differ from what the config says.",
+        "Check that config and index belong to the same checkpoint.",
+    ),
+    "connections-dropped": Meaning(
+        "live",
+        "A program other than the workers connected to a worker. Its connections were dropped.",
+        "Nothing, or find out which program it is.",
+    ),
+    "compiled-code-not-stored": Meaning(
+        RUN,
+        "Other users may write to this folder, so compiled code is not stored there. Each run compiles anew.",
+        "Set `PLANNER_CACHE_DIR` to a folder of your own.",
+    ),
+}
