@@ -120,6 +120,12 @@ OF_PLANS: dict[str, Meaning] = {
         "This fleet to compare with could not be planned, for the reason given. The verdict does not use it.",
         "Nothing, or change what the reason names.",
     ),
+    "colocated-composed": Meaning(
+        PLAN,
+        "Nobody measured passes that mix prompts and decoding. Those of the colocated fleets are the sum of measured "
+        "prefill and decode times. `at_best` of the baseline has the fleet if both overlapped perfectly.",
+        'Use `service_times = "roofline"` in the pools, which times mixed passes.',
+    ),
     "baseline-is-plan": Meaning(
         PLAN,
         "The fleet to compare with turned out to be the plan itself.",

@@ -13,6 +13,7 @@ from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer.at_hand import Variant, at_hand, has_one_site, is_same_fleet
 from planner.optimizer.capacity import decode_s, threshold_loads
+from planner.optimizer.colocated import COLOCATED, colocated_opponents
 from planner.optimizer.home import (
     Requests,
     beyond_stock,
@@ -67,8 +68,9 @@ def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[
     asked = [v for v in variants(problem, plan, names is None) if names is None or v.name in names]
     found: list[Baseline] = []
     notes, same, impossible, unknown = [], [], set(), set()
+    n_colocated = sum(names is None or name in names for name in COLOCATED)
     for i, variant in enumerate(asked):
-        share = (deadline - monotonic()) / (len(asked) - i)
+        share = (deadline - monotonic()) / (len(asked) + n_colocated - i)
         try:
             other = _planned(scenario, classes, variant, plan, monotonic() + share)
             if is_same_fleet(plan, other):
@@ -89,7 +91,13 @@ def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[
         notes.append(
             note("baseline-is-plan", f"compared with {', '.join(same)} nothing differs: that is the plan itself")
         )
-    return Compared(tuple(found), tuple(notes), frozenset(impossible), frozenset(unknown))
+    together = colocated_opponents(problem, plan, deadline, names)
+    return Compared(
+        (*found, *together.others),
+        (*notes, *together.notes),
+        frozenset(impossible) | together.impossible,
+        frozenset(unknown) | together.unknown,
+    )
 
 
 def _planned(scenario: Scenario, classes: Classes, variant: Variant, plan: Fleet, deadline: float) -> Baseline:

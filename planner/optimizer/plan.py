@@ -8,8 +8,10 @@ from time import monotonic
 from planner.errors import InfeasibleError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer.baselines import baselines
+from planner.optimizer.colocated import COLOCATED
 from planner.optimizer.context import context_notes
 from planner.optimizer.delays import SATURATED
+from planner.optimizer.disaggregation import disaggregation
 from planner.optimizer.doubts import length_notes, room_notes
 from planner.optimizer.evaluation import Evaluation, evaluation, evaluation_at, unit_of
 from planner.optimizer.free_routing import free_routing
@@ -183,10 +185,13 @@ def explained(problem: Problem, solution: Solution, time_limit_s: float = TIME_L
     fleet, scenario = Fleet(**answer.fleet()), problem.scenario
     compared = baselines(problem, fleet, monotonic() + limit.part_s(BASELINES_PART))
     found = verdict(scenario, problem.classes, fleet, solution.gap, compared)
+    apart = disaggregation(scenario, fleet, solution.gap, compared)
     spare = spare_notes(scenario, problem.classes, fleet, monotonic() + limit.part_s(SPARE_PART))
-    notes = (*spare, *compared.notes, *adoption(scenario, fleet, compared.others))
+    other_layouts = [other for other in compared.others if other.name not in COLOCATED]
+    notes = (*spare, *compared.notes, *adoption(scenario, fleet, other_layouts))
     prices = shadow_prices(problem, solution, limit.left_s)
-    return _plan(problem, solution, answer, found, compared.others, prices, notes)
+    said = found.model_copy(update={"disaggregation": apart})
+    return _plan(problem, solution, answer, said, compared.others, prices, notes)
 
 
 def sketched(problem: Problem, solution: Solution, req_per_s: float | None = None) -> Plan:

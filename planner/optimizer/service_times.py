@@ -141,7 +141,7 @@ def batch_limit_words(scenario: Scenario, pool: Pool, batch: int, decoded: Decod
 def _roofline_times(scenario: Scenario, name: str, pool: Pool, asked: AskedInstance, decoded: Decoded) -> InstanceRates:
     try:
         used, served = stack_of(asked), served_instance(asked)
-        _check_memory(name, served)
+        check_memory(name, served)
         prefill = roofline_prefill(served, _known_tokens(used)) if pool.role == "prefill" else None
         decode = _decode_point(name, asked.longest_step_s, served, decoded) if pool.role == "decode" else None
     except InputError as error:
@@ -151,7 +151,7 @@ def _roofline_times(scenario: Scenario, name: str, pool: Pool, asked: AskedInsta
         kv_bytes=kv_bytes_curve(served.cached_model, served.kv_precision),
         decode=decode,
         n_layers=served.model.architecture.n_layers,
-        basis=_basis(served, used, pool.role),
+        basis=times_basis(served, used, pool.role),
         stack=used.name,
         setup=Setup.of(served, used.name),
         longest_tokens=served.longest_request,
@@ -168,7 +168,7 @@ def pool_stack(scenario: Scenario, pool: Pool) -> Stack:
     return stack_of(asked_instance(scenario, pool))
 
 
-def _check_memory(name: str, served: ServedModel) -> None:
+def check_memory(name: str, served: ServedModel) -> None:
     fit = served.memory
     if fit.fits:
         return
@@ -232,7 +232,7 @@ def _known_tokens(used: Stack) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _basis(served: ServedModel, used: Stack, role: str) -> RatesBasis:
+def times_basis(served: ServedModel, used: Stack, role: str) -> RatesBasis:
     if not used.derated:
         return "datasheet"
     found = used.calibration

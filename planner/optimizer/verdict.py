@@ -4,13 +4,15 @@ from collections.abc import Sequence
 
 from planner.optimizer.at_hand import has_one_site
 from planner.optimizer.baselines import Compared
-from planner.optimizer.one_site import ROUNDING, WORTHWHILE, one_site_verdict
+from planner.optimizer.colocated import COLOCATED
+from planner.optimizer.margins import HOMOGENEOUS, figures, is_fair, margin_key, margins, ttft_s
+from planner.optimizer.one_site import WORTHWHILE, one_site_verdict
 from planner.optimizer.planned import Classes
-from planner.results import Baseline, Fleet, Latency, Verdict
-from planner.scenario import Scenario, Slo
+from planner.results import Baseline, Fleet, Verdict
+from planner.scenario import Scenario
 from planner.units import number, percent
 
-HOMOGENEOUS, LOCAL = "homogeneous-pd", ("local-prefill", "mixed-home")
+LOCAL = ("local-prefill", "mixed-home")
 DECISIVE = (
     "cheapest-homogeneous-pd",
     "equal-bill-homogeneous-pd",
@@ -42,16 +44,17 @@ def verdict(scenario: Scenario, classes: Classes, plan: Fleet, gap: float, compa
     """
     if has_one_site(scenario):
         requests = {c.name: (c.share, c.mix) for c in classes}
-        return one_site_verdict(scenario, requests, plan, compared.others)
+        apart = [other for other in compared.others if other.name not in COLOCATED]
+        return one_site_verdict(scenario, requests, plan, apart)
     if not any(link.mean_gbps > 0 for link in plan.links):
         return _no(f"the best plan sends nothing to another site{_alone(scenario, plan)}")
-    rivals = [o for o in compared.others if o.name in DECISIVE and _is_fair(scenario, plan, o)]
+    rivals = [o for o in compared.others if o.name in DECISIVE and is_fair(scenario, plan, o)]
     if enough := _cheaper_for_the_demand(scenario, plan, rivals):
         return enough
     can_be_had = [o for o in rivals if not o.beyond_stock]
     if not can_be_had:
         return _without_opponent(scenario, plan, compared, rivals)
-    best = max(can_be_had, key=lambda o: _margin_key(scenario, plan, o))
+    best = max(can_be_had, key=lambda o: margin_key(scenario, plan, o))
     return _against(scenario, plan, gap, best, compared, rivals)
 
 
@@ -59,20 +62,20 @@ def _against(
     scenario: Scenario, plan: Fleet, gap: float, other: Baseline, compared: Compared, rivals: Sequence[Baseline]
 ) -> Verdict:
     """The verdict by one opponent, the strongest that can be had."""
-    margin, low, high = _margins(scenario, plan, gap, other)
+    margin, low, high = margins(scenario, plan, gap, other)
     is_worth, is_clear = margin > WORTHWHILE, not low <= WORTHWHILE < high
     missing = sorted(compared.unknown & set(DECISIVE))
     rounded = round(margin, DECIMALS)
     if not is_clear or (is_worth and missing):
         why = "which is within what is not proven of the two" if not is_clear else ""
         why = why or f"but what {' and '.join(missing)} would do was not found in the time"
-        text = f"Not decided: cross-site prefill {_figures(scenario, plan, other)}, {why}."
+        text = f"Not decided: cross-site prefill {figures(scenario, plan, other)}, {why}."
         return Verdict(worth_it=False, because=text, decided=False, margin_fraction=rounded, opponent=other.name)
-    figures = _figures(scenario, plan, other)
+    said = figures(scenario, plan, other)
     if not is_worth:
-        return _no(f"it {figures}").model_copy(update={"margin_fraction": rounded, "opponent": other.name})
+        return _no(f"it {said}").model_copy(update={"margin_fraction": rounded, "opponent": other.name})
     how = f"+{percent(margin)}" if scenario.objective == "max-throughput" else f"{percent(margin)} less"
-    text = f"Cross-site prefill {figures} ({how}){_lifted(plan, compared)}.{_stock(scenario, plan, rivals)}"
+    text = f"Cross-site prefill {said} ({how}){_lifted(plan, compared)}.{_stock(scenario, plan, rivals)}"
     return Verdict(worth_it=True, because=text, margin_fraction=rounded, opponent=other.name)
 
 
@@ -90,45 +93,6 @@ def _without_opponent(scenario: Scenario, plan: Fleet, compared: Compared, rival
         because=f"{what}, which no fleet does that can be had at the decoding sites alone."
         f"{_stock(scenario, plan, rivals)}",
     )
-
-
-def _is_fair(scenario: Scenario, plan: Fleet, other: Baseline) -> bool:
-    """Whether a fleet does what the plan is for: serves its demand, or costs no more where the rate or TTFT counts."""
-    if scenario.objective == "min-cost":
-        return (
-            other.most_req_per_s >= (1 - ROUNDING) * plan.throughput_req_per_s and other.cost.usd_per_hour is not None
-        )
-    ours, theirs = plan.cost.usd_per_hour, other.cost.usd_per_hour
-    return ours is None or theirs is None or theirs <= (1 + ROUNDING) * ours
-
-
-def _values(scenario: Scenario, plan: Fleet, other: Baseline) -> tuple[float, float] | None:
-    """What plan and opponent are judged by: rates, bills, or TTFT; None where one is unknown."""
-    if scenario.objective == "min-cost":
-        found = (plan.cost.usd_per_hour, other.cost.usd_per_hour)
-    elif scenario.objective == "min-ttft":
-        found = (_ttft_s(scenario, plan.latency), _ttft_s(scenario, other.latency))
-    else:
-        found = (plan.most_req_per_s, other.most_req_per_s)
-    ours, theirs = found
-    return None if ours is None or theirs is None else (ours, theirs)
-
-
-def _margins(scenario: Scenario, plan: Fleet, gap: float, other: Baseline) -> tuple[float, float, float]:
-    """The margin, and the least and greatest that it may be within the bounds of plan and opponent."""
-    values = _values(scenario, plan, other)
-    if values is None:
-        return 0.0, 0.0, 0.0
-    ours, theirs = values
-    if scenario.objective == "max-throughput":
-        return ours / theirs - 1, ours / (theirs * (1 + other.gap)) - 1, ours * (1 + gap) / theirs - 1
-    least = theirs * (1 - other.gap)
-    return 1 - ours / theirs, 1 - ours / least if least > 0 else -1.0, 1 - ours * (1 - gap) / theirs
-
-
-def _margin_key(scenario: Scenario, plan: Fleet, other: Baseline) -> float:
-    """How strong an opponent is."""
-    return -_margins(scenario, plan, 0.0, other)[0]
 
 
 def _cheaper_for_the_demand(scenario: Scenario, plan: Fleet, rivals: Sequence[Baseline]) -> Verdict | None:
@@ -174,37 +138,6 @@ def _alone(scenario: Scenario, plan: Fleet) -> str:
     )
 
 
-def _figures(scenario: Scenario, plan: Fleet, other: Baseline) -> str:
-    """What plan and opponent do, beside each other."""
-    if scenario.objective == "min-cost":
-        bills = f"{number(plan.cost.usd_per_hour, 4)} USD/h against {number(other.cost.usd_per_hour, 4)}"
-        return f"serves the demand for {bills} for {other.title}"
-    if scenario.objective == "min-ttft":
-        name, values = f"P{_percentile(scenario)}", _values(scenario, plan, other)
-        ours, theirs = values or (None, None)
-        demand = f"serves {number(plan.throughput_req_per_s)} req/s"
-        return f"{demand} with a {name} TTFT of {number(ours)} s against {number(theirs)} with {other.title}"
-    rates = f"{number(plan.most_req_per_s)} req/s at most against {number(other.most_req_per_s)}"
-    left_out = "" if plan.cost.usd_per_hour is not None else _left_out(plan, other)
-    return f"serves {rates} with {other.title}{left_out}"
-
-
-def _percentile(scenario: Scenario) -> int:
-    """The percentile of the answers that is nearest to the one asked for."""
-    return min((50, 90, 99), key=lambda n: abs(n - (scenario.slo or Slo()).ttft_percentile))
-
-
-def _ttft_s(scenario: Scenario, latency: Latency) -> float | None:
-    found: float | None = getattr(latency, f"ttft_p{_percentile(scenario)}_s")
-    return found
-
-
-def _left_out(plan: Fleet, other: Baseline) -> str:
-    """What a comparison without all prices does not count."""
-    counted = "accelerators by number alone" if other.name == HOMOGENEOUS else "accelerators alone"
-    return f", counting {counted}: no price of {', '.join(plan.cost.missing_prices)}"
-
-
 def _lifted(plan: Fleet, compared: Compared) -> str:
     """The bound the plan lifts: what prefill takes of a homogeneous fleet of as many accelerators; and the link."""
     busiest = max(plan.links, key=lambda link: link.utilization)
@@ -227,8 +160,8 @@ def _stock(scenario: Scenario, plan: Fleet, rivals: Sequence[Baseline]) -> str:
     if not more:
         return ""
     cheaper = [o for o in more if _is_cheaper_for_the_demand(scenario, plan, o)]
-    best = cheaper[0] if cheaper else max(more, key=lambda o: _margin_key(scenario, plan, o))
-    is_stock = bool(cheaper) or _margins(scenario, plan, 0.0, best)[0] <= WORTHWHILE
+    best = cheaper[0] if cheaper else max(more, key=lambda o: margin_key(scenario, plan, o))
+    is_stock = bool(cheaper) or margins(scenario, plan, 0.0, best)[0] <= WORTHWHILE
     start = "Stock is what makes it worth it" if is_stock else "More stock would not change that"
     if cheaper:
         does = (
@@ -237,7 +170,7 @@ def _stock(scenario: Scenario, plan: Fleet, rivals: Sequence[Baseline]) -> str:
     elif scenario.objective == "min-cost":
         does = f"serve the demand for {number(best.cost.usd_per_hour, 4)} USD/h"
     elif scenario.objective == "min-ttft":
-        does = f"bring the first token within {number(_ttft_s(scenario, best.latency))} s"
+        does = f"bring the first token within {number(ttft_s(scenario, best.latency))} s"
     else:
         does = f"serve {number(best.most_req_per_s)} req/s"
     return f" {start}: {', '.join(best.beyond_stock)}, would {does} without another site."

@@ -193,6 +193,14 @@ class FleetCapacity:
     """Pool, colour number, requests of its kind per second."""
     decode: tuple[tuple[str, int, float], ...]
     rate: float
+    colocated: tuple[tuple[str, int, float], ...] = ()
+
+    @property
+    def rows(self) -> dict[str, tuple[tuple[str, int, float], ...]]:
+        """Pools by what they do; a fleet has those that prefill and decode, or those that do both."""
+        if self.colocated:
+            return {"colocated": self.colocated}
+        return {"prefill": self.prefill, "decode": self.decode}
 
 
 @dataclass(frozen=True)
@@ -202,14 +210,15 @@ class ThetaChart:
     fleets: tuple[FleetCapacity, ...]
 
     def draw(self) -> "Figure":
-        parts = {name: color for f in self.fleets for row in (f.prefill, f.decode) for name, color, _ in row}
+        parts = {name: color for f in self.fleets for row in f.rows.values() for name, color, _ in row}
         figure = canvas.new_figure(1.3 + 0.85 * len(self.fleets) + canvas.legend_in(list(parts)))
         axes = figure.subplots()
-        widest = max(sum(c for *_, c in row) for f in self.fleets for row in (f.prefill, f.decode))
+        widest = max(sum(c for *_, c in row) for f in self.fleets for row in f.rows.values())
         named = set[str]()
         for y, fleet in enumerate(self.fleets):
-            named |= self._draw_row(axes, y - 0.19, fleet, widest, "prefill")
-            named |= self._draw_row(axes, y + 0.19, fleet, widest, "decode")
+            for role in fleet.rows:
+                shift = {"prefill": -0.19, "decode": 0.19}.get(role, 0.0)
+                named |= self._draw_row(axes, y + shift, fleet, widest, role)
             axes.vlines(fleet.rate, y - 0.38, y + 0.37, color=canvas.INK, linewidth=2.5)
             text = f"{formats.figure(fleet.rate)} req/s in all" if y == 0 else formats.figure(fleet.rate)
             side = "center" if fleet.rate > 0.2 * widest else "left"
@@ -225,7 +234,7 @@ class ThetaChart:
     @staticmethod
     def _draw_row(axes: "Axes", y: float, fleet: FleetCapacity, widest: float, role: str) -> set[str]:
         """Bars one after the other; what is returned are the names that could be written into one."""
-        parts = fleet.prefill if role == "prefill" else fleet.decode
+        parts = fleet.rows[role]
         left, named = 0.0, set[str]()
         for name, color, capacity in parts:
             bar = axes.barh(y, capacity, height=0.34, left=left, color=canvas.hue(color), edgecolor="white")[0]
@@ -247,11 +256,12 @@ def theta_chart(case: Case) -> ThetaChart | None:
             label=f"{name}\n{_sizes(fleet)}",
             prefill=_role(fleet, "prefill", colors),
             decode=_role(fleet, "decode", colors),
+            colocated=_role(fleet, "colocated", colors),
             rate=fleet.most_req_per_s,
         )
         for name, fleet in fleets
     )
-    has_capacity = any(c > 0 for row in rows for *_, c in row.prefill + row.decode)
+    has_capacity = any(c > 0 for row in rows for parts in row.rows.values() for *_, c in parts)
     return ThetaChart(rows) if case.plan.baselines and has_capacity else None
 
 

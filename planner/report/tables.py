@@ -50,6 +50,7 @@ def headline(plan: Plan) -> list[tuple[str, str]]:
     """The decision in one screen: what is asked for most, and the answer."""
     rows = [
         ("verdict", words.verdict(plan)),
+        *([("in one batch", apart.because)] if (apart := plan.verdict.disaggregation) is not None else []),
         ("instances", f"{words.sizes(plan)}  ({words.pool_names(plan)}; {words.accelerators(plan)})"),
         ("prefill:decode", words.prefill_to_decode(plan)),
         ("threshold", words.threshold(plan)),

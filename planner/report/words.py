@@ -143,6 +143,11 @@ def prefill_to_decode(plan: Plan) -> str:
     return f"{plan.prefill_to_decode} ({takers(plan, 'short') or 'prefill'} to {decode})"
 
 
+def has_colocated(plan: Plan) -> bool:
+    """Whether the plan or a fleet beside it prefills and decodes in one batch."""
+    return any(pool.role == "colocated" for fleet in (plan, *plan.baselines) for pool in fleet.pools)
+
+
 def verdict(plan: Plan) -> str:
     """The verdict as sentences; the reason of a refusal says itself that it is one."""
     return f"Worth it. {plan.verdict.because}" if plan.verdict.worth_it else plan.verdict.because

@@ -24,9 +24,9 @@ class PoolPlan(StrictModel):
     name: str
     site: str
     hardware: str
-    role: Literal["prefill", "decode"]
+    role: Literal["prefill", "decode", "colocated"]
     prompts: Literal["long", "short"] | None
-    """Which prompts a prefill pool takes; None for one that takes both, and for decode."""
+    """Which prompts a prefill pool takes; None for one that takes both, and for others."""
     n_instances: Counted
     n_accelerators: Counted
     capacity_req_per_s: Quantity
@@ -49,6 +49,8 @@ class PoolPlan(StrictModel):
     """Attention KV cache."""
     batch_limit: Counted | None = None
     """Most sequences that an instance decodes together; None for prefill, which is one prompt at a time."""
+    tokens_per_pass: Counted | None = None
+    """Most tokens of a pass on an attention replica of a colocated instance; None for other roles."""
     model: str | None = None
     """Model that it serves, as `models` and classes call it."""
 
@@ -169,6 +171,20 @@ class CostBand(StrictModel):
     """Why one end has no bill, where that is so."""
 
 
+class Disaggregation(StrictModel):
+    """Whether to prefill and decode apart, against the same accelerators that do both in one batch, and why."""
+
+    worth_it: bool
+    """False too while it is not decided."""
+    decided: bool
+    """Whether it holds for every time that a pass may take, and within the proven bounds of both."""
+    because: str
+    margin_fraction: Signed | None = None
+    """What the plan gains: more requests, or a lower bill or TTFT; None without a colocated fleet [-]."""
+    opponent: str | None = None
+    """Name of the baseline that it is judged against."""
+
+
 class Verdict(StrictModel):
     """Whether prefill in another site is worth it here, and why."""
 
@@ -181,6 +197,8 @@ class Verdict(StrictModel):
     """What the plan gains over its strongest opponent: more requests, or a lower bill or TTFT; None without one [-]."""
     opponent: str | None = None
     """Name of the baseline that it is judged against: one that can be had."""
+    disaggregation: Disaggregation | None = None
+    """What prefill and decode apart are worth; None where no colocated fleet could be planned to compare with."""
 
 
 Work = Literal["long", "short", "decode"]
@@ -298,6 +316,16 @@ class Fleet(StrictModel):
         return sum(pool.n_accelerators for pool in self.pools)
 
 
+class AtBest(StrictModel):
+    """What a fleet does where prefill and decode overlap perfectly: the upper end of a band."""
+
+    n_instances: Counted
+    most_req_per_s: Quantity
+    """The most it serves as asked [1/s]."""
+    usd_per_hour: Quantity | None
+    latency: Latency
+
+
 class Baseline(Fleet):
     """Another way to serve the same requests."""
 
@@ -311,6 +339,8 @@ class Baseline(Fleet):
     """What it takes more of than the scenario says can be had, each with what it takes; no verdict rests on such."""
     gap: Signed = 0.0
     """Relative distance of its objective to a proven bound [-]."""
+    at_best: AtBest | None = None
+    """Of a colocated fleet whose passes are composed of measured times, which take these to follow one another."""
 
 
 class Sweep(StrictModel):

@@ -33,6 +33,7 @@ from planner.roofline.operator import Gemm, Operator, total_bytes, total_flop
 from planner.roofline.operators import decode_operators, pass_operators, prefill_operators
 from planner.roofline.pass_time import PassTime, operator_seconds, pass_time
 from planner.roofline.rank_work import RankWork, rank_work
+from planner.roofline.request_kinds import RequestKinds, cells, most_held, strata
 from planner.roofline.sequences import Sequences
 from planner.roofline.served_model import ServedModel, prefill_passes
 from planner.roofline.speculation import mtp_model, tokens_per_step, tokens_per_step_variance
@@ -52,6 +53,10 @@ from planner.roofline.stack import (
 from planner.roofline.weights import bytes_per_weight, weights_bytes
 
 __all__ = [
+    "RequestKinds",
+    "cells",
+    "most_held",
+    "strata",
     "MeanRequest",
     "MixedPasses",
     "linear_memory",

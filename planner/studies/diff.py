@@ -161,6 +161,8 @@ def _promises_of(part: ClassPlan) -> Iterator[tuple[str, _Figure]]:
 def _decisions(plan: Plan, other: Plan) -> Iterator[tuple[str, Any]]:
     """What a plan decides, by key; a pool or link that the other plan lacks is one decision."""
     yield "verdict.worth_it", plan.verdict.worth_it if plan.verdict.decided else "undecided"
+    if (apart := plan.verdict.disaggregation) is not None:
+        yield "verdict.disaggregation.worth_it", apart.worth_it if apart.decided else "undecided"
     yield "prefill_to_decode", plan.prefill_to_decode
     pools, links = ({item.name for item in items} for items in (other.pools, other.links))
     for pool in plan.pools:

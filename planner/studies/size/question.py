@@ -7,11 +7,10 @@ from math import isfinite
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import HardwareProfile, ModelProfile, hardware_profile, missing_shapes, model_profile
-from planner.roofline import MeanRequest, Stack, best_stack, stack
+from planner.roofline import RequestKinds, Stack, best_stack, stack, strata
 from planner.roofline.chip import FORMATS
 from planner.scenario import Price
 from planner.workload import Workload, read_trace
@@ -21,39 +20,6 @@ COMMAND = "planner size"
 MOST_RATE = 1e6
 N_KINDS = 256
 """Prompt lengths that stand for all."""
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Requests:
-    """What a demand brings."""
-
-    tokens: Floats
-    """Prompt lengths, rising [tokens]."""
-    weights: Floats
-    """Their shares, sum 1."""
-    output_tokens: float
-    """Mean answer [tokens]."""
-    output_square: float
-    """Mean of its square."""
-
-    @property
-    def mean_tokens(self) -> float:
-        """Mean prompt [tokens]."""
-        return float(self.tokens @ self.weights)
-
-    @property
-    def output_scv(self) -> float:
-        """Squared coefficient of variation of answers."""
-        return max(self.output_square / self.output_tokens**2 - 1.0, 0.0)
-
-    @property
-    def mean(self) -> MeanRequest:
-        """What passes know of them."""
-        square = float(self.tokens**2 @ self.weights)
-        keys = (square / self.mean_tokens + 1.0) / 2
-        return MeanRequest(self.mean_tokens, keys, self.mean_tokens + self.output_square / self.output_tokens / 2)
 
 
 @dataclass(frozen=True)
@@ -118,14 +84,14 @@ class SizeQuestion:
         return best_stack(self.profile.name, *(chip.name for chip in self.chips))
 
     @cached_property
-    def requests(self) -> Requests:
+    def requests(self) -> RequestKinds:
         """The requests. Raises InputError."""
         mix = request_mix(self.workload, self.directory, self.data_dirs)
         atoms, outputs = mix.atoms(N_KINDS), mix.outputs
         tokens, weights = strata(atoms.total_tokens, atoms.weights, N_KINDS)
         mean = mix.mean_output_tokens
         square = self._recorded_square() if outputs is None else float(outputs.tokens**2 @ outputs.weights)
-        return Requests(tokens, weights, mean, max(square, mean**2))
+        return RequestKinds(tokens, weights, mean, max(square, mean**2))
 
     def _recorded_square(self) -> float:
         """Mean square of a trace's answers; 0 without a trace."""
@@ -137,19 +103,3 @@ class SizeQuestion:
     def usd_per_hour(self, chip: HardwareProfile) -> float:
         """Rent of one accelerator."""
         return self.prices[chip.name].hourly_usd
-
-
-def strata(values: Floats, weights: Floats, n: int) -> tuple[Floats, Floats]:
-    """At most n values with the mean of all, from the least to the greatest, and their shares.
-
-    >>> strata(np.array([3.0, 1.0, 1.0]), np.ones(3) / 3, 8)[0].tolist()
-    [1.0, 3.0]
-    """
-    order = np.argsort(values, kind="stable")
-    v, w = values[order], weights[order] / weights.sum()
-    cell = np.minimum(((np.cumsum(w) - w / 2) * n).astype(int), n - 1)
-    mass = np.bincount(cell, w, n)
-    kept = mass > 0
-    means = np.bincount(cell, w * v, n)[kept] / mass[kept]
-    found, index = np.unique(means, return_inverse=True)
-    return found, np.asarray(np.bincount(index, mass[kept]), np.float64)

@@ -12,9 +12,9 @@ from planner.errors import InputError
 from planner.profiles import HardwareProfile
 from planner.queueing import PassLoop, Prompts, colocated_capacity_req_per_s
 from planner.results import ConsideredWay
-from planner.roofline import Layout, MixedPasses, ServedModel, linear_memory, mixed_passes
+from planner.roofline import Layout, MixedPasses, RequestKinds, ServedModel, mixed_passes, most_held
 from planner.studies.size.layouts import has_room, layouts, served
-from planner.studies.size.question import Requests, SizeQuestion
+from planner.studies.size.question import SizeQuestion
 
 MOST_RUNNING = 1024
 """Of an attention replica, where a stack does not say."""
@@ -109,7 +109,7 @@ def decode_way(question: SizeQuestion, chip: HardwareProfile, one: ServedModel, 
 class ColocatedWay(Way):
     """Prefill and decode on the same instances."""
 
-    requests: Requests | None = None
+    requests: RequestKinds | None = None
     passes: MixedPasses | None = None
     most_by_memory: int = 0
     """Sequences that memory holds, at their mean length."""
@@ -164,15 +164,6 @@ def colocated_way(question: SizeQuestion, chip: HardwareProfile, one: ServedMode
     if capacity <= 0 or (question.ttft_s is not None and ttft_s > question.ttft_s):
         return None
     return replace(way, capacity_req_per_s=capacity)
-
-
-def most_held(one: ServedModel, requests: Requests, reserves_output: bool) -> int:
-    """Sequences in memory at once, each with what it holds on average over its stay."""
-    room, fixed = linear_memory(
-        one, max(requests.tokens.min() / 2, 1.0), requests.tokens.max() + requests.output_tokens
-    )
-    grown = requests.output_square / requests.output_tokens / (1 if reserves_output else 2)
-    return max(int(room / (fixed + requests.mean_tokens + grown)), 1) * one.n_places
 
 
 def quantile(values: np.ndarray, weights: np.ndarray, percentile: float) -> float:

@@ -1,0 +1,159 @@
+"""The passes of instances that prefill and decode in one batch: the roofline's, or composed of measured curves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.queueing import PassLoop, Prompts
+from planner.queueing.colocated import PassSeconds
+from planner.queueing.erlang import Floats
+from planner.roofline import DecodePoint, InstanceRates, RequestKinds, ServedModel, Stack, mixed_passes, most_held
+
+MOST_RUNNING = 1024
+"""Of an attention replica, where a stack does not say."""
+TOKENS_PER_PASS = (8192, 2048, 512)
+"""Tried: of a stack those below its own; of measured curves, which say nothing of it, all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """Requests at an instance."""
+
+    multiple: float
+    """Their rate over the mean rate of the whole time [fraction]."""
+    loop: PassLoop
+    prompts: Prompts
+    before_s: float
+    """Mean seconds that the host needs before a prompt."""
+
+
+Loads = Sequence[tuple[float, RequestKinds]]
+
+
+def roofline_loads(served: ServedModel, used: Stack, loads: Loads, time_factor: float) -> tuple[Load, ...]:
+    """Loads of an instance whose passes the roofline times.
+
+    Args:
+        served: the model on an instance; a pass takes its `chunk_tokens` on each replica.
+        used: its software, whose settings admit prompts.
+        loads: rates over the mean, and requests.
+        time_factor: factor on all seconds.
+
+    Raises:
+        InputError: a shape or a figure is unknown.
+    """
+    return tuple(_roofline_load(served, used, multiple, kinds, time_factor) for multiple, kinds in loads)
+
+
+def _roofline_load(served: ServedModel, used: Stack, multiple: float, kinds: RequestKinds, factor: float) -> Load:
+    settings = used.settings
+    held = most_held(served, kinds, settings.reserves_output)
+    most = min((settings.most_running or MOST_RUNNING) * served.n_places, held)
+    passes = mixed_passes(served, kinds.mean, most)
+    budget = float(served.chunk_tokens * served.n_places)
+    loop = PassLoop(_scaled(passes, factor), budget, len(passes.decode_s) - 1, settings.prefill_first is True)
+    before_s = np.zeros(len(kinds.tokens)) + served.factors.before_prefill_s(kinds.tokens)
+    new = np.maximum(kinds.new_tokens, 1.0)
+    alone_s = served.prefill_time(new, kinds.tokens - kinds.new_tokens).total_s - before_s
+    prompts = Prompts(kinds.new_tokens, kinds.weights, factor * alone_s, kinds.output_tokens, kinds.output_scv)
+    return Load(multiple, loop, prompts, factor * float(before_s @ kinds.weights))
+
+
+def _scaled(passes: PassSeconds, factor: float) -> PassSeconds:
+    return passes if factor == 1.0 else lambda tokens, batch: factor * passes(tokens, batch)
+
+
+@dataclass(frozen=True, eq=False)
+class ComposedPasses:
+    """Seconds of mixed passes of an instance of which prefill and decode alone were measured."""
+
+    token_s: float
+    """Instance-seconds of a prompt token [s]."""
+    point: DecodePoint
+    overlaps: bool
+    """Whether prompt tokens and decode step overlap perfectly; else they follow one another."""
+
+    def __call__(self, tokens: Floats, batch: Floats) -> Floats:
+        """Seconds of passes [s].
+
+        Equation:
+            c p + s(B), or with perfect overlap max(c p, s(B)); s(0) = 0, and c p without sequences
+
+        Args:
+            tokens: prompt tokens p, any shape [tokens].
+            batch: decoding sequences B, broadcast [sequences].
+        """
+        p, b = np.broadcast_arrays(np.asarray(tokens, float), np.asarray(batch, float))
+        prompt_s, step_s = self.token_s * p, np.where((b > 0) | (p <= 0), self.step_s(b), 0.0)
+        return np.maximum(prompt_s, step_s) if self.overlaps else prompt_s + step_s
+
+    def step_s(self, batch: Floats) -> Floats:
+        """Decode steps [s]."""
+        steps = self.point.steps_s or (self.point.step_s,)
+        return np.asarray(np.interp(batch, np.arange(1, len(steps) + 1), steps))
+
+
+def composed_loads(
+    prefill: InstanceRates, decode: InstanceRates, loads: Loads, tokens_per_pass: int, overlaps: bool
+) -> tuple[Load, ...]:
+    """Loads of an instance whose passes are composed of a prefill curve and a decode point.
+
+    Equation:
+        see `ComposedPasses`; c is what a mean prompt takes by the curve, over its tokens
+
+    Args:
+        prefill: times of prefill.
+        decode: times of decode; its batch is the most that run.
+        loads: rates over the mean, and requests.
+        tokens_per_pass: most tokens of a pass.
+        overlaps: whether prompt tokens and decode step overlap perfectly.
+
+    Raises:
+        ValueError: a role has no times.
+
+    Valid:
+        Prompts of other lengths than those of the curve's points as the curve has them; one prompt token costs as much
+        as any other beside other prompts.
+    """
+    if prefill.prefill is None or decode.decode is None:
+        raise ValueError("an instance is composed of prefill and decode, and one of them has no times")
+    service, point, found = prefill.prefill, decode.decode, []
+    for multiple, kinds in loads:
+        new, cached = kinds.new_tokens, kinds.tokens - kinds.new_tokens
+        mean_s = float(service.occupancy.seconds(kinds.tokens, cached) @ kinds.weights)
+        passes = ComposedPasses(mean_s / max(float(new @ kinds.weights), 1e-9), point, overlaps)
+        alone_s = service.seconds(kinds.tokens, cached)
+        prompts = Prompts(new, kinds.weights, alone_s, kinds.output_tokens, kinds.output_scv)
+        found.append(Load(multiple, PassLoop(passes, float(tokens_per_pass), point.batch), prompts, 0.0))
+    return tuple(found)
+
+
+def even_loads(prefill: InstanceRates, decode: InstanceRates, loads: Loads, tpot_s: float) -> tuple[Load, ...]:
+    """The same with perfect overlap and passes that all carry equal parts of prompts: no passes serve more.
+
+    Args:
+        prefill: times of prefill.
+        decode: times of decode.
+        loads: rates over the mean, and requests.
+        tpot_s: longest mean time per token [s].
+    """
+    found = composed_loads(prefill, decode, loads, TOKENS_PER_PASS[0], overlaps=True)
+    evenly = (_even_tokens(one.loop.pass_s, one.prompts, one.loop.most_running, tpot_s) for one in found)
+    return tuple(
+        replace(one, loop=replace(one.loop, tokens_per_pass=tokens)) for one, tokens in zip(found, evenly, strict=True)
+    )
+
+
+def _even_tokens(passes: PassSeconds, prompts: Prompts, most: int, tpot_s: float) -> float:
+    """Tokens of passes that all carry equal parts of prompts, at the batch that serves most.
+
+    Equation:
+        B (1 + n / (L - 1)) at the B that maximises B / ((L - 1) max(s(B), c n B / (L - 1)))
+    """
+    if prompts.decoded_tokens <= 0:
+        return float(TOKENS_PER_PASS[0])
+    batch, per_step = np.arange(1.0, most + 1), prompts.mean_tokens / prompts.decoded_tokens
+    seconds = passes(per_step * batch, batch)
+    rate = np.where(seconds <= tpot_s, batch / seconds, 0.0)
+    return float(batch[np.argmax(rate)]) * (1.0 + per_step)

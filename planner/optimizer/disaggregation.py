@@ -1,0 +1,105 @@
+"""Are prefill and decode apart worth it, against the same accelerators that do both in one batch?"""
+
+from planner.optimizer.baselines import Compared
+from planner.optimizer.colocated import COLOCATED
+from planner.optimizer.margins import figures, is_fair, margins
+from planner.optimizer.one_site import WORTHWHILE
+from planner.results import Baseline, Disaggregation, Fleet
+from planner.scenario import Scenario
+from planner.units import MILLI, number, percent
+
+DECIMALS = 6
+SLOWER = 1.05
+"""Times the plan's time per token, from which on a slower one is pointed out."""
+
+
+def disaggregation(scenario: Scenario, plan: Fleet, gap: float, compared: Compared) -> Disaggregation | None:
+    """The verdict on prefill and decode apart.
+
+    Equation:
+        margin = ours / theirs - 1 for rates, 1 - ours / theirs for bills and TTFT; worth it where that is above 1 %,
+        decided where it is on one side of 1 % for every plan and opponent within their bounds and bands
+
+    Args:
+        scenario: the question.
+        plan: the planned fleet.
+        gap: relative distance of its objective to its bound.
+        compared: what it is compared with.
+
+    Returns:
+        Worth it when the plan beats the strongest colocated fleet that can be had, or where none can the strongest;
+        None where there is nothing to compare with.
+    """
+    colocated = [other for other in compared.others if other.name in COLOCATED]
+    rivals = [other for other in colocated if is_fair(scenario, plan, other)]
+    can_be_had = [other for other in rivals if not other.beyond_stock] or rivals
+    if can_be_had:
+        best = min(can_be_had, key=lambda other: _margins(scenario, plan, gap, other)[1])
+        return _against(scenario, plan, gap, best, bool(compared.unknown & set(COLOCATED)))
+    if compared.unknown & set(COLOCATED):
+        because = "Not decided: it is not known what a colocated fleet would do, for the reason in the notes."
+        return Disaggregation(worth_it=False, decided=False, because=because)
+    if colocated or compared.impossible & set(COLOCATED):
+        because = "Prefill and decode apart serve what no colocated fleet of the same kind does for the same means."
+        return Disaggregation(worth_it=True, decided=True, because=because)
+    return None
+
+
+def _margins(scenario: Scenario, plan: Fleet, gap: float, other: Baseline) -> tuple[float, float, float]:
+    """The margin, and the least and greatest that it may be within bounds and band."""
+    margin, low, high = margins(scenario, plan, gap, other)
+    if other.at_best is None:
+        return margin, low, high
+    best = other.at_best
+    bill = other.cost.model_copy(update={"usd_per_hour": best.usd_per_hour})
+    update = {"max_throughput_req_per_s": best.most_req_per_s, "cost": bill, "latency": best.latency}
+    if other.goodput_req_per_s is not None:
+        update["goodput_req_per_s"] = best.most_req_per_s
+    return margin, min(low, margins(scenario, plan, gap, other.model_copy(update=update))[1]), high
+
+
+def _against(scenario: Scenario, plan: Fleet, gap: float, other: Baseline, is_open: bool) -> Disaggregation:
+    margin, low, high = _margins(scenario, plan, gap, other)
+    is_worth, is_clear = margin > WORTHWHILE, not low <= WORTHWHILE < high
+    said = f"{figures(scenario, plan, other)}{_band(scenario, other)}{_slower(scenario, plan, other)}"
+    if not is_clear or (is_worth and is_open):
+        why = "which is within what is known of the two" if not is_clear else "but others were not found in the time"
+        text = f"Not decided: with prefill and decode apart the plan {said}, {why}."
+    elif is_worth:
+        how = f"+{percent(margin)}" if scenario.objective == "max-throughput" else f"{percent(margin)} less"
+        text = f"Prefill and decode apart are worth it: the plan {said} ({how})."
+    else:
+        text = f"Prefill and decode apart are not worth it here: the plan {said}."
+    return Disaggregation(
+        worth_it=is_worth and is_clear and not is_open,
+        decided=is_clear and not (is_worth and is_open),
+        because=text,
+        margin_fraction=round(margin, DECIMALS),
+        opponent=other.name,
+    )
+
+
+def _band(scenario: Scenario, other: Baseline) -> str:
+    """What the opponent would do if its passes were as short as they may be."""
+    best = other.at_best
+    if best is None:
+        return ""
+    if scenario.objective == "min-cost":
+        does = f"{number(best.usd_per_hour, 4)} USD/h"
+    elif scenario.objective == "min-ttft":
+        does = f"{number(best.latency.ttft_mean_s)} s on average"
+    else:
+        does = f"{number(best.most_req_per_s)} req/s"
+    return f" ({does} if prefill and decode overlapped perfectly)"
+
+
+def _slower(scenario: Scenario, plan: Fleet, other: Baseline) -> str:
+    """That tokens are slower where nothing limits them."""
+    ours, theirs = plan.latency.tpot_mean_s, other.latency.tpot_mean_s
+    slos = [scenario.slo_of(name) for name in scenario.workloads]
+    is_limited = any(slo is not None and slo.tpot_ms is not None for slo in slos)
+    is_limited = is_limited or any(pool.tpot_ms is not None for pool in scenario.pools.values())
+    if is_limited or ours is None or theirs is None or theirs <= SLOWER * ours:
+        return ""
+    apart, together = number(ours / MILLI), number(theirs / MILLI)
+    return f", whose output tokens take {together} ms each against {apart} ms, as no slo.tpot_ms limits them"

@@ -1,0 +1,91 @@
+"""Requests as the passes and the memory of an instance know them: some kinds of prompts, and answers by two moments."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.roofline.colocated import MeanRequest, linear_memory
+from planner.roofline.operator import FloatArray
+from planner.roofline.served_model import ServedModel
+
+
+@dataclass(frozen=True, eq=False)
+class RequestKinds:
+    """What a demand brings."""
+
+    tokens: FloatArray
+    """Prompt lengths, cached prefixes included [tokens]."""
+    weights: FloatArray
+    """Their shares, sum 1."""
+    output_tokens: float
+    """Mean answer [tokens]."""
+    output_square: float
+    """Mean of its square."""
+    cached_tokens: FloatArray | None = None
+    """Cached prefix of each prompt; None: there are none [tokens]."""
+
+    @property
+    def new_tokens(self) -> FloatArray:
+        """Prompt tokens to compute [tokens]."""
+        return self.tokens if self.cached_tokens is None else self.tokens - self.cached_tokens
+
+    @property
+    def mean_tokens(self) -> float:
+        """Mean prompt [tokens]."""
+        return float(self.tokens @ self.weights)
+
+    @property
+    def output_scv(self) -> float:
+        """Squared coefficient of variation of answers."""
+        return max(self.output_square / self.output_tokens**2 - 1.0, 0.0)
+
+    @property
+    def mean(self) -> MeanRequest:
+        """What passes know of them."""
+        new, cached = self.new_tokens, self.tokens - self.new_tokens
+        mean_new = float(new @ self.weights)
+        keys = float((new * (cached + (new + 1.0) / 2)) @ self.weights) / max(mean_new, 1e-9)
+        return MeanRequest(mean_new, keys, self.mean_tokens + self.output_square / self.output_tokens / 2)
+
+
+def strata(values: FloatArray, weights: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
+    """At most n values with the mean of all, from the least to the greatest, and their shares.
+
+    >>> strata(np.array([3.0, 1.0, 1.0]), np.ones(3) / 3, 8)[0].tolist()
+    [1.0, 3.0]
+    """
+    cell = cells(values, weights, n)
+    w = weights / weights.sum()
+    mass = np.bincount(cell, w, n)
+    kept = mass > 0
+    means = np.bincount(cell, w * values, n)[kept] / mass[kept]
+    found, index = np.unique(means, return_inverse=True)
+    return found, np.asarray(np.bincount(index, mass[kept]), np.float64)
+
+
+def cells(values: FloatArray, weights: FloatArray, n: int) -> np.ndarray:
+    """The stratum of each value, of n with about the same weight from the least value to the greatest.
+
+    >>> cells(np.array([3.0, 1.0, 2.0, 4.0]), np.ones(4), 2).tolist()
+    [1, 0, 0, 1]
+    """
+    order = np.argsort(values, kind="stable")
+    w = weights[order] / weights.sum()
+    found = np.empty(len(values), dtype=int)
+    found[order] = np.minimum(((np.cumsum(w) - w / 2) * n).astype(int), n - 1)
+    return found
+
+
+def most_held(served: ServedModel, requests: RequestKinds, reserves_output: bool) -> int:
+    """Sequences in the memory of an instance at once, each with what it holds on average over its stay.
+
+    Args:
+        served: the model on an instance.
+        requests: what is held.
+        reserves_output: whether memory is taken for the whole answer at once; else token by token.
+    """
+    room, fixed = linear_memory(
+        served, max(requests.tokens.min() / 2, 1.0), requests.tokens.max() + requests.output_tokens
+    )
+    grown = requests.output_square / requests.output_tokens / (1 if reserves_output else 2)
+    return max(int(room / (fixed + requests.mean_tokens + grown)), 1) * served.n_places

@@ -1,0 +1,352 @@
+"""Colocated fleets beside a plan: capacity by hand and by brute force, limits, bands, and what being apart is worth."""
+
+from dataclasses import replace
+from functools import partial
+from math import ceil, inf
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.optimizer import Problem, optimize, planned_at, planning_problem, solved
+from planner.optimizer.baselines import Compared
+from planner.optimizer.colocated import COLOCATED, Opponents, colocated_opponents
+from planner.optimizer.colocated.instances import colocated_instances
+from planner.optimizer.colocated.passes import composed_loads, even_loads, roofline_loads
+from planner.optimizer.colocated.rates import Promise, most_req_per_s
+from planner.optimizer.disaggregation import disaggregation
+from planner.optimizer.one_site import WORTHWHILE
+from planner.queueing import colocated_capacity_req_per_s, colocated_queue
+from planner.results import Baseline, Disaggregation, Fleet
+from planner.roofline import RequestKinds, served_instance, stack_of
+from planner.scenario import Scenario, asked_instance, load_scenario
+from tests.builders import GPUS, HOME, SMALL, Draw, reference, small_with
+
+MIN_COST: dict[str, Any] = {"objective": "min-cost", "demand_req_per_s": 2.0}
+ROOFLINE: dict[str, Any] = {f"pools.{name}.service_times": "roofline" for name in ("fast", "near", "decode")} | {
+    "sites.local.accelerators": {HOME: 400}
+}
+
+
+def beside(scenario: Scenario) -> tuple[Problem, Fleet, Opponents]:
+    """The plan of a scenario and the colocated fleets beside it."""
+    problem = planning_problem(scenario)
+    fleet = planned_at(problem, solved(problem, 20.0))
+    return problem, fleet, colocated_opponents(problem, fleet, monotonic() + 60.0)
+
+
+def prefill_and_decode_s(scenario: Scenario) -> tuple[float, float, float]:
+    """Seconds of prefill of a mean prompt at home, a decode step, and tokens after the first, from the file alone."""
+    mix, home = planning_problem(scenario).classes[0].mix, scenario.measured["home"]
+    assert home.prefill is not None
+    assert home.decode is not None
+    lengths = mix.threshold_grid(20_001)
+    seconds = np.interp((lengths[1:] + lengths[:-1]) / 2, home.prefill.tokens, home.prefill.seconds)
+    return float(seconds.mean()), home.decode.step_s, mix.mean_output_tokens - 1
+
+
+def by_hand(work_s: float, step_s: float, decoded: float, batch: int, tpot_s: float, overlaps: bool) -> float:
+    """The most that an instance serves, trying every batch up to a thousandth of a sequence."""
+    best = 0.0
+    for b in np.linspace(1.0, batch, 1000 * (batch - 1) + 1):
+        prompts_s = b / decoded * work_s  # of prompts that come while every sequence makes a token
+        seconds = max(step_s, prompts_s) if overlaps else step_s + prompts_s
+        if seconds <= tpot_s * (1 + 1e-12):
+            best = max(best, b / (decoded * seconds))
+    return best
+
+
+@pytest.mark.parametrize("tpot_ms", [None, 26.0, 40.0, 90.0])
+def test_an_instance_composed_of_measured_times_serves_what_every_batch_tried_by_hand_does(
+    tpot_ms: float | None,
+) -> None:
+    scenario = small_with({} if tpot_ms is None else {"slo.tpot_ms": tpot_ms})
+    work_s, step_s, decoded = prefill_and_decode_s(scenario)
+    tpot_s = inf if tpot_ms is None else tpot_ms / 1e3
+    found = colocated_instances(planning_problem(scenario))
+    one = max(found, key=lambda one: one.capacity_req_per_s)
+    best = max(other.capacity_req_per_s for other in one.at_best)
+    # The capacity looks at 64 batch sizes: with a limit it may miss the last one by a step between two of them.
+    loose = 1e-3 if tpot_ms is None else 5e-2
+    apart, at_once = (by_hand(work_s, step_s, decoded, 20, tpot_s, overlaps) for overlaps in (False, True))
+    assert apart * (1 - loose) <= one.capacity_req_per_s <= apart * (1 + 1e-3)
+    assert at_once * (1 - loose) <= best <= at_once * (1 + 1e-3)
+
+
+def test_without_a_limit_prefill_and_decode_add_up_or_hide_each_other() -> None:
+    work_s, step_s, decoded = prefill_and_decode_s(small_with({}))
+    (one, *_) = colocated_instances(planning_problem(small_with({})))
+    decode_s = decoded * step_s / 20
+    assert one.capacity_req_per_s == pytest.approx(1 / (work_s + decode_s), rel=1e-3)
+    best = max(other.capacity_req_per_s for other in one.at_best)
+    assert best == pytest.approx(1 / max(work_s, decode_s), rel=1e-3)
+
+
+def kinds(tokens: float, output: float) -> RequestKinds:
+    """Requests that are all alike."""
+    return RequestKinds(np.array([tokens]), np.ones(1), output, output**2)
+
+
+def pool_rates(scenario: Scenario) -> dict[str, Any]:
+    """Times of the pools at home, by name."""
+    return {pool.name: pool.rates for pool in planning_problem(scenario).pools}
+
+
+@pytest.mark.parametrize("tokens", [100.0, 3_000.0, 40_000.0])
+def test_with_whole_prompts_and_one_token_answers_an_instance_is_a_prefill_one(tokens: float) -> None:
+    rates = pool_rates(small_with({}))
+    for overlaps in (False, True):
+        (load,) = composed_loads(rates["near"], rates["decode"], [(1.0, kinds(tokens, 1.0))], 10**9, overlaps)
+        alone = replace(load.loop, most_running=1)
+        assert colocated_capacity_req_per_s(alone, load.prompts) == pytest.approx(
+            1 / float(rates["near"].prefill.seconds(tokens, 0.0)), rel=1e-6
+        )
+
+
+@pytest.mark.parametrize("output", [50.0, 700.0])
+def test_without_prompts_an_instance_is_a_decode_one(output: float) -> None:
+    rates = pool_rates(small_with({}))
+    loads = [(1.0, kinds(0.0, output))]
+    expected = 1 / rates["decode"].decode.seconds_per_request(output - 1)
+    for made in (
+        composed_loads(rates["near"], rates["decode"], loads, 8192, overlaps=False),
+        even_loads(rates["near"], rates["decode"], loads, inf),
+    ):
+        assert colocated_capacity_req_per_s(made[0].loop, made[0].prompts) == pytest.approx(expected, rel=1e-6)
+
+
+def test_both_limits_hold_of_the_roofline_too() -> None:
+    scenario = small_with(ROOFLINE)
+    asked = asked_instance(scenario, scenario.pools["decode"])
+    used, whole = stack_of(asked), replace(served_instance(asked), chunk_tokens=1 << 16)
+    (load,) = roofline_loads(whole, used, [(1.0, kinds(6_000.0, 1.0))], asked.time_factor)
+    alone = replace(load.loop, most_running=1)
+    prefill_s = float(whole.prefill_time(6_000.0).total_s[0] - whole.factors.before_prefill_s(6_000.0))
+    assert colocated_capacity_req_per_s(alone, load.prompts) == pytest.approx(1 / prefill_s, rel=1e-6)
+    (load,) = roofline_loads(whole, used, [(1.0, kinds(6_000.0, 301.0))], asked.time_factor)
+    decoding = replace(load.prompts, tokens=np.zeros(1))
+    batch = load.loop.most_running
+    context = 6_000.0 + 301.0 / 2
+    step_s = float(whole.decode_time(batch, context).total_s[0])
+    assert colocated_capacity_req_per_s(load.loop, decoding) == pytest.approx(batch / (300 * step_s), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_colocated_fleets_of_random_times_lie_between_pools_apart_and_perfect_overlap(seed: int) -> None:
+    """Work that follows one after the other fits any split of a fleet, so no fixed split serves more."""
+    draw = Draw(np.random.default_rng(seed))
+    times = {"prefill": draw.prefill(), "decode": draw.decode()}
+    scenario = small_with(
+        {"workload.lengths": draw.lognormal()} | {f"measured.home.{key}": value for key, value in times.items()}
+    )
+    problem, plan, found = beside(scenario)
+    apart = optimize(scenario).baseline("homogeneous-pd")
+    (one, *_) = colocated_instances(problem)
+    decoded = problem.classes[0].mix.mean_output_tokens
+    for other in found.others:
+        assert other.at_best is not None
+        assert other.most_req_per_s <= other.at_best.most_req_per_s * (1 + 1e-6)
+        assert other.at_best.most_req_per_s <= 2 * other.most_req_per_s * (1 + 1e-6)
+        assert other.ratio == pytest.approx(plan.most_req_per_s / other.most_req_per_s)
+    same = next(other for other in found.others if other.name == "colocated")
+    assert apart.most_req_per_s <= same.most_req_per_s * (1 + 1e-6)
+    assert one.capacity_req_per_s * same.pools[0].n_instances <= same.most_req_per_s * (1 + 1e-9)
+    assert decoded > 1
+
+
+@pytest.mark.parametrize("changes", [MIN_COST, MIN_COST | ROOFLINE, MIN_COST | {"slo.tpot_ms": 60.0}])
+def test_the_cheapest_colocated_fleet_serves_the_demand_and_one_instance_less_does_not(changes: dict[str, Any]) -> None:
+    problem, _, found = beside(small_with(changes))
+    cheapest = next(other for other in found.others if other.name == "cheapest-colocated")
+    (pool,) = cheapest.pools
+    each = {(one.n_accelerators, one.tokens_per_pass): one.capacity_req_per_s for one in colocated_instances(problem)}[
+        pool.n_accelerators // pool.n_instances, pool.tokens_per_pass or 0
+    ]
+    assert pool.n_instances == ceil(2.0 / each - 1e-9)
+    assert cheapest.throughput_req_per_s == 2.0
+    assert cheapest.cost.usd_per_hour == pytest.approx(2.0 * GPUS * pool.n_instances)
+    assert pool.utilization == pytest.approx(2.0 / (pool.n_instances * each))
+
+
+def test_a_fleet_for_the_bill_costs_no_more_and_has_no_room_for_another_instance() -> None:
+    _, plan, found = beside(small_with({}))
+    other = next(other for other in found.others if other.name == "equal-bill-colocated")
+    assert plan.cost.usd_per_hour is not None
+    assert other.cost.usd_per_hour is not None
+    assert other.cost.usd_per_hour <= plan.cost.usd_per_hour < other.cost.usd_per_hour + 2.0 * GPUS
+
+
+def test_a_promise_is_kept_at_the_rate_that_is_stated_and_broken_above_it() -> None:
+    scenario = small_with({"demand_req_per_s": 0.4, "slo": {"ttft_s": 8.0, "tpot_ms": 60.0}})
+    problem = planning_problem(scenario)
+    one = max(colocated_instances(problem), key=lambda one: one.capacity_req_per_s)
+    most, gap = most_req_per_s(one, 5, Promise.of(problem, monotonic() + 60.0))
+    assert 0 < most < 5 * one.capacity_req_per_s
+    assert 0 <= gap < 0.02
+
+    def keeps(rate: float) -> bool:
+        queue = colocated_queue(one.loads[0].loop, one.loads[0].prompts, rate, 5)
+        return queue.ttft.quantile_s(0.9) <= 8.0 and (queue.tpot_quantile_s(0.9) or 0.0) <= 0.06
+
+    assert keeps(most)
+    assert not keeps(min(most * (1 + gap), 4.95 * one.capacity_req_per_s) * 1.002)
+
+
+def said(plan: Fleet, other: Baseline, unknown: frozenset[str] = frozenset()) -> Disaggregation | None:
+    """The verdict by one colocated fleet."""
+    return disaggregation(small_with(MIN_COST), plan, 0.0, Compared((other,), (), frozenset(), unknown))
+
+
+@pytest.mark.parametrize(("figure", "at_best"), [(0.8, 0.7), (1.2, 0.8), (1.2, 1.005), (1.3, 1.2), (1.0, 1.0)])
+def test_a_band_that_straddles_leaves_it_undecided(figure: float, at_best: float) -> None:
+    _, plan, found = beside(small_with(MIN_COST))
+    base = next(other for other in found.others if other.name == "cheapest-colocated")
+    ours = plan.cost.usd_per_hour
+    assert ours is not None
+    assert base.at_best is not None
+    other = base.model_copy(
+        update={
+            "beyond_stock": (),
+            "cost": base.cost.model_copy(update={"usd_per_hour": figure * ours}),
+            "at_best": base.at_best.model_copy(update={"usd_per_hour": at_best * ours}),
+        }
+    )
+    answer = said(plan, other)
+    assert answer is not None
+    ends = [1 - 1 / x > WORTHWHILE for x in (figure, at_best)]
+    assert answer.decided is (all(ends) or not any(ends))
+    assert answer.worth_it is all(ends)
+    assert answer.margin_fraction == pytest.approx(1 - 1 / figure, abs=1e-6)
+    late = said(plan, other, frozenset({"colocated"}))
+    assert late is not None
+    assert not late.worth_it
+
+
+def test_the_verdict_does_not_change_when_all_prices_double() -> None:
+    once = small_with(MIN_COST)
+    keys = {f"prices.{name}.usd_per_accelerator_hour": 2 * price.hourly_usd for name, price in once.prices.items()}
+    twice = once.varied(keys | {"links.wan.usd_per_hour": 40})
+    one, two = (optimize(scenario).verdict.disaggregation for scenario in (once, twice))
+    assert one is not None
+    assert two is not None
+    assert (one.worth_it, one.decided, one.opponent) == (two.worth_it, two.decided, two.opponent)
+    assert one.margin_fraction == two.margin_fraction
+
+
+def no_prefill_at_home() -> Scenario:
+    """The small scenario where home decodes alone, and nobody measured its prefill."""
+    near = SMALL[SMALL.index("[pools.near]") : SMALL.index("[pools.decode]")]
+    text = SMALL.replace(near, "")
+    curve = text[text.rindex("prefill = {") : text.rindex("decode = {")]
+    text = text.replace(curve, "").replace('role = "decode"', 'role = "decode"\nservice_times = "measured"')
+    return load_scenario(text, "small.toml", Path())
+
+
+UNCOMPARED = {
+    "no measured prefill": no_prefill_at_home,
+    "waits are not modelled": partial(
+        small_with, {"slo.ttft_s": 8.0, "dispatch": "round-robin", "demand_req_per_s": 0.4}
+    ),
+    "names sites": partial(small_with, {"spare.survive": ["site"]}),
+}
+
+
+@pytest.mark.parametrize("why", sorted(UNCOMPARED))
+def test_where_it_cannot_be_compared_the_reason_is_a_note_and_the_verdict_null(why: str) -> None:
+    problem, any_problem = planning_problem(UNCOMPARED[why]()), planning_problem(small_with({}))
+    plan = planned_at(any_problem, solved(any_problem, 20.0))
+    found = colocated_opponents(problem, plan, monotonic() + 60.0)
+    assert found.others == ()
+    assert len(found.notes) == 1
+    assert why in found.notes[0]
+    assert found.notes[0].endswith("(note: no-baseline)")
+    compared = Compared((), found.notes, found.impossible, found.unknown)
+    assert disaggregation(problem.scenario, plan, 0.0, compared) is None
+
+
+def test_a_fleet_that_exists_only_with_perfect_overlap_leaves_it_undecided() -> None:
+    problem, plan, found = beside(small_with({"slo.tpot_ms": 26.0}))
+    assert found.others == ()
+    assert found.unknown == {"colocated", "equal-bill-colocated"}
+    answer = disaggregation(problem.scenario, plan, 0.0, Compared((), found.notes, found.impossible, found.unknown))
+    assert answer is not None
+    assert not answer.decided
+    assert not answer.worth_it
+
+
+def test_a_limit_that_no_colocated_batch_keeps_is_a_proof_that_pools_apart_are_worth_it() -> None:
+    problem, plan, found = beside(
+        small_with({"slo.tpot_ms": 26.0, "measured.home.prefill.seconds": [3.0, 16.0, 150.0]})
+    )
+    assert (found.impossible, found.unknown) != (set(), set())
+    answer = disaggregation(problem.scenario, plan, 0.0, Compared((), found.notes, found.impossible, found.unknown))
+    assert answer is not None
+    assert answer.decided
+    assert answer.worth_it
+
+
+def test_the_answer_states_what_disaggregation_is_worth_and_lists_the_fleet() -> None:
+    plan = optimize(reference("expected-work"))
+    answer = plan.answer()
+    apart = answer["verdict"]["disaggregation"]
+    assert isinstance(apart["worth_it"], bool)
+    assert isinstance(apart["decided"], bool)
+    assert apart["opponent"] in COLOCATED
+    listed = {other["name"]: other for other in answer["baselines"]}
+    assert [pool["role"] for pool in listed["colocated"]["pools"]] == ["colocated"]
+    assert any("colocated-composed" in text for text in plan.notes)
+    assert plan.verdict.worth_it  # what it says of the other site stays
+
+
+ONE_SITE = """
+schema = "planner.scenario/1"
+name = "one"
+objective = "min-cost"
+demand_req_per_s = 20.0
+
+[model]
+profile = "llama-3.1-8b"
+stack = "vllm-0.18"
+
+[workload]
+lengths = { kind = "lognormal", mu = 7.0, sigma = 0.8, low_tokens = 64, high_tokens = 16384 }
+output_lengths = { kind = "constant", tokens = 200 }
+
+[slo]
+tpot_ms = 30
+
+[sites.here]
+
+[pools.prefill]
+site = "here"
+hardware = "h200-sxm"
+role = "prefill"
+accelerators_per_instance = 1
+
+[pools.decode]
+site = "here"
+hardware = "h200-sxm"
+role = "decode"
+accelerators_per_instance = 1
+
+[prices.h200-sxm]
+usd_per_accelerator_hour = 2.5
+"""
+
+
+def test_a_site_of_its_own_is_told_what_one_batch_would_cost_without_a_change_of_its_verdict() -> None:
+    plan = optimize(load_scenario(ONE_SITE, "one.toml", Path()))
+    apart = plan.verdict.disaggregation
+    assert apart is not None
+    assert not plan.verdict.worth_it
+    assert "in one batch" not in plan.verdict.because
+    cheapest = plan.baseline("cheapest-colocated")
+    assert cheapest.at_best is None
+    assert cheapest.latency.tpot_mean_s is not None
+    assert cheapest.latency.tpot_mean_s <= 0.03
+    ours, theirs = plan.cost.usd_per_hour, cheapest.cost.usd_per_hour
+    assert ours is not None
+    assert theirs is not None
+    assert apart.worth_it is (theirs > ours / (1 - WORTHWHILE))
