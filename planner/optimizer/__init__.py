@@ -18,7 +18,8 @@ from planner.optimizer.plan import (
     solved,
 )
 from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
-from planner.optimizer.resolution import planning_problem
+from planner.optimizer.resolution import resolved
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.shadow_prices import shadow_prices
 from planner.optimizer.sized import sized_problem, within
 from planner.optimizer.solution import Solution
@@ -46,6 +47,7 @@ __all__ = [
     "outcome",
     "planned_at",
     "planning_problem",
+    "resolved",
     "searched",
     "shadow_prices",
     "sized_problem",
