@@ -14,10 +14,10 @@ from planner.errors import InputError, PlannerError
 from planner.optimizer import outcome
 from planner.profiles import hardware_profile, model_profile
 from planner.results import Size
+from planner.roofline.layouts import layouts
 from planner.scenario import Price, read_scenario
 from planner.studies.size import SizeQuestion, sized
 from planner.studies.size.colocated import cheapest, predicted
-from planner.studies.size.layouts import layouts
 from planner.studies.size.runs import Runs, executed
 from planner.studies.size.ways import quantile, ways
 from planner.workload import Workload

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.common import Format, FormatOption, print_json, print_rich
-from planner.cli.completion import hardware_names
+from planner.cli.completion import hardware_names, model_names
 from planner.cli.model_options import KvPrecisionOption, ModelArgument, PrecisionOption, StackOption
 from planner.cli.progress import progress
 

@@ -17,7 +17,8 @@ from planner.cli.known_prices import rent_of
 from planner.cli.observed_text import observed_facts, observed_notes, planned_req_per_s, request_lengths
 from planner.errors import InputError, Problem, UsageError
 from planner.notes import Note, note
-from planner.profiles import HardwareProfile, ModelProfile, hardware_profile, model_profile
+from planner.profiles import HardwareProfile, ModelProfile, hardware_profile, missing_shapes, model_profile
+from planner.roofline.layouts import largest_instance
 from planner.studies.instance_size import RequestLengths, accelerators_per_instance
 from planner.workload import Trace, read_trace
 from planner.workload.observed import Observed, observed
@@ -196,16 +197,18 @@ class _Draft:
         return self.unstated.lengths
 
     def _chip(self, name: str, option: str) -> dict[str, Any]:
-        """Accelerators of a site and how many of them make an instance."""
+        """Accelerators of a site and how many of them make an instance; not how many where the planner may choose."""
         chip: HardwareProfile = _found(hardware_profile, name, option)
-        n, why = self.wanted.per_instance, "as stated"
+        n, why, is_open = self.wanted.per_instance, "as stated", False
         if n is None:
             wanted = self.wanted
             n = accelerators_per_instance(self.model, name, self.precision, self._lengths(), wanted.slo_ttft)
-            is_measured = any(one.hardware == chip.name for one in self.profile.measured.values())
+            is_measured = any(one.hardware in (chip.name, *chip.aliases) for one in self.profile.measured.values())
             why = "as measured" if is_measured else "holds the model and its requests; more make prefill faster"
-        seen = self._seen(name)
-        return {"name": chip.name, "key": _toml_key(seen), "toml": json.dumps(seen), "n_accelerators": n, "why": why}
+            has_shapes = not missing_shapes(self.profile.architecture)
+            is_open = has_shapes and not is_measured and n <= largest_instance(chip)
+        seen = {"key": _toml_key(self._seen(name)), "toml": json.dumps(self._seen(name))}
+        return {"name": chip.name, **seen, "n_accelerators": n, "why": why, "is_open": is_open}
 
     def _price(self, name: str, option: str) -> dict[str, str]:
         chip: HardwareProfile = _found(hardware_profile, name, option)

@@ -32,7 +32,7 @@ def convertible(
     local = [pool for pool in prefill if pool.prompts != "long"]
     kinds = {
         (stated.site, stated.model, scenario.hardware_of(stated).name, stated.accelerators_per_instance)
-        for stated in (scenario.pools[pool.key] for pool in (*local, *decode))
+        for stated in (scenario.pools[pool.key].on_layout(pool.layout) for pool in (*local, *decode))
     }
     if len(local) != 1 or len(decode) != 1 or len(kinds) != 1:
         what = "has nothing to convert: instances change between one prefill pool for short prompts and one decode pool"

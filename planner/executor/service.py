@@ -4,7 +4,6 @@ What the scenario says of an instance, the roofline's times and the measured cur
 is made of them is not.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -122,18 +121,18 @@ class Source:
         return None if self.limits.memory_gb is None else self.limits.memory_gb * GB
 
 
-def source(scenario: Scenario, key: str, marks: Collection[str] = ()) -> Source:
+def source(scenario: Scenario, key: str, layout: str | None = None) -> Source:
     """What times a pool's instances: a measurement, or the served model.
 
     Args:
         scenario: the question.
         key: name of the scenario's pool.
-        marks: what sets it apart from others that the plan made of the same pool, the layout among them.
+        layout: that of the plan, where the pool may choose.
 
     Raises:
         InputError: nobody measured the instance and the roofline cannot time it.
     """
-    pool = _chosen(scenario.pools[key], marks)
+    pool = _chosen(scenario, key, layout)
     asked = asked_instance(scenario, pool)
     if problem := drafts_unknown(scenario, key, pool, asked):
         raise InputError(problem)
@@ -147,12 +146,15 @@ def source(scenario: Scenario, key: str, marks: Collection[str] = ()) -> Source:
         raise InputError(at_pool(scenario, key, error.problems)) from None
 
 
-def _chosen(pool: Pool, marks: Collection[str]) -> Pool:
-    """A pool with one layout: that of the plan, else the first that it may choose from."""
+def _chosen(scenario: Scenario, key: str, layout: str | None) -> Pool:
+    """A pool on one layout. Raises InputError for a plan that does not say on which."""
+    pool = scenario.pools[key]
     if not pool.layouts:
         return pool
-    layout = next((layout for layout in pool.layouts if layout in marks), pool.layouts[0])
-    return pool.model_copy(update={"layout": layout, "layouts": ()})
+    if layout is None:
+        what = "may choose its layout, and the plan does not say which it has"
+        raise InputError(scenario.problem(("pools", key, "layouts"), what, "a plan with layouts"))
+    return pool.on_layout(layout)
 
 
 def prefill_times(found: Source) -> PrefillTimes:

@@ -117,7 +117,7 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = (), per
     through = Topology(scenario, (*((pool, p) for p, pool in enumerate(prefill)), *guests), decode, links)
     streams = streams_of(scenario, fleet, when, data_dirs)
     ways = tuple(map(through.ways, streams))
-    times = tuple(prefill_times(source(scenario, pool.key, pool.marks)) for pool in prefill)
+    times = tuple(prefill_times(source(scenario, pool.key, pool.layout)) for pool in prefill)
     return System(
         scenario=scenario,
         period=None if when is None else when.name,
@@ -145,7 +145,7 @@ def _link_of_run(scenario: Scenario, link: LinkPlan) -> LinkPlan:
 def _decode_times(scenario: Scenario, decode: Sequence[PoolPlan], data_dirs: Sequence[Path]) -> tuple[DecodeTimes, ...]:
     """Of every decode pool, which is set up for the classes that it serves, whatever share they have in a period."""
     contexts = _contexts(scenario, data_dirs)
-    sources = (source(scenario, pool.key, pool.marks) for pool in decode)
+    sources = (source(scenario, pool.key, pool.layout) for pool in decode)
     return tuple(decode_times(found, _context_tokens(scenario, found.key, contexts)) for found in sources)
 
 

@@ -178,6 +178,11 @@ OF_PLANS: dict[str, Meaning] = {
         "No fleet was found that serves what is asked for and keeps every instance that stands, or prices are missing.",
         "Look at the plan beside it, state the prices, or allow more time with `--time-limit`.",
     ),
+    "layouts-considered": Meaning(
+        "optimize",
+        "How many layouts of a pool were looked at, and which of them plans were compared of.",
+        "Nothing; state `layout` and `accelerators_per_instance` to fix one.",
+    ),
     # demands without a scenario
     "size-considered": Meaning(
         "size", "How many layouts and sizes of instances were compared, and whose service times they have.", "Nothing."

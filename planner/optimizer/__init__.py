@@ -6,6 +6,7 @@ from planner.loading import on_first_use
 
 if TYPE_CHECKING:
     from planner.optimizer.exhaustive import exhaustive_search
+    from planner.optimizer.layout_choice import planning_problem
     from planner.optimizer.plan import (
         Outcome,
         at_rate,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
         solved,
     )
     from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
-    from planner.optimizer.resolution import planning_problem
+    from planner.optimizer.resolution import resolved
     from planner.optimizer.sized import sized_problem, within
     from planner.optimizer.solution import Solution
     from planner.optimizer.strategies import searched
@@ -43,7 +44,8 @@ _LAZY = {
     "optimized": "plan",
     "outcome": "plan",
     "planned_at": "plan",
-    "planning_problem": "resolution",
+    "planning_problem": "layout_choice",
+    "resolved": "resolution",
     "searched": "strategies",
     "shadow_prices": "what_binds",
     "sized_problem": "sized",
@@ -69,6 +71,7 @@ __all__ = [
     "outcome",
     "planned_at",
     "planning_problem",
+    "resolved",
     "searched",
     "shadow_prices",
     "sized_problem",

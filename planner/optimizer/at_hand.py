@@ -104,7 +104,7 @@ def _changes(scenario: Scenario, change: Sequence[Choice]) -> tuple[str, ...]:
     """What makes other ways to run pools the question, as `--set` takes it; nothing where the file allows it not."""
     keys: dict[str, Any] = {}
     for choice in change:
-        own = scenario.pools[choice.name]
+        own = scenario.open_pool(choice.name)
         different = ((key, value) for key, value in choice.pool if value != getattr(own, key))
         keys |= {f"pools.{choice.name}.{key}": [] if value == () else value for key, value in different}
     try:
@@ -135,7 +135,10 @@ def _choices(scenario: Scenario, name: str, requests: Requests) -> list[Choice]:
     now = _choice(scenario, name, own, served)
     if now is None:
         return []
-    others = (_choice(scenario, name, pool, served) for pool in _others(scenario, own))
+    searched = scenario.open_pool(name).layouts == "auto"  # what there is on its own kind, the plan is the best of
+    others = (
+        _choice(scenario, name, p, served) for p in _others(scenario, own) if p.hardware != own.hardware or not searched
+    )
     near = [c for c in others if c is not None and c.what != now.what and c.estimate <= TOO_DEAR * now.estimate]
     return sorted(near, key=lambda choice: (choice.estimate, choice.work_s, choice.what))
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from planner.errors import InfeasibleError, InputError
+from planner.optimizer.layout_candidates import texts
 from planner.optimizer.service_times import Decoded, service_times
 from planner.results import Fleet
 from planner.scenario import Pool, Scenario
@@ -97,11 +98,18 @@ def _in_both_roles(scenario: Scenario, requests: Requests, site: str, model: str
 
 
 def _is_timed(scenario: Scenario, name: str, pool: Pool, requests: Requests) -> bool:
-    """Whether a pool's times are known and its model fits."""
-    served = [requests[c] for c in scenario.classes_of(pool)]
-    one = pool.model_copy(update={"layout": pool.layouts[0], "layouts": ()}) if pool.layouts else pool
+    """Whether a pool's times are known and its model fits, on any layout that it may have."""
     try:
-        service_times(scenario, name, one, scenario.hardware_of(pool), Decoded.of(served))
+        tried = [pool.on_layout(layout) for layout in texts(scenario, name, pool)] if pool.layouts else [pool]
+    except InputError:
+        return False
+    return any(_is_timed_so(scenario, name, one, requests) for one in tried)
+
+
+def _is_timed_so(scenario: Scenario, name: str, pool: Pool, requests: Requests) -> bool:
+    served = [requests[c] for c in scenario.classes_of(pool)]
+    try:
+        service_times(scenario, name, pool, scenario.hardware_of(pool), Decoded.of(served))
     except (InputError, InfeasibleError):
         return False
     return True

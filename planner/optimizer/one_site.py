@@ -115,7 +115,7 @@ def _batch(scenario: Scenario, requests: Requests, pool: PoolPlan) -> str:
     stated = scenario.pools.get(pool.name)
     if stated is None or pool.role != "decode" or pool.batch_limit is None:
         return ""
-    run = stated.model_copy(update={"layout": pool.layout, "layouts": ()})
+    run = stated.on_layout(pool.layout)
     decoded = Decoded.of([requests[name] for name in scenario.classes_of(stated)])
     limit = batch_limit_words(scenario, run, pool.batch_limit, decoded)
     return f"its batches of {number(pool.batch_limit)} are limited by {limit}" if limit else ""
@@ -128,7 +128,9 @@ def _cheaper(scenario: Scenario, plan: Fleet, others: Sequence[Baseline]) -> str
     best = _best(scenario, plan, others)
     theirs = None if best is None else _usd(scenario, best)
     if best is None or theirs is None:
-        return "No other layout or kind of accelerators at hand could be planned to compare with."
+        is_chosen = all(scenario.open_pool(name).layouts for name in scenario.pools)
+        what = "kind of accelerators" if is_chosen else "layout or kind of accelerators"
+        return f"No other {what} at hand could be planned to compare with."
     is_by_hour = scenario.objective != "max-throughput"
     price = f"{usd(theirs)} USD/h" if is_by_hour else f"{number(theirs, 4)} USD per thousand requests"
     figures = f"{best.title}, {price}"

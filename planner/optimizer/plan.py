@@ -17,10 +17,10 @@ from planner.optimizer.evaluation import Evaluation, evaluation, evaluation_at, 
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.goodput import MOST_BUSY
 from planner.optimizer.infeasibility import infeasible
+from planner.optimizer.layout_choice import layout_notes, planning_problem
 from planner.optimizer.network.loads import LINK_BUSY
 from planner.optimizer.one_site import adoption
 from planner.optimizer.problem import ClassSpec, Problem
-from planner.optimizer.resolution import planning_problem
 from planner.optimizer.schedule import schedule_of
 from planner.optimizer.sensitivity import sweep
 from planner.optimizer.served import served_models
@@ -263,6 +263,7 @@ def _notes(problem: Problem, solution: Solution, fleet: Fleet) -> Iterator[Note]
     if fleet.latency.ttft_mean_s is None:
         yield _unknown_wait(problem)
     yield from _slo_notes(problem)
+    yield from layout_notes(problem)
     yield from _unused_notes(problem)
     yield from room_notes(problem, solution)
     for spec in problem.classes:
@@ -332,7 +333,7 @@ def _candidates(problem: Problem) -> list[Candidate]:
     return [
         Candidate(
             pool.name,
-            problem.scenario.pools[pool.key].model_copy(update={"layout": pool.layout, "layouts": ()}),
+            problem.scenario.pools[pool.key].on_layout(pool.layout),
             pool.rates,
             tuple((problem.classes[c].share, problem.classes[c].mix) for c in pool.classes),
         )

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from time import monotonic
 
 from planner.optimizer.evaluation import evaluation, unit_of
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.problem import ClassSpec, Problem
-from planner.optimizer.resolution import planning_problem
 from planner.optimizer.search import first_plan
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
 from planner.optimizer.strategies import searched, solution_of_routes
@@ -45,7 +45,7 @@ def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool 
         UndecidedError: time is up without a fleet or a proof.
     """
     left = max(deadline - monotonic(), LEAST_TIME_S)
-    problem = planning_problem(scenario, classes=classes)
+    problem = planning_problem(scenario, classes=classes, time_limit_s=left)
     found = _any(problem, left) if is_any else searched(problem, left, GAP_TARGET)
     if found is None:
         return None

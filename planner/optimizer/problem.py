@@ -178,6 +178,18 @@ class Inventory:
 
 
 @dataclass(frozen=True)
+class LookedAt:
+    """What became of the layouts of a pool."""
+
+    pool: str
+    n_tried: int
+    n_fit: int
+    """Those that hold the model, and decode a sequence in time."""
+    kept: tuple[str, ...]
+    """Those that no other dominates."""
+
+
+@dataclass(frozen=True)
 class Problem:
     """Everything that is to be planned, with names resolved and service times looked up.
 
@@ -192,6 +204,8 @@ class Problem:
     demands: tuple[Demand, ...]
     periods: tuple[Span, ...]
     inventories: tuple[Inventory, ...]
+    layouts: tuple[LookedAt, ...] = ()
+    """What became of the layouts of pools that may choose."""
 
     @property
     def is_min_cost(self) -> bool:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil, inf
 from pathlib import Path
 
 from planner.errors import InputError
 from planner.errors import Problem as Fault
 from planner.optimizer.context import context_problems
+from planner.optimizer.layout_candidates import candidates
 from planner.optimizer.problem import (
     LARGEST_POOL,
     Arc,
@@ -15,6 +17,7 @@ from planner.optimizer.problem import (
     Demand,
     Inventory,
     LinkSpec,
+    LookedAt,
     Part,
     PoolSpec,
     Problem,
@@ -30,13 +33,19 @@ from planner.units import SECONDS_PER_HOUR
 from planner.workload import RequestMix
 
 
-def planning_problem(scenario: Scenario, data_dirs: Sequence[Path] = (), classes: Sequence[ClassSpec] = ()) -> Problem:
-    """Resolve a scenario.
+def resolved(
+    scenario: Scenario,
+    data_dirs: Sequence[Path] = (),
+    classes: Sequence[ClassSpec] = (),
+    known: dict[object, InstanceRates] | None = None,
+) -> Problem:
+    """Resolve a scenario; a pool that may choose its layout becomes one for each that is worth a plan.
 
     Args:
         scenario: the question.
         data_dirs: folders in which traces are looked for.
         classes: those of another problem with the same requests, so that a trace is read once.
+        known: service times that were found before, and those that are found now.
 
     Raises:
         InputError: a pool has no service times, no pool takes a class at its site, a price is missing where one is
@@ -46,12 +55,15 @@ def planning_problem(scenario: Scenario, data_dirs: Sequence[Path] = (), classes
     classes = tuple(_classes(scenario, data_dirs, {c.name: c.mix for c in classes}))
     if found := [problem for c in classes for problem in context_problems(scenario, c.name, c.mix)]:
         raise InputError(found)
-    pools = tuple(_pools(scenario, classes))
+    known = {} if known is None else known
+    looked_at: list[LookedAt] = []
+    pools = tuple(_pools(scenario, classes, known, looked_at))
     streams = tuple(_streams(classes, pools))
     demands = tuple(_demands(scenario, classes, streams))
     periods = tuple(Span(name, p.hours) for name, p in scenario.periods.items()) or (Span("always", 1.0),)
     inventories = tuple(_inventories(scenario, pools))
-    problem = Problem(scenario, pools, _links(scenario), classes, streams, demands, periods, inventories)
+    links = _links(scenario)
+    problem = Problem(scenario, pools, links, classes, streams, demands, periods, inventories, tuple(looked_at))
     _check(problem)
     _check_room(problem)
     return replace(problem, pools=tuple(_limited(problem)))
@@ -68,15 +80,21 @@ def _classes(scenario: Scenario, data_dirs: Sequence[Path], read: Mapping[str, R
         yield ClassSpec(name, scenario.model_of(name), share, known[requests], slo, workload.arrivals.squared_cv)
 
 
-def _pools(scenario: Scenario, classes: Sequence[ClassSpec]) -> Iterator[PoolSpec]:
-    """Pools of the scenario: one for each layout to choose from."""
-    known: dict[object, InstanceRates] = {}
+def _pools(
+    scenario: Scenario, classes: Sequence[ClassSpec], known: dict[object, InstanceRates], looked_at: list[LookedAt]
+) -> Iterator[PoolSpec]:
+    """Pools of the scenario: one for each layout to choose from, of which it is noted what was looked at."""
     for key, pool in scenario.pools.items():
-        layouts: tuple[str | None, ...] = pool.layouts or (pool.layout,)
-        for layout in layouts:
-            chosen = pool.model_copy(update={"layout": layout, "layouts": ()})
-            name = key if len(layouts) == 1 else f"{key} {layout}"
-            yield _pool(scenario, (key, name), chosen, _rates(scenario, key, chosen, classes, known), classes)
+        rates = partial(_rates, scenario, key, classes=classes, known=known)
+        if not pool.layouts:
+            yield _pool(scenario, (key, key), pool, rates(pool), classes)
+            continue
+        served = [c for c in classes if c.name in scenario.classes_of(pool)]
+        kept, found = candidates(scenario, key, served, rates)
+        looked_at.append(found)
+        for one in kept:
+            name = key if len(kept) == 1 else f"{key} {one.layout}"
+            yield _pool(scenario, (key, name), pool.on_layout(one.layout), one.rates, classes)
 
 
 def _parts(scenario: Scenario, pool: Pool) -> tuple[Part, ...]:

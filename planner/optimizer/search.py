@@ -77,6 +77,21 @@ def capacity_search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolut
     return best and _cheapest_as_fast(problem, best, deadline)
 
 
+def capacity_bound(problem: Problem, time_limit_s: float) -> float | None:
+    """What the objective of no plan passes, by capacity alone and before thresholds are cut; None: there is no plan.
+
+    Args:
+        problem: the resolved scenario, which does not seek the least TTFT.
+        time_limit_s: seconds for the one program there is to solve.
+
+    Raises:
+        UndecidedError: when time is up without a bound.
+    """
+    cells = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
+    found = solve(problem, cells, _main_goal(problem), time_limit_s)
+    return None if found is None or _serves_nothing(problem, found) else found.bound
+
+
 def first_plan(problem: Problem, time_limit_s: float) -> RoutedSolution | None:
     """A plan by capacity alone on the first grid of thresholds, without a proof; None proves nothing.
 

@@ -45,7 +45,16 @@ class RequestKinds:
         new, cached = self.new_tokens, self.tokens - self.new_tokens
         mean_new = float(new @ self.weights)
         keys = float((new * (cached + (new + 1.0) / 2)) @ self.weights) / max(mean_new, 1e-9)
-        return MeanRequest(mean_new, keys, self.mean_tokens + self.output_square / self.output_tokens / 2)
+        context = self.mean_tokens + self.output_square / self.output_tokens / 2
+        return MeanRequest(mean_new, keys, context, self._context_variance / context**2, (new, self.weights))
+
+    @property
+    def _context_variance(self) -> float:
+        """Of the context of a generated token: of prompts, and of how far answers are, E[L^3] as if log-normal."""
+        reached = self.output_square / self.output_tokens / 2
+        reached_square = self.output_tokens**2 * (1 + self.output_scv) ** 3 / 3
+        prompts = float(self.tokens**2 @ self.weights) - self.mean_tokens**2
+        return max(prompts, 0.0) + max(reached_square - reached**2, 0.0)
 
 
 def strata(values: FloatArray, weights: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:

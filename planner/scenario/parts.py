@@ -25,6 +25,7 @@ Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Factor = Annotated[float, Field(ge=0, le=1e6)]
 Precision = Literal["bf16", "fp8", "int8", "int4", "fp4"]
 LayoutText = Annotated[str, Field(pattern=r"^(tp|ep|dp|pp)=[1-9]\d{0,4}(,(tp|ep|dp|pp)=[1-9]\d{0,4})*$")]
+_SIZES = re.compile(r"(tp|ep|dp|pp)=(\d+)")
 HOURS_PER_YEAR = 8760.0
 MOST_ACCELERATORS = 10_000_000
 
@@ -204,8 +205,9 @@ class Pool(StrictModel):
     """Attention KV cache; by default that of its model."""
     layout: str | None = None
     """Parallel layout of the roofline, such as "tp=8,ep=1,dp=1,pp=1"; by default tensor parallel over the instance."""
-    layouts: tuple[LayoutText, ...] = ()
-    """Parallel layouts of the roofline to choose from, instead of `layout`."""
+    layouts: tuple[LayoutText, ...] | Literal["auto"] = ()
+    """Parallel layouts of the roofline to choose from, instead of `layout`; where accelerators_per_instance is not
+    stated, of any sizes. "auto": all that the model and the accelerator allow, of that size where it is stated."""
     tpot_ms: Amount | None = None
     """Longest decode step: the roofline's batch is the largest within it and the memory; absent: within the memory."""
     time_factor: Annotated[float, Field(ge=1e-3, le=1e3)] = 1.0
@@ -213,6 +215,18 @@ class Pool(StrictModel):
     prompts: Literal["long", "short"] | None = None
     """Which prompts a prefill pool takes; by default "short" at a site that decodes and "long" elsewhere. Among many
     sites one that decodes and has links to others takes both: short ones of its own and long ones of any site."""
+
+    @property
+    def stated_size(self) -> int | None:
+        """Accelerators per instance where the pool states them; None where they follow from a layout."""
+        return self.accelerators_per_instance if "accelerators_per_instance" in self.model_fields_set else None
+
+    def on_layout(self, layout: str | None) -> "Pool":
+        """The pool on one of the layouts that it may choose from; None: on the only one it has."""
+        if layout is None:
+            return self
+        size = {"accelerators_per_instance": n_accelerators(layout)}
+        return self.model_copy(update={"layout": layout, "layouts": (), **(size if self.layouts else {})})
 
     @model_validator(mode="after")
     def _limits_are_ordered(self) -> Self:
@@ -230,14 +244,26 @@ class Pool(StrictModel):
     def _layout_faults(self) -> Iterator[Fault]:
         if self.layouts and self.layout is not None:
             yield Fault(("layouts",), "is given beside layout (one of the two)")
-        for index, text in enumerate(self.layouts):
-            sizes = re.findall(r"(\w+)=(\d+)", text)
-            n = prod(int(size) for key, size in sizes if key != "ep")
-            if len(dict(sizes)) < len(sizes):
+        for index, text in enumerate(() if self.layouts == "auto" else self.layouts):
+            if _states_twice(text):
                 yield Fault(("layouts", index), f"is {text!r}, which states a size twice (each size once)")
-            elif n != self.accelerators_per_instance:
+            elif self.stated_size is not None and (n := n_accelerators(text)) != self.stated_size:
                 allowed = f"{self.accelerators_per_instance}, as accelerators_per_instance"
                 yield Fault(("layouts", index), f"is {text!r}, {n} accelerators ({allowed})")
+
+
+def n_accelerators(layout: str) -> int:
+    """Accelerators of an instance with a layout: tp x dp x pp.
+
+    >>> n_accelerators("tp=4,dp=2,ep=8")
+    8
+    """
+    return prod(int(size) for key, size in _SIZES.findall(layout) if key != "ep")
+
+
+def _states_twice(layout: str) -> bool:
+    sizes = _SIZES.findall(layout)
+    return len(dict(sizes)) < len(sizes)
 
 
 class LinkTier(StrictModel):

@@ -133,6 +133,10 @@ class Scenario(StrictModel):
     # What the file and the overrides say, before the model profile's measurements join it: the root of variants.
     _asked_pools: dict[str, Pool] = PrivateAttr(default_factory=dict)
     # The pools that the default software is chosen for: fleets made from a scenario to compare it with keep it.
+    _on_layouts: dict[str, str] = PrivateAttr(default_factory=dict)
+    # Layouts that were chosen for pools that may choose: what is varied keeps them;
+    _open_pools: dict[str, Pool] = PrivateAttr(default_factory=dict)
+    # and these pools as they were asked for.
 
     @property
     def directory(self) -> Path:
@@ -387,7 +391,27 @@ class Scenario(StrictModel):
         data = dict(self._stated)
         for key, value in changes.items():
             assign(data, parsed_key(key), value)
-        return checked(TomlFile(self.origin, ""), data, self.directory)
+        found = checked(TomlFile(self.origin, ""), data, self.directory)
+        kept = {name: on for name, on in self._on_layouts.items() if name in found.pools and found.pools[name].layouts}
+        return found.on_layouts(kept)
+
+    def on_layouts(self, chosen: Mapping[str, str]) -> "Scenario":
+        """The scenario with pools on layouts out of those that they may choose from; what is varied of it keeps them.
+
+        Args:
+            chosen: layouts by the name of the pool.
+        """
+        if not chosen:
+            return self
+        pools = {name: pool.on_layout(chosen.get(name)) for name, pool in self.pools.items()}
+        found = self.model_copy(update={"pools": pools})
+        found._on_layouts = {**self._on_layouts, **chosen}
+        found._open_pools = {**self._open_pools, **{name: self.pools[name] for name in chosen}}
+        return found
+
+    def open_pool(self, name: str) -> Pool:
+        """A pool as it was asked for, before a layout was chosen."""
+        return self._open_pools.get(name, self.pools[name])
 
     def compared(self, name: str) -> "Scenario":
         """The scenario of a comparison, without comparisons or claims of its own. Raises InputError."""

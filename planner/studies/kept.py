@@ -9,7 +9,8 @@ from typing import NamedTuple
 from planner.errors import CheckFailedError, InputError
 from planner.executor import RunQuestion
 from planner.notes import Note, note
-from planner.optimizer import Problem, Solution, explained, solved
+from planner.optimizer import Problem, Solution, explained, planning_problem, solved
+from planner.optimizer.layout_choice import layout_notes
 from planner.optimizer.time_limit import TimeLimit
 from planner.results import Plan
 from planner.scenario import Scenario
@@ -92,6 +93,17 @@ def kept(
     Raises:
         InputError, InfeasibleError, UndecidedError: as `optimize` does.
     """
+    limit = TimeLimit.of(time_limit_s)
+    first = planning_problem(scenario, data_dirs, time_limit_s=limit.part_s(SEARCH_PART))
+    found = _kept(first.scenario, question, data_dirs, limit.left_s, say)
+    chosen = tuple(one for one in layout_notes(first) if one not in found.plan.notes)
+    return replace(found, plan=found.plan.model_copy(update={"notes": (*found.plan.notes, *chosen)}))
+
+
+def _kept(
+    scenario: Scenario, question: RunQuestion | None, data_dirs: Sequence[Path], time_limit_s: float, say: Say
+) -> Kept:
+    """The same of pools whose layouts are settled, as those of all rounds."""
     limit = TimeLimit.of(time_limit_s)
     judge = Judge(question or RunQuestion(), data_dirs, say, sees_rate=False, precise_fraction=PRECISE_FRACTION)
     search = Search(scenario, judge, limit.part_s(SEARCH_PART))

@@ -72,4 +72,5 @@ def _fixed(scenario: Scenario, fleet: Fleet) -> Scenario:
         changes["routing.threshold_tokens"] = fleet.threshold_tokens
     changes |= {f"pools.{pool.name}.n_instances": pool.n_instances for pool in fleet.pools}
     changes |= {f"links.{k.name}.capacity_gbps": k.capacity_gbps for k in fleet.links if k.capacity_gbps > 0}
-    return scenario.varied(changes)
+    on = {pool.key: pool.layout for pool in fleet.pools if pool.layout and scenario.pools[pool.key].layouts}
+    return scenario.on_layouts(on).varied(changes)

@@ -9,11 +9,11 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from planner.errors import InputError
-from planner.profiles import HardwareProfile
+from planner.profiles import HardwareProfile, ModelProfile
 from planner.queueing import PassLoop, Prompts, colocated_capacity_req_per_s
 from planner.results import ConsideredWay
-from planner.roofline import Layout, MixedPasses, RequestKinds, ServedModel, mixed_passes, most_held
-from planner.studies.size.layouts import has_room, layouts, served
+from planner.roofline import Chip, Layout, MixedPasses, RequestKinds, ServedModel, Stack, mixed_passes, most_held
+from planner.roofline.layouts import layouts
 from planner.studies.size.question import SizeQuestion
 
 MOST_RUNNING = 1024
@@ -21,6 +21,8 @@ MOST_RUNNING = 1024
 N_BATCHES = 24
 TOKENS_PER_PASS = (2048, 512)
 """Of a replica, tried for colocated instances beside what a stack takes: shorter passes hold up decode less."""
+TOGETHER = 4
+"""Mean requests that an instance holds at least, beside the weights."""
 BUSIEST = 0.98
 """Of an instance in an estimate: no queue is stable beyond."""
 
@@ -79,6 +81,33 @@ def instances(question: SizeQuestion) -> Iterator[tuple[HardwareProfile, ServedM
             one = served(question.profile, chip, layout, used, question.precision, question.kv_precision)
             if has_room(one, longest, requests.mean_tokens + requests.output_tokens):
                 yield chip, one, question.usd_per_hour(chip) * layout.n_accelerators
+
+
+def served(
+    model: ModelProfile, hardware: HardwareProfile, layout: Layout, used: Stack, precision: str | None, kv: str
+) -> ServedModel:
+    """The model on an instance under a stack."""
+    return ServedModel(
+        model,
+        Chip(hardware, used.derated),
+        layout,
+        used.factors,
+        precision,
+        kv,
+        used.settings.chunk_tokens,
+        used.settings.memory_fraction,
+        used.runtime_bytes,
+        used.traffic,
+        used.formats(kv),
+    )
+
+
+def has_room(one: ServedModel, longest_tokens: float, mean_tokens: float) -> bool:
+    """Whether weights, the longest request, and some requests of mean length fit."""
+    if not one.memory.fits:
+        return False
+    longest, together = one.largest_batch([longest_tokens, mean_tokens]).tolist()
+    return bool(longest >= 1 and together >= TOGETHER)
 
 
 def prefill_way(question: SizeQuestion, chip: HardwareProfile, one: ServedModel, usd: float) -> Way | None:

@@ -1,0 +1,148 @@
+"""The problem of a scenario, with layouts chosen for pools that leave them open."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import inf
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+
+from planner.errors import InfeasibleError, UndecidedError
+from planner.notes import Note, note
+from planner.optimizer.evaluation import unit_of
+from planner.optimizer.layout_candidates import N_KINDS
+from planner.optimizer.problem import ClassSpec, Problem
+from planner.optimizer.resolution import resolved
+from planner.optimizer.search import capacity_bound
+from planner.optimizer.strategies import searched
+from planner.roofline import InstanceRates
+from planner.scenario import Scenario
+
+TIME_LIMIT_S = 60.0
+EQUAL = 1e-9
+"""Relative difference of objectives below which the plan with more room is chosen."""
+
+
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """One layout for each pool that may choose."""
+
+    problem: Problem
+    bound: float
+    """What no plan with these layouts passes: bill, or rate with its sign turned; the less the better."""
+
+
+def planning_problem(
+    scenario: Scenario,
+    data_dirs: Sequence[Path] = (),
+    classes: Sequence[ClassSpec] = (),
+    time_limit_s: float = TIME_LIMIT_S,
+) -> Problem:
+    """Resolve a scenario; where pools may choose their layouts, with those of the best plan.
+
+    Equation: min over layouts l of the pools of the objective of the best plan with l; combinations by rising bound of
+        capacity alone, until the next bound passes the best objective. A network chooses in its own program.
+
+    Args:
+        scenario: the question.
+        data_dirs: folders in which traces are looked for.
+        classes: those of another problem with the same requests, so that a trace is read once.
+        time_limit_s: seconds that choosing layouts may take.
+
+    Returns:
+        The problem; its scenario has the layouts that were chosen, its `layouts` say what was looked at.
+
+    Raises:
+        InputError, InfeasibleError: as `resolved` does.
+
+    Valid: exact over the layouts that `undominated` leaves, to the gap of each plan.
+
+    Source: branch and bound: Land and Doig (1960).
+    """
+    known: dict[object, InstanceRates] = {}
+    problem = resolved(scenario, data_dirs, classes, known)
+    if not problem.layouts:
+        return problem
+    deadline = monotonic() + time_limit_s
+    offers = sorted(_offers(problem, known, deadline), key=lambda offer: offer.bound)
+    if offers and not offers[0].problem.is_routed:
+        return problem
+    best = _best(offers, deadline)
+    if best is None and not offers:
+        return problem
+    return replace(best or offers[0].problem, layouts=problem.layouts)
+
+
+def _offers(problem: Problem, known: dict[object, InstanceRates], deadline: float) -> Iterator[Offer]:
+    """Problems of every combination that holds the requests, with its bound; of a network only the first."""
+    choices = {found.pool: found.kept for found in problem.layouts}
+    for chosen in product(*choices.values()):
+        scenario = problem.scenario.on_layouts(dict(zip(choices, chosen, strict=True)))
+        try:
+            one = resolved(scenario, (), problem.classes, known)
+        except InfeasibleError:  # prompts that fit none of these pools
+            continue
+        if not one.is_routed:
+            yield Offer(one, -inf)
+            return
+        bound = _bound(one, deadline) if _is_in_time(one) else None
+        if bound is not None:
+            yield Offer(one, bound)
+
+
+def _is_in_time(problem: Problem) -> bool:
+    """Whether enough requests could have their first token as promised, each alone and at the pool that is faster."""
+    for c in problem.classes:
+        if c.ttft_s is None:
+            continue
+        total, cached, weights = c.mix.atoms(N_KINDS)
+        times = [p.rates.prefill.seconds(total, cached) for p in problem.pools if p.rates.prefill is not None]
+        if float(weights[np.min(times, axis=0) > c.ttft_s].sum()) > c.late_allowed + 1 / N_KINDS:
+            return False
+    return True
+
+
+def _bound(problem: Problem, deadline: float) -> float | None:
+    """What no plan passes; None where none exists."""
+    if problem.is_min_ttft:
+        return -inf
+    try:
+        found = capacity_bound(problem, max(deadline - monotonic(), 0.0))
+    except UndecidedError:
+        return -inf
+    return None if found is None else found / unit_of(problem) * (1 if problem.is_min_cost else -1)
+
+
+def _best(offers: Sequence[Offer], deadline: float) -> Problem | None:
+    """The problem of the best plan; of equal plans that which serves most."""
+    best: Problem | None = None
+    least, most = inf, 0.0
+    for offer in offers:
+        if best is not None and offer.bound > least + EQUAL * abs(least):
+            break
+        try:
+            found = searched(offer.problem, max(deadline - monotonic(), 0.0))
+        except UndecidedError:
+            continue
+        if found is None:
+            continue
+        is_low = offer.problem.is_min_cost or offer.problem.is_min_ttft
+        objective = found.objective if is_low else -found.objective
+        room = found.highest_req_per_s or 0.0
+        slack = EQUAL * abs(objective)
+        if objective < least - slack or (objective <= least + slack and room > most):
+            best, least, most = offer.problem, min(objective, least), room
+    return best
+
+
+def layout_notes(problem: Problem) -> Iterator[Note]:
+    """How many layouts were looked at."""
+    for found in problem.layouts:
+        kept = "; ".join(found.kept)
+        yield note(
+            "layouts-considered",
+            f"of {found.n_tried} layouts of {found.pool} {found.n_fit} hold the model and are in time; plans were "
+            f"compared of {len(found.kept)}: {kept}",
+        )

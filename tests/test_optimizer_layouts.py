@@ -1,0 +1,172 @@
+"""Layouts that pools leave open: the plan is the best over those that are kept, and says what was looked at."""
+
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.errors import InfeasibleError, InputError
+from planner.executor import RunQuestion, simulate
+from planner.optimizer import optimize, outcome, planning_problem
+from planner.profiles import hardware_profile, model_profile
+from planner.roofline import Layout
+from planner.roofline.layouts import largest_instance, layouts
+from planner.scenario import Scenario, load_scenario
+from planner.scenario.parts import n_accelerators
+
+TEXT = """
+schema = "planner.scenario/1"
+name = "open"
+objective = "min-cost"
+demand_req_per_s = 12.0
+[model]
+profile = "llama-3.1-8b"
+[slo]
+ttft_s = 0.8
+tpot_ms = 25.0
+[workload]
+prefix_hits = "none"
+lengths = { kind = "lognormal", mu = 7.0, sigma = 0.6, low_tokens = 64, high_tokens = 4096 }
+output_lengths = { kind = "constant", tokens = 250 }
+[sites.here]
+[pools.prefill]
+site = "here"
+hardware = "l40s"
+role = "prefill"
+layouts = "auto"
+[pools.decode]
+site = "here"
+hardware = "l40s"
+role = "decode"
+layouts = "auto"
+[prices.l40s]
+usd_per_accelerator_hour = 1.0
+"""
+MOE = {"model.profile": "gpt-oss-120b", "pools.prefill.hardware": "h100-sxm", "pools.decode.hardware": "h100-sxm"}
+PRICED = {"prices.h100-sxm": {"usd_per_accelerator_hour": 2.0}}
+
+
+def asked(changes: dict[str, Any] | None = None) -> Scenario:
+    return load_scenario(TEXT, "open.toml", Path()).varied(changes or {})
+
+
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "cheapest": {},
+    "few requests": {"demand_req_per_s": 0.4},
+    "strict": {"slo.ttft_s": 0.4, "slo.tpot_ms": 18.0},
+    "most within a budget": {"objective": "max-throughput", "budget_usd_per_hour": 20.0},
+    "experts": MOE | PRICED,
+}
+
+
+@cache
+def chosen(name: str) -> Any:
+    return outcome(asked(QUESTIONS[name]))
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_no_combination_of_the_layouts_that_are_kept_is_better_than_the_one_chosen(name: str) -> None:
+    scenario, found = asked(QUESTIONS[name]), chosen(name)
+    kept = {one.pool: one.kept for one in found.problem.layouts}
+    assert set(kept) == {"prefill", "decode"}
+    objectives = []
+    for combination in product(*kept.values()):
+        changes: dict[str, Any] = {}
+        for pool, layout in zip(kept, combination, strict=True):
+            changes |= {f"pools.{pool}.layouts": [], f"pools.{pool}.layout": layout}
+            changes[f"pools.{pool}.accelerators_per_instance"] = n_accelerators(layout)
+        try:
+            objectives.append(outcome(scenario.varied(changes)).objective)
+        except InfeasibleError:
+            continue
+    best = min(objectives) if scenario.objective == "min-cost" else max(objectives)
+    assert found.objective == pytest.approx(best, rel=2e-3)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_pools_keep_their_names_and_state_the_layout_that_was_chosen(name: str) -> None:
+    found = chosen(name)
+    assert [pool.name for pool in found.fleet.pools] == ["prefill", "decode"]
+    kept = {one.pool: one.kept for one in found.problem.layouts}
+    for pool in found.fleet.pools:
+        assert pool.layout in kept[pool.name]
+        assert pool.accelerators_per_instance == Layout.parse(pool.layout or "").n_accelerators
+        assert pool.n_accelerators == pool.n_instances * pool.accelerators_per_instance
+
+
+def test_open_layouts_never_cost_more_than_a_list_of_some_of_them() -> None:
+    listed = {"pools.prefill.layouts": ["tp=1", "tp=4"], "pools.decode.layouts": ["tp=2", "tp=1"]}
+    some = outcome(asked(listed))
+    assert chosen("cheapest").objective <= some.objective * (1 + 1e-6)
+    assert [one.kept for one in some.problem.layouts] == [("tp=1", "tp=4"), ("tp=2", "tp=1")]
+
+
+def test_a_stated_size_of_instances_holds_for_every_layout() -> None:
+    found = outcome(asked({f"pools.{name}.accelerators_per_instance": 4 for name in ("prefill", "decode")}))
+    assert {n_accelerators(layout) for one in found.problem.layouts for layout in one.kept} == {4}
+
+
+def test_a_note_says_how_many_layouts_were_looked_at() -> None:
+    plan = optimize(asked())
+    told = [note for note in plan.notes if note.endswith("(note: layouts-considered)")]
+    assert len(told) == 2
+    fit = [layout for layout in layouts(model_profile("llama-3.1-8b"), hardware_profile("l40s"))]
+    assert all(note.startswith(f"of {len(fit)} layouts of ") for note in told)
+
+
+def test_the_plan_of_open_layouts_is_run_on_those_chosen() -> None:
+    scenario, found = asked({"slo": {"tpot_ms": 25.0}}), chosen("cheapest")
+    plan = optimize(scenario)
+    run, _ = simulate(scenario, plan, RunQuestion(2_000, 1, 0.7, 2))
+    fixed = scenario.on_layouts({pool.name: pool.layout or "" for pool in plan.pools})
+    assert simulate(fixed, plan, RunQuestion(2_000, 1, 0.7, 2))[0] == run
+    assert found.problem.scenario.pools["decode"].layouts == ()
+
+
+def test_what_is_varied_of_a_settled_scenario_keeps_its_layouts_unless_it_states_others() -> None:
+    settled = chosen("cheapest").problem.scenario
+    assert settled.varied({"demand_req_per_s": 99.0}).pools == settled.pools
+    other = settled.varied({"pools.decode.layouts": [], "pools.decode.layout": "tp=8"})
+    assert other.pools["decode"].layout == "tp=8"
+    assert other.pools["prefill"] == settled.pools["prefill"]
+    assert settled.open_pool("decode").layouts == "auto"
+
+
+def test_a_network_chooses_layouts_in_its_own_program() -> None:
+    changes = {"periods": {"day": {"demand": 1.5}, "night": {"demand": 0.5}}, "slo": {"tpot_ms": 25.0}}
+    found = outcome(asked(changes), time_limit_s=20.0)
+    used = [pool for pool in found.fleet.pools if pool.n_instances]
+    assert {pool.key for pool in used} == {"prefill", "decode"}
+    for pool in used:
+        assert pool.accelerators_per_instance == n_accelerators(pool.layout or "")
+
+
+@pytest.mark.parametrize("service_times", [None, "measured"])
+def test_layouts_of_measured_service_times_cannot_be_chosen(service_times: str | None) -> None:
+    measured = {"hardware": "l40s", "n_accelerators": 4, "precision": "bf16", "basis": "measured", "source": "us"}
+    curve = {"tokens": [100, 20000], "seconds": [0.1, 2.0]}
+    changes: dict[str, Any] = {"measured": {"ours": measured | {"prefill": curve}}}
+    if service_times:
+        changes["pools.prefill.service_times"] = service_times
+    with pytest.raises(
+        InputError, match=r'pools.prefill.layouts: is "auto", and the prefill times of l40s are measured'
+    ):
+        planning_problem(asked(changes))
+    assert planning_problem(asked(changes | {"pools.prefill.service_times": "roofline"})).layouts
+
+
+def test_where_no_layout_holds_the_model_it_is_said_what_lacks() -> None:
+    with pytest.raises(InfeasibleError, match="does not fit"):
+        planning_problem(asked({"model.profile": "deepseek-v3", "model.precision": "bf16"}))
+
+
+@pytest.mark.parametrize(("model", "chip"), [("llama-3.1-70b", "h100-sxm"), ("deepseek-v3", "gb200")])
+def test_layouts_have_every_power_of_two_up_to_the_largest_instance(model: str, chip: str) -> None:
+    profile, hardware = model_profile(model), hardware_profile(chip)
+    found = list(layouts(profile, hardware))
+    sizes = {layout.n_accelerators for layout in found}
+    assert sizes == {2**k for k in range(largest_instance(hardware).bit_length())}
+    assert any(layout.pp_size > 1 for layout in found)
+    assert any(layout.dp_size > 1 for layout in found) == (profile.architecture.moe is not None)
