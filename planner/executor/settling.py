@@ -54,7 +54,7 @@ def relaxation_s(req_per_s: float, busy: float, arrivals_scv: float, work_scv: f
 
     Source:
         Odoni and Roth, An Empirical Investigation of the Transient Behavior of Stationary Queueing Systems, Operations
-        Research 31 (1983), for GI/G/1, also in Larson and Odoni, Urban Operations Research. The same scale, the variance
+        Research 31 (1983), for GI/G/1; also in Larson and Odoni, Urban Operations Research. The same scale, variance
         over the square of the drift, follows of reflected Brownian motion: Whitt, Planning Queueing Simulations,
         Management Science 35 (1989).
 
