@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from planner.executor import System, system, world
 from planner.executor.draws import Draws, blank_requests
 from planner.executor.kernel import World
+from planner.executor.kernel.records import PROMPT
+from planner.executor.prompt_blocks import PromptBlocks
 from planner.executor.run import run_to_end
 from planner.executor.troubles import troubles
 from planner.results import Cost, Fleet, Latency, LinkPlan, PoolPlan
 from planner.scenario import Scenario
-from planner.workload.traces import Blocks
 from tests.builders import small_with
 
 Floats = NDArray[np.float64]
@@ -102,7 +103,15 @@ def asked(
     return requests
 
 
-def ended(plan: System, requests: Any, blocks: Blocks | None = None) -> World:
+def chains(prompts: Sequence[Sequence[int]]) -> PromptBlocks:
+    """Numbers of the blocks of every prompt, stated for each of them."""
+    rows = np.zeros(len(prompts), dtype=PROMPT)
+    rows["row"] = np.arange(len(prompts))
+    values = np.array([b for prompt in prompts for b in prompt], dtype=np.int32)
+    return PromptBlocks(values, np.cumsum([0, *map(len, prompts)]), rows, int(values.max(initial=-1)) + 1)
+
+
+def ended(plan: System, requests: Any, blocks: PromptBlocks | None = None) -> World:
     """The world after the run."""
     last_s = float(requests["arrival_s"][-1]) if len(requests) else 0.0
     w = world(plan, requests, faults=troubles(plan, last_s, Draws(0)), blocks=blocks)
@@ -117,7 +126,7 @@ def run(
     batch: int = 1_000_000,
     steps: Floats | None = None,
     memory: tuple[float, float, float] | None = None,
-    blocks: Blocks | None = None,
+    blocks: PromptBlocks | None = None,
     **sizes: Any,
 ) -> World:
     """A run of a small system.

@@ -1,5 +1,6 @@
 """Prefix caches: which prefixes hit, what is dropped, which way requests take under scarce and ample bandwidth."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,22 +13,17 @@ from hypothesis import strategies as st
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate
 from planner.executor.cache_pools import block_bytes, state_bytes
-from planner.executor.draws import Draws, drawn_requests, prompt_blocks
+from planner.executor.draws import Draws, drawn_requests
 from planner.executor.kernel import World
-from planner.workload.traces import BLOCK_TOKENS, Blocks
-from tests.executor_cases import TOKEN_BYTES, asked, fleet, run, scenario
+from planner.executor.prompt_blocks import trace_blocks
+from planner.workload.traces import BLOCK_TOKENS
+from tests.executor_cases import TOKEN_BYTES, asked, chains, fleet, run, scenario
 
 ATTENTION, HYBRID = {"model.profile": "qwen3-235b"}, {"model.profile": "kimi-linear-48b"}
 
 
 def cache(**stated: Any) -> dict[str, Any]:
     return {"execution.cache": stated}
-
-
-def chains(*prompts: Sequence[int]) -> Blocks:
-    """Blocks by prompt."""
-    offsets = np.cumsum([0, *map(len, prompts)])
-    return Blocks(np.array([b for prompt in prompts for b in prompt], dtype=np.int64), offsets)
 
 
 def one_by_one(prompts: Sequence[Sequence[int]], extra: int = 100) -> Any:
@@ -42,13 +38,13 @@ def hits(w: World) -> list[float]:
 
 def test_attention_hits_by_the_longest_prefix_of_full_blocks() -> None:
     prompts = [(0, 1, 2), (0, 1, 3), (0, 4, 2), (0, 1, 2, 5)]
-    w = run(one_by_one(prompts), ATTENTION | cache(), blocks=chains(*prompts))
+    w = run(one_by_one(prompts), ATTENTION | cache(), blocks=chains(prompts))
     assert hits(w) == [0, 2, 1, 3]
 
 
 def test_a_full_hit_computes_its_last_token() -> None:
     prompts = [(0, 1, 2), (0, 1, 2)]
-    w = run(one_by_one(prompts, 0), ATTENTION | cache(), blocks=chains(*prompts))
+    w = run(one_by_one(prompts, 0), ATTENTION | cache(), blocks=chains(prompts))
     assert w.requests["cached_tokens"].tolist() == [0, 3 * BLOCK_TOKENS - 1]
 
 
@@ -60,12 +56,12 @@ def test_a_state_hits_at_its_exact_length_only(interval: int, expected: list[int
     """The first prompt keeps the state of its third block, and those at the interval."""
     prompts = [(0, 1, 2), (0, 1, 3), (0, 1, 2, 4), (0, 5, 6)]
     stated = HYBRID | cache(state_interval_tokens=interval * BLOCK_TOKENS)
-    assert hits(run(one_by_one(prompts), stated, blocks=chains(*prompts))) == expected
+    assert hits(run(one_by_one(prompts), stated, blocks=chains(prompts))) == expected
 
 
 def test_without_the_exact_rule_a_hybrid_model_hits_as_attention_does() -> None:
     prompts = [(0, 1, 2), (0, 1, 3)]
-    assert hits(run(one_by_one(prompts), HYBRID | cache(exact_states=False), blocks=chains(*prompts))) == [0, 2]
+    assert hits(run(one_by_one(prompts), HYBRID | cache(exact_states=False), blocks=chains(prompts))) == [0, 2]
 
 
 def test_a_full_pool_drops_what_was_used_longest_ago_ends_of_prefixes_first() -> None:
@@ -73,7 +69,7 @@ def test_a_full_pool_drops_what_was_used_longest_ago_ends_of_prefixes_first() ->
     # A transfer of a prompt of 612 to 1,636 tokens takes blocks of the same pool, as long as it lasts.
     stated = ATTENTION | cache(capacity_gb={"local": 1000 * room})
     prompts = [tuple(range(400)), tuple(range(400, 800)), (0, 1), tuple(range(800, 1200)), (400, 401), (0, 1, 2)]
-    w = run(one_by_one(prompts), stated, blocks=chains(*prompts))
+    w = run(one_by_one(prompts), stated, blocks=chains(prompts))
     found = hits(w)
     assert found[2] == 2
     assert w.caches["n_evicted"].sum() > 0
@@ -99,7 +95,7 @@ def test_pools_hold_what_they_count_and_no_more_than_they_may(
         bandwidth=str(rng.choice(["scarce", "ample"])),
     )
     requests = asked(np.cumsum(rng.exponential(0.005, 80)), [BLOCK_TOKENS * len(p) + 7 for p in prompts], output=20)
-    w = run(requests, stated, blocks=chains(*prompts), threshold_tokens=2000.0, n_fast=2, n_near=2)
+    w = run(requests, stated, blocks=chains(prompts), threshold_tokens=2000.0, n_fast=2, n_near=2)
     rule = w.cache_rule[0]
     sizes = np.where(np.arange(w.entries.shape[1]) < rule["n_blocks"], 1, rule["state_blocks"])
     assert (w.entries["is_in"] @ sizes == w.caches["used_blocks"]).all()
@@ -118,7 +114,7 @@ THRESHOLD = 5000.0
 def turns(model: dict[str, Any], bandwidth: str) -> World:
     """A long prompt, then its continuation, under one of the paper's rules."""
     stated = model | cache(bandwidth=bandwidth)
-    return run(one_by_one(TURNS), stated, blocks=chains(*TURNS), threshold_tokens=THRESHOLD)
+    return run(one_by_one(TURNS), stated, blocks=chains(TURNS), threshold_tokens=THRESHOLD)
 
 
 def ways(w: World) -> list[str]:
@@ -153,7 +149,7 @@ def test_a_fetched_prefix_waits_for_its_link() -> None:
     kv = {"tokens": [1, 1000], "bytes": [1e9 + 1e5, 1e9 + 1e8], "interpolation": "linear"}  # a state of 1 GB
     stated = HYBRID | cache(bandwidth="ample") | {"measured.fast.kv": kv, "measured.home.kv": kv}
     stated |= {"measured.fast.prefill": quick, "measured.home.prefill": quick}
-    w = run(one_by_one(TURNS), stated, blocks=chains(*TURNS), threshold_tokens=THRESHOLD, link_gbps=8.0)
+    w = run(one_by_one(TURNS), stated, blocks=chains(TURNS), threshold_tokens=THRESHOLD, link_gbps=8.0)
     assert w.requests["wire_bytes"][1] == pytest.approx(1e9)  # home holds the blocks
     assert w.requests["prefill_start_s"][1] - w.requests["arrival_s"][1] == pytest.approx(1.0, rel=1e-6)
 
@@ -163,7 +159,7 @@ def mooncake(path: Path, model: str, **stated: Any) -> World:
     changes = {"workload": {"trace": {"path": str(path)}}, "model.profile": model, "execution.cache": stated}
     asked_scenario = scenario(changes)
     requests = drawn_requests(asked_scenario, 12_031, 0.001, Draws(0))
-    blocks = prompt_blocks(asked_scenario, requests)
+    blocks = trace_blocks(asked_scenario, requests)
     return run(requests, changes, blocks=blocks)
 
 
@@ -191,6 +187,18 @@ def test_less_room_never_finds_much_more(data_file: Callable[[str], Path]) -> No
     found = [hit_fraction(mooncake(path, "qwen3-235b", capacity_gb={"local": gb})) for gb in (500.0, 2000.0, 8000.0)]
     assert found == sorted(found)
     assert found[0] < found[2]
+
+
+def test_what_blocks_of_a_trace_take_does_not_grow_with_its_rounds(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    line = {"timestamp": 0, "input_length": 50 * BLOCK_TOKENS, "output_length": 5, "hash_ids": list(range(50))}
+    path.write_text("\n".join(json.dumps(line | {"timestamp": i}) for i in range(10)))
+    asked_scenario = scenario({"workload": {"trace": {"path": str(path)}}, **ATTENTION, **cache()})
+    once, often = (trace_blocks(asked_scenario, drawn_requests(asked_scenario, n, 1.0, Draws(0))) for n in (10, 10_000))
+    assert once.values.tobytes() == often.values.tobytes()
+    assert once.offsets.tobytes() == often.offsets.tobytes()
+    assert often.prompts.nbytes <= 8 * 10_000
+    assert often.n_numbers == 1000 * once.n_numbers
 
 
 def test_caches_need_prompts_whose_prefixes_are_known() -> None:

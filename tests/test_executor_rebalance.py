@@ -1,6 +1,8 @@
 """Rebalancing of cache pools: which prefixes move, when they arrive, what that takes, and what it is worth."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -15,15 +17,17 @@ from rich.console import Console
 from planner.errors import InputError
 from planner.executor import RunQuestion, simulate, system
 from planner.executor.cache_pools import block_bytes
+from planner.executor.draws import Draws, drawn_requests
 from planner.executor.kernel import World
 from planner.executor.measure import check_pools
+from planner.executor.prompt_blocks import PromptBlocks, trace_blocks
 from planner.optimizer import optimize
 from planner.report import PRINT_WIDTH
 from planner.report.run_tables import run_tables
 from planner.results import Fleet, Plan, Run
 from planner.scenario import Scenario, read_scenario
-from planner.workload.traces import BLOCK_TOKENS, Blocks
-from tests.executor_cases import TOKEN_BYTES, asked, ended, fleet, scenario
+from planner.workload.traces import BLOCK_TOKENS
+from tests.executor_cases import TOKEN_BYTES, asked, chains, ended, fleet, scenario
 
 ATTENTION, HYBRID = {"model.profile": "qwen3-235b"}, {"model.profile": "kimi-linear-48b"}
 QUICK = {"tokens": [1, 1000], "seconds": [1e-12, 1e-9], "interpolation": "linear"}
@@ -59,11 +63,6 @@ def both_ways(**sizes: Any) -> Fleet:
     (wan,) = found.links
     back = wan.model_copy(update={"name": "back", "from_site": "local", "to_site": "remote", "capacity_gbps": 0.0})
     return found.model_copy(update={"links": (wan, back)})
-
-
-def chains(prompts: Sequence[Sequence[int]]) -> Blocks:
-    offsets = np.cumsum([0, *map(len, prompts)])
-    return Blocks(np.array([b for prompt in prompts for b in prompt], dtype=np.int64), offsets)
 
 
 def run(
@@ -273,6 +272,50 @@ def tree_run(seed: int, model: Mapping[str, Any], n_blocks: int, rebalance: Mapp
         changes["execution.faults"] = [{"kind": "link-loss", "link": "back", "at_s": 0.3, "duration_s": 0.1}]
     times = np.cumsum(rng.exponential(0.01, 120)).tolist()
     return run(changes, prompts, times, extra=7, output=20, threshold_tokens=2000.0, n_fast=2, n_near=2)
+
+
+def per_request(requests: Any, blocks: PromptBlocks) -> PromptBlocks:
+    """The same blocks, stated for every request by itself."""
+    found = []
+    for (row, shift), total in zip(blocks.prompts.tolist(), requests["total_tokens"].tolist(), strict=True):
+        mine = blocks.values[blocks.offsets[row] : blocks.offsets[row + 1]]
+        found.append([number + shift for number in mine[: total // BLOCK_TOKENS].tolist()])
+    return replace(chains(found), n_numbers=blocks.n_numbers)
+
+
+@pytest.mark.parametrize("rebalance", [None, {"interval_s": 5.0, "min_uses": 1, "spill": True}], ids=["still", "moves"])
+def test_a_run_is_the_same_whether_blocks_are_stated_by_row_or_by_request(
+    tmp_path: Path, rebalance: dict[str, Any] | None
+) -> None:
+    """A trace that begins again, prompts that end in the middle of a block, two classes of which one has no blocks,
+    pools that overflow, states at an interval."""
+    rng, path = np.random.default_rng(5), tmp_path / "trace.jsonl"
+    lines = []
+    for i in range(300):
+        n, start = int(rng.integers(1, 30)), int(rng.integers(0, 25))
+        ids = [1000 * start + k for k in range(n)]
+        total = n * BLOCK_TOKENS - int(rng.integers(0, BLOCK_TOKENS))
+        lines.append({"timestamp": 7 * i, "input_length": total, "output_length": 5, "hash_ids": ids})
+    path.write_text("\n".join(map(json.dumps, lines)))
+    short = {"lengths": {"kind": "constant", "tokens": 700}, "output_lengths": {"kind": "constant", "tokens": 3}}
+    classes = {
+        "short": {"share": 0.2, "workload": short},
+        "trace": {"share": 0.8, "workload": {"trace": {"path": str(path)}}},
+    }
+    cache = {"capacity_gb": {"local": 3.0, "remote": 2.0}, "state_interval_tokens": 4 * BLOCK_TOKENS}
+    asked_scenario = scenario({"workload": None, "classes": classes} | stated(HYBRID, rebalance, **cache))
+    plan = system(asked_scenario, both_ways(threshold_tokens=4000.0, n_fast=2, n_near=2))
+    ends = []
+    for restated in (False, True):
+        requests = drawn_requests(asked_scenario, 2_000, 20.0, Draws(3))
+        blocks = trace_blocks(asked_scenario, requests)
+        assert len(np.unique(blocks.prompts["shift"])) > 4
+        w = ended(plan, requests, per_request(requests, blocks) if restated else blocks)
+        assert w.caches["n_evicted"].all()
+        assert w.requests["cached_tokens"].any()
+        assert (w.rebalancer[0]["n_moved"] > 0) == (rebalance is not None)
+        ends.append([w.requests.tobytes(), w.caches.tobytes(), w.rebalancer.tobytes(), w.links.tobytes()])
+    assert ends[0] == ends[1]
 
 
 MODELS = st.sampled_from([ATTENTION, HYBRID])

@@ -9,10 +9,11 @@ from planner.errors import InputError
 from planner.executor import system, world
 from planner.executor.draws import Draws
 from planner.executor.kernel.records import NONE
+from planner.executor.prompt_blocks import PromptBlocks
 from planner.executor.run import run_to_end
 from planner.executor.sessions import session_requests
 from planner.scenario import Scenario
-from planner.workload.traces import BLOCK_TOKENS, Blocks
+from planner.workload.traces import BLOCK_TOKENS
 from tests.builders import in_classes, small_with
 from tests.executor_cases import fleet
 from tests.executor_cases import scenario as straight
@@ -25,9 +26,9 @@ def talk(**more: Any) -> Scenario:
     return small_with({"execution.sessions": SESSIONS | more, "workload.lengths": LENGTHS})
 
 
-def sessions_of(blocks: Blocks) -> Any:
-    """Number of the first block of every prompt, which tells sessions apart."""
-    return blocks.values[blocks.offsets[:-1]]
+def sessions_of(blocks: PromptBlocks) -> Any:
+    """Row of every prompt, which tells sessions apart."""
+    return blocks.prompts["row"]
 
 
 def test_every_prompt_is_what_was_said_and_new_text() -> None:
@@ -47,14 +48,12 @@ def test_every_prompt_is_what_was_said_and_new_text() -> None:
 
 def test_blocks_of_a_session_are_alike_as_far_as_they_go_and_no_others_are() -> None:
     requests, blocks = session_requests(talk(), 2_000, 2.0, Draws(2))
-    assert (np.diff(blocks.offsets) == requests["total_tokens"] // BLOCK_TOKENS).all()
-    owners: dict[int, set[int]] = {}
-    for r, first in enumerate(sessions_of(blocks).tolist()):
-        mine = blocks.values[blocks.offsets[r] : blocks.offsets[r + 1]]
-        assert (np.diff(mine) == 1).all()
-        for block in mine.tolist():
-            owners.setdefault(block, set()).add(first)
-    assert all(len(of) == 1 for of in owners.values())
+    longest = np.zeros(len(blocks.offsets) - 1, dtype=np.int64)
+    np.maximum.at(longest, sessions_of(blocks), requests["total_tokens"] // BLOCK_TOKENS)
+    assert (np.diff(blocks.offsets) == longest).all()
+    assert len(np.unique(blocks.values)) == len(blocks.values) == blocks.n_numbers
+    assert 1 < len(np.unique(sessions_of(blocks))) < len(requests)
+    assert not blocks.prompts["shift"].any()
 
 
 def test_the_run_finds_sessions_under_way_from_its_start() -> None:

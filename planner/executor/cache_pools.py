@@ -7,19 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.executor.kernel.records import CACHE, CACHE_RULE, ENTRY, NONE
+from planner.executor.kernel.records import CACHE, CACHE_RULE, ENTRY, NONE, PROMPT
+from planner.executor.prompt_blocks import PromptBlocks
 from planner.results import LinkPlan
 from planner.roofline import index_key_bytes_per_token, kv_bytes_per_token, recurrent_state_bytes, window_bytes
 from planner.scenario import Scenario
 from planner.units import GB
-from planner.workload.traces import BLOCK_TOKENS, Blocks
+from planner.workload.traces import BLOCK_TOKENS
 
 UNLIMITED = 2**62
 FAR_TOKENS = 10**9
 """A length beyond every window."""
 
 
-def cache_fields(scenario: Scenario, plans: Sequence[LinkPlan], blocks: Blocks | None) -> dict[str, Any]:
+def cache_fields(scenario: Scenario, plans: Sequence[LinkPlan], blocks: PromptBlocks | None) -> dict[str, Any]:
     """The fields of a world that are about caches.
 
     Args:
@@ -36,7 +37,7 @@ def cache_fields(scenario: Scenario, plans: Sequence[LinkPlan], blocks: Blocks |
     caches["newest"] = caches["oldest"] = NONE
     n_blocks = 0
     if blocks is not None and scenario.execution.cache is not None:
-        n_blocks = int(blocks.values.max()) + 1 if blocks.values.size else 0
+        n_blocks = blocks.n_numbers
         block, state = block_bytes(scenario), state_bytes(scenario)
         rule["is_on"], rule["is_ample"] = 1, scenario.execution.cache.bandwidth == "ample"
         rule["block_tokens"], rule["n_blocks"], rule["block_bytes"] = BLOCK_TOKENS, n_blocks, block
@@ -48,8 +49,9 @@ def cache_fields(scenario: Scenario, plans: Sequence[LinkPlan], blocks: Blocks |
         "cache_rule": rule,
         "caches": caches,
         "entries": np.zeros((len(sites), max(2 * n_blocks, 1)), dtype=ENTRY),
-        "blocks": np.zeros(1, dtype=np.int32) if blocks is None else blocks.values.astype(np.int32),
-        "block_offsets": np.zeros(1, dtype=np.int64) if blocks is None else np.asarray(blocks.offsets, dtype=np.int64),
+        "blocks": np.zeros(1, dtype=np.int32) if blocks is None else blocks.values,
+        "block_offsets": np.zeros(1, dtype=np.int64) if blocks is None else blocks.offsets,
+        "prompts": np.zeros(0, dtype=PROMPT) if blocks is None else blocks.prompts,
         "site_links": links,
     }
 

@@ -19,7 +19,6 @@ from planner.scenario import BurstArrivals, DiurnalArrivals, GammaArrivals, Reco
 from planner.workload import Trace, Workload, distribution, read_trace
 from planner.workload.hits import hit_quantile, ideal_hits
 from planner.workload.requests import trace_path
-from planner.workload.traces import BLOCK_TOKENS, Blocks
 
 Floats = NDArray[np.float64]
 
@@ -108,7 +107,7 @@ def _arrivals(scenario: Scenario, n: int, req_per_s: float, draws: Draws, data_d
             if others or workload.trace is None:
                 what = "is recorded, and not all requests come from one trace"
                 raise InputError(scenario.problem(("execution", "arrivals"), what, "a workload that is a trace"))
-            return recorded_s(n, None if is_own else req_per_s, _read(workload, scenario, data_dirs).arrival_s)
+            return recorded_s(n, None if is_own else req_per_s, read(workload, scenario, data_dirs).arrival_s)
         case None:
             return poisson_s(n, req_per_s, draws.generator)
 
@@ -200,42 +199,7 @@ def _of_trace(workload: Workload, trace: Trace, n: int, name: str, draws: Draws)
     return Contents(total, _stated_hits(workload, total, name, draws), output)
 
 
-def prompt_blocks(scenario: Scenario, requests: Records, data_dirs: Sequence[Path] = ()) -> Blocks:
-    """Numbers of the full blocks of every prompt, from 0; equal numbers, equal prefixes.
-
-    A trace that begins again is about others: nothing of its first round is in its second.
-
-    Args:
-        scenario: its classes and their workloads.
-        requests: as drawn.
-        data_dirs: folders in which traces are looked for.
-
-    Raises:
-        InputError: no class has a trace with block hashes.
-    """
-    counts, starts = np.zeros(len(requests), dtype=np.int64), np.zeros(len(requests), dtype=np.int64)
-    shifts, pools, n_known = np.zeros(len(requests), dtype=np.int64), [np.zeros(0, dtype=np.int64)], 0
-    for index, (_, workload) in enumerate(scenario.workloads.values()):
-        found = None if workload.trace is None else _read(workload, scenario, data_dirs)
-        if found is None or found.blocks is None:
-            continue
-        mine = np.flatnonzero(requests["request_class"] == index)
-        known, numbers = np.unique(found.blocks.values, return_inverse=True)
-        place, turn = np.arange(len(mine)) % found.n_requests, np.arange(len(mine)) // found.n_requests
-        counts[mine] = found.total_tokens[place] // BLOCK_TOKENS
-        starts[mine] = found.blocks.offsets[place] + sum(len(pool) for pool in pools)
-        shifts[mine] = n_known + turn * known.size
-        pools.append(numbers)
-        n_known += known.size * (int(turn[-1]) + 1 if len(turn) else 0)
-    if len(pools) == 1:
-        allowed = "a trace with hash_ids, or no execution.cache"
-        raise InputError(scenario.problem(("execution", "cache"), "no class of requests states its prefixes", allowed))
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-    values = np.concatenate(pools)[np.repeat(starts, counts) + within] + np.repeat(shifts, counts)
-    return Blocks(values, offsets)
-
-
-def _read(workload: Workload, scenario: Scenario, data_dirs: Sequence[Path]) -> Trace:
+def read(workload: Workload, scenario: Scenario, data_dirs: Sequence[Path]) -> Trace:
+    """The trace of a workload that has one."""
     assert workload.trace is not None, "only a workload with a trace is read"
     return read_trace(trace_path(workload.trace.path, Path(scenario.directory), data_dirs), workload.trace.format)

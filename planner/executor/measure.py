@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from planner.executor.confidence import t_quantile
 from planner.executor.control import convertible_pool
 from planner.executor.kernel.records import FINISHED, NONE, STRANDED, TOO_OFTEN, World
+from planner.executor.settling import relaxations
 from planner.executor.streams import Stream
 from planner.executor.systems import System
 from planner.results import Interval, RunRecords
@@ -78,10 +79,13 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
     assert clock["violations"] == 0, "time ran backwards"
     check_pools(w)
     times = request_times(plan, w, window)
+    watched = _watched(plan, w, window)
+    busy = {pool.name: watched[f"utilization.{pool.name}"] for pool in (*plan.prefill, *plan.decode)}
     metrics = {
         **_latency(plan, w, window, times),
         **_of_classes(plan, times),
-        **_watched(plan, w, window),
+        **watched,
+        **relaxations(plan, w, slice(window.first, window.last), busy),
         **_factors(w),
     }
     counts = {

@@ -107,7 +107,12 @@ def _together(plan: Plan, parts: Sequence[Part], question: RunQuestion, load: fl
     shares = [timings.Part(p.system, p.time_fraction * p.plan.demand_req_per_s, p.outcomes) for p in parts]
     run = answer(whole_system(plan, parts), question, load, load * rate, joined, shares)
     return run.model_copy(
-        update={"periods": runs, "notes": tuple(_notes(runs)), "is_transient": any(one.is_transient for one in runs)}
+        update={
+            "periods": runs,
+            "notes": tuple(_notes(runs)),
+            "is_transient": any(one.is_transient for one in runs),
+            "settling_requests": max((n for one in runs if (n := one.settling_requests) is not None), default=None),
+        }
     )
 
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.executor.kernel.records import MOVER, NONE, OFFER, POOL_CURVES, PREFIX, REBALANCER, USED, USES, Records
+from planner.executor.prompt_blocks import PromptBlocks
 from planner.results import LinkPlan, PoolPlan
 from planner.scenario import CacheRebalance, Scenario
-from planner.workload.traces import Blocks
 
 N_OFFERS = 256
 """Moves at the most that a link is offered at a look; few links carry so many between two looks."""
@@ -34,7 +34,11 @@ def stated_rebalance(scenario: Scenario) -> CacheRebalance | None:
 
 
 def rebalance_fields(
-    scenario: Scenario, prefill: Sequence[PoolPlan], plans: Sequence[LinkPlan], blocks: Blocks | None, first_actor: int
+    scenario: Scenario,
+    prefill: Sequence[PoolPlan],
+    plans: Sequence[LinkPlan],
+    blocks: PromptBlocks | None,
+    first_actor: int,
 ) -> dict[str, Any]:
     """The fields of a world that are about moves of prefixes between cache pools.
 
@@ -84,13 +88,16 @@ def _movers(sites: Sequence[str], prefill: Sequence[PoolPlan], plans: Sequence[L
     return movers
 
 
-def _prefixes(blocks: Blocks) -> Records:
+def _prefixes(blocks: PromptBlocks) -> Records:
     """Where the prefix that ends with a block stands: in the first prompt that has it; shape (blocks,)."""
-    n_blocks = int(blocks.values.max()) + 1 if blocks.values.size else 0
-    places, found = np.arange(blocks.values.size), np.zeros(n_blocks, dtype=PREFIX)
-    last = np.full(n_blocks, -1, dtype=np.int64)
-    last[blocks.values[::-1]] = places[::-1]  # of several places that are written to one number the last stays
-    known = last >= 0
-    starts = np.asarray(blocks.offsets)[np.searchsorted(blocks.offsets, last[known], side="right") - 1]
-    found["first"][known], found["n"][known] = starts, last[known] - starts + 1
+    found = np.zeros(blocks.n_numbers, dtype=PREFIX)
+    for shift in np.unique(blocks.prompts["shift"]):
+        mine = blocks.prompts["row"][blocks.prompts["shift"] == shift]
+        rows = mine[np.sort(np.unique(mine, return_index=True)[1])]  # each once, in the order of their requests
+        starts, counts = blocks.offsets[rows], np.diff(blocks.offsets)[rows]
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        starts = np.repeat(starts, counts)
+        numbers, at = np.unique(blocks.values[starts + within], return_index=True)
+        found["first"][numbers + shift], found["n"][numbers + shift] = starts[at], within[at] + 1
+        found["shift"][numbers + shift] = shift
     return found

@@ -9,14 +9,16 @@ from typing import Any
 from planner.errors import CheckFailedError
 from planner.executor.code_cache import told_of_compiling
 from planner.executor.drafted import draw_luck
-from planner.executor.draws import Draws, drawn_requests, prompt_blocks, to_streams
+from planner.executor.draws import Draws, drawn_requests, to_streams
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import Records, World
 from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome, site_name
+from planner.executor.prompt_blocks import PromptBlocks, trace_blocks
 from planner.executor.rebalancing import stated_rebalance
 from planner.executor.refused import check_room
 from planner.executor.run_question import Enough, RunQuestion, run_on
 from planner.executor.sessions import session_requests
+from planner.executor.settling import Unsettled, unsettled
 from planner.executor.streams import Stream
 from planner.executor.systems import System, system
 from planner.executor.timings import Part, timed
@@ -37,10 +39,10 @@ from planner.results import (
     SchedulerRun,
     SiteRun,
     WaitRun,
+    rounded_up,
 )
 from planner.scenario import DiurnalArrivals, Scenario
 from planner.units import number
-from planner.workload.traces import Blocks
 
 EVENTS_AT_ONCE = 250_000
 BUSY_LOAD = 0.8
@@ -53,8 +55,6 @@ HORIZON = 1.5
 """Of the time in which requests arrive: so long crashes happen."""
 WHOLE_DAY = 0.99
 """Part of a day from which on a run counts as one."""
-STAYS_TO_WARM_UP = 3.0
-"""Mean stays of a request that a warm-up should last."""
 
 COUNTS = ("n_requests", "n_counted", "n_completed", "n_dropped", "n_retried")
 MEANS = (
@@ -205,15 +205,15 @@ def counted(plan: System, n: int, n_filling: int) -> Window:
 
 def _asked(
     plan: System, n: int, req_per_s: float, draws: Draws, data_dirs: Sequence[Path]
-) -> tuple[Records, Blocks | None]:
+) -> tuple[Records, PromptBlocks | None]:
     """Requests by stream, and the blocks of their prompts where caches look at them."""
     scenario, has_cache = plan.scenario, plan.scenario.execution.cache is not None
-    blocks: Blocks | None
+    blocks: PromptBlocks | None
     if scenario.execution.sessions is not None:
         requests, blocks = session_requests(scenario, n, req_per_s, draws)
     else:
         requests = drawn_requests(scenario, n, req_per_s, draws, data_dirs, plan.class_rates)
-        blocks = prompt_blocks(scenario, requests, data_dirs) if has_cache else None
+        blocks = trace_blocks(scenario, requests, data_dirs) if has_cache else None
     draw_luck(requests, scenario, draws)
     to_streams(requests, plan.streams, tuple(scenario.workloads), draws)
     return requests, blocks if has_cache else None
@@ -247,6 +247,8 @@ def answer(
     mean, intervals = averaged(outcomes)
     times = timed(parts or (Part(plan, 1.0, outcomes),), plan.classes)
     mean, intervals = mean | times.figures, intervals | times.intervals
+    open_ = unsettled(plan, mean, is_full=load is None)
+    n_asked = question.n_requests * len(outcomes) // question.n_replications
     promises = plan.scenario.slo is not None or plan.scenario.objective == "min-ttft"
     total = {name: sum(o.counts[name] for o in outcomes) for name in outcomes[0].counts}
     shown = {
@@ -264,8 +266,9 @@ def answer(
         load=load,
         offered_req_per_s=None if load is None else req_per_s,
         n_replications=len(outcomes),
-        n_asked=question.n_requests * len(outcomes) // question.n_replications,
-        is_transient=_is_transient(mean),
+        n_asked=n_asked,
+        is_transient=open_ is not None,
+        settling_requests=None if open_ is None else rounded_up(n_asked * open_.times),
         dropped={why: int(total[f"dropped {why}"]) for why in REASONS if total[f"dropped {why}"]},
         simulated_s=total["simulated_s"],
         cross_site_bytes=total["cross_site_bytes"],
@@ -280,7 +283,7 @@ def answer(
         pools=_pools(plan, mean),
         classes=tuple(_class(plan, mean, intervals, name, outcomes) for name in plan.classes),
         intervals=shown,
-        notes=tuple(_notes(plan, load, req_per_s, mean, outcomes)),
+        notes=tuple(_notes(plan, load, req_per_s, open_, mean, outcomes)),
         scheduler=_scheduler(plan, mean, outcomes) if plan.scenario.execution.scheduler.is_on else None,
         rebalance=None if stated_rebalance(plan.scenario) is None else _rebalance(total),
     )
@@ -374,7 +377,12 @@ def _n_counted(outcomes: Sequence[Outcome], name: str) -> int:
 
 
 def _notes(
-    plan: System, load: float | None, req_per_s: float, mean: dict[str, float], outcomes: Sequence[Outcome]
+    plan: System,
+    load: float | None,
+    req_per_s: float,
+    open_: Unsettled | None,
+    mean: dict[str, float],
+    outcomes: Sequence[Outcome],
 ) -> Iterator[Note]:
     process = plan.scenario.execution.arrivals
     if isinstance(process, DiurnalArrivals) and load is not None:
@@ -390,16 +398,9 @@ def _notes(
         )
     elif load * max(pool.utilization for pool in (*plan.prefill, *plan.decode)) > 1 - 1e-6:
         yield note("run-saturated", "at this load a pool is full: its queue grows as long as requests arrive")
-    if _is_transient(mean):
+    if open_ is not None:
         yield note(
             "warm-up-short",
-            f"the warm-up of {number(mean['warm_up_s'])} s is shorter than {number(STAYS_TO_WARM_UP)} times the "
-            f"{number(mean['stay_s'])} s that a request stays: figures, throughput above all, are those of a system "
-            f"that still fills; run {number(STAYS_TO_WARM_UP * mean['stay_s'] / max(mean['warm_up_s'], 1e-9), 2)} "
-            "times as many requests",
+            f"the warm-up of {number(mean['warm_up_s'])} s is {open_.because}; run "
+            f"{number(open_.times, 2)} times as many requests",
         )
-
-
-def _is_transient(mean: dict[str, float]) -> bool:
-    """Whether the warm-up is so short that the system still fills while it is watched."""
-    return mean["warm_up_s"] < STAYS_TO_WARM_UP * mean["stay_s"]

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from planner.errors import InputError
 from planner.executor.draws import Draws, below_one, blank_requests, contents, whole
 from planner.executor.kernel.records import Records
+from planner.executor.prompt_blocks import PromptBlocks, session_blocks
 from planner.scenario import Scenario, Sessions
 from planner.workload import Workload, distribution
-from planner.workload.traces import BLOCK_TOKENS, Blocks
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -31,7 +31,7 @@ class Turns:
     output_tokens: Integers
 
 
-def session_requests(scenario: Scenario, n: int, req_per_s: float, draws: Draws) -> tuple[Records, Blocks]:
+def session_requests(scenario: Scenario, n: int, req_per_s: float, draws: Draws) -> tuple[Records, PromptBlocks]:
     """Requests that are turns of sessions, in order of arrival, and the full blocks of every prompt.
 
     Args:
@@ -55,7 +55,7 @@ def session_requests(scenario: Scenario, n: int, req_per_s: float, draws: Draws)
     requests["arrival_s"] = found.arrival_s
     requests["total_tokens"], requests["output_tokens"] = found.total_tokens, found.output_tokens
     requests["draw"] = below_one(draws.generator("routes").random(n, dtype=np.float32))
-    return requests, turn_blocks(found)
+    return requests, session_blocks(found.session, found.total_tokens)
 
 
 def drawn_turns(
@@ -86,15 +86,3 @@ def drawn_turns(
     if len(mine) < n or arrival[mine[-1]] > starts[-1]:
         return None
     return Turns(session[mine], arrival[mine], total[mine], asked.output_tokens[mine])
-
-
-def turn_blocks(turns: Turns) -> Blocks:
-    """Numbers of the full blocks of every prompt: those of a session's turns are alike as far as they go."""
-    counts = turns.total_tokens // BLOCK_TOKENS
-    _, place = np.unique(turns.session, return_inverse=True)
-    most = np.zeros(int(place.max()) + 1, dtype=np.int64)
-    np.maximum.at(most, place, counts)
-    bases = np.cumsum(most) - most
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-    return Blocks(np.repeat(bases[place], counts) + within, offsets)

@@ -35,6 +35,7 @@ from planner.executor.kernel.records import (
     Records,
     World,
 )
+from planner.executor.prompt_blocks import PromptBlocks
 from planner.executor.rebalancing import rebalance_fields, stated_rebalance
 from planner.executor.routes import route_table
 from planner.executor.service import DecodeTimes
@@ -43,7 +44,6 @@ from planner.results import LinkPlan
 from planner.roofline import BLOCK_TOKENS
 from planner.scenario import LinkExecution
 from planner.units import bytes_per_s
-from planner.workload.traces import Blocks
 
 Floats = NDArray[np.float64]
 DISPATCH = {"shared-queue": SHARED_QUEUE, "join-shortest-work": SHORTEST_WORK, "round-robin": ROUND_ROBIN}
@@ -60,7 +60,7 @@ def world(
     cool_down: int | None = None,
     closed: int | None = None,
     faults: Records | None = None,
-    blocks: Blocks | None = None,
+    blocks: PromptBlocks | None = None,
 ) -> World:
     """The records of a run, nothing happened yet.
 

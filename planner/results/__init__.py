@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         StackScore,
         VersionScore,
     )
-    from planner.results.judging import enough_requests, judgement, relative_error
+    from planner.results.judging import enough_requests, judgement, relative_error, rounded_up
     from planner.results.live import Live, LiveCheck, LiveLine, LiveMachine, LivePass, LiveRepeat, LiveTtft
     from planner.results.live_file import live_from
     from planner.results.plan import (
@@ -161,6 +161,7 @@ _LAZY = {
     "enough_requests": "judging",
     "judgement": "judging",
     "relative_error": "judging",
+    "rounded_up": "judging",
     "Live": "live",
     "LiveCheck": "live",
     "LiveLine": "live",
@@ -385,6 +386,7 @@ __all__ = [
     "plan_from",
     "sought",
     "relative_error",
+    "rounded_up",
 ]
 
 __getattr__ = on_first_use(__name__, _LAZY)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from planner.notes import Note
+from planner.ranges import Counted
 from planner.schema import StrictModel
 
 SELDOM = ("scheduler", "rebalance", "period", "periods")
@@ -127,6 +128,8 @@ class RunFigures(StrictModel):
     """Of all replications, of several periods in each; what only fills a system that is kept full is not counted."""
     is_transient: bool
     """Whether the warm-up was so short that the figures are those of a system that still fills."""
+    settling_requests: Counted | None = None
+    """About how many, warm-up and cool-down included, make it long enough; None where it is."""
     n_counted: int
     """Of these, those that the figures below are over."""
     n_completed: int

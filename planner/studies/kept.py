@@ -197,7 +197,8 @@ def _explained(search: Search, asked: Candidate, chosen: Candidate, time_limit_s
     problem, found = chosen.problem, chosen.found
     if search.scenario.objective == "min-cost" and chosen.badness < asked.badness:
         # A fleet that the latency model excludes is no part of what it proves.
-        problem, found = asked.problem, replace(found, bound=min(asked.found.bound, found.objective))
+        routed = found.routed if problem.routes == asked.problem.routes else None
+        problem, found = asked.problem, replace(found, bound=min(asked.found.bound, found.objective), routed=routed)
     plan = as_promised(search.scenario, chosen, explained(problem, found, time_limit_s))
     notes = (*_notes(asked, chosen), *plan.notes)
     return Kept(plan.model_copy(update={"notes": notes}), problem, found)

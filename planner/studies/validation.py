@@ -86,7 +86,8 @@ def validate(
 
     def seen(executed: Executed) -> list[Pair]:
         run = executed.run
-        last = Pair("mean_inside", inside, run.mean_inside, run.intervals.get("mean_inside"), run.n_requests)
+        sure = run.intervals.get("mean_inside")
+        last = Pair("mean_inside", inside, run.mean_inside, sure, run.n_requests, run.settling_requests)
         return [*pairs(found.plan, promised, load, executed), last]
 
     enough = Enough(
@@ -300,6 +301,8 @@ class Pair(NamedTuple):
     executed: float
     interval: Interval | None
     n_requests: int
+    settling_requests: int | None = None
+    """How many would let the system settle; None where it has: what did not settle refutes nothing."""
 
 
 Seen = Callable[[Run], list[Pair]]
@@ -307,7 +310,11 @@ Seen = Callable[[Run], list[Pair]]
 
 def judged(found: Sequence[Pair]) -> dict[str, Any]:
     """The fields `holds`, `decided`, `checks` and `unpredicted` of a validation."""
-    checks = tuple(check(name, promise, seen, sure, n) for name, promise, seen, sure, n in found if promise is not None)
+    checks = tuple(
+        check(p.metric, p.predicted, p.executed, p.interval, p.n_requests, p.settling_requests)
+        for p in found
+        if p.predicted is not None
+    )
     return {
         "holds": all(c.holds for c in checks),
         "decided": all(c.decided for c in checks),
@@ -325,7 +332,7 @@ def _most(plan: Fleet, most: Run) -> Pair:
     """The highest rate beside a run with the system kept full."""
     name = "throughput_req_per_s"
     rate, sure = most.throughput_req_per_s, most.intervals.get(name)
-    return Pair(f"max_{name}", plan.max_throughput_req_per_s, rate, sure, most.n_requests)
+    return Pair(f"max_{name}", plan.max_throughput_req_per_s, rate, sure, most.n_requests, most.settling_requests)
 
 
 def pairs(plan: Fleet, promised: Fleet, load: float, executed: Executed) -> Iterator[Pair]:
@@ -340,7 +347,7 @@ def pairs(plan: Fleet, promised: Fleet, load: float, executed: Executed) -> Iter
     run, most, latency = executed.run, executed.most, promised.latency
 
     def pair(metric: str, predicted: float | None, seen: float) -> Pair:
-        return Pair(metric, predicted, seen, run.intervals.get(metric), run.n_requests)
+        return Pair(metric, predicted, seen, run.intervals.get(metric), run.n_requests, run.settling_requests)
 
     yield pair("throughput_req_per_s", load * plan.throughput_req_per_s, run.throughput_req_per_s)
     if most is not None:
@@ -357,8 +364,17 @@ def pairs(plan: Fleet, promised: Fleet, load: float, executed: Executed) -> Iter
         yield pair(f"links.{link.name}.mean_gbps", link.mean_gbps, run.links[link.name].mean_gbps)
 
 
-def check(metric: str, predicted: float, executed: float, interval: Interval | None, n_requests: int) -> Check:
+def check(
+    metric: str,
+    predicted: float,
+    executed: float,
+    interval: Interval | None,
+    n_requests: int,
+    settling_requests: int | None = None,
+) -> Check:
     """A promise beside its run: kept or broken where the whole confidence interval says so, otherwise undecided.
+
+    A run in which the system did not settle breaks none: its figures may be off for that alone.
 
     Without an interval, of a single replication, the figure itself is judged.
 
@@ -369,6 +385,8 @@ def check(metric: str, predicted: float, executed: float, interval: Interval | N
     allowed = TOLERANCES.get(metric) or TOLERANCES[metric.partition(".")[0]]
     low, high = (executed, executed) if interval is None else (interval.low, interval.high)
     found = judgement(predicted, low, high, allowed)
+    found = None if settling_requests is not None and not found else found
+    enough = enough_requests(n_requests, predicted, low, high, allowed), settling_requests
     return Check(
         metric=metric,
         predicted=predicted,
@@ -379,5 +397,5 @@ def check(metric: str, predicted: float, executed: float, interval: Interval | N
         tolerance=allowed,
         holds=found is True,
         decided=found is not None,
-        enough_requests=enough_requests(n_requests, predicted, low, high, allowed) if found is None else None,
+        enough_requests=max((n for n in enough if n is not None), default=None) if found is None else None,
     )

@@ -61,7 +61,7 @@ def with_caches(n: int) -> None:
     """The recorded hour of conversations, again and again, with limited caches on both sites."""
     from planner.cli.common import data_dirs
     from planner.executor import Draws, drawn_requests, system, world
-    from planner.executor.draws import prompt_blocks
+    from planner.executor.prompt_blocks import trace_blocks
     from planner.executor.run import run_to_end
     from planner.optimizer import optimize
     from planner.scenario import read_scenario
@@ -75,7 +75,7 @@ def with_caches(n: int) -> None:
     planned = system(scenario, plan, data_dirs())
     start = process_time()
     requests = drawn_requests(scenario, n, LOAD * plan.throughput_req_per_s, Draws(0), data_dirs())
-    w = world(planned, requests, blocks=prompt_blocks(scenario, requests, data_dirs()))
+    w = world(planned, requests, blocks=trace_blocks(scenario, requests, data_dirs()))
     drawn = process_time()
     run_to_end(w)
     report(f"trace with caches, {n:,} requests", n, start, drawn, process_time())

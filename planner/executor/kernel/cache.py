@@ -13,18 +13,26 @@ from planner.executor.kernel.records import NONE, World
 
 
 @compiled
-def n_prefix_blocks(w: World, site: int, r: int) -> int:
-    """Leading full blocks of a prompt that a site holds."""
-    return n_held_blocks(w, site, w.block_offsets[r], w.block_offsets[r + 1])
+def n_full_blocks(w: World, r: int, n_tokens: int) -> int:
+    """Full blocks of a prompt's first tokens; what was generated before a crash has no block."""
+    row = w.prompts[r].row
+    most = min(n_tokens, w.requests[r].total_tokens) // w.cache_rule[0].block_tokens
+    return min(most, w.block_offsets[row + 1] - w.block_offsets[row])
 
 
 @compiled
-def n_held_blocks(w: World, site: int, first: int, end: int) -> int:
-    """Leading blocks of blocks[first:end] that a site holds."""
-    at = first
-    while at < end and w.entries[site, w.blocks[at]].is_in == 1:
-        at += 1
-    return at - first
+def block_of(w: World, r: int, k: int) -> int:
+    """Number of a block of a prompt."""
+    return w.blocks[w.block_offsets[w.prompts[r].row] + k] + w.prompts[r].shift
+
+
+@compiled
+def n_prefix_blocks(w: World, site: int, r: int) -> int:
+    """Leading full blocks of a prompt that a site holds."""
+    n, most = 0, n_full_blocks(w, r, w.requests[r].total_tokens)
+    while n < most and w.entries[site, block_of(w, r, n)].is_in == 1:
+        n += 1
+    return n
 
 
 @compiled
@@ -38,8 +46,7 @@ def hit_tokens(w: World, site: int, r: int) -> int:
     if rule.state_blocks == 0:
         return min(n * rule.block_tokens, most)
     while n > 0:
-        block = w.blocks[w.block_offsets[r] + n - 1]
-        if n * rule.block_tokens <= most and w.entries[site, rule.n_blocks + block].is_in == 1:
+        if n * rule.block_tokens <= most and w.entries[site, rule.n_blocks + block_of(w, r, n - 1)].is_in == 1:
             return n * rule.block_tokens
         n -= 1
     return 0
@@ -53,13 +60,13 @@ def use(w: World, site: int, r: int) -> None:
     request.cached_tokens = cached
     request.done_tokens = cached
     n = ceil(cached / rule.block_tokens)
-    first = w.block_offsets[r]
     if n > 0 and rule.state_blocks > 0:
-        renew(w, site, rule.n_blocks + w.blocks[first + n - 1])
+        renew(w, site, rule.n_blocks + block_of(w, r, n - 1))
     for k in range(n - 1, -1, -1):  # what a prefix begins with is newer than what follows
-        renew(w, site, w.blocks[first + k])
+        renew(w, site, block_of(w, r, k))
     if w.rebalancer[0].is_on == 1:
-        tokens = moved_tokens(w.entries, w.cache_rule, w.blocks, site, first, n)
+        first, shift = w.block_offsets[w.prompts[r].row], w.prompts[r].shift
+        tokens = moved_tokens(w.entries, w.cache_rule, w.blocks, site, first, n, shift)
         w.rebalancer[0].n_hits += 1 if tokens > 0 else 0
         w.rebalancer[0].hit_tokens += min(tokens, cached)
     pool = w.pools[w.routes[request.route].prefill_pool]
@@ -84,13 +91,12 @@ def end_transfer(w: World, r: int) -> None:
 @compiled_extra(None)
 def keep(w: World, site: int, r: int, n_tokens: int, has_states: bool) -> None:
     """Put the full blocks of a prompt's first tokens in a pool, and the states that were kept on the way."""
-    rule, first = w.cache_rule[0], w.block_offsets[r]
-    n = min(n_tokens // rule.block_tokens, w.block_offsets[r + 1] - first)
+    rule, n = w.cache_rule[0], n_full_blocks(w, r, n_tokens)
     for k in range(n, 0, -1):
         is_kept = k == n or (rule.interval_blocks > 0 and k % rule.interval_blocks == 0)
         if has_states and rule.state_blocks > 0 and is_kept:
-            put(w, site, rule.n_blocks + w.blocks[first + k - 1])
-        put(w, site, w.blocks[first + k - 1])
+            put(w, site, rule.n_blocks + block_of(w, r, k - 1))
+        put(w, site, block_of(w, r, k - 1))
 
 
 @compiled

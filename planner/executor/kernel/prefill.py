@@ -3,7 +3,7 @@
 from math import inf
 
 from planner.executor.compiled import compiled, compiled_apart, compiled_extra
-from planner.executor.kernel.cache import end_transfer, keep, n_prefix_blocks, use
+from planner.executor.kernel.cache import block_of, end_transfer, keep, n_full_blocks, n_prefix_blocks, use
 from planner.executor.kernel.calendar import plan
 from planner.executor.kernel.curves import prefill_s, value, whole_prefill_s
 from planner.executor.kernel.decode import arrive_at_decode
@@ -324,13 +324,12 @@ def pass_ends(w: World, i: int) -> None:
 @compiled_extra(None)
 def saw_prompt(w: World, site: int, r: int) -> None:
     """A prompt was prefilled at a site: it used the prefix that it hit, and its own full blocks are one now."""
-    request, rule, first = w.requests[r], w.cache_rule[0], w.block_offsets[r]
-    n_hit = -(-request.cached_tokens // rule.block_tokens)
-    n = min(request.prompt_tokens // rule.block_tokens, w.block_offsets[r + 1] - first)
+    request, n = w.requests[r], n_full_blocks(w, r, w.requests[r].prompt_tokens)
+    n_hit = -(-request.cached_tokens // w.cache_rule[0].block_tokens)
     if n_hit > 0:
-        saw_use(w.used, w.uses, site, w.blocks[first + n_hit - 1])
+        saw_use(w.used, w.uses, site, block_of(w, r, n_hit - 1))
     if n > n_hit:
-        saw_use(w.used, w.uses, site, w.blocks[first + n - 1])
+        saw_use(w.used, w.uses, site, block_of(w, r, n - 1))
 
 
 @compiled_extra(None)

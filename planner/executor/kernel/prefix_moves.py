@@ -31,7 +31,7 @@ def holdings(w: World) -> Holdings:
 def n_held(h: Holdings, site: int, end: int) -> int:
     """Leading blocks of a prefix that a site holds."""
     prefix, n = h.prefixes[end], 0
-    while n < prefix.n and h.entries[site, h.blocks[prefix.first + n]].is_in == 1:
+    while n < prefix.n and h.entries[site, h.blocks[prefix.first + n] + prefix.shift].is_in == 1:
         n += 1
     return n
 
@@ -56,7 +56,7 @@ def gain_tokens(h: Holdings, k: int, end: int) -> int:
     if not is_whole(h, mover.from_site, end):
         return 0
     n = n_held(h, mover.to_site, end)
-    while n > 0 and lacks_state(h, mover.to_site, h.blocks[prefix.first + n - 1]):
+    while n > 0 and lacks_state(h, mover.to_site, h.blocks[prefix.first + n - 1] + prefix.shift):
         n -= 1
     return int((prefix.n - n) * rule.block_tokens)
 

@@ -18,19 +18,19 @@ def saw_use(used: Records, uses: Records, site: int, end: int) -> None:
 
 
 @compiled_apart
-def moved_tokens(entries: Records, rule: Records, blocks: Records, site: int, first: int, n: int) -> int:
-    """Tokens of the prefix blocks[first:first + n] that a site holds by a move alone.
+def moved_tokens(entries: Records, rule: Records, blocks: Records, site: int, first: int, n: int, shift: int) -> int:
+    """Tokens of the prefix blocks[first:first + n], moved up by the shift, that a site holds by a move alone.
 
     Where a state at its end is needed, and was moved, that is all of it; else the blocks that were.
     """
     if n == 0:
         return 0
     if rule[0].state_blocks > 0:
-        is_moved = entries[site, rule[0].n_blocks + blocks[first + n - 1]].is_moved
+        is_moved = entries[site, rule[0].n_blocks + blocks[first + n - 1] + shift].is_moved
         return int(n * rule[0].block_tokens * is_moved)
     tokens = 0
     for at in range(first, first + n):
-        tokens += rule[0].block_tokens * entries[site, blocks[at]].is_moved
+        tokens += rule[0].block_tokens * entries[site, blocks[at] + shift].is_moved
     return tokens
 
 

@@ -111,7 +111,7 @@ def begin_move(w: World, k: int, end: int) -> None:
     mover.end, mover.reserved_blocks, mover.n_held = end, move_blocks(h, k, end), n_held(h, site, end)
     mover.has_state = 1 if lacks_state(h, site, end) else 0
     for at in range(prefix.first + mover.n_held - 1, prefix.first - 1, -1):  # what it joins must be there when it comes
-        renew(w, site, w.blocks[at])
+        renew(w, site, w.blocks[at] + prefix.shift)
     reserve(w, site, mover.reserved_blocks)
     settle(w, k)
     w.links[k].is_moving, w.links[k].move_bytes, w.links[k].move_bytes_per_s = 1, size, 0.0
@@ -146,7 +146,7 @@ def moved(w: World, k: int) -> None:
     if mover.has_state == 1:
         put_moved(w, site, rule.n_blocks + mover.end)
     for at in range(prefix.first + prefix.n - 1, prefix.first + mover.n_held - 1, -1):
-        put_moved(w, site, w.blocks[at])
+        put_moved(w, site, w.blocks[at] + prefix.shift)
     w.rebalancer[0].n_moved += 1
     mover.end = NONE
     move_next(w, k)

@@ -302,8 +302,11 @@ MOVER = np.dtype(
 OFFER = np.dtype([("worth", "f8"), ("end", "i4"), ("is_spill", "i4")], align=True)
 """A prefix that a link might move, by its last block; the more it is worth the sooner it goes."""
 
-PREFIX = np.dtype([("first", "i8"), ("n", "i4")], align=True)
-"""The prefix that ends with a block: blocks[first:first + n]."""
+PROMPT = np.dtype([("row", "i4"), ("shift", "i4")], align=True)
+"""The blocks of a request: the first of its row's, as many as its prompt fills, their numbers moved up by the shift."""
+
+PREFIX = np.dtype([("first", "i8"), ("n", "i4"), ("shift", "i4")], align=True)
+"""The prefix that ends with a block: blocks[first:first + n], their numbers moved up by the shift."""
 
 USED = np.dtype([("n", "i4"), ("next", "i4")], align=True)
 """How often a prefix was used at a site since the last look, and the one used there before it; by its last block."""
@@ -457,9 +460,11 @@ class World(NamedTuple):
     entries: Records
     """Shape (sites, 2 x blocks)."""
     blocks: NDArray[np.int32]
-    """Numbers of the full blocks of all prompts."""
+    """Numbers of the full blocks of all rows: lines of a trace, or sessions."""
     block_offsets: NDArray[np.int64]
-    """Request r has blocks[block_offsets[r]:block_offsets[r + 1]]."""
+    """Row i has blocks[block_offsets[i]:block_offsets[i + 1]]."""
+    prompts: Records
+    """Rows of the requests; none without caches."""
     site_links: NDArray[np.int32]
     """Link from one site to another, or NONE."""
     rebalancer: Records
