@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from planner.loading import on_first_use
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.plan import (
     Outcome,
     at_rate,
@@ -19,7 +20,6 @@ from planner.optimizer.plan import (
 )
 from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
 from planner.optimizer.resolution import resolved
-from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.shadow_prices import shadow_prices
 from planner.optimizer.sized import sized_problem, within
 from planner.optimizer.solution import Solution

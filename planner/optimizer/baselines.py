@@ -22,10 +22,10 @@ from planner.optimizer.home import (
     local_prefill,
     mixed_home,
 )
+from planner.optimizer.layout_choice import planning_problem
 from planner.optimizer.one_site import worth_listing
 from planner.optimizer.planned import Classes, Planned, planned
 from planner.optimizer.problem import Problem
-from planner.optimizer.layout_choice import planning_problem
 from planner.results import Baseline, Fleet
 from planner.scenario import Objective, Pool, Routing, Scenario
 from planner.units import number

@@ -15,10 +15,10 @@ from planner.optimizer.evaluation import Evaluation, evaluation, evaluation_at, 
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.goodput import MOST_BUSY
 from planner.optimizer.infeasibility import infeasible
+from planner.optimizer.layout_choice import layout_notes, planning_problem
 from planner.optimizer.network.loads import LINK_BUSY
 from planner.optimizer.one_site import adoption
 from planner.optimizer.problem import ClassSpec, Problem
-from planner.optimizer.layout_choice import layout_notes, planning_problem
 from planner.optimizer.schedule import schedule_of
 from planner.optimizer.sensitivity import sweep
 from planner.optimizer.served import served_models

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from time import monotonic
 
 from planner.optimizer.evaluation import evaluation, unit_of
-from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.layout_choice import planning_problem
+from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.search import first_plan
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
 from planner.optimizer.strategies import searched, solution_of_routes

@@ -53,7 +53,15 @@ class Requests:
         """What passes know of them."""
         square = float(self.tokens**2 @ self.weights)
         keys = (square / self.mean_tokens + 1.0) / 2
-        return MeanRequest(self.mean_tokens, keys, self.mean_tokens + self.output_square / self.output_tokens / 2)
+        context = self.mean_tokens + self.output_square / self.output_tokens / 2
+        scv = self._context_variance(square) / context**2
+        return MeanRequest(self.mean_tokens, keys, context, scv, (self.tokens, self.weights))
+
+    def _context_variance(self, prompt_square: float) -> float:
+        """Of the context of a generated token: of prompts, and of how far answers are, E[L^3] as if log-normal."""
+        reached = self.output_square / self.output_tokens / 2
+        reached_square = self.output_tokens**2 * (1 + self.output_scv) ** 3 / 3
+        return max(prompt_square - self.mean_tokens**2, 0.0) + max(reached_square - reached**2, 0.0)
 
 
 @dataclass(frozen=True)
