@@ -215,8 +215,9 @@ LAYOUTS = ["tp=8", "tp=4,dp=2"]
 
 @cache
 def laid_out() -> tuple[Scenario, Plan]:
-    """A decode pool that may choose its layout, run on the roofline."""
+    """A decode pool that may choose its layout, run on the roofline, in a network: each layout is a pool of its own."""
     changes = {
+        "periods": {"always": {}, "too": {"demand": 0.5}},
         "pools.decode.service_times": "roofline",
         "pools.decode.tpot_ms": 30.0,
         "pools.decode.layouts": LAYOUTS,
@@ -234,8 +235,8 @@ def test_pools_that_were_made_of_one_have_the_times_of_their_layout(layout: str)
     scenario, plan = laid_out()
     pool = next(p for p in plan.pools if p.role == "decode")
     assert (pool.key, pool.marks) == ("decode", (pool.name.removeprefix("decode "),))
-    renamed = pool.model_copy(update={"name": f"decode {layout}"})
-    (period,) = plan.periods or (as_period(plan, {"all": {"local": plan.throughput_req_per_s}}),)
+    renamed = pool.model_copy(update={"name": f"decode {layout}", "layout": layout})
+    period = plan.periods[0]
     pools = tuple(renamed if p.name == pool.name else p for p in plan.pools)
     in_period = tuple(p.model_copy(update={"name": renamed.name}) if p.name == pool.name else p for p in period.pools)
     period = period.model_copy(update={"pools": in_period, "pool_shares": {}})

@@ -15,6 +15,7 @@ from planner.roofline import (
     mixed_pass_time,
     mixed_passes,
 )
+from planner.roofline.fullest_replica import fullest_context, replicas_busy
 
 CLOSE = pytest.approx
 REQUEST = MeanRequest(2000.0, 1000.5, 2150.0)
@@ -25,11 +26,16 @@ def served(model: str, layout: Layout) -> ServedModel:
     return ServedModel(model_profile(model), Chip(hardware_profile("h200-sxm")), layout, Factors())
 
 
+def contexts(one: ServedModel, batch: np.ndarray) -> np.ndarray:
+    """Of the fullest replica, over the number of sequences of all."""
+    return REQUEST.context_tokens * fullest_context(batch, one.n_places, 0.0)
+
+
 @pytest.mark.parametrize(("model", "layout"), CASES)
 def test_without_prompts_passes_are_decode_steps(model: str, layout: Layout) -> None:
     one, each = served(model, layout), np.arange(1.0, 97.0)
     found = mixed_passes(one, REQUEST, 96)(np.zeros(96), each)
-    assert found == CLOSE(one.decode_time(each, np.full(96, REQUEST.context_tokens)).total_s, rel=1e-9)
+    assert found == CLOSE(one.decode_time(each, contexts(one, each)).total_s, rel=1e-9)
 
 
 @pytest.mark.parametrize(("model", "layout"), CASES)
@@ -37,8 +43,8 @@ def test_at_knots_passes_are_the_rooflines(model: str, layout: Layout) -> None:
     one = served(model, layout)
     passes = mixed_passes(one, REQUEST, 96)
     p, b = passes.tokens[[3, 9, -1]], passes.batches[[0, 4, -1]]
-    spread = np.clip(p / REQUEST.prompt_tokens, 1.0, one.n_places)
-    exact = mixed_pass_time(one, PromptTokens(p / spread, REQUEST.keys, spread), b, REQUEST.context_tokens).total_s
+    spread = replicas_busy(p, one.n_places, np.array([REQUEST.prompt_tokens]), np.ones(1), one.chunk_tokens)
+    exact = mixed_pass_time(one, PromptTokens(p / spread, REQUEST.keys, spread), b, contexts(one, b)).total_s
     assert passes(p, b) == CLOSE(exact, rel=1e-9)
 
 
@@ -47,8 +53,8 @@ def test_between_knots_passes_are_near_the_roofline(model: str, layout: Layout) 
     one, draw = served(model, layout), np.random.default_rng(0)
     passes = mixed_passes(one, REQUEST, 96)
     p, b = np.exp(draw.uniform(3, np.log(passes.tokens[-1]), 50)), np.round(draw.uniform(1, 96, 50))
-    spread = np.clip(p / REQUEST.prompt_tokens, 1.0, one.n_places)
-    exact = mixed_pass_time(one, PromptTokens(p / spread, REQUEST.keys, spread), b, REQUEST.context_tokens).total_s
+    spread = replicas_busy(p, one.n_places, np.array([REQUEST.prompt_tokens]), np.ones(1), one.chunk_tokens)
+    exact = mixed_pass_time(one, PromptTokens(p / spread, REQUEST.keys, spread), b, contexts(one, b)).total_s
     assert np.abs(passes(p, b) / exact - 1).max() < 0.05
 
 

@@ -498,7 +498,7 @@ TWO = {
         (TWO | {"slo": {"ttft_s": 1.0}}, False),
         (TWO | {"classes.chat.slo": {"tpot_ms": 100.0}}, True),
         (TWO | {"classes.chat.sites": {"local": 1.0}}, True),
-        ({"pools.fast.layouts": ["tp=8", "tp=4,dp=2"]}, False),
+        ({"pools.fast.layouts": ["tp=8", "tp=4,dp=2"]}, True),
         (TWO | {"pools.near.classes": ["chat"]}, False),
     ],
 )

@@ -140,9 +140,9 @@ def _best(offers: Sequence[Offer], deadline: float) -> Problem | None:
 def layout_notes(problem: Problem) -> Iterator[Note]:
     """How many layouts were looked at."""
     for found in problem.layouts:
-        kept = "; ".join(found.kept)
+        n, kept = len(found.kept), "; ".join(found.kept)
         yield note(
             "layouts-considered",
             f"of {found.n_tried} layouts of {found.pool} {found.n_fit} hold the model and are in time; plans were "
-            f"compared of {len(found.kept)}: {kept}",
+            f"compared of {n}: {kept}",
         )

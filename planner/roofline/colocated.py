@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from planner.roofline.fullest_replica import fullest_context, replicas_busy
 from planner.roofline.kv_memory import kv_bytes_per_rank
 from planner.roofline.mixed_pass import PromptTokens, mixed_pass_time
 from planner.roofline.operator import FloatArray
@@ -25,6 +26,10 @@ class MeanRequest:
     """Keys that a prompt token attends to, on average over tokens: E[n (n + 1)] / (2 E[n]) [tokens]."""
     context_tokens: float
     """Context of a token that is generated, on average over these [tokens]."""
+    context_scv: float = 0.0
+    """Squared coefficient of variation of it [fraction]."""
+    lengths: tuple[FloatArray, FloatArray] | None = None
+    """Lengths of prompts [tokens] and their shares; None: all like the mean."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +72,8 @@ def mixed_passes(served: ServedModel, request: MeanRequest, most_running: int) -
     """Seconds of the passes that an instance may make.
 
     Equation:
-        the roofline's at knots, see `mixed_pass_time` and `ServedModel.decode_time`; p prompt tokens lie on
-        min(dp, p / n) attention replicas, n a mean prompt
+        the roofline's at knots, see `mixed_pass_time` and `ServedModel.decode_time`; attention replicas step at the
+        pace of the fullest one, see `replicas_busy` and `fullest_context`
 
     Args:
         served: the model on an instance; a pass takes its `chunk_tokens` on each replica.
@@ -98,13 +103,19 @@ def mixed_passes(served: ServedModel, request: MeanRequest, most_running: int) -
     tokens = np.unique(np.concatenate([[1.0], np.geomspace(FEWEST_TOKENS, max(budget, 32.0), N_TOKENS)]))
     batches = np.unique(np.round(np.concatenate([[0.0], np.geomspace(1.0, max(most_running, 1), N_BATCHES)])))
     p, b = (grid.ravel() for grid in np.meshgrid(tokens, batches, indexing="ij"))
-    spread = np.clip(p / max(request.prompt_tokens, 1.0), 1.0, served.n_places)
+    lengths = request.lengths or (np.array([max(request.prompt_tokens, 1.0)]), np.ones(1))
+    spread = replicas_busy(p, served.n_places, *lengths, float(served.chunk_tokens))
     prompts = PromptTokens(p / spread, request.keys, spread)
-    prompt_s = mixed_pass_time(served, prompts, b, request.context_tokens).total_s
+    prompt_s = mixed_pass_time(served, prompts, b, _contexts(served, request, b)).total_s
     each = np.arange(1.0, max(most_running, 1) + 1)
-    steps_s = served.decode_time(each, np.full(each.shape, request.context_tokens)).total_s
+    steps_s = served.decode_time(each, _contexts(served, request, each)).total_s
     decode_s = np.concatenate([steps_s[:1], steps_s])
     return MixedPasses(tokens, batches, prompt_s.reshape(len(tokens), len(batches)), decode_s)
+
+
+def _contexts(served: ServedModel, request: MeanRequest, batch: FloatArray) -> FloatArray:
+    """Mean context of sequences on the fullest replica, by how many all have [tokens]."""
+    return request.context_tokens * fullest_context(batch, served.n_places, request.context_scv)
 
 
 def linear_memory(served: ServedModel, low_tokens: float, high_tokens: float) -> tuple[float, float]:
