@@ -6,7 +6,6 @@ import pytest
 from planner.executor import RunQuestion, simulate
 from planner.executor.settling import RELAXATIONS_TO_WARM_UP, relaxation_s
 from planner.results import Interval
-from planner.studies.promises import promise
 from planner.studies.validation import check
 from tests.executor_cases import fleet, scenario
 
@@ -61,12 +60,18 @@ def test_a_run_is_settled_where_its_warm_up_lasts_for_the_queue_of_the_busiest_p
         assert any("the queue of near" in note for note in run.notes)
 
 
-def test_what_a_run_that_has_not_settled_refutes_is_undecided() -> None:
-    wide_off = Interval(low=3.0, high=3.1)
-    settled, not_settled = (check("ttft_mean_s", 2.0, 3.05, wide_off, 1000, n) for n in (None, 64_000))
+@pytest.mark.parametrize(("predicted", "is_off"), [(4.0, "low"), (2.0, "high")])
+def test_before_a_run_has_settled_a_figure_too_low_is_undecided_and_one_too_high_refutes(
+    predicted: float, is_off: str
+) -> None:
+    sure = Interval(low=3.0, high=3.1)
+    settled, not_settled = (check("ttft_mean_s", predicted, 3.05, sure, 1000, n) for n in (None, 64_000))
     assert (settled.decided, settled.holds) == (True, False)
-    assert (not_settled.decided, not_settled.holds, not_settled.enough_requests) == (False, False, 64_000)
-    for is_settled in (True, False):
-        broken = promise("ttft_p90_s", 2.0, 3.05, wide_off, -1, 0.0, is_settled=is_settled)
-        assert not broken.holds
-        assert broken.decided == is_settled
+    assert not not_settled.holds
+    assert not_settled.decided == (is_off == "high")
+    assert not_settled.enough_requests == (None if not_settled.decided else 64_000)
+
+
+def test_what_holds_before_a_run_has_settled_needs_no_more_requests() -> None:
+    found = check("ttft_mean_s", 3.05, 3.05, Interval(low=3.0, high=3.1), 1000, 64_000)
+    assert (found.decided, found.holds, found.enough_requests) == (True, True, None)

@@ -23,7 +23,7 @@ OF_RUNS: dict[str, Meaning] = {
     "warm-up-short": Meaning(
         RUN,
         "The part of the run that is not counted is too short. When counting began, the system was still filling, or "
-        "the queue of a very busy pool had not settled. What such a run refutes is undecided.",
+        "the queue of a very busy pool had not settled. What is below its prediction in such a run is undecided.",
         "Run more requests (`--requests`).",
     ),
     "more-notes": Meaning(

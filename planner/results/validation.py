@@ -26,8 +26,8 @@ class Check(StrictModel):
     holds: bool
     """Whether the run bears it out: the whole interval, or without one the figure, is within the tolerance."""
     decided: bool
-    """False where only a part of the interval is within the tolerance, or the system has not settled in the run and the
-    figure is off for that: the run is too short to tell."""
+    """False where only a part of the interval is within the tolerance, or where the system has not settled in the run
+    and the figure is still too low: the run is too short to tell."""
     enough_requests: Counted | None = None
     """About how many would do; None where it is decided, or where that cannot be said."""
     period: str | None = None

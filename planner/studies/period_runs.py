@@ -157,8 +157,7 @@ def _watched(judge: Judge, stated: Scenario, plan: Fleet, name: str | None, load
     began = monotonic()
 
     def of_rate(most: RunFigures) -> Promise:
-        sure, settled = most.intervals.get(RATE), not most.is_transient
-        return promise(RATE, rate, most.throughput_req_per_s, sure, 1, TOLERANCES[RATE], is_settled=settled)
+        return promise(RATE, rate, most.throughput_req_per_s, most.intervals.get(RATE), 1, TOLERANCES[RATE])
 
     def of_times(run: RunFigures) -> tuple[Promise, ...]:
         return tuple(time_promises(stated, run))

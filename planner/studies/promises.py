@@ -1,7 +1,6 @@
 """What is promised of times, beside a run: kept, broken, or not yet decided."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Literal
 
 from planner.notes import Note, note
@@ -16,18 +15,9 @@ Say = Callable[[str], None]
 
 
 def promise(
-    metric: str,
-    limit: float,
-    executed: float,
-    sure: Interval | None,
-    sign: Literal[1, -1],
-    allowed: float,
-    *,
-    is_settled: bool = True,
+    metric: str, limit: float, executed: float, sure: Interval | None, sign: Literal[1, -1], allowed: float
 ) -> Promise:
     """A promise of at least the limit, or with sign -1 of at most, which the worse end of the interval must keep.
-
-    A run in which the system did not settle breaks none: that is undecided.
 
     >>> found = promise("ttft_p90_s", 4.0, 3.9, Interval(low=3.7, high=4.1), -1, 0.0)
     >>> found.holds, found.decided
@@ -45,7 +35,7 @@ def promise(
         ci_high=None if sure is None else high,
         allowed=allowed,
         holds=holds,
-        decided=holds or (is_settled and sign * better < least),
+        decided=holds or sign * better < least,
     )
 
 
@@ -56,7 +46,6 @@ def time_promises(scenario: Scenario, run: RunFigures) -> Iterator[Promise]:
         scenario: the question.
         run: of its plan, or of a period of it.
     """
-    judge = partial(promise, is_settled=not run.is_transient)
     for part in run.classes:
         slo = scenario.slo_of(part.name)
         if slo is None:
@@ -64,10 +53,10 @@ def time_promises(scenario: Scenario, run: RunFigures) -> Iterator[Promise]:
         found = []
         if slo.ttft_s is not None and part.ttft_promised_s is not None:
             sure, name = part.intervals.get(SLOWEST), f"ttft_p{slo.ttft_percentile:g}_s"
-            found.append(judge(name, slo.ttft_s, part.ttft_promised_s, sure, -1, 0.0))
+            found.append(promise(name, slo.ttft_s, part.ttft_promised_s, sure, -1, 0.0))
         if slo.tpot_ms is not None and part.tpot_mean_s is not None:
             sure, limit_s = part.intervals.get(STEP), slo.tpot_ms * MILLI
-            found.append(judge(STEP, limit_s, part.tpot_mean_s, sure, -1, TPOT_ALLOWED))
+            found.append(promise(STEP, limit_s, part.tpot_mean_s, sure, -1, TPOT_ALLOWED))
         of = part.name if part.name in scenario.classes else None
         yield from (one.model_copy(update={"request_class": of}) for one in found)
 

@@ -302,7 +302,7 @@ class Pair(NamedTuple):
     interval: Interval | None
     n_requests: int
     settling_requests: int | None = None
-    """How many would let the system settle; None where it has: what did not settle refutes nothing."""
+    """How many would let the system settle; None where it has."""
 
 
 Seen = Callable[[Run], list[Pair]]
@@ -374,7 +374,8 @@ def check(
 ) -> Check:
     """A promise beside its run: kept or broken where the whole confidence interval says so, otherwise undecided.
 
-    A run in which the system did not settle breaks none: its figures may be off for that alone.
+    A run begins empty, and what is judged grows until the system has settled: before, a figure that is too low says
+    nothing, and one that is too high says enough.
 
     Without an interval, of a single replication, the figure itself is judged.
 
@@ -385,7 +386,8 @@ def check(
     allowed = TOLERANCES.get(metric) or TOLERANCES[metric.partition(".")[0]]
     low, high = (executed, executed) if interval is None else (interval.low, interval.high)
     found = judgement(predicted, low, high, allowed)
-    found = None if settling_requests is not None and not found else found
+    if found is False and settling_requests is not None and high < predicted:
+        found = None
     enough = enough_requests(n_requests, predicted, low, high, allowed), settling_requests
     return Check(
         metric=metric,
