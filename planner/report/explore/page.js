@@ -13,14 +13,6 @@ const VIEWS = new Map();
 const START = start();
 let state = { ...START };
 
-// What the file has once though the tables have it several times.
-function whole(value, shared) {
-  if (Array.isArray(value)) return typeof value[0] === "number" ? value : value.map((part) => whole(part, shared));
-  if (value === null || typeof value !== "object") return value;
-  if ("shared" in value) return whole(shared[value.shared], shared);
-  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, whole(part, shared)]));
-}
-
 // ---------------------------------------------------------------- words
 
 const digits = (x, n = 3) => Number(x).toLocaleString("en", { maximumSignificantDigits: n });
