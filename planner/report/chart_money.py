@@ -129,11 +129,12 @@ class PriceRatioChart:
         paint = canvas.hue(color)
         look: dict[str, Any] = {"color": paint, "linestyle": canvas.dashes(index), "linewidth": 2.2}
         percents = [100 * value for value in values]
-        is_shown = even is not None and axes.get_xlim()[0] <= even <= axes.get_xlim()[1]
-        label = f"{name}; break-even {even:.2f}" if is_shown else name
+        low, high = axes.get_xlim()
+        shown = even if even is not None and low <= even <= high else None
+        label = name if shown is None else f"{name}; break-even {shown:.2f}"
         axes.stairs(percents, _edges(self.ratios, even), baseline=None, label=label, **look)
-        if is_shown:
-            axes.plot([even], [0], "D", color=paint, markersize=8, markeredgecolor="white", zorder=4)
+        if shown is not None:
+            axes.plot([shown], [0], "D", color=paint, markersize=8, markeredgecolor="white", zorder=4)
 
 
 def _edges(ratios: Sequence[float], even: float | None) -> list[float]:
