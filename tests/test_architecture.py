@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "scenario": BASE | {"profiles", "workload"},
     "results": BASE - {"curves"},
     "roofline": BASE | {"profiles", "results"},
-    "queueing": {"errors", "units", "curves"},
+    "queueing": {"errors", "units", "curves", "loading"},
     "hybrid": {"errors", "notes", "units", "threads", "files", "profiles"},
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
     "executor": BASE | {"jobs", "scenario", "profiles", "results", "roofline", "workload"},

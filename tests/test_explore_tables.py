@@ -3,12 +3,14 @@
 import json
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
 
 import pytest
 
 from planner.errors import InputError
 from planner.optimizer import optimize, planning_problem
+from planner.optimizer.evaluation import Evaluation
 from planner.queueing import Path as QueuePath
 from planner.queueing import Service, Ttft, mgc_wait
 from planner.results import Fleet, PeriodPlan, Plan, plan_from
@@ -26,6 +28,8 @@ from planner.studies.explore.combination import (
     usd_per_million,
 )
 from planner.studies.explore.exact import quantile_near_s
+from planner.studies.explore.network_plan import solution_of_network_plan
+from planner.studies.explore.network_tables import NetworkTables
 from planner.studies.explore.study import solution_of_plan
 from planner.studies.explore.tables import USE, tables_of
 from tests.explore_cases import CASES, followed_page, networks, page, page_of_network, planned_with, tables_of_case
@@ -204,6 +208,44 @@ def replanned(sizes: Mapping[str, int], tokens: float) -> Plan:
     """What `planner optimize --no-run --set` plans for the two periods with sizes and a threshold."""
     changes = {f"pools.{name}.n_instances": n for name, n in sizes.items()}
     return optimize(networks()["two periods"].varied({**changes, "routing.threshold_tokens": tokens}))
+
+
+def evaluated(made: NetworkTables, p: int, knobs: Knobs) -> dict[str, float]:
+    """Latency of a period of a network as the optimizer evaluates its fixed ways with the knobs."""
+    sizes = dict(zip(made.used, knobs.n_instances, strict=True))
+    one = made.turned.operation(p, knobs.threshold_tokens / made.turned.planned_tokens(p))
+    here = replace(one, n_instances=tuple(sizes.get(i, n) for i, n in enumerate(one.n_instances)))
+    solution, streams = replace(made.turned.solution, operations=(here,)), range(len(made.problem.streams))
+    answer = Evaluation(replace(made.problem, periods=(made.problem.periods[p],)), solution)
+    ttft, step_s = answer.ttft(streams, (0,)), answer.step_s(streams, (0,))
+    assert ttft is not None
+    assert step_s is not None
+    quantiles = {key: ttft.quantile_s(q) for key, q in zip(TIMES[1:4], (0.5, 0.9, 0.99), strict=True)}
+    return {"ttft_mean_s": ttft.mean_s, **quantiles, "tpot_mean_s": step_s}
+
+
+@pytest.mark.slow
+def test_between_nodes_times_of_a_network_are_within_five_percent() -> None:
+    problem = planning_problem(networks()["two classes"])
+    solution = solution_of_network_plan(problem, page_of_network("two classes").plan)
+    assert solution is not None
+    made, rng = NetworkTables(problem, solution), random.Random(SEED)
+    for p in made.periods:
+        tables = made.tables(p)
+        tried = [
+            Knobs(
+                tuple(rng.choice(pool.waits.n_instances) for pool in tables.pools if pool.waits),
+                rng.uniform(tables.node_tokens[0], tables.node_tokens[-1]),
+                tables.planned_req_per_s,
+            )
+            for _ in range(40)
+        ]
+        steady = [knobs for knobs in tried if max(busy(tables, knobs)) < 0.9]
+        assert len(steady) >= 3
+        for knobs in steady[:4]:
+            found = latency(tables, knobs)
+            assert found is not None
+            assert found == pytest.approx(evaluated(made, p, knobs), rel=0.05), knobs
 
 
 def nearest(tables: Tables, tokens: float) -> float:

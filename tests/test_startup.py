@@ -59,7 +59,7 @@ def test_a_command_leaves_alone_what_its_answer_does_not_need(command: str) -> N
     assert [name for name in COMMANDS[command] if name in loaded] == []
 
 
-@pytest.mark.parametrize("room", ["executor", "optimizer", "report", "results", "workload"])
+@pytest.mark.parametrize("room", ["executor", "optimizer", "queueing", "report", "results", "workload"])
 def test_what_a_room_exports_is_there_and_hidden_by_no_module_of_its_name(room: str) -> None:
     package = import_module(f"planner.{room}")
     modules = {path.stem for path in Path(*package.__path__).iterdir()}

@@ -142,9 +142,11 @@ def _print(
     plan: "Plan", front: "Front | None", found: "Sensitivity | None", is_explained: bool, format_: Format
 ) -> None:
     """The plan, the studies around it, and how its numbers hang together where that is asked for."""
-    from planner.report import explanation
+    because = None
+    if is_explained:
+        from planner.report import explanation
 
-    because = explanation(plan) if is_explained else None
+        because = explanation(plan)
     if format_ is Format.JSON:
         asked = {"pareto": front, "sensitivity": found, "explanation": because}
         print_json({**plan.answer(), **{key: one.answer() for key, one in asked.items() if one is not None}})

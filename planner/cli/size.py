@@ -201,7 +201,6 @@ def _prices(kinds: tuple[str, ...], text: str | None) -> "tuple[dict[str, Price]
     for name in names:
         rent, is_known = rent_of(name, str(stated[name]) if name in stated else None)
         unknown += [] if is_known else [name]
-        prices[name] = Price.model_validate(
-            {**rent._asdict(), "usd_per_accelerator_hour": float(rent.usd_per_accelerator_hour)}
-        )
+        stated_rent = {**rent._asdict(), "usd_per_accelerator_hour": float(rent.usd_per_accelerator_hour)}
+        prices[name] = Price.model_validate(stated_rent)
     return prices, unknown

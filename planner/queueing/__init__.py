@@ -1,38 +1,104 @@
 """Queueing: pure maths, rates and moments in, waits and quantiles out."""
 
-from planner.queueing.chain import Chain, phase_chain
-from planner.queueing.colocated import (
-    ColocatedQueue,
-    PassLoop,
-    Prompts,
-    colocated_capacity_req_per_s,
-    colocated_queue,
-    steady_pass_s,
-)
-from planner.queueing.correlated import (
-    CorrelatedWait,
-    Mmpp,
-    dispersion_of_trace,
-    fluid_wait_s,
-    modulated_arrivals,
-    modulated_wait,
-)
-from planner.queueing.decode import DecodeBatch, birth_death_fractions, decode_batch
-from planner.queueing.erlang import erlang_b, erlang_c
-from planner.queueing.gigc import Delay, delay
-from planner.queueing.link import SharedLink, connections_bytes_per_s, exposed_seconds
-from planner.queueing.mgc import mdc_mean_wait_s, mean_wait_s, mmc_mean_wait_s, utilization_fraction
+from typing import TYPE_CHECKING
+
+from planner.loading import on_first_use
 from planner.queueing.packing import Packing, packing
-from planner.queueing.phases import MarkovArrivals, Phases, renewal_arrivals, two_phases
-from planner.queueing.places import place_wait, place_waits
-from planner.queueing.service import Service
-from planner.queueing.sharing import ALONE, ENDLESS, Senders, Stretch, alone_s, link_stretch
-from planner.queueing.single_server import deterministic_wait, exponential_wait
-from planner.queueing.staffing import QueuedRequests, late_fraction, most_busy_servers, most_timely_servers
-from planner.queueing.streams import merged_scv, split_scv
-from planner.queueing.ttft import Path, Ttft
-from planner.queueing.wait import NO_WAIT, Wait, sum_of_waits
-from planner.queueing.waits import Waits, gigc_wait, gigc_waits, mgc_wait
+
+if TYPE_CHECKING:
+    from planner.queueing.chain import Chain, phase_chain
+    from planner.queueing.colocated import (
+        ColocatedQueue,
+        PassLoop,
+        Prompts,
+        colocated_capacity_req_per_s,
+        colocated_queue,
+        steady_pass_s,
+    )
+    from planner.queueing.correlated import (
+        CorrelatedWait,
+        Mmpp,
+        dispersion_of_trace,
+        fluid_wait_s,
+        modulated_arrivals,
+        modulated_wait,
+    )
+    from planner.queueing.decode import DecodeBatch, birth_death_fractions, decode_batch
+    from planner.queueing.erlang import erlang_b, erlang_c
+    from planner.queueing.gigc import Delay, delay
+    from planner.queueing.link import SharedLink, connections_bytes_per_s, exposed_seconds
+    from planner.queueing.mgc import mdc_mean_wait_s, mean_wait_s, mmc_mean_wait_s, utilization_fraction
+    from planner.queueing.phases import MarkovArrivals, Phases, renewal_arrivals, two_phases
+    from planner.queueing.places import place_wait, place_waits
+    from planner.queueing.service import Service
+    from planner.queueing.sharing import ALONE, ENDLESS, Senders, Stretch, alone_s, link_stretch
+    from planner.queueing.single_server import deterministic_wait, exponential_wait
+    from planner.queueing.staffing import QueuedRequests, late_fraction, most_busy_servers, most_timely_servers
+    from planner.queueing.streams import merged_scv, split_scv
+    from planner.queueing.ttft import Path, Ttft
+    from planner.queueing.wait import NO_WAIT, Wait, sum_of_waits
+    from planner.queueing.waits import Waits, gigc_wait, gigc_waits, mgc_wait
+
+_LAZY = {
+    "ALONE": "sharing",
+    "Chain": "chain",
+    "ColocatedQueue": "colocated",
+    "CorrelatedWait": "correlated",
+    "DecodeBatch": "decode",
+    "Delay": "gigc",
+    "ENDLESS": "sharing",
+    "MarkovArrivals": "phases",
+    "Mmpp": "correlated",
+    "NO_WAIT": "wait",
+    "PassLoop": "colocated",
+    "Path": "ttft",
+    "Phases": "phases",
+    "Prompts": "colocated",
+    "QueuedRequests": "staffing",
+    "Senders": "sharing",
+    "Service": "service",
+    "SharedLink": "link",
+    "Stretch": "sharing",
+    "Ttft": "ttft",
+    "Wait": "wait",
+    "Waits": "waits",
+    "alone_s": "sharing",
+    "birth_death_fractions": "decode",
+    "colocated_capacity_req_per_s": "colocated",
+    "colocated_queue": "colocated",
+    "connections_bytes_per_s": "link",
+    "decode_batch": "decode",
+    "delay": "gigc",
+    "deterministic_wait": "single_server",
+    "dispersion_of_trace": "correlated",
+    "erlang_b": "erlang",
+    "erlang_c": "erlang",
+    "exponential_wait": "single_server",
+    "exposed_seconds": "link",
+    "fluid_wait_s": "correlated",
+    "gigc_wait": "waits",
+    "gigc_waits": "waits",
+    "late_fraction": "staffing",
+    "link_stretch": "sharing",
+    "mdc_mean_wait_s": "mgc",
+    "mean_wait_s": "mgc",
+    "merged_scv": "streams",
+    "mgc_wait": "waits",
+    "mmc_mean_wait_s": "mgc",
+    "modulated_arrivals": "correlated",
+    "modulated_wait": "correlated",
+    "most_busy_servers": "staffing",
+    "most_timely_servers": "staffing",
+    "phase_chain": "chain",
+    "place_wait": "places",
+    "place_waits": "places",
+    "renewal_arrivals": "phases",
+    "split_scv": "streams",
+    "steady_pass_s": "colocated",
+    "sum_of_waits": "wait",
+    "two_phases": "phases",
+    "utilization_fraction": "mgc",
+}
 
 __all__ = [
     "steady_pass_s",
@@ -96,3 +162,5 @@ __all__ = [
     "two_phases",
     "utilization_fraction",
 ]
+
+__getattr__ = on_first_use(__name__, _LAZY)

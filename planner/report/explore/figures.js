@@ -7,6 +7,14 @@ const LATENCIES = ["ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s", "tpo
 const LEVELS = [1, 0.7, 0.45, 0.25, 0.12, 0.05, 0.02, 0.006];
 const STEPS = 28, RARE = 1e-6, LEAST = 1e-12;
 
+// What the file has once though the tables have it several times.
+function whole(value, shared) {
+  if (Array.isArray(value)) return typeof value[0] === "number" ? value : value.map((part) => whole(part, shared));
+  if (value === null || typeof value !== "object") return value;
+  if ("shared" in value) return whole(shared[value.shared], shared);
+  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, whole(part, shared)]));
+}
+
 // Where a value lies among ascending nodes: between a node and the next, and how far; outside, at the nearest end.
 function place(nodes, value) {
   if (nodes.length === 1) return { left: 0, part: 0 };

@@ -13,14 +13,6 @@ const VIEWS = new Map();
 const START = start();
 let state = { ...START };
 
-// What the file has once though the tables have it several times.
-function whole(value, shared) {
-  if (Array.isArray(value)) return typeof value[0] === "number" ? value : value.map((part) => whole(part, shared));
-  if (value === null || typeof value !== "object") return value;
-  if ("shared" in value) return whole(shared[value.shared], shared);
-  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, whole(part, shared)]));
-}
-
 // ---------------------------------------------------------------- words
 
 const digits = (x, n = 3) => Number(x).toLocaleString("en", { maximumSignificantDigits: n });
@@ -221,7 +213,7 @@ function statusWords(now) {
   const broken = late !== null && now[name] > late ? ` The promise of ${digits(late)} s is broken.` : "";
   if (isNode(TABLES, state)) return `Every figure is that of planner optimize${TABLES.by_factor ? ", with the ways of the plan" : ""}.${broken}`;
   if (now.ttft_mean_s === null) return "Times: unknown so near saturation, or so far from the plan's sizes. The command tells them. All other figures hold.";
-  return `Times are interpolated, within 2 % in tests. Rates and cost ${onFine() ? "are exact" : "are interpolated"}.${broken}`;
+  return `Times are interpolated, within ${TABLES.by_factor ? 5 : 2} % in tests. Rates and cost ${onFine() ? "are exact" : "are interpolated"}.${broken}`;
 }
 
 const onFine = () => TABLES.fine_tokens.includes(state.threshold);

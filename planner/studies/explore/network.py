@@ -18,6 +18,8 @@ N_FINE = 31
 """Thresholds at which work is stated;"""
 N_NODES = 9
 """those among them at which waits are."""
+TAILS = (1, 4, -5)
+"""Hundredths of the prompts at which there are nodes besides: the plan's threshold may lie far from all others."""
 MOST_FLOWS = 32
 """Ways of a period beyond which a page would be too large."""
 
@@ -88,7 +90,8 @@ class TurnedNetwork:
             tokens = mix.threshold_grid(round((n - 1) / (1 - 2 * LEAST_PART)) + 1)
             return np.array([t / base for t in tokens if LEAST_PART <= mix.long_fraction(t) <= 1 - LEAST_PART])
 
-        nodes = np.unique(np.append(grid(N_NODES), 1.0))
+        tails = [t / base for t in mix.threshold_grid(101)[list(TAILS)]]
+        nodes = np.unique([*grid(N_NODES), *tails, 1.0])
         return np.unique(np.concatenate([grid(N_FINE), nodes])), nodes
 
     def _long(self, stream: int, tokens: float) -> float:
