@@ -225,6 +225,11 @@ MEANINGS: dict[str, Meaning] = {
     "size-considered": Meaning(
         "size", "How many layouts and sizes of instances were compared, and whose service times they have.", "Nothing."
     ),
+    "colocated-without-drafts": Meaning(
+        "size",
+        "Passes of prompts among sequences with drafted tokens are not modelled, so that no colocated pool is sized.",
+        "Leave out `--draft-tokens` to compare colocated and disaggregated pools as they are without.",
+    ),
     "no-colocated-fleet": Meaning(
         "size",
         "No instance that prefills and decodes in one batch keeps the promises.",
@@ -323,6 +328,12 @@ MEANINGS: dict[str, Meaning] = {
         "Allow a longer run with `--most-requests`.",
     ),
     # predictions and measurements
+    "tokens-drafted": Meaning(
+        PLAN,
+        "Decode steps verify drafted tokens, and the plan supposes how many are accepted. That depends on prompts and "
+        "temperature.",
+        "Plan with the acceptance that your engine reports, and with a lower one to see what depends on it.",
+    ),
     "drafting-slows-down": Meaning(
         PREDICT,
         "A step with drafted tokens takes longer than the plain step by more than the tokens that it yields. Large "

@@ -14,7 +14,8 @@ from planner.errors import InputError, PlannerError
 from planner.optimizer import outcome
 from planner.profiles import hardware_profile, model_profile
 from planner.results import Size
-from planner.scenario import Price, read_scenario
+from planner.scenario import Price, load_scenario, read_scenario
+from planner.studies.drafts import AskedDrafts
 from planner.studies.size import SizeQuestion, sized
 from planner.studies.size.colocated import cheapest, predicted
 from planner.studies.size.layouts import layouts
@@ -295,3 +296,16 @@ def test_both_fleets_are_run_and_the_verdict_decided() -> None:
             assert run is not None
             assert (run.basis, run.holds, run.decided) == ("executed", True, True)
     assert found.disaggregation.decided
+
+
+def test_drafted_tokens_are_sized_on_pools_of_their_own_and_written_into_the_scenario() -> None:
+    asked = a_question(drafts=AskedDrafts(3, (0.7,), "llama-3.1-8b"), ttft_s=None)
+    found = sized(asked, None)
+    assert (found.size.colocated, found.size.disaggregation.decided) == (None, False)
+    assert "colocated-without-drafts" in " ".join(found.size.notes)
+    assert found.scenario_text is not None
+    choice = load_scenario(found.scenario_text, "size.toml", Path()).model
+    assert (choice.draft_tokens, choice.acceptance, choice.draft_model) == (3, (0.7, 0.7, 0.7), "llama-3.1-8b")
+    decode = {way.layout: way for way in ways(asked).decode}
+    for way in ways(a_question(ttft_s=None)).decode:  # a model that drafts for itself costs as much as it verifies
+        assert decode[way.layout].capacity_req_per_s < way.capacity_req_per_s

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.profiles import HardwareProfile, ModelProfile
+from planner.profiles import HardwareProfile, ModelProfile, Speculation
 from planner.roofline import Chip, Layout, ServedModel, Stack
 
 NODE = 8
@@ -39,7 +39,13 @@ def layouts(model: ModelProfile, hardware: HardwareProfile) -> Iterator[Layout]:
 
 
 def served(
-    model: ModelProfile, hardware: HardwareProfile, layout: Layout, used: Stack, precision: str | None, kv: str
+    model: ModelProfile,
+    hardware: HardwareProfile,
+    layout: Layout,
+    used: Stack,
+    precision: str | None,
+    kv: str,
+    drafts: Speculation | None = None,
 ) -> ServedModel:
     """The model on an instance under a stack."""
     return ServedModel(
@@ -54,6 +60,7 @@ def served(
         used.runtime_bytes,
         used.traffic,
         used.formats(kv),
+        drafts,
     )
 
 
