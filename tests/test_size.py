@@ -306,6 +306,7 @@ def test_drafted_tokens_are_sized_on_pools_of_their_own_and_written_into_the_sce
     assert found.scenario_text is not None
     choice = load_scenario(found.scenario_text, "size.toml", Path()).model
     assert (choice.draft_tokens, choice.acceptance, choice.draft_model) == (3, (0.7, 0.7, 0.7), "llama-3.1-8b")
-    decode = {way.layout: way for way in ways(asked).decode}
-    for way in ways(a_question(ttft_s=None)).decode:  # a model that drafts for itself costs as much as it verifies
-        assert decode[way.layout].capacity_req_per_s < way.capacity_req_per_s
+    drafted, plain = ({way.layout: way for way in ways(q).decode} for q in (asked, a_question(ttft_s=None)))
+    assert {layout.pp_size for layout in drafted} == {1}
+    for layout, way in drafted.items():  # a model that drafts for itself costs more than it saves
+        assert way.capacity_req_per_s < plain[layout].capacity_req_per_s
