@@ -12,17 +12,16 @@ from planner.errors import InputError
 from planner.notes import code_of
 from planner.results import Prediction
 from planner.results.prediction import SpeculationPrediction
+from planner.studies.drafts import NO_DRAFTS, AskedDrafts
 from planner.studies.predict import PredictQuestion, predict, roofline_survey
 from planner.studies.predict.question import instance
 
-DEEPSEEK = PredictQuestion("deepseek-v3", "h200-sxm", batch=(1, 8, 128), draft_tokens=1, acceptance=(0.85,))
-LLAMA = PredictQuestion(
-    "llama-3.1-70b", "h200-sxm", batch=(1, 32, 256), draft_tokens=4, acceptance=(0.7,), draft_model="llama-3.1-8b"
-)
+DEEPSEEK = PredictQuestion("deepseek-v3", "h200-sxm", batch=(1, 8, 128), drafts=AskedDrafts(1, (0.85,)))
+LLAMA = PredictQuestion("llama-3.1-70b", "h200-sxm", batch=(1, 32, 256), drafts=AskedDrafts(4, (0.7,), "llama-3.1-8b"))
 
 
 def without(question: PredictQuestion) -> Prediction:
-    return predict(replace(question, draft_tokens=0, acceptance=(), draft_model=None))
+    return predict(replace(question, drafts=NO_DRAFTS))
 
 
 def drafts(found: Prediction) -> SpeculationPrediction:
@@ -99,9 +98,10 @@ def test_the_survey_of_operators_shows_the_verification_and_what_drafts() -> Non
 def test_what_cannot_be_drafted_is_refused_by_the_option_that_asks_for_it(
     changes: dict[str, object], said: str
 ) -> None:
-    asked = {"model": "deepseek-v3", "hardware": "h200-sxm", "draft_tokens": 1, "acceptance": (0.85,), **changes}
+    asked = {"model": "deepseek-v3", "layout": None, "draft_tokens": 1, "acceptance": (0.85,), **changes}
+    model, layout = str(asked.pop("model")), asked.pop("layout")
     with pytest.raises(InputError, match=said):
-        predict(PredictQuestion(**asked))  # type: ignore[arg-type]
+        predict(PredictQuestion(model, "h200-sxm", layout=layout, drafts=AskedDrafts(**asked)))  # type: ignore[arg-type]
 
 
 def test_the_command_takes_one_acceptance_or_one_per_token_and_prints_both_ways() -> None:

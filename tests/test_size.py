@@ -15,7 +15,8 @@ from planner.optimizer import outcome
 from planner.profiles import hardware_profile, model_profile
 from planner.results import Size
 from planner.roofline.layouts import layouts
-from planner.scenario import Price, read_scenario
+from planner.scenario import Price, load_scenario, read_scenario
+from planner.studies.drafts import AskedDrafts
 from planner.studies.size import SizeQuestion, sized
 from planner.studies.size.colocated import cheapest, predicted
 from planner.studies.size.runs import Runs, executed
@@ -295,3 +296,17 @@ def test_both_fleets_are_run_and_the_verdict_decided() -> None:
             assert run is not None
             assert (run.basis, run.holds, run.decided) == ("executed", True, True)
     assert found.disaggregation.decided
+
+
+def test_drafted_tokens_are_sized_on_pools_of_their_own_and_written_into_the_scenario() -> None:
+    asked = a_question(drafts=AskedDrafts(3, (0.7,), "llama-3.1-8b"), ttft_s=None)
+    found = sized(asked, None)
+    assert (found.size.colocated, found.size.disaggregation.decided) == (None, False)
+    assert "colocated-without-drafts" in " ".join(found.size.notes)
+    assert found.scenario_text is not None
+    choice = load_scenario(found.scenario_text, "size.toml", Path()).model
+    assert (choice.draft_tokens, choice.acceptance, choice.draft_model) == (3, (0.7, 0.7, 0.7), "llama-3.1-8b")
+    drafted, plain = ({way.layout: way for way in ways(q).decode} for q in (asked, a_question(ttft_s=None)))
+    assert {layout.pp_size for layout in drafted} == {1}
+    for layout, way in drafted.items():  # a model that drafts for itself costs more than it saves
+        assert way.capacity_req_per_s < plain[layout].capacity_req_per_s

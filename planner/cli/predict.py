@@ -1,13 +1,13 @@
 """`planner predict`: one model on one instance."""
 
-from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from planner.cli.common import Format, FormatOption, print_json, print_rich
-from planner.cli.completion import hardware_names, model_names
+from planner.cli.completion import hardware_names
+from planner.cli.draft_options import AcceptanceOption, DraftModelOption, DraftTokensOption, asked_drafts
 from planner.cli.model_options import KvPrecisionOption, ModelArgument, PrecisionOption, StackOption
 from planner.cli.progress import progress
 
@@ -44,16 +44,9 @@ def predict(
     cached: Annotated[int, typer.Option(metavar="TOKENS", help="Leading tokens of each prompt in a cache.")] = 0,
     batch: Annotated[str, typer.Option(metavar="LIST", help="Sequences decoded together.")] = "1,8,32,64,128",
     context: Annotated[int, typer.Option(metavar="TOKENS", help="Context of each of those sequences.")] = 4096,
-    draft_tokens: Annotated[
-        int, typer.Option(metavar="N", help="Tokens drafted per decode step, and verified in one pass.")
-    ] = 0,
-    acceptance: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Probability that they are accepted: 0.7, or one each: 0.9,0.7.")
-    ] = None,
-    draft_model: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="What drafts; its own MTP layers.", autocompletion=model_names),
-    ] = None,
+    draft_tokens: DraftTokensOption = 0,
+    acceptance: AcceptanceOption = None,
+    draft_model: DraftModelOption = None,
     tpot_ms: Annotated[
         float | None, typer.Option(metavar="MS", help="Find the largest batch whose step is no longer.")
     ] = None,
@@ -82,9 +75,7 @@ def predict(
         cached_tokens=cached,
         batch=whole_numbers("--batch", batch),
         context_tokens=context,
-        draft_tokens=draft_tokens,
-        acceptance=() if acceptance is None else fractions("--acceptance", acceptance),
-        draft_model=draft_model,
+        drafts=asked_drafts(draft_tokens, acceptance, draft_model),
         tpot_limit_s=None if tpot_ms is None else tpot_ms / MILLISECONDS,
     )
     with progress(f"predicting {model} on {hardware}"):
@@ -124,23 +115,6 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
             f"{option} {printable(text, MOST_SHOWN)}: holds {len(parts):,} numbers (at most {MOST_NUMBERS})"
         )
     return tuple(map(int, parts))
-
-
-def fractions(option: str, text: str) -> tuple[float, ...]:
-    """Numbers of a list such as 0.9,0.7.
-
-    Raises:
-        UsageError: not such a list.
-    """
-    from planner.errors import UsageError, printable
-
-    try:
-        found = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        found = ()
-    if not found or len(found) > MOST_NUMBERS or not all(isfinite(value) for value in found):
-        raise UsageError(f"{option} {printable(text, MOST_SHOWN)}: is no list of numbers (such as 0.7, or 0.9,0.7)")
-    return found
 
 
 def check_figure(path: Path | None) -> None:

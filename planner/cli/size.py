@@ -10,6 +10,7 @@ import typer
 
 from planner.cli.common import MOST_SEED, Format, FormatOption, TimeLimitOption, data_dirs, print_json, print_rich
 from planner.cli.completion import hardware_names
+from planner.cli.draft_options import AcceptanceOption, DraftModelOption, DraftTokensOption, asked_drafts
 from planner.cli.model_options import KvPrecisionOption, ModelArgument, PrecisionOption, StackOption
 from planner.cli.progress import progress
 
@@ -50,6 +51,9 @@ def size(
     precision: PrecisionOption = None,
     kv_precision: KvPrecisionOption = "bf16",
     stack: StackOption = None,
+    draft_tokens: DraftTokensOption = 0,
+    acceptance: AcceptanceOption = None,
+    draft_model: DraftModelOption = None,
     no_run: Annotated[bool, typer.Option("--no-run", help="Predict only: nothing is run request by request.")] = False,
     requests: Annotated[
         int | None, typer.Option(metavar="N", min=4, max=10**8, help="Of the runs; 40,000 or as many as it takes.")
@@ -89,6 +93,7 @@ def size(
         precision=precision,
         kv_precision=kv_precision,
         stack=stack,
+        drafts=asked_drafts(draft_tokens, acceptance, draft_model),
         data_dirs=tuple(data_dirs()),
     )
     with progress(f"sizing {model}") as say:

@@ -187,6 +187,11 @@ OF_PLANS: dict[str, Meaning] = {
     "size-considered": Meaning(
         "size", "How many layouts and sizes of instances were compared, and whose service times they have.", "Nothing."
     ),
+    "colocated-without-drafts": Meaning(
+        "size",
+        "Passes of prompts among sequences with drafted tokens are not modelled, so that no colocated pool is sized.",
+        "Leave out `--draft-tokens` to compare colocated and disaggregated pools as they are without.",
+    ),
     "no-colocated-fleet": Meaning(
         "size",
         "No instance that prefills and decodes in one batch keeps the promises.",

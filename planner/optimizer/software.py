@@ -7,8 +7,9 @@ from planner.errors import InfeasibleError, InputError
 from planner.notes import Note, note
 from planner.optimizer.problem import Problem
 from planner.optimizer.service_times import Decoded, service_times
+from planner.profiles import Speculation
 from planner.results import Fleet
-from planner.roofline import InstanceRates, emulation
+from planner.roofline import InstanceRates, emulation, tokens_per_step
 from planner.scenario import Pool, Scenario
 from planner.units import MILLI, number
 from planner.workload import RequestMix
@@ -43,7 +44,9 @@ def setup_notes(scenario: Scenario, pools: Sequence[Candidate]) -> Iterator[Note
     """
     for model in dict.fromkeys(candidate.pool.model for candidate in pools):
         mine = [candidate for candidate in pools if candidate.pool.model == model]
-        name = scenario.profile_of(model).name
+        name, drafts = scenario.profile_of(model).name, scenario.speculation_of(model)
+        if drafts is not None:
+            yield note("tokens-drafted", _drafted(name, drafts))
         yield from _different_software(scenario, name, mine)
         if formats := _by(mine, "precision"):
             yield note("weights-differ", f"pools of {name} hold its weights in different formats: {formats}")
@@ -69,6 +72,17 @@ def price_notes(problem: Problem, fleet: Fleet) -> Iterator[Note]:
         yield note("price-missing", "cost unknown; missing: " + ", ".join(fleet.cost.missing_prices))
     if unsourced := problem.unsourced_prices():
         yield note("price-assumed", f"assumed without a source: the price of {', '.join(unsourced)}")
+
+
+def _drafted(model: str, used: Speculation) -> str:
+    """What a plan supposes of drafted tokens."""
+    by = "its MTP layers" if used.draft is None else used.draft.name
+    accepted = ", ".join(f"{value:g}" for value in dict.fromkeys(used.acceptance))
+    yields = number(tokens_per_step(used.acceptance), 3)
+    return (
+        f"{model} decodes with {used.n_draft_tokens} tokens drafted per step by {by}: {yields} tokens per step at an "
+        f"acceptance of {accepted}, which depends on what is asked"
+    )
 
 
 def _by(pools: Sequence[Candidate], field: str) -> str:

@@ -7,20 +7,19 @@ from math import isfinite
 
 from planner.errors import InputError, Problem, did_you_mean
 from planner.profiles import (
-    MOST_DRAFT_TOKENS,
     HardwareProfile,
     MeasuredInstance,
     ModelProfile,
     Speculation,
     hardware_profile,
     model_profile,
-    speculation_fault,
 )
 from planner.profiles.parameters import missing_shapes
 from planner.roofline.chip import FORMATS, Chip
 from planner.roofline.layout import Layout
 from planner.roofline.served_model import ServedModel
 from planner.roofline.stack import Stack, best_stack, stack
+from planner.studies.drafts import NO_DRAFTS, AskedDrafts
 
 COMMAND = "planner predict"
 N_ACCELERATORS = 8
@@ -56,12 +55,8 @@ class PredictQuestion:
     """Context of each of them [tokens]."""
     source: str | None = None
     """Harness or table whose own overhead is added to every prefill, as it would measure it; None: none."""
-    draft_tokens: int = 0
-    """Tokens drafted per decode step; 0: none."""
-    acceptance: tuple[float, ...] = ()
-    """Probability that a drafted token is accepted, given that those before it were: one for all, or one each."""
-    draft_model: str | None = None
-    """Name, alias or path of the profile of the model that drafts; None: the model's own MTP layers."""
+    drafts: AskedDrafts = NO_DRAFTS
+    """Tokens that are drafted in every decode step."""
     tpot_limit_s: float | None = None
     """Longest decode step allowed, to find the largest batch [s]; None: not asked."""
 
@@ -85,31 +80,11 @@ class PredictQuestion:
         for option, name in (("--precision", self.precision), ("--kv-precision", self.kv_precision)):
             if name is not None and name not in FORMATS:
                 yield Problem(COMMAND, option, f"{name!r} is no number format", did_you_mean(name, FORMATS))
-        yield from self._draft_problems()
+        yield from self.drafts.problems(COMMAND)
         if self.tpot_limit_s is not None and not (self.tpot_limit_s > 0 and isfinite(self.tpot_limit_s)):
             yield Problem(COMMAND, "--tpot-ms", f"is {1000 * self.tpot_limit_s:g}", "milliseconds above 0")
         if self.n_accelerators is not None and self.n_accelerators < 1:
             yield Problem(COMMAND, "--accelerators", f"is {self.n_accelerators}", "a whole number of at least 1")
-
-    def _draft_problems(self) -> Iterator[Problem]:
-        n = self.draft_tokens
-        if not 0 <= n <= MOST_DRAFT_TOKENS:
-            yield Problem(COMMAND, "--draft-tokens", f"is {n}", f"a whole number from 0 to {MOST_DRAFT_TOKENS}")
-        elif n and not self.acceptance:
-            yield Problem(COMMAND, "--acceptance", "is missing", "how likely drafted tokens are accepted, such as 0.7")
-        elif n and (fault := speculation_fault(n, self.acceptance)):
-            yield Problem(COMMAND, "--acceptance", *fault)
-        for option, value in (("--acceptance", self.acceptance), ("--draft-model", self.draft_model)):
-            if value and not n:
-                yield Problem(COMMAND, option, "is about drafted tokens, and none are drafted", "with --draft-tokens")
-
-    @property
-    def speculation(self) -> Speculation | None:
-        """What drafts, its profile looked up; None: nothing does. Raises InputError."""
-        if not self.draft_tokens:
-            return None
-        draft = None if self.draft_model is None else model_profile(self.draft_model)
-        return Speculation.of(self.draft_tokens, self.acceptance, draft)
 
     def parallel_sizes(self) -> Layout:
         """Layout of the instance.
@@ -206,7 +181,7 @@ def instance(question: PredictQuestion) -> Instance:
     known = stack(question.stack) if question.stack else best_stack(model.name, hardware.name)
     chosen = known.on(model.name)
     measured = chosen if question.source is None else chosen.measured_by(question.source)
-    found = Instance(question, model, hardware, layout, measured, question.speculation)
+    found = Instance(question, model, hardware, layout, measured, question.drafts.speculation)
     if found.speculation is not None:
         _check_drafts(found)
     return found
@@ -215,7 +190,7 @@ def instance(question: PredictQuestion) -> Instance:
 def _check_drafts(found: Instance) -> None:
     """Raises InputError where nothing is known of a step with drafts."""
     if not found.has_shapes:
-        what = f"is {found.question.draft_tokens}, and shapes of {found.model.name} are not known"
+        what = f"is {found.question.drafts.draft_tokens}, and shapes of {found.model.name} are not known"
         raise InputError(Problem(COMMAND, "--draft-tokens", what, "a model of known shapes, or no draft tokens"))
     try:
         found.served.drafter  # noqa: B018 - the model may have no MTP layers

@@ -101,8 +101,17 @@ def _model(question: SizeQuestion) -> dict[str, Any]:
         "profile": question.model,
         **{key: value for key, value in stated.items() if value is not None},
         "kv_precision": question.kv_precision,
+        **_drafts(question),
         "stack": question.software.name,
     }
+
+
+def _drafts(question: SizeQuestion) -> dict[str, Any]:
+    used, by = question.speculation, question.drafts.draft_model
+    if used is None:
+        return {}
+    stated = {"draft_tokens": used.n_draft_tokens, "acceptance": list(used.acceptance)}
+    return stated if by is None else {**stated, "draft_model": by}
 
 
 def _slo(question: SizeQuestion) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from planner.errors import InputError, Problem, did_you_mean
-from planner.profiles import HardwareProfile, ModelProfile, hardware_profile, missing_shapes, model_profile
+from planner.profiles import HardwareProfile, ModelProfile, Speculation, hardware_profile, missing_shapes, model_profile
 from planner.roofline import RequestKinds, Stack, best_stack, stack, strata
 from planner.roofline.chip import FORMATS
 from planner.scenario import Price
+from planner.studies.drafts import NO_DRAFTS, AskedDrafts
 from planner.workload import Workload, read_trace
 from planner.workload.requests import request_mix, trace_path
 
@@ -41,6 +42,8 @@ class SizeQuestion:
     precision: str | None = None
     kv_precision: str = "bf16"
     stack: str | None = None
+    drafts: AskedDrafts = NO_DRAFTS
+    """Tokens that are drafted in every decode step."""
     data_dirs: Sequence[Path] = field(default=())
 
     def problems(self) -> Iterator[Problem]:
@@ -58,6 +61,7 @@ class SizeQuestion:
         for option, name in (("--precision", self.precision), ("--kv-precision", self.kv_precision)):
             if name is not None and name not in FORMATS:
                 yield Problem(COMMAND, option, f"{name!r} is no number format", did_you_mean(name, FORMATS))
+        yield from self.drafts.problems(COMMAND)
         if not self.hardware:
             yield Problem(COMMAND, "HARDWARE", "is empty", "names of hardware profiles with commas")
 
@@ -82,6 +86,11 @@ class SizeQuestion:
         if self.stack is not None:
             return stack(self.stack)
         return best_stack(self.profile.name, *(chip.name for chip in self.chips))
+
+    @cached_property
+    def speculation(self) -> Speculation | None:
+        """What drafts; None: nothing does. Raises InputError."""
+        return self.drafts.speculation
 
     @cached_property
     def requests(self) -> RequestKinds:

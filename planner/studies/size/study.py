@@ -101,10 +101,17 @@ def _answer(question: SizeQuestion, every: Ways, together: Chosen | None, apart:
         percentile=question.percentile,
         colocated=one,
         disaggregated=two,
-        disaggregation=verdict(one, two),
+        disaggregation=verdict(one, two) if question.speculation is None else NOT_COMPARED,
         considered=tuple(way.considered(rate) for way in listed),
         notes=tuple(_notes(question, every, one, two)),
     )
+
+
+NOT_COMPARED = SizeVerdict(
+    worth_it=False,
+    decided=False,
+    because="colocated pools with drafted tokens are not modelled, so there is nothing to compare with",
+)
 
 
 def verdict(one: SizedFleet | None, two: SizedFleet | None) -> SizeVerdict:
@@ -139,7 +146,11 @@ def _why_not(question: SizeQuestion, every: Ways) -> str:
 def _notes(question: SizeQuestion, every: Ways, one: SizedFleet | None, two: SizedFleet | None) -> Iterator[Note]:
     kinds = f"{every.n_instances} kinds of instances hold the model and its requests"
     yield note("size-considered", f"{kinds}; times are those of {question.software.name}")
-    if one is None:
+    if question.speculation is not None:
+        yield note(
+            "colocated-without-drafts", "colocated pools are left out: with drafted tokens they are not modelled"
+        )
+    elif one is None:
         yield note("no-colocated-fleet", "no colocated layout keeps the promises, alone or under load")
     if two is None:
         yield note("no-disaggregated-fleet", "no plan of prefill and decode pools keeps the promises")

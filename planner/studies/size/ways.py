@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from planner.errors import InputError
-from planner.profiles import HardwareProfile, ModelProfile
+from planner.profiles import HardwareProfile, ModelProfile, Speculation
 from planner.queueing import PassLoop, Prompts, colocated_capacity_req_per_s
 from planner.results import ConsideredWay
 from planner.roofline import Chip, Layout, MixedPasses, RequestKinds, ServedModel, Stack, mixed_passes, most_held
@@ -74,17 +74,25 @@ class Way:
 
 def instances(question: SizeQuestion) -> Iterator[tuple[HardwareProfile, ServedModel, float]]:
     """Instances that hold the model and its requests, each with its rent per hour. Raises InputError."""
-    requests, used = question.requests, question.software
+    requests, used, drafts = question.requests, question.software, question.speculation
     longest = float(requests.tokens.max()) + requests.output_tokens
     for chip in question.chips:
         for layout in layouts(question.profile, chip):
-            one = served(question.profile, chip, layout, used, question.precision, question.kv_precision)
+            if drafts is not None and layout.pp_size > 1:  # nothing is drafted over pipeline stages
+                continue
+            one = served(question.profile, chip, layout, used, question.precision, question.kv_precision, drafts)
             if has_room(one, longest, requests.mean_tokens + requests.output_tokens):
                 yield chip, one, question.usd_per_hour(chip) * layout.n_accelerators
 
 
 def served(
-    model: ModelProfile, hardware: HardwareProfile, layout: Layout, used: Stack, precision: str | None, kv: str
+    model: ModelProfile,
+    hardware: HardwareProfile,
+    layout: Layout,
+    used: Stack,
+    precision: str | None,
+    kv: str,
+    drafts: Speculation | None = None,
 ) -> ServedModel:
     """The model on an instance under a stack."""
     return ServedModel(
@@ -99,6 +107,7 @@ def served(
         used.runtime_bytes,
         used.traffic,
         used.formats(kv),
+        drafts,
     )
 
 
@@ -126,7 +135,7 @@ def decode_way(question: SizeQuestion, chip: HardwareProfile, one: ServedModel, 
     kept, context = requests.mean_tokens + requests.output_tokens, requests.mean.context_tokens
     most = int(one.largest_batch(kept))
     sizes = np.unique(np.round(np.geomspace(1, most, N_BATCHES)))
-    steps_s = one.decode_time(sizes, np.full(sizes.shape, context)).total_s
+    steps_s = one.token_time(sizes, np.full(sizes.shape, context)).total_s
     kept_sizes = sizes[steps_s <= (question.tpot_s or inf)]
     if not len(kept_sizes):
         return None
@@ -169,9 +178,10 @@ class ColocatedWay(Way):
 def colocated_way(question: SizeQuestion, chip: HardwareProfile, one: ServedModel, usd: float) -> ColocatedWay | None:
     """Both on the same instances; None where they are too slow without waiting, or their passes are not modelled.
 
-    Pipeline stages overlap passes, which the pass loop has one after another.
+    Pipeline stages overlap passes, which the pass loop has one after another. Its passes make one token of each
+    sequence, and so have no drafts.
     """
-    if one.layout.pp_size > 1:
+    if one.layout.pp_size > 1 or one.speculation is not None:
         return None
     settings, requests = question.software.settings, question.requests
     held = most_held(one, requests, settings.reserves_output)
