@@ -357,6 +357,7 @@ def best_by_hand(work_s: float, tokens: float, step_s: float, decoded: float, ba
     for tokens_per_pass in (8192, 2048, 512):
         # A step has a token of every sequence, and the prompts that come while it is made.
         most = min(float(batch), tokens_per_pass / (1 + tokens / decoded))
+        most = max(most, 1.0)  # a prompt that does not fit a pass takes several
         if tpot_s < inf:
             most = min(most, (tpot_s - step_s) * decoded / work_s)
         if most >= 1:
@@ -405,6 +406,10 @@ def brute_force_holds(seed: int, plan: Fleet) -> bool:
     assert cheapest.cost.usd_per_hour == pytest.approx(2.0 * GPUS * n)
     for name, many in (("colocated", plan.n_accelerators // GPUS), ("equal-bill-colocated", 132 // 16)):
         assert by_name[name].max_throughput_req_per_s == pytest.approx(many * each, rel=1e-6)
+        best = by_name[name].at_best
+        assert best is not None
+        assert many * each <= best.most_req_per_s * (1 + 1e-6)
+        assert best.most_req_per_s <= many / work_s * (1 + 1e-6)
     return True
 
 

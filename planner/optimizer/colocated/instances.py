@@ -46,7 +46,10 @@ class ColocatedInstance:
     @cached_property
     def capacity_req_per_s(self) -> float:
         """Mean rate that it serves without waits [req/s]."""
-        return min(colocated_capacity_req_per_s(x.loop, x.prompts, self.tpot_s) / x.multiple for x in self.loads)
+        return min(
+            min(colocated_capacity_req_per_s(x.loop, x.prompts, self.tpot_s), x.most_req_per_s) / x.multiple
+            for x in self.loads
+        )
 
     @property
     def batch_limit(self) -> int:
