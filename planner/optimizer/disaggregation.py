@@ -2,7 +2,7 @@
 
 from planner.optimizer.baselines import Compared
 from planner.optimizer.colocated import COLOCATED
-from planner.optimizer.margins import figures, is_fair, margins
+from planner.optimizer.margins import figures, is_fair, judged_by, margins
 from planner.optimizer.one_site import WORTHWHILE
 from planner.results import Baseline, Disaggregation, Fleet
 from planner.scenario import Scenario
@@ -31,7 +31,8 @@ def disaggregation(scenario: Scenario, plan: Fleet, gap: float, compared: Compar
         None where there is nothing to compare with.
     """
     colocated = [other for other in compared.others if other.name in COLOCATED]
-    rivals = [other for other in colocated if is_fair(scenario, plan, other)]
+    judged = [other for other in colocated if judged_by(scenario, plan, other) is not None]
+    rivals = [other for other in judged if is_fair(scenario, plan, other)]
     can_be_had = [other for other in rivals if not other.beyond_stock] or rivals
     if can_be_had:
         best = min(can_be_had, key=lambda other: _margins(scenario, plan, gap, other)[1])
@@ -39,7 +40,7 @@ def disaggregation(scenario: Scenario, plan: Fleet, gap: float, compared: Compar
     if compared.unknown & set(COLOCATED):
         because = "Not decided: it is not known what a colocated fleet would do, for the reason in the notes."
         return Disaggregation(worth_it=False, decided=False, because=because)
-    if colocated or compared.impossible & set(COLOCATED):
+    if judged or (not colocated and compared.impossible & set(COLOCATED)):
         because = "Prefill and decode apart serve what no colocated fleet of the same kind does for the same means."
         return Disaggregation(worth_it=True, decided=True, because=because)
     return None

@@ -18,7 +18,7 @@ def is_fair(scenario: Scenario, plan: Fleet, other: Baseline) -> bool:
     return ours is None or theirs is None or theirs <= (1 + ROUNDING) * ours
 
 
-def _values(scenario: Scenario, plan: Fleet, other: Baseline) -> tuple[float, float] | None:
+def judged_by(scenario: Scenario, plan: Fleet, other: Baseline) -> tuple[float, float] | None:
     """What plan and opponent are judged by: rates, bills, or TTFT; None where one is unknown."""
     if scenario.objective == "min-cost":
         found = (plan.cost.usd_per_hour, other.cost.usd_per_hour)
@@ -32,7 +32,7 @@ def _values(scenario: Scenario, plan: Fleet, other: Baseline) -> tuple[float, fl
 
 def margins(scenario: Scenario, plan: Fleet, gap: float, other: Baseline) -> tuple[float, float, float]:
     """The margin, and the least and greatest that it may be within the bounds of plan and opponent."""
-    values = _values(scenario, plan, other)
+    values = judged_by(scenario, plan, other)
     if values is None:
         return 0.0, 0.0, 0.0
     ours, theirs = values
@@ -53,7 +53,7 @@ def figures(scenario: Scenario, plan: Fleet, other: Baseline) -> str:
         bills = f"{number(plan.cost.usd_per_hour, 4)} USD/h against {number(other.cost.usd_per_hour, 4)}"
         return f"serves the demand for {bills} for {other.title}"
     if scenario.objective == "min-ttft":
-        name, values = f"P{_percentile(scenario)}", _values(scenario, plan, other)
+        name, values = f"P{_percentile(scenario)}", judged_by(scenario, plan, other)
         ours, theirs = values or (None, None)
         demand = f"serves {number(plan.throughput_req_per_s)} req/s"
         return f"{demand} with a {name} TTFT of {number(ours)} s against {number(theirs)} with {other.title}"

@@ -173,8 +173,13 @@ def colocated_capacity_req_per_s(loop: PassLoop, prompts: Prompts, tpot_s: float
         return _serial_capacity(loop, prompts, tpot_s)
     per_step = prompts.mean_tokens / prompts.decoded_tokens
     most = min(float(loop.most_running), loop.tokens_per_pass / (per_step + (0 if loop.is_prefill_first else 1)))
-    batch = np.unique(np.append(np.geomspace(1.0, max(most, 1.0), 64), np.floor(most)))
-    batch = batch[batch >= 1.0]
+    batch = np.append(np.arange(1.0, max(most, 1.0)), max(most, 1.0))
+    seconds = steady_pass_s(loop, prompts, batch)
+    fits = seconds <= tpot_s
+    for last in np.flatnonzero(fits[:-1] & ~fits[1:]):
+        # Between two whole numbers a step is all but linear in the mean number of sequences.
+        part = (tpot_s - seconds[last]) / (seconds[last + 1] - seconds[last]) * np.array([1 - 1e-9, 0.999, 0.99, 0.9])
+        batch = np.append(batch, batch[last] + part * (batch[last + 1] - batch[last]))
     seconds = steady_pass_s(loop, prompts, batch)
     rate = batch / (prompts.decoded_tokens * seconds)
     return float(np.max(rate[seconds <= tpot_s], initial=0.0))

@@ -34,7 +34,7 @@ class LinkRun(StrictModel):
 class PoolRun(StrictModel):
     """One pool, while it was watched."""
 
-    role: Literal["prefill", "decode"]
+    role: Literal["prefill", "decode", "colocated"]
     n_instances: int
     mean_waiting: float
     """Requests that wait for it, at arrivals."""

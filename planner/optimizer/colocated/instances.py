@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
+from typing import Any
 
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer.colocated.passes import TOKENS_PER_PASS, Load, Loads, composed_loads, even_loads, roofline_loads
@@ -45,7 +46,10 @@ class ColocatedInstance:
     @cached_property
     def capacity_req_per_s(self) -> float:
         """Mean rate that it serves without waits [req/s]."""
-        return min(colocated_capacity_req_per_s(x.loop, x.prompts, self.tpot_s) / x.multiple for x in self.loads)
+        return min(
+            min(colocated_capacity_req_per_s(x.loop, x.prompts, self.tpot_s), x.most_req_per_s) / x.multiple
+            for x in self.loads
+        )
 
     @property
     def batch_limit(self) -> int:
@@ -67,6 +71,7 @@ def colocated_instances(problem: Problem) -> list[ColocatedInstance]:
         InfeasibleError: weights or prompts fit none of them, or no batch of any keeps the limit on the time per token.
     """
     loads, home = loads_of(problem), next(pool for pool in problem.pools if not pool.is_prefill)
+    _check_limits(problem)
     alike = [p for p in problem.pools if (p.site, p.hardware) == (home.site, home.hardware)]
     kinds = {(p.n_accelerators, p.layout): p for p in sorted(alike, key=lambda p: p.is_prefill, reverse=True)}
     found: list[ColocatedInstance] = []
@@ -87,7 +92,7 @@ def colocated_instances(problem: Problem) -> list[ColocatedInstance]:
 
 def _instances(problem: Problem, home: PoolSpec, spec: PoolSpec, loads: Loads) -> Iterator[ColocatedInstance]:
     scenario = problem.scenario
-    size = {"accelerators_per_instance": spec.n_accelerators, "layout": spec.layout, "layouts": ()}
+    size = {"accelerators_per_instance": spec.n_accelerators, "layout": spec.layout, "layouts": (), "classes": ()}
     decode = scenario.pools[home.key].model_copy(update={**size, "n_instances": "free"})
     prefill = decode.model_copy(update={"role": "prefill", "tpot_ms": None, "prompts": "short"})
     asked, asked_prefill = (asked_instance(scenario, pool) for pool in (decode, prefill))
@@ -140,7 +145,7 @@ def _composed(
         yield replace(known, tokens_per_pass=tokens, loads=apart, at_best=best)
 
 
-def _fields(problem: Problem, home: PoolSpec, asked: AskedInstance) -> dict[str, object]:
+def _fields(problem: Problem, home: PoolSpec, asked: AskedInstance) -> dict[str, Any]:
     scenario, n = problem.scenario, asked.n_accelerators
     usd = scenario.accelerator_usd_per_hour(home.site, asked.hardware)
     limit = asked.longest_step_s
@@ -153,6 +158,16 @@ def _fields(problem: Problem, home: PoolSpec, asked: AskedInstance) -> dict[str,
         "busy_usd_per_hour": n * scenario.busy_usd_per_hour(home.site, asked.hardware),
         "tpot_s": inf if limit is None else limit * asked.time_factor,
     }
+
+
+def _check_limits(problem: Problem) -> None:
+    """Raises InputError where pools that decode limit the time per token in different ways."""
+    scenario = problem.scenario
+    limits = {p.tpot_ms for p in scenario.pools.values() if p.role == "decode"}
+    limits_of_classes = {None if c.slo is None else c.slo.tpot_ms for c in problem.classes}
+    if len(limits) > 1 or len(limits_of_classes) > 1:
+        what = "limits on the time per token differ by class, and a batch has one step for all"
+        raise InputError(scenario.problem(("pools",), what, "one limit"))
 
 
 def _check_prompts(problem: Problem, longest_tokens: float) -> None:

@@ -86,7 +86,8 @@ def colocated_opponents(
 def _planned(
     problem: Problem, plan: Fleet, promise: Promise, instances: Sequence[ColocatedInstance], asked: Sequence[str]
 ) -> Opponents:
-    others, notes, impossible, unknown = [], [], set(), set()
+    others, notes = list[Baseline](), list[Note]()
+    impossible, unknown = set[str](), set[str]()
     for name in reversed(asked):
         made = _maker(problem, plan, promise, name)
         if made is None:
@@ -230,14 +231,14 @@ def _at_best(problem: Problem, promise: Promise, sized: _Sized) -> AtBest:
 def _fleet(problem: Problem, sized: _Sized, promise: Promise) -> dict[str, Any]:
     """The fields of a fleet at the rate that it is stated at."""
     one, n = sized.one, sized.n
-    capacity, demand = n * one.capacity_req_per_s, problem.demand_req_per_s
-    is_stated = demand is not None and (problem.is_routed or problem.is_min_cost)
+    demand = problem.demand_req_per_s
+    is_stated = problem.is_routed or problem.must_serve_req_per_s is not None
     rate = min(demand, sized.most_req_per_s) if is_stated and demand is not None else sized.most_req_per_s
     return {
         "threshold_tokens": None,
         "offload_fraction": 0.0,
         "throughput_req_per_s": rate,
-        "max_throughput_req_per_s": capacity,
+        "max_throughput_req_per_s": (n - promise.n_lost) * one.capacity_req_per_s,
         "goodput_req_per_s": None if promise.ttft_s is None else sized.most_req_per_s,
         "pools": (_pool(one, n, rate),),
         "links": (),

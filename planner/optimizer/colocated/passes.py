@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 
@@ -26,6 +27,8 @@ class Load:
     prompts: Prompts
     before_s: float
     """Mean seconds that the host needs before a prompt."""
+    most_req_per_s: float = inf
+    """What prefill alone allows, where that is known apart [req/s]."""
 
 
 Loads = Sequence[tuple[float, RequestKinds]]
@@ -125,7 +128,8 @@ def composed_loads(
         passes = ComposedPasses(mean_s / max(float(new @ kinds.weights), 1e-9), point, overlaps)
         alone_s = service.seconds(kinds.tokens, cached)
         prompts = Prompts(new, kinds.weights, alone_s, kinds.output_tokens, kinds.output_scv)
-        found.append(Load(multiple, PassLoop(passes, float(tokens_per_pass), point.batch), prompts, 0.0))
+        loop = PassLoop(passes, float(tokens_per_pass), point.batch)
+        found.append(Load(multiple, loop, prompts, 0.0, 1 / mean_s if mean_s > 0 else inf))
     return tuple(found)
 
 
