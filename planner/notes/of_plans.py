@@ -183,6 +183,12 @@ OF_PLANS: dict[str, Meaning] = {
         "How many layouts of a pool were looked at, and which of them plans were compared of.",
         "Nothing; state `layout` and `accelerators_per_instance` to fix one.",
     ),
+    "tokens-drafted": Meaning(
+        PLAN,
+        "Decode steps verify drafted tokens, and the plan supposes how many are accepted. That depends on prompts and "
+        "temperature.",
+        "Plan with the acceptance that your engine reports, and with a lower one to see what depends on it.",
+    ),
     # demands without a scenario
     "size-considered": Meaning(
         "size", "How many layouts and sizes of instances were compared, and whose service times they have.", "Nothing."
@@ -213,7 +219,8 @@ OF_PLANS: dict[str, Meaning] = {
     ),
     "replicas-step-together": Meaning(
         "size",
-        "Attention replicas of an instance wait for the fullest of them. The model falls short of it where they are busy.",
+        "Attention replicas of an instance wait for the fullest of them. The model falls short of it where they are "
+        "busy.",
         "Do not use `--no-run` with such layouts.",
     ),
     "hand-off-not-counted": Meaning(

@@ -53,12 +53,6 @@ OF_RUNS: dict[str, Meaning] = {
         "Allow a longer run with `--most-requests`.",
     ),
     # predictions and measurements
-    "tokens-drafted": Meaning(
-        PLAN,
-        "Decode steps verify drafted tokens, and the plan supposes how many are accepted. That depends on prompts and "
-        "temperature.",
-        "Plan with the acceptance that your engine reports, and with a lower one to see what depends on it.",
-    ),
     "drafting-slows-down": Meaning(
         PREDICT,
         "A step with drafted tokens takes longer than the plain step by more than the tokens that it yields. Large "
