@@ -227,7 +227,7 @@ def laid_out() -> tuple[Scenario, Plan]:
         "demand_req_per_s": 6.0,
     }
     scenario = small_with(changes)
-    return scenario, optimize(scenario, (), 5.0)
+    return scenario, optimize(scenario, (), 30.0)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

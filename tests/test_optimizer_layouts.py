@@ -146,7 +146,7 @@ def test_a_network_chooses_layouts_in_its_own_program() -> None:
 @pytest.mark.parametrize("service_times", [None, "measured"])
 def test_layouts_of_measured_service_times_cannot_be_chosen(service_times: str | None) -> None:
     measured = {"hardware": "l40s", "n_accelerators": 4, "precision": "bf16", "basis": "measured", "source": "us"}
-    curve = {"tokens": [100, 20000], "seconds": [0.1, 2.0]}
+    curve = {"tokens": [100, 20000], "seconds": [0.1, 2.0], "interpolation": "monotone-cubic"}
     changes: dict[str, Any] = {"measured": {"ours": measured | {"prefill": curve}}}
     if service_times:
         changes["pools.prefill.service_times"] = service_times

@@ -240,7 +240,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "layout of another size": Planted(
         '"tp=4,dp=2"]',
-        '"tp=4"]',
+        '"tp=4"]\naccelerators_per_instance = 8',
         "layouts",
         "pools.small-prefill.layouts[1]",
         "is 'tp=4', 4 accelerators (8, as accelerators_per_instance)",

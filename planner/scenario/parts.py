@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from planner.profiles import MOST_DRAFT_TOKENS, MeasuredInstance, speculation_fault
 from planner.ranges import Fraction, Heads, NonNegative, Positive, Share, Title
@@ -25,6 +25,10 @@ Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Factor = Annotated[float, Field(ge=0, le=1e6)]
 Precision = Literal["bf16", "fp8", "int8", "int4", "fp4"]
 LayoutText = Annotated[str, Field(pattern=r"^(tp|ep|dp|pp)=[1-9]\d{0,4}(,(tp|ep|dp|pp)=[1-9]\d{0,4})*$")]
+Layouts = Annotated[
+    Annotated[tuple[LayoutText, ...], Tag("list")] | Annotated[Literal["auto"], Tag("auto")],
+    Discriminator(lambda stated: "auto" if isinstance(stated, str) else "list"),
+]
 _SIZES = re.compile(r"(tp|ep|dp|pp)=(\d+)")
 HOURS_PER_YEAR = 8760.0
 MOST_ACCELERATORS = 10_000_000
@@ -205,7 +209,7 @@ class Pool(StrictModel):
     """Attention KV cache; by default that of its model."""
     layout: str | None = None
     """Parallel layout of the roofline, such as "tp=8,ep=1,dp=1,pp=1"; by default tensor parallel over the instance."""
-    layouts: tuple[LayoutText, ...] | Literal["auto"] = ()
+    layouts: Layouts = ()
     """Parallel layouts of the roofline to choose from, instead of `layout`; where accelerators_per_instance is not
     stated, of any sizes. "auto": all that the model and the accelerator allow, of that size where it is stated."""
     tpot_ms: Amount | None = None
