@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from planner.report.canvas import WIDTH_IN, columns, label, png, round_ticks, style
+from planner.report.chart_capacity import theta_chart
 from planner.report.chart_periods import periods_chart
 from planner.report.figures import CHARTS, PNG_KEY, charts, digest, figures, pngs
 from planner.results import Case
-from tests.test_report_records import CASES, PRICES, make_case, make_period, make_plan
+from tests.test_report_records import CASES, PRICES, baseline, make_case, make_period, make_plan, pool
 
 PIXEL = 1.5
 
@@ -110,6 +111,18 @@ def test_a_full_case_has_every_figure() -> None:
 )
 def test_figures_that_make_no_sense_are_left_out(name: str, absent: set[str]) -> None:
     assert set(CHARTS) - set(charts(CASES[name])) - OF_A_DAY == absent
+
+
+def test_a_fleet_that_does_both_in_one_batch_has_one_bar_and_others_two() -> None:
+    both = pool("colocated", 12, "h20-141gb", None, 2.1).model_copy(update={"role": "colocated"})
+    plan = make_plan(baselines=(baseline("homogeneous-pd", 1.56), baseline("colocated", 1.5, pools=(both,))))
+    chart = theta_chart(make_case(plan=plan))
+    assert chart is not None
+    assert [list(fleet.rows) for fleet in chart.fleets] == [["prefill", "decode"]] * 2 + [["colocated"]]
+    assert chart.fleets[2].rows["colocated"][0][2] == 2.1
+    with style():
+        texts = {text.get_text() for text in written(chart.draw())}
+    assert any(text.startswith("colocated 2.1") for text in texts)
 
 
 def test_a_day_has_a_figure_of_its_own_and_one_period_has_none() -> None:

@@ -22,8 +22,6 @@ N_RATIOS = 7
 """Price ratios a reader wants to see."""
 N_BASELINES = 3
 """Baselines that variants are compared with."""
-ABOVE = ("verdict", "in one batch")
-"""Lines of the decision that a report has above its table."""
 
 
 def table(headings: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
@@ -32,8 +30,8 @@ def table(headings: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def answer(plan: Plan) -> str:
-    """The decision, one line each; the verdicts stand above it."""
-    return table(["", ""], [(f"**{label}**", text) for label, text in headline(plan) if label not in ABOVE])
+    """The decision, one line each; the verdict stands above it."""
+    return table(["", ""], [(f"**{label}**", text) for label, text in headline(plan) if label != "verdict"])
 
 
 def pools(plan: Plan) -> str:
