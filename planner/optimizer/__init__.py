@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from planner.loading import on_first_use
-from planner.optimizer.layout_choice import planning_problem
+from planner.optimizer.layout_choice import on_any_layout, planning_problem
 from planner.optimizer.plan import (
     Outcome,
     at_rate,
@@ -42,6 +42,7 @@ __all__ = [
     "exhaustive_search",
     "explained",
     "loaded_ttft",
+    "on_any_layout",
     "optimize",
     "optimized",
     "outcome",
