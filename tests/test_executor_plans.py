@@ -255,7 +255,7 @@ def test_pools_that_were_made_of_one_have_the_times_of_their_layout(layout: str)
 
 def test_a_plan_with_a_chosen_layout_is_run_and_its_pools_keep_their_names() -> None:
     scenario, plan = laid_out()
-    run, _ = simulate(scenario, plan, RunQuestion(4_000, 1, 0.7, 2))
+    run, _ = simulate(scenario, plan, RunQuestion(4_000, 1, 0.7, 2), period="always")
     assert {pool.name for pool in plan.pools if pool.n_instances} == set(run.pools)
 
 

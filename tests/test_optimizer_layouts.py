@@ -60,13 +60,16 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "experts": MOE | PRICED,
 }
 
+SLOW = ("few requests", "strict", "experts")
+ASKED = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in QUESTIONS]
+
 
 @cache
 def chosen(name: str) -> Any:
     return outcome(asked(QUESTIONS[name]))
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", ASKED)
 def test_no_combination_of_the_layouts_that_are_kept_is_better_than_the_one_chosen(name: str) -> None:
     scenario, found = asked(QUESTIONS[name]), chosen(name)
     kept = {one.pool: one.kept for one in found.problem.layouts}
@@ -85,7 +88,7 @@ def test_no_combination_of_the_layouts_that_are_kept_is_better_than_the_one_chos
     assert found.objective == pytest.approx(best, rel=2e-3)
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", ASKED)
 def test_pools_keep_their_names_and_state_the_layout_that_was_chosen(name: str) -> None:
     found = chosen(name)
     assert [pool.name for pool in found.fleet.pools] == ["prefill", "decode"]

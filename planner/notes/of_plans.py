@@ -219,8 +219,7 @@ OF_PLANS: dict[str, Meaning] = {
     ),
     "replicas-step-together": Meaning(
         "size",
-        "Attention replicas of an instance wait for the fullest of them. The model falls short of it where they are "
-        "busy.",
+        "Attention replicas of an instance wait for the fullest of them. The model falls short where they are busy.",
         "Do not use `--no-run` with such layouts.",
     ),
     "hand-off-not-counted": Meaning(

@@ -6,7 +6,7 @@ from planner.loading import on_first_use
 
 if TYPE_CHECKING:
     from planner.optimizer.exhaustive import exhaustive_search
-    from planner.optimizer.layout_choice import planning_problem
+    from planner.optimizer.layout_choice import on_any_layout, planning_problem
     from planner.optimizer.plan import (
         Outcome,
         at_rate,
@@ -40,6 +40,7 @@ _LAZY = {
     "exhaustive_search": "exhaustive",
     "explained": "plan",
     "loaded_ttft": "plan",
+    "on_any_layout": "layout_choice",
     "optimize": "plan",
     "optimized": "plan",
     "outcome": "plan",
@@ -66,6 +67,7 @@ __all__ = [
     "exhaustive_search",
     "explained",
     "loaded_ttft",
+    "on_any_layout",
     "optimize",
     "optimized",
     "outcome",

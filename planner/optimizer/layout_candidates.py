@@ -125,8 +125,8 @@ def undominated(fit: Sequence[Candidate], classes: Sequence[ClassSpec], most: in
     for i in sorted(range(len(fit)), key=lambda i: marks[i].tolist()):
         if not any((marks[j] <= marks[i] + ALIKE * np.abs(marks[i])).all() for j in left):
             left.append(i)
-    by_mark = [sorted(left, key=lambda i, k=k: (marks[i, k], i)) for k in range(marks.shape[1])]
-    order = [*(one[0] for one in by_mark), *by_mark[0]]
+    least = [left[int(np.argmin(marks[left, k]))] for k in range(marks.shape[1])]
+    order = [*least, *sorted(left, key=lambda i: float(marks[i, 0]))]
     kept = list(dict.fromkeys(order))[:most]
     yield from (fit[i] for i in sorted(kept))
 

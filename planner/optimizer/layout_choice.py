@@ -12,13 +12,14 @@ import numpy as np
 from planner.errors import InfeasibleError, UndecidedError
 from planner.notes import Note, note
 from planner.optimizer.evaluation import unit_of
-from planner.optimizer.layout_candidates import N_KINDS
+from planner.optimizer.layout_candidates import N_KINDS, texts
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.resolution import resolved
 from planner.optimizer.search import capacity_bound
+from planner.optimizer.service_times import served_model
 from planner.optimizer.strategies import searched
 from planner.roofline import InstanceRates
-from planner.scenario import Scenario
+from planner.scenario import Pool, Scenario
 
 TIME_LIMIT_S = 60.0
 EQUAL = 1e-9
@@ -73,6 +74,32 @@ def planning_problem(
     if best is None and not offers:
         return problem
     return replace(best or offers[0].problem, layouts=problem.layouts)
+
+
+def on_any_layout(scenario: Scenario) -> Scenario:
+    """The scenario with a layout that holds the model in every pool that may choose, to check all else at once.
+
+    Args:
+        scenario: the question.
+
+    Returns:
+        Of a list the first, of "auto" the widest tensor parallelism that fits, else any; as it is where none does.
+
+    Raises:
+        InputError: service times are measured, or a figure is missing.
+    """
+    found: dict[str, str] = {}
+    for key, pool in scenario.pools.items():
+        tried = tuple(texts(scenario, key, pool)) if pool.layouts else ()
+        fit = [one for one in tried if pool.layouts != "auto" or _has_memory(scenario, pool.on_layout(one))]
+        wide = [one for one in fit if one.endswith("dp=1,pp=1")]
+        if fit:
+            found[key] = fit[0] if pool.layouts != "auto" else (wide or fit)[-1]
+    return scenario.on_layouts(found)
+
+
+def _has_memory(scenario: Scenario, pool: Pool) -> bool:
+    return served_model(scenario, pool, scenario.hardware_of(pool)).memory.fits
 
 
 def _offers(problem: Problem, known: dict[object, InstanceRates], deadline: float) -> Iterator[Offer]:
