@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
+from planner.executor import RunQuestion, simulate
 from planner.executor.drafted import drawn_steps, yield_chances
 from planner.executor.service import DecodeTimes, decode_times, source
-from planner.optimizer import planning_problem
+from planner.notes import code_of
+from planner.optimizer import optimize, planning_problem
 from planner.optimizer.delays import spread
 from planner.roofline import DecodePoint, tokens_per_step, tokens_per_step_variance
 from planner.scenario import Scenario, read_scenario
@@ -125,6 +127,16 @@ def test_spread_lengths_keep_their_mean_and_have_the_variance_of_steps() -> None
     mean = float(lengths @ weights)
     assert float(found @ shares) == pytest.approx(mean)
     assert float(found**2 @ shares) == pytest.approx(float(lengths**2 @ weights) + 0.4 * mean)
+
+
+def test_a_run_makes_tokens_at_the_pace_that_the_plan_has(asked: Path) -> None:
+    """A step more or less of luck per answer is within the tolerance; without drafts it would take twice as long."""
+    scenario = read_scenario(asked, ["demand_req_per_s=10.0"])
+    plan = optimize(scenario)
+    run, _ = simulate(scenario, plan, RunQuestion(3000, 1, 1.0))
+    assert plan.latency.tpot_mean_s is not None
+    assert run.tpot_mean_s == pytest.approx(plan.latency.tpot_mean_s, rel=0.03)
+    assert any(code_of(text) == "tokens-drafted" for text in plan.notes)
 
 
 # What cannot be

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.profiles import Speculation
 from planner.profiles.points import ServingPoint
 from planner.roofline import stack
 from planner.studies.fidelity.cases import case_of, cases_of, surely_drafted
@@ -81,4 +80,3 @@ def test_a_tpot_that_no_plain_step_can_have_tells_of_drafts_and_not_of_kernels(
 def test_the_prediction_of_a_row_with_drafts_is_that_of_its_step_over_more_tokens() -> None:
     rates = np.array(tpot_s(*(replace(DEEPSEEK, draft_tokens=2, acceptance=a) for a in (0.2, 0.6, 1.0))))
     assert np.all(np.diff(rates) < 0)
-    assert Speculation.of(2, 0.6).n_draft_tokens == 2

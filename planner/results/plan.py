@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from planner.notes import Note
-from planner.ranges import Counted, Quantity, Signed
+from planner.ranges import Counted, Fraction, Quantity, Signed
 from planner.results.bottleneck import Bottleneck
 from planner.results.certified import Certified
 from planner.results.current import Current
@@ -99,9 +99,9 @@ class LinkPlan(StrictModel):
 class Drafts(StrictModel):
     """Tokens that are drafted for a model in every decode step."""
 
-    draft_tokens: int
+    draft_tokens: Counted
     """How many."""
-    acceptance: tuple[float, ...]
+    acceptance: tuple[Fraction, ...]
     """Probability that each is accepted, given that those before it were, as the plan counts with it."""
     model: str | None
     """Name of the profile of the model that drafts; None: the model's own MTP layers."""
