@@ -229,7 +229,7 @@ def test_what_is_asked_of_runs_that_are_not_made_is_a_usage_error(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [60_004, 60_006, 60_007])
+@pytest.mark.parametrize("seed", [60_004, 60_006, 60_007, 80_002])
 def test_what_is_called_kept_is_not_broken_in_a_long_run_with_other_seeds(seed: int) -> None:
     """A sample of tests/campaigns/kept_promises.md."""
     found = result(seed, PATIENT_S, QUESTION, 200_000)
