@@ -23,7 +23,7 @@ POOLS = [
         "name": str,
         "site": str,
         "hardware": str,
-        "role": Only("prefill", "decode"),
+        "role": Only("prefill", "decode", "colocated"),
         "n_instances": int,
         "n_accelerators": int,
         "capacity_req_per_s": float,
