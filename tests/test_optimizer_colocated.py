@@ -1,5 +1,6 @@
 """Colocated fleets beside a plan: capacity by hand and by brute force, limits, bands, and what being apart is worth."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import ceil, inf
@@ -243,7 +244,7 @@ def no_prefill_at_home() -> Scenario:
     return load_scenario(text, "small.toml", Path())
 
 
-UNCOMPARED = {
+UNCOMPARED: dict[str, Callable[[], Scenario]] = {
     "no measured prefill": no_prefill_at_home,
     "waits are not modelled": partial(
         small_with, {"slo.ttft_s": 8.0, "dispatch": "round-robin", "demand_req_per_s": 0.4}
@@ -279,7 +280,7 @@ def test_a_limit_that_no_colocated_batch_keeps_is_a_proof_that_pools_apart_are_w
     problem, plan, found = beside(
         small_with({"slo.tpot_ms": 26.0, "measured.home.prefill.seconds": [3.0, 16.0, 150.0]})
     )
-    assert (found.impossible, found.unknown) != (set(), set())
+    assert found.impossible == set(COLOCATED)
     answer = disaggregation(problem.scenario, plan, 0.0, Compared((), found.notes, found.impossible, found.unknown))
     assert answer is not None
     assert answer.decided
