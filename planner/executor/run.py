@@ -67,6 +67,8 @@ MEANS = (
     "ttft_p99_s",
 )
 SITE_MEANS = ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s")
+SHOWN = ("ttft_", "tpot_", "throughput", "offload", "mean_inside", "utilization.", "links.")
+"""What the names of figures begin with whose intervals are told."""
 CLASS_MEANS = (*SITE_MEANS, "ttft_promised_s", "tpot_mean_s")
 
 Progress = Callable[[float], None]
@@ -251,13 +253,6 @@ def answer(
     n_asked = question.n_requests * len(outcomes) // question.n_replications
     promises = plan.scenario.slo is not None or plan.scenario.objective == "min-ttft"
     total = {name: sum(o.counts[name] for o in outcomes) for name in outcomes[0].counts}
-    shown = {
-        name: interval
-        for name, interval in intervals.items()
-        if (name != "ttft_promised_s" or promises)
-        and name.startswith(("ttft_", "tpot_", "throughput", "offload", "mean_inside", "utilization.", "links."))
-        and " " not in name
-    }
     fields: dict[str, Any] = {name: int(total[name]) for name in COUNTS} | {name: mean[name] for name in MEANS}
     return Run(
         scenario=plan.scenario.name,
@@ -282,11 +277,20 @@ def answer(
         waits=WaitRun(**{name: mean[name] for name in WaitRun.model_fields}),
         pools=_pools(plan, mean),
         classes=tuple(_class(plan, mean, intervals, name, outcomes) for name in plan.classes),
-        intervals=shown,
+        intervals=_shown(intervals, promises=promises),
         notes=tuple(_notes(plan, load, req_per_s, open_, mean, outcomes)),
         scheduler=_scheduler(plan, mean, outcomes) if plan.scenario.execution.scheduler.is_on else None,
         rebalance=None if stated_rebalance(plan.scenario) is None else _rebalance(total),
     )
+
+
+def _shown(intervals: dict[str, Interval], *, promises: bool) -> dict[str, Interval]:
+    """Intervals of the figures of a run; of the promised percentile where something is promised."""
+    return {
+        name: interval
+        for name, interval in intervals.items()
+        if (name != "ttft_promised_s" or promises) and name.startswith(SHOWN) and " " not in name
+    }
 
 
 def _rebalance(total: dict[str, float]) -> RebalanceRun:
