@@ -260,15 +260,15 @@ def test_a_plan_with_a_chosen_layout_is_run_and_its_pools_keep_their_names() -> 
 
 
 def test_a_crash_of_a_pool_that_the_plan_has_made_several_of_hits_one_of_its_instances() -> None:
-    scenario, plan = laid_out()
+    (scenario, plan), asked = laid_out(), RunQuestion(2_000, 1, 0.1, 1)
     n = sum(pool.n_instances for pool in plan.pools if pool.key == "decode")
     for index in (0, n - 1):
         fault = {"kind": "crash", "pool": "decode", "instance": index, "at_s": 1.0}
-        run, _ = simulate(scenario.varied({"execution.faults": [fault]}), plan, RunQuestion(2_000, 1, 0.1, 1))
+        run, _ = simulate(scenario.varied({"execution.faults": [fault]}), plan, asked, period="always")
         assert run.n_completed + run.n_dropped == 2_000
     fault = {"kind": "crash", "pool": "decode", "instance": n, "at_s": 1.0}
     with pytest.raises(InputError, match=f"no instance {n} of 'decode'"):
-        simulate(scenario.varied({"execution.faults": [fault]}), plan, RunQuestion(2_000, 1, 0.1, 1))
+        simulate(scenario.varied({"execution.faults": [fault]}), plan, asked, period="always")
 
 
 @pytest.mark.parametrize(("stated", "kind", "limit"), [(None, "none-leaves", np.inf), (0.0, "all-leave", -1.0)])
