@@ -10,10 +10,11 @@ import pytest
 
 from planner.optimizer import optimize, outcome, planning_problem
 from planner.optimizer.at_hand import BEST_OF_EACH, is_same_fleet
+from planner.optimizer.colocated import COLOCATED
 from planner.optimizer.one_site import adoption, one_site_verdict, worth_listing
 from planner.report.tables import headline
 from planner.report.words import compared_ttft, status
-from planner.results import Plan
+from planner.results import Baseline, Plan
 from planner.scenario import Scenario, load_scenario, read_scenario
 from planner.scenario.overrides import parsed_override
 from tests.builders import POOLS_HERE, small_with
@@ -58,6 +59,11 @@ def cheapest(plan: Plan) -> float:
     return min(other.cost.usd_per_hour or 0.0 for other in plan.baselines)
 
 
+def apart(plan: Plan) -> list[Baseline]:
+    """Fleets of prefill and decode pools beside a plan: its verdict on what can be changed is about these."""
+    return [other for other in plan.baselines if other.name not in COLOCATED]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -83,7 +89,7 @@ def test_a_verdict_on_one_site_says_its_cost_what_binds_and_no_word_of_another_s
 def test_what_is_said_to_be_cheaper_is_what_that_question_is_answered_with() -> None:
     plan = optimize(one())
     assert "Cheaper would be: " in plan.verdict.because
-    for other in plan.baselines:
+    for other in apart(plan):
         changes: dict[str, Any] = {}
         for pool in other.pools:
             key = f"pools.{pool.name}"
@@ -101,7 +107,7 @@ def test_nothing_is_said_to_be_cheaper_where_nothing_is() -> None:
     dear = {"prices.h20-141gb.usd_per_accelerator_hour": 3.5}
     plan = optimize(one(stated | dear))
     assert plan.cost.usd_per_hour is not None
-    assert all((other.cost.usd_per_hour or 0) >= plan.cost.usd_per_hour for other in plan.baselines)
+    assert all((other.cost.usd_per_hour or 0) >= plan.cost.usd_per_hour for other in apart(plan))
     assert "Cheaper would be" not in plan.verdict.because
 
 
@@ -115,7 +121,7 @@ def test_a_site_whose_pools_are_all_measured_and_stated_so_has_nothing_to_compar
     plan = optimize(
         read_scenario("not-worth-it", ["pools.pd-p.service_times=measured", "pools.pd-d.service_times=measured"])
     )
-    assert plan.baselines == ()
+    assert apart(plan) == []
     assert "could be planned to compare with" in plan.verdict.because
 
 

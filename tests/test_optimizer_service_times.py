@@ -73,8 +73,8 @@ def test_figures_that_somebody_published_win_unless_the_roofline_is_asked_for() 
     base += ["pools.pd-p.hardware=h200-sxm", "sites.local.accelerators.h200-sxm=64"]
     measured = planning_problem(read_scenario("prfaas-paper", base))
     roofline = planning_problem(read_scenario("prfaas-paper", [*base, "pools.prfaas.service_times=roofline"]))
-    assert [p.rates.basis for p in measured.pools] == ["measured", "measured", "inferred"]
-    assert [p.rates.basis for p in roofline.pools] == ["calibrated", "measured", "inferred"]
+    assert [p.rates.basis for p in measured.pools] == ["measured", "measured", "calibrated"]
+    assert [p.rates.basis for p in roofline.pools] == ["calibrated", "measured", "calibrated"]
 
 
 def test_a_model_that_does_not_fit_is_refused_with_the_bytes_it_lacks() -> None:

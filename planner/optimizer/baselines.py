@@ -1,6 +1,6 @@
 """Other ways to serve the same requests: one kind of accelerator, all prefill remote, none remote, the same money."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import floor
@@ -93,11 +93,20 @@ def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[
         )
     together = colocated_opponents(problem, plan, deadline, names)
     return Compared(
-        (*found, *together.others),
+        (*found, *_each_once(together.others)),
         (*notes, *together.notes),
         frozenset(impossible) | together.impossible,
         frozenset(unknown) | together.unknown,
     )
+
+
+def _each_once(others: Sequence[Baseline]) -> list[Baseline]:
+    """Fleets without those that are the same under another name."""
+    kept: list[Baseline] = []
+    for other in others:
+        if not any(is_same_fleet(other, one) for one in kept):
+            kept.append(other)
+    return kept
 
 
 def _planned(scenario: Scenario, classes: Classes, variant: Variant, plan: Fleet, deadline: float) -> Baseline:
