@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.optimizer import planning_problem
 from planner.optimizer.network.cells import Cell
 from planner.optimizer.network.lagrangian import LagrangianRelaxation
 from planner.optimizer.network.loads import NetworkLoads
@@ -24,7 +25,6 @@ from planner.optimizer.network.relaxation import (
 from planner.optimizer.network.rows import Rows
 from planner.optimizer.network.search import peak_situations
 from planner.optimizer.problem import Problem
-from planner.optimizer.resolution import planning_problem
 from tests.builders import small_with
 from tests.network_scenarios import scale_scenario
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from planner.errors import UndecidedError
+from planner.optimizer import planning_problem
 from planner.optimizer.network import completion as completion_module
 from planner.optimizer.network import decomposed_search as decomposed_module
 from planner.optimizer.network import search as search_module
@@ -19,7 +20,6 @@ from planner.optimizer.network.relax_and_fix import RelaxAndFix
 from planner.optimizer.network.rows import ProgramSolution
 from planner.optimizer.network.search import network_search
 from planner.optimizer.problem import Problem, Situation
-from planner.optimizer.resolution import planning_problem
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
 from planner.scenario import Routing, Spare

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import UndecidedError
+from planner.optimizer import planning_problem
 from planner.optimizer.network import completion as completion_module
 from planner.optimizer.network import decomposed_search as decomposed_module
 from planner.optimizer.network import search as search_module
@@ -33,7 +34,6 @@ from planner.optimizer.network.search import network_search, peak_situations
 from planner.optimizer.network.search_state import SearchState
 from planner.optimizer.network.shared_units import SharedUnits, Units, shared_units
 from planner.optimizer.problem import Problem, Situation
-from planner.optimizer.resolution import planning_problem
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
 from planner.scenario import LinkTier, Routing, Spare

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.optimizer import planning_problem
 from planner.optimizer.capacity import first_thresholds, threshold_loads
 from planner.optimizer.formulation import CONSTRAINTS, ProgramGoal, RoutedProgram, Sizing, build, variables
 from planner.optimizer.problem import Problem
-from planner.optimizer.resolution import planning_problem
 from planner.optimizer.solver import answer, run_highs
 from tests.builders import FAST, GPUS, HOME, in_classes, problem_of
 from tests.conftest import GOLDENS

@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from network_scenarios import scale_scenario
 
 from planner.errors import UndecidedError
+from planner.optimizer import planning_problem
 from planner.optimizer.network.search import network_search
-from planner.optimizer.resolution import planning_problem
 
 SEEDS = (1, 2, 3, 4, 5)
 
