@@ -213,7 +213,7 @@ function statusWords(now) {
   const broken = late !== null && now[name] > late ? ` The promise of ${digits(late)} s is broken.` : "";
   if (isNode(TABLES, state)) return `Every figure is that of planner optimize${TABLES.by_factor ? ", with the ways of the plan" : ""}.${broken}`;
   if (now.ttft_mean_s === null) return "Times: unknown so near saturation, or so far from the plan's sizes. The command tells them. All other figures hold.";
-  return `Times are interpolated, within ${TABLES.by_factor ? 5 : 2} % in tests. Rates and cost ${onFine() ? "are exact" : "are interpolated"}.${broken}`;
+  return `Times are interpolated, within ${TABLES.by_factor ? 8 : 2} % in tests. Rates and cost ${onFine() ? "are exact" : "are interpolated"}.${broken}`;
 }
 
 const onFine = () => TABLES.fine_tokens.includes(state.threshold);
