@@ -202,8 +202,6 @@ OPEN = {
     "prfaas-roofline": {"utilization.pd-p"},  # 2.2 % off, of 3 % allowed
 }
 """Promises that take more requests to decide than a test has."""
-UNSETTLED = {"rubin-groq"}
-"""Where a pool is 99.7 % busy, its queue takes longer to settle than a test may last: what is too low is undecided."""
 DAYS = {"east-west": (400_000, 4)}
 """Plans of periods, each of which is run: requests and replications of each. A pool is 98 % busy at the peaks of the
 day, where a short run serves less than arrives."""
@@ -223,16 +221,12 @@ def test_no_promise_of_a_committed_scenario_fails_and_all_that_can_be_decided_ho
     if name in TRACES:
         monkeypatch.setenv("PLANNER_DATA", str(data_file(TRACES[name]).parent))
     requests, replications = map(str, RUNS[name])
-    stays_open = name in OPEN or name in UNSETTLED  # what is known to stay open is not run on for
-    limit = ("--most-requests", requests) if stays_open else ()
+    limit = ("--most-requests", requests) if name in OPEN else ()  # what is known to stay open is not run on for
     ended = called(name, "--requests", requests, "--replications", replications, *limit, "--format", "json")
     assert isinstance(ended.exception, UndecidedError | None), (ended.stdout, ended.exception)
     found = json.loads(ended.stdout)
     assert not faults(found, FORM)
-    if name in UNSETTLED:
-        assert any("settles: its waits" in note for note in found["notes"])
-    else:
-        assert {c["metric"] for c in found["checks"] if not c["holds"]} <= OPEN.get(name, set())
+    assert {c["metric"] for c in found["checks"] if not c["holds"]} <= OPEN.get(name, set())
     assert {"max_throughput_req_per_s", "ttft_p90_s", "tpot_mean_s"} <= {c["metric"] for c in found["checks"]}
 
 
