@@ -1,10 +1,10 @@
 """One site: other layouts of its accelerators, and other kinds of them that have a price, as scenarios to plan."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer.home import Requests
@@ -20,6 +20,7 @@ MOST_KINDS = 4
 """Other kinds of accelerators that are looked at, the cheapest first."""
 TOO_DEAR = 1.5
 """Times the estimate for the pool as it is, beyond which another way to run it is not worth a plan."""
+AnyFleet = TypeVar("AnyFleet", bound=Fleet)
 BEST_OF_EACH = "best-of-each"
 """All pools changed to their best way together."""
 
@@ -61,6 +62,15 @@ def has_one_site(scenario: Scenario) -> bool:
 def is_same_fleet(one: Fleet, other: Fleet) -> bool:
     """Whether two fleets have the same instances at the same places, joined by the same links, whatever their names."""
     return _fleet(one) == _fleet(other)
+
+
+def each_once(fleets: Iterable[AnyFleet]) -> list[AnyFleet]:
+    """Fleets in their order, without those that are the same as one before under another name."""
+    kept: list[AnyFleet] = []
+    for fleet in fleets:
+        if not any(is_same_fleet(fleet, one) for one in kept):
+            kept.append(fleet)
+    return kept
 
 
 def _fleet(fleet: Fleet) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:

@@ -1,6 +1,6 @@
 """Other ways to serve the same requests: one kind of accelerator, all prefill remote, none remote, the same money."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import floor
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
-from planner.optimizer.at_hand import Variant, at_hand, has_one_site, is_same_fleet
+from planner.optimizer.at_hand import Variant, at_hand, each_once, has_one_site, is_same_fleet
 from planner.optimizer.capacity import decode_s, threshold_loads
 from planner.optimizer.colocated import COLOCATED, colocated_opponents
 from planner.optimizer.home import (
@@ -93,20 +93,11 @@ def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[
         )
     together = colocated_opponents(problem, plan, deadline, names)
     return Compared(
-        (*found, *_each_once(together.others)),
+        (*found, *each_once(together.others)),
         (*notes, *together.notes),
         frozenset(impossible) | together.impossible,
         frozenset(unknown) | together.unknown,
     )
-
-
-def _each_once(others: Sequence[Baseline]) -> list[Baseline]:
-    """Fleets without those that are the same under another name."""
-    kept: list[Baseline] = []
-    for other in others:
-        if not any(is_same_fleet(other, one) for one in kept):
-            kept.append(other)
-    return kept
 
 
 def _planned(scenario: Scenario, classes: Classes, variant: Variant, plan: Fleet, deadline: float) -> Baseline:

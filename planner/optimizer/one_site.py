@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from planner.notes import Note, note
-from planner.optimizer.at_hand import BEST_OF_EACH, has_one_site, is_same_fleet
+from planner.optimizer.at_hand import BEST_OF_EACH, each_once, has_one_site
 from planner.optimizer.home import Requests
 from planner.optimizer.service_times import Decoded, batch_limit_words
 from planner.results import Baseline, Fleet, PoolPlan, Verdict
@@ -60,10 +60,7 @@ def worth_listing(scenario: Scenario, others: Sequence[Baseline]) -> tuple[Basel
         scenario: the question.
         others: fleets for the same requests.
     """
-    kept: list[Baseline] = []
-    for other in sorted(others, key=lambda other: not other.changes):  # of two names that which can be adopted
-        if not any(is_same_fleet(other, one) for one in kept):
-            kept.append(other)
+    kept = each_once(sorted(others, key=lambda other: not other.changes))  # of two names that which can be adopted
     single = [other for other in kept if other.changes and other.name != BEST_OF_EACH]
     names = {
         other.name

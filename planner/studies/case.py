@@ -99,7 +99,7 @@ def build_case(
 def _plan_of(
     problem: Problem, data_dirs: Sequence[Path], time_limit_s: float, say: Say
 ) -> tuple[Plan, Problem, Solution]:
-    """The plan, what it answers and what was found; with a promise on latency one that was run."""
+    """The plan, what it answers and what was found; with a promise on latency one that was run, but for networks."""
     if problem.scenario.promises_latency:
         from planner.executor import RunQuestion  # the executor takes its time to load
         from planner.studies.kept import kept
