@@ -12,6 +12,8 @@ ALL_REPORTS := $(patsubst %/scenario.toml,%,$(wildcard reports/*/scenario.toml))
 FOLDERS := $(subst :, ,$(PLANNER_DATA))
 POINTS := $(foreach name,serving_points serving_points_2 h20_prefill,$(firstword $(wildcard $(FOLDERS:%=%/measured/$(name).csv))))
 FIDELITY := $(if $(word 3,$(POINTS)),$(BIN)/planner fidelity $(POINTS) --report reports/fidelity)
+# Many demands, each served both ways.
+SIZE_MAPS := $(patsubst %/map.toml,%,$(wildcard reports/*/map.toml))
 REPORTS := $(if $(PLANNER_DATA),$(ALL_REPORTS),$(filter-out $(DATA_REPORTS),$(ALL_REPORTS)))
 
 # Reports that are checked at once.
@@ -36,10 +38,12 @@ lint: $(VENV)/.installed-dev
 
 check-reports: $(VENV)/.installed
 	printf '%s\n' $(REPORTS) | xargs -P $(JOBS) -I CASE $(BIN)/planner report CASE --out CASE --check
+	set -e; for map in $(SIZE_MAPS); do $(BIN)/planner report $$map/map.toml --out $$map --check; done
 	$(if $(FIDELITY),$(FIDELITY) --check)
 
 reports: $(VENV)/.installed
 	set -e; for case in $(REPORTS); do $(BIN)/planner report $$case --out $$case; done
+	set -e; for map in $(SIZE_MAPS); do $(BIN)/planner report $$map/map.toml --out $$map; done
 	$(FIDELITY)
 	$(BIN)/python docs/write_reference.py
 

@@ -17,6 +17,11 @@ class Sequence:
     output: int
     arrival_s: float = inf
     ready_s: float = inf
+    cached: int = 0
+    """Head of the prompt that others hold."""
+    standing: bool = False
+    """Whether its cache and first token come from elsewhere."""
+    begun_s: float = float("nan")
     computed: int = 0
     """Tokens whose cache exists."""
     made: int = 0
@@ -67,11 +72,15 @@ class Reference:
         self.delay, self.host = (np.broadcast_to(a, shape).tolist() for a in (load.delay_s, load.host_s))
         self.host_free_s = 0.0
         self.all = [Sequence(int(p), int(o)) for p, o in zip(load.prompt_tokens, load.output_tokens, strict=True)]
+        given = (np.broadcast_to(a, shape).tolist() for a in (load.cached_tokens, load.is_standing))
+        for s, cached, standing in zip(self.all, *given, strict=True):
+            s.cached, s.standing, s.computed = cached, standing, s.prompt if standing else cached
+            s.made = 1 if standing else 0
         self.replicas = [Replica() for _ in range(rules.n_replicas)]
         self.inbox: list[Sequence] = []
         self.refused: list[Sequence] = []
         self.to_come = list(range(shape))
-        self.now_s, self.n_passes, self.unseen = 0.0, 0, 0
+        self.now_s, self.n_passes, self.unseen, self.passes = 0.0, 0, 0, []
         arrivals = np.broadcast_to(load.arrivals_s, shape)
         for _ in range(shape if load.concurrency is None else min(load.concurrency, shape)):
             self.send(float(arrivals[self.to_come[0]]))
@@ -118,7 +127,8 @@ class Reference:
     def one_pass(self) -> bool:
         for replica in self.replicas:
             self.choose(replica)
-        self.now_s += self.seconds()
+        self.passes.append((self.now_s, seconds := self.seconds()))
+        self.now_s += seconds
         self.n_passes += 1
         had_prompts = any(r.chunks for r in self.replicas)
         n_done = sum(self.end(replica) for replica in self.replicas)
@@ -148,17 +158,16 @@ class Reference:
                 replica.steps = [s for s in replica.admitted if id(s) in replica.begun]
             return
         gave_way = self.shed(replica)
-        decoding = [s for s in replica.admitted if id(s) in replica.begun]
         if not gave_way:
-            self.take(replica, self.rules.tokens_per_pass - len(decoding))
-        replica.steps = decoding
+            self.take(replica, self.rules.tokens_per_pass - len(replica.begun))
+        replica.steps = [s for s in replica.admitted if id(s) in replica.begun]
 
     def shed(self, replica: Replica) -> bool:
         shed = False
         while not self.rules.reserves_output and replica.begun and self.held(replica, True) > self.rules.room_tokens:
             last = replica.admitted.pop()
             replica.begun.discard(id(last))
-            last.computed, last.n_preempted = 0, last.n_preempted + 1
+            last.computed, last.n_preempted = last.cached, last.n_preempted + 1
             replica.waiting.insert(0, last)
             shed = True
         return shed
@@ -169,13 +178,25 @@ class Reference:
                 budget -= self.chunk(replica, s, budget)
         while budget > 0 and replica.waiting and len(replica.admitted) < self.rules.most_running:
             s = replica.waiting[0]
-            if not self.rules.splits_prompts and s.prompt + s.made > budget and replica.chunks:
+            joins = s.standing and s.n_preempted == 0
+            left = 0 if joins else s.prompt + s.made - s.computed
+            if not self.rules.splits_prompts and left > budget and replica.chunks:
                 return
             more = s.prompt + (s.output if self.rules.reserves_output else s.made)
             if self.held(replica, True) + self.rules.sequence_tokens + more > self.rules.room_tokens:
                 return
             replica.admitted.append(replica.waiting.pop(0))
-            budget -= self.chunk(replica, s, budget)
+            s.begun_s = self.now_s if np.isnan(s.begun_s) else s.begun_s
+            if joins:
+                s.first_s = self.now_s
+                replica.begun.add(id(s))
+                budget -= 1
+            else:
+                budget -= self.chunk(replica, s, budget)
+
+    def busy_s(self, until_s: float) -> float:
+        """Seconds in passes up to a moment."""
+        return sum(min(max(until_s - began, 0.0), seconds) for began, seconds in self.passes)
 
     def chunk(self, replica: Replica, s: Sequence, budget: int) -> int:
         n = s.prompt + s.made - s.computed

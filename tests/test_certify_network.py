@@ -9,7 +9,7 @@ from rich.console import Console
 
 from planner.errors import CheckFailedError, InfeasibleError, InputError
 from planner.executor import RunQuestion, simulate
-from planner.optimizer import Problem, Solution, optimize, planning_problem, sketched
+from planner.optimizer import Problem, Solution, class_ttft, optimize, planning_problem, sketched
 from planner.optimizer import solved as plan_of
 from planner.report import PRINT_WIDTH
 from planner.report.certified_tables import certified_tables
@@ -49,6 +49,7 @@ SIZED: dict[str, Any] = {
 SLOW = [{"kind": "slow", "pool": "decode", "instance": i, "at_s": 0.0, "slowdown": 3.0} for i in range(5)]
 QUESTION = RunQuestion(24_000, 1, most_requests=192_000)
 LIMIT_S = 20.0
+PATIENT_S = 300.0
 
 
 def question(of: dict[str, Any], **changes: Any) -> Scenario:
@@ -172,6 +173,20 @@ def test_drops_beyond_what_may_be_missed_of_the_rate_fail_at_once() -> None:
 def solved() -> tuple[Problem, Solution]:
     problem = planning_problem(question(TWO))
     return problem, plan_of(problem, LIMIT_S)
+
+
+def test_the_search_under_a_stricter_promise_begins_with_the_bound_that_is_known() -> None:
+    problem = planning_problem(question(ONE, slo={"ttft_s": 6.0}))
+    laxer = plan_of(problem, PATIENT_S)
+    stricter = planning_problem(question(ONE, slo={"ttft_s": 5.0}))
+    found = plan_of(stricter, PATIENT_S, laxer=laxer)
+    assert found.bound >= laxer.bound * (1 - 1e-9)
+    assert found.objective >= laxer.bound * (1 - 1e-9)
+    assert found.gap <= laxer.gap + 0.01 + 1e-9
+    (name,) = (part.name for part in stricter.classes)
+    late = class_ttft(stricter, found, name)
+    assert late is not None
+    assert late.quantile_s(0.9) <= 5.0 * (1 + 1e-6)
 
 
 def test_the_same_ways_at_a_part_of_the_demand_keep_sizes_and_thresholds() -> None:

@@ -172,7 +172,7 @@ def test_growth_breaks_every_fleet_when_its_own_room_is_used_up(tmp_path: Path) 
 
 
 def test_a_threshold_that_does_not_do_is_told_apart_from_a_fleet_that_does_not(tmp_path: Path) -> None:
-    scenario, plan = planned()
+    scenario, plan = planned(("pools.near.min_instances", 1))
     sizes = sizes_of(plan)
     own = current_fleet(scenario, plan, Asked(stated(tmp_path, *sizes, threshold_tokens=plan.threshold_tokens)))
     wrong = current_fleet(scenario, plan, Asked(stated(tmp_path, *sizes, threshold_tokens=100_000)))

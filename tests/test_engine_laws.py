@@ -45,6 +45,23 @@ def test_without_prompts_to_come_there_are_only_steps_of_the_batch(n: int, outpu
     assert found.n_prompt_passes == 1
 
 
+@given(st.integers(1, 32), st.integers(2, 60), st.integers(1, 500))
+def test_caches_that_stand_are_decoded_and_nothing_else(n: int, output: int, prompt: int) -> None:
+    load = alike(n, prompt, output, arrivals_s=np.full(n, 1.0), is_standing=True)
+    found = engine_run(rules(tokens_per_pass=10**6), linear_times(), load)
+    steps = [step_s(n, prompt + made) for made in range(1, output)]
+    assert found.n_prompt_passes == 0
+    assert (found.first_s == 1.0).all()
+    assert found.done_s == CLOSE(np.full(n, 1.0 + sum(steps)), rel=1e-9)
+
+
+@given(st.integers(0, 900), st.integers(2, 60))
+def test_a_cached_head_is_attended_to_and_not_computed(cached: int, output: int) -> None:
+    found = engine_run(rules(), linear_times(), alike(1, 1000, output, 1, cached_tokens=cached))
+    assert found.ttft_s == CLOSE([pass_s(1000 - cached, cached)], rel=1e-9)
+    assert found.tpot_s == CLOSE([np.mean([step_s(1, 1000 + made) for made in range(1, output)])], rel=1e-9)
+
+
 @pytest.mark.parametrize("how", EVERY_RULE)
 @pytest.mark.parametrize("concurrency", [1, 12, 64, None])
 def test_every_request_is_answered_once_after_it_came(how: EngineRules, concurrency: int | None) -> None:
@@ -161,6 +178,10 @@ def test_loads_without_a_meaning_are_named() -> None:
         engine_run(rules(), linear_times(), alike(1, 1, 1, 0))
     with pytest.raises(InputError, match="goes back in time"):
         engine_run(rules(), linear_times(), alike(2, 1, 1, arrivals_s=np.array([1.0, 0.0])))
+    with pytest.raises(InputError, match="a token left to compute"):
+        engine_run(rules(), linear_times(), alike(1, 5, 2, 1, cached_tokens=5))
+    with pytest.raises(InputError, match="outputs of 2 tokens"):
+        engine_run(rules(), linear_times(), alike(1, 5, 1, 1, is_standing=True))
     with pytest.raises(InputError, match="ends at 64 sequences"):
         engine_run(rules(), linear_times(), alike(100, 1, 1, 65))
 

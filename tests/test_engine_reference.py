@@ -40,6 +40,8 @@ def random_case(seed: int) -> tuple[EngineRules, PassTimes, EngineLoad]:
         polling_passes=int(draw.choice([1, 1, 4, 30])),
     )
     is_closed = draw.random() < 0.6
+    is_standing = (draw.random(n) < draw.choice([0.0, 0.3, 0.7, 1.0])) & (outputs > 1)
+    cached_tokens = np.floor(prompts * draw.choice([0.0, 0.0, 0.5, 0.999]) * draw.random(n)).astype(int)
     load = EngineLoad(
         prompts,
         outputs,
@@ -47,6 +49,9 @@ def random_case(seed: int) -> tuple[EngineRules, PassTimes, EngineLoad]:
         host_s=draw.choice([0.0, 0.004]),
         concurrency=int(draw.integers(1, 12)) if is_closed else None,
         arrivals_s=0.0 if is_closed else np.sort(draw.uniform(0, 2.0, n)),
+        cached_tokens=cached_tokens,
+        is_standing=is_standing,
+        looks_s=np.sort(draw.uniform(0, 4.0, 9)),
     )
     return rules, random_times(draw, n_replicas, n), load
 
@@ -57,8 +62,9 @@ def test_every_request_has_the_times_of_the_slow_run(seed: int) -> None:
     found, expected = engine_run(rules, times, load), Reference(rules, times, load).run()
     assert found.n_passes == expected.n_passes
     assert found.n_preempted.tolist() == [s.n_preempted for s in expected.all]
-    for name in ("first_s", "done_s"):
+    for name in ("begun_s", "first_s", "done_s"):
         assert getattr(found, name) == pytest.approx([getattr(s, name) for s in expected.all], rel=1e-9, nan_ok=True)
+    assert found.looks_busy_s == pytest.approx([expected.busy_s(at) for at in load.looks_s], rel=1e-9, abs=1e-12)
 
 
 def test_the_cases_meet_every_rule() -> None:
@@ -66,5 +72,8 @@ def test_the_cases_meet_every_rule() -> None:
     runs = [Reference(*case).run() for case in cases]
     assert any(s.n_preempted for run in runs for s in run.all)
     assert any(run.refused for run in runs)
+    for kind in (True, False):
+        assert any(s.n_preempted and s.standing is kind for run in runs for s in run.all)
+        assert any(s.n_preempted and bool(s.cached) is kind for run in runs for s in run.all if not s.standing)
     for name in ("is_prefill_first", "splits_prompts", "reserves_output"):
         assert {getattr(rules, name) for rules, _, _ in cases} == {True, False}

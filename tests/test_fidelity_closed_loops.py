@@ -9,7 +9,7 @@ from planner.profiles.points import ServingPoint
 from planner.profiles.stack import HarnessSettings, Polling, StackSettings
 from planner.roofline import Factors, Stack
 from planner.studies.fidelity.cases import UnfitPointError, case_of
-from planner.studies.fidelity.closed_loops import Loop, is_run, loop_of, run_times
+from planner.studies.fidelity.closed_loops import Loop, is_run, loop_of, passes_until_each, run_times
 from planner.studies.fidelity.fidelity import case_times
 from tests.fidelity_points import POINT, configurations
 
@@ -88,6 +88,34 @@ def test_a_harness_says_how_a_pass_is_formed_and_the_settings_say_the_rest() -> 
         assert (rules.is_prefill_first, rules.splits_prompts, rules.reserves_output) == (True, False, True)
     assert loop(replace(POINT, source="some", concurrency=4.0), used).rules.polling_passes == 2
     assert np.ptp(loop(replace(POINT, source="some"), used).load.prompt_tokens) == 0
+
+
+def test_beside_attention_replicas_a_scheduler_waits_for_all_of_them_and_polls_as_without_one() -> None:
+    polling = (Polling(from_concurrency=1, passes=7),)
+    own = HarnessSettings(source="docs", polling=polling, replica_wait_passes=60)
+    plain = HarnessSettings(source="docs", polling=polling)
+    one = replace(POINT, source="some")
+    four = replace(one, tp_size=1, attention_dp_size=4)
+    assert loop(one, stack(some=own)).rules.polling_passes == 7
+    assert loop(four, stack(some=plain)).rules.polling_passes == 1
+    for concurrency in (4.0, 64.0, 512.0, 20_000.0):
+        found = loop(replace(four, concurrency=concurrency), stack(some=own))
+        each = passes_until_each(4, int(concurrency), float(found.load.output_tokens.mean()))
+        assert found.rules.polling_passes == max(1, min(60, round(each)))
+
+
+@pytest.mark.parametrize("n", [1, 2, 8])
+def test_every_replica_has_had_a_request_end_after_so_many_draws(n: int) -> None:
+    """Drawn one after another at random, as requests of one length that began at random end."""
+    draw, counts = np.random.default_rng(3), []
+    for _ in range(4000):
+        seen: set[int] = set()
+        k = 0
+        while len(seen) < n:
+            seen.add(int(draw.integers(n)))
+            k += 1
+        counts.append(k)
+    assert np.mean(counts) == pytest.approx(passes_until_each(n, 10, 10.0), rel=0.05)
 
 
 def test_a_point_without_a_harness_is_run_as_the_usual_one() -> None:

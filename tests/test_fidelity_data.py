@@ -53,8 +53,8 @@ def test_mean_errors_of_serving_points_are_as_promised(data_file: DataFile) -> N
     rows = [row for found in files for row in found.points]
     ttft, tpot = ([abs(e) for row in rows if (e := getattr(row, f"{name}_error")) is not None] for name in TIMES)
     assert len(rows) == 1857
-    assert fmean(ttft) <= 0.255
-    assert fmean(tpot) <= 0.125
+    assert fmean(ttft) <= 0.25
+    assert fmean(tpot) <= 0.12
     assert median(ttft) <= 0.19
     assert median(tpot) <= 0.07
 
@@ -83,15 +83,15 @@ def test_each_accelerator_is_within_a_third_for_ttft_and_a_sixth_for_tpot(servin
         assert mean_abs([p.tpot_error for p in own]) <= 0.17, hardware
 
 
-def test_prefill_on_h20_is_within_a_seventh_and_too_slow_if_anything(data_file: DataFile) -> None:
-    """Nine points beside 343 of SGLang as others serve it; a fit to prefills alone came within a tenth."""
+def test_prefill_on_h20_is_within_a_tenth_and_too_slow_if_anything(data_file: DataFile) -> None:
+    """Nine points beside 343 of SGLang as others serve it; those of 1,024 and 2,048 tokens are the worst."""
     path = data_file("measured/h20_prefill.csv")
     found = scores(path)
     lengths = [point.input_tokens for point in read_points(path)]
     long = [row.ttft_error for row, tokens in zip(found.points, lengths, strict=True) if tokens > 2048]
     assert (len(long), found.n_predicted) == (4, 9)
-    assert mean_abs(long) <= 0.16
-    assert (found.ttft.mean_abs_error or 1.0) <= 0.145
+    assert mean_abs(long) <= 0.09
+    assert (found.ttft.mean_abs_error or 1.0) <= 0.10
     assert (found.ttft.bias or 0.0) >= 0.0
 
 

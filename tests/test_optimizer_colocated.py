@@ -11,17 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.notes import code_of
 from planner.optimizer import Problem, optimize, planned_at, planning_problem, solved
 from planner.optimizer.baselines import Compared
 from planner.optimizer.colocated import COLOCATED, Opponents, colocated_opponents
 from planner.optimizer.colocated.instances import colocated_instances
+from planner.optimizer.colocated.open_layouts import open_instances
 from planner.optimizer.colocated.passes import composed_loads, even_loads, roofline_loads
 from planner.optimizer.colocated.rates import Promise, most_req_per_s
 from planner.optimizer.disaggregation import disaggregation
 from planner.optimizer.one_site import WORTHWHILE
 from planner.queueing import colocated_capacity_req_per_s, colocated_queue
 from planner.results import Baseline, Disaggregation, Fleet
-from planner.roofline import RequestKinds, served_instance, stack_of
+from planner.roofline import RequestKinds, colocated_engine
 from planner.scenario import Scenario, asked_instance, load_scenario
 from tests.builders import GPUS, HOME, SMALL, Draw, reference, small_with
 
@@ -119,13 +121,13 @@ def test_without_prompts_an_instance_is_a_decode_one(output: float) -> None:
 
 def test_both_limits_hold_of_the_roofline_too() -> None:
     scenario = small_with(ROOFLINE)
-    asked = asked_instance(scenario, scenario.pools["decode"])
-    used, whole = stack_of(asked), replace(served_instance(asked), chunk_tokens=1 << 16)
-    (load,) = roofline_loads(whole, used, [(1.0, kinds(6_000.0, 1.0))], asked.time_factor)
+    engine = colocated_engine(asked_instance(scenario, scenario.pools["decode"].on_passes(1 << 16)))
+    whole = engine.served
+    (load,) = roofline_loads(engine, [(1.0, kinds(6_000.0, 1.0))])
     alone = replace(load.loop, most_running=1)
     prefill_s = float(whole.prefill_time(6_000.0).total_s[0] - whole.factors.before_prefill_s(6_000.0))
     assert colocated_capacity_req_per_s(alone, load.prompts) == pytest.approx(1 / prefill_s, rel=1e-6)
-    (load,) = roofline_loads(whole, used, [(1.0, kinds(6_000.0, 301.0))], asked.time_factor)
+    (load,) = roofline_loads(engine, [(1.0, kinds(6_000.0, 301.0))])
     decoding = replace(load.prompts, tokens=np.zeros(1))
     batch = load.loop.most_running
     context = 6_000.0 + 301.0 / 2
@@ -429,3 +431,63 @@ def test_colocated_fleets_are_those_that_brute_force_finds_on_two_hundred_small_
     plan = plan.model_copy(update={"cost": plan.cost.model_copy(update={"usd_per_hour": 132.0})})
     kept = sum(brute_force_holds(seed, plan) for seed in range(1000, 1200))
     assert kept >= 120
+
+
+# Layouts left open
+
+
+def open_scenario(layouts: str) -> Scenario:
+    text = """
+schema = "planner.scenario/1"
+name = "open"
+objective = "min-cost"
+demand_req_per_s = 40.0
+capacity_rule = "expected-work"
+[model]
+profile = "llama-3.1-8b"
+[workload.lengths]
+kind = "constant"
+tokens = 2000
+[workload.output_lengths]
+kind = "constant"
+tokens = 200
+[sites.here]
+[pools.prefill]
+site = "here"
+hardware = "h100-sxm"
+role = "prefill"
+service_times = "roofline"
+n_instances = "free"
+layouts = LAYOUTS
+[pools.decode]
+site = "here"
+hardware = "h100-sxm"
+role = "decode"
+service_times = "roofline"
+n_instances = "free"
+layouts = LAYOUTS
+[prices.h100-sxm]
+usd_per_accelerator_hour = 2.0
+"""
+    return load_scenario(text.replace("LAYOUTS", layouts), "open.toml", Path())
+
+
+def per_accelerator(layouts: str) -> float:
+    (one,) = (o for o in beside(open_scenario(layouts=layouts))[2].others if o.name == "colocated")
+    return one.most_req_per_s / one.n_accelerators
+
+
+def test_a_colocated_fleet_chooses_among_all_layouts_that_pools_of_its_kind_leave_open() -> None:
+    listed = ("tp=1", "tp=2", "tp=8")
+    each = [per_accelerator(f'["{one}"]') for one in listed]
+    of_list = per_accelerator(str(list(listed)).replace("'", '"'))
+    assert of_list == pytest.approx(max(each), rel=1e-9)
+    assert per_accelerator('"auto"') >= of_list * (1 - 1e-9)
+
+
+def test_layouts_that_there_was_no_time_to_look_at_are_counted_in_a_note() -> None:
+    problem, _, _ = beside(open_scenario(layouts='["tp=1", "tp=2", "tp=8"]'))
+    found = open_instances(problem, monotonic())
+    assert found.instances
+    assert [code_of(one) for one in found.notes] == ["colocated-layouts-left"]
+    assert open_instances(problem, monotonic() + 60.0).notes == ()

@@ -15,6 +15,7 @@ from planner.optimizer import Problem, optimize, planning_problem
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.goodput import MOST_BUSY, best_goodput, best_goodput_up_to, sizings_to_bound
 from planner.optimizer.slo_attainment import FleetUnderSlo
+from planner.optimizer.slo_cheapest import _CostOrder
 from planner.optimizer.slo_search import search
 from planner.queueing import Path, Service, Ttft, mgc_wait
 from planner.results import Plan
@@ -132,6 +133,29 @@ def test_a_shorter_promise_or_a_higher_percentile_never_raises_goodput() -> None
     ]
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] < rates[0]
+
+
+def test_sizes_that_keep_a_promise_at_no_rate_have_a_goodput_of_none() -> None:
+    problem = promised({"slo": {"ttft_s": 1.0}})
+    found = best_goodput(problem, Sizing((1, 5, 3), ((1,),)), monotonic() + 60)
+    assert (found.rate, found.bound) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("ttft_s", "demand"), [(2.5, 1.0), (4.0, 1.0), (4.0, 2.0)])
+def test_sizes_that_are_settled_at_once_break_the_promise_and_one_more_of_a_pool_may_keep_it(
+    ttft_s: float, demand: float
+) -> None:
+    problem = promised({"slo": {"ttft_s": ttft_s}, "objective": "min-cost", "demand_req_per_s": demand})
+    order = _CostOrder(problem, demand, monotonic() + 60)
+    settled = order.grown(Sizing((1, 0, 1), ((1,),)))
+    assert best_goodput_up_to(problem, settled, monotonic() + 60)[1].bound < demand
+    assert order.best is not None, "sizes that keep it are plans"
+    limits = [0 if most is None else most for most in problem.size_limits]
+    assert settled.n_instances[2] == limits[2]
+    last = settled.n_instances[1]
+    if last < limits[1]:
+        more = Sizing((limits[0], last + 1, limits[2]), ((1,),))
+        assert best_goodput_up_to(problem, more, monotonic() + 60)[1].bound >= demand
 
 
 @pytest.mark.slow

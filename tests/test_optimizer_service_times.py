@@ -94,7 +94,7 @@ def test_a_step_limit_that_no_sequence_keeps_is_refused_with_what_one_needs() ->
         ("pools.prfaas.layout='tp=4'", "4 accelerators"),
         ("pools.prfaas.layout='tp=8,xp=1'", "no kind of parallelism"),
         ("model.n_experts_per_token=500", "n_experts_per_token"),
-        ("pools.prfaas.tpot_ms=25", "tpot_ms belongs to decode pools only"),
+        ("pools.prfaas.tpot_ms=25", "tpot_ms belongs to decode and colocated pools only"),
     ],
 )
 def test_what_the_roofline_cannot_use_is_refused_by_key(override: str, message: str) -> None:

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.executor.engine.run import EngineLoad, EngineRules, engine_run
+from planner.executor.pass_times import Reach, pass_times
 from planner.profiles import hardware_profile, model_profile
 from planner.roofline import Chip, Factors, Layout, PromptTokens, ServedModel, mixed_pass_time
-from planner.studies.fidelity.pass_times import Reach, pass_times
 from tests.engine_reference import interpolated
 
 INSTANCES = {

@@ -22,6 +22,7 @@ from planner.roofline import (
     weights_bytes,
 )
 from planner.roofline.factors import DATASHEET
+from planner.roofline.rank_work import GEMM
 
 H200 = Chip(hardware_profile("h200-sxm"))
 BARE = Chip(hardware_profile("h200-sxm"), derated=False)
@@ -122,6 +123,19 @@ def test_an_operator_takes_the_longer_of_its_products_and_its_bytes() -> None:
     time = pass_time(found, replace(DATASHEET, tile_rows=Factors().tile_rows))
     assert (compute[found.pass_index == 0].sum() < memory[found.pass_index == 0].sum()).item()
     assert time.bound.tolist() == ["memory", "compute"]
+
+
+def test_tiles_waste_nothing_that_was_not_measured_and_more_the_fewer_rows_there_are() -> None:
+    """Fractions of the peak were measured from 256 rows on, with what tiles waste there."""
+    rows = np.array([1.0, 16.0, 64.0, 255.0, 256.0, 1000.0, 8192.0])
+    found = work(LLAMA, Layout(), Sequences.prefill(rows), chip=H200)
+    wasteful, exact = (operator_seconds(found, Factors(tile_rows=tile))[0] for tile in (64.0, 0.0))
+    is_product = (found.work_class == GEMM) & (found.rows == rows[found.pass_index])
+    sums = (np.bincount(found.pass_index[is_product], seconds[is_product]) for seconds in (wasteful, exact))
+    more = np.divide(*sums)
+    assert more == pytest.approx((1 + 32 / np.minimum(rows, 256)) / (1 + 32 / 256))
+    assert (np.diff(more) <= 0).all()
+    assert more[0] == pytest.approx(33 / 1.125)
 
 
 def test_passes_timed_together_take_what_each_takes_alone() -> None:

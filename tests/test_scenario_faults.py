@@ -215,7 +215,7 @@ FAULTS: dict[str, Fault] = {
         "on 4 x h200-sxm (measured: 8 x h200-sxm",
     ),
     "role unknown": Fault(
-        'role = "decode"', 'role = "both"', 'role = "both"', "pools.pd-d.role", "'prefill' or 'decode'"
+        'role = "decode"', 'role = "both"', 'role = "both"', "pools.pd-d.role", "'prefill', 'decode' or 'colocated'"
     ),
     "role missing": Fault('role = "decode"\n', "", "[pools.pd-d]", "pools.pd-d.role", "is required"),
     "no decode pool": Fault('role = "decode"', 'role = "prefill"', "[pools.prfaas]", "pools", "has no decode pool"),

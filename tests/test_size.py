@@ -18,8 +18,8 @@ from planner.roofline.layouts import layouts
 from planner.scenario import Price, load_scenario, read_scenario
 from planner.studies.drafts import AskedDrafts
 from planner.studies.size import SizeQuestion, sized
-from planner.studies.size.colocated import cheapest, predicted
-from planner.studies.size.runs import Runs, executed
+from planner.studies.size.colocated import TPOT, cheapest, predicted
+from planner.studies.size.runs import N_REPLICATIONS, Runs, executed
 from planner.studies.size.ways import quantile, ways
 from planner.workload import Workload
 from tests.json_forms import MAYBE, Only, faults
@@ -121,19 +121,52 @@ def test_a_run_keeps_a_pool_that_suffices_and_enlarges_one_that_does_not() -> No
     chosen = cheapest(question, ways(question).colocated)
     assert chosen is not None
     runs = Runs(question, chosen.way, 4000, 0)
-    kept = executed(question, chosen, runs, 3)
+    kept = executed(question, chosen, runs)
     assert kept.executed is not None
-    assert kept.executed.keeps(question)
-    assert kept.executed.tpot.mean == CLOSE(kept.predicted.tpot_s(90.0), rel=0.15)
+    assert kept.executed.holds
+    tpot = next(p for p in kept.executed.promises if p.metric == TPOT)
+    assert tpot.executed == CLOSE(kept.predicted.tpot_s(90.0), rel=0.15)
     too_few = replace(chosen, predicted=predicted(question, chosen.way, max(kept.predicted.n_instances - 2, 1)))
-    assert executed(question, too_few, runs, 3).predicted.n_instances == kept.predicted.n_instances
+    assert executed(question, too_few, runs).predicted.n_instances == kept.predicted.n_instances
+
+
+def a_pool_at_its_promise(shift: float) -> Runs:
+    """A pool whose TTFT promise is what a run of it comes to, longer by a part."""
+    question = a_question(tpot_s=None)
+    way = ways(question).colocated[0]
+    met = _short(Runs(question, way, 1000, 0)).run(4, range(N_REPLICATIONS)).promises[0]
+    return _short(Runs(replace(question, ttft_s=met.executed * (1 + shift)), way, 1000, 0))
+
+
+def _short(runs: Runs) -> Runs:
+    runs.n = 300
+    return runs
+
+
+def test_a_promise_is_kept_by_the_worse_end_of_the_interval_and_broken_by_the_better_one() -> None:
+    for shift, holds, decided in ((0.5, True, True), (0.0, False, False), (-0.5, False, True)):
+        (found,) = a_pool_at_its_promise(shift).run(4, range(N_REPLICATIONS)).promises
+        assert (found.holds, found.decided) == (holds, decided)
+
+
+def test_runs_go_on_while_a_promise_is_undecided_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.studies.size.runs.PRECISE_FRACTION", 0.0)
+    kept, near, broken = (a_pool_at_its_promise(shift).watched(4, 0) for shift in (0.5, 0.0, -0.5))
+    assert kept.n_counted == broken.n_counted < near.n_counted
+
+
+def test_a_pool_that_arrivals_do_not_fill_is_not_said_to_keep_its_promise() -> None:
+    runs = a_pool_at_its_promise(0.5)
+    runs.is_long_enough = False
+    (found,) = runs.run(4, range(N_REPLICATIONS)).promises
+    assert (found.holds, found.decided) == (False, False)
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
     question = a_question()
     chosen = cheapest(question, ways(question).colocated)
     assert chosen is not None
-    one, two = (Runs(question, chosen.way, 2000, 7).run(chosen.predicted.n_instances, 2) for _ in range(2))
+    one, two = (Runs(question, chosen.way, 2000, 7).run(chosen.predicted.n_instances, range(2)) for _ in range(2))
     assert one == two
 
 

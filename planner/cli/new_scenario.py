@@ -118,11 +118,11 @@ def new(
 def _check(text: str, path: Path) -> None:
     """Raises InputError where no plan can be asked of it: accelerators may lack a figure that the model needs."""
     from planner.errors import InputError, Problem
-    from planner.optimizer import on_any_layout, resolved
+    from planner.optimizer import posed
     from planner.scenario import load_scenario
 
     try:
-        resolved(on_any_layout(load_scenario(text, str(path), path.resolve().parent)), data_dirs())
+        posed(load_scenario(text, str(path), path.resolve().parent), data_dirs())
     except InputError as error:  # of a file that is not there yet
         here = (p for p in error.problems if p.file == str(path))
         raise InputError([Problem(COMMAND, p.key, p.message, p.allowed) for p in here] or error.problems) from None

@@ -113,7 +113,7 @@ def optimize(
     """Plan a scenario: sizes, prefill-to-decode ratio, threshold, link, cost, baselines and what binds.
 
     A plan that promises latency is run before it is printed: tightened where the run does not keep the promise, and
-    replaced by a cheaper fleet that does where there is room.
+    replaced by a cheaper fleet, or a higher rate, that does where there is room.
     """
     from planner.scenario import read_scenario
 

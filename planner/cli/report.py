@@ -1,5 +1,7 @@
 """`planner report`: a case as a folder of Markdown and figures."""
 
+import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from planner.scenario import Scenario
 
 TIME_LIMIT_S = 60.0
+SIZE_MAP = re.compile(r'^schema\s*=\s*"planner\.size-map/', re.MULTILINE)
+"""What only a file of many demands has."""
 
 
 def report(
@@ -22,7 +26,7 @@ def report(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 6 when the folder is stale.")] = False,
     time_limit_s: TimeLimitOption = TIME_LIMIT_S,
 ) -> None:
-    """Write a cost report of a scenario, or check that a committed one is current.
+    """Write a cost report of a scenario, or of a map of sizes, or check that a committed one is current.
 
     The scenario is copied into the folder, with paths in it that lead from there. Every break-even of it is told on
     stderr when it is found. Nothing is written before all is done: a report that is interrupted (130, 143) leaves the
@@ -35,6 +39,9 @@ def report(
 
     path, limit_s = scenario_path(scenario), None if time_limit_s == TIME_LIMIT_S else time_limit_s
     original, stated = read_text(path), tuple(overrides or ())
+    if SIZE_MAP.search(original):
+        _report_size_map(path, original, stated, out, check, time_limit_s)
+        return
     move = Move(path.resolve().parent, out.resolve(), data_dirs())
     text, changes = move.text(original), tuple(map(move.override, stated))
     question = load_scenario(text, str(path), move.new, changes)
@@ -48,6 +55,30 @@ def report(
         listed = "\n".join(f"  - {item}" for item in stale)
         command = Rerun(stated, limit_s).command(scenario, str(out))
         raise CheckFailedError(f"{out} is stale:\n{listed}\nRun: {command}")
+    else:
+        typer.echo(f"{out} is current")
+
+
+def _report_size_map(
+    path: Path, text: str, overrides: tuple[str, ...], out: Path, check: bool, time_limit_s: float
+) -> None:
+    """The report of many demands, each sized both ways."""
+    from planner.errors import CheckFailedError, UsageError
+    from planner.jobs import Workers
+    from planner.report.size_map_report import check_size_map, write_size_map
+    from planner.studies.size.size_map import size_map, size_map_question
+
+    if overrides:
+        raise UsageError("--set: changes scenarios, and this is a map of sizes (change the file)")
+    question = size_map_question(text, str(path))
+    with progress(f"sizing {question.name}") as tell:
+        found = size_map(question, time_limit_s, tell, Workers(os.cpu_count() or 1))
+    if not check:
+        write_size_map(found, out)
+        typer.echo(f"{out / 'report.md'}")
+    elif stale := check_size_map(found, out):
+        listed = "\n".join(f"  - {item}" for item in stale)
+        raise CheckFailedError(f"{out} is stale:\n{listed}\nRun: planner report {path} --out {out}")
     else:
         typer.echo(f"{out} is current")
 

@@ -77,13 +77,13 @@ def _scenarios(files: Iterable[str], skip_others: bool) -> Iterator[str]:
 
 def _held(file: str) -> str:
     """What is said of a scenario that holds. Raises PlannerError where it does not."""
-    from planner.optimizer import on_any_layout, resolved
+    from planner.optimizer import posed
     from planner.scenario import read_scenario
 
     scenario = read_scenario(file)
     for name in scenario.comparisons:
         scenario.compared(name)
-    problem = resolved(on_any_layout(scenario), data_dirs())
+    problem = posed(scenario, data_dirs())
     counts = f"{len(scenario.pools)} pools, {len(problem.links)} links, {len(problem.classes)} classes"
     return f"{file}: holds ({counts})"
 

@@ -83,6 +83,9 @@ Found = Iterator[tuple[str, str, str]]
 
 def _faults(deployment: Deployment, target: Target, engine: EngineName) -> Found:
     for unit in deployment.units:
+        if unit.role == "colocated":
+            what = "prefills and decodes in one batch, which no export is written for yet"
+            yield f"pools.{unit.pool.name}", what, "a plan with prefill and decode pools"
         yield from _unit_faults(deployment, target, engine, unit)
     yield from _unknown_hardware(deployment, target)
     if target == "llm-d":

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.executor.colocated.full import full_instance
 from planner.executor.confidence import t_quantile
 from planner.executor.control import convertible_pool
 from planner.executor.kernel.records import FINISHED, NONE, STRANDED, TOO_OFTEN, World
@@ -21,6 +22,7 @@ from planner.units import gbps
 Floats = NDArray[np.float64]
 N_TO_FILL = 50_000
 """Requests at the most that full decode batches are made of, to see what a full pool does."""
+MOST_BUSY = 0.99
 MOMENTS = ("arrival_s", "prefill_start_s", "prefill_end_s", "kv_end_s", "first_token_s", "finish_s")
 ROLES = ("prefill units", "decode units")
 """Columns of a sample: instances that may change their role, by the one they have."""
@@ -61,7 +63,7 @@ class Window:
     last: int
 
 
-def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Outcome:
+def outcome(plan: System, w: World, window: Window, *, keep: bool = False, is_full: bool = False) -> Outcome:
     """The figures of a run that has ended.
 
     Args:
@@ -69,6 +71,7 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
         w: its records.
         window: the arrivals that count.
         keep: whether the requests' own records are wanted as well.
+        is_full: whether arrivals keep the system full.
 
     Raises:
         AssertionError: a request was lost, or time ran backwards; a fault of the planner.
@@ -79,8 +82,10 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False) -> Ou
     assert clock["violations"] == 0, "time ran backwards"
     check_pools(w)
     times = request_times(plan, w, window)
-    watched = _watched(plan, w, window)
-    busy = {pool.name: watched[f"utilization.{pool.name}"] for pool in (*plan.prefill, *plan.decode)}
+    watched = _watched(plan, w, window, is_full=is_full)
+    busy = {pool.name: watched[f"utilization.{pool.name}"] for pool in plan.pools}
+    # What a colocated pool does at the most is itself seen in a run: how little is idle of a full one is not known.
+    busy |= {one.pool.name: min(busy[one.pool.name], MOST_BUSY) for one in plan.colocated}
     metrics = {
         **_latency(plan, w, window, times),
         **_of_classes(plan, times),
@@ -210,7 +215,7 @@ def promised_share(slo: Slo | None, n_counted: float, n_done: float) -> float:
     return min(percentile / 100 * n_counted / n_done, 1.0) if n_done > 0 else 1.0
 
 
-def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
+def _watched(plan: System, w: World, window: Window, *, is_full: bool) -> dict[str, float]:
     """What pools and links did between the first and the last arrival that counts."""
     rows = np.searchsorted(w.sample_at, [window.first, window.last - 1])
     samples, columns = w.samples[rows[0] : rows[1] + 1], sample_names(plan)
@@ -221,8 +226,11 @@ def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
     def rate(name: str) -> float:
         return (end[name] - start[name]) / span_s if span_s > 0 else 0.0
 
-    found = {"throughput_req_per_s": rate("finished"), "mean_inside": rate("inside_s"), "warm_up_s": start["time_s"]}
-    n_in_role = {pool.name: float(pool.n_instances) for pool in (*plan.prefill, *plan.decode)}
+    served = rate("finished")
+    if is_full and plan.colocated:  # arrivals are the answers of a part that was kept full by itself
+        served = (window.last - 1 - window.first) / span_s if span_s > 0 else 0.0
+    found = {"throughput_req_per_s": served, "mean_inside": rate("inside_s"), "warm_up_s": start["time_s"]}
+    n_in_role = {pool.name: float(pool.n_instances) for pool in plan.pools}
     if plan.converts:
         n_in_role[plan.prefill[convertible_pool(plan.prefill)].name] = rate("prefill unit_s")
         n_in_role[plan.decode[0].name] = rate("decode unit_s")
@@ -230,11 +238,17 @@ def _watched(plan: System, w: World, window: Window) -> dict[str, float]:
         found[f"utilization.{pool.name}"] = rate(f"{pool.name} busy_s") / (n_in_role[pool.name] * places)
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
     for d, (pool, times) in enumerate(zip(plan.decode, plan.decode_times, strict=True)):
-        asked = _decoded_by(w, d)
-        full = times.full_tokens_per_s(asked["total_tokens"], asked["output_tokens"]) * n_in_role[pool.name]
-        found[f"utilization.{pool.name}"] = rate(f"{pool.name} tokens") / full
+        if pool.role == "decode":  # colocated ones are as busy as on their way in
+            asked = _decoded_by(w, d)
+            full = times.full_tokens_per_s(asked["total_tokens"], asked["output_tokens"]) * n_in_role[pool.name]
+            found[f"utilization.{pool.name}"] = rate(f"{pool.name} tokens") / full
         found[f"{pool.name} waiting"] = mean[f"{pool.name} waiting"]
         found[f"{pool.name} batch"] = rate(f"{pool.name} slot_s") / n_in_role[pool.name]
+    for one in plan.colocated:
+        rows, is_standing = one.entering(w)
+        full = full_instance(one, w.requests[rows[:N_TO_FILL]], is_standing[:N_TO_FILL]).req_per_s
+        found[f"{one.pool.name} busy"] = found[f"utilization.{one.pool.name}"]
+        found[f"utilization.{one.pool.name}"] = served / (full * n_in_role[one.pool.name])
     for k, link in enumerate(plan.links):
         found[f"links.{link.name}.mean_gbps"] = gbps(rate(f"{link.name} bytes"))
         found[f"links.{link.name}.peak_gbps"] = gbps(float(w.links[k]["peak_bytes_per_s"]))

@@ -111,6 +111,7 @@ def _together(plan: Plan, parts: Sequence[Part], question: RunQuestion, load: fl
             "periods": runs,
             "notes": tuple(_notes(runs)),
             "is_transient": any(one.is_transient for one in runs),
+            "is_decode_transient": any(one.is_decode_transient for one in runs),
             "settling_requests": max((n for one in runs if (n := one.settling_requests) is not None), default=None),
         }
     )

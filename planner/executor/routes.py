@@ -65,6 +65,8 @@ class Topology:
 
     def _serves(self, stream: Stream, prefill: PoolPlan, decode: PoolPlan) -> bool:
         """Whether a prefill and a decode pool take a class, and decode is at the site of the stream."""
+        if prefill.role == "colocated" and prefill.name != decode.name:
+            return False
         pools = (self.scenario.pools[pool.key] for pool in (prefill, decode))
         takes = all(stream.request_class in self.scenario.classes_of(pool) for pool in pools)
         return takes and stream.site in (None, decode.site)

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from math import isfinite
+from math import ceil, isfinite
 from pathlib import Path
 from typing import Any
 
 from planner.errors import CheckFailedError
 from planner.executor.code_cache import told_of_compiling
+from planner.executor.colocated.batches import run_batches, without_steps
+from planner.executor.colocated.full import paced_s
 from planner.executor.drafted import draw_luck
 from planner.executor.draws import Draws, drawn_requests, to_streams
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import Records, World
-from planner.executor.measure import REASONS, Outcome, Window, averaged, outcome, site_name
+from planner.executor.measure import REASONS, Floats, Outcome, Window, averaged, outcome, site_name
 from planner.executor.prompt_blocks import PromptBlocks, trace_blocks
 from planner.executor.rebalancing import stated_rebalance
 from planner.executor.refused import check_room
@@ -51,6 +53,8 @@ WAITING_PER_INSTANCE = 200
 MOST_WAITING = 2000
 """Requests that a full system holds per prefill instance, and at most of all, beside those that decode: a pool runs dry
 in about one of so many moments, however large it is."""
+LEAST_LONG = 0.05
+"""Share of long prompts from which on their pool is sure to be kept full beside a colocated one."""
 HORIZON = 1.5
 """Of the time in which requests arrive: so long crashes happen."""
 WHOLE_DAY = 0.99
@@ -191,11 +195,31 @@ def replicate(
     n += closed or 0
     draws = Draws(question.seed, replication)
     requests, blocks = _asked(plan, n, req_per_s, draws, data_dirs)
-    faults = troubles(plan, HORIZON * float(requests["arrival_s"][-1]), draws)
     check_room(plan, requests)
+    faults = troubles(plan, HORIZON * float(requests["arrival_s"][-1]), draws)
+    if closed is not None and plan.colocated:
+        requests["arrival_s"], closed = _paced_s(plan, requests, closed, faults, blocks), None
     w = world(plan, requests, window.first, window.last, closed, faults, blocks)
     run_to_end(w, progress)
-    return outcome(plan, w, window, keep=keep)
+    run_batches(plan, w)
+    return outcome(plan, w, window, keep=keep, is_full=question.is_full)
+
+
+def _paced_s(plan: System, asked: Records, closed: int, faults: Records, blocks: PromptBlocks | None) -> Floats:
+    """Arrivals that keep full the slower of a colocated pool and of all that is before it [s].
+
+    Nothing comes back from the pool, so that each of the two can be kept full by itself.
+    """
+    w = world(plan, asked.copy(), faults=faults, blocks=blocks)
+    run_to_end(w)
+    by_batch, (_, is_standing) = paced_s(plan.colocated[0], w), plan.colocated[0].entering(w)
+    n_long = int(is_standing[:closed].sum())
+    if n_long == 0:
+        return by_batch
+    w = world(plan, asked.copy(), closed=n_long, faults=faults, blocks=blocks)
+    run_to_end(w)
+    by_prefill: Floats = w.requests["arrival_s"]
+    return by_batch if by_batch[-1] - by_batch[closed] > by_prefill[-1] - by_prefill[closed] else by_prefill
 
 
 def counted(plan: System, n: int, n_filling: int) -> Window:
@@ -218,13 +242,18 @@ def _asked(
         blocks = trace_blocks(scenario, requests, data_dirs) if has_cache else None
     draw_luck(requests, scenario, draws)
     to_streams(requests, plan.streams, tuple(scenario.workloads), draws)
+    without_steps(plan, requests)
     return requests, blocks if has_cache else None
 
 
 def full_house(plan: System) -> int:
     """Requests that keep every pool supplied: long queues for prefill, and full batches."""
     batches = sum(p.n_instances * t.batch_limit for p, t in zip(plan.decode, plan.decode_times, strict=True))
-    return min(WAITING_PER_INSTANCE * plan.n_prefill, MOST_WAITING) + plan.n_prefill + 2 * batches
+    batches += sum(one.pool.n_instances * one.most_inside for one in plan.colocated)
+    before = min(WAITING_PER_INSTANCE * plan.n_prefill, MOST_WAITING) + plan.n_prefill
+    if plan.colocated:  # only long prompts queue before it
+        before = ceil(before / max(plan.fleet.offload_fraction, LEAST_LONG)) if plan.n_prefill else 0
+    return before + 2 * batches
 
 
 def run_to_end(w: World, progress: Progress = lambda _: None) -> None:
@@ -249,7 +278,8 @@ def answer(
     mean, intervals = averaged(outcomes)
     times = timed(parts or (Part(plan, 1.0, outcomes),), plan.classes)
     mean, intervals = mean | times.figures, intervals | times.intervals
-    open_ = unsettled(plan, mean, is_full=load is None)
+    pools = plan.pools if load else ()
+    open_, filling = unsettled(pools, mean), unsettled([pool for pool in pools if pool.role != "prefill"], mean)
     n_asked = question.n_requests * len(outcomes) // question.n_replications
     promises = plan.scenario.slo is not None or plan.scenario.objective == "min-ttft"
     total = {name: sum(o.counts[name] for o in outcomes) for name in outcomes[0].counts}
@@ -263,6 +293,7 @@ def answer(
         n_replications=len(outcomes),
         n_asked=n_asked,
         is_transient=open_ is not None,
+        is_decode_transient=filling is not None,
         settling_requests=None if open_ is None else rounded_up(n_asked * open_.times),
         dropped={why: int(total[f"dropped {why}"]) for why in REASONS if total[f"dropped {why}"]},
         simulated_s=total["simulated_s"],
@@ -304,7 +335,7 @@ def _scheduler(plan: System, mean: dict[str, float], outcomes: Sequence[Outcome]
         factor_low=min(o.metrics["factor_low"] for o in outcomes),
         factor_mean=mean["factor_mean"],
         factor_high=max(o.metrics["factor_high"] for o in outcomes),
-        mean_instances={pool.name: mean[f"{pool.name} instances"] for pool in (*plan.prefill, *plan.decode)},
+        mean_instances={pool.name: mean[f"{pool.name} instances"] for pool in plan.pools},
     )
 
 
@@ -330,7 +361,7 @@ def _caches(plan: System) -> bool:
 
 def _utilization(plan: System, mean: dict[str, float]) -> dict[str, float]:
     """By pool; one on the instances of another is as busy as they are."""
-    own = {pool.name: mean[f"utilization.{pool.name}"] for pool in (*plan.prefill, *plan.decode)}
+    own = {pool.name: mean[f"utilization.{pool.name}"] for pool in plan.pools}
     return own | {guest.name: own[plan.prefill[host].name] for guest, host in plan.guests}
 
 
@@ -349,8 +380,9 @@ def _pools(plan: System, mean: dict[str, float]) -> dict[str, PoolRun]:
             n_instances=pool.n_instances,
             mean_waiting=mean[f"{pool.name} waiting"],
             mean_batch=mean.get(f"{pool.name} batch"),
+            busy_fraction=mean.get(f"{pool.name} busy"),
         )
-        for pool in (*plan.prefill, *plan.decode)
+        for pool in plan.pools
     }
 
 
@@ -400,7 +432,7 @@ def _notes(
         yield note(
             "kept-full", "the system was kept full: times are those of a queue as long as the experiment made it"
         )
-    elif load * max(pool.utilization for pool in (*plan.prefill, *plan.decode)) > 1 - 1e-6:
+    elif load * max(pool.utilization for pool in plan.pools) > 1 - 1e-6:
         yield note("run-saturated", "at this load a pool is full: its queue grows as long as requests arrive")
     if open_ is not None:
         yield note(

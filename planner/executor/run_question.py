@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 
 from planner.errors import UsageError
 from planner.results import Run
@@ -54,11 +54,21 @@ class RunQuestion:
             yield range(done, upto)
             done, upto = upto, max(min(2 * upto, most), upto)
 
-    @property
-    def longer(self) -> "RunQuestion | None":
-        """Replications of twice the length, as many; None beyond the limit."""
-        n_requests = 2 * self.n_requests
-        return replace(self, n_requests=n_requests) if n_requests <= (self.most_requests or 0) else None
+    def longer(self, settling_requests: float = inf) -> "RunQuestion | None":
+        """As many replications, twice or four times as long, to let a system settle; None beyond the limit.
+
+        Args:
+            settling_requests: that a run says it takes. A short one may be far off, so that it is approached in steps;
+                those before the last take less than the last.
+
+        >>> question = RunQuestion(4000, most_requests=40_000)
+        >>> [question.longer(n).n_requests for n in (5_000, 15_000, 1_000_000)]
+        [8000, 16000, 16000]
+        """
+        times = 4 if settling_requests > 2 * self.n_requests else 2
+        fitting = (n for n in (times, 2) if n * self.n_requests <= (self.most_requests or 0))
+        n = next(fitting, None)
+        return None if n is None else replace(self, n_requests=n * self.n_requests)
 
 
 def run_on(question: RunQuestion, run: Callable[[RunQuestion, range], Run], enough: Enough) -> Run:
@@ -76,6 +86,7 @@ def run_on(question: RunQuestion, run: Callable[[RunQuestion, range], Run], enou
         found = run(question, some)
         if enough(found):
             break
-        if found.is_transient and question.longer is not None:
-            return run_on(question.longer, run, enough)
+        longer = question.longer(found.settling_requests or inf) if found.is_transient else None
+        if longer is not None:
+            return run_on(longer, run, enough)
     return found

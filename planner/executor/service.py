@@ -132,7 +132,7 @@ def source(scenario: Scenario, key: str, layout: str | None = None) -> Source:
     Raises:
         InputError: nobody measured the instance and the roofline cannot time it.
     """
-    pool = _chosen(scenario, key, layout)
+    pool = chosen_pool(scenario, key, layout)
     asked = asked_instance(scenario, pool)
     if problem := drafts_unknown(scenario, key, pool, asked):
         raise InputError(problem)
@@ -146,7 +146,7 @@ def source(scenario: Scenario, key: str, layout: str | None = None) -> Source:
         raise InputError(at_pool(scenario, key, error.problems)) from None
 
 
-def _chosen(scenario: Scenario, key: str, layout: str | None) -> Pool:
+def chosen_pool(scenario: Scenario, key: str, layout: str | None) -> Pool:
     """A pool on one layout. Raises InputError for a plan that does not say on which."""
     pool = scenario.pools[key]
     if not pool.layouts:

@@ -1,6 +1,6 @@
 """Whether a run is warmed up long enough: until those that found it empty have left, and its queues have settled."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import NamedTuple
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from planner.executor.kernel.records import World
 from planner.executor.systems import System
+from planner.results import PoolPlan
 from planner.units import number, percent
 
 Floats = NDArray[np.float64]
@@ -77,7 +78,7 @@ def relaxations(plan: System, w: World, counted: slice, busy: Mapping[str, float
     some = w.requests[counted][:N_TO_LEARN]
     seen = {name: some[name][some["finish_s"] >= 0] for name in (*PREFILLED, *DECODED, "route")}
     prefilled, decoded = (w.routes[f"{role}_pool"][seen["route"]] for role in ("prefill", "decode"))
-    parts = [(pool.name, prefilled == p, PREFILLED) for p, pool in enumerate(plan.prefill)]
+    parts = [(pool.name, prefilled == p, PREFILLED) for p, pool in enumerate(plan.prefill)]  # decode comes over ways in
     parts += [(pool.name, decoded == d, DECODED) for d, pool in enumerate(plan.decode)]
     found = {}
     for name, mine, moments in parts:
@@ -90,15 +91,13 @@ def relaxations(plan: System, w: World, counted: slice, busy: Mapping[str, float
     return found
 
 
-def unsettled(plan: System, mean: Mapping[str, float], *, is_full: bool) -> Unsettled | None:
+def unsettled(pools: Sequence[PoolPlan], mean: Mapping[str, float]) -> Unsettled | None:
     """Why the warm-up of a run was too short; None where it was long enough.
 
     Args:
-        plan: the system.
+        pools: those whose queues are to settle; none of a system that is kept full.
         mean: figures of the run.
-        is_full: whether the system was kept full: then no queue is to settle.
     """
-    pools = () if is_full else (*plan.prefill, *plan.decode)
     asked = [(STAYS_TO_WARM_UP, mean["stay_s"], STAYS)]
     for pool in pools:
         what = QUEUES.format(name=pool.name, busy=percent(mean[f"utilization.{pool.name}"]))

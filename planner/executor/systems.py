@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
+from planner.executor.colocated.pools import WAY_IN, WAY_OUT, Colocated, colocated_pools
 from planner.executor.control import convertible, slots, undivided
 from planner.executor.rebalancing import check_rebalance
 from planner.executor.routes import Topology, Ways, divided
@@ -30,8 +31,9 @@ class System:
     fleet: Fleet
     """The plan in that period."""
     prefill: tuple[PoolPlan, ...]
-    """Pools with instances of their own."""
+    """Pools with instances of their own, then the ways into colocated pools."""
     decode: tuple[PoolPlan, ...]
+    """Pools, then the ways out of colocated ones."""
     links: tuple[LinkPlan, ...]
     streams: tuple[Stream, ...]
     ways: tuple[Ways, ...]
@@ -41,6 +43,14 @@ class System:
     converts: bool = False
     """Whether instances may change between the prefill pool for short prompts and the decode pool."""
     guests: Guests = ()
+    colocated: tuple[Colocated, ...] = ()
+
+    @property
+    def pools(self) -> tuple[PoolPlan, ...]:
+        """All pools with instances of their own."""
+        n = len(self.colocated)
+        own = self.prefill[: len(self.prefill) - n], self.decode[: len(self.decode) - n]
+        return (*own[0], *own[1], *(one.pool for one in self.colocated))
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -85,7 +95,8 @@ class System:
     @property
     def n_prefill(self) -> int:
         """Places of the prefill instances of all pools."""
-        return sum(pool.n_instances * places for pool, places in zip(self.prefill, self.places, strict=True))
+        own = self.prefill[: len(self.prefill) - len(self.colocated)]
+        return sum(pool.n_instances * places for pool, places in zip(own, self.places, strict=False))
 
     @property
     def n_decode(self) -> int:
@@ -110,14 +121,17 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = (), per
     now = fleet.in_period(when) if when is not None and isinstance(fleet, Plan) else fleet
     _check(scenario, now)
     used = [pool for pool in now.pools if pool.n_instances > 0]
-    prefill, guests = _hosted(scenario, [pool for pool in used if pool.role == "prefill"])
-    decode = tuple(pool for pool in used if pool.role == "decode")
+    own, guests = _hosted(scenario, [pool for pool in used if pool.role == "prefill"])
+    decodes = tuple(pool for pool in used if pool.role == "decode")
+    colocated = colocated_pools(scenario, used, len(own), len(decodes), data_dirs)
+    prefill = (*own, *(one.door(n_instances=1) for one in colocated))
+    decode = (*decodes, *(one.door(n_instances=0) for one in colocated))
     links = tuple(_link_of_run(scenario, link) for link in now.links)
     check_rebalance(scenario, prefill, links)
     through = Topology(scenario, (*((pool, p) for p, pool in enumerate(prefill)), *guests), decode, links)
     streams = streams_of(scenario, fleet, when, data_dirs)
     ways = tuple(map(through.ways, streams))
-    times = tuple(prefill_times(source(scenario, pool.key, pool.layout)) for pool in prefill)
+    times = (*(prefill_times(source(scenario, pool.key, pool.layout)) for pool in own), *(WAY_IN for _ in colocated))
     return System(
         scenario=scenario,
         period=None if when is None else when.name,
@@ -128,9 +142,10 @@ def system(scenario: Scenario, fleet: Fleet, data_dirs: Sequence[Path] = (), per
         streams=tuple(map(divided, streams, ways)),
         ways=ways,
         prefill_times=times,
-        decode_times=_decode_times(scenario, decode, data_dirs),
+        decode_times=(*_decode_times(scenario, decodes, data_dirs), *(WAY_OUT for _ in colocated)),
         converts=convertible(scenario, prefill, decode, [found.service.places for found in times]),
         guests=guests,
+        colocated=colocated,
     )
 
 
@@ -194,7 +209,7 @@ def _check(scenario: Scenario, fleet: Fleet) -> None:
     ]
     found += undivided(scenario, fleet.pools)
     for role in ("prefill", "decode"):
-        if not any(pool.n_instances > 0 for pool in fleet.pools if pool.role == role):
+        if not any(pool.n_instances > 0 for pool in fleet.pools if pool.role in (role, "colocated")):
             found.append(scenario.problem(("pools",), f"the plan has no {role} instance", "a plan that serves"))
     if found:
         raise InputError(found)

@@ -101,7 +101,7 @@ def _instance(plan: System, index: int, fault: Fault) -> tuple[range, bool]:
             return range(first + wanted * places, first + (wanted + 1) * places), is_decode
         wanted -= mine
     what = f"the plan has no instance {fault.instance} of '{fault.pool}'"
-    sizes = ", ".join(f"{pool.name} {pool.n_instances}" for pool in (*plan.prefill, *plan.decode))
+    sizes = ", ".join(f"{pool.name} {pool.n_instances}" for pool in plan.pools)
     raise InputError(plan.scenario.problem(("execution", "faults", index, "instance"), what, f"instances: {sizes}"))
 
 

@@ -48,9 +48,9 @@ OF_RUNS: dict[str, Meaning] = {
         "Run it with `execution.faults`.",
     ),
     "promise-undecided": Meaning(
-        "simulate",
+        "simulate, size",
         "The promise lies within the confidence interval of the run, which is too short to tell whether it is kept.",
-        "Allow a longer run with `--most-requests`.",
+        "Allow a longer run: `--most-requests`, or `--requests` of a size.",
     ),
     # predictions and measurements
     "drafting-slows-down": Meaning(

@@ -6,10 +6,12 @@ from planner.loading import on_first_use
 
 if TYPE_CHECKING:
     from planner.optimizer.exhaustive import exhaustive_search
-    from planner.optimizer.layout_choice import on_any_layout, planning_problem
+    from planner.optimizer.layout_choice import on_any_layout, planning_problem, posed
     from planner.optimizer.plan import (
+        BestFleet,
         Outcome,
         at_rate,
+        best_fleet,
         class_ttft,
         decided,
         explained,
@@ -29,12 +31,14 @@ if TYPE_CHECKING:
     from planner.optimizer.what_binds import shadow_prices
 
 _LAZY = {
+    "BestFleet": "plan",
     "LinkSpec": "problem",
     "Outcome": "plan",
     "PoolSpec": "problem",
     "Problem": "problem",
     "Solution": "solution",
     "at_rate": "plan",
+    "best_fleet": "plan",
     "class_ttft": "plan",
     "decided": "plan",
     "exhaustive_search": "exhaustive",
@@ -46,6 +50,7 @@ _LAZY = {
     "outcome": "plan",
     "planned_at": "plan",
     "planning_problem": "layout_choice",
+    "posed": "layout_choice",
     "resolved": "resolution",
     "searched": "strategies",
     "shadow_prices": "what_binds",
@@ -56,12 +61,14 @@ _LAZY = {
 }
 
 __all__ = [
+    "BestFleet",
     "LinkSpec",
     "Outcome",
     "PoolSpec",
     "Problem",
     "Solution",
     "at_rate",
+    "best_fleet",
     "class_ttft",
     "decided",
     "exhaustive_search",
@@ -73,6 +80,7 @@ __all__ = [
     "outcome",
     "planned_at",
     "planning_problem",
+    "posed",
     "resolved",
     "searched",
     "shadow_prices",

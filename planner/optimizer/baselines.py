@@ -72,7 +72,7 @@ def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[
     for i, variant in enumerate(asked):
         share = (deadline - monotonic()) / (len(asked) + n_colocated - i)
         try:
-            other = _planned(scenario, classes, variant, plan, monotonic() + share)
+            other = baseline_of(scenario, classes, variant, plan, monotonic() + share)
             if is_same_fleet(plan, other):
                 same.append(variant.name)
             elif variant.name != MIXED_HOME or not any(is_same_fleet(one, other) for one in found):
@@ -83,8 +83,7 @@ def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[
             if isinstance(error, UndecidedError):
                 unknown.add(variant.name)
             if not variant.is_tried:
-                why = error.problems[0].message if isinstance(error, InputError) else error
-                notes.append(note("no-baseline", f"no {variant.name} to compare with: {why}"))
+                notes.append(missing(variant.name, error))
     if has_one_site(scenario):
         found = [*worth_listing(scenario, found)]
     elif same:
@@ -100,7 +99,14 @@ def baselines(problem: Problem, plan: Fleet, deadline: float, names: Collection[
     )
 
 
-def _planned(scenario: Scenario, classes: Classes, variant: Variant, plan: Fleet, deadline: float) -> Baseline:
+def missing(name: str, error: Exception) -> Note:
+    """Why there is no baseline of a name."""
+    why = error.problems[0].message if isinstance(error, InputError) else error
+    return note("no-baseline", f"no {name} to compare with: {why}")
+
+
+def baseline_of(scenario: Scenario, classes: Classes, variant: Variant, plan: Fleet, deadline: float) -> Baseline:
+    """A variant planned until a deadline, beside a plan. Raises InputError, InfeasibleError, UndecidedError."""
     asked = variant.scenario()
     found = planned(asked, classes, deadline) if monotonic() < deadline else None
     if found is None and monotonic() >= deadline:

@@ -149,10 +149,10 @@ def first_thresholds(problem: Problem, route: Route) -> Array:
 def first_intervals(problem: Problem, route: Route) -> tuple[Array, Array]:
     """Intervals between the thresholds of the first grid; together they cover every threshold."""
     grid = first_thresholds(problem, route)
-    return _intervals(grid, float(grid[-1]))
+    return intervals(grid, float(grid[-1]))
 
 
-def _intervals(starts: Array, end: float) -> tuple[Array, Array]:
+def intervals(starts: Array, end: float) -> tuple[Array, Array]:
     """Lower and upper ends: each interval stops one float before the next starts, and the last at `end`.
 
     Lengths that many requests share change the loads in steps. Were a step an inner end of two intervals, both could
@@ -167,7 +167,7 @@ def split_interval(mix: RequestMix, low: float, high: float, n: int) -> tuple[Ar
     if not mix.is_discrete:
         inner = np.append(inner, _median(mix, low, high))
     inner = inner[(inner > low) & (inner < high)]
-    return _intervals(np.unique(np.concatenate([[low], inner, [high]])), high)
+    return intervals(np.unique(np.concatenate([[low], inner, [high]])), high)
 
 
 def _median(mix: RequestMix, low: float, high: float) -> float:

@@ -46,6 +46,63 @@ def disaggregation(scenario: Scenario, plan: Fleet, gap: float, compared: Compar
     return None
 
 
+APART = ("cheapest-homogeneous-pd", "equal-bill-homogeneous-pd", "homogeneous-pd")
+"""Names of fleets that keep prefill and decode apart."""
+
+
+def apart_instead(scenario: Scenario, plan: Fleet, gap: float, compared: Compared) -> Disaggregation | None:
+    """The verdict on prefill and decode apart, of a plan that keeps them in one batch, for short prompts at least.
+
+    Equation:
+        margin = theirs / ours - 1 for rates, 1 - theirs / ours for bills and TTFT; worth it where that is above 1 %.
+        Where every prompt is prefilled elsewhere the plan itself keeps both apart: the margin of `disaggregation`
+
+    Args:
+        scenario: the question.
+        plan: the planned fleet.
+        gap: relative distance of its objective to its bound.
+        compared: what it is compared with.
+
+    Returns:
+        Worth it when separate pools of the same accelerators beat the plan; None where there are none to compare with.
+    """
+    if plan.offload_fraction == 1:
+        return disaggregation(scenario, plan, gap, compared)
+    rivals = [o for o in compared.others if o.name in APART and is_fair(scenario, plan, o)]
+    found = [(o, values) for o in rivals if (values := judged_by(scenario, plan, o)) is not None]
+    if not found:
+        if compared.unknown & set(APART):
+            because = "Not decided: what separate pools would do was not found in the time."
+            return Disaggregation(worth_it=False, decided=False, because=because)
+        if compared.impossible & set(APART):
+            because = "Prefill and decode apart are not worth it here: no such fleet serves this as promised."
+            return Disaggregation(worth_it=False, decided=True, because=because)
+        return None
+    is_rate = scenario.objective == "max-throughput"
+    other, (ours, theirs) = max(found, key=lambda one: (1 if is_rate else -1) * one[1][1])
+    margin = theirs / ours - 1 if is_rate else 1 - theirs / ours
+    low, high = _ends(is_rate, (ours, gap), (theirs, other.gap))
+    is_worth, is_clear = margin > WORTHWHILE, not low <= WORTHWHILE < high
+    start = "are worth it" if is_worth and is_clear else "are not worth it here" if is_clear else "are not decided on"
+    how = "in one batch" if plan.offload_fraction == 0 else "short prompts in one batch with decode"
+    text = f"Prefill and decode apart {start}: the plan, {how}, {figures(scenario, plan, other)}."
+    return Disaggregation(
+        worth_it=is_worth and is_clear,
+        decided=is_clear,
+        because=text,
+        margin_fraction=round(margin, DECIMALS),
+        opponent=other.name,
+    )
+
+
+def _ends(is_rate: bool, ours: tuple[float, float], theirs: tuple[float, float]) -> tuple[float, float]:
+    """The least and greatest margin of an opponent, each value within its gap of its bound."""
+    (mine, gap), (other, other_gap) = ours, theirs
+    if is_rate:
+        return other / (mine * (1 + gap)) - 1, other * (1 + other_gap) / mine - 1
+    return 1 - other / (mine * max(1 - gap, 1e-9)), 1 - other * (1 - other_gap) / mine
+
+
 def _margins(scenario: Scenario, plan: Fleet, gap: float, other: Baseline) -> tuple[float, float, float]:
     """The margin, and the least and greatest that it may be within bounds and band."""
     margin, low, high = margins(scenario, plan, gap, other)

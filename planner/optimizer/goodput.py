@@ -18,7 +18,7 @@ from planner.optimizer.slo_attainment import SATURATED, Array, FleetUnderSlo
 
 MOST_BUSY = 0.98
 """Greatest use of decode and links under an SLO: beyond it their waits grow without bound."""
-GAP = 2e-3
+GAP = 1e-3
 """Goodput is found and proven to this."""
 
 
@@ -35,7 +35,13 @@ class Goodput:
 
 
 def best_goodput(
-    problem: Problem, sizing: Sizing, deadline: float, least: float = 0.0, start_tokens: float | None = None
+    problem: Problem,
+    sizing: Sizing,
+    deadline: float,
+    least: float = 0.0,
+    start_tokens: float | None = None,
+    enough: float = inf,
+    is_roomy: bool = False,
 ) -> Goodput:
     """The highest rate at which fixed sizes are within the SLO, over every threshold, with a bound.
 
@@ -48,40 +54,41 @@ def best_goodput(
         deadline: `monotonic()` time to stop at.
         least: rate below which the answer does not matter [req/s].
         start_tokens: threshold to try first, such as the best of similar sizes; None: one that balances prefill.
+        enough: rate beyond which the answer does not matter [req/s].
+        is_roomy: whether links stretch no transfers, as if they were wide enough.
 
     Returns:
-        The goodput, its threshold and its bound.
+        The goodput, its threshold and its bound; where it is enough, no bound is known.
 
     Source:
         Branch and bound (Land and Doig 1960).
     """
-    fleet, order = FleetUnderSlo(problem, sizing), count()
+    fleet, order = FleetUnderSlo(problem, sizing, is_roomy), count()
     start = balanced_threshold(problem, sizing) if start_tokens is None else start_tokens
-    best = _tried_at(fleet, Goodput(0.0, 0.0, 0.0), start, inf)
-    heap: list[tuple[float, int, float, float, bool]] = []
+    best = _tried_at(fleet, Goodput(0.0, 0.0, 0.0), start, enough)
+    heap: list[tuple[float, int, float, float]] = []
 
     def add(lows: Array, highs: Array, most: float) -> None:
         for low, high, bound in zip(lows, highs, capacity_under_slo(problem, sizing, lows, highs), strict=True):
-            heappush(heap, (-min(bound, most), next(order), float(low), float(high), False))
+            heappush(heap, (-min(bound, most), next(order), float(low), float(high)))
 
     add(*first_cells(problem), inf)
     while heap:
-        negative, _, low, high, is_tight = heappop(heap)
-        floor = max(best.rate, least)
-        if -negative <= floor * (1 + GAP) or monotonic() > deadline:
-            return Goodput(best.rate, best.threshold_tokens, max(-negative, floor * (1 + GAP)))
-        if not is_tight:
-            tight = fleet.goodput_within(low, high, -negative, floor)
-            if tight > floor * (1 + GAP):
-                heappush(heap, (-tight, next(order), low, high, True))
+        if best.rate >= enough:
+            return replace(best, bound=inf)
+        negative, _, low, high = heappop(heap)
+        better = max(best.rate, least) * (1 + GAP)
+        if -negative <= better or monotonic() > deadline:
+            return replace(best, bound=max(-negative, better))
+        if not fleet.may_meet_slo(low, high, max(better, -negative * ROUTE_SETTINGS.least_part)):
             continue
-        best = _tried(fleet, best, low, high, -negative)
+        best = _tried(fleet, best, low, high, min(-negative, enough))
         if low < high:
             mix = problem.classes[0].mix
             lows, highs = split_interval(mix, low, high, ROUTE_SETTINGS.split_parts)
             if len(lows) > 1:
                 add(lows, highs, -negative)
-    return Goodput(best.rate, best.threshold_tokens, max(best.rate, least) * (1 + GAP))
+    return replace(best, bound=max(best.rate, least) * (1 + GAP))
 
 
 def sizings_to_bound(problem: Problem, sizing: Sizing) -> Iterator[Sizing]:
@@ -109,7 +116,9 @@ def sizings_to_bound(problem: Problem, sizing: Sizing) -> Iterator[Sizing]:
                 seen.add(fewer)
 
 
-def best_goodput_up_to(problem: Problem, sizing: Sizing, deadline: float, least: float = 0.0) -> tuple[Sizing, Goodput]:
+def best_goodput_up_to(
+    problem: Problem, sizing: Sizing, deadline: float, least: float = 0.0, enough: float = inf
+) -> tuple[Sizing, Goodput]:
     """The best goodput of some sizes and of all smaller ones, with a bound for all of them.
 
     Args:
@@ -117,6 +126,7 @@ def best_goodput_up_to(problem: Problem, sizing: Sizing, deadline: float, least:
         sizing: the largest sizes.
         deadline: `monotonic()` time to stop at.
         least: rate below which the answer does not matter [req/s].
+        enough: rate beyond which it does not either [req/s].
 
     Returns:
         The sizes that reach it, and the goodput [req/s]; the bound is `sizing`'s own and that of every smaller one.
@@ -125,10 +135,17 @@ def best_goodput_up_to(problem: Problem, sizing: Sizing, deadline: float, least:
     for smaller in sizings_to_bound(problem, sizing):
         if bound > 0 and monotonic() > deadline:  # capacity bounds what is left: it never falls with the sizes
             return at, replace(best, bound=max(capacity_under_slo(problem, sizing, *first_cells(problem))))
-        found = best_goodput(problem, smaller, deadline, max(least, best.rate))
+        found = best_goodput(problem, smaller, deadline, max(least, best.rate), enough=enough)
         bound = max(bound, found.bound)
         if found.rate > best.rate:
             at, best = smaller, found
+        if best.rate >= enough:
+            break
+        if smaller is sizing and FleetUnderSlo(problem, sizing).may_fill_a_link():
+            matters = max(least, best.rate)
+            most = best_goodput(problem, sizing, deadline, matters, enough=enough, is_roomy=True).bound
+            if most <= matters * (1 + GAP):  # smaller sizes would do no better if they left the link to each other
+                return at, replace(best, bound=max(bound, most))
     return at, replace(best, bound=bound)
 
 
@@ -147,7 +164,7 @@ def _tried(fleet: FleetUnderSlo, best: Goodput, low: float, high: float, most: f
 
 def _tried_at(fleet: FleetUnderSlo, best: Goodput, threshold: float, most: float) -> Goodput:
     exact = capacity_under_slo(fleet.problem, fleet.sizing, np.array([threshold]), np.array([threshold]))[0]
-    rate = fleet.goodput_within(threshold, threshold, min(exact, most), best.rate)
+    rate = fleet.goodput_at(threshold, min(exact, most), best.rate)
     return Goodput(rate, threshold, rate) if rate > best.rate else best
 
 

@@ -74,6 +74,8 @@ def texts(scenario: Scenario, key: str, pool: Pool) -> Iterator[str]:
 
 def _check_is_timed(scenario: Scenario, key: str, pool: Pool) -> None:
     """Raises InputError where service times are somebody's figures, which are of one layout."""
+    if pool.role == "colocated":
+        return
     hardware, precision = scenario.hardware_of(pool), scenario.choice_of(pool).precision
     names = (hardware.name, *hardware.aliases)
     measured = [

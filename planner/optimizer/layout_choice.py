@@ -22,6 +22,8 @@ from planner.roofline import InstanceRates
 from planner.scenario import Pool, Scenario
 
 TIME_LIMIT_S = 60.0
+EACH_PART = 1 / 3
+"""Of the time that is left, what the plan with some layouts may take: hard ones leave time for others."""
 EQUAL = 1e-9
 """Relative difference of objectives below which the plan with more room is chosen."""
 
@@ -74,6 +76,23 @@ def planning_problem(
     if best is None and not offers:
         return problem
     return replace(best or offers[0].problem, layouts=problem.layouts)
+
+
+def posed(scenario: Scenario, data_dirs: Sequence[Path] = ()) -> Problem:
+    """The problem of a scenario on some layout of every pool, to check all of it without a search.
+
+    Args:
+        scenario: the question.
+        data_dirs: folders in which traces are looked for.
+
+    Raises:
+        InputError, InfeasibleError: as `resolved` does.
+    """
+    if scenario.colocated_pool is None:
+        return resolved(on_any_layout(scenario), data_dirs)
+    from planner.optimizer.together.question import question_of
+
+    return question_of(scenario, data_dirs, inf).problem
 
 
 def on_any_layout(scenario: Scenario) -> Scenario:
@@ -150,7 +169,7 @@ def _best(offers: Sequence[Offer], deadline: float) -> Problem | None:
         if best is not None and offer.bound > least + EQUAL * abs(least):
             break
         try:
-            found = searched(offer.problem, max(deadline - monotonic(), 0.0))
+            found = searched(offer.problem, EACH_PART * max(deadline - monotonic(), 0.0))
         except UndecidedError:
             continue
         if found is None:

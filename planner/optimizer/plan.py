@@ -70,6 +70,10 @@ def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: f
         InfeasibleError: it is proven that no plan exists.
         UndecidedError: time is up without a plan or a proof.
     """
+    if scenario.colocated_pool is not None:
+        from planner.optimizer.together.plan import together_plan
+
+        return together_plan(scenario, data_dirs, time_limit_s).plan
     return optimized(planning_problem(scenario, data_dirs), time_limit_s)
 
 
@@ -103,21 +107,62 @@ def outcome(
     return Outcome(planned_at(problem, solution), solution.objective * unit_of(problem), problem, solution)
 
 
+@dataclass(frozen=True)
+class BestFleet:
+    """A planned fleet alone, of a scenario with or without a colocated pool."""
+
+    fleet: Fleet
+    objective: float
+    """As `Outcome` has it."""
+    gap: float
+    """Relative distance of the objective to its bound."""
+
+
+def best_fleet(
+    scenario: Scenario,
+    data_dirs: Sequence[Path] = (),
+    time_limit_s: float = TIME_LIMIT_S,
+    classes: Sequence[ClassSpec] = (),
+) -> BestFleet:
+    """The fleet of a scenario and its objective; raises as `optimize` does.
+
+    Args:
+        scenario: the question.
+        data_dirs: folders in which traces are looked for.
+        time_limit_s: seconds the search may take.
+        classes: those of another problem with the same requests, so that a trace is read once.
+    """
+    if scenario.colocated_pool is None:
+        found = outcome(scenario, data_dirs, time_limit_s, classes)
+        return BestFleet(found.fleet, found.objective, found.solution.gap)
+    from planner.optimizer.together.plan import together_found
+
+    together = together_found(scenario, data_dirs, time_limit_s, classes)
+    return BestFleet(together.fleet, together.objective, together.best.gap)
+
+
 def optimized(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> Plan:
     """The plan of a problem; raises as `optimize` does."""
     limit = TimeLimit.of(time_limit_s)
     return explained(problem, solved(problem, limit.part_s(PLAN_PART)), limit.left_s)
 
 
-def solved(problem: Problem, time_limit_s: float = TIME_LIMIT_S, is_explained: bool = True) -> Solution:
+def solved(
+    problem: Problem,
+    time_limit_s: float = TIME_LIMIT_S,
+    is_explained: bool = True,
+    laxer: Solution | None = None,
+) -> Solution:
     """The best sizes, ways and thresholds of a problem; raises as `optimize` does.
 
     Args:
         problem: the question.
         time_limit_s: seconds the search may take.
         is_explained: whether, where no plan exists, what would do is looked for: that may take as long again.
+        laxer: what was found for the same question with a laxer promise or a lower demand: a network's search begins
+            with its bound, and ends with a plan that is about as near to it.
     """
-    solution = searched(problem, time_limit_s)
+    solution = searched(problem, time_limit_s, laxer=laxer)
     if solution is not None:
         return solution
     if is_explained:
@@ -142,7 +187,13 @@ def loaded_ttft(problem: Problem, solution: Solution, req_per_s: float) -> Ttft 
 
 
 def class_ttft(
-    problem: Problem, solution: Solution, name: str, period: str | None = None, req_per_s: float | None = None
+    problem: Problem,
+    solution: Solution,
+    name: str,
+    period: str | None = None,
+    req_per_s: float | None = None,
+    *,
+    is_loaded: bool = True,
 ) -> Ttft | None:
     """Distribution of the TTFT of a class, of one period or of the whole time.
 
@@ -152,6 +203,7 @@ def class_ttft(
         name: of the class.
         period: of several; None: all of them.
         req_per_s: rate over all classes and the whole time; None: the one that the plan is for [req/s].
+        is_loaded: whether waits count.
 
     Returns:
         The distribution; None where the queueing room has no answer, or the period has none of its requests.
@@ -159,7 +211,7 @@ def class_ttft(
     answer = evaluation(problem, solution) if req_per_s is None else evaluation_at(problem, solution, req_per_s)
     streams = [q for q, stream in enumerate(problem.streams) if problem.classes[stream.request_class].name == name]
     periods = [p for p, span in enumerate(problem.periods) if period in (None, span.name)]
-    return answer.ttft(streams, periods)
+    return answer.ttft(streams, periods, is_loaded)
 
 
 def decided(problem: Problem, time_limit_s: float = TIME_LIMIT_S) -> tuple[Verdict, float]:

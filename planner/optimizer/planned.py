@@ -45,6 +45,11 @@ def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool 
         UndecidedError: time is up without a fleet or a proof.
     """
     left = max(deadline - monotonic(), LEAST_TIME_S)
+    if scenario.colocated_pool is not None:
+        from planner.optimizer.together.planned import together
+
+        best = together(scenario, (), left, classes)
+        return None if best is None else Planned(best.fleet, best.objective, best.bound)
     problem = planning_problem(scenario, classes=classes, time_limit_s=left)
     found = _any(problem, left) if is_any else searched(problem, left, GAP_TARGET)
     if found is None:

@@ -52,24 +52,28 @@ def resolved(
             needed, nothing limits the fleet of max-throughput, or a promise has no model.
         InfeasibleError: weights do not fit, no sequence keeps its step, or prompts fit no pool that they may go to.
     """
-    classes = tuple(_classes(scenario, data_dirs, {c.name: c.mix for c in classes}))
+    if (together := scenario.colocated_pool) is not None:
+        what = 'is "colocated", which is not answered here'
+        allowed = 'planner optimize, also with --pareto, sweep and diff; or "prefill" and "decode"'
+        raise InputError(scenario.problem(("pools", together, "role"), what, allowed))
+    classes = tuple(class_specs(scenario, data_dirs, {c.name: c.mix for c in classes}))
     if found := [problem for c in classes for problem in context_problems(scenario, c.name, c.mix)]:
         raise InputError(found)
     known = {} if known is None else known
     looked_at: list[LookedAt] = []
     pools = tuple(_pools(scenario, classes, known, looked_at))
-    streams = tuple(_streams(classes, pools))
-    demands = tuple(_demands(scenario, classes, streams))
+    streams = tuple(class_streams(classes, pools))
+    demands = tuple(class_demands(scenario, classes, streams))
     periods = tuple(Span(name, p.hours) for name, p in scenario.periods.items()) or (Span("always", 1.0),)
-    inventories = tuple(_inventories(scenario, pools))
-    links = _links(scenario)
+    inventories = tuple(site_inventories(scenario, pools))
+    links = link_specs(scenario)
     problem = Problem(scenario, pools, links, classes, streams, demands, periods, inventories, tuple(looked_at))
     _check(problem)
     _check_room(problem)
     return replace(problem, pools=tuple(_limited(problem)))
 
 
-def _classes(scenario: Scenario, data_dirs: Sequence[Path], read: Mapping[str, RequestMix]) -> Iterator[ClassSpec]:
+def class_specs(scenario: Scenario, data_dirs: Sequence[Path], read: Mapping[str, RequestMix]) -> Iterator[ClassSpec]:
     """Classes of the scenario; those with equal requests have one mix, which remembers what it was asked."""
     known: dict[str, RequestMix] = {}
     for name, (share, workload) in scenario.workloads.items():
@@ -85,21 +89,21 @@ def _pools(
 ) -> Iterator[PoolSpec]:
     """Pools of the scenario: one for each layout to choose from, of which it is noted what was looked at."""
     for key, pool in scenario.pools.items():
-        rates = partial(_rates, scenario, key, classes=classes, known=known)
+        rates = partial(pool_rates, scenario, key, classes=classes, known=known)
         if not pool.layouts:
-            yield _pool(scenario, (key, key), pool, rates(pool), classes)
+            yield pool_spec(scenario, (key, key), pool, rates(pool), classes)
             continue
         served = [c for c in classes if c.name in scenario.classes_of(pool)]
         kept, found = candidates(scenario, key, served, rates)
         looked_at.append(found)
         for one in kept:
             name = key if len(kept) == 1 else f"{key} {one.layout}"
-            yield _pool(scenario, (key, name), pool.on_layout(one.layout), one.rates, classes)
+            yield pool_spec(scenario, (key, name), pool.on_layout(one.layout), one.rates, classes)
 
 
 def _parts(scenario: Scenario, pool: Pool) -> tuple[Part, ...]:
     """What a pool takes: as it says, else long prompts of any site, and short ones of its own where it decodes."""
-    if pool.role == "decode":
+    if pool.role != "prefill":
         return ()
     if pool.prompts is not None:
         return (pool.prompts,)
@@ -109,7 +113,7 @@ def _parts(scenario: Scenario, pool: Pool) -> tuple[Part, ...]:
     return ("long", "short") if decodes and leaves else ("short",) if decodes else ("long",)
 
 
-def _rates(
+def pool_rates(
     scenario: Scenario, key: str, pool: Pool, classes: Sequence[ClassSpec], known: dict[object, InstanceRates]
 ) -> InstanceRates:
     """Service times of an instance; equal instances at several sites share them."""
@@ -122,7 +126,7 @@ def _rates(
     return known[alike]
 
 
-def _pool(
+def pool_spec(
     scenario: Scenario,
     names: tuple[str, str],
     pool: Pool,
@@ -158,7 +162,7 @@ def _by_period(pool: Pool) -> ByPeriod | None:
     return ByPeriod(pool.least_time_up_h, pool.start_up_s / SECONDS_PER_HOUR)
 
 
-def _links(scenario: Scenario) -> tuple[LinkSpec, ...]:
+def link_specs(scenario: Scenario) -> tuple[LinkSpec, ...]:
     """The links of a scenario with the port sizes that may be chosen."""
     return tuple(
         LinkSpec(
@@ -168,13 +172,13 @@ def _links(scenario: Scenario) -> tuple[LinkSpec, ...]:
     )
 
 
-def _streams(classes: Sequence[ClassSpec], pools: Sequence[PoolSpec]) -> Iterator[Stream]:
+def class_streams(classes: Sequence[ClassSpec], pools: Sequence[PoolSpec]) -> Iterator[Stream]:
     for c in range(len(classes)):
         sites = dict.fromkeys(p.site for p in pools if not p.is_prefill and c in p.classes)
         yield from (Stream(c, site) for site in sites)
 
 
-def _demands(scenario: Scenario, classes: Sequence[ClassSpec], streams: Sequence[Stream]) -> Iterator[Demand]:
+def class_demands(scenario: Scenario, classes: Sequence[ClassSpec], streams: Sequence[Stream]) -> Iterator[Demand]:
     periods: tuple[str | None, ...] = tuple(scenario.periods) or (None,)
     for c, spec in enumerate(classes):
         homes: tuple[str | None, ...] = (None,)
@@ -187,7 +191,7 @@ def _demands(scenario: Scenario, classes: Sequence[ClassSpec], streams: Sequence
             yield Demand(c, home, own, tuple(q for q in mine if q not in own), rates)
 
 
-def _inventories(scenario: Scenario, pools: Sequence[PoolSpec]) -> Iterator[Inventory]:
+def site_inventories(scenario: Scenario, pools: Sequence[PoolSpec]) -> Iterator[Inventory]:
     for site_name, site in scenario.sites.items():
         for hardware, n_accelerators in site.accelerators.items():
             name = scenario.hardware_named(hardware).name

@@ -205,12 +205,8 @@ class RouteSearchSettings:
     """Parts that an interval of thresholds is cut into where its goodput is not proven."""
     first_cells: int = 16
     """Intervals of thresholds to begin with: those that matter are cut soon enough."""
-    rate_parts: int = 8
-    """Parts that a range of rates is cut into at once: their waits are found together."""
-    exact_rounds: int = 5
-    """Times that it is cut at one threshold: a part in 32,768 is left."""
-    bound_rounds: int = 1
-    """Times that it is cut for an interval of thresholds, which is cut again anyway."""
+    rate_tolerance: float = 3e-5
+    """Part of a rate within which a goodput is found at one threshold."""
     least_part: float = 1e-4
     """Part of the capacity below which a goodput is none."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf
+from math import inf, isfinite, log
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from planner.optimizer.delays import (
 )
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.problem import Problem
+from planner.optimizer.roots import last_kept
 from planner.optimizer.routes import Route
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.queueing import (
@@ -34,20 +35,20 @@ from planner.queueing import (
     Stretch,
     Ttft,
     Wait,
-    gigc_waits,
+    gigc_wait,
     link_stretch,
     split_scv,
 )
 from planner.workload import weighted_quantile
 
 Array = NDArray[np.float64]
-Stream = tuple[int, int | None, NDArray[np.bool_]]
-"""Prefill pool, link and which of the requests go there."""
 N_ATOMS = 4096
 """Requests that stand for a length distribution, as for the latencies of the answer."""
 SATURATED = 1 - 1e-9
 SHARE_TOLERANCE = 1e-12
 ROUNDING = 1e-12
+LEAST_LATE = 1e-15
+"""A fraction that is none: its logarithm is looked at."""
 
 
 class _Journeys(NamedTuple):
@@ -72,6 +73,24 @@ class _Journeys(NamedTuple):
         return self.late_fraction(slo_s) <= fraction
 
 
+class _Stream(NamedTuple):
+    """Requests that load a prefill pool, and a link after it."""
+
+    pool: int
+    link: int | None
+    chosen: NDArray[np.bool_]
+    """Which of the requests they are."""
+    n_places: int
+    """Prompts that the pool prefills at once."""
+    share_fraction: float
+    """Of all requests."""
+    service: Service
+    unhindered: Path
+    """What they go through without waiting, alone on the link."""
+    sender: Senders | None
+    """The same as the link has it, at one request per second of all."""
+
+
 def _late(slo_s: float, paths: Iterable[tuple[float, Path | None]]) -> float:
     """Fraction of all requests that take longer."""
     return sum(share if path is None else share * float(Ttft.of([path]).survival(slo_s)) for share, path in paths)
@@ -83,6 +102,8 @@ class FleetUnderSlo:
 
     problem: Problem
     sizing: Sizing
+    is_roomy: bool = False
+    """Whether links are taken for wide enough that no transfer is stretched: what bounds all smaller sizes too."""
 
     @property
     def slo_ttft_s(self) -> float:
@@ -117,11 +138,10 @@ class FleetUnderSlo:
         Source:
             A queue with fewer arrivals has no longer waits (coupling); waits as in `planner.queueing.gigc_wait`.
         """
-        (journeys,) = self._journeys(low_tokens, high_tokens, np.array([req_per_s]))
-        return journeys.late_fraction(self.slo_ttft_s)
+        return self._journeys(low_tokens, high_tokens, req_per_s).late_fraction(self.slo_ttft_s)
 
-    def meets_slo(self, low_tokens: float, high_tokens: float, req_per_s: Array) -> NDArray[np.bool_]:
-        """Whether some threshold of an interval may be within the SLO, at each of several rates.
+    def may_meet_slo(self, low_tokens: float, high_tokens: float, req_per_s: float) -> bool:
+        """Whether some threshold of an interval may be within the SLO.
 
         Equation:
             L <= what may be late, L = `late_fraction`. L0 <= L <= L0 + P(A > 0) decides most, L0 without the wait A for
@@ -130,34 +150,34 @@ class FleetUnderSlo:
         Args:
             low_tokens: least threshold [tokens].
             high_tokens: greatest threshold [tokens].
-            req_per_s: rates of the whole fleet [req/s], shape (n,).
+            req_per_s: rate of the whole fleet [req/s].
         """
-        allowed, slo_s = self.late_allowed + ROUNDING, self.slo_ttft_s
-        return np.array([j.is_late_at_most(allowed, slo_s) for j in self._journeys(low_tokens, high_tokens, req_per_s)])
+        journeys = self._journeys(low_tokens, high_tokens, req_per_s)
+        return journeys.is_late_at_most(self.late_allowed + ROUNDING, self.slo_ttft_s)
 
-    def goodput_within(self, low_tokens: float, high_tokens: float, most: float, least: float = 0.0) -> float:
-        """Highest rate up to `most` at which some threshold of an interval may be within the SLO [req/s].
+    def goodput_at(self, threshold_tokens: float, most: float, least: float = 0.0) -> float:
+        """Highest rate up to `most` at which a threshold is within the SLO [req/s].
+
+        Equation:
+            log(L / what may be late) = 0 over the rate, L = `late_fraction`
 
         Args:
-            low_tokens: least threshold [tokens].
-            high_tokens: greatest threshold [tokens].
+            threshold_tokens: the threshold [tokens].
             most: rate that capacity allows [req/s].
             least: rate below which the answer does not matter [req/s].
 
         Returns:
-            The rate; 0 where not even `least` is within the SLO.
+            The rate, from below within a part in 30,000; 0 where not even `least` is within the SLO.
         """
-        low, high, parts = max(least, most * ROUTE_SETTINGS.least_part), most, ROUTE_SETTINGS.rate_parts
-        if most <= 0 or most < least or not self.meets_slo(low_tokens, high_tokens, np.array([low]))[0]:
+        low, t = max(least, most * ROUTE_SETTINGS.least_part), threshold_tokens
+        if most <= 0 or most < least or not self.may_meet_slo(t, t, low):
             return 0.0
-        is_exact = low_tokens == high_tokens
-        for _ in range(ROUTE_SETTINGS.exact_rounds if is_exact else ROUTE_SETTINGS.bound_rounds):
-            rates = np.linspace(low, high, parts + 1)
-            n_met = int(np.logical_and.accumulate(self.meets_slo(low_tokens, high_tokens, rates[1:])).sum())
-            if n_met == parts:
-                return float(high)
-            low, high = rates[n_met : n_met + 2]
-        return float(low if is_exact else high)
+        allowed = self.late_allowed + ROUNDING
+
+        def excess(rate: float) -> float:
+            return log(max(self.late_fraction(t, t, rate), LEAST_LATE) / allowed)
+
+        return last_kept(excess, low, most, ROUTE_SETTINGS.rate_tolerance)[0]
 
     def unloaded_percentile_s(self, threshold_tokens: float) -> float:
         """The percentile of the SLO of TTFT without waiting, at one threshold [s].
@@ -204,72 +224,41 @@ class FleetUnderSlo:
         """Prompts that a pool prefills at once."""
         return self.sizing.n_instances[pool] * self.problem.pools[pool].rates.places
 
-    def _stretches(self, link: int | None, streams: Sequence[Stream], req_per_s: Array) -> list[Stretch]:
-        """Factors by which sharing stretches the transfers of some streams, alone on a link, at each rate."""
-        mine = [(pool, chosen) for pool, used, chosen in streams if used == link and chosen.any()]
-        if link is None or not mine:
-            return [ALONE] * len(req_per_s)
-        bandwidth = link_bytes_per_s(self.problem, self.sizing, link)
-        senders, share = [], 0.0
-        for pool, chosen in mine:
-            weights = self._weights[chosen]
-            part = float(weights.sum())
-            link_s = self._sent_bytes(pool, link)[chosen] / bandwidth if bandwidth > 0 else np.full(len(weights), inf)
-            n, service_s = self._n_places(pool), self._service_s(pool)[chosen]
-            senders.append(Senders(n, part, service_s, link_s, weights / part))
-            share += part
-        n_layers = [self.problem.pools[pool].rates.n_layers or 1 for pool, _ in mine]
-        scv = split_scv(arrival_scvs(self.problem)[0], min(share, 1.0))
-        return [
-            link_stretch([replace(of, req_per_s=float(rate) * of.req_per_s) for of in senders], n_layers, scv)
-            for rate in req_per_s
-        ]
+    def _journeys(self, low_tokens: float, high_tokens: float, req_per_s: float) -> _Journeys:
+        """What requests that surely load the queues go through."""
+        streams = self._streams(low_tokens, high_tokens)
+        stretches = {link: self._stretch(link, streams, req_per_s) for link in {stream.link for stream in streams}}
+        paths = tuple((s.share_fraction, self._path(s, req_per_s, stretches[s.link])) for s in streams)
+        return _Journeys(self._admission(req_per_s), paths)
 
-    def _journeys(self, low_tokens: float, high_tokens: float, req_per_s: Array) -> list["_Journeys"]:
-        """What requests that surely load the queues go through, at each of several rates."""
-        streams = [s for s in self._streams(low_tokens, high_tokens) if s[2].any()]
-        stretches = {link: self._stretches(link, streams, req_per_s) for _, link, _ in streams}
-        shares = [float(self._weights[chosen].sum()) for _, _, chosen in streams]
-        paths = [self._paths(*s, req_per_s, stretches[s[1]]) for s in streams]
-        return [
-            _Journeys(admission, tuple(zip(shares, (of[k] for of in paths), strict=True)))
-            for k, admission in enumerate(self._admissions(req_per_s))
-        ]
+    def _stretch(self, link: int | None, streams: Sequence[_Stream], req_per_s: float) -> Stretch:
+        """The factor by which sharing stretches the transfers of some streams, alone on a link."""
+        mine = [stream for stream in streams if stream.link == link]
+        if link is None or self.is_roomy:
+            return ALONE
+        senders = [replace(s.sender, req_per_s=req_per_s * s.share_fraction) for s in mine if s.sender]
+        n_layers = [self.problem.pools[stream.pool].rates.n_layers or 1 for stream in mine]
+        share = sum(stream.share_fraction for stream in mine)
+        return link_stretch(senders, n_layers, split_scv(arrival_scvs(self.problem)[0], min(share, 1.0)))
 
-    def _admissions(self, req_per_s: Array) -> list[Wait | None]:
-        """Waits for a place in the decode batches at each of several rates; None without steady state."""
-        rates = req_per_s.tolist()
-        new = [rate for rate in dict.fromkeys(rates) if rate not in self._known_admissions]
-        if new:
+    def _admission(self, req_per_s: float) -> Wait | None:
+        """The wait for a place in the decode batches; None without steady state."""
+        if req_per_s not in self._known_admissions:
             asked, decode = [Asked.of(self.problem.classes[0], 1.0)], self._route.decode
             point, n = self.problem.pools[decode].rates.decode, self.sizing.n_instances[decode]
-            self._known_admissions.update(zip(new, places_waits(point, asked, n, np.array(new)), strict=True))
-        return [self._known_admissions[rate] for rate in rates]
+            self._known_admissions[req_per_s] = places_waits(point, asked, n, np.array([req_per_s]))[0]
+        return self._known_admissions[req_per_s]
 
-    def _paths(
-        self,
-        pool: int,
-        link: int | None,
-        chosen: NDArray[np.bool_],
-        req_per_s: Array,
-        stretches: Sequence[Stretch],
-    ) -> list[Path | None]:
-        """What the chosen requests go through but for decode places, as if they were all; None without steady state."""
-        service_s, weights = self._service_s(pool)[chosen], self._weights[chosen]
-        n, service, share = self._n_places(pool), Service.of(service_s, weights), float(weights.sum())
-        found: list[Path | None] = [None] * len(req_per_s)
-        rates = req_per_s * share
-        stable = np.flatnonzero((rates * service.mean_s < n * SATURATED) & np.isfinite([s.mean for s in stretches]))
-        if n == 0 or not stable.size:
-            return found
-        waits = gigc_waits(n, rates[stable], service, split_scv(arrival_scvs(self.problem)[0], share))
-        unhindered = Path.of(1.0, service_s, weights, NO_WAIT, self._transfer_s(pool, link)[chosen])
-        for place, k in enumerate(stable.tolist()):
-            path = unhindered
-            if link is not None and not stretches[k].is_alone:
-                path = self._stretched(pool, link, chosen, stretches[k])
-            found[k] = replace(path, wait=waits.wait(place))
-        return found
+    def _path(self, stream: _Stream, req_per_s: float, stretch: Stretch) -> Path | None:
+        """What requests go through but for decode places, as if they were all; None without steady state."""
+        n, service, rate = stream.n_places, stream.service, req_per_s * stream.share_fraction
+        if n == 0 or rate * service.mean_s >= n * SATURATED or not isfinite(stretch.mean):
+            return None
+        wait = gigc_wait(n, rate, service, split_scv(arrival_scvs(self.problem)[0], stream.share_fraction))
+        path = stream.unhindered
+        if stream.link is not None and not stretch.is_alone:
+            path = self._stretched(stream.pool, stream.link, stream.chosen, stretch)
+        return replace(path, wait=wait)
 
     def _stretched(self, pool: int, link: int, chosen: NDArray[np.bool_], stretch: Stretch) -> Path:
         """What requests whose transfers share a link go through, but for waits."""
@@ -295,7 +284,7 @@ class FleetUnderSlo:
         Valid:
             As for `late_fraction`; whether decode and links carry the rate is not looked at.
         """
-        ((admission, found),) = self._journeys(low_tokens, high_tokens, np.array([req_per_s]))
+        admission, found = self._journeys(low_tokens, high_tokens, req_per_s)
         if admission is None or any(path is None for _, path in found):
             return inf
         paths = [
@@ -308,16 +297,29 @@ class FleetUnderSlo:
         whole = [replace(path, share_fraction=path.share_fraction / total) for path in paths]
         return Ttft.of(whole).quantile_s(1 - self.late_allowed)
 
-    def _streams(self, low_tokens: float, high_tokens: float) -> list[Stream]:
-        """Pool, link and requests that surely take them with any threshold of an interval: long ones, short ones."""
-        return [
-            (pool, link, chosen)
-            for pool, link, chosen in (
-                (self._route.long, self._route.long_link, self._uncached > high_tokens),
-                (self._route.short, self._route.short_link, self._uncached <= low_tokens),
+    def _streams(self, low_tokens: float, high_tokens: float) -> Sequence[_Stream]:
+        """Requests that surely load a queue with any threshold of an interval: long ones, short ones."""
+        ends = low_tokens, high_tokens
+        if ends not in self._known_streams:
+            route = self._route
+            found = (
+                (route.long, route.long_link, self._uncached > high_tokens),
+                (route.short, route.short_link, self._uncached <= low_tokens),
             )
-            if pool is not None
-        ]
+            self._known_streams.clear()  # thresholds come one after another, each with many rates
+            self._known_streams[ends] = [self._stream(*s) for s in found if s[0] is not None and s[2].any()]
+        return self._known_streams[ends]
+
+    def _stream(self, pool: int | None, link: int | None, chosen: NDArray[np.bool_]) -> _Stream:
+        assert pool is not None
+        service_s, weights = self._service_s(pool)[chosen], self._weights[chosen]
+        n, share, sender = self._n_places(pool), float(weights.sum()), None
+        unhindered = Path.of(1.0, service_s, weights, NO_WAIT, self._transfer_s(pool, link)[chosen])
+        if link is not None:
+            bandwidth = link_bytes_per_s(self.problem, self.sizing, link)
+            link_s = self._sent_bytes(pool, link)[chosen] / bandwidth if bandwidth > 0 else np.full(len(weights), inf)
+            sender = Senders(n, share, service_s, link_s, weights / share)
+        return _Stream(pool, link, chosen, n, share, Service.of(service_s, weights), unhindered, sender)
 
     @property
     def _route(self) -> Route:
@@ -362,6 +364,10 @@ class FleetUnderSlo:
                 self.problem, self.sizing, pool, link, self._sent_bytes(pool, link), self._service_s(pool)
             )
         return self._sending[pool, link]
+
+    @cached_property
+    def _known_streams(self) -> dict[tuple[float, float], Sequence[_Stream]]:
+        return {}
 
     @cached_property
     def _known_admissions(self) -> dict[float, Wait | None]:

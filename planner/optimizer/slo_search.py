@@ -5,23 +5,23 @@ looked at as well. So a program proposes the best sizes by capacity, their goodp
 ones are fathomed; until what capacity allows the rest is no better.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
 from math import inf
 from time import monotonic
 
 from planner.errors import UndecidedError
 from planner.optimizer.capacity import exact_loads, first_intervals, interval_loads
 from planner.optimizer.formulation import ProgramGoal, Sizing
-from planner.optimizer.goodput import GAP, MOST_BUSY, Goodput, best_goodput_up_to
+from planner.optimizer.goodput import GAP, best_goodput_up_to
 from planner.optimizer.least_ttft import LeastTtftFleet, filled_with_budget, floor_s, least_ttft_up_to, trimmed
 from planner.optimizer.problem import Problem
-from planner.optimizer.routed_capacity import Operating, highest_rate, rent_usd_per_hour, spend_of
+from planner.optimizer.routed_capacity import Operating, highest_rate
 from planner.optimizer.search import RoutedSolution, capacity_search
 from planner.optimizer.settings import ROUTE_SETTINGS
-from planner.optimizer.slo_attainment import FleetUnderSlo, least_decode_instances, least_slo_ttft_s
-from planner.optimizer.solver import RoutedOptimum, solve
+from planner.optimizer.slo_attainment import FleetUnderSlo, least_slo_ttft_s
+from planner.optimizer.slo_cheapest import cheapest
+from planner.optimizer.slo_plans import proposed, solution
+from planner.optimizer.solver import solve
 
 
 def search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | None:
@@ -42,7 +42,7 @@ def search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | Non
         return None
     if problem.is_min_ttft:
         return _least_ttft(problem, deadline)
-    return _cheapest(problem, deadline) if problem.is_min_cost else _fastest(problem, deadline)
+    return cheapest(problem, deadline) if problem.is_min_cost else _fastest(problem, deadline)
 
 
 def _breaks_idle(problem: Problem) -> bool:
@@ -59,7 +59,7 @@ def _fastest(problem: Problem, deadline: float) -> RoutedSolution | None:
     fathomed: list[Sizing] = []
     proven = 0.0
     for _ in range(ROUTE_SETTINGS.most_sizings):
-        answer = _proposed(problem, ProgramGoal("rate", excluded=tuple(fathomed)), deadline, best)
+        answer = proposed(problem, ProgramGoal("rate", excluded=tuple(fathomed)), deadline, best)
         least = best.objective if best else 0.0
         if answer is None or answer.bound <= least * (1 + GAP):
             return best and _proven(best, max(proven, least))
@@ -67,82 +67,10 @@ def _fastest(problem: Problem, deadline: float) -> RoutedSolution | None:
         at, found = best_goodput_up_to(problem, sizing, deadline, least)
         proven = max(proven, found.bound)
         if found.rate > least:
-            best = _solution(problem, at, found, found.rate)
+            best = solution(problem, at, found, found.rate)
         fathomed.append(sizing)
         if monotonic() > deadline or len(fathomed) == ROUTE_SETTINGS.most_sizings:
             return best and _proven(best, max(proven, answer.bound))
-    return best
-
-
-def _cheapest(problem: Problem, deadline: float) -> RoutedSolution | None:
-    """The cheapest sizes whose goodput reaches the demand, tried in the order of what they cost at the least.
-
-    Rent is that cost; where use is charged too, the thresholds that the promise leaves may cost more, and the search
-    goes on until no other sizes can cost less.
-    """
-    demand = problem.demand_req_per_s or 0.0
-    fathomed = [*_too_few_decode(problem, demand)]
-    best: RoutedSolution | None = None
-    bound = inf
-    for _ in range(ROUTE_SETTINGS.most_sizings):
-        if best is None and fathomed and monotonic() > deadline:
-            raise UndecidedError("no fleet that keeps the promise was found in the time, and none is excluded")
-        goal = ProgramGoal("spend", least_rate=demand, most_rate=demand, excluded=tuple(fathomed))
-        answer = _proposed(problem, goal, deadline, best)
-        if answer is None or (best and answer.bound >= best.objective / (1 + GAP)):
-            return best and replace(best, bound=min(bound, best.objective))
-        if best is None:
-            at, found = best_goodput_up_to(problem, answer.sizing, deadline, demand / (1 + 2 * GAP))
-            if found.rate >= demand:
-                best = _solution(problem, at, found, demand)
-            if found.bound >= demand:  # at the least within the tolerance of the proof: such sizes might do after all
-                bound = min(bound, answer.bound)
-        if best and problem.charges_use:
-            best = _of_less_use(problem, answer.sizing, best)
-        if best and (not problem.charges_use or monotonic() > deadline):
-            return replace(best, bound=min(bound, best.objective))
-        done = answer.sizing if best else _also_too_few(problem, answer.sizing, demand, deadline)
-        fathomed.append(done)
-    if best:
-        return replace(best, bound=min(bound, best.objective))
-    raise UndecidedError(
-        f"{ROUTE_SETTINGS.most_sizings} sizes in the order of cost break the promise; "
-        "allow a longer TTFT or state a lower demand"
-    )
-
-
-def _also_too_few(problem: Problem, sizing: Sizing, demand: float, deadline: float) -> Sizing:
-    """Sizes that do not reach the demand, with all the decode that there can be if that does not help."""
-    decode = problem.routes[0].decode
-    n = tuple(
-        (most or 0) if i == decode else n
-        for i, (n, most) in enumerate(zip(sizing.n_instances, problem.size_limits, strict=True))
-    )
-    larger = replace(sizing, n_instances=n)
-    return larger if best_goodput_up_to(problem, larger, deadline, demand / (1 + 2 * GAP))[1].bound < demand else sizing
-
-
-def _too_few_decode(problem: Problem, demand: float) -> Iterator[Sizing]:
-    """The largest sizes that are settled because their decode pool alone breaks the promise."""
-    limits = [0 if most is None else most for most in problem.size_limits]
-    decode = problem.routes[0].decode
-    least = least_decode_instances(problem, demand, limits[decode])
-    if least > 1:
-        n = (least - 1 if i == decode else most for i, most in enumerate(limits))
-        yield Sizing(tuple(n), tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links))
-
-
-def _of_less_use(problem: Problem, sizing: Sizing, best: RoutedSolution) -> RoutedSolution:
-    """The cheapest plan of some sizes, over a grid of thresholds that keep the promise; or the best so far."""
-    fleet, rate = FleetUnderSlo(problem, sizing), best.operating.rate
-    plans = [
-        _solution(problem, sizing, Goodput(rate, float(t), rate), rate)
-        for t in first_intervals(problem, problem.routes[0])[1]
-    ]
-    for plan in sorted((p for p in plans if p.objective < best.objective), key=lambda p: p.objective):
-        t, most = plan.thresholds_tokens[0], plan.highest.rate * MOST_BUSY
-        if most >= rate and fleet.late_fraction(t, t, rate) <= fleet.late_allowed:
-            return replace(plan, goodput=max(fleet.goodput_within(t, t, most, rate), rate))
     return best
 
 
@@ -196,19 +124,6 @@ def _least_ttft_solution(problem: Problem, sizing: Sizing, found: LeastTtftFleet
     )
 
 
-def _proposed(
-    problem: Problem, goal: ProgramGoal, deadline: float, best: RoutedSolution | None
-) -> RoutedOptimum | None:
-    """The best sizes by capacity that are not settled; None when all are, or time is up with a plan at hand."""
-    loads = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
-    try:
-        return solve(problem, loads, goal, max(deadline - monotonic(), 0.1))
-    except UndecidedError:
-        if best is None:
-            raise
-        return None
-
-
 def _filled(problem: Problem, sizing: Sizing) -> Sizing:
     """The sizes with whatever the limits leave room for: it never lowers goodput, and settles more at once."""
     if problem.scenario.budget_usd_per_hour is not None or problem.ratio is not None:
@@ -223,37 +138,6 @@ def _filled(problem: Problem, sizing: Sizing) -> Sizing:
         n[i] += max(min(room, default=0), 0)
     ports = tuple(tuple(tier.max_ports for tier in link.tiers) for link in problem.links)
     return Sizing(tuple(n), ports)
-
-
-def _solution(problem: Problem, sizing: Sizing, found: Goodput, rate: float) -> RoutedSolution:
-    if not problem.is_min_cost:
-        sizing = _with_cheapest_ports(problem, sizing, found)
-    loads = tuple(exact_loads(problem, (found.threshold_tokens,)))
-    highest = highest_rate(problem, sizing, loads)
-    operating = Operating(rate, (rate,))
-    objective = spend_of(problem, sizing, loads, operating) if problem.is_min_cost else rate
-    thresholds = (found.threshold_tokens,)
-    return RoutedSolution(sizing, thresholds, loads, highest, operating, objective, objective, goodput=found.rate)
-
-
-def _with_cheapest_ports(problem: Problem, sizing: Sizing, found: Goodput) -> Sizing:
-    """The least rent, or bandwidth, of ports that keeps the goodput at its threshold."""
-    if problem.scenario.budget_usd_per_hour is not None:
-        return sizing
-    choices = [product(*(range(m + 1) for m in ports)) for ports in sizing.n_ports]
-    options = [replace(sizing, n_ports=ports) for ports in product(*choices)]
-    loads = exact_loads(problem, (found.threshold_tokens,))
-    for option in sorted(options, key=lambda option: _port_spend(problem, option)):
-        if highest_rate(problem, option, loads).rate * MOST_BUSY >= found.rate * (1 - 1e-9):
-            fleet, t = FleetUnderSlo(problem, option), found.threshold_tokens
-            if fleet.late_fraction(t, t, found.rate) <= fleet.late_allowed:
-                return option
-    return sizing
-
-
-def _port_spend(problem: Problem, sizing: Sizing) -> tuple[float, float]:
-    rent = sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
-    return rent, sum(link.gbps(ports) for link, ports in zip(problem.links, sizing.n_ports, strict=True))
 
 
 def _proven(best: RoutedSolution, bound: float) -> RoutedSolution:

@@ -24,6 +24,8 @@ FIRST_PART = 0.5
 """Of what that leaves, what planning each period by itself may take."""
 FOLLOWING_GAP = 2e-3
 """Gap at which the search for a plan that follows the periods stops: hours cost little each, and are many."""
+AGAIN_GAP = GAP_TARGET / 2
+"""How much further from the bound of a laxer promise the plan of a stricter one may be, at least."""
 RATE_TOLERANCE = 1e-6
 """A rate this close to the best counts as equal when cost decides."""
 NOTHING = 1e-9
@@ -32,13 +34,16 @@ ROUNDING = 1.01
 """Of a gap that counts as none."""
 
 
-def searched(problem: Problem, time_limit_s: float, gap: float = GAP_TARGET) -> Solution | None:
+def searched(
+    problem: Problem, time_limit_s: float, gap: float = GAP_TARGET, laxer: Solution | None = None
+) -> Solution | None:
     """The best plan that was found and its bound, or None where it is proven that no plan exists.
 
     Args:
         problem: the question.
         time_limit_s: seconds after which the best plan so far is returned with its gap.
         gap: relative distance of plan and bound at which the search of a network stops.
+        laxer: what was found for the same question with a laxer promise or a lower demand: its bound is one of this.
 
     Raises:
         InputError: a promise that there is no model for.
@@ -60,6 +65,9 @@ def searched(problem: Problem, time_limit_s: float, gap: float = GAP_TARGET) -> 
         return None if least is None else least.as_solution(ROUNDING * BISECTION_GAP)
     if problem.is_followed and problem.is_min_cost:
         return _following(problem, time_limit_s, gap)
+    if problem.is_min_cost and laxer is not None:
+        gap = max(gap, laxer.gap + AGAIN_GAP)
+        return network_search(problem, time_limit_s, gap, bound=laxer.bound)
     deadline = monotonic() + time_limit_s
     found = network_search(problem, time_limit_s if problem.is_min_cost else FASTEST_PART * time_limit_s, gap)
     if found is None or found.scale <= NOTHING:

@@ -48,7 +48,7 @@ def verdict(scenario: Scenario, classes: Classes, plan: Fleet, gap: float, compa
         return one_site_verdict(scenario, requests, plan, apart)
     if not any(link.mean_gbps > 0 for link in plan.links):
         return _no(f"the best plan sends nothing to another site{_alone(scenario, plan)}")
-    rivals = [o for o in compared.others if o.name in DECISIVE and is_fair(scenario, plan, o)]
+    rivals = [o for o in compared.others if o.name in _decisive(scenario) and is_fair(scenario, plan, o)]
     if enough := _cheaper_for_the_demand(scenario, plan, rivals):
         return enough
     can_be_had = [o for o in rivals if not o.beyond_stock]
@@ -58,13 +58,18 @@ def verdict(scenario: Scenario, classes: Classes, plan: Fleet, gap: float, compa
     return _against(scenario, plan, gap, best, compared, rivals)
 
 
+def _decisive(scenario: Scenario) -> tuple[str, ...]:
+    """Names of the fleets that the verdict may rest on: with a colocated pool also those that keep all in one batch."""
+    return DECISIVE if scenario.colocated_pool is None else (*DECISIVE, *COLOCATED)
+
+
 def _against(
     scenario: Scenario, plan: Fleet, gap: float, other: Baseline, compared: Compared, rivals: Sequence[Baseline]
 ) -> Verdict:
     """The verdict by one opponent, the strongest that can be had."""
     margin, low, high = margins(scenario, plan, gap, other)
     is_worth, is_clear = margin > WORTHWHILE, not low <= WORTHWHILE < high
-    missing = sorted(compared.unknown & set(DECISIVE))
+    missing = sorted(compared.unknown & set(_decisive(scenario)))
     rounded = round(margin, DECIMALS)
     if not is_clear or (is_worth and missing):
         why = "which is within what is not proven of the two" if not is_clear else ""
@@ -81,10 +86,10 @@ def _against(
 
 def _without_opponent(scenario: Scenario, plan: Fleet, compared: Compared, rivals: Sequence[Baseline]) -> Verdict:
     """The verdict where no fleet that can be had does without another site, or none is known."""
-    if compared.unknown & set(DECISIVE):
+    if compared.unknown & set(_decisive(scenario)):
         because = "Not decided: what sites on their own serve was not found in the time."
         return Verdict(worth_it=False, because=because, decided=False)
-    if not compared.impossible & {*LOCAL, *DECISIVE[:1]} and not rivals:
+    if not compared.impossible & {*LOCAL, *DECISIVE[:1], *COLOCATED} and not rivals:
         return _no("no baseline could be planned with the service times at hand, so a gain is not shown")
     promised = any(slo is not None and slo.ttft_s for slo in map(scenario.slo_of, scenario.workloads))
     what = f"Cross-site prefill serves {number(plan.throughput_req_per_s)} req/s{' as promised' if promised else ''}"

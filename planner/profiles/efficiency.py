@@ -52,7 +52,12 @@ class Efficiencies(StrictModel):
     weight_read_fp8_fraction: Figure | None = None
     """Reading fp8 weights in a product with M up to 8 [fraction of the peak memory bandwidth]."""
     attention_prefill_fraction: Figure | None = None
-    """Causal attention of long prompts [fraction of the dense bf16 peak]."""
+    """Causal attention of prompts of 8k to 16k tokens [fraction of the dense bf16 peak]."""
+    attention_half_tokens: Figure | None = None
+    """Length of a prompt at which starting tiles takes attention as long as all its products [tokens]."""
+    attention_tail_tiles: Figure | None = None
+    """What attention loses at its end, while processors run dry, in tiles of 128 queries of one head and most keys,
+    each at the peak of the whole accelerator [tiles]."""
     attention_decode_fraction: Figure | None = None
     """Reading the KV cache in decode attention [fraction of the peak memory bandwidth]."""
     moe_bf16_fraction: Figure | None = None

@@ -22,6 +22,8 @@ _UNITS: tuple[tuple[str, str, dict[str, float]], ...] = (
     ("_us", "us", {"ns": 1e-3, "ms": 1e3, "s": 1e6}),
     ("_ms", "ms", {"us": 1e-3, "ns": 1e-6, "s": 1e3}),
     ("_fraction", "parts of 1", {"%": 0.01}),
+    ("_tokens", "tokens", {"thousand tokens": 1e3}),
+    ("_tiles", "tiles", {}),
     ("_usd", "USD", {"thousand USD": 1e3, "US cents": 1e-2}),
 )
 """Suffix of a key, its unit, and other units with what one of them is in it."""

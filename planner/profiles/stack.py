@@ -144,7 +144,10 @@ class HarnessSettings(StrictModel):
     quantized_kv: bool | None = None
     """Whether the cache is fp8 beside quantised weights where points do not say; absent: as the settings say."""
     polling: tuple[Polling, ...] = ()
-    """Looks at what has arrived, by requests in flight and rising in them; empty: before every pass."""
+    """Looks at what has arrived, by requests in flight and rising in them, without attention replicas; empty: before
+    every pass."""
+    replica_wait_passes: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    """Most passes for which attention replicas put prompts off until each of them has one; absent: none."""
 
 
 class VersionFactors(StrictModel):

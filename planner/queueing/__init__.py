@@ -8,6 +8,7 @@ from planner.queueing.packing import Packing, packing
 if TYPE_CHECKING:
     from planner.queueing.chain import Chain, phase_chain
     from planner.queueing.colocated import (
+        DOUBTS,
         ColocatedQueue,
         PassLoop,
         Prompts,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from planner.queueing.decode import DecodeBatch, birth_death_fractions, decode_batch
     from planner.queueing.erlang import erlang_b, erlang_c
     from planner.queueing.gigc import Delay, delay
+    from planner.queueing.joining import JoinedQueue, joined_capacity_req_per_s, joined_prompts, joined_queue
     from planner.queueing.link import SharedLink, connections_bytes_per_s, exposed_seconds
     from planner.queueing.mgc import mdc_mean_wait_s, mean_wait_s, mmc_mean_wait_s, utilization_fraction
     from planner.queueing.phases import MarkovArrivals, Phases, renewal_arrivals, two_phases
@@ -43,10 +45,12 @@ _LAZY = {
     "ALONE": "sharing",
     "Chain": "chain",
     "ColocatedQueue": "colocated",
+    "DOUBTS": "colocated",
     "CorrelatedWait": "correlated",
     "DecodeBatch": "decode",
     "Delay": "gigc",
     "ENDLESS": "sharing",
+    "JoinedQueue": "joining",
     "MarkovArrivals": "phases",
     "Mmpp": "correlated",
     "NO_WAIT": "wait",
@@ -79,6 +83,9 @@ _LAZY = {
     "gigc_wait": "waits",
     "gigc_waits": "waits",
     "late_fraction": "staffing",
+    "joined_capacity_req_per_s": "joining",
+    "joined_prompts": "joining",
+    "joined_queue": "joining",
     "link_stretch": "sharing",
     "mdc_mean_wait_s": "mgc",
     "mean_wait_s": "mgc",
@@ -104,9 +111,14 @@ __all__ = [
     "steady_pass_s",
     "colocated_queue",
     "colocated_capacity_req_per_s",
+    "JoinedQueue",
+    "joined_capacity_req_per_s",
+    "joined_prompts",
+    "joined_queue",
     "Prompts",
     "PassLoop",
     "ColocatedQueue",
+    "DOUBTS",
     "ALONE",
     "ENDLESS",
     "NO_WAIT",

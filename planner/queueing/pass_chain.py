@@ -2,146 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.queueing.chain_states import States
 from planner.queueing.erlang import Floats
+from planner.queueing.routed_arrivals import MOMENTS, Arrivals
+from planner.queueing.token_lattice import TokenLattice
 
-CELLS_PER_PASS = 48
-CELLS_PER_PROMPT = 4
-MOST_CELLS = 256
-"""Of the lattice: cells finer than a part of a pass and of a mean prompt, where that many reach far enough."""
-MOMENTS = (1 / 6, 1 / 2, 5 / 6)
-"""Parts of a pass at which requests come."""
 N_KINDS = 5
 """Prompt lengths that are followed apart, of many."""
+N_BEFORE, N_ROOM = 12, 4
+"""Groups of requests, by seconds before their last pass and by what that has room for."""
 N_TIMES = 2048
 """Times that stand for a distribution."""
 NEGLIGIBLE = 1e-9
 """Probability that is left out."""
-
-
-@dataclass(frozen=True, eq=False)
-class TokenLattice:
-    """Numbers of tokens as whole cells; a number between two of them is partly either, with its mean."""
-
-    cell_tokens: float
-    n_cells: int
-    prompt: Floats
-    """Probability of a prompt's length, by cells."""
-    mean_tokens: float
-    """Mean prompt [tokens]."""
-    begun_tokens: float
-    """Mean prompt of a token, which is how long one that is begun is [tokens]."""
-
-    @cached_property
-    def spectrum(self) -> NDArray[np.complex128]:
-        """Fourier transform of `prompt`, with as many cells of room behind it."""
-        return np.fft.rfft(self.prompt, 2 * self.n_cells)
-
-    def of(self, tokens: Floats, weights: Floats) -> Floats:
-        """Probabilities by cells; what is beyond the last is put there."""
-        place = np.minimum(np.asarray(tokens, float) / self.cell_tokens, self.n_cells - 1.0)
-        low = np.minimum(place.astype(int), self.n_cells - 2)
-        part = place - low
-        found = np.bincount(low, weights * (1 - part), self.n_cells)
-        return np.asarray(found + np.bincount(low + 1, weights * part, self.n_cells))
-
-    def summed(self, spectrum: NDArray[np.complex128]) -> Floats:
-        """Probabilities of a spectrum, along the last axis."""
-        return np.maximum(np.fft.irfft(spectrum, 2 * self.n_cells)[..., : self.n_cells], 0.0)
-
-
-def token_lattice(tokens: Floats, weights: Floats, budget_tokens: float, utilization: float) -> TokenLattice:
-    """A lattice that the tokens waiting at an instance hardly ever leave.
-
-    Args:
-        tokens: prompt lengths [tokens], shape (n,).
-        weights: their shares, shape (n,), sum 1.
-        budget_tokens: prompt tokens of a full pass.
-        utilization: load of the instance, below 1; the fuller, the further it reaches.
-
-    Returns:
-        The lattice.
-
-    Valid: a heuristic, of which only precision depends.
-
-    >>> lattice = token_lattice(np.array([1000.0]), np.ones(1), 8192.0, 0.5)
-    >>> lattice.cell_tokens, round(float(lattice.prompt @ np.arange(lattice.n_cells)) * lattice.cell_tokens, 6)
-    (200.0, 1000.0)
-    """
-    mean = float(tokens @ weights)
-    order = np.argsort(tokens)
-    longest = float(tokens[order][min(int(np.searchsorted(np.cumsum(weights[order]), 0.999)), len(tokens) - 1)])
-    finest = max(min(budget_tokens / CELLS_PER_PASS, mean / CELLS_PER_PROMPT), 1e-3)
-    reach = 2 * longest + min(budget_tokens, 20 * longest) + 3 * max(mean, longest / 4) / (1 - utilization)
-    cell = max(finest, reach / MOST_CELLS)
-    if mean >= cell:
-        cell = mean / int(mean / cell)  # equal prompts end at cells
-    n = max(int(np.ceil(reach / cell)), 8)
-    begun = float(tokens**2 @ weights) / mean if mean > 0 else 0.0
-    bare = TokenLattice(cell, n, np.zeros(n), mean, begun)
-    return TokenLattice(cell, n, bare.of(tokens, weights), mean, begun)
-
-
-@dataclass(frozen=True)
-class Arrivals:
-    """Requests that come to an instance, independent of one another; a router may avoid one where requests wait."""
-
-    fresh_req_per_s: float
-    """While none waits for a pass [req/s]."""
-    waiting_req_per_s: float
-    """While one does [req/s]."""
-
-    @classmethod
-    def routed(cls, rate_req_per_s: float, waiting_fraction: float, n_instances: int) -> "Arrivals":
-        """An instance among others, where each request goes to one at which none waits, if there is one.
-
-        Equation: with w the share of time in which one waits, w^n of the requests find one everywhere: r w^(n - 1) come
-            to an instance where one waits, r (1 - w^n) / (1 - w) to another.
-
-        Args:
-            rate_req_per_s: mean rate r of an instance [req/s].
-            waiting_fraction: share of time w, below 1 [fraction].
-            n_instances: instances n.
-
-        Valid: instances independent of one another.
-
-        Source: mean field of join-the-shortest-queue, as Mitzenmacher (2001), IEEE TPDS 12(10).
-
-        >>> Arrivals.routed(2.0, 0.5, 1)
-        Arrivals(fresh_req_per_s=2.0, waiting_req_per_s=2.0)
-        """
-        w, n = waiting_fraction, n_instances
-        return cls(rate_req_per_s * (1 - w**n) / (1 - w), rate_req_per_s * w ** (n - 1))
-
-    def spectra(
-        self, seconds: Floats, waits: NDArray[np.bool_], spectrum: NDArray[np.complex128]
-    ) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-        """Transforms of the tokens that come in times: of all that come, and, times the rate, before one at the end.
-
-        Equation: with f the transform of a prompt, a and b the rates: where one waits already exp(b t (f - 1)); else
-            e^(-a t) + a f (e^(b t (f - 1)) - e^(-a t)) / (a + b (f - 1)), none or a first and then others; before a
-            request at the end a e^(-a t) + b times the rest of it.
-
-        Args:
-            seconds: times t [s], shape (k,).
-            waits: whether one waits from the beginning, shape (k,).
-            spectrum: transform f of a prompt's length, shape (n,).
-        """
-        a, b = self.fresh_req_per_s, self.waiting_req_per_s
-        t, f = seconds[:, None], spectrum[None, :]
-        after = np.exp(b * t * (f - 1.0))
-        none = np.exp(-a * t)
-        some = a * f * (after - none) / _not_zero(a + b * (f - 1.0))
-        came = np.where(waits[:, None], after, none + some)
-        return came, np.where(waits[:, None], b * after, a * none + b * some)
-
-
-def _not_zero(values: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    return np.where(np.abs(values) < 1e-12, 1e-12, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +30,11 @@ class PassChain:
     """Most prompt tokens of a pass."""
     arrivals: Arrivals
     starts: Floats
-    """Tokens that wait as a pass begins, by cells: share of passes [fraction]."""
+    """Share of passes that begin in each state [fraction]."""
+    moves: Floats
+    """Probabilities from the state at one pass to that at the next."""
+    states: States
+    """What waits as a pass begins."""
     kinds: NDArray[np.int_]
     """Pass that each leads to, an index of `table`."""
     table: Floats
@@ -202,6 +83,48 @@ class PassChain:
             found_w.append((ends * (shares * share)[:, None]).ravel())
         return fewer(np.concatenate(found_s), np.concatenate(found_w))
 
+    def behind(self, tokens: Floats, weights: Floats) -> Floats:
+        """Shares of states as the pass with a prompt's last token ends [fraction].
+
+        Equation: of what comes until that pass begins, it takes as much as it has room for; the rest waits, with what
+            comes while it lasts.
+
+        Args:
+            tokens: prompt lengths [tokens], shape (n,).
+            weights: their shares, shape (n,), sum 1.
+        """
+        residual_s, ahead, shares = self._met()
+        own = np.fft.rfft(self.lattice.of(tokens, weights), 2 * self.lattice.n_cells)
+        ends = (self.lattice.summed(ahead * own) * shares[:, None]).ravel()
+        before_s, last = self._last_pass(residual_s)
+        last_s = np.interp(last, self.table[:-1], self.table_s[:-1])
+        room = np.broadcast_to(self.budget - self._own_part(), before_s.shape)
+        w, t, free, during_s = _grouped(ends, before_s.ravel(), room.ravel(), last_s.ravel())
+        came = self.lattice.summed(self.arrivals.spectra(t, np.ones(len(t), bool), self.lattice.spectrum)[0])
+        left = np.array([_less(row, cells) for row, cells in zip(came, free / self.lattice.cell_tokens, strict=True)])
+        fresh, after = (
+            self.arrivals.spectra(during_s, np.full(len(t), waits), self.lattice.spectrum)[0] for waits in (False, True)
+        )
+        some = left.copy()
+        some[:, 0] = 0.0
+        spectra = left[:, :1] * fresh + np.fft.rfft(some, 2 * self.lattice.n_cells) * after
+        found = w @ self.lattice.summed(spectra)
+        found[-1] += max(1.0 - float(found.sum()), 0.0)
+        return self.states.by_amount(found / found.sum())
+
+    @property
+    def came_in_step(self) -> Floats:
+        """State after a decode step without prompts [fraction]."""
+        return np.asarray(self.moves[0])
+
+    @property
+    def until_empty_s(self) -> Floats:
+        """Seconds of passes until no prompt waits, by state."""
+        n = len(self.kinds)
+        seconds = self.table_s[self.kinds]
+        found = np.linalg.solve(np.eye(n - 1) - self.moves[1:, 1:], seconds[1:])
+        return np.append(0.0, found)
+
     def _met(self) -> tuple[Floats, NDArray[np.complex128], Floats]:
         """What requests meet: seconds left of the pass, tokens ahead after it (times their rate), and how often."""
         time = self.passes * _durations_s(self.table_s, self.arrivals, self.idles)
@@ -213,24 +136,34 @@ class PassChain:
         for full in (last - 1, last):
             left = self.lattice.of(*self._left_over(full))
             before[kind == full] *= np.fft.rfft(left, 2 * self.lattice.n_cells) / max(left.sum(), NEGLIGIBLE)
-        shares = np.repeat(time[kept], len(MOMENTS))
+        shares = (time[kept][:, None] * self.arrivals.moments(self.table_s[kept])).ravel()
         return (1 - u) * length_s, before, shares / float(shares @ np.abs(before[:, 0]))
 
     def _left_over(self, full: int) -> tuple[Floats, Floats]:
         """Tokens that a kind of full pass leaves, and how often it does."""
-        waiting = np.arange(self.lattice.n_cells) * self.lattice.cell_tokens
         mine = self.kinds == full
-        return np.maximum(waiting[mine] - self.budget, 0.0), self.starts[mine]
+        return self.states.left_cells[mine] * self.lattice.cell_tokens, self.starts[mine]
 
     def _until_done(self, residual_s: Floats) -> Floats:
         """Seconds to the end of the pass with the last of so many waiting tokens, by residual and cells."""
-        end = np.arange(self.lattice.n_cells) * self.lattice.cell_tokens
-        n_full = np.maximum(np.ceil(end / self.budget - 1e-9) - 1, 0.0)
-        before_s = residual_s[:, None] + (n_full * self.table_s[-1])[None, :]
+        before_s, last = self._last_pass(residual_s)
+        return np.asarray(before_s + np.interp(last, self.table[:-1], self.table_s[:-1]))
+
+    def _last_pass(self, residual_s: Floats) -> tuple[Floats, Floats]:
+        """Seconds until that pass begins, and its prompt tokens, by residual and cells."""
+        before_s = residual_s[:, None] + (self._full_before() * self.table_s[-1])[None, :]
         # Who comes meanwhile shares the last pass.
         beside = self.arrivals.waiting_req_per_s * self.lattice.mean_tokens * before_s
-        last = np.minimum((end - n_full * self.budget)[None, :] + beside, self.budget)
-        return np.asarray(before_s + np.interp(last, self.table[:-1], self.table_s[:-1]))
+        return before_s, np.minimum(self._own_part()[None, :] + beside, self.budget)
+
+    def _full_before(self) -> Floats:
+        """Full passes before the one with the last of so many waiting tokens, by cells."""
+        end = np.arange(self.lattice.n_cells) * self.lattice.cell_tokens
+        return np.asarray(np.maximum(np.ceil(end / self.budget - 1e-9) - 1, 0.0))
+
+    def _own_part(self) -> Floats:
+        """What that pass takes of them, by cells [tokens]."""
+        return np.arange(self.lattice.n_cells) * self.lattice.cell_tokens - self._full_before() * self.budget
 
 
 def pass_chain(
@@ -263,26 +196,59 @@ def pass_chain(
 
     Source: Kendall (1953), the chain embedded at ends of service; bulk service: Bailey (1954).
 
+    >>> from planner.queueing.token_lattice import token_lattice
     >>> lattice = token_lattice(np.array([100.0]), np.ones(1), 100.0, 0.5)
     >>> chain = pass_chain(lattice, lambda p: 0.001 * p + 1e-9, 100.0, Arrivals(5.0, 5.0), idles=True)  # M/D/1
     >>> seconds, weights = chain.first_tokens(np.array([100.0]), np.ones(1), np.zeros(1))
     >>> round(float(seconds @ weights), 3)  # 0.1 and a wait of 0.05, at load 0.5
     0.15
     """
-    waiting: Floats = np.arange(lattice.n_cells, dtype=np.float64) * lattice.cell_tokens
-    short = waiting[waiting < budget]
+    states = States.of(lattice, budget, is_told_apart=arrivals.fresh_req_per_s != arrivals.waiting_req_per_s)
+    short = states.tokens[: states.first_full]
     table = np.concatenate([short, [budget, budget]])
-    kinds = np.minimum(np.arange(lattice.n_cells), len(short))
-    begun = max(lattice.begun_tokens - budget, lattice.mean_tokens / 2, lattice.cell_tokens)
-    kinds[waiting - budget >= begun] = len(short) + 1
+    kinds = np.minimum(states.cells, len(short)) + states.waits
     table_s = np.asarray(seconds(table), float)
     waits = np.arange(len(table)) == len(table) - 1
-    durations_s = _durations_s(table_s, arrivals, idles)
-    came = lattice.summed(arrivals.spectra(durations_s, waits, lattice.spectrum)[0])
+    came = [
+        lattice.summed(part) for part in arrivals.parts(_durations_s(table_s, arrivals, idles), waits, lattice.spectrum)
+    ]
     if idles:
-        came[0] = lattice.prompt
-    starts = _stationary(_moves(came[kinds], np.maximum(waiting - budget, 0.0) / lattice.cell_tokens))
-    return PassChain(lattice, budget, arrivals, starts, kinds, table, table_s, idles, is_prefill_first)
+        came[0][0], came[1][0], came[2][0] = 0.0, lattice.prompt, 0.0
+    moves = states.moves(*(part[kinds] for part in came))
+    return PassChain(
+        lattice, budget, arrivals, _stationary(moves), moves, states, kinds, table, table_s, idles, is_prefill_first
+    )
+
+
+def _grouped(weights: Floats, before_s: Floats, room: Floats, last_s: Floats) -> tuple[Floats, ...]:
+    """Weights and means of what is alike: first by seconds before, then by room."""
+    kept = np.flatnonzero(weights > NEGLIGIBLE * weights.sum())
+    order = kept[np.lexsort((room[kept], before_s[kept]))]
+    first = _parts(weights[order], N_BEFORE)
+    order = order[np.lexsort((room[order], first))]
+    group = np.sort(first) * N_ROOM
+    for g in np.unique(group):
+        mine = group == g
+        group[mine] += _parts(weights[order][mine], N_ROOM)
+    mass = np.bincount(group, weights[order])
+    some = mass > 0
+    means = (np.bincount(group, weights[order] * x[order])[some] / mass[some] for x in (before_s, room, last_s))
+    return (mass[some] / mass.sum(), *means)
+
+
+def _parts(weights: Floats, n: int) -> NDArray[np.int_]:
+    """Which of n parts of about as much weight each belongs to, in order."""
+    middle = np.cumsum(weights) - weights / 2
+    return np.asarray(np.minimum((middle / weights.sum() * n).astype(int), n - 1), np.int_)
+
+
+def _less(mass: Floats, cells: float) -> Floats:
+    """Probabilities of what is left when so many cells are taken."""
+    place = np.maximum(np.arange(len(mass)) - cells, 0.0)
+    low = np.minimum(place.astype(int), len(mass) - 2)
+    part = place - low
+    found = np.bincount(low, mass * (1 - part), len(mass))
+    return np.asarray(found + np.bincount(low + 1, mass * part, len(mass)))
 
 
 def _durations_s(table_s: Floats, arrivals: Arrivals, idles: bool) -> Floats:
@@ -291,19 +257,6 @@ def _durations_s(table_s: Floats, arrivals: Arrivals, idles: bool) -> Floats:
     if idles:
         found[0] = 1.0 / arrivals.fresh_req_per_s
     return found
-
-
-def _moves(came: Floats, left: Floats) -> Floats:
-    """Probabilities from what waits at one pass to what waits at the next: what comes, and cells that are left."""
-    n = len(left)
-    moves = np.zeros((n, n))
-    for i in range(n):
-        low, part = divmod(float(left[i]), 1.0)
-        k = int(low)
-        moves[i, k:] += (1 - part) * came[i, : n - k]
-        moves[i, k + 1 :] += part * came[i, : n - k - 1]
-    moves[:, -1] += np.maximum(1.0 - moves.sum(axis=1), 0.0)
-    return moves
 
 
 def _stationary(moves: Floats) -> Floats:

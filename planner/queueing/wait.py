@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -45,13 +46,12 @@ class Wait:
         [1.0, 0.5, 0.358]
         """
         x = np.asarray(x_s, dtype=np.float64)
-        position = np.maximum(x, 0.0) / self.step_s
-        last = len(self.survival_given_wait) - 1
-        left = np.minimum(position, last - 1).astype(np.intp)
-        here, step = self.survival_given_wait[left], np.minimum(position - left, 1.0)
-        inside = here + step * (self.survival_given_wait[left + 1] - here)
-        beyond = np.exp(-self.decay_per_s * self.step_s * np.maximum(position - last, 0.0))
-        return np.asarray(np.where(x < 0, 1.0, self.waiting_fraction * inside * beyond))
+        position, last = x / self.step_s, len(self.survival_given_wait) - 1
+        found = np.asarray(np.interp(position, _places(last + 1), self.survival_given_wait)) * self.waiting_fraction
+        beyond = position > last
+        if beyond.any():
+            found = found * np.exp(np.where(beyond, self.decay_per_s * self.step_s * (last - position), 0.0))
+        return np.asarray(np.where(x < 0, 1.0, found))
 
     def quantile_s(self, q: float) -> float:
         """Wait that a fraction `q` of requests does not exceed.
@@ -87,6 +87,12 @@ class Wait:
             return self.step_s * (len(table) - 1) + float(np.log(table[-1] / allowed)) / self.decay_per_s
         before, after = float(table[right - 1]), float(table[right])
         return self.step_s * (right - 1 + (before - allowed) / (before - after))
+
+
+@cache
+def _places(n: int) -> Floats:
+    """The points of a table of n."""
+    return np.arange(n, dtype=np.float64)
 
 
 NO_WAIT = Wait(0.0, 0.0, 1.0, np.array([1.0, 0.0]), 1.0)

@@ -105,10 +105,16 @@ SETUP_HEADINGS = ("pool", "instance of", "layout", "stack", "weights", "KV cache
 def setup_rows(fleet: Fleet) -> Iterator[tuple[str, ...]]:
     """How the instances of every pool are run, under SETUP_HEADINGS; a dash where nobody said."""
     for pool in fleet.pools:
-        known = (pool.layout and layout(pool.layout), pool.stack, pool.precision, pool.kv_precision)
+        known = (_layout_and_passes(pool), pool.stack, pool.precision, pool.kv_precision)
         n = pool.accelerators_per_instance
         hardware = instance_hardware(pool) if n is None else f"{n} x {pool.hardware}"
         yield (pool.name, hardware, *(text or DASH for text in known), number(pool.batch_limit), pool.basis)
+
+
+def _layout_and_passes(pool: PoolPlan) -> str | None:
+    """The layout, and the tokens of a pass where the plan says them."""
+    passes = f"{pool.tokens_per_pass} tokens a pass" if pool.tokens_per_pass else None
+    return ", ".join(filter(None, (pool.layout and layout(pool.layout), passes))) or None
 
 
 def layout(text: str) -> str:
@@ -412,7 +418,7 @@ def saturated(fleet: Fleet) -> list[str]:
 
 def no_wait_reason(fleet: Fleet) -> str:
     """Why a time to first token under load is not stated."""
-    full = saturated(fleet)
+    full = saturated(fleet) or [link.name for link in fleet.links if link.utilization >= FULL]
     if not full:
         return "no model of waiting for this way to dispatch"
     return f"{listed(full)} {'is' if len(full) == 1 else 'are'} saturated"

@@ -100,6 +100,7 @@ if TYPE_CHECKING:
         SizedSloRun,
         SizeVerdict,
     )
+    from planner.results.size_map import SizeMap, SizeMapCell
     from planner.results.slo_run import DecodeStepRun, SloRun
     from planner.results.studies import Against, Front, FrontPoint, Hour, InputSensitivity, Sensitivity, Variation
     from planner.results.threshold import ALL_LEAVE, NONE_LEAVES, Threshold
@@ -109,6 +110,8 @@ _LAZY = {
     "ConsideredWay": "size",
     "Size": "size",
     "SizedCost": "size",
+    "SizeMap": "size_map",
+    "SizeMapCell": "size_map",
     "SizedFleet": "size",
     "SizedLatency": "size",
     "SizedPool": "size",
@@ -252,6 +255,8 @@ __all__ = [
     "ConsideredWay",
     "Size",
     "SizedCost",
+    "SizeMap",
+    "SizeMapCell",
     "SizedFleet",
     "SizedLatency",
     "SizedPool",

@@ -39,7 +39,9 @@ class PoolRun(StrictModel):
     mean_waiting: float
     """Requests that wait for it, at arrivals."""
     mean_batch: float | None
-    """Sequences per decode instance; None for prefill."""
+    """Sequences per decode or colocated instance; None for prefill."""
+    busy_fraction: float | None = None
+    """Time in passes, of a colocated instance; its utilisation is over what it does when it is kept full."""
 
 
 class WaitRun(StrictModel):
@@ -127,7 +129,9 @@ class RunFigures(StrictModel):
     n_asked: int
     """Of all replications, of several periods in each; what only fills a system that is kept full is not counted."""
     is_transient: bool
-    """Whether the warm-up was so short that the figures are those of a system that still fills."""
+    """Whether the warm-up was so short that the figures are those of a system that still fills;"""
+    is_decode_transient: bool = False
+    """and whether its batches still fill, whatever the queues before them do."""
     settling_requests: Counted | None = None
     """About how many, warm-up and cool-down included, make it long enough; None where it is."""
     n_counted: int

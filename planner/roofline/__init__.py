@@ -4,6 +4,7 @@ from planner.roofline.asked import served_instance, stack_of
 from planner.roofline.chip import Chip
 from planner.roofline.closed_loop import SERVING_BENCHMARK, LoopTimes, closed_loop_latency
 from planner.roofline.colocated import MeanRequest, MixedPasses, linear_memory, mixed_passes
+from planner.roofline.colocated_engine import MOST_RUNNING, ColocatedEngine, colocated_engine
 from planner.roofline.factors import FACTOR_NAMES, Factors
 from planner.roofline.instance import (
     DecodePoint,
@@ -33,7 +34,7 @@ from planner.roofline.operator import Gemm, Operator, total_bytes, total_flop
 from planner.roofline.operators import decode_operators, pass_operators, prefill_operators
 from planner.roofline.pass_time import PassTime, operator_seconds, pass_time
 from planner.roofline.rank_work import RankWork, rank_work
-from planner.roofline.request_kinds import RequestKinds, cells, most_held, strata
+from planner.roofline.request_kinds import RequestKinds, cells, held_dispersion, most_held, strata
 from planner.roofline.sequences import Sequences
 from planner.roofline.served_model import ServedModel, prefill_passes
 from planner.roofline.speculation import mtp_model, tokens_per_step, tokens_per_step_variance
@@ -53,8 +54,12 @@ from planner.roofline.stack import (
 from planner.roofline.weights import bytes_per_weight, weights_bytes
 
 __all__ = [
+    "ColocatedEngine",
+    "MOST_RUNNING",
     "RequestKinds",
     "cells",
+    "held_dispersion",
+    "colocated_engine",
     "most_held",
     "strata",
     "MeanRequest",

@@ -39,8 +39,20 @@ class AskedInstance(Protocol):
         """Of the attention cache."""
 
     @property
+    def tokens_per_pass(self) -> int | None:
+        """Most tokens of a pass on an attention replica; None: as its stack has them."""
+
+    @property
     def speculation(self) -> Speculation | None:
         """What drafts tokens; None: nothing does."""
+
+    @property
+    def longest_step_s(self) -> float | None:
+        """Limit on a decode step, or on the time per token of a colocated one, over its time factor [s]; None: none."""
+
+    @property
+    def time_factor(self) -> float:
+        """Factor on all its seconds."""
 
     @property
     def stack(self) -> AskedStack:
@@ -83,7 +95,7 @@ def served_instance(asked: AskedInstance) -> ServedModel:
         used.factors,
         asked.precision,
         asked.kv_precision,
-        used.settings.chunk_tokens,
+        asked.tokens_per_pass or used.settings.chunk_tokens,
         used.settings.memory_fraction,
         used.runtime_bytes,
         used.traffic,

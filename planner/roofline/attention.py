@@ -7,7 +7,7 @@ import numpy as np
 from planner.profiles import GqaLayers, MlaLayers, SwaLayers
 from planner.profiles.parameters import known
 from planner.roofline.kv_cache import BYTES_PER_VALUE, kv_values_per_token, layer_index_bytes
-from planner.roofline.operator import ACTIVATION_BYTES, FloatArray, Operator, gemm_operator
+from planner.roofline.operator import ACTIVATION_BYTES, TILE_QUERIES, FloatArray, Operator, Tiles, gemm_operator
 from planner.roofline.sequences import Sequences
 
 
@@ -79,7 +79,16 @@ def head_attention(group: GqaLayers | SwaLayers, sequences: Sequences, kv_precis
         split="heads",
         n_shards=group.n_heads,
         n_kv_shards=group.n_kv_heads,
+        tiles=_tiles(sequences, pairs, group.head_dim + group.value_dim, window),
     )
+
+
+def _tiles(sequences: Sequences, pairs: FloatArray, n_values: int, window: float = np.inf) -> Tiles | None:
+    """Tiles of attention over keys and values of so many values together; None in decode, whose kernels split keys."""
+    if sequences.phase == "decode":
+        return None
+    keys = np.minimum(sequences.new_tokens + sequences.cached_tokens, window + TILE_QUERIES)
+    return Tiles(pairs / np.maximum(sequences.rows, 1e-9), 2.0 * n_values * TILE_QUERIES * keys)
 
 
 def mla_projections(group: MlaLayers, hidden: int, rows: FloatArray, width: float) -> Iterator[Operator]:
@@ -170,6 +179,7 @@ def _expanded(group: MlaLayers, sequences: Sequences, width: float, kv_precision
         split="heads",
         n_shards=n_heads,
         n_kv_shards=1,
+        tiles=_tiles(sequences, sequences.pairs(), nope + rope + value),
     )
 
 

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InputError, Problem
 from planner.profiles import Efficiencies, Figure, HardwareProfile
+from planner.roofline.operator import TILE_QUERIES, Tiles
 from planner.units import MICRO
 
 FORMATS = ("int4", "fp4", "int8", "fp8", "bf16")
@@ -33,11 +34,15 @@ TYPICAL_FRACTION = {
     "recurrence": 0.12,
     "recurrence_decode": 0.76,
 }
+TYPICAL_HALF_TOKENS = 800.0
+TYPICAL_TAIL_TILES = 60.0
 TYPICAL_LATENCY_US = {"all_reduce_latency_us": 6.0, "recurrence_chunk_us": 4.5}
 TYPICAL_BALANCE_FLOP_PER_BYTE = 250.0
 """bf16 peak over memory bandwidth of the accelerators that the typical fractions come from."""
 TYPICAL_SPEEDUP = {"bf16": 1.0, "fp8": 2.0, "int8": 2.0, "fp4": 4.0, "int4": 4.0}
 """Peak of a format over the bf16 peak of those accelerators."""
+ATTENTION_TOKENS, ATTENTION_HEADS = 11_600.0, 32.0
+"""Prompts and heads that fractions of attention were measured at: 8k to 16k tokens, and the middle of 8 to 96 heads."""
 CEILING_FRACTION = 0.95
 """Of a peak that a kernel reaches where nothing but products takes time."""
 MEASURED = ("measured", "derived", "inferred")
@@ -59,15 +64,17 @@ class KernelRate:
     loses is mostly bytes and waiting, which do not shrink with the peak: in units of the products' own time the loss
     goes as peak over bandwidth."""
 
-    def seconds(self, ideal_s: NDArray[np.float64], ceiling: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def seconds(
+        self, ideal_s: NDArray[np.float64], ceiling: float, busy_s: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Seconds that no stack changes, and seconds that a stack's efficiency divides.
 
         Equation:
-            ideal (1 - r) / c + ideal r / e, with r the relative balance, c the ceiling and e the fraction; a balance
-            beyond the typical one only adds to the loss
+            ideal (1 - r) / c + busy r / e, with r the relative balance, c the ceiling and e the fraction; a balance
+            beyond the typical one only adds to the loss; busy is ideal but for attention, see `Chip.tiled_s`
         """
         r = self.relative_balance
-        return ideal_s * (1 - r) / ceiling, ideal_s * r / self.fraction
+        return ideal_s * (1 - r) / ceiling, (ideal_s if busy_s is None else busy_s) * r / self.fraction
 
 
 @dataclass(frozen=True)
@@ -145,6 +152,46 @@ class Chip:
             fewer = np.exp(np.interp(height, np.log([*few, GEMM_ROWS[0]]), np.log(fractions)))
             fraction = np.where(height < np.log(GEMM_ROWS[0]), fewer, fraction)
         return KernelRate(fraction, 1.0 if known else self._relative_balance(product_format))
+
+    def tiled_s(self, ideal_s: NDArray[np.float64], tiles: Tiles, peak_flop_per_s: float) -> NDArray[np.float64]:
+        """Seconds of attention's products with what its tiles lose, over that at the lengths of the measured fraction.
+
+        Equation:
+            (T (1 + n / 2k) + a t) / (1 + (n + 2 a q / h) / L), with T the products' time at the peak, k the keys of a
+            query on average (half of a prompt that is all new), n the half length: to start a tile and to end it takes
+            as long as so many keys; t the longest tile of q queries at the peak, which one processor computes while
+            others run dry, so that the time of a tiles is lost; L and h the tokens and heads of the measured fraction
+
+        Args:
+            ideal_s: products at the peak [s].
+            tiles: how they divide.
+            peak_flop_per_s: of their format [FLOP/s].
+
+        Returns:
+            Seconds at the peak, to be divided by the measured fraction [s].
+
+        Valid:
+            4 to 8 per cent off on average over 1,300 to 2,000 timings of each of 24 kernels: A100, H100, H200, L40S,
+            B200, B300, GB200 and GB300, 256 to 16k tokens, 4 to 96 query heads, 1 to 8 prompts, head dimension 128.
+
+        Source:
+            Form: Dao 2023 (FlashAttention-2), section 3.2, on filling processors with tiles; figures: AIConfigurator's
+            timings, see the profiles.
+        """
+        if not self.derated:
+            return ideal_s
+        half, tail = self._half_tokens, self._figure("attention_tail_tiles") or TYPICAL_TAIL_TILES
+        usual = 1 + (half + 2 * tail * TILE_QUERIES / ATTENTION_HEADS) / ATTENTION_TOKENS
+        starting = 1 + half / 2 / np.maximum(tiles.mean_keys, 1.0)
+        found = (ideal_s * starting + tail * tiles.longest_flop / peak_flop_per_s) / usual
+        return np.where(ideal_s > 0, found, 0.0)
+
+    @property
+    def _half_tokens(self) -> float:
+        """The half length; where only a fraction was measured, typical of the typical balance, see `KernelRate`."""
+        own = self._figure("attention_half_tokens")
+        is_measured = self._figure("attention_prefill_fraction") is not None
+        return own or TYPICAL_HALF_TOKENS * (self._relative_balance("bf16") if is_measured else 1.0)
 
     def moe_rate(self, product_format: str, rows: ArrayLike) -> KernelRate:
         """Rate of grouped products of experts by the rows of each.

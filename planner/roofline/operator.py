@@ -14,6 +14,8 @@ Kind = Literal["gemm", "moe", "attention", "recurrence", "convolution", "embeddi
 Split = Literal["heads", "columns", "experts", "vocabulary", "none"]
 ACTIVATION_BYTES = 2.0
 """Activations are bf16."""
+TILE_QUERIES = 128.0
+"""Queries of one tile of attention, as FlashAttention has them."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,16 @@ class Gemm:
     """Depth."""
     n_products: FloatArray
     """Products of this shape: 1, heads, or the expected number of experts visited."""
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Attention of prompts as its kernels divide it: a tile is TILE_QUERIES queries of one head, on one processor."""
+
+    mean_keys: FloatArray
+    """Keys that a query attends to, on average [tokens]."""
+    longest_flop: FloatArray
+    """Of the tile that attends to most keys [FLOP]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +70,8 @@ class Operator:
     """Shape, where it is a matrix product."""
     part: WeightPart | None = None
     """Part of the model its weights belong to; None where it has none."""
+    tiles: Tiles | None = None
+    """How it divides, where it is attention of prompts."""
     serial_steps: FloatArray | None = None
     """Dependent steps of a recurrence, one after another whatever the number of ranks; None: none."""
 

@@ -11,6 +11,8 @@ from planner.roofline.operator import FloatArray
 from planner.roofline.rank_work import ATTENTION, COLLECTIVE, EXCHANGE, GEMM, MOE, RECURRENCE, REPLICAS, RankWork
 
 Bound = Literal["compute", "memory", "network", "overhead"]
+FEWEST_MEASURED_ROWS = 256.0
+"""Heights of products from which on fractions of the peak were measured, dense ones and those of experts."""
 BOUNDS: tuple[Bound, ...] = ("compute", "memory", "network", "overhead")
 
 
@@ -59,8 +61,9 @@ def operator_seconds(work: RankWork, factors: Factors) -> tuple[FloatArray, Floa
     """Seconds of each entry's products and of its bytes, over all layers.
 
     Equation:
-        products: FLOP / (peak e f) (m + tile / 2) / m, or the dependent chunks if longer; see `KernelRate` for
-        accelerators whose kernels were not measured;
+        products: FLOP / (peak e f) p(m), or the dependent chunks if longer; see `KernelRate` for accelerators whose
+        kernels were not measured; p(m) = (1 + tile / 2m) / (1 + tile / 2M) below M = 256 rows, above which the measured
+        fractions have what tiles waste in them;
         bytes: weights / (bandwidth w) + activations a / bandwidth + cache / (bandwidth e_kv f_kv);
         e measured on the accelerator, f, w, a and tile factors of the stack
 
@@ -83,11 +86,9 @@ def operator_seconds(work: RankWork, factors: Factors) -> tuple[FloatArray, Floa
         (RECURRENCE, factors.recurrence_efficiency),
     ):
         efficiency = np.where(kinds == kind, _per_entry(value, index), efficiency)
-    padded = np.where(
-        (kinds == GEMM) | (kinds == MOE),
-        1.0 + _per_entry(factors.tile_rows, index) / 2 / np.maximum(work.rows, 1e-9),
-        1.0,
-    )
+    half_tile = np.where((kinds == GEMM) | (kinds == MOE), _per_entry(factors.tile_rows, index) / 2, 0.0)
+    fewer = np.clip(work.rows, 1e-9, FEWEST_MEASURED_ROWS)
+    padded = (1.0 + half_tile / fewer) / (1.0 + half_tile / FEWEST_MEASURED_ROWS)
     products = np.maximum(work.fixed_s + work.kernel_s / efficiency, work.ceiling_s) * padded
     compute = np.maximum(products, work.serial_s / efficiency)
     memory = (

@@ -239,8 +239,10 @@ class _Builder:
         activations = self._activation_bytes(operator, share) * busiest
         moved = operator.weight_bytes * share + activations + operator.kv_bytes * kv_share
         rows = operator.gemm.m if operator.gemm else np.ones_like(operator.flop)
-        ideal = flop / chip.peak_flop_per_s(products)
-        fixed, kernel = self._rate(operator, products, rows).seconds(ideal, chip.ceiling)
+        peak = chip.peak_flop_per_s(products)
+        ideal = flop / peak
+        busy = ideal if operator.tiles is None else chip.tiled_s(ideal, operator.tiles, peak)
+        fixed, kernel = self._rate(operator, products, rows).seconds(ideal, chip.ceiling, busy)
         self._append(
             operator.name,
             work_class,

@@ -98,3 +98,20 @@ def most_held(served: ServedModel, requests: RequestKinds, reserves_output: bool
     )
     grown = requests.output_square / requests.output_tokens / (1 if reserves_output else 2)
     return max(int(room / (fixed + requests.mean_tokens + grown)), 1) * served.n_places
+
+
+def held_dispersion(requests: RequestKinds, reserves_output: bool) -> float:
+    """Second moment of what requests hold of memory over their stay, over the square of its mean [fraction].
+
+    Equation: 1 + (Var n + g^2 v) / (E n + g)^2: n prompts; answers take their whole length o, g = E[o^2] / E[o] and
+        v = c = scv / (1 + scv), or grow to it, half of g and v = (1 + 4 c) / 3; exact for gamma answers.
+
+    Args:
+        requests: what is held.
+        reserves_output: whether memory is taken for the whole answer at once; else token by token.
+    """
+    biased_scv = requests.output_scv / (1 + requests.output_scv)
+    grown = requests.output_square / requests.output_tokens / (1 if reserves_output else 2)
+    part = biased_scv if reserves_output else (1 + 4 * biased_scv) / 3
+    variance = float((requests.tokens - requests.mean_tokens) ** 2 @ requests.weights) + grown**2 * part
+    return 1.0 + variance / (requests.mean_tokens + grown) ** 2

@@ -42,6 +42,8 @@ class AskedInstance:
     """Limit on its decode step, before the pool's `time_factor`: the shortest of the pool's own and its classes'
     promises; None where nobody limits it [s]."""
     time_factor: float
+    tokens_per_pass: int | None = None
+    """Most tokens of a pass on an attention replica; None: as its stack has them."""
 
 
 def asked_instance(scenario: Scenario, pool: Pool, hardware: HardwareProfile | None = None) -> AskedInstance:
@@ -49,7 +51,7 @@ def asked_instance(scenario: Scenario, pool: Pool, hardware: HardwareProfile | N
 
     Args:
         scenario: the question.
-        pool: the pool, with one layout where several may be chosen from.
+        pool: the pool, with one layout and one size of passes where several may be chosen from.
         hardware: its accelerators, where they are not those that the pool names.
 
     Raises:
@@ -71,6 +73,7 @@ def asked_instance(scenario: Scenario, pool: Pool, hardware: HardwareProfile | N
         may_be_timed=has_shapes if pool.service_times is None else pool.service_times == "roofline",
         longest_step_s=_longest_step_s(scenario, pool),
         time_factor=pool.time_factor,
+        tokens_per_pass=pool.tokens_per_pass if isinstance(pool.tokens_per_pass, int) else None,
     )
 
 

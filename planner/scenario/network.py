@@ -123,14 +123,19 @@ def _sites_of(scenario: Scenario, class_name: str) -> Collection[str]:
 
 def _unserved_classes(scenario: Scenario) -> Iterator[Fault]:
     """Classes that no pool prefills, or decodes; a role that no pool has at all is a fault of its own."""
-    roles = [role for role in ("prefill", "decode") if any(p.role == role for p in scenario.pools.values())]
     for name in scenario.workloads:
-        for role in roles:
+        for role in _roles(scenario):
             sites = {p.site for p in scenario.pools.values() if p.role == role and name in scenario.classes_of(p)}
             if not sites:
                 yield _unserved(scenario, name, role)
-            elif role == "decode":
+            elif role != "prefill":
                 yield from _decoded_elsewhere(scenario, name, sites)
+
+
+def _roles(scenario: Scenario) -> tuple[str, ...]:
+    """Roles that some pool must have for every class: a colocated one is both."""
+    found = {pool.role for pool in scenario.pools.values()}
+    return ("colocated",) if "colocated" in found else tuple(role for role in ("prefill", "decode") if role in found)
 
 
 def _unserved(scenario: Scenario, name: str, role: str) -> Fault:

@@ -29,6 +29,11 @@ Layouts = Annotated[
     Annotated[tuple[LayoutText, ...], Tag("list")] | Annotated[Literal["auto"], Tag("auto")],
     Discriminator(lambda stated: "auto" if isinstance(stated, str) else "list"),
 ]
+PassTokens = Annotated[int, Field(ge=16, le=10_000_000)]
+PassSizes = Annotated[
+    Annotated[tuple[PassTokens, ...], Field(max_length=16), Tag("list")] | Annotated[PassTokens, Tag("number")],
+    Discriminator(lambda stated: "list" if isinstance(stated, list | tuple) else "number"),
+]
 _SIZES = re.compile(r"(tp|ep|dp|pp)=(\d+)")
 HOURS_PER_YEAR = 8760.0
 MOST_ACCELERATORS = 10_000_000
@@ -178,8 +183,9 @@ class Pool(StrictModel):
     """Name of the site."""
     hardware: str
     """Hardware profile: a catalogue name, an alias, or a path to a TOML file."""
-    role: Literal["prefill", "decode"]
-    """What the instances do."""
+    role: Literal["prefill", "decode", "colocated"]
+    """What the instances do; "colocated" ones take prompts into the batch that decodes. They take every request of
+    their site, or with a prefill pool at another site the prompts up to the threshold, and decode all."""
     model: Name | None = None
     """Name under [models] of the model that they serve; absent: the default, [model]."""
     classes: tuple[Name, ...] = ()
@@ -212,8 +218,12 @@ class Pool(StrictModel):
     layouts: Layouts = ()
     """Parallel layouts of the roofline to choose from, instead of `layout`; where accelerators_per_instance is not
     stated, of any sizes. "auto": all that the model and the accelerator allow, of that size where it is stated."""
+    tokens_per_pass: PassSizes | None = None
+    """Most tokens of a pass of the roofline on an attention replica: of a prefill pool one number, of a colocated one
+    also several to choose from. By default those of the stack; of a colocated pool also 2048 and 512, if fewer."""
     tpot_ms: Amount | None = None
-    """Longest decode step: the roofline's batch is the largest within it and the memory; absent: within the memory."""
+    """Longest decode step: the roofline's batch is the largest within it and the memory; absent: within the memory.
+    Of a colocated pool the longest time per token, in which the prompts of others count."""
     time_factor: Annotated[float, Field(ge=1e-3, le=1e3)] = 1.0
     """Factor on the seconds of prefill, or of a decode step: an engine that is slower or faster than what is known."""
     prompts: Literal["long", "short"] | None = None
@@ -232,18 +242,41 @@ class Pool(StrictModel):
         size = {"accelerators_per_instance": n_accelerators(layout)}
         return self.model_copy(update={"layout": layout, "layouts": (), **(size if self.layouts else {})})
 
+    @property
+    def pass_sizes(self) -> tuple[int, ...]:
+        """Tokens of a pass that it states; none where its stack decides."""
+        stated = self.tokens_per_pass
+        return (stated,) if isinstance(stated, int) else stated or ()
+
+    def on_passes(self, tokens: int | None) -> "Pool":
+        """The pool with passes of so many tokens; None: as its stack has them."""
+        return self.model_copy(update={"tokens_per_pass": tokens})
+
     @model_validator(mode="after")
     def _limits_are_ordered(self) -> Self:
         if self.max_instances is not None and self.max_instances < self.min_instances:
             raise ValueError(f"max_instances {self.max_instances} is below min_instances {self.min_instances}")
-        if self.role == "decode" and self.prompts is not None:
+        if self.role != "prefill" and self.prompts is not None:
             raise ValueError("prompts belongs to prefill pools only")
         if self.role == "prefill" and self.tpot_ms is not None:
-            raise ValueError("tpot_ms belongs to decode pools only")
+            raise ValueError("tpot_ms belongs to decode and colocated pools only")
         if self.rent == "always" and (self.least_time_up_h or self.start_up_s):
             raise ValueError('least_time_up_h and start_up_s belong to pools with rent = "by-period"')
-        raise_faults(self._layout_faults())
+        raise_faults([*self._layout_faults(), *self._pass_faults()])
         return self
+
+    def _pass_faults(self) -> Iterator[Fault]:
+        if self.tokens_per_pass is None:
+            return
+        if self.role == "decode":
+            yield Fault(("tokens_per_pass",), "is of a decode pool, which takes no prompts (leave it out)")
+        elif self.tokens_per_pass == ():
+            yield Fault(("tokens_per_pass",), "is an empty list (one number at least, or leave it out)")
+        elif self.role == "prefill" and not isinstance(self.tokens_per_pass, int):
+            yield Fault(("tokens_per_pass",), "is a list, and a prefill pool has one size of pass (one number)")
+        elif self.service_times == "measured":
+            what = "is given beside measured service times, which are of passes as they were"
+            yield Fault(("tokens_per_pass",), f'{what} (service_times = "roofline")')
 
     def _layout_faults(self) -> Iterator[Fault]:
         if self.layouts and self.layout is not None:

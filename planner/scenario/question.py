@@ -20,6 +20,7 @@ from planner.profiles import (
 from planner.ranges import Title
 from planner.scenario.assumptions import AssumedStack, Assumption, BreakEven, completed
 from planner.scenario.blame import is_within
+from planner.scenario.colocated import colocated_faults
 from planner.scenario.execution import Execution, execution_faults
 from planner.scenario.located import located, with_experts_per_token, with_profile_measurements
 from planner.scenario.names import name_problems, of_profile
@@ -158,6 +159,7 @@ class Scenario(StrictModel):
             [
                 *reference_faults(self),
                 *network_faults(self),
+                *colocated_faults(self),
                 *shown_faults(self),
                 *execution_faults(self.execution, self.pools, self.links, self.sites),
             ]
@@ -207,6 +209,11 @@ class Scenario(StrictModel):
         """The promise to a class: its own, or the scenario's."""
         own = self.classes[class_name].slo if class_name in self.classes else None
         return self.slo if own is None else own
+
+    @property
+    def colocated_pool(self) -> str | None:
+        """Name of the pool whose instances prefill and decode in one batch; None where no pool's do."""
+        return next((name for name, pool in self.pools.items() if pool.role == "colocated"), None)
 
     @property
     def promises_latency(self) -> bool:
@@ -371,10 +378,11 @@ class Scenario(StrictModel):
 
     def measured_for(self, pool: Pool, role: Literal["prefill", "decode"] | None = None) -> MeasuredInstance | None:
         """The measurement that a pool's times are, in its role or another; None where they are not measured ones."""
-        if pool.service_times == "roofline":
-            return None
+        asked = role or pool.role
+        if pool.service_times == "roofline" or pool.tokens_per_pass is not None or asked == "colocated":
+            return None  # passes of both roles, or of another size, were not measured
         n, hardware = pool.accelerators_per_instance, self.hardware_of(pool)
-        return self.measured_instance(hardware, n, role or pool.role, pool.model, pool.precision)
+        return self.measured_instance(hardware, n, asked, pool.model, pool.precision)
 
     def measurements_of(self, model: str | None) -> tuple[MeasuredInstance, ...]:
         """What was measured of a model, None the default: the scenario's own, then its profile's."""
@@ -383,7 +391,7 @@ class Scenario(StrictModel):
 
     def prompts_of(self, pool: Pool) -> Literal["long", "short"]:
         """Which prompts a prefill pool takes."""
-        decodes = {p.site for p in self.pools.values() if p.role == "decode"}
+        decodes = {p.site for p in self.pools.values() if p.role != "prefill"}
         return pool.prompts or ("short" if pool.site in decodes else "long")
 
     def varied(self, changes: Mapping[str, Any]) -> "Scenario":

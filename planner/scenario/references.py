@@ -41,8 +41,9 @@ def _reference_faults(scenario: "Scenario") -> Iterator[Fault]:
         for hardware, n in place.accelerators.items():
             if n > MOST_ACCELERATORS:  # not a limit of the field: baselines are made in proportion to prices
                 yield Fault(("sites", name, "accelerators", hardware), f"is {n} (at most {MOST_ACCELERATORS:,})")
-    for role in ("prefill", "decode"):
-        if role not in {pool.role for pool in scenario.pools.values()}:
+    roles = {pool.role for pool in scenario.pools.values()}
+    for role in ("prefill", "decode") if "colocated" not in roles else ():
+        if role not in roles:
             yield Fault(("pools",), f"has no {role} pool (at least one pool of each role)")
 
 

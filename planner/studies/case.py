@@ -29,6 +29,8 @@ N_CURVE = 81
 N_ATOMS = 2048
 N_REQUESTS, MOST_REQUESTS = 200_000, 6_400_000
 """Of a run of what is promised, and up to which it goes on."""
+N_OF_PERIOD = 50_000
+"""Of the first run of each of several periods: most hold with room."""
 NETWORK_LIMIT_S = 1200.0
 """Beyond what a network of a report takes: its plan must not depend on how busy the machine is."""
 Mixes = Sequence[tuple[float, RequestMix]]
@@ -99,14 +101,13 @@ def build_case(
 def _plan_of(
     problem: Problem, data_dirs: Sequence[Path], time_limit_s: float, say: Say
 ) -> tuple[Plan, Problem, Solution]:
-    """The plan, what it answers and what was found; with a promise on latency one that was run, but for networks."""
+    """The plan, what it answers and what was found; with a promise on latency one that was run."""
     if problem.scenario.promises_latency:
         from planner.executor import RunQuestion  # the executor takes its time to load
         from planner.studies.kept import kept
 
-        # Rounds of a network take as long as the machine is busy, so that its report has the plan as predicted.
-        question = RunQuestion(N_REQUESTS, most_requests=MOST_REQUESTS) if problem.is_routed else None
-        found = kept(problem.scenario, question, data_dirs, time_limit_s, say)
+        question = RunQuestion(N_REQUESTS if problem.is_routed else N_OF_PERIOD, most_requests=MOST_REQUESTS)
+        found = kept(problem.scenario, question, data_dirs, time_limit_s, say, is_patient=True)
         return found.plan, found.problem, found.solution
     solution = solved(problem, time_limit_s)
     return explained(problem, solution, time_limit_s), problem, solution

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
-from planner.optimizer import Problem, outcome
+from planner.optimizer import Problem, best_fleet
 from planner.results import Cost, CostBand
 from planner.scenario import Scenario
 from planner.studies.sensitivity import Change, model_error
@@ -62,12 +62,12 @@ def _cost(
     """The bill of the best plan with a change; unknown, and why, without one, or none near the best in the time."""
     try:
         varied = scenario.varied(change.keys)
-        found = outcome(varied, data_dirs, LIMIT_S, () if problem is None else problem.classes)
+        found = best_fleet(varied, data_dirs, LIMIT_S, () if problem is None else problem.classes)
     except InfeasibleError as error:
         return UNKNOWN, _broken(scenario, str(error))
     except (InputError, UndecidedError):
         return UNKNOWN, NOT_FOUND
-    return (found.fleet.cost, None) if found.solution.gap <= NEAR else (UNKNOWN, NOT_FOUND)
+    return (found.fleet.cost, None) if found.gap <= NEAR else (UNKNOWN, NOT_FOUND)
 
 
 def _broken(scenario: Scenario, error: str) -> str:

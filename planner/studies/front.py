@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
-from planner.optimizer import outcome
+from planner.optimizer import best_fleet
 from planner.results import Against, Front, FrontPoint, Plan
 from planner.scenario import Scenario, Slo
 from planner.units import usd
@@ -53,13 +53,14 @@ def pareto_front(
     high = _highest_usd_per_hour(scenario, plan)
     question = _question(scenario, against)
     tell(f"{scenario.name}: the cheapest fleet that serves anything")
-    cheapest = outcome(_cheapest(question, against), data_dirs, time_limit_s).fleet.cost.usd_per_hour or 0.0
+    cheapest = best_fleet(_cheapest(question, against), data_dirs, time_limit_s).fleet.cost.usd_per_hour or 0.0
     found: list[FrontPoint] = []
     notes: list[Note] = []
     for i, budget_usd in enumerate(budgets(min(cheapest, high), high, n_points)):
         tell(f"{scenario.name}: budget {i + 1} of {n_points}, {usd(budget_usd)} USD/h")
         try:
-            best = outcome(question.varied({"budget_usd_per_hour": budget_usd * (1 + ROOM)}), data_dirs, time_limit_s)
+            asked = question.varied({"budget_usd_per_hour": budget_usd * (1 + ROOM)})
+            best = best_fleet(asked, data_dirs, time_limit_s)
         except (InfeasibleError, UndecidedError) as error:
             why = "no plan" if isinstance(error, InfeasibleError) else "no plan was found in the time"
             notes.append(note("budget-without-plan", f"{usd(budget_usd)} USD/h: {why}"))

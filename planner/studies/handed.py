@@ -14,6 +14,8 @@ CLOSE = 0.97
 """Of two promises on TTFT this close to one another the stricter will do."""
 SAFETY = 0.995
 """What a promise is tightened by beyond what the run showed."""
+LEAST_ROOM = 0.25
+"""Of the time that a promise leaves for waits, what a stricter one leaves at least: a run that is far off is rough."""
 HEADROOM = 1.25
 """Step of the capacity that is planned beyond what is claimed, where no plan keeps a stricter promise."""
 MODELLED = {"dispatch": "shared-queue", "prefill_batching": "one-at-a-time"}
@@ -88,8 +90,20 @@ def modelled(scenario: Scenario) -> Scenario:
     return scenario.varied(changes) if changes else scenario
 
 
-def tightened(scenario: Scenario, last: Handed, broken: Sequence[Promise]) -> Handed:
-    """What broken promises ask for: each class by the part that its worst period missed it by, and a little more."""
+def tightened(scenario: Scenario, last: Handed, broken: Sequence[Promise], idle_s: Mapping[str, float]) -> Handed:
+    """What broken promises ask for: each class by the part that its worst period missed it by, and a little more.
+
+    Equation:
+        t' = t0 + (t - t0) (limit - t0) / (executed - t0), t what was handed, t0 the same percentile without waits
+
+    Waits are what a larger fleet shortens: what is left of a promise beside them shrinks as they must.
+
+    Args:
+        scenario: the question.
+        last: what was handed over.
+        broken: what runs did not bear out; the worse end of their intervals counts.
+        idle_s: of every class the TTFT that it is promised the percentile of, without waits.
+    """
     ttft_s, tpot_ms, served = dict(last.ttft_s), dict(last.tpot_ms), 1.0
     asked = as_asked(scenario)
     for one in broken:
@@ -100,12 +114,35 @@ def tightened(scenario: Scenario, last: Handed, broken: Sequence[Promise]) -> Ha
         elif one.metric == STEP:
             tpot_ms[name] = min(tpot_ms[name], last.tpot_ms[name] * one.limit / high * SAFETY)
         elif name in asked.ttft_s:
-            ttft_s[name] = min(ttft_s[name], last.ttft_s[name] * one.limit / high * SAFETY)
+            ttft_s[name] = min(ttft_s[name], _shorter(last.ttft_s[name], one.limit, high, idle_s.get(name, 0.0)))
         else:  # the least was sought, and is longer than predicted
             ttft_s[name] = max(ttft_s[name], high / SAFETY)
     if scenario.objective == "max-throughput":
         return Handed(ttft_s, tpot_ms, 1.0, last.claimed_fraction * served)
     return Handed(ttft_s, tpot_ms, last.demand_factor / served)
+
+
+def _shorter(planned_s: float, limit_s: float, seen_s: float, idle_s: float) -> float:
+    """What to plan for instead, of waits a part that is neither the whole nor next to nothing."""
+    floor_s = idle_s if idle_s < planned_s else 0.0
+    least_s = floor_s + LEAST_ROOM * (planned_s - floor_s)
+    return max(min(as_long(planned_s, limit_s, seen_s, idle_s), SAFETY * planned_s), least_s)
+
+
+def as_long(planned_s: float, limit_s: float, seen_s: float, idle_s: float) -> float:
+    """TTFT to plan for, where a plan for one showed another, so that what is shown is the limit; see `tightened`.
+
+    Args:
+        planned_s: what was planned for [s].
+        limit_s: what is promised [s].
+        seen_s: what the run showed [s].
+        idle_s: the same percentile without waits; not counted where nothing is above it [s].
+
+    >>> round(as_long(8.0, 8.0, 12.0, 4.0), 2), round(as_long(8.0, 8.0, 6.0, 4.0), 2), round(as_long(8, 8, 12, 0), 2)
+    (5.99, 11.96, 5.31)
+    """
+    floor_s = idle_s if idle_s < min(planned_s, limit_s, seen_s) else 0.0
+    return floor_s + SAFETY * (planned_s - floor_s) * (limit_s - floor_s) / (seen_s - floor_s)
 
 
 def between(lax: Handed, strict: Handed) -> Handed | None:

@@ -1,4 +1,4 @@
-"""The plan of a promise, run before it is printed: tightened where it is not kept, cheaper where there is room."""
+"""The plan of a promise, run before it is printed: tightened where it is not kept, better where there is room."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -16,10 +16,11 @@ from planner.results import Plan
 from planner.scenario import Scenario
 from planner.studies.certify import as_promised
 from planner.studies.handed import as_asked, modelled, seeks_least
+from planner.studies.higher import run_higher
 from planner.studies.neighbours import cheaper
 from planner.studies.period_runs import Judge
 from planner.studies.promises import Say
-from planner.studies.rounds import Candidate, Search, candidate, run, run_rounds
+from planner.studies.rounds import Candidate, Search, candidate, run, run_again, run_rounds
 from planner.studies.slo_runs import with_slo_run
 
 SEARCH_PART = 0.5
@@ -45,6 +46,26 @@ class Kept:
     solution: Solution
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How long the steps may take."""
+
+    time_limit_s: float
+    whole: TimeLimit
+    """Of all steps together, if nobody is patient."""
+    is_patient: bool
+    """Whether the limit is that of each step."""
+
+    @property
+    def explaining_s(self) -> float:
+        """What explaining a plan may take [s]."""
+        return (1 - SEARCH_PART) * self.time_limit_s if self.is_patient else self.whole.left_s
+
+    def of_runs(self) -> TimeLimit:
+        """The limit of runs and of the searches between them, from now on."""
+        return TimeLimit.of(min(RUN_PART * self.time_limit_s, self.whole.left_s))
+
+
 class Chosen(NamedTuple):
     """The plan that is printed."""
 
@@ -63,6 +84,10 @@ def kept_plan(
     say: Say = lambda _: None,
 ) -> Plan:
     """The plan of a scenario that promises times, with what runs made of the promise; see `kept`."""
+    if scenario.colocated_pool is not None:
+        from planner.studies.together import kept_together
+
+        return kept_together(scenario, question, data_dirs, time_limit_s, say)
     return kept(scenario, question, data_dirs, time_limit_s, say).plan
 
 
@@ -72,13 +97,16 @@ def kept(
     data_dirs: Sequence[Path],
     time_limit_s: float,
     say: Say,
+    *,
+    is_patient: bool = False,
 ) -> Kept:
     """The plan of a scenario that promises times, with what runs made of the promise.
 
     The plan is run at its rate, in each period the busiest first, until it is known whether the worse end of the 95 %
     interval of what is promised is within the promise, or the interval is narrow. Where it is not kept, the optimizer
-    is handed a stricter promise, see `run_rounds`. Where it is kept, cheaper fleets near it are run too, see `cheaper`.
-    What was chosen out of several plans is run once more with other seeds.
+    is handed a stricter promise, see `run_rounds`. Where it is kept, cheaper fleets near it are run too, see `cheaper`,
+    or the same fleet at higher rates, see `run_higher`. What was chosen out of several plans is run once more with
+    other seeds.
 
     Args:
         scenario: the question.
@@ -86,6 +114,8 @@ def kept(
         data_dirs: folders in which traces are looked for.
         time_limit_s: seconds that all of it may take; runs take a third of it at most.
         say: is told what is going on.
+        is_patient: whether each search may take half of the limit, and what explains the plan the other half, and runs
+            as long as they do: then the plan does not depend on how busy the machine is.
 
     Returns:
         The plan, with `slo_run`; as predicted, and why, where it cannot be run or time was up.
@@ -95,31 +125,30 @@ def kept(
     """
     limit = TimeLimit.of(time_limit_s)
     first = planning_problem(scenario, data_dirs, time_limit_s=limit.part_s(SEARCH_PART))
-    found = _kept(first.scenario, question, data_dirs, limit.left_s, say)
+    pace = Pace(limit.left_s, TimeLimit.of(limit.left_s), is_patient)
+    found = _kept(first.scenario, question, data_dirs, pace, say)
     chosen = tuple(one for one in layout_notes(first) if one not in found.plan.notes)
     return replace(found, plan=found.plan.model_copy(update={"notes": (*found.plan.notes, *chosen)}))
 
 
-def _kept(
-    scenario: Scenario, question: RunQuestion | None, data_dirs: Sequence[Path], time_limit_s: float, say: Say
-) -> Kept:
+def _kept(scenario: Scenario, question: RunQuestion | None, data_dirs: Sequence[Path], pace: Pace, say: Say) -> Kept:
     """The same of pools whose layouts are settled, as those of all rounds."""
-    limit = TimeLimit.of(time_limit_s)
     judge = Judge(question or RunQuestion(), data_dirs, say, sees_rate=False, precise_fraction=PRECISE_FRACTION)
-    search = Search(scenario, judge, limit.part_s(SEARCH_PART))
+    search = Search(scenario, judge, SEARCH_PART * pace.time_limit_s)
     if modelled(scenario) != scenario or seeks_least(scenario):  # there is no model of it, which the search says
         problem = search.problem(scenario)
         solution = solved(problem, search.time_limit_s)
-        return Kept(explained(problem, solution, limit.left_s), problem, solution)
+        return Kept(explained(problem, solution, pace.explaining_s), problem, solution)
     asked = candidate(search, as_asked(scenario))
     if question is None:
-        plan = with_slo_run(explained(asked.problem, asked.found, limit.left_s), scenario, asked, 0, 0, NOT_ASKED)
+        plan = with_slo_run(explained(asked.problem, asked.found, pace.explaining_s), scenario, asked, 0, 0, NOT_ASKED)
         return Kept(plan, asked.problem, asked.found)
-    runs = TimeLimit.of(min(RUN_PART * time_limit_s, limit.left_s))
-    search.judge, search.time_limit_s = replace(judge, deadline=runs.deadline), runs.part_s(EACH_PART)
+    if not pace.is_patient:
+        runs = pace.of_runs()
+        search.judge, search.time_limit_s = replace(judge, deadline=runs.deadline), runs.part_s(EACH_PART)
     chosen = _chosen(search, asked)
     say(f"{scenario.name}: comparing with other fleets")
-    found = _explained(search, asked, chosen.plan, limit.left_s)
+    found = _explained(search, asked, chosen.plan, pace.explaining_s)
     told = with_slo_run(found.plan, scenario, chosen.plan, chosen.seed, len(search.tried), chosen.because)
     return replace(found, plan=told)
 
@@ -135,6 +164,8 @@ def _chosen(search: Search, asked: Candidate) -> Chosen:
             run_rounds(search)
         elif search.scenario.objective == "min-cost":
             _run_cheaper(search)
+        else:
+            run_higher(search)
     except (InputError, CheckFailedError) as error:
         if not search.tried:
             return Chosen(asked, search.judge.question.seed, str(error).splitlines()[0])
@@ -174,7 +205,7 @@ def _confirmed(search: Search) -> Chosen:
         if one is first:
             return Chosen(first, question.seed)
         seed += 1
-        again = run(replace(search, judge=replace(search.judge, question=replace(question, seed=seed))), one)
+        again = run_again(search, one, seed)
         if again.is_cut_short:
             return Chosen(one, question.seed, f"not run again with other seeds: {TIME_UP}")
         if not again.broken:
@@ -192,7 +223,7 @@ def _confirmed(search: Search) -> Chosen:
 
 def _explained(search: Search, asked: Candidate, chosen: Candidate, time_limit_s: float) -> Kept:
     """The plan in full, with what is to know of how it was found."""
-    if chosen.found is asked.found:
+    if chosen.found is asked.found and chosen.handed == asked.handed:
         return Kept(explained(asked.problem, asked.found, time_limit_s), asked.problem, asked.found)
     problem, found = chosen.problem, chosen.found
     if search.scenario.objective == "min-cost" and chosen.badness < asked.badness:
@@ -200,12 +231,20 @@ def _explained(search: Search, asked: Candidate, chosen: Candidate, time_limit_s
         routed = found.routed if problem.routes == asked.problem.routes else None
         problem, found = asked.problem, replace(found, bound=min(asked.found.bound, found.objective), routed=routed)
     plan = as_promised(search.scenario, chosen, explained(problem, found, time_limit_s))
-    notes = (*_notes(asked, chosen), *plan.notes)
-    return Kept(plan.model_copy(update={"notes": notes}), problem, found)
+    update: dict[str, object] = {"notes": (*_notes(asked, chosen), *plan.notes)}
+    if search.scenario.objective == "max-throughput":
+        update["bound"] = max(plan.bound, plan.throughput_req_per_s)
+    return Kept(plan.model_copy(update=update), problem, found)
 
 
 def _notes(asked: Candidate, chosen: Candidate) -> Iterator[Note]:
-    if chosen.badness < asked.badness:
+    if chosen.handed.claimed_fraction > 1:
+        yield note(
+            "higher-than-modelled",
+            "the goodput is higher than what the latency model finds, and was kept in the runs; gap and the other "
+            "fleets are that model's",
+        )
+    elif chosen.badness < asked.badness:
         yield note(
             "cheaper-than-modelled",
             "the fleet is cheaper than what the latency model finds, and was kept in the runs; bound and the other "

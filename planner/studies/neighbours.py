@@ -27,14 +27,14 @@ def cheaper(search: Search, kept: Tried) -> list[Candidate]:
         search: what is asked for.
         kept: the plan.
     """
-    lax, now = _lax(search), monotonic()
+    handed, now = lax(search), monotonic()
     until = now + SEARCH_PART * (search.judge.deadline - now)
-    found = [one for sizes in _sizes(kept) if (one := _candidate(search, sizes, lax, until)) is not None]
+    found = [one for sizes in _sizes(kept) if (one := _candidate(search, sizes, handed, until)) is not None]
     less = (one for one in found if one.badness < kept.badness * (1 - NOTHING))
     return sorted(less, key=lambda one: one.badness)
 
 
-def _lax(search: Search) -> Handed:
+def lax(search: Search) -> Handed:
     """What is promised, and the error of the latency model more."""
     asked = as_asked(search.scenario)
     slack = {}
@@ -68,14 +68,14 @@ def _stated(problem: Problem, n: dict[str, int]) -> dict[str, int]:
     return {f"pools.{pool.key}.n_instances": n[pool.name] for pool in free}
 
 
-def _candidate(search: Search, sizes: dict[str, int], lax: Handed, until: float) -> Candidate | None:
+def _candidate(search: Search, sizes: dict[str, int], handed: Handed, until: float) -> Candidate | None:
     """The plan of some sizes; None where there is none, or time is up."""
     left_s = until - monotonic()
     if left_s <= 0:
         return None
     try:
-        problem = search.problem(searched(search.scenario.varied(sizes), lax))
+        problem = search.problem(searched(search.scenario.varied(sizes), handed))
         found = solved(problem, min(left_s, search.time_limit_s), is_explained=False)
     except (InfeasibleError, UndecidedError):
         return None
-    return as_stated(search, lax, problem, replace(found, goodput_req_per_s=None))
+    return as_stated(search, handed, problem, replace(found, goodput_req_per_s=None))

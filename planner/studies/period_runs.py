@@ -6,12 +6,13 @@ from math import inf
 from pathlib import Path
 from time import monotonic
 
+from planner import executor
 from planner.errors import CheckFailedError
-from planner.executor import RunQuestion, default_load
+from planner.executor import RunQuestion
 from planner.results import Check, Fleet, Plan, Promise, RunFigures
 from planner.scenario import Scenario, Slo
 from planner.studies.planned import Planned
-from planner.studies.promises import Say, promise, time_promises
+from planner.studies.promises import STEP, Say, is_settled, promise, time_promises
 from planner.studies.validation import TOLERANCES, Enough, Executed, Pair, execute, judged, pairs
 from planner.units import percent
 
@@ -44,13 +45,15 @@ class Judge:
         return now + (now - began) > self.deadline
 
     def is_enough(self, run: RunFigures, promises: Sequence[Promise]) -> bool:
-        """Whether each is decided, or as good as, by a run whose system is not still filling."""
-        return not run.is_transient and all(p.decided or self._is_precise(p) for p in promises)
+        """Whether one is broken for certain, or all are decided, or as good as, by a run of a settled system.
 
-    def _is_precise(self, one: Promise) -> bool:
-        if one.ci_low is None or one.ci_high is None:
+        Queues before decode need not have settled for what is promised of the decode step alone.
+        """
+        if any(p.decided and not p.holds for p in promises):
             return True
-        return one.ci_high - one.ci_low < 2 * self.precise_fraction * one.executed
+        if promises and all(p.decided and p.metric == STEP for p in promises):
+            return True
+        return not run.is_transient and is_settled(promises, self.precise_fraction)
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,27 @@ class Seen:
     """Whether it is undecided because time was up."""
 
 
+class Ran:
+    """A plan that was run, in the periods that bind and, where it held in those, in all of them."""
+
+    seen: tuple[Seen, ...]
+
+    @property
+    def promises(self) -> tuple[Promise, ...]:
+        """Of all periods that were run."""
+        return tuple(p for one in self.seen for p in one.promises)
+
+    @property
+    def broken(self) -> tuple[Promise, ...]:
+        """Promises that the runs do not bear out."""
+        return tuple(p for p in self.promises if not p.holds)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether time was up before anything was known of it."""
+        return not self.seen
+
+
 def binding_periods(plan: Plan) -> list[str]:
     """Periods with demand in which a pool or link is busiest, demand is highest or TTFT longest; busiest first."""
     served = [period for period in plan.periods if period.demand_req_per_s > 0]
@@ -80,13 +104,14 @@ def binding_periods(plan: Plan) -> list[str]:
     return [served[i].name for i in sorted(chosen, key=lambda i: -served[i].demand_req_per_s)]
 
 
-def seen_periods(judge: Judge, stated: Scenario, planned: Planned) -> Iterator[Seen]:
+def seen_periods(judge: Judge, stated: Scenario, planned: Planned, known: Sequence[Seen] = ()) -> Iterator[Seen]:
     """Run the periods that bind, and the others where all of these hold, as long as there is time.
 
     Args:
         judge: how each is run, and what is judged.
         stated: the question, with what is promised.
         planned: its plan, with its periods where it has any.
+        known: periods that are not run again.
 
     Yields:
         Periods with their promises, and predictions beside what came.
@@ -101,7 +126,8 @@ def seen_periods(judge: Judge, stated: Scenario, planned: Planned) -> Iterator[S
             yield _all(judge, stated, planned)
         return
     binding = binding_periods(plan)
-    others = [p.name for p in plan.periods if p.name not in binding and p.demand_req_per_s > 0]
+    done = {*binding, *(one.name for one in known)}
+    others = [p.name for p in plan.periods if p.name not in done and p.demand_req_per_s > 0]
     for names in (binding, others):
         holds = True
         for name in names:
@@ -116,18 +142,18 @@ def seen_periods(judge: Judge, stated: Scenario, planned: Planned) -> Iterator[S
 
 def _all(judge: Judge, stated: Scenario, planned: Planned) -> Seen:
     """A plan for one demand, at its own rate or, where that saturates something, below it."""
-    plan, load = planned.plan, default_load(planned.plan)
+    plan, load = planned.plan, executor.default_load(planned.plan)
     judge.say("running it")
-    watched = _watched(judge, stated, plan, None, load, plan.throughput_req_per_s)
-    return watched.seen(None, load, pairs(plan, planned.at(load), load, watched.executed))
+    found = watched(judge, stated, plan, None, load, plan.throughput_req_per_s)
+    return found.seen(None, load, pairs(plan, planned.at(load), load, found.executed))
 
 
 def _of_period(judge: Judge, stated: Scenario, plan: Plan, name: str) -> Seen:
     """A period at its own demand; no period's highest rate is predicted."""
     judge.say(f"running {name}")
     alone = plan.in_period(plan.period(name))
-    watched = _watched(judge, stated, plan, name, 1.0, alone.throughput_req_per_s)
-    return watched.seen(name, 1.0, pairs(alone, alone, 1.0, Executed(watched.executed.run)))
+    found = watched(judge, stated, plan, name, 1.0, alone.throughput_req_per_s)
+    return found.seen(name, 1.0, pairs(alone, alone, 1.0, Executed(found.executed.run)))
 
 
 @dataclass(frozen=True)
@@ -152,8 +178,21 @@ class Watched:
         )
 
 
-def _watched(judge: Judge, stated: Scenario, plan: Fleet, name: str | None, load: float, rate: float) -> Watched:
-    """Run a plan, or a period of it, until what is promised is decided."""
+def watched(judge: Judge, stated: Scenario, plan: Fleet, name: str | None, load: float, rate: float) -> Watched:
+    """Run a plan, or a period of it, until what is promised is decided.
+
+    Args:
+        judge: how it is run, and what is judged.
+        stated: the question, with what is promised.
+        plan: what is run.
+        name: of the period; None of a plan for one demand.
+        load: fraction of the plan's rate.
+        rate: that is promised, where the judge sees it [1/s].
+
+    Raises:
+        InputError: it cannot be run.
+        CheckFailedError: faults drop more requests than may be late.
+    """
     began = monotonic()
 
     def of_rate(most: RunFigures) -> Promise:

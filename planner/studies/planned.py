@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.optimizer import planning_problem, sketched, solved
+from planner.optimizer.together.plan import together_found
+from planner.optimizer.together.planned import Together
 from planner.results import Fleet, Plan
 from planner.scenario import Scenario
 
@@ -38,9 +40,18 @@ def planned(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: fl
         data_dirs: folders in which traces are looked for.
         time_limit_s: seconds that the search may take.
     """
+    if scenario.colocated_pool is not None:
+        return planned_together(together_found(scenario, data_dirs, time_limit_s))
     problem = planning_problem(scenario, data_dirs)
     solution = solved(problem, time_limit_s)
     plan = sketched(problem, solution)
     outputs = {c.name: c.mix.mean_output_tokens for c in problem.classes}
     shares = {c.name: c.share for c in problem.classes}
     return Planned(plan, lambda load: sketched(problem, solution, load * plan.throughput_req_per_s), outputs, shares)
+
+
+def planned_together(found: Together) -> Planned:
+    """The plan of a scenario with a colocated pool, and what it predicts of itself at other loads."""
+    outputs = {c.name: c.mix.mean_output_tokens for c in found.question.classes}
+    shares = {c.name: c.share for c in found.question.classes}
+    return Planned(found.fleet, lambda load: found.at(load * found.req_per_s).fleet(), outputs, shares)

@@ -1,6 +1,6 @@
 """What is promised of times, beside a run: kept, broken, or not yet decided."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from planner.notes import Note, note
@@ -15,9 +15,18 @@ Say = Callable[[str], None]
 
 
 def promise(
-    metric: str, limit: float, executed: float, sure: Interval | None, sign: Literal[1, -1], allowed: float
+    metric: str,
+    limit: float,
+    executed: float,
+    sure: Interval | None,
+    sign: Literal[1, -1],
+    allowed: float,
+    *,
+    still_grows: bool = False,
 ) -> Promise:
     """A promise of at least the limit, or with sign -1 of at most, which the worse end of the interval must keep.
+
+    What still grows, as a system that began empty is still filling, can break a limit but not keep it.
 
     >>> found = promise("ttft_p90_s", 4.0, 3.9, Interval(low=3.7, high=4.1), -1, 0.0)
     >>> found.holds, found.decided
@@ -26,7 +35,7 @@ def promise(
     low, high = (executed, executed) if sure is None else (sure.low, sure.high)
     worse, better = (low, high) if sign > 0 else (high, low)
     least = sign * limit - allowed * limit
-    holds = sign * worse >= least
+    holds = sign * worse >= least and not still_grows
     return Promise(
         metric=metric,
         limit=limit,
@@ -37,6 +46,22 @@ def promise(
         holds=holds,
         decided=holds or sign * better < least,
     )
+
+
+def is_settled(found: Sequence[Promise], precise_fraction: float) -> bool:
+    """Whether each promise is decided, or its figure known so precisely that nobody runs on for it.
+
+    Args:
+        found: promises beside a run.
+        precise_fraction: half of an interval over its figure, below which that is so.
+    """
+    return all(p.decided or _is_precise(p, precise_fraction) for p in found)
+
+
+def _is_precise(one: Promise, precise_fraction: float) -> bool:
+    if one.ci_low is None or one.ci_high is None:
+        return True
+    return one.ci_high - one.ci_low < 2 * precise_fraction * one.executed
 
 
 def time_promises(scenario: Scenario, run: RunFigures) -> Iterator[Promise]:
@@ -53,10 +78,11 @@ def time_promises(scenario: Scenario, run: RunFigures) -> Iterator[Promise]:
         found = []
         if slo.ttft_s is not None and part.ttft_promised_s is not None:
             sure, name = part.intervals.get(SLOWEST), f"ttft_p{slo.ttft_percentile:g}_s"
-            found.append(promise(name, slo.ttft_s, part.ttft_promised_s, sure, -1, 0.0))
+            found.append(promise(name, slo.ttft_s, part.ttft_promised_s, sure, -1, 0.0, still_grows=run.is_transient))
         if slo.tpot_ms is not None and part.tpot_mean_s is not None:
             sure, limit_s = part.intervals.get(STEP), slo.tpot_ms * MILLI
-            found.append(promise(STEP, limit_s, part.tpot_mean_s, sure, -1, TPOT_ALLOWED))
+            grows = run.is_decode_transient
+            found.append(promise(STEP, limit_s, part.tpot_mean_s, sure, -1, TPOT_ALLOWED, still_grows=grows))
         of = part.name if part.name in scenario.classes else None
         yield from (one.model_copy(update={"request_class": of}) for one in found)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import Problem, Solution, class_ttft, planned_at, planning_problem, sketched, solved
 from planner.optimizer.problem import ClassSpec
-from planner.results import Plan, Promise
+from planner.results import Plan
 from planner.scenario import Scenario
 from planner.studies.handed import (
     Handed,
@@ -19,12 +19,14 @@ from planner.studies.handed import (
     stated,
     tightened,
 )
-from planner.studies.period_runs import Judge, Seen, seen_periods
+from planner.studies.period_runs import RATE, Judge, Ran, Seen, binding_periods, seen_periods
 from planner.studies.planned import Planned
+from planner.studies.promises import STEP
 
 MOST_ROUNDS = 8
 AS_GOOD = 1e-3
-"""Relative difference to the plan as asked up to which a plan that holds is not improved upon."""
+"""Relative difference to the plan as asked up to which a plan that holds is not improved upon, unless the search itself
+counts more as none."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,17 @@ class Candidate:
         return None if found is None else found.quantile_s(percentile / 100)
 
     @property
+    def idle_s(self) -> dict[str, float]:
+        """TTFT without waits of every class, at the percentile that it is promised [s]."""
+        slos = {name: self.as_run.slo_of(name) for name in self.as_run.workloads}
+        found = {
+            name: (class_ttft(self.stated, self.served, name, None, self.rate, is_loaded=False), slo.ttft_percentile)
+            for name, slo in slos.items()
+            if slo is not None and slo.ttft_s is not None
+        }
+        return {name: ttft.quantile_s(p / 100) for name, (ttft, p) in found.items() if ttft is not None}
+
+    @property
     def badness(self) -> float:
         """What it costs, or how little it serves."""
         if self.problem.scenario.objective == "max-throughput":
@@ -68,25 +81,10 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Tried(Candidate):
-    """A plan that was run in the periods that bind and, where it held in those, in all of them."""
+class Tried(Ran, Candidate):
+    """A plan, and what came of it in its runs."""
 
     seen: tuple[Seen, ...]
-
-    @property
-    def promises(self) -> tuple[Promise, ...]:
-        """Of all periods that were run."""
-        return tuple(p for one in self.seen for p in one.promises)
-
-    @property
-    def broken(self) -> tuple[Promise, ...]:
-        """Promises that the runs do not bear out."""
-        return tuple(p for p in self.promises if not p.holds)
-
-    @property
-    def is_cut_short(self) -> bool:
-        """Whether time was up before anything was known of it."""
-        return not self.seen
 
 
 @dataclass
@@ -157,7 +155,9 @@ def candidate(search: Search, handed: Handed) -> Candidate:
         return as_stated(search, handed, last.problem, last.found)
     problem = search.problem(question)
     # What would do instead is of interest of the question as it was asked, and takes long.
-    return as_stated(search, handed, problem, solved(problem, search.time_limit_s, is_explained=not search.tried))
+    laxer = search.tried[0].found if search.tried else None
+    found = solved(problem, search.time_limit_s, is_explained=not search.tried, laxer=laxer)
+    return as_stated(search, handed, problem, found)
 
 
 def as_stated(search: Search, handed: Handed, problem: Problem, found: Solution) -> Candidate:
@@ -173,11 +173,18 @@ def as_stated(search: Search, handed: Handed, problem: Problem, found: Solution)
     rate = planned_at(problem, found).throughput_req_per_s * ratio if known.is_routed else None
     served = found if known.is_routed or ratio == 1 else found.at(ratio)
     plan = sketched(known, served, rate)
+    if ratio > 1:
+        plan = plan.model_copy(update={"goodput_req_per_s": plan.throughput_req_per_s})
     if served is found and known is problem:  # what a network keeps takes long to find: it is found once
         highest, goodput = plan.max_throughput_req_per_s, plan.goodput_req_per_s
         found = served = replace(found, highest_req_per_s=highest, goodput_req_per_s=goodput)
     planned = _planned(known, served, plan, as_run)
     return Candidate(handed, problem, found, known, as_run, served, rate, planned)
+
+
+def claiming(handed: Handed, times: float) -> Handed:
+    """The same promises, and a multiple of what was claimed of the rate that was found."""
+    return replace(handed, claimed_fraction=times * handed.claimed_fraction)
 
 
 def _planned(known: Problem, served: Solution, plan: Plan, as_run: Scenario) -> Planned:
@@ -193,11 +200,23 @@ def _planned(known: Problem, served: Solution, plan: Plan, as_run: Scenario) -> 
 
 def run(search: Search, one: Candidate) -> Tried:
     """Run the periods of a plan that bind, all where those hold; what time was too short for is left out."""
+    return _run(search, one, ())
+
+
+def run_again(search: Search, one: Tried, seed: int) -> Tried:
+    """Run the periods of a plan that bind with another seed: no other is near enough to have flattered it."""
+    binding = binding_periods(one.plan)
+    far = [period for period in one.seen if period.name is not None and period.name not in binding]
+    question = replace(search.judge.question, seed=seed)
+    return _run(replace(search, judge=replace(search.judge, question=question)), one, far)
+
+
+def _run(search: Search, one: Candidate, known: Sequence[Seen]) -> Tried:
     n = len(search.tried) + 1
     judge = replace(search.judge, say=lambda what: search.judge.say(f"{search.scenario.name}: {what}, round {n}"))
     parts = {name: getattr(one, name) for name in Candidate.__dataclass_fields__}
-    seen = seen_periods(judge, one.as_run, one.planned)
-    return Tried(**parts, seen=tuple(period for period in seen if not period.is_cut_short))
+    found = [period for period in seen_periods(judge, one.as_run, one.planned, known) if not period.is_cut_short]
+    return Tried(**parts, seen=(*found, *known) if found else ())
 
 
 def _without_ttft(plan: Plan) -> Plan:
@@ -215,7 +234,7 @@ def _next(search: Search) -> Handed | None:
     if not broken or (not last.broken and (seeks_least(search.scenario) or _is_as_good(last, broken[0]))):
         return None
     if search.strict is None:
-        return tightened(search.scenario, broken[-1].handed, broken[-1].broken)
+        return _tightened(search, broken)
     lax, strict = broken[-1].handed, search.strict
     middle = between(lax, strict)
     if middle is None and search.best is None and lax.headroom >= strict.headroom:
@@ -223,5 +242,30 @@ def _next(search: Search) -> Handed | None:
     return middle
 
 
+def _tightened(search: Search, broken: Sequence[Tried]) -> Handed:
+    """Stricter by as much as the last run showed; twice as far, and so on, where that was not enough before.
+
+    What a run shows is noisy, and so is what a stricter promise changes of a plan: small steps would take many runs.
+    """
+    last = broken[-1]
+    handed = _as_planned(search, last)
+    for _ in range(2 ** (len(broken) - 1)):
+        handed = tightened(search.scenario, handed, last.broken, last.idle_s)
+    return handed
+
+
+def _as_planned(search: Search, last: Tried) -> Handed:
+    """What was handed over, or what the plan is predicted to keep where that is less: what is laxer changes no plan."""
+    ttft_s, asked = dict(last.handed.ttft_s), as_asked(search.scenario).ttft_s
+    for one in last.broken:
+        name = one.request_class or next(iter(search.scenario.workloads))
+        slo = search.scenario.slo_of(name)
+        if one.metric in (RATE, STEP) or slo is None or name not in asked:
+            continue
+        predicted_s = last.ttft_quantile_s(name, slo.ttft_percentile, one.period)
+        ttft_s[name] = min(ttft_s[name], predicted_s or ttft_s[name])
+    return replace(last.handed, ttft_s=ttft_s)
+
+
 def _is_as_good(held: Tried, asked: Tried) -> bool:
-    return held.badness - asked.badness <= AS_GOOD * abs(asked.badness)
+    return held.badness - asked.badness <= max(AS_GOOD, asked.found.target) * abs(asked.badness)

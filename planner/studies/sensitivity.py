@@ -20,7 +20,7 @@ from planner.optimizer.search import RoutedSolution
 from planner.optimizer.sensitivity import most_of_sizes
 from planner.optimizer.service_times import pool_stack
 from planner.optimizer.slo_attainment import FleetUnderSlo
-from planner.profiles.stack import Band
+from planner.profiles.stack import Band, Bands
 from planner.results import InputSensitivity, Sensitivity, Variation
 from planner.scenario import Pool, Scenario
 from planner.schema import dotted
@@ -160,7 +160,7 @@ def _kept_rate(problem: Problem, solution: RoutedSolution) -> float:
         return highest_rate(problem, solution.sizing, exact_loads(problem, solution.thresholds_tokens)).rate
     at = np.array(solution.thresholds_tokens)
     most = capacity_under_slo(problem, solution.sizing, at, at)[0]
-    return FleetUnderSlo(problem, solution.sizing).goodput_within(float(at[0]), float(at[0]), most)
+    return FleetUnderSlo(problem, solution.sizing).goodput_at(float(at[0]), most)
 
 
 def _retuned_rate(problem: Problem, solution: RoutedSolution, time_limit_s: float) -> float:
@@ -341,9 +341,16 @@ def _band(scenario: Scenario, pool: Pool) -> Band | None:
         return None
     low, high = found.n_accelerators
     known = hardware.name in found.hardware and low <= pool.accelerators_per_instance <= high
-    near: Band | None = getattr(found.model_bands, pool.role)
-    far: Band | None = getattr(found.hardware_bands, pool.role)
+    near, far = (_of_role(bands, pool.role) for bands in (found.model_bands, found.hardware_bands))
     return near if known else far or near
+
+
+def _of_role(bands: Bands, role: str) -> Band | None:
+    """The band of a role; of a colocated pool the one that holds those of both."""
+    found = [one for name in ("prefill", "decode") if (one := getattr(bands, name)) and role in (name, "colocated")]
+    if not found or (role == "colocated" and len(found) < 2):
+        return None
+    return Band(low=min(one.low for one in found), high=max(one.high for one in found), n=min(one.n for one in found))
 
 
 def _is_predicted(scenario: Scenario, pool: Pool) -> bool:

@@ -6,8 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from planner import executor
 from planner.errors import UsageError
-from planner.executor import RunQuestion, default_load, simulate, simulate_periods
+from planner.executor import RunQuestion
 from planner.jobs import HERE, Workers
 from planner.results import (
     Check,
@@ -80,7 +81,7 @@ def validate(
         return _of_period(to_run, period)
     if isinstance(found.plan, Plan) and len(found.plan.periods) > 1:
         return _of_periods(to_run, found.plan)
-    load = default_load(found.plan) if question.load is None else question.load
+    load = executor.default_load(found.plan) if question.load is None else question.load
     promised = found.at(load)
     inside = _inside(found, promised)
 
@@ -111,7 +112,7 @@ class ToRun:
     def run(self, text: str, load: float, period: str, seen: "Seen", *, is_full: bool = False) -> Run:
         """A run of one period, as long as what is seen of it is not decided."""
         asked = replace(self.question, load=load, is_full=is_full)
-        run, _ = simulate(
+        run, _ = executor.simulate(
             self.scenario,
             self.planned.plan,
             asked,
@@ -152,7 +153,7 @@ def _of_period(to_run: ToRun, name: str) -> Validation:
 
 def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
     """Every period, and all of them together."""
-    load = default_load(plan) if to_run.question.load is None else to_run.question.load
+    load = executor.default_load(plan) if to_run.question.load is None else to_run.question.load
     asked, n = replace(to_run.question, load=load), len(plan.periods)
     promised = to_run.planned.at(load)
     assert isinstance(promised, Plan), "a plan with periods has them at any load"
@@ -168,7 +169,7 @@ def _of_periods(to_run: ToRun, plan: Plan) -> Validation:
         return is_settled(run, seen(run)) and all(is_settled(one, seen_alone(one)) for one in run.periods)
 
     say = partial(_share_of, to_run.say, 0.0, n / (n + 1))
-    run = simulate_periods(to_run.scenario, plan, asked, to_run.data_dirs, say, to_run.workers, is_decided)
+    run = executor.simulate_periods(to_run.scenario, plan, asked, to_run.data_dirs, say, to_run.workers, is_decided)
     busiest = max(plan.periods, key=lambda one: one.most_used).name
     full = replace(to_run, say=partial(_share_of, to_run.say, n / (n + 1), 1 / (n + 1)))
     most = full.run(
@@ -286,9 +287,9 @@ def execute(
     tell = partial(say, f"running at {load:g}"), partial(say, "running full")
 
     def run(asked: RunQuestion, tell: Callable[[float], None], enough: Callable[[Run], bool]) -> Run:
-        return simulate(scenario, plan, asked, data_dirs, period=period, progress=tell, workers=workers, enough=enough)[
-            0
-        ]
+        return executor.simulate(
+            scenario, plan, asked, data_dirs, period=period, progress=tell, workers=workers, enough=enough
+        )[0]
 
     return Executed(run(at, tell[0], enough.run), run(full, tell[1], enough.most) if with_most else None)
 

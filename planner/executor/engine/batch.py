@@ -6,27 +6,30 @@ from planner.executor.engine.records import DECODES, FINISHED, NONE, PREFILLS, W
 
 
 @compiled
-def fill(e: Engine, k: int, rules: Record) -> None:
+def fill(e: Engine, k: int, rules: Record, now_s: float) -> None:
     """Choose what the next pass of a replica does."""
     replica = e.replicas[k]
     replica.pass_tokens, replica.pass_keys = 0.0, 0.0
     if rules.is_prefill_first == 1:
-        take_prompts(e, k, rules, rules.tokens_per_pass)
+        take_prompts(e, k, rules, rules.tokens_per_pass, now_s)
         if replica.pass_tokens == 0.0:
             make_room(e, k, rules)
         replica.is_decoding = replica.n_decoding > 0 and replica.pass_tokens == 0.0
     else:
         gave_way = make_room(e, k, rules)
-        replica.is_decoding = replica.n_decoding > 0
         if not gave_way:
-            take_prompts(e, k, rules, rules.tokens_per_pass - replica.n_decoding)
+            take_prompts(e, k, rules, rules.tokens_per_pass - replica.n_decoding, now_s)
+        replica.is_decoding = replica.n_decoding > 0
     if replica.is_decoding == 1 and rules.reserves_output == 0:
         replica.used_tokens += replica.n_decoding
 
 
 @compiled
-def take_prompts(e: Engine, k: int, rules: Record, budget: int) -> None:
-    """Continue the prompt that was begun, then admit others in their order, up to a number of tokens."""
+def take_prompts(e: Engine, k: int, rules: Record, budget: int, now_s: float) -> None:
+    """Continue the prompt that was begun, then admit others in their order, up to a number of tokens.
+
+    One whose cache stands already joins those that decode, and takes the one token of a pass that its step makes.
+    """
     replica = e.replicas[k]
     if replica.partial != NONE and budget > 0:
         budget -= take_chunk(e, k, rules, replica.partial, budget)
@@ -36,15 +39,18 @@ def take_prompts(e: Engine, k: int, rules: Record, budget: int) -> None:
         is_too_long = rules.splits_prompts == 0 and e.requests[r].left_tokens > budget
         if (is_too_long and replica.pass_tokens > 0.0) or not has_room(e, k, rules, r):
             return
-        admit(e, k, rules)
-        budget -= take_chunk(e, k, rules, r, budget)
+        admit(e, k, rules, now_s)
+        if e.requests[r].state == DECODES:
+            budget -= 1
+        else:
+            budget -= take_chunk(e, k, rules, r, budget)
 
 
 @compiled
 def has_room(e: Engine, k: int, rules: Record, r: int) -> bool:
     """Whether a request fits beside the others, with the tokens that a step of those adds."""
     replica, request = e.replicas[k], e.requests[r]
-    needed = rules.sequence_tokens + request.left_tokens
+    needed = rules.sequence_tokens + request.prompt_tokens + request.made_tokens
     if rules.reserves_output == 1:
         needed += request.output_tokens - request.made_tokens
     else:
@@ -54,12 +60,18 @@ def has_room(e: Engine, k: int, rules: Record, r: int) -> bool:
 
 
 @compiled
-def admit(e: Engine, k: int, rules: Record) -> None:
-    """Give the first that waits its memory."""
+def admit(e: Engine, k: int, rules: Record, now_s: float) -> None:
+    """Give the first that waits its memory; one with nothing to compute decodes from now on."""
     replica = e.replicas[k]
     r = pop(e.requests, replica.waiting)
+    request = e.requests[r]
     insert_after(e.requests, replica.admitted, r, replica.admitted.last)
-    e.requests[r].state = PREFILLS
+    request.state = PREFILLS
+    if request.n_preempted == 0:
+        request.begun_s = now_s
+    if request.left_tokens == 0:  # its first token was made where its prompt was computed
+        request.first_s, request.state = now_s, DECODES
+        decode_from_now(e, k, r)
     replica.used_tokens += held_tokens(e, rules, r)
 
 
@@ -105,7 +117,11 @@ def make_room(e: Engine, k: int, rules: Record) -> bool:
 
 @compiled_apart
 def give_way(e: Engine, k: int, rules: Record) -> None:
-    """Take the last admitted out of the batch; it waits first in the queue, and all it had is computed again."""
+    """Take the last admitted out of the batch; it waits first in the queue, and all it had is computed again.
+
+    All but the prefix that was cached when it came: others hold that. A cache that came from elsewhere is not sent for
+    once more.
+    """
     replica, r = e.replicas[k], e.replicas[k].admitted.last
     request = e.requests[r]
     if request.state == DECODES:
@@ -114,7 +130,7 @@ def give_way(e: Engine, k: int, rules: Record) -> None:
         replica.partial = NONE
     replica.used_tokens -= held_tokens(e, rules, r)
     leave(e.requests, replica.admitted, r)
-    request.left_tokens = request.prompt_tokens + request.made_tokens
+    request.left_tokens = request.prompt_tokens + request.made_tokens - request.cached_tokens
     request.state = WAITS
     request.n_preempted += 1
     push_first(e.requests, replica.waiting, r)

@@ -16,11 +16,13 @@ def offer(e: Engine, i: int, r: int, now_s: float) -> bool:
     """
     instance, request = e.instances[i], e.requests[r]
     rules = e.rules[instance.rules]
-    request.arrival_s = now_s
+    request.arrival_s, request.instance = now_s, i
     if rules.sequence_tokens + request.prompt_tokens + request.output_tokens > rules.room_tokens:
         request.state = REFUSED
         return False
-    request.state, request.left_tokens = COMING, request.prompt_tokens
+    request.state, request.left_tokens = COMING, request.prompt_tokens - request.cached_tokens
+    if request.is_standing == 1:
+        request.left_tokens, request.made_tokens = 0, 1
     instance.host_free_s = max(instance.host_free_s, now_s) + request.host_s
     request.ready_s = instance.host_free_s + request.delay_s
     place = instance.inbox.last
@@ -57,7 +59,7 @@ def begin_pass(e: Engine, i: int, now_s: float) -> None:
     if instance.n_inside > 0:
         rules = e.rules[instance.rules]
         for k in range(instance.first, instance.first + instance.n):
-            fill(e, k, rules)
+            fill(e, k, rules, now_s)
         seconds = pass_s(e, i)
         instance.in_pass, instance.next_s = 1, now_s + seconds
         instance.busy_s += seconds

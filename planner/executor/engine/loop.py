@@ -1,6 +1,6 @@
 """Requests through instances, event by event: as many in flight as a closed loop keeps, or as they arrive."""
 
-from planner.executor.compiled import compiled, compiled_entry
+from planner.executor.compiled import compiled, compiled_apart, compiled_entry
 from planner.executor.engine.instance import begin_pass, end_pass, offer
 from planner.executor.engine.records import NEVER, NONE, Engine, Records
 
@@ -80,12 +80,37 @@ def arrive(e: Engine, loop: Records, until_s: float) -> bool:
     return True
 
 
+@compiled
+def next_event_s(e: Engine, loop: Records, i: int) -> float:
+    """When the earliest instance, or an arrival before it, changes something."""
+    state, then_s = loop[0], e.instances[i].next_s
+    if state.is_open == 1 and state.next_request < e.requests.shape[0]:
+        then_s = min(then_s, e.requests[state.next_request].arrival_s)
+    soonest: float = then_s
+    return soonest
+
+
+@compiled_apart
+def look_up_to(e: Engine, loop: Records, until_s: float) -> None:
+    """Write down the seconds spent in passes at every moment before an event."""
+    state = loop[0]
+    while state.next_look < e.looks.shape[0] and e.looks[state.next_look, 0] < until_s:
+        at_s, busy_s = e.looks[state.next_look, 0], 0.0
+        for i in range(e.instances.shape[0]):
+            instance = e.instances[i]
+            busy_s += instance.busy_s - (instance.next_s - at_s if instance.in_pass == 1 else 0.0)
+        e.looks[state.next_look, 1] = busy_s
+        state.next_look += 1
+
+
 @compiled_entry
 def advance(e: Engine, loop: Records, n_events: int) -> bool:
     """Let so many passes and arrivals happen; whether any request is left."""
     state, n = loop[0], e.requests.shape[0]
     for _ in range(n_events):
         i = earliest(e)
+        if state.next_look < e.looks.shape[0]:
+            look_up_to(e, loop, next_event_s(e, loop, i))
         if arrive(e, loop, e.instances[i].next_s):
             continue
         if e.instances[i].next_s == NEVER:

@@ -22,16 +22,19 @@ REQUEST = np.dtype(
     [
         ("arrival_s", "f8"),
         ("ready_s", "f8"),  # when its instance could first see it
+        ("begun_s", "f8"),  # when it was first admitted
         ("first_s", "f8"),
         ("done_s", "f8"),
         ("host_s", "f8"),  # that the host works on it, one request after another
         ("delay_s", "f8"),  # from then to ready, beside others
         ("prompt_tokens", "i4"),
+        ("cached_tokens", "i4"),  # of the prompt, that need not be computed whenever it is admitted
+        ("is_standing", "i1"),  # its prompt and first token come computed
         ("output_tokens", "i4"),
         ("left_tokens", "i4"),  # to prefill in this attempt: of the prompt, and of what was generated before
         ("made_tokens", "i4"),  # generated; while it decodes, as of the step at which it joined
         ("chunk_tokens", "i4"),  # in the present pass
-        ("instance", "i4"),  # that it is to be sent to; NONE: the one of the least load
+        ("instance", "i4"),  # that it is, or is to be, sent to; NONE: will be the one of the least load
         ("replica", "i4"),
         ("joined_step", "i8"),  # of its replica
         ("n_preempted", "i4"),
@@ -99,6 +102,7 @@ LOOP = np.dtype(
         ("is_open", "i1"),  # requests come at their arrivals, else one for each that is done
         ("next_request", "i8"),  # to be offered
         ("n_done", "i8"),  # finished and refused
+        ("next_look", "i8"),  # row of `looks`
         ("now_s", "f8"),
     ]
 )
@@ -135,6 +139,8 @@ class Engine(NamedTuple):
     done: NDArray[np.int32]
     """Requests that the last pass finished."""
     table: PassTable
+    looks: Numbers
+    """Moments, rising, and seconds that all instances spent in passes up to each."""
 
 
 def empty_lists(records: Records, *names: str) -> Records:

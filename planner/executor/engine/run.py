@@ -95,6 +95,12 @@ class EngineLoad:
     """Arrivals in an open loop, rising; in a closed one, of the first requests [s]."""
     instances: NDArray[np.int_] | None = None
     """Instance, from 0, that each request is sent to; None: the one of the least load when it comes."""
+    cached_tokens: ArrayLike = 0
+    """Head of each prompt that is not computed whenever the request is admitted: a prefix that is cached [tokens]."""
+    is_standing: ArrayLike = False
+    """Whether the prompt was computed elsewhere, and the first token made: the cache arrives, and joins the batch."""
+    looks_s: ArrayLike = ()
+    """Moments, rising, at which the seconds spent in passes are wanted [s]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +108,15 @@ class EngineRun:
     """What came of it: one value per request, NaN for what did not happen."""
 
     arrival_s: FloatArray
+    begun_s: FloatArray
+    """Moment at which the request was first admitted [s]."""
     first_s: FloatArray
-    """Moment of the first token [s]."""
+    """Moment of the first token [s]; where it came with the cache, that at which the batch took it in."""
     done_s: FloatArray
     """Moment of the last token [s]."""
     output_tokens: NDArray[np.int_]
+    instances: NDArray[np.int_]
+    """Instance that each was sent to."""
     n_preempted: NDArray[np.int_]
     """How often each gave way."""
     n_passes: int
@@ -114,6 +124,8 @@ class EngineRun:
     """Passes with prompts among them."""
     busy_s: float
     """Seconds in passes, of all instances."""
+    looks_busy_s: FloatArray
+    """The same up to the moments asked for."""
 
     @property
     def ttft_s(self) -> FloatArray:
@@ -158,9 +170,7 @@ def _check(rules: EngineRules, times: PassTimes, load: EngineLoad, n_instances: 
         for name in ("tokens_per_pass", "n_replicas", "most_running", "polling_passes")
         if (value := getattr(rules, name)) < 1
     ]
-    lengths = np.concatenate([np.ravel(load.prompt_tokens), np.ravel(load.output_tokens)])
-    if lengths.size and lengths.min() < 1:
-        problems.append(Problem("engine", "tokens", f"is {lengths.min()}", "1 at least, of prompts and of outputs"))
+    problems += _problems_of_lengths(load)
     if load.concurrency is not None and load.concurrency < 1:
         problems.append(Problem("engine", "concurrency", f"is {load.concurrency}", "1 at least"))
     if load.concurrency is None and (np.diff(np.broadcast_to(load.arrivals_s, len(load.prompt_tokens))) < 0).any():
@@ -178,6 +188,21 @@ def _check(rules: EngineRules, times: PassTimes, load: EngineLoad, n_instances: 
         raise InputError(problems)
 
 
+def _problems_of_lengths(load: EngineLoad) -> list[Problem]:
+    lengths = np.concatenate([np.ravel(load.prompt_tokens), np.ravel(load.output_tokens)])
+    found = []
+    if lengths.size and lengths.min() < 1:
+        found.append(Problem("engine", "tokens", f"is {lengths.min()}", "1 at least, of prompts and of outputs"))
+    cached = np.asarray(load.cached_tokens, dtype=int)
+    if (cached < 0).any() or (cached >= load.prompt_tokens).any():
+        what = "is none of some prompt, or all of it"
+        found.append(Problem("engine", "cached_tokens", what, "0 at least, and a token left to compute"))
+    if (np.asarray(load.is_standing) & (load.output_tokens < 2)).any():
+        what = "has requests of one token, which came with the prompt"
+        found.append(Problem("engine", "is_standing", what, "outputs of 2 tokens at least"))
+    return found
+
+
 def _engine(rules: EngineRules, times: PassTimes, load: EngineLoad, n_instances: int) -> Engine:
     longest = int(np.max(load.output_tokens, initial=1))
     return Engine(
@@ -188,6 +213,7 @@ def _engine(rules: EngineRules, times: PassTimes, load: EngineLoad, n_instances:
         due=np.full((rules.n_replicas * n_instances, longest + 1), NONE, np.int32),
         done=np.zeros(max(len(load.prompt_tokens), 1), np.int32),
         table=times.table,
+        looks=np.column_stack([np.asarray(load.looks_s, float), np.full(np.size(load.looks_s), np.nan)]),
     )
 
 
@@ -196,7 +222,8 @@ def _requests(load: EngineLoad) -> Records:
     requests["prompt_tokens"], requests["output_tokens"] = load.prompt_tokens, load.output_tokens
     requests["delay_s"], requests["host_s"] = load.delay_s, load.host_s
     requests["arrival_s"] = load.arrivals_s
-    requests["first_s"] = requests["done_s"] = np.nan
+    requests["cached_tokens"], requests["is_standing"] = load.cached_tokens, load.is_standing
+    requests["begun_s"] = requests["first_s"] = requests["done_s"] = np.nan
     for name in ("next", "before", "after", "before_due", "after_due", "replica"):
         requests[name] = NONE
     requests["instance"] = NONE if load.instances is None else load.instances
@@ -228,11 +255,14 @@ def _found(e: Engine) -> EngineRun:
     is_done = requests["state"] == FINISHED
     return EngineRun(
         arrival_s=requests["arrival_s"].copy(),
+        begun_s=requests["begun_s"].copy(),
         first_s=np.where(is_done, requests["first_s"], np.nan),
         done_s=np.where(is_done, requests["done_s"], np.nan),
         output_tokens=requests["output_tokens"].astype(int),
+        instances=requests["instance"].astype(int),
         n_preempted=requests["n_preempted"].astype(int),
         n_passes=int(instances["n_passes"].sum()),
         n_prompt_passes=int(instances["n_prompt_passes"].sum()),
         busy_s=float(instances["busy_s"].sum()),
+        looks_busy_s=np.where(np.isnan(e.looks[:, 1]), instances["busy_s"].sum(), e.looks[:, 1]),
     )

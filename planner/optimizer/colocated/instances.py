@@ -13,7 +13,7 @@ from planner.optimizer.problem import PoolSpec, Problem
 from planner.optimizer.served import served_name
 from planner.optimizer.service_times import Decoded, check_memory, service_times, times_basis
 from planner.queueing import colocated_capacity_req_per_s
-from planner.roofline import RatesBasis, Setup, served_instance, stack_of
+from planner.roofline import RatesBasis, Setup, colocated_engine
 from planner.scenario import AskedInstance, Pool, asked_instance, at_pool
 
 ORDER: tuple[RatesBasis, ...] = ("measured", "calibrated", "inferred", "datasheet")
@@ -71,7 +71,7 @@ def colocated_instances(problem: Problem) -> list[ColocatedInstance]:
         InfeasibleError: weights or prompts fit none of them, or no batch of any keeps the limit on the time per token.
     """
     loads, home = loads_of(problem), next(pool for pool in problem.pools if not pool.is_prefill)
-    _check_limits(problem)
+    check_limits(problem)
     alike = [p for p in problem.pools if (p.site, p.hardware) == (home.site, home.hardware)]
     kinds = {(p.n_accelerators, p.layout): p for p in sorted(alike, key=lambda p: p.is_prefill, reverse=True)}
     found: list[ColocatedInstance] = []
@@ -105,7 +105,8 @@ def _instances(problem: Problem, home: PoolSpec, spec: PoolSpec, loads: Loads) -
 def _timed(problem: Problem, home: PoolSpec, asked: AskedInstance, loads: Loads) -> Iterator[ColocatedInstance]:
     """Of the roofline."""
     try:
-        used, served = stack_of(asked), served_instance(asked)
+        engine = colocated_engine(asked)
+        used, served = engine.stack, engine.served
         check_memory(home.key, served)
         _check_prompts(problem, served.longest_request)
         if served.layout.pp_size > 1:
@@ -116,7 +117,7 @@ def _timed(problem: Problem, home: PoolSpec, asked: AskedInstance, loads: Loads)
             setup=Setup.of(served, used.name), basis=basis, tokens_per_pass=0, loads=(), **_fields(problem, home, asked)
         )
         for tokens in (served.chunk_tokens, *(t for t in TOKENS_PER_PASS if t < served.chunk_tokens)):
-            made = roofline_loads(replace(served, chunk_tokens=tokens), used, loads, asked.time_factor)
+            made = roofline_loads(replace(engine, served=replace(served, chunk_tokens=tokens)), loads)
             yield replace(known, tokens_per_pass=tokens, loads=made)
     except InputError as error:
         raise InputError(at_pool(problem.scenario, home.key, error.problems)) from None
@@ -160,7 +161,7 @@ def _fields(problem: Problem, home: PoolSpec, asked: AskedInstance) -> dict[str,
     }
 
 
-def _check_limits(problem: Problem) -> None:
+def check_limits(problem: Problem) -> None:
     """Raises InputError where pools that decode limit the time per token in different ways."""
     scenario = problem.scenario
     limits = {p.tpot_ms for p in scenario.pools.values() if p.role == "decode"}

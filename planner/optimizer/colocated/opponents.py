@@ -1,25 +1,29 @@
 """Colocated fleets beside a plan: as many accelerators of the home kind, as much money, or the least for the demand."""
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from math import floor
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, floor
+from time import monotonic
 from typing import Any
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
-from planner.optimizer.colocated.instances import ColocatedInstance, colocated_instances
+from planner.optimizer.colocated.instances import ColocatedInstance
+from planner.optimizer.colocated.open_layouts import open_instances
 from planner.optimizer.colocated.rates import (
     BUSIEST,
     Promise,
     alone,
     fewest_instances,
     full_tpot_s,
+    keeps,
     most_req_per_s,
     queue_of,
 )
 from planner.optimizer.evaluation import PER_MILLION, latency_of
 from planner.optimizer.home import beyond_stock, decoding_sites
-from planner.optimizer.problem import Problem
+from planner.optimizer.problem import LARGEST_POOL, Problem
+from planner.queueing import DOUBTS
 from planner.results import AtBest, Baseline, Cost, Fleet, Latency, PoolPlan
 from planner.units import SECONDS_PER_HOUR
 
@@ -28,6 +32,10 @@ COLOCATED = ("cheapest-colocated", "equal-bill-colocated", "colocated")
 POOL = "colocated"
 N_TRIED = 8
 """Ways to run instances that are looked at, those that serve most for their accelerators."""
+N_PROMISED = 3
+"""The same where times are promised, and each is a search."""
+LAYOUTS_PART = 0.5
+"""Of the time, what looking at layouts may take."""
 ROUNDING = 1e-9
 
 
@@ -52,8 +60,14 @@ class _Sized:
     most_req_per_s: float
     gap: float
 
+    @property
+    def req_per_s_per_accelerator(self) -> float:
+        """What they serve, of each accelerator."""
+        return self.most_req_per_s / (self.n * self.one.n_accelerators)
 
-Maker = Callable[[ColocatedInstance], _Sized]
+
+Maker = Callable[[ColocatedInstance, _Sized | None], _Sized]
+"""Sizes a fleet of such instances, if it is better than another."""
 
 
 def colocated_opponents(
@@ -68,19 +82,22 @@ def colocated_opponents(
         names: those that are asked for; None: all.
 
     Returns:
-        What serves most of the layouts and sizes of passes at hand: with as many accelerators, for the same bill, and
-        where cost is the objective the cheapest for the demand; and why one is missing.
+        What serves most of the layouts of the plan's pools, of those that they might have chosen, and of the sizes of
+        passes: with as many accelerators, for the same bill, and where cost is the objective the cheapest for the
+        demand; and why one is missing.
     """
     asked = [name for name in COLOCATED if names is None or name in names]
     if not asked:
         return Opponents()
     try:
         _check(problem)
-        promise, instances = Promise.of(problem, deadline), colocated_instances(problem)
+        promise = Promise.of(problem, deadline)
+        chosen = open_instances(problem, monotonic() + LAYOUTS_PART * (deadline - monotonic()))
     except (InputError, InfeasibleError) as error:
         impossible = frozenset(asked) if isinstance(error, InfeasibleError) else frozenset[str]()
         return Opponents(notes=(_missing(POOL, error),), impossible=impossible)
-    return _planned(problem, plan, promise, instances, asked)
+    found = _planned(problem, plan, promise, chosen.instances, asked)
+    return replace(found, notes=(*found.notes, *chosen.notes))
 
 
 def _planned(
@@ -94,7 +111,9 @@ def _planned(
             continue
         try:
             promise.check_time()
-            others.append(_baseline(problem, plan, promise, name, instances, made))
+            sized = _chosen(promise, instances, made)
+            others.append(_baseline(problem, plan, promise, name, sized, made))
+            notes += _by_run_alone(sized, others[-1])
         except (InfeasibleError, UndecidedError) as error:
             is_proven = isinstance(error, InfeasibleError) and not _may_be(instances, made)
             (impossible if is_proven else unknown).add(name)
@@ -111,7 +130,7 @@ def _may_be(instances: Sequence[ColocatedInstance], made: Maker) -> bool:
     """Whether there is such a fleet if prefill and decode overlapped perfectly, or nobody found out in the time."""
     for best in (best for one in instances for best in one.at_best):
         try:
-            made(best)
+            made(best, None)
         except InfeasibleError:
             continue
         except UndecidedError:
@@ -142,14 +161,17 @@ def _maker(problem: Problem, plan: Fleet, promise: Promise, name: str) -> Maker 
     """What sizes a fleet of that name of some instances; None where the question has no such fleet."""
     bill = plan.cost.usd_per_hour
 
-    def given(one: ColocatedInstance) -> _Sized:
-        return _serving(problem, promise, one, plan.n_accelerators // one.n_accelerators)
+    def given(one: ColocatedInstance, best: _Sized | None) -> _Sized:
+        return _serving(problem, promise, one, plan.n_accelerators // one.n_accelerators, best)
 
-    def for_the_bill(one: ColocatedInstance) -> _Sized:
+    def for_the_bill(one: ColocatedInstance, best: _Sized | None) -> _Sized:
         usd = (one.usd_per_hour or 0.0) + one.busy_usd_per_hour
-        return _serving(problem, promise, one, floor((bill or 0.0) / usd + ROUNDING))
+        return _serving(problem, promise, one, floor((bill or 0.0) / usd + ROUNDING), best)
 
-    def cheapest(one: ColocatedInstance) -> _Sized:
+    def cheapest(one: ColocatedInstance, best: _Sized | None) -> _Sized:
+        fewer = ceil(best.n * best.one.n_accelerators / one.n_accelerators) - 1 if best else LARGEST_POOL
+        if best and not keeps(one, fewer, problem.mean_req_per_s, promise):
+            raise InfeasibleError("no fewer accelerators serve the demand")
         n = fewest_instances(one, problem.mean_req_per_s, promise)
         return _Sized(one, n, most_req_per_s(one, n, promise)[0], 0.0)
 
@@ -161,11 +183,17 @@ def _maker(problem: Problem, plan: Fleet, promise: Promise, name: str) -> Maker 
     return given
 
 
-def _serving(problem: Problem, promise: Promise, one: ColocatedInstance, n: int) -> _Sized:
-    """So many instances at their highest rate. Raises InfeasibleError where they serve nothing, or not the demand."""
-    most, gap = most_req_per_s(one, n, promise)
+def _serving(problem: Problem, promise: Promise, one: ColocatedInstance, n: int, best: _Sized | None) -> _Sized:
+    """So many instances at their highest rate. Raises InfeasibleError where they serve nothing, less per accelerator
+    than the best, or not the demand."""
+    least = best.req_per_s_per_accelerator if best else 0.0
+    most, gap = promise.known.get((one, n), (0.0, 0.0))
+    if most <= 0:
+        most, gap = promise.known[one, n] = most_req_per_s(one, n, promise, least * n * one.n_accelerators)
     if most <= 0:
         raise InfeasibleError("such a fleet keeps the promise at no rate" if n > 0 else "that is less than an instance")
+    if best and most <= least * n * one.n_accelerators:
+        raise InfeasibleError("such a fleet serves no more of its accelerators than another")
     demand = problem.must_serve_req_per_s
     if problem.is_min_ttft and demand is not None and BUSIEST * most < demand:
         raise InfeasibleError(f"such a fleet does not serve {demand:.4g} req/s")
@@ -179,27 +207,43 @@ def _best(instances: Sequence[ColocatedInstance], made: Maker, n_tried: int = 2)
     errors: list[InfeasibleError] = []
     for one in ranked:
         try:
-            found.append(made(one))
+            found.append(made(one, found[-1] if found else None))
         except InfeasibleError as error:
             errors.append(error)
-        if len(found) == n_tried:
+        except UndecidedError:
+            if not found:
+                raise
+            break
+        if len(found) + len(errors) >= n_tried and found:
             break
     if not found:
         raise errors[0]
-    return min(found, key=lambda sized: -sized.most_req_per_s / (sized.n * sized.one.n_accelerators))
+    return found[-1]
 
 
-def _baseline(
-    problem: Problem, plan: Fleet, promise: Promise, name: str, instances: Sequence[ColocatedInstance], made: Maker
-) -> Baseline:
+def _chosen(promise: Promise, instances: Sequence[ColocatedInstance], made: Maker) -> _Sized:
+    """The fleet of the best of all ways; raises as makers do."""
+    return _best(instances, made, N_TRIED if promise.ttft_s is None else N_PROMISED)
+
+
+def _by_run_alone(sized: _Sized, fleet: Baseline) -> Iterator[Note]:
+    """Where the model of queues is known to be off for a fleet whose times are stated."""
+    if fleet.latency.ttft_mean_s is None:
+        return
+    found = queue_of(sized.one.loads[0], sized.n, fleet.throughput_req_per_s)
+    if found is not None and found[0].doubts:
+        why = " and ".join(DOUBTS[name] for name in found[0].doubts)
+        what = f"times of {fleet.name} are predicted where the model is known to be off"
+        yield note("colocated-by-run-alone", f"{what}, as {why}: a run alone would certify them")
+
+
+def _baseline(problem: Problem, plan: Fleet, promise: Promise, name: str, sized: _Sized, made: Maker) -> Baseline:
     """A fleet as answers state it; raises as makers do."""
-    # With a promise every way is a search: of the ways the one that serves most without waits stands for all.
-    sized = _best(instances, made, N_TRIED if promise.ttft_s is None else 1)
     one, n = sized.one, sized.n
     fleet = Fleet(**_fleet(problem, sized, promise))
     best = None
     if one.at_best:
-        best = _at_best(problem, promise, _best(one.at_best, made))
+        best = _at_best(problem, promise, _best(one.at_best, made, 2 if promise.ttft_s is None else 1))
     return Baseline(
         **dict(fleet),
         name=name,
@@ -280,7 +324,7 @@ def _latency(one: ColocatedInstance, n: int, rate: float) -> Latency:
     busy = rate / (n * one.capacity_req_per_s)
     found = queue_of(load, n, rate) if is_even and busy <= BUSIEST + ROUNDING else None
     if found is None:
-        return latency_of(None, unloaded, full_tpot_s(one) if busy > BUSIEST else None)
+        return latency_of(None, unloaded, full_tpot_s(load, one.tpot_s) if busy > BUSIEST else None)
     queue, ttft = found
     return latency_of(ttft, unloaded, queue.tpot_mean_s)
 

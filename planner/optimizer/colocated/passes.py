@@ -9,10 +9,17 @@ import numpy as np
 from planner.queueing import PassLoop, Prompts
 from planner.queueing.colocated import PassSeconds
 from planner.queueing.erlang import Floats
-from planner.roofline import DecodePoint, InstanceRates, RequestKinds, ServedModel, Stack, mixed_passes, most_held
+from planner.roofline import (
+    ColocatedEngine,
+    DecodePoint,
+    InstanceRates,
+    MeanRequest,
+    RequestKinds,
+    held_dispersion,
+    mixed_passes,
+    most_held,
+)
 
-MOST_RUNNING = 1024
-"""Of an attention replica, where a stack does not say."""
 TOKENS_PER_PASS = (8192, 2048, 512)
 """Tried: of a stack those below its own; of measured curves, which say nothing of it, all."""
 
@@ -34,33 +41,59 @@ class Load:
 Loads = Sequence[tuple[float, RequestKinds]]
 
 
-def roofline_loads(served: ServedModel, used: Stack, loads: Loads, time_factor: float) -> tuple[Load, ...]:
+def roofline_loads(engine: ColocatedEngine, loads: Loads) -> tuple[Load, ...]:
     """Loads of an instance whose passes the roofline times.
 
     Args:
-        served: the model on an instance; a pass takes its `chunk_tokens` on each replica.
-        used: its software, whose settings admit prompts.
+        engine: the instance; a pass takes the `chunk_tokens` of its served model on each replica.
         loads: rates over the mean, and requests.
-        time_factor: factor on all seconds.
 
     Raises:
         InputError: a shape or a figure is unknown.
     """
-    return tuple(_roofline_load(served, used, multiple, kinds, time_factor) for multiple, kinds in loads)
+    return tuple(roofline_load(engine, kinds, kinds, multiple) for multiple, kinds in loads)
 
 
-def _roofline_load(served: ServedModel, used: Stack, multiple: float, kinds: RequestKinds, factor: float) -> Load:
-    settings = used.settings
-    held = most_held(served, kinds, settings.reserves_output)
-    most = min((settings.most_running or MOST_RUNNING) * served.n_places, held)
-    passes = mixed_passes(served, kinds.mean, most)
+def roofline_load(
+    engine: ColocatedEngine, prompts: RequestKinds | None, everyone: RequestKinds, multiple: float = 1.0
+) -> Load:
+    """The load of an instance whose passes the roofline times.
+
+    Args:
+        engine: the instance.
+        prompts: requests whose prompts it computes; None: it computes none.
+        everyone: these and the requests that join with their caches, all of which take memory and decode.
+        multiple: their rate over the mean rate [fraction].
+
+    Raises:
+        InputError: a shape or a figure is unknown.
+    """
+    served, factor, nothing = engine.served, engine.time_factor, np.zeros(1)
+    held = most_held(served, everyone, engine.reserves_output)
+    most = min(engine.most_running * served.n_places, held)
+    passes = mixed_passes(served, _in_passes(prompts, everyone), most)
     budget = float(served.chunk_tokens * served.n_places)
-    loop = PassLoop(_scaled(passes, factor), budget, len(passes.decode_s) - 1, settings.prefill_first is True)
-    before_s = np.zeros(len(kinds.tokens)) + served.factors.before_prefill_s(kinds.tokens)
-    new = np.maximum(kinds.new_tokens, 1.0)
-    alone_s = served.prefill_time(new, kinds.tokens - kinds.new_tokens).total_s - before_s
-    prompts = Prompts(kinds.new_tokens, kinds.weights, factor * alone_s, kinds.output_tokens, kinds.output_scv)
-    return Load(multiple, loop, prompts, factor * float(before_s @ kinds.weights))
+    dispersion = held_dispersion(everyone, engine.reserves_output) if most == held else 1.0
+    loop = PassLoop(_scaled(passes, factor), budget, len(passes.decode_s) - 1, engine.is_prefill_first, dispersion)
+    if prompts is None:
+        none = Prompts(nothing, np.ones(1), nothing, everyone.output_tokens, everyone.output_scv)
+        return Load(multiple, loop, none, 0.0)
+    before_s = np.zeros(len(prompts.tokens)) + served.factors.before_prefill_s(prompts.tokens)
+    new = np.maximum(prompts.new_tokens, 1.0)
+    alone_s = served.prefill_time(new, prompts.tokens - prompts.new_tokens).total_s - before_s
+    weights, answers = prompts.weights, (everyone.output_tokens, everyone.output_scv)
+    asked = Prompts(prompts.new_tokens, weights, factor * alone_s, *answers)
+    return Load(multiple, loop, asked, factor * float(before_s @ weights))
+
+
+def _in_passes(prompts: RequestKinds | None, everyone: RequestKinds) -> MeanRequest:
+    """What passes know of prompts, and of the contexts of all who decode."""
+    decoding = everyone.mean
+    if prompts is everyone:
+        return decoding
+    if prompts is None:
+        return MeanRequest(1.0, 1.0, decoding.context_tokens, decoding.context_scv)
+    return replace(prompts.mean, context_tokens=decoding.context_tokens, context_scv=decoding.context_scv)
 
 
 def _scaled(passes: PassSeconds, factor: float) -> PassSeconds:

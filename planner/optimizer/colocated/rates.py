@@ -1,7 +1,7 @@
 """What colocated instances serve within their promises: fluids without one, else by the model of their queues."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from time import monotonic
 
@@ -23,7 +23,7 @@ from planner.queueing import (
 
 BUSIEST = 0.99
 """Utilisation up to which waits are computed."""
-CLOSE = 4e-3
+CLOSE = 8e-3
 """Of a rate at which a promise breaks: how close it is found."""
 FIRST_TRIED, MOST_TRIED = 0.9, 16
 ROUNDING = 1e-9
@@ -38,6 +38,8 @@ class Promise:
     n_lost: int
     """Instances that may be lost at any time."""
     deadline: float
+    known: dict[tuple[ColocatedInstance, int], tuple[float, float]] = field(default_factory=dict, compare=False)
+    """Highest rates of fleets that were sized, and how much higher they may be: opponents are often the same."""
 
     @classmethod
     def of(cls, problem: Problem, deadline: float) -> "Promise":
@@ -103,16 +105,28 @@ def _excess(one: ColocatedInstance, promise: Promise, n: int, rate: float) -> fl
     return worst
 
 
-def most_req_per_s(one: ColocatedInstance, n_instances: int, promise: Promise) -> tuple[float, float]:
+def keeps(one: ColocatedInstance, n_instances: int, rate_req_per_s: float, promise: Promise) -> bool:
+    """Whether a fleet serves a mean rate within its promises; raises as `most_req_per_s` does."""
+    n = n_instances - promise.n_lost
+    if n < 1 or rate_req_per_s > n * one.capacity_req_per_s:
+        return False
+    return promise.ttft_s is None or _excess(one, promise, n, rate_req_per_s) <= 0
+
+
+def most_req_per_s(
+    one: ColocatedInstance, n_instances: int, promise: Promise, least_req_per_s: float = 0.0
+) -> tuple[float, float]:
     """The highest mean rate of a fleet within its promises.
 
     Args:
         one: an instance.
         n_instances: how many.
         promise: what is kept.
+        least_req_per_s: rate below which the answer does not matter [req/s].
 
     Returns:
-        The rate [req/s], 0 where the promise is not even kept without waits; and how much higher it may be [fraction].
+        The rate [req/s], 0 where the promise is not even kept without waits, or not at the least rate; and how much
+        higher it may be [fraction].
 
     Raises:
         UndecidedError: time is up.
@@ -122,7 +136,9 @@ def most_req_per_s(one: ColocatedInstance, n_instances: int, promise: Promise) -
     if promise.ttft_s is None or most <= 0:
         return most, 0.0
     idle = max(alone(load).quantile_s(promise.percentile / 100) for load in one.loads) / promise.ttft_s - 1
-    if idle > 0:
+    if idle > 0 or least_req_per_s > BUSIEST * most:
+        return 0.0, 0.0
+    if least_req_per_s > 0 and _excess(one, promise, n, least_req_per_s) > 0:
         return 0.0, 0.0
     low, high = _last_kept(lambda busy: _excess(one, promise, n, busy * most), idle)
     return low * most, high / low - 1 if low > 0 else 0.0
@@ -188,14 +204,19 @@ def fewest_instances(one: ColocatedInstance, rate_req_per_s: float, promise: Pro
     return enough + promise.n_lost
 
 
-def full_tpot_s(one: ColocatedInstance) -> float | None:
-    """Time per token at the capacity, of the smallest batch that reaches it [s]; None without a second token."""
-    load = max(one.loads, key=lambda load: load.multiple)
+def full_tpot_s(load: Load, tpot_s: float | None) -> float | None:
+    """Time per token at the capacity, of the smallest batch that reaches it [s]; None without a second token.
+
+    Args:
+        load: what an instance gets.
+        tpot_s: longest mean time per token; None: any [s].
+    """
+    limit_s = inf if tpot_s is None else tpot_s
     if load.prompts.decoded_tokens <= 0:
         return None
     batch = np.arange(1.0, load.loop.most_running + 1)
     seconds = steady_pass_s(load.loop, load.prompts, batch)
     rate = batch / (load.prompts.decoded_tokens * seconds)
-    most = colocated_capacity_req_per_s(load.loop, load.prompts, one.tpot_s)
-    reached = np.flatnonzero((rate >= most * (1 - 1e-3)) & (seconds <= one.tpot_s))
+    most = colocated_capacity_req_per_s(load.loop, load.prompts, limit_s)
+    reached = np.flatnonzero((rate >= most * (1 - 1e-3)) & (seconds <= limit_s))
     return float(seconds[reached[0]]) if len(reached) else None

@@ -1,12 +1,13 @@
 """The requests of a problem as an instance knows them that prefills and decodes in one batch."""
 
 from collections.abc import Sequence
+from math import inf
 
 import numpy as np
 
 from planner.optimizer.problem import Problem
 from planner.roofline import RequestKinds, cells
-from planner.workload import RequestMix
+from planner.workload import RequestAtoms, RequestMix
 
 N_ATOMS = 4096
 """Requests that stand for a class,"""
@@ -42,14 +43,17 @@ def loads_of(problem: Problem) -> list[tuple[float, RequestKinds]]:
     ]
 
 
-def request_kinds(classes: Sequence[tuple[float, RequestMix]], n_kinds: int) -> RequestKinds:
+def request_kinds(
+    classes: Sequence[tuple[float, RequestMix]], n_kinds: int, threshold_tokens: float = inf
+) -> RequestKinds:
     """Kinds of prompts with the means of all, and the moments of their answers.
 
     Args:
         classes: shares and requests.
         n_kinds: most kinds.
+        threshold_tokens: those with more uncached tokens are left out; some have no more.
     """
-    atoms = [(share, mix.atoms(N_ATOMS)) for share, mix in classes]
+    atoms = [(share, _up_to(mix, threshold_tokens)) for share, mix in classes]
     weights = np.concatenate([share * found.weights for share, found in atoms])
     total = np.concatenate([found.total_tokens for _, found in atoms])
     cached = np.concatenate([found.cached_tokens for _, found in atoms])
@@ -61,6 +65,10 @@ def request_kinds(classes: Sequence[tuple[float, RequestMix]], n_kinds: int) -> 
     mean = sum(share * mix.mean_output_tokens for share, mix in classes) / shares
     square = sum(share * _output_square(mix) for share, mix in classes) / shares
     return RequestKinds(whole, mass[kept] / mass.sum(), max(mean, 1.0), max(square, mean**2, 1.0), held)
+
+
+def _up_to(mix: RequestMix, threshold_tokens: float) -> RequestAtoms:
+    return mix.atoms(N_ATOMS) if threshold_tokens == inf else mix.short_atoms(threshold_tokens, N_ATOMS)
 
 
 def _output_square(mix: RequestMix) -> float:

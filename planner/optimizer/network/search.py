@@ -57,7 +57,11 @@ class PlanLimits(NamedTuple):
 
 
 def network_search(
-    problem: Problem, time_limit_s: float = 60.0, gap: float = GAP_TARGET, first: Solution | None = None
+    problem: Problem,
+    time_limit_s: float = 60.0,
+    gap: float = GAP_TARGET,
+    first: Solution | None = None,
+    bound: float | None = None,
 ) -> Solution | None:
     """The best plan of a network and its bound.
 
@@ -66,6 +70,7 @@ def network_search(
         time_limit_s: time after which the best plan so far is returned with its gap [s].
         gap: relative distance of plan and bound at which to stop [fraction].
         first: a plan to begin with; None: none is known.
+        bound: one that is proven already; None: none is known.
 
     Returns:
         The plan with its bound; None where it is proven that there is no plan.
@@ -84,6 +89,7 @@ def network_search(
     deadline = monotonic() + time_limit_s
     state = _begun(problem, gap, time_limit_s, deadline)
     state.best = state.best or first
+    state.bound = state.bound if bound is None else max(state.bound, state.sign * bound)
     if not _searched(state, gap, time_limit_s, deadline):
         return None
     if state.best is None:

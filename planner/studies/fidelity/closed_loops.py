@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.executor.engine.run import EngineLoad, EngineRules, EngineRun, engine_run
+from planner.executor.pass_times import Reach, pass_times
 from planner.profiles.stack import HarnessSettings
 from planner.roofline import ServedModel, Stack, linear_memory
 from planner.studies.fidelity.cases import Case
 from planner.studies.fidelity.loads import asked, served_model
-from planner.studies.fidelity.pass_times import Reach, pass_times
 
 PROMPTS_PER_SLOT = 10
 """Requests of a run over those in flight, as InferenceX and AIConfigurator's runs have: the first arrive together."""
@@ -123,7 +123,7 @@ def engine_rules(
     case: Case, stack: Stack, served: ServedModel, load: EngineLoad, harness: HarnessSettings | None
 ) -> EngineRules:
     """How an engine of the stack runs a case."""
-    settings, concurrency = stack.settings, load.concurrency or 1
+    settings = stack.settings
     room, fixed = memory(served, load)
     return EngineRules(
         tokens_per_pass=_tokens_per_pass(case, settings.chunk_tokens, harness),
@@ -134,7 +134,7 @@ def engine_rules(
         is_prefill_first=settings.prefill_first is True,
         splits_prompts=settings.splits_prompts is not False,
         reserves_output=settings.reserves_output,
-        polling_passes=_polling_passes(harness, concurrency),
+        polling_passes=_polling_passes(harness, load, served.n_places),
     )
 
 
@@ -146,9 +146,30 @@ def _tokens_per_pass(case: Case, usual: int, harness: HarnessSettings | None) ->
     return harness.tokens_per_pass or usual
 
 
-def _polling_passes(harness: HarnessSettings | None, concurrency: int) -> int:
-    rules = harness.polling if harness else ()
-    return next((rule.passes for rule in reversed(rules) if concurrency >= rule.from_concurrency), 1)
+def _polling_passes(harness: HarnessSettings | None, load: EngineLoad, n_replicas: int) -> int:
+    if harness is None:
+        return 1
+    concurrency = load.concurrency or 1
+    if n_replicas > 1:
+        each = passes_until_each(n_replicas, concurrency, float(load.output_tokens.mean()))
+        return max(1, min(harness.replica_wait_passes or 1, round(each)))
+    return next((rule.passes for rule in reversed(harness.polling) if concurrency >= rule.from_concurrency), 1)
+
+
+def passes_until_each(n_replicas: int, concurrency: int, output_tokens: float) -> float:
+    """Decode steps until each attention replica has had a request end, and so a successor to prefill.
+
+    Equation:
+        R (1 + 1/2 + ... + 1/R) L / C: C of L steps each end C / L requests a step, on any replica alike
+
+    Source:
+        Feller 1968, An Introduction to Probability Theory, section IX.3 (coupon collector).
+
+    >>> passes_until_each(1, 4, 100.0), passes_until_each(2, 4, 100.0)
+    (25.0, 75.0)
+    """
+    visits = n_replicas * sum(1 / k for k in range(1, n_replicas + 1))
+    return visits * output_tokens / concurrency
 
 
 def memory(served: ServedModel, load: EngineLoad) -> tuple[float, float]:

@@ -2,19 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, inf, isfinite, sqrt
-
-import numpy as np
+from math import ceil, inf
 
 from planner.queueing import ColocatedQueue, colocated_queue
+from planner.results import Promise
 from planner.studies.size.question import SizeQuestion
 from planner.studies.size.ways import ColocatedWay
 
 N_TRIED = 3
 """Ways whose queues are looked at, the cheapest by estimate first."""
 MOST_INSTANCES = 1 << 16
-T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
-"""Student's t at 97.5 %, by replications."""
+TTFT, TPOT = "ttft", "tpot"
+"""Metrics of promises."""
 
 Say = Callable[[str], None]
 
@@ -39,38 +38,17 @@ class Predicted:
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure over replications."""
-
-    mean: float
-    half: float
-    """Half of its 95 % interval; infinite where one replication tells nothing of it."""
-
-    @classmethod
-    def of(cls, values: list[float]) -> "Figure":
-        """Mean and interval of replications.
-
-        >>> Figure.of([1.0, 3.0]).mean
-        2.0
-        """
-        n = len(values)
-        if n < 2 or not all(map(isfinite, values)):
-            return cls(float(np.mean(values)), inf)
-        return cls(float(np.mean(values)), T_95[min(n, max(T_95))] * float(np.std(values, ddof=1)) / sqrt(n))
-
-
-@dataclass(frozen=True)
 class Executed:
     """What runs of a pool came to."""
 
-    ttft: Figure
-    tpot: Figure
+    promises: tuple[Promise, ...]
+    """Of the times that are promised, `TTFT` or `TPOT`."""
     n_counted: int
 
-    def keeps(self, question: SizeQuestion, surely: bool = True) -> bool:
-        """Whether both promises are kept: by the worse ends of the intervals, or by the means."""
-        pairs = ((self.ttft, question.ttft_s), (self.tpot, question.tpot_s))
-        return all(limit is None or figure.mean + (figure.half if surely else 0.0) <= limit for figure, limit in pairs)
+    @property
+    def holds(self) -> bool:
+        """Whether all promises are kept, by the worse ends of their intervals."""
+        return all(p.holds for p in self.promises)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,14 @@
 """The cheapest prefill and decode pools at one site: the scenario that stands for them, its plan, and its run."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import CheckFailedError, InfeasibleError, InputError, UndecidedError
 from planner.optimizer import Outcome, loaded_ttft, outcome
 from planner.profiles.toml_text import toml_table
-from planner.results import Interval, Run
+from planner.results import Promise
 from planner.scenario import Scenario, load_scenario
 from planner.studies.size.question import SizeQuestion
 from planner.studies.size.ways import Way, Ways
@@ -17,8 +17,8 @@ from planner.units import MILLI
 if TYPE_CHECKING:
     from planner.executor import RunQuestion
 
-N_PLANNED = 3
-"""Pairs of ways that are planned, the cheapest by estimate first."""
+N_PLANNED, N_TRIED = 3, 12
+"""Pairs of ways whose plans are compared, the cheapest by estimate first; and those of which no plan may come."""
 SITE, NAME = "here", "size"
 HEAD = """\
 # What `planner size` compares with a colocated pool: prefill and decode on instances of their own, at one site.
@@ -38,7 +38,9 @@ class Apart:
     prefill: Way
     decode: Way
     found: Outcome
-    run: Run | None = None
+    promises: tuple[Promise, ...] = ()
+    """Beside its run; none where it was not run."""
+    n_counted: int = 0
     seed: int | None = None
 
     @property
@@ -50,6 +52,7 @@ class Apart:
 def cheapest(question: SizeQuestion, ways: Ways, time_limit_s: float) -> Apart | None:
     """The cheapest plan of the likeliest pairs of ways; None where none of them can be planned."""
     best: Apart | None = None
+    n_planned = 0
     for prefill, decode in _pairs(question, ways):
         rate = question.rate_req_per_s
         if best and prefill.least_usd_per_hour(rate) + decode.least_usd_per_hour(rate) >= best.usd_per_hour:
@@ -60,17 +63,19 @@ def cheapest(question: SizeQuestion, ways: Ways, time_limit_s: float) -> Apart |
             found = outcome(scenario, question.data_dirs, time_limit_s)
         except (InfeasibleError, UndecidedError):
             continue
-        apart = Apart(scenario, text, prefill, decode, found)
+        apart, n_planned = Apart(scenario, text, prefill, decode, found), n_planned + 1
         if best is None or apart.usd_per_hour < best.usd_per_hour:
             best = apart
+        if n_planned == N_PLANNED:
+            break
     return best
 
 
 def _pairs(question: SizeQuestion, ways: Ways) -> Iterator[tuple[Way, Way]]:
     rate = question.rate_req_per_s
-    both = [(p, d) for p in ways.prefill[:N_PLANNED] for d in ways.decode[:N_PLANNED]]
+    both = [(p, d) for p in ways.prefill[:N_TRIED] for d in ways.decode[:N_PLANNED]]
     both.sort(key=lambda pair: sum(way.least_usd_per_hour(rate) for way in pair))
-    yield from both[:N_PLANNED]
+    yield from both[:N_TRIED]
 
 
 def scenario_text(question: SizeQuestion, prefill: Way, decode: Way) -> str:
@@ -141,21 +146,19 @@ def _price(question: SizeQuestion, chip: str) -> dict[str, Any]:
 
 
 def executed(question: SizeQuestion, apart: Apart, run: "RunQuestion", say: Say) -> Apart:
-    """The plan with its run; without one where it cannot be run."""
-    from planner.executor import simulate  # compiles, or loads what was compiled
+    """The plan with its run, on until its promises are decided; without one where it cannot be run."""
+    from planner.executor import default_load  # compiles, or loads what was compiled
+    from planner.studies.kept import PRECISE_FRACTION
+    from planner.studies.period_runs import Judge, watched
 
     say("running prefill and decode pools")
+    judge = Judge(run, question.data_dirs, say, sees_rate=False, precise_fraction=PRECISE_FRACTION)
+    fleet = apart.found.fleet
     try:
-        found, _ = simulate(apart.scenario, apart.found.fleet, run, question.data_dirs)
+        found = watched(judge, apart.scenario, fleet, None, default_load(fleet), fleet.throughput_req_per_s)
     except (InputError, CheckFailedError):
         return apart
-    return Apart(apart.scenario, apart.text, apart.prefill, apart.decode, apart.found, found, run.seed)
-
-
-def promised(run: Run, metric: str) -> tuple[float | None, Interval | None]:
-    """A figure of a run and its interval."""
-    value: float | None = getattr(run, metric)
-    return value, run.intervals.get(metric)
+    return replace(apart, promises=found.promises, n_counted=found.executed.run.n_counted, seed=run.seed)
 
 
 def predicted_ttft_s(apart: Apart, percentile: float) -> float:

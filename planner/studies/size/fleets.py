@@ -1,12 +1,13 @@
 """Fleets of a size as answers state them: pools, bill, times, what binds, and what came of the promises."""
 
-from math import inf, isfinite
+from math import isfinite
 from typing import Literal
 
 from planner.queueing import ColocatedQueue, colocated_capacity_req_per_s
-from planner.results import SizedCost, SizedFleet, SizedLatency, SizedPool, SizedSloRun
+from planner.results import Promise, SizedCost, SizedFleet, SizedLatency, SizedPool, SizedSloRun
+from planner.studies.promises import STEP
 from planner.studies.size import disaggregated
-from planner.studies.size.colocated import Chosen, Figure
+from planner.studies.size.colocated import TPOT, TTFT, Chosen
 from planner.studies.size.disaggregated import Apart
 from planner.studies.size.question import SizeQuestion
 
@@ -33,10 +34,11 @@ def colocated_fleet(question: SizeQuestion, chosen: Chosen) -> SizedFleet:
         utilization=rate / (n * way.capacity_req_per_s),
         batch=way.loop.most_running,
     )
-    figures, p = chosen.executed, question.percentile
-    known = (figures.n_counted if figures else 0, chosen.seed)
-    first = _promise("ttft", question.ttft_s, chosen.predicted.ttft_s(p), p, figures.ttft if figures else None, *known)
-    token = _promise("tpot", question.tpot_s, chosen.predicted.tpot_s(p), p, figures.tpot if figures else None, *known)
+    p = question.percentile
+    seen = {} if chosen.executed is None else {one.metric: one for one in chosen.executed.promises}
+    known = (chosen.executed.n_counted if chosen.executed else 0, chosen.seed)
+    first = _promise("ttft", question.ttft_s, chosen.predicted.ttft_s(p), p, seen.get(TTFT), *known)
+    token = _promise("tpot", question.tpot_s, chosen.predicted.tpot_s(p), p, seen.get(TPOT), *known)
     return SizedFleet(
         pools=(pool,),
         n_accelerators=pool.n_accelerators,
@@ -66,29 +68,26 @@ def _promise(
     promised_s: float | None,
     predicted_s: float | None,
     percentile: float,
-    seen: Figure | None,
+    seen: Promise | None,
     counted: int,
     seed: int | None,
 ) -> SizedSloRun | None:
     """A promise with what is known of it."""
     if promised_s is None:
         return None
-    is_run = seen is not None and isfinite(seen.mean)
-    low, high = (seen.mean - seen.half, seen.mean + seen.half) if is_run and seen is not None else (None, None)
-    holds = None if high is None else high <= promised_s
     return SizedSloRun(
         metric=metric,
-        basis="executed" if is_run else "predicted",
-        holds=holds,
-        decided=bool(holds) or (low is not None and low > promised_s),
+        basis="predicted" if seen is None else "executed",
+        holds=None if seen is None else seen.holds,
+        decided=seen is not None and seen.decided,
         requests=counted,
         seed=seed,
         percentile=percentile,
         promised_s=promised_s,
         predicted_s=predicted_s if predicted_s is not None and isfinite(predicted_s) else None,
-        executed_s=seen.mean if is_run and seen is not None else None,
-        ci_low_s=low if low is not None and isfinite(low) else None,
-        ci_high_s=high if high is not None and isfinite(high) else None,
+        executed_s=None if seen is None else seen.executed,
+        ci_low_s=None if seen is None else seen.ci_low,
+        ci_high_s=None if seen is None else seen.ci_high,
     )
 
 
@@ -147,18 +146,12 @@ def disaggregated_fleet(question: SizeQuestion, apart: Apart) -> SizedFleet:
 
 
 def _apart_promise(question: SizeQuestion, apart: Apart, metric: Metric) -> SizedSloRun | None:
-    is_first = metric == "ttft"
-    seen, run = None, apart.run
-    if run is not None:
-        value, sure = disaggregated.promised(run, "ttft_promised_s" if is_first else "tpot_mean_s")
-        half = inf if sure is None else (sure.high - sure.low) / 2
-        seen = None if value is None else Figure(value, half)
-    counted = 0 if run is None else run.n_counted
-    if is_first:
-        p = question.percentile
+    p, seen = question.percentile, {one.metric == STEP: one for one in apart.promises}
+    if metric == "ttft":
         predicted_s = disaggregated.predicted_ttft_s(apart, p) if question.ttft_s is not None else None
-        return _promise("ttft", question.ttft_s, predicted_s, p, seen, counted, apart.seed)
-    return _promise("tpot", question.tpot_s, apart.found.fleet.latency.tpot_mean_s, ALL, seen, counted, apart.seed)
+        return _promise("ttft", question.ttft_s, predicted_s, p, seen.get(False), apart.n_counted, apart.seed)
+    step_s = apart.found.fleet.latency.tpot_mean_s
+    return _promise("tpot", question.tpot_s, step_s, ALL, seen.get(True), apart.n_counted, apart.seed)
 
 
 def _cost(question: SizeQuestion, usd_per_hour: float) -> SizedCost:

@@ -14,7 +14,7 @@ from planner.roofline import RequestKinds, Stack, best_stack, stack, strata
 from planner.roofline.chip import FORMATS
 from planner.scenario import Price
 from planner.studies.drafts import NO_DRAFTS, AskedDrafts
-from planner.workload import Workload, read_trace
+from planner.workload import RequestMix, Workload, read_trace
 from planner.workload.requests import request_mix, trace_path
 
 COMMAND = "planner size"
@@ -95,12 +95,21 @@ class SizeQuestion:
     @cached_property
     def requests(self) -> RequestKinds:
         """The requests. Raises InputError."""
-        mix = request_mix(self.workload, self.directory, self.data_dirs)
+        mix = self._mix
         atoms, outputs = mix.atoms(N_KINDS), mix.outputs
         tokens, weights = strata(atoms.total_tokens, atoms.weights, N_KINDS)
         mean = mix.mean_output_tokens
         square = self._recorded_square() if outputs is None else float(outputs.tokens**2 @ outputs.weights)
         return RequestKinds(tokens, weights, mean, max(square, mean**2))
+
+    @cached_property
+    def longest_tokens(self) -> float:
+        """The longest prompt. Raises InputError."""
+        return float(self._mix.longest_tokens())
+
+    @cached_property
+    def _mix(self) -> RequestMix:
+        return request_mix(self.workload, self.directory, self.data_dirs)
 
     def _recorded_square(self) -> float:
         """Mean square of a trace's answers; 0 without a trace."""

@@ -1,15 +1,21 @@
 """Runs of a colocated pool pass by pass, and the fewest instances that they show to be needed."""
 
-from math import ceil, inf, nan
+from collections.abc import Sequence
+from math import ceil, inf
+from typing import NamedTuple
 
 import numpy as np
 
 from planner.executor.arrivals import poisson_s
+from planner.executor.confidence import Batches, Floats, Stratum, quantile_interval, quantiles
 from planner.executor.draws import Draws, contents
 from planner.executor.engine.run import EngineLoad, EngineRules, PassTimes, engine_run
+from planner.executor.pass_times import Reach, pass_times
+from planner.results import Promise
 from planner.roofline import linear_memory
-from planner.studies.fidelity.pass_times import Reach, pass_times
-from planner.studies.size.colocated import Chosen, Executed, Figure, Say, predicted
+from planner.studies.kept import PRECISE_FRACTION
+from planner.studies.promises import is_settled, promise
+from planner.studies.size.colocated import TPOT, TTFT, Chosen, Executed, Say, predicted
 from planner.studies.size.question import SizeQuestion
 from planner.studies.size.ways import MOST_RUNNING, ColocatedWay
 
@@ -21,6 +27,17 @@ MOST_REQUESTS = 400_000
 """Of a replication."""
 MOST_STEPS = 8
 """Sizes that are run to find the least."""
+N_REPLICATIONS, MOST_REPLICATIONS = 4, 16
+"""Of the pool that is answered, at first and at most."""
+REFUSED = 10.0
+"""Times the latest answer: when requests count as answered that the memory of no instance holds."""
+
+
+class Times(NamedTuple):
+    """Of the requests of a replication."""
+
+    ttft_s: Floats
+    tpot_s: Floats
 
 
 class Runs:
@@ -35,20 +52,45 @@ class Runs:
         self.is_long_enough = self.n >= enough
         self.times: PassTimes | None = None
 
-    def run(self, n_instances: int, replications: int, first: int = 0) -> Executed:
-        """Replications with other seeds each."""
-        ttft, tpot, counted = [], [], 0
-        for k in range(first, first + replications):
-            load = self._load(Draws(self.seed, k))
-            rules = self._rules(load)
-            if self.times is None:
-                self.times = pass_times(self.way.served, self._reach(load, rules))
-            run = engine_run(rules, self.times, load, n_instances)
-            counts = slice(int(self.n * WARM_UP), max(int(self.n * (1 - COOL_DOWN)), 1))
-            ttft.append(_quantile(run.ttft_s[counts], self.question.percentile, refused=True))
-            tpot.append(_quantile(run.tpot_s[counts], self.question.percentile, refused=False))
-            counted += counts.stop - counts.start
-        return Executed(Figure.of(ttft), Figure.of(tpot), counted)
+    def run(self, n_instances: int, replications: range) -> Executed:
+        """Replications, each with a seed of its own, and whether promises are kept by what all of them came to."""
+        return self._judged([self._times(n_instances, k) for k in replications])
+
+    def watched(self, n_instances: int, first: int) -> Executed:
+        """Replications from one on, as many again while the promises are undecided, up to `MOST_REPLICATIONS`."""
+        times: list[Times] = []
+        for k in range(first, first + MOST_REPLICATIONS):
+            times.append(self._times(n_instances, k))
+            n = len(times)
+            if n >= N_REPLICATIONS and n & (n - 1) == 0:
+                found = self._judged(times)
+                if is_settled(found.promises, PRECISE_FRACTION):
+                    break
+        return found
+
+    def _times(self, n_instances: int, replication: int) -> Times:
+        """Seconds to the first token, and per token after it, of the requests of a replication that count."""
+        load = self._load(Draws(self.seed, replication))
+        rules = self._rules(load)
+        if self.times is None:
+            self.times = pass_times(self.way.served, self._reach(load, rules))
+        run = engine_run(rules, self.times, load, n_instances)
+        counts = slice(int(self.n * WARM_UP), max(int(self.n * (1 - COOL_DOWN)), 1))
+        tpot_s = run.tpot_s[counts]
+        return Times(_answered(run.ttft_s[counts]), tpot_s[~np.isnan(tpot_s)])
+
+    def _judged(self, times: list[Times]) -> Executed:
+        """Promises beside what replications came to; not yet kept where arrivals were too few to fill the pool."""
+        q = self.question
+        limits = ((TTFT, q.ttft_s, [t.ttft_s for t in times]), (TPOT, q.tpot_s, [t.tpot_s for t in times]))
+        found = [
+            _promise(metric, limit_s, values, q.percentile / 100)
+            for metric, limit_s, values in limits
+            if limit_s is not None and any(map(len, values))
+        ]
+        if not self.is_long_enough:
+            found = [p.model_copy(update={"holds": False, "decided": p.decided and not p.holds}) for p in found]
+        return Executed(tuple(found), sum(len(t.ttft_s) for t in times))
 
     def _load(self, draws: Draws) -> EngineLoad:
         q, factors = self.question, self.way.served.factors
@@ -94,24 +136,31 @@ def predicted_tpot_s(question: SizeQuestion, way: ColocatedWay) -> float:
     return min(question.tpot_s or inf, full_s)
 
 
-def _quantile(times_s: np.ndarray, percentile: float, refused: bool) -> float:
-    """A percentile of times; refused requests count as never answered, those of one token not at all."""
-    found = np.where(np.isnan(times_s), inf, times_s) if refused else times_s[~np.isnan(times_s)]
-    if not len(found):
-        return nan
-    return float(np.quantile(found, percentile / 100, method="higher"))
+def _answered(ttft_s: Floats) -> Floats:
+    """Times to first token; refused requests are later than all others."""
+    late_s = REFUSED * float(np.nanmax(ttft_s, initial=1.0))
+    return np.where(np.isnan(ttft_s), late_s, ttft_s)
 
 
-def executed(
-    question: SizeQuestion, chosen: Chosen, runs: Runs, replications: int, say: Say = lambda _: None
-) -> Chosen:
+def _promise(metric: str, limit_s: float, times_s: Sequence[Floats], fraction: float) -> Promise:
+    """A promise to a part of the requests, beside what replications came to."""
+    strata = [Stratum(1.0, times_s)]
+    batches, (executed_s,) = Batches.of(strata), quantiles(strata, [fraction])
+    sure = None if batches is None else quantile_interval(batches, fraction)
+    return promise(metric, limit_s, executed_s, sure, -1, 0.0)
+
+
+def executed(question: SizeQuestion, chosen: Chosen, runs: Runs, say: Say = lambda _: None) -> Chosen:
     """The pool run, with as many instances as the runs show to be needed.
 
+    Sizes around the prediction are tried in one run each. The least that seems to do is run with other seeds, until it
+    is known whether the worse ends of the 95 % intervals keep the promises; where they do not, more instances are, each
+    time with seeds that nothing was chosen by.
+
     Args:
-        question: what is promised.
+        question: what is asked.
         chosen: a pool as predicted.
         runs: of its way.
-        replications: of the pool that is answered; others are tried in one run each.
         say: is told what is run.
 
     Returns:
@@ -120,18 +169,16 @@ def executed(
     n, floor = chosen.predicted.n_instances, 1
     for _ in range(MOST_STEPS):
         say(f"running {n} colocated instances")
-        tried = runs.run(n, 1)
-        if tried.keeps(question, surely=False):
-            if n - 1 < floor:
-                break
-            n -= 1
-        else:
-            floor = n + 1
-            n = floor
+        if not runs.run(n, range(1)).holds:
+            n = floor = n + 1
             break
+        if n - 1 < floor:
+            break
+        n -= 1
     for step in range(MOST_STEPS):
-        found = runs.run(n, replications, 1)
-        if found.keeps(question) or step == MOST_STEPS - 1:
+        say(f"running {n} colocated instances with other seeds")
+        found = runs.watched(n, 1 + step * MOST_REPLICATIONS)
+        if found.holds or step == MOST_STEPS - 1 or not runs.is_long_enough:
             break
         n += max(1, n // 50)
     return Chosen(chosen.way, predicted(question, chosen.way, n), found, runs.seed)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from planner.errors import InfeasibleError, InputError
 from planner.notes import Note, note
-from planner.results import Size, SizedFleet, SizeVerdict
+from planner.queueing import DOUBTS
+from planner.results import Size, SizedFleet, SizedSloRun, SizeVerdict
 from planner.studies.size import colocated, disaggregated
 from planner.studies.size.colocated import Chosen
 from planner.studies.size.disaggregated import Apart
@@ -16,7 +17,6 @@ from planner.units import MILLI, number
 
 N_CONSIDERED = 5
 """Ways of each kind that an answer lists."""
-N_REPLICATIONS = 4
 
 Say = Callable[[str], None]
 
@@ -75,10 +75,12 @@ def _executed(
 
     n_requests, seed = asked
     if together is not None:
-        own = runs.Runs(question, together.way, n_requests // N_REPLICATIONS, seed)
-        together = runs.executed(question, together, own, N_REPLICATIONS, say)
+        own = runs.Runs(question, together.way, n_requests // runs.N_REPLICATIONS, seed)
+        together = runs.executed(question, together, own, say)
     if apart is not None:
-        apart = disaggregated.executed(question, apart, RunQuestion(n_requests, seed, 1.0, N_REPLICATIONS), say)
+        most = n_requests * runs.MOST_REPLICATIONS // runs.N_REPLICATIONS
+        asked_apart = RunQuestion(n_requests, seed, None, runs.N_REPLICATIONS, most_requests=most)
+        apart = disaggregated.executed(question, apart, asked_apart, say)
     return together, apart
 
 
@@ -103,7 +105,7 @@ def _answer(question: SizeQuestion, every: Ways, together: Chosen | None, apart:
         disaggregated=two,
         disaggregation=verdict(one, two) if question.speculation is None else NOT_COMPARED,
         considered=tuple(way.considered(rate) for way in listed),
-        notes=tuple(_notes(question, every, one, two)),
+        notes=tuple(_notes(question, every, together, one, two)),
     )
 
 
@@ -124,11 +126,17 @@ def verdict(one: SizedFleet | None, two: SizedFleet | None) -> SizeVerdict:
     undecided = next((run for run in runs if not run.holds), None)
     gain = f"{number(b, 4)} USD/h for prefill and decode pools, {number(a, 4)} for a colocated pool"
     if undecided is not None:
-        said = "was not run" if undecided.basis == "predicted" else "is not shown to be kept by its run"
+        said = "is broken in its run" if undecided.decided else _undecided(undecided)
         what = "to the first token" if undecided.metric == "ttft" else "per output token"
         because = f"{gain}; but the promise on the time {what} {said}"
         return SizeVerdict(worth_it=False, decided=False, because=because)
     return SizeVerdict(worth_it=b < a, decided=True, because=gain)
+
+
+def _undecided(run: SizedSloRun) -> str:
+    if run.basis == "predicted":
+        return "was not run"
+    return f"is undecided: its run was too short to tell ({number(run.ci_low_s, 4)} to {number(run.ci_high_s, 4)} s)"
 
 
 def _why_not(question: SizeQuestion, every: Ways) -> str:
@@ -143,7 +151,9 @@ def _why_not(question: SizeQuestion, every: Ways) -> str:
     return f"{COMMAND}: no fleet of {chips} keeps these promises under load; what would do: longer times"
 
 
-def _notes(question: SizeQuestion, every: Ways, one: SizedFleet | None, two: SizedFleet | None) -> Iterator[Note]:
+def _notes(
+    question: SizeQuestion, every: Ways, together: Chosen | None, one: SizedFleet | None, two: SizedFleet | None
+) -> Iterator[Note]:
     kinds = f"{every.n_instances} kinds of instances hold the model and its requests"
     yield note("size-considered", f"{kinds}; times are those of {question.software.name}")
     if question.speculation is not None:
@@ -161,19 +171,34 @@ def _notes(question: SizeQuestion, every: Ways, one: SizedFleet | None, two: Siz
             f"time per output token: {p} % of colocated requests stay within it on average over their tokens; with "
             "decode pools no step exceeds it, which is stricter",
         )
-    if one is not None:
+    if together is not None:
+        yield from _of_colocated(together)
+    yield from _open(one, two)
+    if two is not None:
         yield note(
-            "colocated-ttft-rough",
-            "first tokens of colocated pools are predicted within 8 % (P90: 12 %) in three of four pools, and off by a "
-            "factor of two at worst, in busy ones: the run alone certifies the promise",
+            "hand-off-not-counted", "the hand-off of caches between pools is not counted: the site states no fabric"
         )
-    if one is not None and "dp=1," not in one.pools[0].layout:
+
+
+def _of_colocated(chosen: Chosen) -> Iterator[Note]:
+    """What the model of a colocated pool leaves to its run."""
+    queue = chosen.predicted.queue
+    if queue is not None and queue.doubts:
+        why = " and ".join(DOUBTS[name] for name in queue.doubts)
+        what = "times of the colocated pool are predicted where the model is known to be off"
+        yield note("colocated-by-run-alone", f"{what}, as {why}: its run alone certifies the promises")
+    if chosen.way.layout.dp_size > 1:
         yield note(
             "replicas-step-together",
             "attention replicas of a colocated instance step at the pace of the fullest one, which is modelled: the "
             "mean time per output token is 5 to 25 % too short, most where busy, and the run decides how many",
         )
-    if two is not None:
-        yield note(
-            "hand-off-not-counted", "the hand-off of caches between pools is not counted: the site states no fabric"
-        )
+
+
+def _open(one: SizedFleet | None, two: SizedFleet | None) -> Iterator[Note]:
+    """Promises that runs left undecided."""
+    for name, fleet in (("the colocated pool", one), ("prefill and decode pools", two)):
+        for run in () if fleet is None else (fleet.slo_run, fleet.tpot_run):
+            if run is not None and run.basis == "executed" and not run.decided:
+                what = "time to first token" if run.metric == "ttft" else "time per output token"
+                yield note("promise-undecided", f"{name}: the promise on the {what} {_undecided(run)}")

@@ -12,7 +12,17 @@ from planner.errors import InputError
 from planner.profiles import HardwareProfile, ModelProfile, Speculation
 from planner.queueing import PassLoop, Prompts, colocated_capacity_req_per_s
 from planner.results import ConsideredWay
-from planner.roofline import Chip, Layout, MixedPasses, RequestKinds, ServedModel, Stack, mixed_passes, most_held
+from planner.roofline import (
+    Chip,
+    Layout,
+    MixedPasses,
+    RequestKinds,
+    ServedModel,
+    Stack,
+    held_dispersion,
+    mixed_passes,
+    most_held,
+)
 from planner.roofline.layouts import layouts
 from planner.studies.size.question import SizeQuestion
 
@@ -75,7 +85,7 @@ class Way:
 def instances(question: SizeQuestion) -> Iterator[tuple[HardwareProfile, ServedModel, float]]:
     """Instances that hold the model and its requests, each with its rent per hour. Raises InputError."""
     requests, used, drafts = question.requests, question.software, question.speculation
-    longest = float(requests.tokens.max()) + requests.output_tokens
+    longest = question.longest_tokens + requests.output_tokens
     for chip in question.chips:
         for layout in layouts(question.profile, chip):
             if drafts is not None and layout.pp_size > 1:  # nothing is drafted over pipeline stages
@@ -152,13 +162,16 @@ class ColocatedWay(Way):
     most_by_memory: int = 0
     """Sequences that memory holds, at their mean length."""
     is_prefill_first: bool = False
+    held_dispersion: float = 1.0
+    """Of what requests hold of memory, where it limits how many run [fraction]."""
 
     @cached_property
     def loop(self) -> PassLoop:
         """Its passes as the model of queues takes them."""
         assert self.passes is not None, "made by colocated_way"
         budget = float(self.served.chunk_tokens * self.served.n_places)
-        return PassLoop(self.passes, budget, len(self.passes.decode_s) - 1, self.is_prefill_first)
+        most = len(self.passes.decode_s) - 1
+        return PassLoop(self.passes, budget, most, self.is_prefill_first, self.held_dispersion)
 
     @cached_property
     def before_s(self) -> np.ndarray:
@@ -197,6 +210,7 @@ def colocated_way(question: SizeQuestion, chip: HardwareProfile, one: ServedMode
         mixed_passes(one, requests.mean, most),
         held,
         settings.prefill_first is True,
+        held_dispersion(requests, settings.reserves_output) if most == held else 1.0,
     )
     capacity = colocated_capacity_req_per_s(way.loop, way.prompts, question.tpot_s or inf)
     ttft_s = quantile(way.prompts.alone_s + way.before_s, requests.weights, question.percentile)

@@ -1,0 +1,58 @@
+"""What searches under an SLO on TTFT share: sizes proposed by capacity, and plans of sizes with a known goodput."""
+
+from dataclasses import replace
+from itertools import product
+from time import monotonic
+
+from planner.errors import UndecidedError
+from planner.optimizer.capacity import exact_loads, first_intervals, interval_loads
+from planner.optimizer.formulation import ProgramGoal, Sizing
+from planner.optimizer.goodput import MOST_BUSY, Goodput
+from planner.optimizer.problem import Problem
+from planner.optimizer.routed_capacity import Operating, highest_rate, rent_usd_per_hour, spend_of
+from planner.optimizer.search import RoutedSolution
+from planner.optimizer.slo_attainment import FleetUnderSlo
+from planner.optimizer.solver import RoutedOptimum, solve
+
+
+def proposed(problem: Problem, goal: ProgramGoal, deadline: float, best: RoutedSolution | None) -> RoutedOptimum | None:
+    """The best sizes by capacity that are not settled; None when all are, or time is up with a plan at hand."""
+    loads = [interval_loads(problem, route, *first_intervals(problem, route)) for route in problem.routes]
+    try:
+        return solve(problem, loads, goal, max(deadline - monotonic(), 0.1))
+    except UndecidedError:
+        if best is None:
+            raise
+        return None
+
+
+def solution(problem: Problem, sizing: Sizing, found: Goodput, rate: float) -> RoutedSolution:
+    """The plan of some sizes at the threshold of their goodput, for a rate."""
+    if not problem.is_min_cost:
+        sizing = _with_cheapest_ports(problem, sizing, found)
+    loads = tuple(exact_loads(problem, (found.threshold_tokens,)))
+    highest = highest_rate(problem, sizing, loads)
+    operating = Operating(rate, (rate,))
+    objective = spend_of(problem, sizing, loads, operating) if problem.is_min_cost else rate
+    thresholds = (found.threshold_tokens,)
+    return RoutedSolution(sizing, thresholds, loads, highest, operating, objective, objective, goodput=found.rate)
+
+
+def _with_cheapest_ports(problem: Problem, sizing: Sizing, found: Goodput) -> Sizing:
+    """The least rent, or bandwidth, of ports that keeps the goodput at its threshold."""
+    if problem.scenario.budget_usd_per_hour is not None:
+        return sizing
+    choices = [product(*(range(m + 1) for m in ports)) for ports in sizing.n_ports]
+    options = [replace(sizing, n_ports=ports) for ports in product(*choices)]
+    loads = exact_loads(problem, (found.threshold_tokens,))
+    for option in sorted(options, key=lambda option: _port_spend(problem, option)):
+        if highest_rate(problem, option, loads).rate * MOST_BUSY >= found.rate * (1 - 1e-9):
+            fleet, t = FleetUnderSlo(problem, option), found.threshold_tokens
+            if fleet.late_fraction(t, t, found.rate) <= fleet.late_allowed:
+                return option
+    return sizing
+
+
+def _port_spend(problem: Problem, sizing: Sizing) -> tuple[float, float]:
+    rent = sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
+    return rent, sum(link.gbps(ports) for link, ports in zip(problem.links, sizing.n_ports, strict=True))

@@ -1,0 +1,132 @@
+"""The plan of a scenario with a colocated pool."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.notes import Note, note
+from planner.optimizer.context import context_notes
+from planner.optimizer.disaggregation import apart_instead
+from planner.optimizer.infeasibility import infeasible
+from planner.optimizer.problem import ClassSpec
+from planner.optimizer.served import served_models
+from planner.optimizer.spare import spare_notes
+from planner.optimizer.time_limit import TimeLimit
+from planner.optimizer.together.compared import compared
+from planner.optimizer.together.planned import Together, bottlenecks, together
+from planner.optimizer.together.question import question_of
+from planner.optimizer.verdict import verdict
+from planner.results import Plan
+from planner.scenario import Scenario
+from planner.units import number, percent
+
+PLAN_PART, BASELINES_PART, SPARE_PART = 0.6, 0.6, 0.4
+"""Of the time that is left: what the search may take, what it is compared with, and the plan without spare."""
+BUSY, FULL = 0.95, 1 - 1e-9
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A plan in full, and what it was made of."""
+
+    plan: Plan
+    found: Together
+
+
+def together_found(
+    scenario: Scenario, data_dirs: Sequence[Path], time_limit_s: float, classes: Sequence[ClassSpec] = ()
+) -> Together:
+    """The best fleet; raises InfeasibleError with what would do where there is none, else as `together` does."""
+    found = together(scenario, data_dirs, time_limit_s, classes)
+    if found is None:
+        limit = TimeLimit.of(time_limit_s)
+        question = question_of(scenario, data_dirs, limit.deadline)
+        raise infeasible(scenario, question.classes, time_limit_s)
+    return found
+
+
+def together_plan(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0) -> Explained:
+    """The plan of a scenario with a colocated pool, with what it is compared with; raises as `optimize` does.
+
+    Args:
+        scenario: the question.
+        data_dirs: folders in which traces are looked for.
+        time_limit_s: seconds that all of it may take.
+    """
+    limit = TimeLimit.of(time_limit_s)
+    return together_explained(together_found(scenario, data_dirs, limit.part_s(PLAN_PART)), limit.left_s)
+
+
+def together_explained(found: Together, time_limit_s: float) -> Explained:
+    """The plan of a fleet that was found, with what it is compared with.
+
+    Args:
+        found: the fleet, and the question that it answers.
+        time_limit_s: seconds that may take; what is not known by then is left out.
+    """
+    scenario, limit = found.question.scenario, TimeLimit.of(time_limit_s)
+    found = found.until(limit.deadline)
+    fleet, best = found.fleet, found.best
+    others = compared(found, fleet, TimeLimit.of(limit.part_s(BASELINES_PART)).deadline)
+    said = verdict(scenario, found.question.classes, fleet, best.gap, others)
+    apart = apart_instead(scenario, fleet, best.gap, others)
+    spare = spare_notes(scenario, found.question.classes, fleet, TimeLimit.of(limit.part_s(SPARE_PART)).deadline)
+    plan = Plan(
+        **dict(fleet),
+        scenario=scenario.name,
+        objective=scenario.objective,
+        status="optimal" if best.gap <= best.target else "feasible",
+        gap=best.gap,
+        bound=found.bound,
+        capacity_rule=scenario.capacity_rule,
+        models=served_models(scenario),
+        prefill_to_decode=None,
+        bottlenecks=bottlenecks(found),
+        verdict=said.model_copy(update={"disaggregation": apart}),
+        classes=tuple(found.stated.classes()),
+        survives=tuple(f"{loss.kind}:{loss.name}" for loss in best.pairing.problem.losses()),
+        baselines=others.others,
+        free_routing=None,
+        sweep=None,
+        notes=(*_notes(found), *spare, *others.notes),
+    )
+    return Explained(plan, found)
+
+
+def _notes(found: Together) -> Iterator[Note]:
+    question, fleet = found.question, found.fleet
+    demand = question.problem.demand_req_per_s
+    if demand is not None and demand > fleet.throughput_req_per_s * (1 + 1e-9):
+        yield note(
+            "demand-not-served",
+            f"the demand of {number(demand)} req/s exceeds what the fleet serves: stated at its highest rate instead",
+        )
+    if fleet.latency.ttft_mean_s is None:
+        yield _unknown_wait(found)
+    if question.promise.ttft_s is not None or question.problem.is_min_ttft:
+        what = "the wait for a place in the batch, those for other prompts and, where they leave, prefill and the link"
+        yield note("promise-counts", f"the TTFT counts {what}")
+    for one in question.looked_at:
+        n, kept = len(one.kept), "; ".join(one.kept)
+        text = f"of {one.n_tried} layouts of {one.pool} {one.n_fit} hold the model; plans were compared of {n}: {kept}"
+        yield note("layouts-considered", text)
+    sizes = sorted({way.tokens_per_pass for way in question.ways})
+    if len(sizes) > 1:
+        yield note("passes-considered", f"passes of {', '.join(map(str, sizes))} tokens were compared")
+    for spec in question.classes:
+        yield from context_notes(question.scenario, spec.name, spec.mix)
+    for pool in fleet.pools:
+        if BUSY < pool.utilization < FULL:
+            busy = percent(pool.utilization)
+            yield note("nearly-full", f"{pool.name} is {busy} busy: waits are long, and any error in its times adds up")
+
+
+def _unknown_wait(found: Together) -> Note:
+    """Why no TTFT under load is stated."""
+    if any(c.arrival_scv != 1.0 for c in found.question.classes):
+        return note("waits-not-modelled", "waiting times of a colocated pool are known for Poisson arrivals only")
+    return note(
+        "queue-saturated",
+        "a pool or link is saturated at this rate: its queue has no steady state, TTFT under load is unknown; "
+        "state a demand_req_per_s below the highest rate to see it",
+    )

@@ -1,0 +1,104 @@
+"""A map of sizes as a folder of Markdown and a figure."""
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from planner.report.chart_size_map import gain_text, size_map_chart
+from planner.report.figures import Chart
+from planner.report.folder import REPORT, check_folder, write_folder
+from planner.report.markdown_tables import table
+from planner.report.markdown_text import escaped_record, plain_record
+from planner.results import SizedFleet, SizeMap, SizeMapCell
+from planner.units import DASH, MILLI, number, usd
+
+TEMPLATE = "size_map.md.jinja"
+FIGURE = "gain"
+
+
+def write_size_map(found: SizeMap, out_dir: Path) -> None:
+    """Write report.md and figures/gain.png into a folder; raises InputError where it cannot be written."""
+    write_folder(out_dir, {REPORT: size_map_markdown(found)}, size_map_charts(found))
+
+
+def check_size_map(found: SizeMap, out_dir: Path) -> list[str]:
+    """What in a folder is not as `write_size_map` would leave it, a line each."""
+    return check_folder(out_dir, {REPORT: size_map_markdown(found)}, size_map_charts(found))
+
+
+def size_map_charts(found: SizeMap) -> dict[str, Chart]:
+    """What the figure shows, by file name without suffix."""
+    return {FIGURE: size_map_chart(plain_record(found))}
+
+
+def size_map_markdown(found: SizeMap) -> str:
+    """The report, which refers to `figures/gain.png`; Markdown that ends in one newline, the same for the same map."""
+    from jinja2 import Environment, StrictUndefined
+
+    found = escaped_record(found)
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, autoescape=False)
+    template = files("planner.report").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
+    kinds = dict.fromkeys((cell.model, cell.hardware) for cell in found.cells)
+    text = environment.from_string(template).render(
+        map=found,
+        percentile=number(found.percentile),
+        prices=", ".join(f"{name} {usd(value)}" for name, value in found.usd_per_accelerator_hour.items()),
+        counts=_counts(found),
+        parts=[(f"{m} on {h}", _cells(found, m, h)) for m, h in kinds],
+    )
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def _counts(found: SizeMap) -> str:
+    """How often which way is the better one, by model and accelerator."""
+    rows = []
+    for model, hardware in dict.fromkeys((cell.model, cell.hardware) for cell in found.cells):
+        mine = [c for c in found.cells if (c.model, c.hardware) == (model, hardware)]
+        both = [c for c in mine if c.gain is not None]
+        gains = [c.gain for c in both if c.is_kept and c.gain is not None]
+        alone = [c for c in mine if c.gain is None]
+        rows.append(
+            [
+                model,
+                hardware,
+                str(sum(gain > 0 for gain in gains)),
+                str(sum(gain <= 0 for gain in gains)),
+                str(len(both) - len(gains)),
+                str(sum(c.disaggregated is not None for c in alone)),
+                str(sum(c.colocated is not None for c in alone)),
+                str(sum(c.failure is not None for c in alone)),
+            ]
+        )
+    headings = [">apart cheaper", ">together cheaper", ">not shown", ">only apart", ">only together", ">neither"]
+    return table(["model", "accelerator", *headings], rows)
+
+
+def _cells(found: SizeMap, model: str, hardware: str) -> str:
+    """Every demand of a model on an accelerator."""
+    headings = ["traffic", ">prompt", ">TPOT limit", ">TTFT limit", "together", ">USD/h", "apart", ">USD/h", ">gain"]
+    rows = (list(_row(c)) for c in found.cells if (c.model, c.hardware) == (model, hardware))
+    return table(headings, rows)
+
+
+def _row(cell: SizeMapCell) -> Iterator[str]:
+    yield cell.traffic
+    yield f"{cell.input_tokens:,.0f}"
+    yield f"{number(cell.tpot_s / MILLI)} ms"
+    yield f"{number(cell.ttft_s)} s"
+    for fleet in (cell.colocated, cell.disaggregated):
+        yield _fleet(fleet)
+        yield DASH if fleet is None or fleet.cost.usd_per_hour is None else usd(fleet.cost.usd_per_hour)
+    yield gain_text(cell)
+
+
+def _fleet(fleet: SizedFleet | None) -> str:
+    """Instances and layouts, prefill before decode."""
+    if fleet is None:
+        return DASH
+    return " + ".join(f"{pool.n_instances} x {_layout(pool.layout)}" for pool in fleet.pools)
+
+
+def _layout(text: str) -> str:
+    """A layout without sizes of 1."""
+    return ",".join(part for part in text.split(",") if not part.endswith("=1")) or "tp=1"

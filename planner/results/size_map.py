@@ -1,0 +1,58 @@
+"""Colocated serving beside prefill and decode pools for many demands, as a report shows it."""
+
+from planner.results.size import SizedFleet
+from planner.schema import StrictModel
+
+
+class SizeMapCell(StrictModel):
+    """One demand, served both ways."""
+
+    model: str
+    """Name of its profile."""
+    hardware: str
+    """Name of the accelerator's."""
+    traffic: str
+    rate_req_per_s: float
+    input_tokens: float
+    """Mean prompt."""
+    output_tokens: float
+    """Mean answer."""
+    ttft_s: float
+    """Promise on the time to first token."""
+    tpot_s: float
+    """Promise on the time per output token."""
+    colocated: SizedFleet | None
+    """The cheapest fleet that keeps the promises; None where there is none."""
+    disaggregated: SizedFleet | None
+    failure: str | None = None
+    """Why neither can serve the demand; None where one does."""
+
+    @property
+    def gain(self) -> float | None:
+        """What a colocated fleet costs more than prefill and decode pools, over what these cost; None without both."""
+        usd = [None if fleet is None else fleet.cost.usd_per_hour for fleet in (self.colocated, self.disaggregated)]
+        if usd[0] is None or not usd[1]:
+            return None
+        return usd[0] / usd[1] - 1
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the runs of both fleets keep every promise, their whole intervals."""
+        fleets = [fleet for fleet in (self.colocated, self.disaggregated) if fleet is not None]
+        runs = [run for fleet in fleets for run in (fleet.slo_run, fleet.tpot_run)]
+        return all(run is not None and run.holds for run in runs)
+
+
+class SizeMap(StrictModel):
+    """Demands by model, accelerator, traffic, prompt length and limit on the time per token."""
+
+    title: str
+    notes: str
+    sources: tuple[str, ...]
+    percentile: float
+    """Of the requests that promises are kept for."""
+    usd_per_accelerator_hour: dict[str, float]
+    """By accelerator."""
+    prices: tuple[str, ...]
+    """Where these come from."""
+    cells: tuple[SizeMapCell, ...]

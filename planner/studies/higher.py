@@ -1,0 +1,98 @@
+"""A rate above the goodput of the latency model, sought where a run keeps the promise with room."""
+
+from collections.abc import Iterator
+from math import sqrt
+
+from planner.optimizer import class_ttft
+from planner.studies.handed import as_long
+from planner.studies.neighbours import lax
+from planner.studies.promises import STEP
+from planner.studies.rounds import Search, Tried, as_stated, claiming, run
+
+MOST_RAISES = 4
+"""Runs of higher rates."""
+LEAST_RAISE = 5e-3
+"""Part of the rate that is worth another run."""
+HALVINGS = 8
+NEARLY_FULL = 0.999
+"""Of the most that a fleet serves, what is claimed at most."""
+
+
+def run_higher(search: Search) -> None:
+    """Run the same fleet, ways and thresholds at higher rates, as long as a run leaves room for more.
+
+    The latency model says what rate goes with the room that a run shows, up to a rate at which it predicts more than is
+    promised by its stated error. After one that is not kept a lower one is tried.
+
+    Args:
+        search: what is asked for, with a plan that is kept; plans that were run are added to it.
+    """
+    kept, broken = search.best, None
+    for _ in range(MOST_RAISES):
+        if kept is None or search.judge.is_over:
+            return
+        times = _times(search, kept, broken)
+        if times < 1 + LEAST_RAISE:
+            return
+        handed = claiming(kept.handed, times)
+        tried = run(search, as_stated(search, handed, kept.problem, kept.found))
+        search.tried.append(tried)
+        if tried.is_cut_short:
+            return
+        kept, broken = (kept, tried) if tried.broken else (tried, broken)
+
+
+def _times(search: Search, kept: Tried, broken: Tried | None) -> float:
+    """Multiple of the rate that was kept to try next."""
+    if broken is None:
+        return _fitting(search, kept, 1.0, _most(search, kept))
+    known = broken.handed.claimed_fraction / kept.handed.claimed_fraction
+    found = known * _fitting(search, broken, 1 / known, 1.0)
+    return found if 1 + LEAST_RAISE < found < known / (1 + LEAST_RAISE) else sqrt(known)
+
+
+def _most(search: Search, kept: Tried) -> float:
+    """Multiple of the rate of a plan that it may serve at most: of a demand that is asked for not more than that."""
+    plan, demand = kept.plan, search.scenario.demand_req_per_s
+    most = NEARLY_FULL * plan.max_throughput_req_per_s
+    if demand is not None and kept.stated.is_routed:
+        most = min(most, demand)
+    return max(most / plan.throughput_req_per_s, 1.0)
+
+
+def _fitting(search: Search, seen: Tried, low: float, high: float) -> float:
+    """Highest multiple of the rate of a plan whose predicted TTFT is what its run leaves room for, in a range."""
+    goals = list(_goals(search, seen))
+
+    def fits(times: float) -> bool:
+        return all(_predicted_s(seen, name, share, period, times) <= most_s for name, share, period, most_s in goals)
+
+    if not goals or fits(high):
+        return high if goals else low
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _goals(search: Search, seen: Tried) -> Iterator[tuple[str, float, str | None, float]]:
+    """Of every promise on TTFT its class, the fraction of requests, the period, and what may be predicted [s]."""
+    idle_s, allowed_s = seen.idle_s, lax(search).ttft_s
+    for one in seen.promises:
+        name = one.request_class or next(iter(search.scenario.workloads))
+        slo = search.scenario.slo_of(name)
+        if one.metric == STEP or slo is None or name not in allowed_s:
+            continue
+        predicted_s = seen.ttft_quantile_s(name, slo.ttft_percentile, one.period)
+        if predicted_s is not None:
+            goal_s = as_long(predicted_s, one.limit, one.ci_high or one.executed, idle_s.get(name, 0.0))
+            yield name, slo.ttft_percentile / 100, one.period, min(goal_s, allowed_s[name])
+
+
+def _predicted_s(seen: Tried, name: str, fraction: float, period: str | None, times: float) -> float:
+    """TTFT that is predicted of a class at a multiple of the rate of a plan; infinite where a queue has no end [s]."""
+    if seen.rate is None:
+        found = class_ttft(seen.stated, seen.served.at(times), name, period)
+    else:
+        found = class_ttft(seen.stated, seen.served, name, period, times * seen.rate)
+    return float("inf") if found is None else found.quantile_s(fraction)

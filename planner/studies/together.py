@@ -1,0 +1,193 @@
+"""The promise of a plan with a colocated pool, run before it is printed: tightened where it is not kept."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from planner.errors import CheckFailedError, InfeasibleError, InputError, UndecidedError
+from planner.executor import RunQuestion
+from planner.notes import note
+from planner.optimizer.time_limit import TimeLimit
+from planner.optimizer.together.plan import together_explained, together_found, together_plan
+from planner.optimizer.together.planned import Together
+from planner.results import DecodeStepRun, Fleet, Plan, Promise, SloRun
+from planner.scenario import Scenario, Slo
+from planner.studies.handed import Handed, as_asked, between, roomier, searched, stated, tightened
+from planner.studies.kept import NOT_ASKED, PRECISE_FRACTION, TIME_UP
+from planner.studies.period_runs import Judge, Ran, Seen, seen_periods
+from planner.studies.planned import planned_together
+from planner.studies.promises import STEP, Say
+from planner.units import MILLI
+
+MOST_ROUNDS = 6
+SEARCH_PART, RUN_PART = 0.3, 0.5
+"""Of the time that is left: what one search may take, and what all runs and the searches between them may."""
+ALL_WAITS: Mapping[str, float] = {}
+"""TTFT without waits, by class, as strictness takes it: none is known, as passes that others fill have no such part."""
+
+
+@dataclass(frozen=True)
+class Tried(Ran):
+    """A plan, and what came of it."""
+
+    handed: Handed
+    found: Together
+    """What the optimizer found for what it was handed."""
+    claimed: Fleet
+    """The same fleet at the rate that it is for."""
+    seen: tuple[Seen, ...] = ()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it was run, and all promises are kept."""
+        return not self.is_cut_short and not self.broken
+
+
+def kept_together(
+    scenario: Scenario, question: RunQuestion | None, data_dirs: Sequence[Path], time_limit_s: float, say: Say
+) -> Plan:
+    """The plan of a scenario with a colocated pool that promises times, with what a run made of the promise.
+
+    The plan is run at its rate. Where a promise is not kept, the optimizer is handed a stricter one, by as much as the
+    run shows, and a middle one once that was enough; the best that is kept is printed.
+
+    Args:
+        scenario: the question.
+        question: how long a plan is run; None: it is only predicted.
+        data_dirs: folders in which traces are looked for.
+        time_limit_s: seconds that all of it may take.
+        say: is told what is going on.
+
+    Raises:
+        InputError, InfeasibleError, UndecidedError: as `optimize` does.
+    """
+    limit = TimeLimit.of(time_limit_s)
+    say(f"{scenario.name}: planning")
+    if question is None:
+        explained = together_plan(scenario, data_dirs, limit.left_s)
+        one = Tried(as_asked(scenario), explained.found, explained.found.fleet)
+        return _told(scenario, explained.plan, one, 0, None, NOT_ASKED)
+    until = TimeLimit.of(limit.part_s(RUN_PART)).deadline
+    judge = Judge(question, data_dirs, say, sees_rate=False, precise_fraction=PRECISE_FRACTION, deadline=until)
+    tried, because = [_planned(scenario, as_asked(scenario), judge, limit.part_s(SEARCH_PART))], None
+    try:
+        tried = list(_rounds(scenario, tried[0], judge, limit.part_s(SEARCH_PART)))
+    except (InputError, CheckFailedError) as error:
+        because = str(error).splitlines()[0]
+    chosen = min((one for one in tried if one.is_kept), key=_badness, default=tried[0])
+    if because is None and not chosen.is_kept:
+        because = f"none of {len(tried)} plans that were run keeps it" if chosen.seen else TIME_UP
+    say(f"{scenario.name}: comparing with other fleets")
+    plan = together_explained(chosen.found, limit.left_s).plan
+    return _told(scenario, _as_promised(scenario, plan, chosen), chosen, len(tried), question.seed, because)
+
+
+def _rounds(scenario: Scenario, first: Tried, judge: Judge, search_s: float) -> Iterator[Tried]:
+    """Plans that were run: the first, and where it breaks its promise those of stricter ones, until time is up."""
+    lax = _run(scenario, first, judge)
+    yield lax
+    strict: Handed | None = None
+    n, handed = 1, tightened(scenario, lax.handed, lax.broken, ALL_WAITS) if lax.broken else None
+    while handed is not None and n < MOST_ROUNDS and not judge.is_over:
+        try:
+            one = _run(scenario, _planned(scenario, handed, judge, search_s), judge)
+        except (InfeasibleError, UndecidedError):
+            strict = handed
+        else:
+            yield one
+            n += 1
+            strict, lax = (strict, one) if one.broken else (handed, lax)
+        handed = _next(scenario, lax, strict)
+
+
+def _next(scenario: Scenario, lax: Tried, strict: Handed | None) -> Handed | None:
+    """What to hand over next; None where nothing is left between what was too lax and what was strict enough."""
+    if strict is None:
+        return tightened(scenario, lax.handed, lax.broken, ALL_WAITS)
+    middle = between(lax.handed, strict)
+    return roomier(scenario, lax.handed) if middle is None and lax.handed.headroom >= strict.headroom else middle
+
+
+def _planned(scenario: Scenario, handed: Handed, judge: Judge, search_s: float) -> Tried:
+    found = together_found(searched(scenario, handed), judge.data_dirs, search_s)
+    rate = found.req_per_s * handed.claimed_fraction / handed.demand_factor
+    return Tried(handed, found, found.at(rate).fleet())
+
+
+def _run(scenario: Scenario, one: Tried, judge: Judge) -> Tried:
+    """A plan with its run; without one where time was up before anything was known."""
+    planned = replace(planned_together(one.found), plan=one.claimed)
+    seen = seen_periods(judge, stated(scenario, one.handed), planned)
+    return replace(one, seen=tuple(period for period in seen if not period.is_cut_short))
+
+
+def _badness(one: Tried) -> float:
+    """What it costs, or how little it serves."""
+    if one.found.question.scenario.objective == "max-throughput":
+        return -one.claimed.throughput_req_per_s
+    return one.claimed.cost.usd_per_hour or float(one.claimed.n_accelerators)
+
+
+def _as_promised(scenario: Scenario, plan: Plan, chosen: Tried) -> Plan:
+    """A plan in full at what it was run at, with the promises that the scenario makes."""
+    if chosen.handed == as_asked(scenario):
+        return plan
+    fields = {name: getattr(chosen.claimed, name) for name in Fleet.model_fields}
+    slos = {name: slo.model_dump(exclude_none=True) for name in scenario.workloads if (slo := scenario.slo_of(name))}
+    classes = tuple(c.model_copy(update={"slo": slos.get(c.name)}) for c in plan.classes)
+    stricter = note(
+        "stricter-promise",
+        "gap, bound and the other fleets are those of a stricter promise, which the runs showed to be needed",
+    )
+    return plan.model_copy(update={**fields, "classes": classes, "notes": (stricter, *plan.notes)})
+
+
+def _told(scenario: Scenario, plan: Plan, one: Tried, n_plans: int, seed: int | None, because: str | None) -> Plan:
+    """A plan with what its run made of the promise, and of that to each class."""
+    found = {}
+    for name in scenario.workloads:
+        slo = scenario.slo_of(name)
+        if slo is not None and slo.promises_something:
+            own = _slo_run(one, name if name in scenario.classes else None, slo)
+            extra = {"n_plans": n_plans, "because": because, "seed": seed if own.basis == "executed" else None}
+            found[name] = own.model_copy(update=extra)
+    classes = tuple(c.model_copy(update={"slo_run": found.get(c.name)}) for c in plan.classes)
+    holds = [own.holds for own in found.values()]
+    first = next(iter(found.values()), None)
+    if first is not None:
+        first = first.model_copy(update={"holds": None if None in holds else all(holds)})
+    return plan.model_copy(update={"slo_run": first, "classes": classes})
+
+
+def _slo_run(one: Tried, request_class: str | None, slo: Slo) -> SloRun:
+    """The promise to a class beside prediction and run."""
+    mine = [p for p in one.promises if p.request_class == request_class]
+    ttft, step = (next((p for p in mine if (p.metric == STEP) == is_step), None) for is_step in (False, True))
+    predicted = None
+    if slo.ttft_s is not None and one.claimed.latency.ttft_mean_s is not None:
+        predicted = one.found.ttft(one.claimed.throughput_req_per_s)
+    return SloRun(
+        basis="executed" if one.seen else "predicted",
+        holds=all(p.holds for p in mine) if one.seen else None,
+        requests=max((period.n_requests for period in one.seen), default=0),
+        percentile=slo.ttft_percentile,
+        promised_s=slo.ttft_s,
+        predicted_s=None if predicted is None else predicted.quantile_s(slo.ttft_percentile / 100),
+        executed_s=None if ttft is None else ttft.executed,
+        ci_low_s=None if ttft is None else ttft.ci_low,
+        ci_high_s=None if ttft is None else ttft.ci_high,
+        tpot=None if slo.tpot_ms is None else _step_run(one, slo.tpot_ms * MILLI, step),
+        request_class=request_class,
+    )
+
+
+def _step_run(one: Tried, promised_s: float, seen: Promise | None) -> DecodeStepRun:
+    """A limit on the time per token, which is one on its mean over requests, beside prediction and run."""
+    return DecodeStepRun(
+        promised_s=promised_s,
+        predicted_s=one.claimed.latency.tpot_mean_s,
+        executed_s=None if seen is None else seen.executed,
+        ci_low_s=None if seen is None else seen.ci_low,
+        ci_high_s=None if seen is None else seen.ci_high,
+        holds=None if seen is None else seen.holds,
+    )

@@ -1,0 +1,197 @@
+"""Maps of sizes: questions, cells, and the report that is made of them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from typer.testing import CliRunner
+
+from planner.cli import app
+from planner.errors import CheckFailedError, InputError, UsageError
+from planner.report.canvas import style
+from planner.report.chart_size_map import gain_text
+from planner.report.size_map_report import check_size_map, size_map_charts, size_map_markdown, write_size_map
+from planner.results import SizedCost, SizedFleet, SizedLatency, SizedPool, SizedSloRun, SizeMap, SizeMapCell
+from planner.studies.size import sized
+from planner.studies.size.size_map import SizeMapQuestion, _demands, size_map, size_map_question
+
+ROOT = Path(__file__).parent.parent
+COMMITTED = ROOT / "reports" / "disaggregate-or-not"
+TEXT = """
+schema = "planner.size-map/1"
+name = "small"
+title = "A small map"
+models = ["llama-3.1-8b"]
+hardware = ["h200-sxm"]
+prompt_tokens_per_s = 20_000
+tpot_ms = [30]
+n_requests = 2000
+
+[[traffic]]
+name = "chat"
+prompt_tokens = [500, 4000]
+prompt_sigma = 0.5
+output_tokens = 50
+output_sigma = 0.5
+ttft_s = 0.5
+ttft_s_per_1k_tokens = 0.5
+
+[prices]
+h200-sxm = { usd_per_accelerator_hour = 2.5, basis = "assumed" }
+"""
+
+
+def question(text: str = TEXT) -> SizeMapQuestion:
+    return size_map_question(text, "map.toml")
+
+
+def promise(holds: bool) -> SizedSloRun:
+    known = {"requests": 10, "seed": 0, "percentile": 90.0, "promised_s": 1.0, "predicted_s": 0.5}
+    seen = {"executed_s": 0.5, "ci_low_s": 0.4, "ci_high_s": 0.6}
+    return SizedSloRun(metric="ttft", basis="executed", holds=holds, decided=True, **known, **seen)  # type: ignore[arg-type]
+
+
+def fleet(usd: float, *roles: str, holds: bool = True) -> SizedFleet:
+    pools = tuple(
+        SizedPool(
+            name=role,
+            role=role,  # type: ignore[arg-type]
+            hardware="h200-sxm",
+            layout="tp=2,ep=1,dp=1,pp=1",
+            tokens_per_pass=None,
+            accelerators_per_instance=2,
+            n_instances=3,
+            n_accelerators=6,
+            capacity_req_per_s=1.0,
+            utilization=0.5,
+            batch=None,
+        )
+        for role in roles
+    )
+    cost = SizedCost(usd_per_hour=usd, usd_per_million_input_tokens=None, usd_per_million_output_tokens=None)
+    latency = SizedLatency(**dict.fromkeys(SizedLatency.model_fields))
+    run = promise(holds)
+    return SizedFleet(pools=pools, n_accelerators=6, cost=cost, latency=latency, binds="x", slo_run=run, tpot_run=run)
+
+
+def cell(
+    prompt: float, tpot_s: float, together: float | None, apart: float | None, holds: bool = True, model: str = "m"
+) -> SizeMapCell:
+    return SizeMapCell(
+        model=model,
+        hardware="h200-sxm",
+        traffic="chat",
+        rate_req_per_s=1.0,
+        input_tokens=prompt,
+        output_tokens=50.0,
+        ttft_s=1.0,
+        tpot_s=tpot_s,
+        colocated=None if together is None else fleet(together, "colocated", holds=holds),
+        disaggregated=None if apart is None else fleet(apart, "prefill", "decode"),
+        failure="too short" if together is None and apart is None else None,
+    )
+
+
+CELLS = (
+    cell(500, 0.02, 30.0, 20.0),
+    cell(2000, 0.02, 20.0, 25.0),
+    cell(500, 0.05, None, 25.0),
+    cell(2000, 0.05, 20.0, None, holds=False),
+    cell(500, 0.02, None, None, model="other"),
+)
+MAP = SizeMap(
+    title="A map",
+    notes="",
+    sources=("a source",),
+    percentile=90.0,
+    usd_per_accelerator_hour={"h200-sxm": 2.5},
+    prices=("h200-sxm: a list (quoted)",),
+    cells=CELLS,
+)
+
+
+def test_a_gain_is_what_serving_together_costs_more() -> None:
+    assert CELLS[0].gain == pytest.approx(0.5)
+    assert [gain_text(one) for one in CELLS] == ["+50 %", "−20 %", "only apart", "only together?", "neither"]
+
+
+def test_the_report_is_what_it_was(golden: Callable[[str, str], None]) -> None:
+    golden("reports/size_map.md", size_map_markdown(MAP))
+
+
+def test_the_figure_shows_every_cell_and_its_texts_whole() -> None:
+    (chart,) = size_map_charts(MAP).values()
+    with style():
+        figure = chart.draw()
+        canvas = figure.canvas
+        assert isinstance(canvas, FigureCanvasAgg)
+        canvas.draw()
+    shown = [text for axes in figure.axes for text in axes.texts]
+    assert sorted(text.get_text() for text in shown) == sorted(gain_text(one) for one in CELLS)
+    for axes in figure.axes:
+        for text in axes.texts:
+            assert axes.bbox.contains(*text.get_window_extent().get_points()[0])
+            assert axes.bbox.contains(*text.get_window_extent().get_points()[1])
+
+
+def test_a_folder_is_current_after_it_is_written(tmp_path: Path) -> None:
+    write_size_map(MAP, tmp_path)
+    assert check_size_map(MAP, tmp_path) == []
+    other = MAP.model_copy(update={"cells": CELLS[1:]})
+    assert [line.split(":")[0] for line in check_size_map(other, tmp_path)] == ["report.md", "figures/gain.png"]
+
+
+def test_every_cell_is_the_answer_of_size() -> None:
+    asked = question()
+    found = size_map(asked)
+    assert [(c.input_tokens, c.ttft_s, c.rate_req_per_s) for c in found.cells] == [(500, 0.75, 40.0), (4000, 2.5, 5.0)]
+    for one, (_, _, size) in zip(found.cells, _demands(asked), strict=True):
+        alone = sized(size, asked.n_requests).size
+        assert (one.colocated, one.disaggregated) == (alone.colocated, alone.disaggregated)
+
+
+def test_lengths_have_the_means_that_are_stated() -> None:
+    for traffic, prompt, size in _demands(question()):
+        assert size.requests.mean_tokens == pytest.approx(prompt, rel=0.02)
+        assert size.requests.output_tokens == pytest.approx(traffic.output_tokens, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("tpot_ms = [30]", "tpot_ms = []", "tpot_ms"),
+        ("[[traffic]]", "traffic = []\n[[other]]", "other"),
+        ("h200-sxm = {", "h100-sxm = {", "prices"),
+        ("prompt_sigma = 0.5\noutput", "prompt_sigma = 0\noutput", "prompt_sigma"),
+        ('name = "small"', 'name = "small"\nspeed = 1', "speed"),
+    ],
+)
+def test_what_a_map_cannot_be_is_told_with_its_line(old: str, new: str, key: str) -> None:
+    with pytest.raises(InputError) as caught:
+        question(TEXT.replace(old, new))
+    (problem,) = caught.value.problems
+    assert key in problem.key
+    assert problem.line is not None
+
+
+def test_the_command_writes_a_map_and_checks_it(tmp_path: Path) -> None:
+    file = tmp_path / "map.toml"
+    file.write_text(TEXT.replace("[500, 4000]", "[500]"))
+    words = ["report", str(file), "--out", str(tmp_path)]
+    with pytest.raises(CheckFailedError, match=r"report\.md: is missing"):
+        CliRunner().invoke(app, [*words, "--check"], catch_exceptions=False)
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert CliRunner().invoke(app, [*words, "--check"]).exit_code == 0
+    with pytest.raises(UsageError, match="map of sizes"):
+        CliRunner().invoke(app, [*words, "--set", "a=1"], catch_exceptions=False)
+
+
+def test_the_committed_map_is_a_question_and_has_its_report() -> None:
+    asked = question((COMMITTED / "map.toml").read_text())
+    text = (COMMITTED / "report.md").read_text()
+    assert text.startswith(f"# {asked.title}\n")
+    for model in asked.models:
+        for chip in asked.hardware:
+            assert f"## {model} on {chip}" in text
+    assert (COMMITTED / "figures" / "gain.png").exists()
