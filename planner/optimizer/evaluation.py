@@ -3,23 +3,25 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from math import inf
+from math import inf, log
 from typing import Any
 
 from planner.optimizer.delays import loaded_step_s
 from planner.optimizer.network.cost import rent_usd_per_hour, traffic_usd_per_hour, use_usd_per_hour
 from planner.optimizer.network.period_operation import (
     N_KINDS,
+    TINY,
     Flow,
     PeriodOperation,
     PeriodWaits,
     busy_instances,
-    classes_missing_slo,
+    late_fractions,
     link_gbps,
     period_waits,
 )
 from planner.optimizer.problem import LinkSpec, PoolSpec, Problem
 from planner.optimizer.resolution import whole_work_s
+from planner.optimizer.roots import EXACT, last_kept
 from planner.optimizer.served import served_name
 from planner.optimizer.solution import Solution
 from planner.queueing import Path as QueuePath
@@ -39,8 +41,8 @@ from planner.results import (
 from planner.units import MILLI, SECONDS_PER_HOUR
 
 PER_MILLION = 1e6
-STEPS = 12
-"""Halvings of the range of multiples of the demand in which the promise breaks."""
+LEAST_LATE = 1e-15
+"""Of what may be late; less counts as none."""
 OVERLOAD_TOLERANCE = 1e-5
 MANY_KINDS = 4096
 """Requests that stand for the lengths of a flow: quantiles are then good to about 1e-3;"""
@@ -127,17 +129,18 @@ class Evaluation:
 
     def _goodput(self, most: float) -> float:
         """Highest multiple of the demand at which the plan's ways still keep every promise, as a rate [req/s]."""
-        low, high = 1.0, most / self.rate * (1 - 1e-6)
-        for _ in range(STEPS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._meets_slo(middle) else (low, middle)
-        return self.rate * low
+        high = max(most / self.rate * (1 - 1e-6), 1.0)
+        return self.rate * last_kept(self._late_excess, 1.0, high, EXACT)[0]
 
-    def _meets_slo(self, multiple: float) -> bool:
+    def _late_excess(self, multiple: float) -> float:
+        """Logarithm of what is late over what may be, of the class and period where it is most; 0 is just kept."""
         problem, ports = self.problem, self.solution.ports
-        busiest = sorted(self.solution.operations, key=lambda s: -sum(d.req_per_s for d in s.decodings))
-        more = (one.scaled_to(one.period, [multiple] * len(problem.streams)) for one in busiest)
-        return not any(classes_missing_slo(problem, [one], ports) for one in more)
+        most = LEAST_LATE
+        for one in self.solution.operations:
+            more = one.scaled_to(one.period, [multiple] * len(problem.streams))
+            for c, late in late_fractions(period_waits(problem, more, ports)).items():
+                most = max(most, late / (problem.classes[c].late_allowed + TINY))
+        return log(most)
 
     def _offloaded(self, p: int) -> float:
         """Rate of long prompts in a period that leave their site or go to a pool for such alone [req/s]."""

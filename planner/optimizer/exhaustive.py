@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 
 from planner.optimizer.problem import Problem
+from planner.optimizer.sized import is_within_limits
 from planner.units import bytes_per_s
 
 
@@ -67,23 +68,7 @@ def _sizes(problem: Problem) -> Iterator[tuple[int, ...]]:
     ranges = [
         range(p.min_instances, (limit or 0) + 1) for p, limit in zip(problem.pools, problem.size_limits, strict=True)
     ]
-    yield from (sizes for sizes in product(*ranges) if _is_allowed(problem, sizes))
-
-
-def _is_allowed(problem: Problem, sizes: tuple[int, ...]) -> bool:
-    stocked = all(
-        sum(sizes[i] * problem.pools[i].n_accelerators for i in v.pools) <= v.n_accelerators
-        for v in problem.inventories
-    )
-    budget = problem.scenario.budget_usd_per_hour
-    rent = sum(n * (pool.usd_per_hour or 0.0) for n, pool in zip(sizes, problem.pools, strict=True))
-    ratio = problem.ratio
-    prefill, decode = (
-        sum(n for n, pool in zip(sizes, problem.pools, strict=True) if kind in (pool.prompts, pool.role))
-        for kind in ("short", "decode")
-    )
-    balanced = ratio is None or prefill * ratio[1] == decode * ratio[0]
-    return stocked and balanced and (budget is None or rent <= budget + 1e-9)
+    yield from (sizes for sizes in product(*ranges) if is_within_limits(problem, sizes))
 
 
 def _work_per_request(problem: Problem, thresholds: np.ndarray) -> list[np.ndarray]:

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+EXACT = 1e-7
+"""Tolerance of what is printed: searches are coarser."""
+
 
 def last_kept(
     excess: Callable[[float], float], low: float, high: float, tolerance_fraction: float

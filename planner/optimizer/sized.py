@@ -9,6 +9,26 @@ FREE = {"n_instances": "free", "min_instances": 0, "max_instances": None}
 """No limits of several pools together."""
 
 
+def is_within_limits(problem: Problem, n_instances: Sequence[int]) -> bool:
+    """Whether inventories, the budget for instances alone and the ratio allow sizes, limits of each pool apart.
+
+    Args:
+        problem: the resolved scenario.
+        n_instances: instances of every pool, shape (pools,) [count].
+    """
+    pools, budget, ratio = problem.pools, problem.scenario.budget_usd_per_hour, problem.ratio
+    stocked = all(
+        sum(n_instances[i] * pools[i].n_accelerators for i in v.pools) <= v.n_accelerators for v in problem.inventories
+    )
+    rent = sum(n * (pool.usd_per_hour or 0.0) for n, pool in zip(n_instances, pools, strict=True))
+    prefill, decode = (
+        sum(n for n, pool in zip(n_instances, pools, strict=True) if kind in (pool.prompts, pool.role))
+        for kind in ("short", "decode")
+    )
+    balanced = ratio is None or prefill * ratio[1] == decode * ratio[0]
+    return stocked and balanced and (budget is None or rent <= budget + 1e-9)
+
+
 def sized_problem(problem: Problem, n_instances: Sequence[int], ports: Sequence[Sequence[int]]) -> Problem:
     """The problem of given sizes and ports, to serve as much of the same demand as they can.
 

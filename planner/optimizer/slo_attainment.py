@@ -155,7 +155,13 @@ class FleetUnderSlo:
         journeys = self._journeys(low_tokens, high_tokens, req_per_s)
         return journeys.is_late_at_most(self.late_allowed + ROUNDING, self.slo_ttft_s)
 
-    def goodput_at(self, threshold_tokens: float, most: float, least: float = 0.0) -> float:
+    def goodput_at(
+        self,
+        threshold_tokens: float,
+        most: float,
+        least: float = 0.0,
+        tolerance_fraction: float = ROUTE_SETTINGS.rate_tolerance,
+    ) -> float:
         """Highest rate up to `most` at which a threshold is within the SLO [req/s].
 
         Equation:
@@ -165,9 +171,10 @@ class FleetUnderSlo:
             threshold_tokens: the threshold [tokens].
             most: rate that capacity allows [req/s].
             least: rate below which the answer does not matter [req/s].
+            tolerance_fraction: part of the rate within which it is found.
 
         Returns:
-            The rate, from below within a part in 30,000; 0 where not even `least` is within the SLO.
+            The rate, from below; 0 where not even `least` is within the SLO.
         """
         low, t = max(least, most * ROUTE_SETTINGS.least_part), threshold_tokens
         if most <= 0 or most < least or not self.may_meet_slo(t, t, low):
@@ -177,7 +184,7 @@ class FleetUnderSlo:
         def excess(rate: float) -> float:
             return log(max(self.late_fraction(t, t, rate), LEAST_LATE) / allowed)
 
-        return last_kept(excess, low, most, ROUTE_SETTINGS.rate_tolerance)[0]
+        return last_kept(excess, low, most, tolerance_fraction)[0]
 
     def unloaded_percentile_s(self, threshold_tokens: float) -> float:
         """The percentile of the SLO of TTFT without waiting, at one threshold [s].

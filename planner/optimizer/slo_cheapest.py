@@ -17,6 +17,7 @@ from planner.optimizer.goodput import GAP, MOST_BUSY, Goodput, best_goodput_up_t
 from planner.optimizer.problem import Problem
 from planner.optimizer.search import RoutedSolution
 from planner.optimizer.settings import ROUTE_SETTINGS
+from planner.optimizer.sized import is_within_limits
 from planner.optimizer.slo_attainment import FleetUnderSlo, least_decode_instances
 from planner.optimizer.slo_plans import proposed, solution
 
@@ -109,7 +110,10 @@ class _CostOrder:
         return found
 
     def offer(self, plan: RoutedSolution) -> None:
-        """A plan that is the best, if it is."""
+        """A plan that is the best, if it is; sizes that were made larger may be more than the limits allow."""
+        budget = self.problem.scenario.budget_usd_per_hour
+        if not is_within_limits(self.problem, plan.sizing.n_instances) or plan.objective > (budget or inf):
+            return
         if self.best is None or plan.objective < self.best.objective:
             self.best = plan
 

@@ -4,11 +4,14 @@ from dataclasses import replace
 from itertools import product
 from time import monotonic
 
+import numpy as np
+
 from planner.errors import UndecidedError
 from planner.optimizer.capacity import exact_loads, first_intervals, interval_loads
 from planner.optimizer.formulation import ProgramGoal, Sizing
-from planner.optimizer.goodput import MOST_BUSY, Goodput
+from planner.optimizer.goodput import MOST_BUSY, Goodput, capacity_under_slo
 from planner.optimizer.problem import Problem
+from planner.optimizer.roots import EXACT
 from planner.optimizer.routed_capacity import Operating, highest_rate, rent_usd_per_hour, spend_of
 from planner.optimizer.search import RoutedSolution
 from planner.optimizer.slo_attainment import FleetUnderSlo
@@ -36,6 +39,17 @@ def solution(problem: Problem, sizing: Sizing, found: Goodput, rate: float) -> R
     objective = spend_of(problem, sizing, loads, operating) if problem.is_min_cost else rate
     thresholds = (found.threshold_tokens,)
     return RoutedSolution(sizing, thresholds, loads, highest, operating, objective, objective, goodput=found.rate)
+
+
+def with_exact_goodput(problem: Problem, plan: RoutedSolution) -> RoutedSolution:
+    """A plan with the goodput of its sizes at its threshold to the last digit that is printed, as any search has it."""
+    t, known = plan.thresholds_tokens[0], plan.goodput or 0.0
+    most = capacity_under_slo(problem, plan.sizing, np.array([t]), np.array([t]))[0]
+    rate = FleetUnderSlo(problem, plan.sizing).goodput_at(t, most, known, EXACT)
+    if rate <= known:
+        return plan
+    same = solution(problem, plan.sizing, Goodput(rate, t, rate), plan.operating.rate if problem.is_min_cost else rate)
+    return replace(same, bound=plan.bound if problem.is_min_cost else max(plan.bound, rate))
 
 
 def _with_cheapest_ports(problem: Problem, sizing: Sizing, found: Goodput) -> Sizing:

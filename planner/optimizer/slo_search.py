@@ -20,7 +20,7 @@ from planner.optimizer.search import RoutedSolution, capacity_search
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.slo_attainment import FleetUnderSlo, least_slo_ttft_s
 from planner.optimizer.slo_cheapest import cheapest
-from planner.optimizer.slo_plans import proposed, solution
+from planner.optimizer.slo_plans import proposed, solution, with_exact_goodput
 from planner.optimizer.solver import solve
 
 
@@ -42,7 +42,8 @@ def search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | Non
         return None
     if problem.is_min_ttft:
         return _least_ttft(problem, deadline)
-    return cheapest(problem, deadline) if problem.is_min_cost else _fastest(problem, deadline)
+    found = cheapest(problem, deadline) if problem.is_min_cost else _fastest(problem, deadline)
+    return found and with_exact_goodput(problem, found)
 
 
 def _breaks_idle(problem: Problem) -> bool:
