@@ -54,7 +54,8 @@ def compiled_extra(otherwise: object) -> Callable[[Function], Function]:
             raise NotImplementedError(f"{function.__name__} is called by compiled code alone")
 
         def chosen(w: Any, *_: Any) -> Callable[..., Any]:
-            is_plain = isinstance(w.field("extras"), numba.types.NoneType)
+            kind = w.field("extras") if hasattr(w, "field") else w.types[w.fields.index("extras")]
+            is_plain = isinstance(kind, numba.types.NoneType)
             return nothing if is_plain else function
 
         options = cast(Any, {**OPTIONS, "forceinline": False, **INNER})

@@ -67,7 +67,7 @@ def admit(e: Engine, k: int, rules: Record, now_s: float) -> None:
     request = e.requests[r]
     insert_after(e.requests, replica.admitted, r, replica.admitted.last)
     request.state = PREFILLS
-    if request.n_preempted == 0:
+    if not request.begun_s >= 0:
         request.begun_s = now_s
     if request.left_tokens == 0:  # its first token was made where its prompt was computed
         request.first_s, request.state = now_s, DECODES

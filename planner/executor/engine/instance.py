@@ -16,11 +16,12 @@ def offer(e: Engine, i: int, r: int, now_s: float) -> bool:
     """
     instance, request = e.instances[i], e.requests[r]
     rules = e.rules[instance.rules]
-    request.arrival_s, request.instance = now_s, i
+    request.instance = i
     if rules.sequence_tokens + request.prompt_tokens + request.output_tokens > rules.room_tokens:
         request.state = REFUSED
         return False
-    request.state, request.left_tokens = COMING, request.prompt_tokens - request.cached_tokens
+    request.state = COMING
+    request.left_tokens = request.prompt_tokens + request.made_tokens - request.cached_tokens
     if request.is_standing == 1:
         request.left_tokens, request.made_tokens = 0, 1
     instance.host_free_s = max(instance.host_free_s, now_s) + request.host_s
@@ -60,7 +61,7 @@ def begin_pass(e: Engine, i: int, now_s: float) -> None:
         rules = e.rules[instance.rules]
         for k in range(instance.first, instance.first + instance.n):
             fill(e, k, rules, now_s)
-        seconds = pass_s(e, i)
+        seconds = pass_s(e, i) * instance.slowdown
         instance.in_pass, instance.next_s = 1, now_s + seconds
         instance.busy_s += seconds
         instance.n_passes += 1

@@ -1,7 +1,9 @@
 """Requests through instances, event by event: as many in flight as a closed loop keeps, or as they arrive."""
 
-from planner.executor.compiled import compiled, compiled_apart, compiled_entry
+from planner.executor.compiled import compiled, compiled_apart, compiled_entry, compiled_extra
+from planner.executor.engine.faults import faults_strike, wait_for_instance
 from planner.executor.engine.instance import begin_pass, end_pass, offer
+from planner.executor.engine.lists import pop
 from planner.executor.engine.records import NEVER, NONE, Engine, Records
 
 WAITING_WEIGHT = 4
@@ -12,23 +14,35 @@ WAITING_WEIGHT = 4
 def start(e: Engine, loop: Records, n_offered: int) -> None:
     """Offer the first requests of a closed loop at their arrivals."""
     for r in range(n_offered):
-        if not offer(e, chosen(e, r), r, e.requests[r].arrival_s):
+        if not send(e, loop, r, e.requests[r].arrival_s):
             loop[0].n_done += 1
     loop[0].next_request = n_offered
 
 
 @compiled
 def chosen(e: Engine, r: int) -> int:
-    """The instance that a request is sent to: the one stated, else the first of the least load."""
+    """The instance that a request is sent to: the one stated, else the first of the least load; NONE: all are down."""
     stated: int = e.requests[r].instance
-    if stated != NONE:
+    if stated != NONE and e.instances[stated].is_down == 0:
         return stated
-    best, least = 0, weighted_load(e, 0)
-    for i in range(1, e.instances.shape[0]):
+    best, least = NONE, 0
+    for i in range(e.instances.shape[0]):
+        if e.instances[i].is_down == 1:
+            continue
         found = weighted_load(e, i)
-        if found < least:
+        if best == NONE or found < least:
             best, least = i, found
     return best
+
+
+@compiled
+def send(e: Engine, loop: Records, r: int, now_s: float) -> bool:
+    """Offer a request to an instance; where none is up it waits. False where memory could never hold it."""
+    i = chosen(e, r)
+    if i == NONE:
+        wait_for_instance(e, loop, r)
+        return True
+    return offer(e, i, r, now_s)
 
 
 @compiled
@@ -52,7 +66,8 @@ def succeed(e: Engine, loop: Records) -> None:
     while state.next_request < e.requests.shape[0]:
         r = state.next_request
         state.next_request += 1
-        if offer(e, chosen(e, r), r, state.now_s):
+        e.requests[r].arrival_s = state.now_s
+        if send(e, loop, r, state.now_s):
             return
         state.n_done += 1
 
@@ -75,7 +90,7 @@ def arrive(e: Engine, loop: Records, until_s: float) -> bool:
     if state.is_open == 0 or r >= e.requests.shape[0] or e.requests[r].arrival_s > until_s:
         return False
     state.next_request += 1
-    if not offer(e, chosen(e, r), r, e.requests[r].arrival_s):
+    if not send(e, loop, r, e.requests[r].arrival_s):
         state.n_done += 1
     return True
 
@@ -103,12 +118,34 @@ def look_up_to(e: Engine, loop: Records, until_s: float) -> None:
         state.next_look += 1
 
 
+@compiled_extra(False)
+def troubles(e: Engine, loop: Records, i: int) -> bool:
+    """Whether faults came before all else; who lost an instance to them is sent to another one."""
+    state, then_s = loop[0], next_event_s(e, loop, i)
+    if state.next_fault < e.faults.shape[0] and state.next_look < e.looks.shape[0]:
+        look_up_to(e, loop, min(then_s, e.faults[state.next_fault].time_s))
+    if not faults_strike(e, loop, then_s):
+        return False
+    n = state.adrift.n
+    for _ in range(n):
+        if not send(e, loop, pop(e.requests, state.adrift), state.now_s):
+            state.n_done += 1
+            state.n_due += 1
+    while state.n_due > 0:
+        state.n_due -= 1
+        if state.is_open == 0:
+            succeed(e, loop)
+    return True
+
+
 @compiled_entry
 def advance(e: Engine, loop: Records, n_events: int) -> bool:
     """Let so many passes and arrivals happen; whether any request is left."""
     state, n = loop[0], e.requests.shape[0]
     for _ in range(n_events):
         i = earliest(e)
+        if troubles(e, loop, i):
+            continue
         if state.next_look < e.looks.shape[0]:
             look_up_to(e, loop, next_event_s(e, loop, i))
         if arrive(e, loop, e.instances[i].next_s):

@@ -16,7 +16,10 @@ NEVER = np.inf
 """A time that does not come."""
 
 # States of a request.
-COMING, WAITS, PREFILLS, DECODES, FINISHED, REFUSED = range(6)
+COMING, WAITS, PREFILLS, DECODES, FINISHED, REFUSED, DROPPED = range(7)
+
+# Kinds of fault.
+CRASHES, RESTARTS, SLOWS = range(3)
 
 REQUEST = np.dtype(
     [
@@ -38,6 +41,7 @@ REQUEST = np.dtype(
         ("replica", "i4"),
         ("joined_step", "i8"),  # of its replica
         ("n_preempted", "i4"),
+        ("n_retries", "i4"),  # after crashes
         ("state", "i1"),
         ("next", "i4"),  # in the queue of its replica, or among the prompts of a pass
         ("before", "i4"),  # in the inbox of its instance, and then among those admitted
@@ -81,6 +85,8 @@ INSTANCE = np.dtype(
         ("n_prompt_passes", "i8"),
         ("busy_s", "f8"),
         ("n_preempted", "i8"),
+        ("is_down", "i1"),
+        ("slowdown", "f8"),  # of its passes
     ]
 )
 
@@ -104,8 +110,15 @@ LOOP = np.dtype(
         ("n_done", "i8"),  # finished and refused
         ("next_look", "i8"),  # row of `looks`
         ("now_s", "f8"),
+        ("next_fault", "i8"),
+        ("max_retries", "i8"),
+        ("adrift", LIST),  # requests at no instance, as none was up
+        ("n_due", "i8"),  # requests that a closed loop has to follow up, as they were dropped
     ]
 )
+
+FAULT = np.dtype([("time_s", "f8"), ("kind", "i4"), ("index", "i4"), ("value", "f8")], align=True)
+"""What happens to an instance, and when; the value is the slowdown."""
 
 
 class PassTable(NamedTuple):
@@ -141,6 +154,10 @@ class Engine(NamedTuple):
     table: PassTable
     looks: Numbers
     """Moments, rising, and seconds that all instances spent in passes up to each."""
+    faults: Records
+    """In order of time."""
+    extras: int | None
+    """None without faults. The loop is then compiled without them."""
 
 
 def empty_lists(records: Records, *names: str) -> Records:

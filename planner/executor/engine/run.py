@@ -1,6 +1,6 @@
 """Runs of engines alike: how they are run, what passes take and what is asked go in, times of requests come out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from planner.errors import InputError, Problem
 from planner.executor.code_cache import told_of_compiling
 from planner.executor.engine.records import (
+    DROPPED,
+    FAULT,
     FINISHED,
     INSTANCE,
     LOOP,
@@ -27,6 +29,11 @@ SLICE = 1_000_000
 """Passes between two looks at whether somebody interrupts."""
 COMPILED_S = 10
 """Seconds that compiling takes on one core of 2024."""
+
+
+def no_faults() -> Records:
+    """Faults of instances that have none."""
+    return np.zeros(0, FAULT)
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,10 @@ class EngineLoad:
     """Whether the prompt was computed elsewhere, and the first token made: the cache arrives, and joins the batch."""
     looks_s: ArrayLike = ()
     """Moments, rising, at which the seconds spent in passes are wanted [s]."""
+    faults: Records = field(default_factory=no_faults)
+    """What happens to instances, in order of time."""
+    max_retries: int = 3
+    """How often a request whose cache was lost starts again before it is dropped."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +130,10 @@ class EngineRun:
     """Instance that each was sent to."""
     n_preempted: NDArray[np.int_]
     """How often each gave way."""
+    n_retries: NDArray[np.int_]
+    """How often each lost its cache to a crash."""
+    dropped_s: FloatArray
+    """When each was dropped, as that was too often [s]."""
     n_passes: int
     n_prompt_passes: int
     """Passes with prompts among them."""
@@ -156,8 +171,9 @@ def engine_run(rules: EngineRules, times: PassTimes, load: EngineLoad, n_instanc
     _check(rules, times, load, n_instances)
     e = _engine(rules, times, load, n_instances)
     loop = np.zeros(1, LOOP)
-    loop["is_open"] = load.concurrency is None
-    with told_of_compiling("engine", start, advance, about_s=COMPILED_S):
+    loop["is_open"], loop["max_retries"] = load.concurrency is None, load.max_retries
+    empty_lists(loop, "adrift")
+    with told_of_compiling("engine" if e.extras is None else "engine-faults", start, advance, about_s=COMPILED_S):
         start(e, loop, min(load.concurrency or 0, len(e.requests)))
         while advance(e, loop, SLICE):
             pass
@@ -214,6 +230,8 @@ def _engine(rules: EngineRules, times: PassTimes, load: EngineLoad, n_instances:
         done=np.zeros(max(len(load.prompt_tokens), 1), np.int32),
         table=times.table,
         looks=np.column_stack([np.asarray(load.looks_s, float), np.full(np.size(load.looks_s), np.nan)]),
+        faults=load.faults,
+        extras=0 if len(load.faults) else None,
     )
 
 
@@ -239,7 +257,7 @@ def _replicas(n: int) -> Records:
 def _instances(rules: EngineRules, n: int) -> Records:
     instances = empty_lists(np.zeros(n, INSTANCE), "inbox")
     instances["first"] = np.arange(n) * rules.n_replicas
-    instances["n"], instances["next_s"] = rules.n_replicas, NEVER
+    instances["n"], instances["next_s"], instances["slowdown"] = rules.n_replicas, NEVER, 1.0
     return instances
 
 
@@ -252,7 +270,7 @@ def _rules(rules: EngineRules) -> Records:
 
 def _found(e: Engine) -> EngineRun:
     requests, instances = e.requests, e.instances
-    is_done = requests["state"] == FINISHED
+    is_done, is_dropped = requests["state"] == FINISHED, requests["state"] == DROPPED
     return EngineRun(
         arrival_s=requests["arrival_s"].copy(),
         begun_s=requests["begun_s"].copy(),
@@ -261,6 +279,8 @@ def _found(e: Engine) -> EngineRun:
         output_tokens=requests["output_tokens"].astype(int),
         instances=requests["instance"].astype(int),
         n_preempted=requests["n_preempted"].astype(int),
+        n_retries=requests["n_retries"].astype(int),
+        dropped_s=np.where(is_dropped, requests["done_s"], np.nan),
         n_passes=int(instances["n_passes"].sum()),
         n_prompt_passes=int(instances["n_prompt_passes"].sum()),
         busy_s=float(instances["busy_s"].sum()),
