@@ -163,14 +163,64 @@ def test_memory_that_is_stated_limits_who_is_inside() -> None:
     [
         ({"execution.cache": {"gb_per_instance": 10}}, "execution.cache"),
         ({"execution.scheduler.short_term": {}}, "execution.scheduler"),
-        ({"execution.pools.both.mean_days_between_crashes": 1}, "mean_days_between_crashes"),
-        ({"execution.faults": [{"kind": "crash", "pool": "both", "instance": 0, "at_s": 1}]}, "execution.faults"),
+        ({"execution.faults": [{"kind": "crash", "pool": "both", "instance": 2, "at_s": 1}]}, "execution.faults"),
         ({"execution.pools.both.memory_gb": 1}, "pools.both"),
     ],
 )
 def test_what_is_not_run_is_refused_by_key(changes: dict[str, Any], key: str) -> None:
     with pytest.raises(InputError, match=key):
         simulate(chat(changes), fleet(), RunQuestion(100, n_replications=1))
+
+
+CRASH = {"kind": "crash", "pool": "both", "instance": 0, "at_s": 20, "duration_s": 60}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"execution.pools.both.mean_days_between_crashes": 1}, {"execution.faults": [CRASH]}]
+)
+def test_crashes_beside_a_prefill_pool_are_refused_by_key(changes: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="routed again"):
+        simulate(chat(changes), fleet(**SPLIT), RunQuestion(100, n_replications=1))
+
+
+def test_a_crash_delays_requests_and_loses_none() -> None:
+    scenario, question = chat({"execution.faults": [CRASH]}), RunQuestion(N, 0, 1.0, n_replications=2)
+    run, records = simulate(scenario, fleet(), question, keep=True)
+    assert records is not None
+    assert (run.n_completed, run.n_dropped) == (N, 0)
+    assert run.n_retried > 0
+    struck = records.columns["n_retries"] > 0
+    before = records.columns["finish_s"] < 20
+    plain = run_of({})[1].columns["finish_s"]
+    assert records.columns["finish_s"][before].tolist() == plain[before].tolist()
+    assert (records.columns["finish_s"][struck] > 20).all()
+    assert run.ttft_mean_s > run_of({})[0].ttft_mean_s
+    assert simulate(scenario, fleet(), question)[0] == run
+
+
+def test_requests_without_an_instance_are_dropped_as_stranded() -> None:
+    gone = [{"kind": "crash", "pool": "both", "instance": i, "at_s": 100} for i in range(2)]
+    run, records = simulate(chat({"execution.faults": gone}), fleet(), RunQuestion(N, 0, 1.0, 2), keep=True)
+    assert records is not None
+    assert run.n_completed + run.n_dropped == N
+    assert run.dropped == {"stranded": run.n_dropped}
+    assert (np.isfinite(records.columns["finish_s"]) == (records.columns["state"] == 5)).all()
+
+
+def test_a_slow_instance_lengthens_the_time_per_token() -> None:
+    slow = {"kind": "slow", "pool": "both", "instance": 0, "at_s": 0, "slowdown": 3.0}
+    run, _ = simulate(chat({"execution.faults": [slow]}), fleet(), RunQuestion(N, 0, 1.0, n_replications=2))
+    plain = run_of({})[0]
+    assert run.tpot_mean_s is not None
+    assert plain.tpot_mean_s is not None
+    assert run.tpot_mean_s > 1.2 * plain.tpot_mean_s
+
+
+def test_crashes_at_random_strike_colocated_instances() -> None:
+    often = chat({"execution.pools.both": {"mean_days_between_crashes": 0.001, "restart_s": 5.0}})
+    run, _ = simulate(often, fleet(), RunQuestion(N, 0, 1.0, n_replications=2))
+    assert run.n_completed + run.n_dropped == N
+    assert run.n_retried > 0
 
 
 def test_links_and_prefill_pools_may_fail_beside_it() -> None:

@@ -24,7 +24,7 @@ from planner.executor.settling import Unsettled, unsettled
 from planner.executor.streams import Stream
 from planner.executor.systems import System, system
 from planner.executor.timings import Part, timed
-from planner.executor.troubles import troubles
+from planner.executor.troubles import batch_troubles, troubles
 from planner.executor.worlds import world
 from planner.jobs import HERE, Workers, answers
 from planner.notes import Note, note
@@ -196,23 +196,28 @@ def replicate(
     draws = Draws(question.seed, replication)
     requests, blocks = _asked(plan, n, req_per_s, draws, data_dirs)
     check_room(plan, requests)
-    faults = troubles(plan, HORIZON * float(requests["arrival_s"][-1]), draws)
+    horizon_s = HORIZON * float(requests["arrival_s"][-1])
+    faults, of_batches = troubles(plan, horizon_s, draws), batch_troubles(plan, horizon_s, draws)
     if closed is not None and plan.colocated:
-        requests["arrival_s"], closed = _paced_s(plan, requests, closed, faults, blocks), None
+        requests["arrival_s"], closed = _paced_s(plan, requests, closed, (faults, of_batches), blocks), None
     w = world(plan, requests, window.first, window.last, closed, faults, blocks)
     run_to_end(w, progress)
-    run_batches(plan, w)
+    run_batches(plan, w, of_batches)
     return outcome(plan, w, window, keep=keep, is_full=question.is_full)
 
 
-def _paced_s(plan: System, asked: Records, closed: int, faults: Records, blocks: PromptBlocks | None) -> Floats:
+def _paced_s(
+    plan: System, asked: Records, closed: int, troubled: tuple[Records, Records], blocks: PromptBlocks | None
+) -> Floats:
     """Arrivals that keep full the slower of a colocated pool and of all that is before it [s].
 
     Nothing comes back from the pool, so that each of the two can be kept full by itself.
     """
+    faults, of_batches = troubled
     w = world(plan, asked.copy(), faults=faults, blocks=blocks)
     run_to_end(w)
-    by_batch, (_, is_standing) = paced_s(plan.colocated[0], w), plan.colocated[0].entering(w)
+    by_batch = paced_s(plan.colocated[0], w, of_batches, plan.scenario.execution.max_retries)
+    _, is_standing = plan.colocated[0].entering(w)
     n_long = int(is_standing[:closed].sum())
     if n_long == 0:
         return by_batch

@@ -6,6 +6,7 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.executor.draws import Draws
+from planner.executor.engine.records import CRASHES, FAULT, RESTARTS, SLOWS
 from planner.executor.kernel.records import (
     BACKGROUND,
     CRASH,
@@ -42,12 +43,37 @@ def troubles(plan: System, horizon_s: float, draws: Draws) -> Records:
         InputError: a fault names a link or an instance that the plan does not have.
     """
     rows: list[Row] = []
+    batched = {one.pool.key for one in plan.colocated}
     for index, fault in enumerate(plan.scenario.execution.faults):
-        rows += _stated(plan, index, fault)
+        rows += () if fault.pool in batched else _stated(plan, index, fault)
     for pool, first, places, is_decode in _records(plan):
         rows += _random(plan, pool, (first, places), is_decode, horizon_s, draws)
     rows.sort(key=lambda row: row[0])
     return np.array(rows, dtype=FAULT_RECORD)
+
+
+def batch_troubles(plan: System, horizon_s: float, draws: Draws) -> Records:
+    """Everything that happens to colocated instances, as the engine knows it; arguments and errors of `troubles`."""
+    rows: list[Row] = []
+    for one in plan.colocated:
+        for index, fault in enumerate(plan.scenario.execution.faults):
+            rows += _of_batch(plan, one.pool, index, fault)
+        rows += _random(plan, one.pool, (0, 1), False, horizon_s, draws)
+    rows.sort(key=lambda row: row[0])
+    kinds = {CRASH: CRASHES, RESTART: RESTARTS, SLOW: SLOWS}
+    return np.array([(time_s, kinds[kind], i, value) for time_s, kind, i, value in rows], dtype=FAULT)
+
+
+def _of_batch(plan: System, pool: PoolPlan, index: int, fault: Fault) -> Iterator[Row]:
+    """A fault of a colocated instance."""
+    if fault.pool != pool.key:
+        return
+    if fault.instance >= pool.n_instances:
+        what = f"the plan has no instance {fault.instance} of '{fault.pool}'"
+        key = ("execution", "faults", index, "instance")
+        raise InputError(plan.scenario.problem(key, what, f"instances: {pool.name} {pool.n_instances}"))
+    begins, ends = (SLOW, SLOW) if fault.kind == "slow" else (CRASH, RESTART)
+    yield from _and_its_end(fault, (fault.at_s, begins, fault.instance, fault.slowdown or 0.0), ends, 1.0)
 
 
 def _stated(plan: System, index: int, fault: Fault) -> Iterator[Row]:
@@ -88,7 +114,8 @@ def _records(plan: System) -> Iterator[tuple[PoolPlan, int, int, bool]]:
     for is_decode, pools in ((False, prefill), (True, decode)):
         first = 0
         for pool, n, places in pools:
-            yield pool, first, places, is_decode
+            if pool.role != "colocated":
+                yield pool, first, places, is_decode
             first += n
 
 

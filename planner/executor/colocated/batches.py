@@ -7,25 +7,26 @@ from numpy.typing import NDArray
 
 from planner.executor.colocated.pools import Colocated
 from planner.executor.engine.run import EngineRun, engine_run
-from planner.executor.kernel.records import Records, World
+from planner.executor.kernel.records import DROPPED, STRANDED, TOO_OFTEN, Records, World
 from planner.executor.measure import sample_names
 from planner.executor.systems import System
 
 Floats = NDArray[np.float64]
 
 
-def run_batches(plan: System, w: World) -> None:
+def run_batches(plan: System, w: World, faults: Records) -> None:
     """Run every colocated pool on what reached it in a run that has ended; the records then tell of both.
 
     Args:
         plan: the system.
         w: records of the run; changed.
+        faults: what happens to colocated instances.
 
     Raises:
         AssertionError: a request was lost, or had its tokens before it came; a fault of the planner.
     """
     for one in plan.colocated:
-        _run(plan, w, one)
+        _run(plan, w, one, faults)
 
 
 def without_steps(plan: System, requests: Records) -> None:
@@ -34,19 +35,26 @@ def without_steps(plan: System, requests: Records) -> None:
         requests["luck_tokens"] = 1 - requests["output_tokens"]
 
 
-def _run(plan: System, w: World, one: Colocated) -> None:
+def _run(plan: System, w: World, one: Colocated, faults: Records) -> None:
     rows, is_standing = one.entering(w)
     if not len(rows):
         return
     order = np.argsort(w.requests["kv_end_s"][rows], kind="stable")
     rows, is_standing = rows[order], is_standing[order]
     asked = w.requests[rows]
-    load = one.load(asked, is_standing, asked["kv_end_s"], w.samples[:, 0])
+    load = one.load(
+        asked,
+        is_standing,
+        asked["kv_end_s"],
+        w.samples[:, 0],
+        faults=faults,
+        max_retries=plan.scenario.execution.max_retries,
+    )
     rules = one.rules(load)
     found = engine_run(rules, one.times(load, rules), load, one.pool.n_instances)
-    assert not np.isnan(found.done_s).any(), "a request that fits was refused"
-    assert (found.begun_s >= asked["kv_end_s"]).all(), "a request began before it came"
-    assert (found.done_s >= found.first_s).all(), "a request ended before it began"
+    assert len(faults) or not np.isnan(found.done_s).any(), "a request that fits was refused"
+    assert not (found.begun_s < asked["kv_end_s"]).any(), "a request began before it came"
+    assert not (found.done_s < found.first_s).any(), "a request ended before it began"
     _count(plan, w, one, asked["finish_s"], found)
     _write(w, rows, is_standing, found)
 
@@ -59,22 +67,29 @@ def _write(w: World, rows: NDArray[np.int64], is_standing: NDArray[np.bool_], fo
         w.requests[moment][new] = found.first_s[~is_standing]
     w.requests["first_token_s"][rows], w.requests["finish_s"][rows] = found.first_s, found.done_s
     w.requests["decoder"][rows] = found.instances
-    w.clock["now_s"] = max(float(w.clock[0]["now_s"]), float(found.done_s.max()))
+    w.requests["n_retries"][rows] += found.n_retries.astype(w.requests["n_retries"].dtype)
+    ends_s = np.nan_to_num(np.fmax(found.done_s, found.dropped_s), nan=0.0)
+    w.clock["now_s"] = max(float(w.clock[0]["now_s"]), float(ends_s.max()))
+    lost = np.isnan(found.done_s)
+    w.requests["state"][rows[lost]] = DROPPED
+    w.requests["reason"][rows[lost]] = np.where(np.isnan(found.dropped_s[lost]), STRANDED, TOO_OFTEN)
+    w.clock["n_finished"] -= int(lost.sum())
+    w.clock["n_dropped"] += int(lost.sum())
 
 
 def _count(plan: System, w: World, one: Colocated, left_s: Floats, found: EngineRun) -> None:
     """Bring samples up to date: requests are inside until their last token, not only until they are handed over."""
     at_s, name = w.samples[:, 0], one.pool.name
     # A sample is taken before the request that arrives then: one that was handed over at once is not yet counted.
-    more = np.searchsorted(np.sort(left_s), at_s, side="left") - _n_by(found.done_s, at_s)
-    w.samples[:, 1] += more
-    w.samples[:, 2] += _passed_s(left_s, at_s) - _passed_s(found.done_s, at_s)
-    w.samples[:, 3] -= more
+    gone_s, handed = np.fmax(found.done_s, found.dropped_s), np.searchsorted(np.sort(left_s), at_s, side="left")
+    w.samples[:, 1] += handed - _n_by(gone_s, at_s)
+    w.samples[:, 2] += _passed_s(left_s, at_s) - _passed_s(gone_s, at_s)
+    w.samples[:, 3] -= handed - _n_by(found.done_s, at_s)
     busy_s = found.looks_busy_s
     columns: Mapping[str, Floats] = {
         f"{name} waiting": _n_by(found.arrival_s, at_s) - _n_by(found.begun_s, at_s),
-        f"{name} batch": _n_by(found.begun_s, at_s) - _n_by(found.done_s, at_s),
-        f"{name} slot_s": _passed_s(found.begun_s, at_s) - _passed_s(found.done_s, at_s),
+        f"{name} batch": _n_by(found.begun_s, at_s) - _n_by(gone_s, at_s),
+        f"{name} slot_s": _passed_s(found.begun_s, at_s) - _passed_s(gone_s, at_s),
         f"{name} busy_s": busy_s,
         f"{name} busy": np.diff(busy_s, prepend=0.0) / np.maximum(np.diff(at_s, prepend=0.0), 1e-12),
     }

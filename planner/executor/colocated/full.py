@@ -71,17 +71,19 @@ def _seen(found: EngineRun) -> tuple[float, float]:
     return (last - first) / span_s if span_s > 0 else inf, float(known.mean()) if known.size else 0.0
 
 
-def paced_s(one: Colocated, w: World) -> Floats:
+def paced_s(one: Colocated, w: World, faults: Records, max_retries: int) -> Floats:
     """Arrivals that keep a colocated pool full, each with the last token of another request [s].
 
     Args:
         one: the pool, which all requests reach.
         w: records of a run of all that is before it, which has ended; its times do not matter.
+        faults: what happens to instances.
+        max_retries: how often a request starts again after crashes.
     """
     rows, is_standing = one.entering(w)
     asked = w.requests[rows]
     n = full_instance(one, asked, is_standing).in_flight * one.pool.n_instances
-    load = one.load(asked, is_standing, concurrency=n)
+    load = one.load(asked, is_standing, concurrency=n, faults=faults, max_retries=max_retries)
     rules = one.rules(load)
     found = engine_run(rules, one.times(load, rules), load, one.pool.n_instances)
     return np.maximum.accumulate(np.interp(np.arange(len(w.requests)), rows, found.arrival_s))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.curves import Curve, PrefillService
 from planner.errors import InputError
-from planner.executor.engine.run import EngineLoad, EngineRules, PassTimes
+from planner.executor.engine.run import EngineLoad, EngineRules, PassTimes, no_faults
 from planner.executor.kernel.records import FINISHED, Records, World
 from planner.executor.pass_times import Reach, pass_times
 from planner.executor.service import DecodeTimes, PrefillTimes, chosen_pool
@@ -115,6 +115,8 @@ class Colocated:
         arrivals_s: ArrayLike = 0.0,
         looks_s: ArrayLike = (),
         concurrency: int | None = None,
+        faults: Records | None = None,
+        max_retries: int = 0,
     ) -> EngineLoad:
         """What is asked of it.
 
@@ -124,6 +126,8 @@ class Colocated:
             arrivals_s: when they reach it, in an open loop [s].
             looks_s: moments at which the seconds spent in passes are wanted [s].
             concurrency: requests in flight, in a closed loop.
+            faults: what happens to instances.
+            max_retries: how often a request starts again after crashes.
         """
         factor, host, is_new = self.engine.time_factor, self.engine.served.factors, ~is_standing
         tokens = requests["total_tokens"].astype(int)
@@ -137,6 +141,8 @@ class Colocated:
             cached_tokens=requests["cached_tokens"] * is_new,
             is_standing=is_standing,
             looks_s=looks_s,
+            faults=no_faults() if faults is None else faults,
+            max_retries=max_retries,
         )
 
 
@@ -151,7 +157,7 @@ def colocated_pools(
     found = [pool for pool in pools if pool.role == "colocated"]
     if not found:
         return ()
-    _check(scenario, found, n_decode)
+    _check(scenario, found, n_prefill, n_decode)
     (pool,) = found
     limits = scenario.execution.pools.get(pool.key, PoolExecution())
     return (Colocated(pool, _engine(scenario, pool), n_prefill, n_decode, limits, _mean_tokens(scenario, data_dirs)),)
@@ -165,7 +171,7 @@ def _mean_tokens(scenario: Scenario, data_dirs: Sequence[Path]) -> tuple[float, 
     return prompt, sum(share * mix.mean_output_tokens for share, mix in mixes) / total
 
 
-def _check(scenario: Scenario, pools: Sequence[PoolPlan], n_decode: int) -> None:
+def _check(scenario: Scenario, pools: Sequence[PoolPlan], n_prefill: int, n_decode: int) -> None:
     """Raises InputError for what is not run beside a colocated pool."""
     pool, execution = pools[0], scenario.execution
     beside = f"beside the colocated pool '{pool.name}'"
@@ -174,14 +180,17 @@ def _check(scenario: Scenario, pools: Sequence[PoolPlan], n_decode: int) -> None
         raise InputError(scenario.problem(("pools",), what, "one colocated pool that decodes everything"))
     stated = execution.pools.get(pool.key, PoolExecution())
     crash = ("pools", pool.key, "mean_days_between_crashes")
-    faults: list[str | int] = [index for index, fault in enumerate(execution.faults) if fault.pool == pool.key]
+    crashes: list[str | int] = [
+        index for index, fault in enumerate(execution.faults) if fault.pool == pool.key and fault.kind == "crash"
+    ]
+    routed = f"is of an instance whose requests would be routed again, which is not run {beside} and a prefill pool"
     found = [
-        scenario.problem(("execution", *key), f"{what} {beside}", allowed)
+        scenario.problem(("execution", *key), what, allowed)
         for is_asked, key, what, allowed in (
-            (execution.cache is not None, ("cache",), "is not run", "prefix_hits, or no colocated pool"),
-            (execution.scheduler.is_on, ("scheduler",), "is not run", "none, or no colocated pool"),
-            (stated.mean_days_between_crashes is not None, crash, "is not run of colocated instances", "leave it out"),
-            (bool(faults), ("faults", *faults[:1]), "is of an instance", "faults of links and prefill pools"),
+            (execution.cache is not None, ("cache",), f"is not run {beside}", "prefix_hits, or no colocated pool"),
+            (execution.scheduler.is_on, ("scheduler",), f"is not run {beside}", "none, or no colocated pool"),
+            (n_prefill > 0 and stated.mean_days_between_crashes is not None, crash, routed, "leave it out"),
+            (n_prefill > 0 and bool(crashes), ("faults", *crashes[:1]), routed, "no prefill pool, or other faults"),
         )
         if is_asked
     ]
