@@ -166,6 +166,24 @@ def split(threshold_tokens: float | None = 4096.0, **changes: Any) -> Plan:
     return plan("split", pools, **{**stated, **changes})
 
 
+def colocated_pool(**changes: Any) -> PoolPlan:
+    """A pool that prefills and decodes in one batch, or what is changed of it."""
+    return pool("both", "colocated", **{"batch_limit": 64, "tokens_per_pass": 2048, **changes})
+
+
+def colocated(**changes: Any) -> Plan:
+    """One site that prefills and decodes in one batch."""
+    return plan("colocated", (colocated_pool(**changes),))
+
+
+def colocated_split(threshold_tokens: float | None = 4096.0, **changes: Any) -> Plan:
+    """Two pools: long prompts are prefilled in another site, and decoded among the short ones at home."""
+    pools = (pool("far", "prefill", "away", prompts="long"), colocated_pool(**changes))
+    classes = (request_class(threshold_tokens=threshold_tokens),)
+    links = (link("away", "home"),)
+    return plan("colocated-split", pools, links=links, threshold_tokens=threshold_tokens, classes=classes)
+
+
 def two_sites() -> Plan:
     """Two sites that decode and share a third one's prefill, of two classes and two periods, with prefix hits."""
     pools = (
@@ -227,7 +245,14 @@ def unequal_hybrid() -> Plan:
     return plan("unequal-hybrid", pools, models=(model(has_recurrent_state=True),))
 
 
-CASES = {"reference": reference, "two-pools": two_pools, "two-sites": two_sites, "unequal-hybrid": unequal_hybrid}
+CASES = {
+    "reference": reference,
+    "two-pools": two_pools,
+    "two-sites": two_sites,
+    "unequal-hybrid": unequal_hybrid,
+    "colocated": colocated,
+    "colocated-split": colocated_split,
+}
 
 
 def exported(of: Plan, target: Target, *parameters: str) -> dict[str, str]:

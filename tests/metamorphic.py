@@ -4,11 +4,12 @@ A law makes two questions of one, and says by what factor rates, money and times
 held against each other through what `optimize` prints alone, so that no law depends on how a plan is found.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import islice
-from math import isclose
+from math import inf, isclose
 from typing import Any
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
@@ -100,6 +101,8 @@ class Law:
 
 def breaks(law: Law, before: Answer, after: Answer) -> Iterator[str]:
     """What is wrong with a pair of answers; each text begins with what it is about."""
+    yield from beyond_limits(before)
+    yield from beyond_limits(after)
     if "undecided" in (before.kind, after.kind):
         return
     if before.kind != after.kind:
@@ -118,6 +121,31 @@ def breaks(law: Law, before: Answer, after: Answer) -> Iterator[str]:
     yield from _objective_breaks(before, after, (first, second, bound), is_rate)
     if before.is_proven and after.is_proven and isclose(first, second, rel_tol=PROVEN):
         yield from _plan_breaks(law, before, after)
+
+
+def beyond_limits(answer: Answer) -> Iterator[str]:
+    """What a plan uses, or lets wait, beyond what its question allows."""
+    if answer.plan is None:
+        return
+    data, plan = answer.data, answer.plan
+    used: Counter[tuple[str, str]] = Counter()
+    for pool in plan.pools:
+        used[pool.site, pool.hardware] += pool.n_accelerators
+        stated = data["pools"][pool.key]
+        least, most = (stated.get(key) for key in ("min_instances", "max_instances"))
+        if not (least or 0) <= pool.n_instances <= (inf if most is None else most):
+            yield f"size: {pool.n_instances} of {pool.name}, from {least} to {most} allowed"
+    for (site, hardware), n in used.items():
+        stock = data["sites"][site].get("accelerators", {}).get(hardware, inf)
+        if n > stock and "periods" not in data:  # pools may have their most in turn
+            yield f"stock: {n} of {hardware} at {site}, {stock} are there"
+    bill, budget = plan.cost.usd_per_hour, data.get("budget_usd_per_hour", inf)
+    if bill is not None and bill > budget * (1 + PROVEN):
+        yield f"budget: {bill} of {budget} USD/h"
+    slo = data.get("slo", {})
+    late_s = getattr(plan.latency, PERCENTILES.get(slo.get("ttft_percentile", 90.0), ""), None)
+    if "ttft_s" in slo and late_s is not None and late_s > slo["ttft_s"] * (1 + PROVEN):
+        yield f"promise: {late_s:.9g} of {slo['ttft_s']} s"
 
 
 def _is_better(value: float, than: float, is_rate: bool) -> bool:
@@ -198,15 +226,17 @@ def as_network(data: Data) -> tuple[Data, Data] | None:
     return data, {**data, "periods": {"all": {"hours": 1.0}}}
 
 
-def in_halves(data: Data) -> tuple[Data, Data]:
-    """The first class in two halves that share its threshold."""
+def in_halves(data: Data) -> tuple[Data, Data] | None:
+    """The first class in two halves that share its threshold; mean-length is a rule for one class alone."""
+    if data.get("capacity_rule") == "mean-length":
+        return None
     before = {**data, "routing": {**data.get("routing", {}), "thresholds": "per-model"}}
     return before, _split(before)
 
 
-def in_free_halves(data: Data) -> tuple[Data, Data]:
+def in_free_halves(data: Data) -> tuple[Data, Data] | None:
     """The first class in two halves, each with a threshold of its own: one more freedom."""
-    return data, _split(data)
+    return None if data.get("capacity_rule") == "mean-length" else (data, _split(data))
 
 
 def _split(data: Data) -> Data:

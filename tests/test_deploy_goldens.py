@@ -1,4 +1,4 @@
-"""What every target gets of four plans, file by file, or why it is refused."""
+"""What every target gets of six plans, file by file, or why it is refused."""
 
 import os
 import subprocess

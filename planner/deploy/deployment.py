@@ -5,12 +5,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import floor
+from typing import Literal
 
 from planner.deploy.names import label
 from planner.deploy.parameters import Parameters
 from planner.deploy.versions import PRODUCTS, RESOURCE
 from planner.errors import InputError, Problem
 from planner.results import ClassPlan, Drafts, PeriodPlan, Plan, PoolPlan, ServedModel, Work
+
+Duty = Literal["prefill", "decode", "colocated", "both"]
+"""What instances do with KV caches: hand them over, take them, keep their own, or keep their own and take others."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Unit:
 
     @property
     def role(self) -> str:
-        """Prefill or decode."""
+        """Prefill, decode or colocated."""
         return self.pool.role
 
     @property
@@ -83,8 +87,18 @@ class Group:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """All of its pools."""
-        return (*self.prefill, *self.decode)
+        """All of its pools, once."""
+        return tuple(dict.fromkeys((*self.prefill, *self.decode)))
+
+    @property
+    def remote(self) -> tuple[Unit, ...]:
+        """What hands KV caches over to others."""
+        return tuple(unit for unit in self.prefill if unit not in self.decode)
+
+    @property
+    def colocated(self) -> tuple[Unit, ...]:
+        """What decodes prompts that it has prefilled itself."""
+        return tuple(unit for unit in self.prefill if unit in self.decode)
 
     @property
     def crosses_sites(self) -> bool:
@@ -160,6 +174,20 @@ class Deployment:
         """Groups that a pool belongs to."""
         return tuple(group for group in self.groups if unit in group.units)
 
+    def duty_of(self, unit: Unit) -> Duty:
+        """What a pool's instances do with KV caches, as the plan routes prompts."""
+        if unit.role != "colocated":
+            return "prefill" if unit.role == "prefill" else "decode"
+        groups = self.groups_of(unit)
+        if not any(group.remote for group in groups):
+            return "colocated"
+        return "both" if any(unit in group.colocated for group in groups) else "decode"
+
+    @cached_property
+    def hands_over(self) -> bool:
+        """Whether any pool hands KV caches over."""
+        return any(group.remote for group in self.groups)
+
     @cached_property
     def tied_to_wan(self) -> frozenset[Unit]:
         """Pools that hand KV caches over between sites, and all that exchange any with those."""
@@ -216,14 +244,15 @@ def _unit(pool: PoolPlan, models: dict[str, ServedModel], parameters: Parameters
 
 
 def _groups(plan: Plan, period: PeriodPlan | None, units: Sequence[Unit]) -> Iterator[Group]:
-    decoding = [unit for unit in units if unit.role == "decode"]
+    decoding = [unit for unit in units if unit.role != "prefill"]
     places = dict.fromkeys((unit.model.name, unit.pool.site) for unit in decoding)
     several = len({model for model, _ in places}) > 1
     for model, site in places:
         decode = tuple(unit for unit in decoding if (unit.model.name, unit.pool.site) == (model, site))
         by_class = _thresholds(plan, period, model, site)
         limit = by_class[0][1] if by_class else None
-        short = _prefill(plan, period, units, decode[0], "short")
+        colocated = tuple(unit for unit in decode if unit.role == "colocated")
+        short = colocated or _prefill(plan, period, units, decode[0], "short")
         long = _prefill(plan, period, units, decode[0], "long")
         is_split = limit is not None and limit > 0 and short and long and {*short} != {*long}
         alike = (long or short) if limit is not None and (limit <= 0 or not short) else (short or long)

@@ -19,8 +19,9 @@ from planner.deploy.yaml_text import yaml_text
 
 API, KIND = "nvidia.com/v1beta1", "DynamoGraphDeployment"
 CONFIG_FOLDER, CONFIG_FILE = "/etc/global-router", "config.json"
-COMPONENTS = {"prefill": "prefill", "decode": "backend"}
-"""What Dynamo's workers of a role register as."""
+COMPONENTS = {"prefill": "prefill"}
+"""What Dynamo's workers of a duty register as; others as the backend."""
+BACKEND = "backend"
 DEFAULT_TTFT_MS, DEFAULT_ITL_MS = 10_000, 1_000
 MOST_TOKENS = 2**31 - 1
 SHARED_MEMORY = "16Gi"
@@ -135,7 +136,8 @@ def _frontend(deployment: Deployment, engine: EngineName) -> Manifest:
 def _local_router(deployment: Deployment, unit: Unit, engine: EngineName) -> Manifest:
     """What the GlobalRouter calls in a pool's namespace; it knows of cached blocks what it has routed itself."""
     space = dynamo_namespace(deployment, pool_graph(deployment, unit))
-    args = ["--endpoint", f"{space}.{COMPONENTS[unit.role]}.generate", "--no-router-kv-events"]
+    component = COMPONENTS.get(deployment.duty_of(unit), BACKEND)
+    args = ["--endpoint", f"{space}.{component}.generate", "--no-router-kv-events"]
     if unit.role == "prefill":
         args.append("--no-router-track-active-blocks")
     return _component("LocalRouter", None, 1, _python(deployment, engine, "dynamo.router", args))
@@ -151,7 +153,8 @@ def _worker(deployment: Deployment, unit: Unit, engine: EngineName) -> Manifest:
         worker_args(deployment, unit, engine),
     )
     main["env"] = variables(environment(deployment, unit, engine, over_nixl=True))
-    found = _component(unit.name, unit.role, unit.pool.n_instances, main)
+    duty = deployment.duty_of(unit)
+    found = _component(unit.name, "worker" if duty == "colocated" else duty, unit.pool.n_instances, main)
     template: Mapping[str, Any] = found["podTemplate"]
     selector = {"nodeSelector": node_selector(deployment, unit)}
     found["podTemplate"] = {"metadata": {"annotations": annotations(unit)}, "spec": {**template["spec"], **selector}}
@@ -165,8 +168,11 @@ def worker_args(deployment: Deployment, unit: Unit, engine: EngineName) -> list[
     checkpoint = deployment.checkpoint_of(unit.model)
     model = ["--model" if engine == "vllm" else "--model-path", checkpoint]
     # The GlobalRouter registers the name that it reads the tokenizer by, and workers must have the same.
-    args = [*model, *engine_args(deployment, unit, engine, checkpoint), "--disaggregation-mode", unit.role]
+    args = [*model, *engine_args(deployment, unit, engine, checkpoint)]
+    if (duty := deployment.duty_of(unit)) == "colocated":
+        return args if engine == "vllm" else [*args, "--host", "0.0.0.0"]
+    args += ["--disaggregation-mode", duty]
     if engine == "vllm":
-        return [*args, *nixl_args(unit)]
+        return [*args, *nixl_args(deployment, unit)]
     over = ["--disaggregation-transfer-backend", "nixl", "--disaggregation-bootstrap-port", "12345"]
     return [*args, *over, "--host", "0.0.0.0"]

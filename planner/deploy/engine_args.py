@@ -1,14 +1,14 @@
 """Command lines of the engines: what a pool's instances are started with."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from planner.deploy.deployment import Deployment, Unit
+from planner.deploy.deployment import Deployment, Duty, Unit
 from planner.deploy.versions import ENGINES, UCX_ANY, UCX_RDMA, UCX_TCP, EngineName
 
 BOOTSTRAP_PORT = 8998
 SIDE_CHANNEL_PORT = 5600
-KV_ROLES = {"prefill": "kv_producer", "decode": "kv_both"}
+KV_ROLES: Mapping[Duty, str] = {"prefill": "kv_producer", "decode": "kv_both", "both": "kv_both"}
 
 
 def engine_args(deployment: Deployment, unit: Unit, engine: EngineName, served_as: str | None = None) -> list[str]:
@@ -29,6 +29,7 @@ def engine_args(deployment: Deployment, unit: Unit, engine: EngineName, served_a
         *words(unit),
         *_precision(deployment, unit, engine),
         *_batch(unit, engine),
+        *_passes(unit, engine),
         *_prefix_cache(deployment, unit, engine),
         *_drafts(deployment, unit, engine),
     ]
@@ -79,16 +80,34 @@ def is_converted(deployment: Deployment, unit: Unit) -> bool:
 
 
 def _batch(unit: Unit, engine: EngineName) -> Iterator[str]:
-    """Most sequences at once; vLLM counts those of one attention replica, SGLang those of the instance."""
-    if unit.role == "decode" and unit.pool.batch_limit:
-        each = -(-unit.pool.batch_limit // unit.layout.dp) if engine == "vllm" else unit.pool.batch_limit
-        yield from (ENGINES[engine].flag("batch"), str(each))
+    """Most sequences at once; vLLM counts those of one attention replica, SGLang those of the instance.
+
+    vLLM takes no more sequences than tokens of a pass, which no pass could have either: each takes a token.
+    """
+    tokens, limit = unit.pool.tokens_per_pass, unit.pool.batch_limit
+    if unit.role != "prefill" and limit:
+        each = -(-limit // unit.layout.dp) if engine == "vllm" else limit
+        most = each if tokens is None or engine != "vllm" else min(each, tokens)
+        yield from (ENGINES[engine].flag("batch"), str(most))
+
+
+def _passes(unit: Unit, engine: EngineName) -> Iterator[str]:
+    """Tokens of a pass: of one attention replica, and SGLang divides those of the instance by its replicas.
+
+    SGLang gives prompts passes of their own. Where the plan's times are of other software it is told to mix them.
+    """
+    software, tokens = ENGINES[engine], unit.pool.tokens_per_pass
+    if tokens is not None:
+        is_divided = engine == "sglang" and bool(unit.model.has_experts)
+        yield from (software.flag("pass"), str(tokens * unit.layout.dp if is_divided else tokens))
+    if engine == "sglang" and unit.role == "colocated" and (unit.pool.stack or "").partition("-")[0] != "sglang":
+        yield software.flag("mixed")
 
 
 def _prefix_cache(deployment: Deployment, unit: Unit, engine: EngineName) -> Iterator[str]:
     """SGLang's instances that decode keep no prefixes unless they are told to."""
     has_hits = any(one.cached_fraction > 0 for one in deployment.plan.classes if one.model == unit.model.name)
-    if engine == "sglang" and unit.role == "decode" and has_hits:
+    if engine == "sglang" and deployment.duty_of(unit) == "decode" and has_hits:
         yield ENGINES[engine].flag("prefix cache")
 
 
@@ -111,9 +130,12 @@ def _drafts(deployment: Deployment, unit: Unit, engine: EngineName) -> Iterator[
         yield from (software.flag(meaning), str(size))
 
 
-def nixl_args(unit: Unit) -> list[str]:
-    """vLLM's side of the hand-over of KV caches."""
-    config = {"kv_connector": "NixlConnector", "kv_role": KV_ROLES[unit.role]}
+def nixl_args(deployment: Deployment, unit: Unit) -> list[str]:
+    """vLLM's side of the hand-over of KV caches; nothing of an instance that keeps its own."""
+    role = KV_ROLES.get(deployment.duty_of(unit))
+    if role is None:
+        return []
+    config = {"kv_connector": "NixlConnector", "kv_role": role}
     return [ENGINES["vllm"].flag("transfer"), json.dumps(config, separators=(",", ":"))]
 
 
@@ -137,7 +159,8 @@ def mooncake_backend(deployment: Deployment, unit: Unit) -> str:
 
 def environment(deployment: Deployment, unit: Unit, engine: EngineName, over_nixl: bool) -> dict[str, str]:
     """Environment variables of an instance."""
-    found = {"UCX_TLS": ucx_tls(deployment, unit)} if over_nixl else {}
+    keeps = deployment.duty_of(unit) == "colocated"
+    found = {"UCX_TLS": ucx_tls(deployment, unit)} if over_nixl and not keeps else {}
     if engine == "vllm" and unit.model.has_recurrent_state:
         found["VLLM_SSM_CONV_STATE_LAYOUT"] = "DS"
     return found

@@ -1,4 +1,4 @@
-"""KServe: one LLMInferenceService for every site that decodes, with one prefill block."""
+"""KServe: one LLMInferenceService for every site that decodes, with one prefill block where others prefill for it."""
 
 import shlex
 from collections.abc import Iterator
@@ -29,11 +29,11 @@ def kserve_files(deployment: Deployment) -> Iterator[tuple[str, str]]:
 
 
 def _service(deployment: Deployment, group: Group, name: str) -> Manifest:
-    (prefill,), (decode,) = group.prefill, group.decode
+    (decode,) = group.decode
     spec = {
         "model": {"uri": _uri(deployment.checkpoint_of(group.model)), "name": group.model.name},
         **_block(deployment, decode),
-        "prefill": _block(deployment, prefill),
+        **({"prefill": _block(deployment, group.remote[0])} if group.remote else {}),
         "router": {"route": {}, "gateway": {}, "scheduler": {"config": {"inline": router_config(group)}}},
     }
     return {"apiVersion": API, "kind": KIND, "metadata": metadata(deployment, name), "spec": spec}
@@ -99,4 +99,4 @@ def additional_args(deployment: Deployment, unit: Unit) -> str:
             next(args)
         elif arg not in alone:
             kept.append(arg)
-    return shlex.join([*kept, *nixl_args(unit)])
+    return shlex.join([*kept, *nixl_args(deployment, unit)])

@@ -26,7 +26,9 @@ from planner.errors import InputError, Problem
 SERVE_PORT, ROUTER_PORT = 30000, 8000
 PORTS_APART = 100
 """Between the side channels of two instances on a machine: each rank of one listens on its own."""
-COMMANDS = {"sglang": ["smg", "launch", "--pd-disaggregation"], "vllm": ["vllm-router", "--vllm-pd-disaggregation"]}
+COMMANDS = {"sglang": ["smg", "launch"], "vllm": ["vllm-router"]}
+APART = {"sglang": "--pd-disaggregation", "vllm": "--vllm-pd-disaggregation"}
+"""What tells a router that its servers prefill or decode."""
 POLICY = "power_of_two"
 ROUTERS = {"sglang": SGLANG_ROUTER, "vllm": VLLM_ROUTER}
 PYTHON_IMAGE = "python:3.12-slim"
@@ -92,8 +94,12 @@ def _router_words(group: Group, kind: str) -> str:
 def router_command(
     deployment: Deployment, group: Group, prefill: Sequence[Unit], port: int, engine: EngineName
 ) -> list[str]:
-    """Command line of a router: every prefill and decode instance by its address."""
-    command = [*COMMANDS[engine]]
+    """Command line of a router: every instance by its address, those that prefill and that decode apart if they are."""
+    end = ["--policy", POLICY, "--host", "0.0.0.0", "--port", str(port)]
+    if all(unit in group.colocated for unit in prefill):
+        urls = [_url(place) for unit in prefill for place in places(deployment, unit)]
+        return [*COMMANDS[engine], "--worker-urls", *urls, *end]
+    command = [*COMMANDS[engine], APART[engine]]
     for unit in prefill:
         for place in places(deployment, unit):
             bootstrap = [str(BOOTSTRAP_PORT + place.slot)] if engine == "sglang" else []
@@ -101,7 +107,7 @@ def router_command(
     for unit in group.decode:
         for place in places(deployment, unit):
             command += ["--decode", _url(place)]
-    return [*command, "--policy", POLICY, "--host", "0.0.0.0", "--port", str(port)]
+    return [*command, *end]
 
 
 def _url(place: Place) -> str:
@@ -113,17 +119,24 @@ def server_command(deployment: Deployment, unit: Unit, engine: EngineName, slot:
     args, port = engine_args(deployment, unit, engine), ["--host", "0.0.0.0", "--port", str(SERVE_PORT + slot)]
     model = deployment.checkpoint_of(unit.model)
     if engine == "vllm":
-        return ["vllm", "serve", model, *args, *port, *nixl_args(unit)]
-    flag = ENGINES["sglang"].flag
-    role = [flag("role"), unit.role, flag("transfer"), mooncake_backend(deployment, unit)]
-    bootstrap = [flag("bootstrap"), str(BOOTSTRAP_PORT + slot)] if unit.role == "prefill" else []
-    return ["python3", "-m", "sglang.launch_server", flag("model"), model, *args, *role, *bootstrap, *port]
+        return ["vllm", "serve", model, *args, *port, *nixl_args(deployment, unit)]
+    start = ["python3", "-m", "sglang.launch_server", ENGINES["sglang"].flag("model"), model]
+    return [*start, *args, *_sglang_role(deployment, unit, slot), *port]
+
+
+def _sglang_role(deployment: Deployment, unit: Unit, slot: int) -> Iterator[str]:
+    """SGLang's side of the hand-over of KV caches; nothing of an instance that keeps its own."""
+    duty, flag = deployment.duty_of(unit), ENGINES["sglang"].flag
+    if duty != "colocated":
+        yield from (flag("role"), duty, flag("transfer"), mooncake_backend(deployment, unit))
+    if duty == "prefill":
+        yield from (flag("bootstrap"), str(BOOTSTRAP_PORT + slot))
 
 
 def _variables(deployment: Deployment, unit: Unit, engine: EngineName, slot: int) -> dict[str, str]:
     """Environment of the n-th instance of a machine, less what differs between machines."""
     found = environment(deployment, unit, engine, over_nixl=engine == "vllm")
-    if engine == "vllm":
+    if engine == "vllm" and deployment.duty_of(unit) != "colocated":
         found["VLLM_NIXL_SIDE_CHANNEL_PORT"] = str(SIDE_CHANNEL_PORT + PORTS_APART * slot)
     return found
 
@@ -149,7 +162,7 @@ def _start_script(deployment: Deployment, unit: Unit, engine: EngineName) -> str
         lines += [f"    export {name}={shlex.quote(value)}" for name, value in values.items()]
         lines += ["    command=(", *_lines(server_command(deployment, unit, engine, slot), "      "), "    )", "    ;;"]
     lines += [f"  *) echo {shlex.quote(f'{pool.name} has instances 0 to {last}')} >&2; exit 2 ;;", "esac"]
-    if engine == "vllm":
+    if engine == "vllm" and deployment.duty_of(unit) != "colocated":
         lines.append(f'export {SIDE_CHANNEL_HOST}="${{hosts[$1]}}"')
     return _script(words, lines, [])
 
@@ -186,7 +199,7 @@ def _compose(deployment: Deployment, cluster: str, engine: EngineName) -> dict[s
 
 def _server(deployment: Deployment, unit: Unit, engine: EngineName, place: Place) -> dict[str, Any]:
     values = _variables(deployment, unit, engine, place.slot)
-    if engine == "vllm":
+    if engine == "vllm" and deployment.duty_of(unit) != "colocated":
         values[SIDE_CHANNEL_HOST] = place.host
     device = {"driver": "nvidia", "device_ids": _devices(unit, place.slot), "capabilities": ["gpu"]}
     return {

@@ -1,6 +1,7 @@
 """llm-d: pools as roles of a DisaggregatedSet, and the configuration of its router.
 
-A threshold t is a range of lengths on the pods of each prefill pool, both ends inside it: 0-t and t+1-most.
+A threshold t is a range of lengths on the pods of each prefill pool, both ends inside it: 0-t and t+1-most. Where
+colocated pods take the short prompts, it is a decider's: with t + 1 uncached tokens and more, another pod prefills.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,8 @@ ROUTER_API = "llm-d.ai/v1alpha1"
 ROLE, RANGE = "llm-d.ai/role", "llm-d.ai/context-length-range"
 MODEL, POOL = "llm-d.ai/model", "llm-d.ai/pool"
 CONFIG_FILE = "epp-config.yaml"
+ALWAYS, BY_UNCACHED = "always-disagg-pd-decider", "prefix-based-pd-decider"
+"""Whether another pod prefills: always, or from a number of uncached tokens on."""
 SERVE_PORT, ENGINE_PORT = 8000, 8200
 """Where pods are called, and where the engine of a pod that decodes is behind its routing proxy."""
 MOST_TOKENS = 2**31 - 1
@@ -55,37 +58,46 @@ def llm_d_files(deployment: Deployment) -> Iterator[tuple[str, str]]:
 
 
 def router_config(group: Group) -> Manifest:
-    """The EndpointPickerConfig of a site that decodes: a pod that decodes, always a prefill pod, by length if split."""
-    by_length = {"pluginRef": "context-length-aware"}
-    is_split = group.threshold_tokens is not None
-    plugins: list[Manifest] = [
-        {
-            "type": "disagg-profile-handler",
-            "parameters": {
-                "profiles": {"decode": "decode", "prefill": "prefill"},
-                "deciders": {"prefill": "always-disagg-pd-decider"},
-            },
-        },
-        {"type": "always-disagg-pd-decider"},
-        {"type": "disagg-headers-handler"},
-        {"type": "prefill-filter"},
-        {"type": "decode-filter"},
-        {"type": "queue-scorer"},
-        {"type": "max-score-picker"},
-    ]
-    if is_split:
-        plugins.append({"type": "context-length-aware", "parameters": {"label": RANGE, "enableFiltering": True}})
+    """The EndpointPickerConfig of a site that decodes: a pod that decodes, and one that prefills where others do."""
     least_queued = [{"pluginRef": "queue-scorer", "weight": 1}, {"pluginRef": "max-score-picker"}]
-    prefill = [{"pluginRef": "prefill-filter"}, *([by_length] if is_split else []), *least_queued]
+    decode = {"name": "decode", "plugins": [{"pluginRef": "decode-filter"}, *least_queued]}
+    if not group.remote:
+        types = ("single-profile-handler", "decode-filter", "queue-scorer", "max-score-picker")
+        return _picker([{"type": name} for name in types], [decode])
+    by_length = [{"pluginRef": "context-length-aware"}] if has_ranges(group) else []
+    prefill = {"name": "prefill", "plugins": [{"pluginRef": "prefill-filter"}, *by_length, *least_queued]}
+    return _picker([*_disaggregating(group)], [prefill, decode])
+
+
+def _picker(plugins: Sequence[Manifest], profiles: Sequence[Manifest]) -> Manifest:
     return {
         "apiVersion": ROUTER_API,
         "kind": "EndpointPickerConfig",
-        "plugins": plugins,
-        "schedulingProfiles": [
-            {"name": "prefill", "plugins": prefill},
-            {"name": "decode", "plugins": [{"pluginRef": "decode-filter"}, *least_queued]},
-        ],
+        "plugins": [*plugins],
+        "schedulingProfiles": [*profiles],
     }
+
+
+def _disaggregating(group: Group) -> Iterator[Manifest]:
+    """Plugins of a site for which others prefill: always, or by uncached tokens where its own pods prefill too."""
+    limit = group.threshold_tokens if group.colocated else None
+    decider: Manifest = {"type": ALWAYS}
+    if limit is not None:
+        yield {"type": "approx-prefix-cache-producer"}
+        decider = {"type": BY_UNCACHED, "parameters": {"nonCachedTokens": limit + 1}}
+    profiles = {"decode": "decode", "prefill": "prefill"}
+    handler = {"profiles": profiles, "deciders": {"prefill": decider["type"]}}
+    yield {"type": "disagg-profile-handler", "parameters": handler}
+    yield decider
+    for name in ("disagg-headers-handler", "prefill-filter", "decode-filter", "queue-scorer", "max-score-picker"):
+        yield {"type": name}
+    if has_ranges(group):
+        yield {"type": "context-length-aware", "parameters": {"label": RANGE, "enableFiltering": True}}
+
+
+def has_ranges(group: Group) -> bool:
+    """Whether prompts are divided between prefill pools, whose pods say which lengths they take."""
+    return group.threshold_tokens is not None and not group.colocated
 
 
 def _router_values(config: str) -> Manifest:
@@ -94,7 +106,7 @@ def _router_values(config: str) -> Manifest:
 
 def length_range(deployment: Deployment, unit: Unit) -> str | None:
     """Lengths that a prefill pool takes, as its pods say; None where no prompts are divided."""
-    split = [group for group in deployment.groups_of(unit) if group.threshold_tokens is not None]
+    split = [group for group in deployment.groups_of(unit) if has_ranges(group)]
     if unit.role != "prefill" or not split:
         return None
     most = [group.most_tokens(unit) for group in split]
@@ -128,25 +140,27 @@ def _alone(deployment: Deployment, name: str, unit: Unit) -> Manifest:
 
 
 def _labels(deployment: Deployment, unit: Unit) -> dict[str, str]:
-    """Labels that the router finds a pod by."""
-    found = {MODEL: label(deployment.name, unit.model.name), ROLE: unit.role, POOL: unit.name}
+    """Labels that the router finds a pod by; what its decode profile is to choose from has the role of decoding."""
+    role = "prefill" if unit.role == "prefill" else "decode"
+    found = {MODEL: label(deployment.name, unit.model.name), ROLE: role, POOL: unit.name}
     lengths = length_range(deployment, unit)
     return found if lengths is None else {**found, RANGE: lengths}
 
 
 def _pod(deployment: Deployment, unit: Unit) -> Manifest:
-    decodes = unit.role == "decode"
+    has_proxy, hands_over = _has_proxy(deployment, unit), deployment.duty_of(unit) != "colocated"
     args = modelserver_args(deployment, unit)
     server = container(deployment, unit, "modelserver", ENGINES["vllm"].image, ["vllm", "serve"], args)
-    server["env"] = [
-        *variables(environment(deployment, unit, "vllm", over_nixl=True)),
+    side_channel = [
         own_address("VLLM_NIXL_SIDE_CHANNEL_HOST"),
         *variables({"VLLM_NIXL_SIDE_CHANNEL_PORT": str(SIDE_CHANNEL_PORT)}),
     ]
-    server["ports"] = [{"name": "http", "containerPort": ENGINE_PORT if decodes else SERVE_PORT}]
+    values = variables(environment(deployment, unit, "vllm", over_nixl=True))
+    server["env"] = [*values, *(side_channel if hands_over else [])]
+    server["ports"] = [{"name": "http", "containerPort": ENGINE_PORT if has_proxy else SERVE_PORT}]
     server["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]
     spec = {
-        **({"initContainers": [_routing_proxy(deployment)]} if decodes else {}),
+        **({"initContainers": [_routing_proxy(deployment)]} if has_proxy else {}),
         "containers": [server],
         "nodeSelector": node_selector(deployment, unit),
         "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
@@ -156,9 +170,13 @@ def _pod(deployment: Deployment, unit: Unit) -> Manifest:
 
 def modelserver_args(deployment: Deployment, unit: Unit) -> list[str]:
     """Arguments of `vllm serve` in a pod."""
-    port = ENGINE_PORT if unit.role == "decode" else SERVE_PORT
+    port = ENGINE_PORT if _has_proxy(deployment, unit) else SERVE_PORT
     args = engine_args(deployment, unit, "vllm")
-    return [deployment.checkpoint_of(unit.model), *args, "--port", str(port), *nixl_args(unit)]
+    return [deployment.checkpoint_of(unit.model), *args, "--port", str(port), *nixl_args(deployment, unit)]
+
+
+def _has_proxy(deployment: Deployment, unit: Unit) -> bool:
+    return deployment.duty_of(unit) in ("decode", "both")
 
 
 def _routing_proxy(deployment: Deployment) -> Manifest:

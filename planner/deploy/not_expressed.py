@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from planner.deploy.deployment import Deployment, Group, Unit
 from planner.deploy.engine_args import is_converted
 from planner.deploy.hours import cron_triggers, follows, is_scaled
-from planner.deploy.refusals import ON_KUBERNETES, SEVERAL_NODES, Target, has_global_router
+from planner.deploy.refusals import LAUNCHED, ON_KUBERNETES, SEVERAL_NODES, Target, has_global_router
 from planner.deploy.versions import (
     DYNAMO,
     DYNAMO_IMAGES,
@@ -105,7 +105,12 @@ def _threshold(deployment: Deployment, target: Target, group: Group) -> Iterator
         "dynamo": f"The GlobalRouter's grid has rows of {t + 1} tokens.",
         "llm-d": f"Pods carry the ranges of lengths 0-{t} and from {t + 1} on.",
     }.get(target)
-    if how is None:
+    if group.colocated and target not in LAUNCHED:
+        yield (
+            f"The router's decider has prompts of {t + 1} uncached tokens and more prefilled elsewhere. It takes as "
+            "cached what it has routed to the pod that it chose; where it knows nothing of that, the pod prefills all."
+        )
+    elif how is None:
         yield (
             f"The router of {target} has no threshold. There is one for short prompts and one for long ones, each on a "
             "port of its own: whoever calls them must choose, by uncached tokens as the plan does or by whole prompts."
@@ -176,7 +181,7 @@ def _links(deployment: Deployment, target: Target) -> Iterator[str]:
     if crossing and deployment.parameters.transfer == "auto":
         tied = " That holds for every pool that exchanges any with them." if target == "sglang" else ""
         yield f"KV caches that cross sites go over TCP.{tied}"
-    elif target != "sglang" and deployment.parameters.transfer != "tcp":
+    elif deployment.hands_over and target != "sglang" and deployment.parameters.transfer != "tcp":
         yield "RDMA is used where UCX finds a device; no pod or container asks for one."
     yield from _clusters(deployment, target)
 

@@ -28,6 +28,11 @@ SEVERAL_NODES = ("dynamo",)
 """Targets that an instance of several machines is written for."""
 NOT_WRITTEN = ("trtllm",)
 """Engines that a plan may have the times of, and that no export is written for."""
+ONE_DUTY: Mapping[Target, str] = {
+    "sglang": "an instance that decodes for others prefills nothing itself",
+    "dynamo": "no router of it divides prompts between a worker that prefills and one that decodes for others",
+}
+"""Targets whose colocated instances take no KV caches, and why."""
 MOST_ROLES, MOST_COMPONENTS = 10, 25
 """Of a DisaggregatedSet, and of a DynamoGraphDeployment."""
 
@@ -83,9 +88,9 @@ Found = Iterator[tuple[str, str, str]]
 
 def _faults(deployment: Deployment, target: Target, engine: EngineName) -> Found:
     for unit in deployment.units:
-        if unit.role == "colocated":
-            what = "prefills and decodes in one batch, which no export is written for yet"
-            yield f"pools.{unit.pool.name}", what, "a plan with prefill and decode pools"
+        if deployment.duty_of(unit) == "both" and target in ONE_DUTY:
+            what = f"is colocated, and takes KV caches of long prompts from another site: {ONE_DUTY[target]}"
+            yield f"pools.{unit.pool.name}", what, "--to vllm, llm-d or kserve, or a plan that keeps all prompts"
         yield from _unit_faults(deployment, target, engine, unit)
     yield from _unknown_hardware(deployment, target)
     if target == "llm-d":
@@ -183,7 +188,7 @@ def _unequal_tp(group: Group, layout: Layout, decode: Unit) -> str:
 
 def _kserve_faults(group: Group) -> Found:
     place = f"sites.{group.site}"
-    if len(group.prefill) > 1:
+    if len(group.remote) > 1:
         names = ", ".join(unit.pool.name for unit in group.prefill)
         yield place, f"an LLMInferenceService has one prefill block, and {names} prefill for it", "a two-pool plan"
     if len(group.decode) > 1:

@@ -146,15 +146,20 @@ def _kept(scenario: Scenario, question: RunQuestion | None, data_dirs: Sequence[
     if not pace.is_patient:
         runs = pace.of_runs()
         search.judge, search.time_limit_s = replace(judge, deadline=runs.deadline), runs.part_s(EACH_PART)
-    chosen = _chosen(search, asked)
+    chosen = chosen_by_runs(search, asked)
     say(f"{scenario.name}: comparing with other fleets")
     found = _explained(search, asked, chosen.plan, pace.explaining_s)
     told = with_slo_run(found.plan, scenario, chosen.plan, chosen.seed, len(search.tried), chosen.because)
     return replace(found, plan=told)
 
 
-def _chosen(search: Search, asked: Candidate) -> Chosen:
-    """The plan to be printed, run where that was possible, and why where it does not keep its promise."""
+def chosen_by_runs(search: Search, asked: Candidate) -> Chosen:
+    """The plan to be printed, run where that was possible, and why where it does not keep its promise.
+
+    Args:
+        search: what is asked for, with nothing tried yet; plans that are run are added to it.
+        asked: the plan as predicted.
+    """
     try:
         first = run(search, asked)
         search.tried.append(first)

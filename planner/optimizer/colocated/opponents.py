@@ -192,7 +192,7 @@ def _serving(problem: Problem, promise: Promise, one: ColocatedInstance, n: int,
         most, gap = promise.known[one, n] = most_req_per_s(one, n, promise, least * n * one.n_accelerators)
     if most <= 0:
         raise InfeasibleError("such a fleet keeps the promise at no rate" if n > 0 else "that is less than an instance")
-    if best and most <= least * n * one.n_accelerators:
+    if best and most <= least * n * one.n_accelerators * (1 + ROUNDING):
         raise InfeasibleError("such a fleet serves no more of its accelerators than another")
     demand = problem.must_serve_req_per_s
     if problem.is_min_ttft and demand is not None and BUSIEST * most < demand:
@@ -202,7 +202,8 @@ def _serving(problem: Problem, promise: Promise, one: ColocatedInstance, n: int,
 
 def _best(instances: Sequence[ColocatedInstance], made: Maker, n_tried: int = 2) -> _Sized:
     """The fleet that serves most for its accelerators, of so many ways that can be sized; raises as makers do."""
-    ranked = sorted(instances, key=lambda one: -one.capacity_req_per_s / one.n_accelerators)
+    # Ways as good but for rounding keep their order, so that the answer is the same on every machine.
+    ranked = sorted(instances, key=lambda one: -float(f"{one.capacity_req_per_s / one.n_accelerators:.9g}"))
     found: list[_Sized] = []
     errors: list[InfeasibleError] = []
     for one in ranked:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from planner.errors import CheckFailedError, InfeasibleError, InputError, UndecidedError
+from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import Outcome, loaded_ttft, outcome
 from planner.profiles.toml_text import toml_table
 from planner.results import Promise
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 N_PLANNED, N_TRIED = 3, 12
 """Pairs of ways whose plans are compared, the cheapest by estimate first; and those of which no plan may come."""
+MOST_REQUESTS = 2_000_000
+"""Up to which a run that does not decide goes on: busy queues take long to settle."""
 SITE, NAME = "here", "size"
 HEAD = """\
 # What `planner size` compares with a colocated pool: prefill and decode on instances of their own, at one site.
@@ -145,20 +147,34 @@ def _price(question: SizeQuestion, chip: str) -> dict[str, Any]:
     return {key: value for key, value in stated.items() if value != ""}
 
 
-def executed(question: SizeQuestion, apart: Apart, run: "RunQuestion", say: Say) -> Apart:
-    """The plan with its run, on until its promises are decided; without one where it cannot be run."""
-    from planner.executor import default_load  # compiles, or loads what was compiled
-    from planner.studies.kept import PRECISE_FRACTION
-    from planner.studies.period_runs import Judge, watched
+def executed(question: SizeQuestion, apart: Apart, run: "RunQuestion", time_limit_s: float, say: Say) -> Apart:
+    """The cheapest plan whose run keeps the promises, as for a scenario; as predicted where it cannot be run.
 
+    Args:
+        question: what is asked.
+        apart: pools as predicted.
+        run: how long and how often a plan is run.
+        time_limit_s: seconds that each search for another plan may take.
+        say: is told what is run.
+    """
+    from planner.studies.handed import as_asked  # compiles, or loads what was compiled
+    from planner.studies.kept import PRECISE_FRACTION, chosen_by_runs
+    from planner.studies.period_runs import Judge
+    from planner.studies.rounds import Search, Tried, as_stated
+
+    if question.ttft_s is None and question.tpot_s is None:
+        return apart
     say("running prefill and decode pools")
     judge = Judge(run, question.data_dirs, say, sees_rate=False, precise_fraction=PRECISE_FRACTION)
-    fleet = apart.found.fleet
-    try:
-        found = watched(judge, apart.scenario, fleet, None, default_load(fleet), fleet.throughput_req_per_s)
-    except (InputError, CheckFailedError):
+    search = Search(apart.scenario, judge, time_limit_s)
+    asked = as_stated(search, as_asked(apart.scenario), apart.found.problem, apart.found.solution)
+    chosen = chosen_by_runs(search, asked)
+    one = chosen.plan
+    if not isinstance(one, Tried) or not one.seen:
         return apart
-    return replace(apart, promises=found.promises, n_counted=found.executed.run.n_counted, seed=run.seed)
+    (seen,) = one.seen
+    found = Outcome(one.plan, one.badness, one.stated, one.served)
+    return replace(apart, found=found, promises=seen.promises, n_counted=seen.n_requests, seed=chosen.seed)
 
 
 def predicted_ttft_s(apart: Apart, percentile: float) -> float:

@@ -61,13 +61,18 @@ def sized(
     if together is None and apart is None:
         raise InfeasibleError(_why_not(question, every))
     if n_requests is not None:
-        together, apart = _executed(question, together, apart, (n_requests, seed), say)
+        together, apart = _executed(question, together, apart, (n_requests, seed), time_limit_s, say)
     size = _answer(question, every, together, apart)
     return Sized(size, None if apart is None else apart.text)
 
 
 def _executed(
-    question: SizeQuestion, together: Chosen | None, apart: Apart | None, asked: tuple[int, int], say: Say
+    question: SizeQuestion,
+    together: Chosen | None,
+    apart: Apart | None,
+    asked: tuple[int, int],
+    time_limit_s: float,
+    say: Say,
 ) -> tuple[Chosen | None, Apart | None]:
     """Both fleets with their runs."""
     from planner.executor import RunQuestion  # compiles, or loads what was compiled
@@ -78,9 +83,9 @@ def _executed(
         own = runs.Runs(question, together.way, n_requests // runs.N_REPLICATIONS, seed)
         together = runs.executed(question, together, own, say)
     if apart is not None:
-        most = n_requests * runs.MOST_REPLICATIONS // runs.N_REPLICATIONS
+        most = max(n_requests, disaggregated.MOST_REQUESTS)
         asked_apart = RunQuestion(n_requests, seed, None, runs.N_REPLICATIONS, most_requests=most)
-        apart = disaggregated.executed(question, apart, asked_apart, say)
+        apart = disaggregated.executed(question, apart, asked_apart, time_limit_s, say)
     return together, apart
 
 
