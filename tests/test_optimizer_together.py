@@ -446,10 +446,10 @@ def test_a_command_that_does_not_answer_it_says_so_and_writes_nothing(words: tup
     assert [path.name for path in tmp_path.iterdir()] == ["together.toml"]
 
 
-def test_export_refuses_a_colocated_pool_by_name(tmp_path: Path) -> None:
-    file = tmp_path / "together.toml"
+def test_export_plans_a_scenario_and_writes_what_starts_its_colocated_pool(tmp_path: Path) -> None:
+    file, out = tmp_path / "together.toml", tmp_path / "x"
     file.write_text(TOGETHER)
-    with pytest.raises(InputError, match=r"pools\.both: prefills and decodes in one batch"):
-        CliRunner().invoke(
-            app, ["export", str(file), "--to", "vllm", "--out", str(tmp_path / "x")], catch_exceptions=False
-        )
+    CliRunner().invoke(app, ["export", str(file), "--to", "vllm", "--out", str(out)], catch_exceptions=False)
+    (started,) = out.glob("*/start-both.sh")
+    assert "vllm serve" in started.read_text()
+    assert "| both | home | colocated |" in (out / "NOT_EXPRESSED.md").read_text()
