@@ -139,3 +139,15 @@ def test_a_plan_file_from_before_still_loads_with_what_it_does_not_say_unknown()
     assert all(getattr(pool, key) is None for pool in old.pools for key in new)
     assert plan_from(printed(plan), "new.json").pools == plan.pools
     assert len(plan_tables(old)) == len(plan_tables(plan))
+
+
+def test_a_band_has_the_layouts_that_the_plan_chose() -> None:
+    scenario = one({f"pools.{name}.layouts": ["tp=4", "tp=8"] for name in ("prefill", "decode")})
+    plan = optimize(scenario)
+    chosen = {pool.name: pool.layout for pool in plan.pools}
+    pinned = scenario.on_layouts({name: layout for name, layout in chosen.items() if layout is not None})
+    assert cost_band(scenario, plan=plan) == cost_band(pinned)
+
+
+def test_there_is_no_band_around_a_plan_that_was_not_found_nearly_enough() -> None:
+    assert cost_band(one(), plan=optimize(one()).model_copy(update={"gap": 0.13})) is None

@@ -273,7 +273,7 @@ def planned(
     from planner.studies.cost_band import cost_band
 
     tell(f"{question.name}: what the cost rests on")
-    return plan.model_copy(update={"cost_band": cost_band(question, data_dirs())})
+    return plan.model_copy(update={"cost_band": cost_band(question, data_dirs(), plan=plan)})
 
 
 def _runs(stated: tuple[int | None, int | None, int | None], run_on: int) -> "RunQuestion":

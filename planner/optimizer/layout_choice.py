@@ -22,6 +22,8 @@ from planner.roofline import InstanceRates
 from planner.scenario import Pool, Scenario
 
 TIME_LIMIT_S = 60.0
+LAYOUTS_PART = 0.5
+"""Of the time limit of a command, what choosing layouts may take where pools leave them open."""
 EACH_PART = 1 / 3
 """Of the time that is left, what the plan with some layouts may take: hard ones leave time for others."""
 EQUAL = 1e-9

@@ -17,7 +17,7 @@ from planner.optimizer.evaluation import Evaluation, evaluation, evaluation_at, 
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.goodput import MOST_BUSY
 from planner.optimizer.infeasibility import infeasible
-from planner.optimizer.layout_choice import layout_notes, planning_problem
+from planner.optimizer.layout_choice import LAYOUTS_PART, layout_notes, planning_problem
 from planner.optimizer.network.loads import LINK_BUSY
 from planner.optimizer.one_site import adoption
 from planner.optimizer.problem import ClassSpec, Problem
@@ -38,7 +38,7 @@ from planner.units import MILLI, number, percent
 
 TIME_LIMIT_S = 60.0
 PLAN_PART = 0.6
-"""Of the time limit of a command, what the search of the plan may take;"""
+"""Of the time limit of a command that choosing layouts leaves, what the search of the plan may take;"""
 BASELINES_PART = 0.5
 """of what that leaves, the fleets that it is compared with;"""
 SPARE_PART = 0.5
@@ -74,7 +74,9 @@ def optimize(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: f
         from planner.optimizer.together.plan import together_plan
 
         return together_plan(scenario, data_dirs, time_limit_s).plan
-    return optimized(planning_problem(scenario, data_dirs), time_limit_s)
+    limit = TimeLimit.of(time_limit_s)
+    problem = planning_problem(scenario, data_dirs, time_limit_s=limit.part_s(LAYOUTS_PART))
+    return optimized(problem, limit.left_s)
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,9 @@ def outcome(
         time_limit_s: seconds the search may take.
         classes: those of another problem with the same requests, so that a trace is read once.
     """
-    problem = planning_problem(scenario, data_dirs, classes)
-    solution = solved(problem, time_limit_s)
+    limit = TimeLimit.of(time_limit_s)
+    problem = planning_problem(scenario, data_dirs, classes, limit.part_s(LAYOUTS_PART))
+    solution = solved(problem, limit.left_s)
     return Outcome(planned_at(problem, solution), solution.objective * unit_of(problem), problem, solution)
 
 

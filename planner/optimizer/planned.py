@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from planner.optimizer.evaluation import evaluation, unit_of
-from planner.optimizer.layout_choice import planning_problem
+from planner.optimizer.layout_choice import LAYOUTS_PART, planning_problem
 from planner.optimizer.problem import ClassSpec, Problem
 from planner.optimizer.search import first_plan
 from planner.optimizer.solution import ANY_PLAN, GAP_TARGET, Solution
@@ -50,7 +50,8 @@ def planned(scenario: Scenario, classes: Classes, deadline: float, is_any: bool 
 
         best = together(scenario, (), left, classes)
         return None if best is None else Planned(best.fleet, best.objective, best.bound)
-    problem = planning_problem(scenario, classes=classes, time_limit_s=left)
+    problem = planning_problem(scenario, classes=classes, time_limit_s=LAYOUTS_PART * left)
+    left = max(deadline - monotonic(), LEAST_TIME_S)
     found = _any(problem, left) if is_any else searched(problem, left, GAP_TARGET)
     if found is None:
         return None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.optimizer import Problem, best_fleet
-from planner.results import Cost, CostBand
+from planner.results import Cost, CostBand, Plan
 from planner.scenario import Scenario
 from planner.studies.sensitivity import Change, model_error
 
@@ -23,21 +23,28 @@ UNKNOWN = Cost(
 )
 
 
-def cost_band(scenario: Scenario, data_dirs: Sequence[Path] = (), problem: Problem | None = None) -> CostBand | None:
+def cost_band(
+    scenario: Scenario, data_dirs: Sequence[Path] = (), problem: Problem | None = None, plan: Plan | None = None
+) -> CostBand | None:
     """What a plan costs when the times that the roofline predicts are at the ends of its 90 % band.
 
     Args:
         scenario: the question.
         data_dirs: folders in which traces are looked for.
         problem: the resolved scenario, where there is one, so that a trace is read once.
+        plan: that of the scenario, where there is one: plans at the ends have its layouts.
 
     Returns:
-        The bills of the plans made for either end; None where no pool is timed by a stack whose error is known, or
-        where a price is missing.
+        The bills of the plans made for either end; None where no pool is timed by a stack whose error is known, where
+        a price is missing, or where the plan itself was not found nearly enough in the time.
 
     Valid:
         All predicted pools are off in the same way, which is the worst case: one stack times them.
     """
+    if plan is not None:
+        if plan.gap > NEAR:
+            return None
+        scenario = scenario.on_layouts(_layouts(scenario, plan))
     found = next(model_error(scenario, []), None)
     if found is None:
         return None
@@ -54,6 +61,15 @@ def cost_band(scenario: Scenario, data_dirs: Sequence[Path] = (), problem: Probl
         high_usd_per_million_input_tokens=high.usd_per_million_input_tokens,
         no_plan=why_low or why_high,
     )
+
+
+def _layouts(scenario: Scenario, plan: Plan) -> dict[str, str]:
+    """What the plan chose for pools that leave their layout open; a pool on several layouts is left to choose again."""
+    chosen: dict[str, list[str]] = {}
+    for pool in plan.pools:
+        if pool.key in scenario.pools and scenario.pools[pool.key].layouts and pool.layout is not None:
+            chosen.setdefault(pool.key, []).append(pool.layout)
+    return {name: layouts[0] for name, layouts in chosen.items() if len(layouts) == 1}
 
 
 def _cost(

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.optimizer import planning_problem, sketched, solved
+from planner.optimizer.layout_choice import LAYOUTS_PART
+from planner.optimizer.time_limit import TimeLimit
 from planner.optimizer.together.plan import together_found
 from planner.optimizer.together.planned import Together
 from planner.results import Fleet, Plan
@@ -42,8 +44,9 @@ def planned(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: fl
     """
     if scenario.colocated_pool is not None:
         return planned_together(together_found(scenario, data_dirs, time_limit_s))
-    problem = planning_problem(scenario, data_dirs)
-    solution = solved(problem, time_limit_s)
+    limit = TimeLimit.of(time_limit_s)
+    problem = planning_problem(scenario, data_dirs, time_limit_s=limit.part_s(LAYOUTS_PART))
+    solution = solved(problem, limit.left_s)
     plan = sketched(problem, solution)
     outputs = {c.name: c.mix.mean_output_tokens for c in problem.classes}
     shares = {c.name: c.share for c in problem.classes}
