@@ -13,6 +13,8 @@ from planner.optimizer.together.aims import ROUNDING, Aim, Found, bundles
 from planner.optimizer.together.pairing import Pairing, Sizes, Span
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT
 
+TINY = 1e-6
+"""Of an instance, or Gbps: more than nothing."""
 MOST_TRIED = 400
 """Fleets by rising bill that are tried under a promise."""
 
@@ -98,8 +100,12 @@ class LeastBill(Aim):
         n_prefill: int | None = 0
         if pairing.prefill is not None:
             least = pairing.prefill.min_instances
-            n_prefill = _whole(prefill_busy, lost, pairing.prefill) if prefill_busy > 0 else least
+            leaves = prefill_busy > 0
+            if not leaves and pairing.leaves(span):
+                leaves, prefill_busy = True, TINY  # however little: it takes an instance, and a port
+            n_prefill = _whole(prefill_busy, lost, pairing.prefill) if leaves else least
             gbps = self.rate * pairing.sent_bytes(span.high) * BITS_PER_BYTE / BITS_PER_GBIT
+            gbps = max(gbps, TINY) if leaves else gbps
         if n is None or n_prefill is None:
             return None
         ports = next((p for p in self._ports(pairing) if _gbps(pairing, p) >= gbps * (1 - ROUNDING)), None)

@@ -22,7 +22,7 @@ from planner.workload import ALL_LONG
 
 COLOCATED, PREFILL = 0, 1
 """Places of both pools in the problem."""
-HALVINGS = 24
+HALVINGS = 12
 FINEST = 1e-6
 """Width of a span over its end below which it is one threshold."""
 ROUNDED = 0.05
@@ -173,8 +173,20 @@ class Pairing:
         is_narrow = span.high - span.low <= FINEST * max(abs(span.high), 1.0)
         return is_narrow or self.long_fraction(span.low) == self.long_fraction(span.high)
 
+    def leaves(self, span: Span) -> bool:
+        """Whether prompts leave at every threshold of a span, but for those at which none would all the same."""
+        return span.high < self.longest_tokens and self.long_fraction(span.low) > FEW_LONG
+
     def leaving(self, span: Span, fraction: float) -> float:
-        """The threshold of a span beyond whose lower end so much of the span's prefill work stays [tokens]."""
+        """The threshold of a span beyond whose lower end so much of its prefill work stays, remembered [tokens]."""
+        key = ("leaving", span, fraction)
+        if key not in self._known:
+            self._known[key] = self._leaving(span, fraction)
+        found = self._known[key]
+        assert isinstance(found, float)
+        return found
+
+    def _leaving(self, span: Span, fraction: float) -> float:
         low, high = span
         ends = self.prefill_s(low), self.prefill_s(high)
         for _ in range(HALVINGS):

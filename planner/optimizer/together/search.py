@@ -218,7 +218,7 @@ def _first_spans(question: Question, pairing: Pairing) -> Iterator[Span]:
     else:
         yield Span(most, most)
         if pairing.least_tokens < most:
-            yield Span(pairing.least_tokens, most)
+            yield Span(pairing.least_tokens, float(np.nextafter(most, -inf)))
 
 
 def _some(part: _Part) -> Iterator[float]:
