@@ -231,12 +231,13 @@ OF_PLANS: dict[str, Meaning] = {
     "colocated-by-run-alone": Meaning(
         "size, optimize",
         "The queueing model of colocated pools is known to be off there: too few places are free in the batch, its "
-        "instances are busy together, or prompts that come together decode together. Elsewhere it is within 8 % of a "
-        "mean TTFT, 12 % of its P90 and 6 % of TPOT in nine of ten pools. Only a run certifies a promise.",
+        "instances are busy together, prompts that come together decode together, a router meets prompts of very "
+        "unequal lengths, or a request meets few of the prompts that come. Elsewhere it is within 8 % of a mean TTFT, "
+        "12 % of its P90 and 6 % of TPOT in 19 of 20 pools. Only a run certifies a promise.",
         "Do not use `--no-run` for a promise that matters.",
     ),
     "replicas-step-together": Meaning(
-        "size",
+        "size, optimize",
         "Attention replicas of an instance wait for the fullest of them. The model falls short where they are busy.",
         "Do not use `--no-run` with such layouts.",
     ),

@@ -15,9 +15,8 @@ from planner.optimizer.together.pairing import Pairing, Sizes, Span
 from planner.optimizer.together.question import Question
 from planner.optimizer.together.within_means import HighestRate, SoonestToken
 
-
 WIDE = 0.15
-"""Relative distance of a span's bound from that of a threshold in it, beyond which it is cut before promises are looked at."""
+"""Relative distance of a span's bound from that of a threshold in it, beyond which it is cut by capacity alone."""
 SOME = (0.25, 0.5, 0.75)
 """Parts of a span's prefill work that stay before thresholds that are tried first,"""
 N_TRIED = 12

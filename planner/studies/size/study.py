@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from planner.errors import InfeasibleError, InputError
 from planner.notes import Note, note
-from planner.queueing import DOUBTS
+from planner.optimizer.colocated.doubted import by_run_alone
 from planner.results import Size, SizedFleet, SizedSloRun, SizeVerdict
 from planner.studies.size import colocated, disaggregated
 from planner.studies.size.colocated import Chosen
@@ -187,17 +187,7 @@ def _notes(
 
 def _of_colocated(chosen: Chosen) -> Iterator[Note]:
     """What the model of a colocated pool leaves to its run."""
-    queue = chosen.predicted.queue
-    if queue is not None and queue.doubts:
-        why = " and ".join(DOUBTS[name] for name in queue.doubts)
-        what = "times of the colocated pool are predicted where the model is known to be off"
-        yield note("colocated-by-run-alone", f"{what}, as {why}: its run alone certifies the promises")
-    if chosen.way.layout.dp_size > 1:
-        yield note(
-            "replicas-step-together",
-            "attention replicas of a colocated instance step at the pace of the fullest one, which is modelled: the "
-            "mean time per output token is 5 to 25 % too short, most where busy, and the run decides how many",
-        )
+    yield from by_run_alone(chosen.predicted.queue, str(chosen.way.layout), "the colocated pool")
 
 
 def _open(one: SizedFleet | None, two: SizedFleet | None) -> Iterator[Note]:
