@@ -293,6 +293,8 @@ def _shared(
         passes=lattice.begun_tokens / loop.tokens_per_pass,
         jitter=jitter_s / tpot_s,
         n_instances=n_instances,
+        utilization=busy,
+        is_prefill_first=loop.is_prefill_first,
     )
     return ColocatedQueue(busy, Ttft.of([path.then_waiting(admission)]), batch, tpot_s, jitter_s, doubts(traits))
 
