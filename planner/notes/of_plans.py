@@ -56,7 +56,7 @@ OF_PLANS: dict[str, Meaning] = {
         "Use more accelerators per instance, a narrower KV format, or limit the lengths.",
     ),
     "context-exceeded": Meaning(
-        f"{PLAN}, {PREDICT}",
+        f"{PLAN}, {PREDICT}, size",
         "Prompts are longer than the context that the model is made for. Engines refuse them unless RoPE scaling "
         "extends the context.",
         "State what the model is served with (`model.context_limit_tokens`), or limit the lengths.",
