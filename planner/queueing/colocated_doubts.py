@@ -20,16 +20,16 @@ LEAST_ROOM = 3.3
 MOST_BUSY, MOST_BUSY_OF_TWO = 0.3, 0.175
 """Share of time in which a request waits at one of several instances: beyond it, they are busy together."""
 MOST_BURST = 0.1
-"""Part by which the passes after a prompt are longer than others: beyond it, the batch follows the bursts."""
+"""Part by which the passes after a prompt are longer or shorter than others: beyond it, the batch follows the bursts."""
 MOST_UNEQUAL = 2.2
 """E[n^2] / E[n]^2 of prompts: beyond it, they are very unequal,"""
 MOST_PASSES, MANY = 3.0, 4
 """which a router that counts requests does not see, if that of a mean token takes more passes, or of more instances,"""
-MOST_UTILIZED = 0.78
+MOST_UTILIZED = 0.7
 """and whose waits are long at more load than this."""
 MOST_FIRST = 0.55
 """Utilisation beyond which passes of prompts alone come so often that decode steps wait for several of them."""
-MOST_JITTER = 0.4
+MOST_JITTER = 0.27
 """Standard deviation of a request's time per token by the prompts that it happens to meet, over the mean."""
 
 
@@ -42,7 +42,7 @@ class Traits:
     waiting_fraction: float
     """Share of time in which a request waits at an instance."""
     burst: float
-    """Part by which the passes after a prompt are longer than others."""
+    """Part by which the passes after a prompt are longer than others; negative: shorter."""
     dispersion: float
     """E[n^2] / E[n]^2 of prompts."""
     passes: float
@@ -68,7 +68,7 @@ def doubts(of: Traits) -> tuple[Doubt, ...]:
     found: dict[Doubt, bool] = {
         "places": of.room < LEAST_ROOM,
         "routing": of.waiting_fraction > most_busy,
-        "bursts": of.burst > MOST_BURST,
+        "bursts": abs(of.burst) > MOST_BURST,
         "lengths": of.dispersion > MOST_UNEQUAL and (is_unseen or of.utilization > MOST_UTILIZED),
         "answers": several and of.jitter > MOST_JITTER,
         "first": of.is_prefill_first and of.utilization > MOST_FIRST,
