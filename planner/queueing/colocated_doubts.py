@@ -20,7 +20,7 @@ LEAST_ROOM = 3.3
 MOST_BUSY, MOST_BUSY_OF_TWO = 0.3, 0.175
 """Share of time in which a request waits at one of several instances: beyond it, they are busy together."""
 MOST_BURST = 0.1
-"""Part by which the passes after a prompt are longer or shorter than others: beyond it, the batch follows the bursts."""
+"""Part by which the passes after a prompt are longer or shorter than others: beyond it, the batch follows them."""
 MOST_UNEQUAL = 2.2
 """E[n^2] / E[n]^2 of prompts: beyond it, they are very unequal,"""
 MOST_PASSES, MANY = 3.0, 4
