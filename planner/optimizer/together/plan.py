@@ -76,7 +76,7 @@ def together_explained(found: Together, time_limit_s: float) -> Explained:
         **dict(fleet),
         scenario=scenario.name,
         objective=scenario.objective,
-        status="optimal" if best.gap <= best.target else "feasible",
+        status="optimal" if best.is_optimal else "feasible",
         gap=best.gap,
         bound=found.bound,
         capacity_rule=scenario.capacity_rule,

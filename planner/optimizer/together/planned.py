@@ -164,4 +164,4 @@ def _most(question: Question, pairing: Pairing, sizes: Sizes) -> float | None:
         best = searched(question, HighestRateOf(question, sizes), [pairing])
     except UndecidedError:
         return None
-    return None if best is None or best.gap > best.target else -best.value
+    return None if best is None or not best.is_optimal else -best.value

@@ -9,7 +9,7 @@ from time import monotonic
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.optimizer.together.aims import Aim, Found
+from planner.optimizer.together.aims import ROUNDING, Aim, Found
 from planner.optimizer.together.least_bill import LeastBill
 from planner.optimizer.together.pairing import Pairing, Sizes, Span
 from planner.optimizer.together.question import Question
@@ -41,6 +41,11 @@ class Best:
     def gap(self) -> float:
         """Relative distance of both."""
         return max(self.value - self.bound, 0.0) / max(abs(self.value), 1e-12)
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the gap counts as none."""
+        return self.gap <= self.target * (1 + ROUNDING)
 
     @property
     def leaves(self) -> bool:
