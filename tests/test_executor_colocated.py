@@ -236,3 +236,32 @@ def test_a_plan_of_another_question_is_refused() -> None:
     other = fleet().pools[0].model_copy(update={"name": "else"})
     with pytest.raises(InputError, match="'else' is not the scenario's"):
         system(chat(), fleet().model_copy(update={"pools": (other,)}))
+
+
+@pytest.mark.parametrize("lengths", ["fixed", "random"])
+@pytest.mark.parametrize("n", [1, 24])
+def test_a_closed_loop_has_as_many_requests_inside_as_are_asked_for(n: int, lengths: str) -> None:
+    fixed = {"kind": "constant", "tokens": 1000}, {"kind": "constant", "tokens": 100}
+    keys = {"workload.lengths": fixed[0], "workload.output_lengths": fixed[1]} if lengths == "fixed" else {}
+    run, _ = simulate(chat(keys), fleet(), RunQuestion(N, n_replications=2, concurrency=n))
+    assert (run.load, run.concurrency, run.n_completed) == (None, n, N + 2 * n)
+    # Little's law: whoever is inside stays for its time to first token and its answer.
+    assert run.mean_inside == pytest.approx(n, rel=1e-6)
+
+
+def test_one_request_at_a_time_takes_what_it_takes_alone() -> None:
+    keys = {
+        "workload.lengths": {"kind": "constant", "tokens": 1000},
+        "workload.output_lengths": {"kind": "constant", "tokens": 100},
+    }
+    run, _ = simulate(chat(keys), fleet(n_both=1), RunQuestion(400, n_replications=1, concurrency=1))
+    assert run.tpot_mean_s is not None
+    assert 1 / run.throughput_req_per_s == pytest.approx(run.ttft_mean_s + 99 * run.tpot_mean_s, rel=1e-6)
+    two, _ = simulate(chat(keys), fleet(n_both=2), RunQuestion(400, n_replications=1, concurrency=2))
+    assert two.ttft_mean_s == pytest.approx(run.ttft_mean_s, rel=1e-6)
+    assert two.throughput_req_per_s == pytest.approx(2 * run.throughput_req_per_s, rel=5e-3)
+
+
+def test_a_closed_loop_through_both_pools_is_refused_by_key() -> None:
+    with pytest.raises(InputError, match=r"pools\.both: sends long prompts to another site first"):
+        simulate(chat(), fleet(**SPLIT), RunQuestion(400, n_replications=1, concurrency=8))

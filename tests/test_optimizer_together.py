@@ -431,19 +431,29 @@ def test_the_command_answers_in_json_and_leaves_the_promise_predicted(tmp_path: 
     "words",
     [
         ("optimize", "--sensitivity"),
-        ("optimize", "--certify"),
         ("explore", "--out", "page.html"),
-        ("report", "--out", "r"),
     ],
 )
 def test_a_command_that_does_not_answer_it_says_so_and_writes_nothing(words: tuple[str, ...], tmp_path: Path) -> None:
     file = tmp_path / "together.toml"
     file.write_text(TOGETHER)
-    options = [str(tmp_path / word) if word in ("page.html", "r") else word for word in words[1:]]
+    options = [str(tmp_path / word) if word == "page.html" else word for word in words[1:]]
     with pytest.raises(InputError) as caught:
         CliRunner().invoke(app, [words[0], str(file), *options], catch_exceptions=False)
     assert [problem.key for problem in caught.value.problems] == ["pools.both.role"]
     assert [path.name for path in tmp_path.iterdir()] == ["together.toml"]
+
+
+def test_a_report_has_the_plan_and_refuses_by_key_what_is_not_answered(tmp_path: Path) -> None:
+    file, out = tmp_path / "together.toml", tmp_path / "r"
+    file.write_text(TOGETHER)
+    CliRunner().invoke(app, ["report", str(file), "--out", str(out)], catch_exceptions=False)
+    assert "| both | home | l40s | colocated |" in (out / "report.md").read_text()
+    asked = ["--set", "report.sensitivity=true", "--out", str(tmp_path / "s")]
+    with pytest.raises(InputError) as caught:
+        CliRunner().invoke(app, ["report", str(file), *asked], catch_exceptions=False)
+    assert [problem.key for problem in caught.value.problems] == ["report.sensitivity"]
+    assert not (tmp_path / "s").exists()
 
 
 def test_export_plans_a_scenario_and_writes_what_starts_its_colocated_pool(tmp_path: Path) -> None:

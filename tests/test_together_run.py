@@ -10,6 +10,7 @@ from planner.executor import RunQuestion
 from planner.results import Plan, Promise
 from planner.scenario import Scenario, load_scenario
 from planner.studies import together
+from planner.studies.certify import certified_plan
 from planner.studies.handed import as_asked
 from planner.studies.kept import kept_plan
 from planner.studies.together import Tried
@@ -50,6 +51,14 @@ def test_a_promise_is_run_before_it_is_printed() -> None:
     assert run.executed_s <= 1.0
     assert run.tpot.executed_s == pytest.approx(run.tpot.predicted_s, rel=0.1)
     assert plan.classes[0].slo_run == run
+
+
+def test_a_certified_plan_keeps_rate_and_times_in_its_runs() -> None:
+    plan = certified_plan(asked({"ttft_s": 2.0, "tpot_ms": 60.0}), RunQuestion(20_000, most_requests=80_000))
+    assert plan.certified is not None
+    assert {one.metric for one in plan.certified.promises} >= {"throughput_req_per_s", "ttft_p90_s", "tpot_mean_s"}
+    assert all(one.holds for one in plan.certified.promises)
+    assert plan.certified.req_per_s == pytest.approx(20.0)
 
 
 def test_validation_holds_what_is_predicted_beside_what_is_run() -> None:

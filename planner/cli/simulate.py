@@ -84,6 +84,12 @@ def simulate(
     full: Annotated[
         bool, typer.Option("--full", help="Keep the system full, to see the most it serves; --load does not matter.")
     ] = False,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            "--concurrency", metavar="C", min=1, help="A closed loop: C requests inside, each that leaves lets one in."
+        ),
+    ] = None,
     records: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the requests of the first replication: .csv or .parquet."),
@@ -107,7 +113,8 @@ def simulate(
     from planner.executor import RunQuestion
     from planner.scenario import read_scenario
 
-    question = RunQuestion(requests, seed, load, replications, full, most_requests_of(requests, most_requests))
+    most = most_requests_of(requests, most_requests)
+    question = RunQuestion(requests, seed, load, replications, full, concurrency, most)
     check_files(records, trace, figure)
     by = workers_of(workers, dask)
     asked = read_scenario(scenario, overrides or ())
@@ -142,7 +149,7 @@ def _run(
     from planner.studies.promises import undecided
 
     def enough(run: "Run") -> bool:
-        return question.is_full or not undecided(scenario, run)
+        return question.is_closed or not undecided(scenario, run)
 
     kept = None
     with progress_bar(f"running {scenario.name}") as say:
@@ -152,7 +159,7 @@ def _run(
             run, kept = simulate(
                 scenario, plan, question, data_dirs(), period=period, keep=keep, progress=say, workers=by, enough=enough
             )
-    notes = () if question.is_full else undecided(scenario, run)
+    notes = () if question.is_closed else undecided(scenario, run)
     return run.model_copy(update={"notes": (*run.notes, *notes)}), kept
 
 

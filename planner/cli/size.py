@@ -104,7 +104,7 @@ def size(
         from planner.report.size_tables import size_tables
 
         print_rich(*size_tables(found.size))
-    for chip in assumed:
+    for chip in dict.fromkeys(assumed):
         typer.echo(f"note: no price of {chip} is known: 1 USD an hour, so that cost counts accelerators", err=True)
     if write is not None:
         if found.scenario_text is None:

@@ -63,7 +63,7 @@ class Window:
     last: int
 
 
-def outcome(plan: System, w: World, window: Window, *, keep: bool = False, is_full: bool = False) -> Outcome:
+def outcome(plan: System, w: World, window: Window, *, keep: bool = False, is_closed: bool = False) -> Outcome:
     """The figures of a run that has ended.
 
     Args:
@@ -71,7 +71,7 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False, is_fu
         w: its records.
         window: the arrivals that count.
         keep: whether the requests' own records are wanted as well.
-        is_full: whether arrivals keep the system full.
+        is_closed: whether requests come as others leave.
 
     Raises:
         AssertionError: a request was lost, or time ran backwards; a fault of the planner.
@@ -82,7 +82,7 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False, is_fu
     assert clock["violations"] == 0, "time ran backwards"
     check_pools(w)
     times = request_times(plan, w, window)
-    watched = _watched(plan, w, window, is_full=is_full)
+    watched = _watched(plan, w, window, is_closed=is_closed)
     busy = {pool.name: watched[f"utilization.{pool.name}"] for pool in plan.pools}
     # What a colocated pool does at the most is itself seen in a run: how little is idle of a full one is not known.
     busy |= {one.pool.name: min(busy[one.pool.name], MOST_BUSY) for one in plan.colocated}
@@ -215,7 +215,7 @@ def promised_share(slo: Slo | None, n_counted: float, n_done: float) -> float:
     return min(percentile / 100 * n_counted / n_done, 1.0) if n_done > 0 else 1.0
 
 
-def _watched(plan: System, w: World, window: Window, *, is_full: bool) -> dict[str, float]:
+def _watched(plan: System, w: World, window: Window, *, is_closed: bool) -> dict[str, float]:
     """What pools and links did between the first and the last arrival that counts."""
     rows = np.searchsorted(w.sample_at, [window.first, window.last - 1])
     samples, columns = w.samples[rows[0] : rows[1] + 1], sample_names(plan)
@@ -227,7 +227,7 @@ def _watched(plan: System, w: World, window: Window, *, is_full: bool) -> dict[s
         return (end[name] - start[name]) / span_s if span_s > 0 else 0.0
 
     served = rate("finished")
-    if is_full and plan.colocated:  # arrivals are the answers of a part that was kept full by itself
+    if is_closed and plan.colocated:  # arrivals are the answers of a part that was looked at by itself
         served = (window.last - 1 - window.first) / span_s if span_s > 0 else 0.0
     found = {"throughput_req_per_s": served, "mean_inside": rate("inside_s"), "warm_up_s": start["time_s"]}
     n_in_role = {pool.name: float(pool.n_instances) for pool in plan.pools}

@@ -74,11 +74,13 @@ def simulate_periods(
         The run of the whole time, with the run of every period.
 
     Raises:
-        UsageError: the system is to be kept full, which is a question about one period.
+        UsageError: the system is to be kept full, or a closed loop is asked for, which is a question about one period.
         InputError, CheckFailedError: as `simulate` does.
     """
     if question.is_full:
         raise UsageError("--full: the most that is served is that of one period (--period NAME)")
+    if question.concurrency is not None:
+        raise UsageError("--concurrency: a closed loop has no hours, it is that of one period (--period NAME)")
     load = default_load(plan) if question.load is None else question.load
     parts = [_part(scenario, plan, period, data_dirs) for period in _served(scenario, plan)]
 

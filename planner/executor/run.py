@@ -6,10 +6,10 @@ from math import ceil, isfinite
 from pathlib import Path
 from typing import Any
 
-from planner.errors import CheckFailedError
+from planner.errors import CheckFailedError, InputError
 from planner.executor.code_cache import told_of_compiling
 from planner.executor.colocated.batches import run_batches, without_steps
-from planner.executor.colocated.full import paced_s
+from planner.executor.colocated.full import Paced, paced_s
 from planner.executor.drafted import draw_luck
 from planner.executor.draws import Draws, drawn_requests, to_streams
 from planner.executor.kernel.loop import advance, start
@@ -126,7 +126,7 @@ def simulate(
 
     def run(asked: RunQuestion, some: range) -> Run:
         outcomes[some.start :] = replications(plan, asked, some, rate, data_dirs, progress, workers, keep=keep)
-        return answer(plan, asked, None if asked.is_full else load, rate, outcomes)
+        return answer(plan, asked, None if asked.is_closed else load, rate, outcomes)
 
     return run_on(question, run, enough), outcomes[0].records
 
@@ -190,7 +190,7 @@ def replicate(
     """One replication: the same for the same seed and index, whatever else runs."""
     share, more = divmod(question.n_requests, question.n_replications)
     n = share + (replication < more)
-    closed = full_house(plan) if question.is_full else None
+    closed = full_house(plan) if question.is_full else question.concurrency
     window = counted(plan, n, closed or 0)
     n += closed or 0
     draws = Draws(question.seed, replication)
@@ -198,12 +198,17 @@ def replicate(
     check_room(plan, requests)
     horizon_s = HORIZON * float(requests["arrival_s"][-1])
     faults, of_batches = troubles(plan, horizon_s, draws), batch_troubles(plan, horizon_s, draws)
+    sent_to = None
     if closed is not None and plan.colocated:
-        requests["arrival_s"], closed = _paced_s(plan, requests, closed, (faults, of_batches), blocks), None
+        if question.is_full:
+            requests["arrival_s"] = _paced_s(plan, requests, closed, (faults, of_batches), blocks)
+        else:
+            requests["arrival_s"], sent_to = _followed(plan, requests, closed, (faults, of_batches), blocks)
+        closed = None
     w = world(plan, requests, window.first, window.last, closed, faults, blocks)
     run_to_end(w, progress)
-    run_batches(plan, w, of_batches)
-    return outcome(plan, w, window, keep=keep, is_full=question.is_full)
+    run_batches(plan, w, of_batches, sent_to)
+    return outcome(plan, w, window, keep=keep, is_closed=question.is_closed)
 
 
 def _paced_s(
@@ -216,7 +221,7 @@ def _paced_s(
     faults, of_batches = troubled
     w = world(plan, asked.copy(), faults=faults, blocks=blocks)
     run_to_end(w)
-    by_batch = paced_s(plan.colocated[0], w, of_batches, plan.scenario.execution.max_retries)
+    by_batch = paced_s(plan.colocated[0], w, of_batches, plan.scenario.execution.max_retries).arrival_s
     _, is_standing = plan.colocated[0].entering(w)
     n_long = int(is_standing[:closed].sum())
     if n_long == 0:
@@ -225,6 +230,24 @@ def _paced_s(
     run_to_end(w)
     by_prefill: Floats = w.requests["arrival_s"]
     return by_batch if by_batch[-1] - by_batch[closed] > by_prefill[-1] - by_prefill[closed] else by_prefill
+
+
+def _followed(
+    plan: System, asked: Records, closed: int, troubled: tuple[Records, Records], blocks: PromptBlocks | None
+) -> Paced:
+    """Requests of a closed loop through a colocated pool, each as another one leaves.
+
+    Raises:
+        InputError: some prompts are computed elsewhere first.
+    """
+    one, (faults, of_batches) = plan.colocated[0], troubled
+    w = world(plan, asked.copy(), faults=faults, blocks=blocks)
+    run_to_end(w)
+    if one.entering(w)[1].any():
+        what = "sends long prompts to another site first, and a closed loop through both is not run"
+        allowed = "no --concurrency, or routing.threshold_tokens above every prompt"
+        raise InputError(plan.scenario.problem(("pools", one.pool.key), what, allowed))
+    return paced_s(one, w, of_batches, plan.scenario.execution.max_retries, closed)
 
 
 def counted(plan: System, n: int, n_filling: int) -> Window:
@@ -295,6 +318,7 @@ def answer(
         period=plan.period,
         load=load,
         offered_req_per_s=None if load is None else req_per_s,
+        concurrency=question.concurrency,
         n_replications=len(outcomes),
         n_asked=n_asked,
         is_transient=open_ is not None,

@@ -26,6 +26,8 @@ class RunQuestion:
     n_replications: int = N_REPLICATIONS
     is_full: bool = False
     """Whether the system is kept full, each request that leaves letting the next one in, to see the most it serves."""
+    concurrency: int | None = None
+    """Requests inside at any time, each that leaves letting the next one in; None: they arrive by themselves."""
     most_requests: int | None = None
     """Up to which replications are added while a run is too short for what is asked of it; None: none are."""
 
@@ -36,11 +38,22 @@ class RunQuestion:
             raise UsageError(f"{what} (1 to one per request)")
         if self.load is not None and not (isfinite(self.load) and self.load > 0):
             raise UsageError(f"--load {self.load}: is no load (a fraction above 0 of the plan's rate)")
+        if self.concurrency is not None and not 1 <= self.concurrency <= self.n_requests:
+            what = f"--concurrency {self.concurrency}: is no number of requests inside"
+            raise UsageError(f"{what} (1 to --requests {self.n_requests})")
+        if self.concurrency is not None and (self.load is not None or self.is_full):
+            what = "--concurrency: each request comes as another leaves"
+            raise UsageError(f"{what}, and --load and --full say how they arrive (one of the three)")
         if self.seed < 0:
             raise UsageError(f"--seed {self.seed}: is below 0")
         if self.most_requests is not None and self.most_requests < self.n_requests:
             what = f"--most-requests {self.most_requests}: is below --requests {self.n_requests}"
             raise UsageError(f"{what} (at least as many)")
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether requests come as others leave."""
+        return self.is_full or self.concurrency is not None
 
     def steps(self) -> Iterator[range]:
         """Replications that are run at first, and as many again each time, up to the limit.

@@ -56,7 +56,7 @@ OF_PLANS: dict[str, Meaning] = {
         "Use more accelerators per instance, a narrower KV format, or limit the lengths.",
     ),
     "context-exceeded": Meaning(
-        f"{PLAN}, {PREDICT}",
+        f"{PLAN}, {PREDICT}, size",
         "Prompts are longer than the context that the model is made for. Engines refuse them unless RoPE scaling "
         "extends the context.",
         "State what the model is served with (`model.context_limit_tokens`), or limit the lengths.",
@@ -231,12 +231,13 @@ OF_PLANS: dict[str, Meaning] = {
     "colocated-by-run-alone": Meaning(
         "size, optimize",
         "The queueing model of colocated pools is known to be off there: too few places are free in the batch, its "
-        "instances are busy together, or prompts that come together decode together. Elsewhere it is within 8 % of a "
-        "mean TTFT, 12 % of its P90 and 6 % of TPOT in nine of ten pools. Only a run certifies a promise.",
+        "instances are busy together, prompts that come together decode together, a router meets prompts of very "
+        "unequal lengths, or a request meets few of the prompts that come. Elsewhere it is within 8 % of a mean TTFT, "
+        "12 % of its P90 and 6 % of TPOT in 19 of 20 pools. Only a run certifies a promise.",
         "Do not use `--no-run` for a promise that matters.",
     ),
     "replicas-step-together": Meaning(
-        "size",
+        "size, optimize",
         "Attention replicas of an instance wait for the fullest of them. The model falls short where they are busy.",
         "Do not use `--no-run` with such layouts.",
     ),

@@ -54,7 +54,7 @@ def resolved(
     """
     if (together := scenario.colocated_pool) is not None:
         what = 'is "colocated", which is not answered here'
-        allowed = 'planner optimize, also with --pareto, sweep and diff; or "prefill" and "decode"'
+        allowed = "optimize, also with --certify and --pareto, simulate, validate, report, sweep, diff, export"
         raise InputError(scenario.problem(("pools", together, "role"), what, allowed))
     classes = tuple(class_specs(scenario, data_dirs, {c.name: c.mix for c in classes}))
     if found := [problem for c in classes for problem in context_problems(scenario, c.name, c.mix)]:

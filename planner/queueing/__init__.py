@@ -8,7 +8,6 @@ from planner.queueing.packing import Packing, packing
 if TYPE_CHECKING:
     from planner.queueing.chain import Chain, phase_chain
     from planner.queueing.colocated import (
-        DOUBTS,
         ColocatedQueue,
         PassLoop,
         Prompts,
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
         colocated_queue,
         steady_pass_s,
     )
+    from planner.queueing.colocated_doubts import DOUBTS, Doubt
     from planner.queueing.correlated import (
         CorrelatedWait,
         Mmpp,
@@ -45,7 +45,8 @@ _LAZY = {
     "ALONE": "sharing",
     "Chain": "chain",
     "ColocatedQueue": "colocated",
-    "DOUBTS": "colocated",
+    "DOUBTS": "colocated_doubts",
+    "Doubt": "colocated_doubts",
     "CorrelatedWait": "correlated",
     "DecodeBatch": "decode",
     "Delay": "gigc",
@@ -119,6 +120,7 @@ __all__ = [
     "PassLoop",
     "ColocatedQueue",
     "DOUBTS",
+    "Doubt",
     "ALONE",
     "ENDLESS",
     "NO_WAIT",

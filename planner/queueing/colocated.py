@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import copysign, hypot, inf, sqrt
 from statistics import NormalDist
-from typing import Literal
 
 import numpy as np
 
+from planner.queueing.colocated_doubts import Doubt, Traits, doubts
 from planner.queueing.decode import DecodeBatch, decode_batch
 from planner.queueing.erlang import Floats
 from planner.queueing.pass_chain import PassChain, fewer, pass_chain
@@ -29,20 +29,6 @@ MOST_WAITING = 0.999
 NEGLIGIBLE = 1e-9
 LEAST_MASS = 1e-4
 """Probability of batch sizes beyond the outermost of those."""
-Doubt = Literal["places", "routing", "bursts"]
-"""Why figures may be far off."""
-DOUBTS: dict[Doubt, str] = {
-    "places": "places in the batch run short",
-    "routing": "its instances are busy together",
-    "bursts": "prompts that come together decode together",
-}
-"""The same in words."""
-LEAST_ROOM = 3.3
-"""Places that are free on average, in standard deviations of how many are taken: with fewer, they run short."""
-MOST_BUSY, MOST_BUSY_OF_TWO = 0.3, 0.2
-"""Share of time in which a request waits at one of several instances: beyond it, they are busy together."""
-MOST_BURST = 0.1
-"""Part by which the passes after a prompt are longer than others: beyond it, the batch follows the bursts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,6 +274,7 @@ def _shared(
     # Against evenly mixed work, which it is near: so it goes on beyond the outermost nodes.
     longer = np.array([one.of_stays_s for one in tokens_s]) / np.interp(nodes, every, steady_s)
     step_s = np.interp(every, nodes, longer) * steady_s
+    step_s[-1] = min(step_s[-1], steady_s[-1])  # with all places taken, prompts come as sequences end
     batch = _batch(prompts, rate, step_s, n_instances)
     shares = _node_shares(batch.fractions, nodes, n_instances)
     path = _first_tokens(loop, prompts, shares, chains)
@@ -298,24 +285,18 @@ def _shared(
     slowed = batch.tpot_mean_s / alone_s - 1.0
     admission = _admission(loop, prompts, rate, step_s, n_instances, slowed)
     jitter_s = _prompt_jitter_s(prompts, each, batch.tpot_mean_s, slowed)
-    doubts = _doubts(
+    traits = Traits(
         _room(loop, batch.mean_batch / n_instances, _peakedness(loop, prompts, slowed)),
-        float(shares @ [chain.waiting_fraction for chain in chains]),
-        float(stayed) / float(shares @ [chain.token_s for chain in chains]) - 1,
-        n_instances,
+        waiting_fraction=float(shares @ [chain.waiting_fraction for chain in chains]),
+        burst=float(stayed) / float(shares @ [chain.token_s for chain in chains]) - 1,
+        dispersion=_dispersion(prompts),
+        passes=lattice.begun_tokens / loop.tokens_per_pass,
+        jitter=jitter_s / tpot_s,
+        n_instances=n_instances,
+        utilization=busy,
+        is_prefill_first=loop.is_prefill_first,
     )
-    return ColocatedQueue(busy, Ttft.of([path.then_waiting(admission)]), batch, tpot_s, jitter_s, doubts)
-
-
-def _doubts(room: float, waiting_fraction: float, burst: float, n_instances: int) -> tuple[Doubt, ...]:
-    """Why the model may be far off: by free places, how often requests wait at an instance, and bursts of prompts."""
-    most_busy = {1: inf, 2: MOST_BUSY_OF_TWO}.get(n_instances, MOST_BUSY)
-    found: dict[Doubt, bool] = {
-        "places": room < LEAST_ROOM,
-        "routing": waiting_fraction > most_busy,
-        "bursts": burst > MOST_BURST,
-    }
-    return tuple(name for name, is_so in found.items() if is_so)
+    return ColocatedQueue(busy, Ttft.of([path.then_waiting(admission)]), batch, tpot_s, jitter_s, doubts(traits))
 
 
 def _room(loop: PassLoop, batch: float, peakedness: float) -> float:
@@ -339,9 +320,8 @@ def _prompt_jitter_s(prompts: Prompts, rate: float, tpot_s: float, slowed: float
     """
     if prompts.mean_tokens == 0:
         return 0.0
-    dispersion = float(prompts.tokens**2 @ prompts.weights) / prompts.mean_tokens**2
     in_stay = rate * tpot_s * prompts.decoded_tokens / (1 + prompts.output_scv)
-    return tpot_s * slowed * sqrt(dispersion / in_stay)
+    return tpot_s * slowed * sqrt(_dispersion(prompts) / in_stay)
 
 
 def _admission(loop: PassLoop, prompts: Prompts, rate: float, step_s: Floats, n_instances: int, slowed: float) -> Wait:
@@ -358,8 +338,12 @@ def _peakedness(loop: PassLoop, prompts: Prompts, slowed: float) -> float:
     Equation: d + e + e^2 E[n^2] / (2 E[n]^2): a prompt slows all others, by e on average, so that more requests at once
         also stay longer; in memory they take places of unequal sizes, d E[h^2] / E[h]^2.
     """
-    dispersion = float(prompts.tokens**2 @ prompts.weights) / max(prompts.mean_tokens, NEGLIGIBLE) ** 2
-    return loop.held_dispersion + slowed + slowed**2 * dispersion / 2
+    return loop.held_dispersion + slowed + slowed**2 * _dispersion(prompts) / 2
+
+
+def _dispersion(prompts: Prompts) -> float:
+    """E[n^2] / E[n]^2 of prompts; 0 where there are none."""
+    return float(prompts.tokens**2 @ prompts.weights) / max(prompts.mean_tokens, NEGLIGIBLE) ** 2
 
 
 def _batch(prompts: Prompts, rate: float, step_s: Floats, n_instances: int) -> DecodeBatch:

@@ -19,6 +19,8 @@ N_TIMES = 2048
 """Times that stand for a distribution."""
 NEGLIGIBLE = 1e-9
 """Probability that is left out."""
+MOST_PASSES, FORGOTTEN = 64, 1e-13
+"""Passes that are followed from an empty instance, and the change of probability at which these no longer matter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +262,13 @@ def _durations_s(table_s: Floats, arrivals: Arrivals, idles: bool) -> Floats:
 
 
 def _stationary(moves: Floats) -> Floats:
+    """Shares of states in the long run: by passes one after another while these forget soon, else by balance."""
     n = len(moves)
+    now = np.eye(n)[0]
+    for _ in range(MOST_PASSES):
+        now, before = now @ moves, now
+        if float(np.abs(now - before).sum()) < FORGOTTEN:
+            return np.asarray(now / now.sum())
     balance = moves.T - np.eye(n)
     balance[-1] = 1.0
     found = np.maximum(np.linalg.solve(balance, np.eye(n)[-1]), 0.0)

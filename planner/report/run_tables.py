@@ -45,9 +45,9 @@ def run_tables(run: Run) -> list["RenderableType"]:
 
 
 def _headline(run: Run) -> Iterator[tuple[str, str]]:
-    offered = (
-        "kept full" if run.load is None else f"{number(run.offered_req_per_s)} req/s, {number(run.load)} of the plan"
-    )
+    offered = f"{number(run.offered_req_per_s)} req/s, {number(run.load)} of the plan" if run.load else "kept full"
+    if run.concurrency is not None:
+        offered = f"a closed loop of {number(run.concurrency)} requests"
     each = f", in {len(run.periods)} periods" if run.periods else ""
     yield "load", offered + (" on average" if run.periods else "")
     yield (

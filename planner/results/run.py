@@ -120,9 +120,11 @@ class RunFigures(StrictModel):
     """What came of a run: means over replications, each without its warm-up and cool-down."""
 
     load: float | None
-    """Offered rate over the rate that the plan is for; None where the system was kept full."""
+    """Offered rate over the rate that the plan is for; None where requests came as others left."""
     offered_req_per_s: float | None
-    """Mean rate of arrivals; None where the system was kept full."""
+    """Mean rate of arrivals; None where requests came as others left."""
+    concurrency: int | None = None
+    """Requests inside at any time of a closed loop; None: they arrived by themselves, or kept the system full."""
     n_replications: int
     n_requests: int
     """Of all replications, warm-up and cool-down included."""

@@ -73,13 +73,18 @@ def strata(values: FloatArray, weights: FloatArray, n: int) -> tuple[FloatArray,
 
 
 def cells(values: FloatArray, weights: FloatArray, n: int) -> np.ndarray:
-    """The stratum of each value, of n with about the same weight from the least value to the greatest.
+    """The stratum of each value, from the least value to the greatest, of n that are about alike.
+
+    Equation: half by weight, half by the share of the sum of squares: waits follow second moments, and of lengths with
+        heavy tails a hundredth may have a third of that.
 
     >>> cells(np.array([3.0, 1.0, 2.0, 4.0]), np.ones(4), 2).tolist()
     [1, 0, 0, 1]
     """
     order = np.argsort(values, kind="stable")
-    w = weights[order] / weights.sum()
+    w, squares = weights[order] / weights.sum(), weights[order] * values[order] ** 2
+    if squares.sum() > 0:
+        w = (w + squares / squares.sum()) / 2
     found = np.empty(len(values), dtype=int)
     found[order] = np.minimum(((np.cumsum(w) - w / 2) * n).astype(int), n - 1)
     return found

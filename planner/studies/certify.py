@@ -13,10 +13,13 @@ from planner.studies.handed import modelled
 from planner.studies.period_runs import Judge
 from planner.studies.promises import Say
 from planner.studies.rounds import Candidate, Search, Tried, run_rounds
+from planner.studies.together import Tried as Together
+from planner.studies.together import best_together, rounds_together, told_together
 from planner.units import number
 
 MOST_TOLD = 8
 """Broken promises that a message names."""
+LOSS_NOT_RUN = "periods were run with everything in place: what is left after a loss was not"
 SUPPOSED = note(
     "supposed-discipline",
     "the search supposed dispatch = shared-queue with prefill_batching = one-at-a-time, which waits are known "
@@ -53,21 +56,36 @@ def certified_plan(
         UndecidedError: no plan was found in the time, or the runs are too short to tell whether one holds.
         CheckFailedError: no plan held.
     """
+    if scenario.colocated_pool is not None:
+        return _certified_together(scenario, Judge(question, data_dirs, say), time_limit_s)
     search = Search(scenario, Judge(question, data_dirs, say), time_limit_s)
     run_rounds(search)
     if search.best is None:
-        is_open = all(not p.decided for p in search.tried[-1].broken)
-        raise (UndecidedError if is_open else CheckFailedError)(_no_plan(search))
+        raise _no_plan(scenario, search.tried, search.why)
     return _plan(search, search.best)
 
 
-def _no_plan(search: Search) -> str:
-    """What to say where nothing held."""
-    last = search.tried[-1]
+def _certified_together(scenario: Scenario, judge: Judge, time_limit_s: float) -> Plan:
+    """The same of a scenario with a colocated pool; raises as `certified_plan` does."""
+    tried = rounds_together(scenario, judge, time_limit_s)
+    chosen = best_together(tried)
+    if chosen is None:
+        raise _no_plan(scenario, tried, "")
+    judge.say(f"{scenario.name}: comparing with other fleets")
+    plan = told_together(scenario, chosen, time_limit_s)
+    certified = _certified(scenario, judge.question, chosen, tried)
+    spare = [note("loss-not-run", LOSS_NOT_RUN)] if scenario.spare.survive else []
+    return plan.model_copy(update={"certified": certified, "notes": (*spare, *plan.notes)})
+
+
+def _no_plan(scenario: Scenario, tried: Sequence[Tried | Together], why: str) -> UndecidedError | CheckFailedError:
+    """What to raise where nothing held."""
+    last = tried[-1]
     lines = list(map(_broken, last.broken))
     more = [f"  - and {len(lines) - MOST_TOLD} more"] if len(lines) > MOST_TOLD else []
-    head = f"{search.scenario.name}: none of {len(search.tried)} plans that were run holds; of the last one:\n"
-    return head + "\n".join(lines[:MOST_TOLD] + more) + search.why
+    head = f"{scenario.name}: none of {len(tried)} plans that were run holds; of the last one:\n"
+    is_open = all(not p.decided for p in last.broken)
+    return (UndecidedError if is_open else CheckFailedError)(head + "\n".join(lines[:MOST_TOLD] + more) + why)
 
 
 def _broken(one: Promise) -> str:
@@ -84,7 +102,9 @@ def _plan(search: Search, chosen: Tried) -> Plan:
     search.judge.say(f"{search.scenario.name}: comparing with other fleets")
     plan = as_promised(search.scenario, chosen, explained(chosen.problem, chosen.found, search.time_limit_s))
     notes = (*_notes(search, chosen), *plan.notes)
-    return plan.model_copy(update={"certified": _certified(search, chosen), "notes": notes})
+    return plan.model_copy(
+        update={"certified": _certified(search.scenario, search.judge.question, chosen, search.tried), "notes": notes}
+    )
 
 
 def as_promised(scenario: Scenario, chosen: Candidate, plan: Plan) -> Plan:
@@ -98,8 +118,9 @@ def as_promised(scenario: Scenario, chosen: Candidate, plan: Plan) -> Plan:
     return plan.model_copy(update={**fields, "classes": classes, "periods": periods, "notes": notes})
 
 
-def _certified(search: Search, chosen: Tried) -> Certified:
-    question = search.judge.question
+def _certified(
+    scenario: Scenario, question: RunQuestion, chosen: Tried | Together, tried: Sequence[Tried | Together]
+) -> Certified:
     return Certified(
         req_per_s=chosen.plan.throughput_req_per_s,
         load=chosen.seen[0].load,
@@ -109,13 +130,13 @@ def _certified(search: Search, chosen: Tried) -> Certified:
         promises=chosen.promises,
         checks=tuple(check for one in chosen.seen for check in one.checks),
         unpredicted=tuple(dict.fromkeys(name for one in chosen.seen for name in one.unpredicted)),
-        rounds=tuple(_round(search.scenario, tried) for tried in search.tried),
-        chosen=search.tried.index(chosen),
+        rounds=tuple(_round(scenario, one) for one in tried),
+        chosen=tried.index(chosen),
         periods=tuple(one.name for one in chosen.seen if one.name is not None),
     )
 
 
-def _round(scenario: Scenario, tried: Tried) -> Round:
+def _round(scenario: Scenario, tried: Tried | Together) -> Round:
     demand, is_given = scenario.demand_req_per_s, scenario.objective != "max-throughput"
     told = (" ".join(filter(None, (p.period, p.request_class, p.metric))) for p in tried.broken)
     handed, is_one = tried.handed, not scenario.classes
@@ -134,7 +155,7 @@ def _round(scenario: Scenario, tried: Tried) -> Round:
 def _notes(search: Search, chosen: Tried) -> Iterator[Note]:
     """What the reader must know of what was run, and of what was not."""
     if search.scenario.spare.survive:
-        yield note("loss-not-run", "periods were run with everything in place: what is left after a loss was not")
+        yield note("loss-not-run", LOSS_NOT_RUN)
     if modelled(search.scenario) != search.scenario:
         yield SUPPOSED
     if chosen.problem.scenario != modelled(search.scenario):

@@ -19,7 +19,7 @@ from planner.studies.handed import as_asked, modelled, seeks_least
 from planner.studies.higher import run_higher
 from planner.studies.neighbours import cheaper
 from planner.studies.period_runs import Judge
-from planner.studies.promises import Say
+from planner.studies.promises import NOT_ASKED, PRECISE_FRACTION, TIME_UP, Say
 from planner.studies.rounds import Candidate, Search, candidate, run, run_again, run_rounds
 from planner.studies.slo_runs import with_slo_run
 
@@ -29,11 +29,8 @@ RUN_PART = 1 / 3
 """what runs, and the searches between them, may; the rest is for what explains the plan."""
 EACH_PART = 0.1
 """Of the time for runs, what one of the searches between them may take."""
-PRECISE_FRACTION = 0.015
-"""Half of an interval over its figure, below which nobody runs on for a promise."""
 LEVELS = 3
 """Times that a cheaper fleet is sought around the cheapest so far."""
-TIME_UP, NOT_ASKED = "time was up", "--no-run"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,10 @@ from planner.units import MILLI, number
 
 TPOT_ALLOWED = 0.05
 """Part of a limit on the decode step by which it may be missed, as validation allows it [-]."""
+PRECISE_FRACTION = 0.015
+"""Half of an interval over its figure, below which nobody runs on for a promise."""
+TIME_UP, NOT_ASKED = "time was up", "--no-run"
+"""Why a promise was not run."""
 SLOWEST, STEP = "ttft_promised_s", "tpot_mean_s"
 Say = Callable[[str], None]
 

@@ -13,10 +13,9 @@ from planner.optimizer.together.planned import Together
 from planner.results import DecodeStepRun, Fleet, Plan, Promise, SloRun
 from planner.scenario import Scenario, Slo
 from planner.studies.handed import Handed, as_asked, between, roomier, searched, stated, tightened
-from planner.studies.kept import NOT_ASKED, PRECISE_FRACTION, TIME_UP
 from planner.studies.period_runs import Judge, Ran, Seen, seen_periods
 from planner.studies.planned import planned_together
-from planner.studies.promises import STEP, Say
+from planner.studies.promises import NOT_ASKED, PRECISE_FRACTION, STEP, TIME_UP, Say
 from planner.units import MILLI
 
 MOST_ROUNDS = 6
@@ -36,6 +35,11 @@ class Tried(Ran):
     claimed: Fleet
     """The same fleet at the rate that it is for."""
     seen: tuple[Seen, ...] = ()
+
+    @property
+    def plan(self) -> Fleet:
+        """The plan at its rate."""
+        return self.claimed
 
     @property
     def is_kept(self) -> bool:
@@ -74,12 +78,38 @@ def kept_together(
         tried = list(_rounds(scenario, tried[0], judge, limit.part_s(SEARCH_PART)))
     except (InputError, CheckFailedError) as error:
         because = str(error).splitlines()[0]
-    chosen = min((one for one in tried if one.is_kept), key=_badness, default=tried[0])
+    chosen = best_together(tried) or tried[0]
     if because is None and not chosen.is_kept:
         because = f"none of {len(tried)} plans that were run keeps it" if chosen.seen else TIME_UP
     say(f"{scenario.name}: comparing with other fleets")
-    plan = together_explained(chosen.found, limit.left_s).plan
-    return _told(scenario, _as_promised(scenario, plan, chosen), chosen, len(tried), question.seed, because)
+    plan = told_together(scenario, chosen, limit.left_s)
+    return _told(scenario, plan, chosen, len(tried), question.seed, because)
+
+
+def rounds_together(scenario: Scenario, judge: Judge, time_limit_s: float) -> list[Tried]:
+    """Plans that were run, each handed a stricter promise where the one before broke its own.
+
+    Args:
+        scenario: the question.
+        judge: how each is run, and what is judged.
+        time_limit_s: seconds that the search for one plan may take.
+
+    Raises:
+        InputError, InfeasibleError, UndecidedError: as `optimize` does.
+    """
+    judge.say(f"{scenario.name}: planning")
+    first = _planned(scenario, as_asked(scenario), judge, time_limit_s)
+    return list(_rounds(scenario, first, judge, time_limit_s))
+
+
+def best_together(tried: Sequence[Tried]) -> Tried | None:
+    """The best of the plans that keep everything; None where none does."""
+    return min((one for one in tried if one.is_kept), key=_badness, default=None)
+
+
+def told_together(scenario: Scenario, chosen: Tried, time_limit_s: float) -> Plan:
+    """A plan that was run, in full, with what it is compared with."""
+    return _as_promised(scenario, together_explained(chosen.found, time_limit_s).plan, chosen)
 
 
 def _rounds(scenario: Scenario, first: Tried, judge: Judge, search_s: float) -> Iterator[Tried]:

@@ -22,13 +22,14 @@ from planner.queueing import (
     colocated_queue,
 )
 from planner.queueing.erlang import Floats
+from planner.roofline.request_kinds import strata
 
 TOLERANCES = {"ttft_mean": 0.08, "ttft_p90": 0.12, "tpot_mean": 0.06}
 MOST_LOAD = 0.85
 N_REQUESTS = 30_000
 N_RUNS = 4
 """Of a pool, with other arrivals each: what one run of a busy pool shows is off by more than the goals."""
-N_KINDS = 256
+N_KINDS = 128
 TOKEN_KNOTS = np.unique(np.concatenate([[1.0], np.geomspace(16, 16384, 41)]))
 KEYS = np.concatenate([[1.0], np.geomspace(100, 40_000, 18)])
 CONTEXTS = np.concatenate([[1.0], np.geomspace(100, 80_000, 20)])
@@ -55,14 +56,14 @@ class Pool:
     def prompts(self) -> Prompts:
         """Its requests as the model sees them."""
         tokens, outputs = self.load.prompt_tokens.astype(float), self.load.output_tokens.astype(float)
-        kinds = np.unique(np.quantile(tokens, (np.arange(N_KINDS) + 0.5) / N_KINDS), return_counts=True)
+        kinds, weights = strata(tokens, np.ones(len(tokens)), N_KINDS)
         budget = float(self.rules.tokens_per_pass)
-        n_full = np.maximum(np.ceil(kinds[0] / budget) - 1, 0)
-        last, zero = kinds[0] - n_full * budget, np.zeros(len(kinds[0]))
+        n_full = np.maximum(np.ceil(kinds / budget) - 1, 0)
+        last, zero = kinds - n_full * budget, np.zeros(len(kinds))
         alone = self.seconds(last, zero, n_full * budget + (last + 1) / 2, 1.0)
         alone = alone + n_full * self.seconds(zero + budget, zero, n_full * budget / 2, 1.0)
         scv = float(outputs.var() / outputs.mean() ** 2)
-        return Prompts(kinds[0], kinds[1] / N_KINDS, alone, float(outputs.mean()), scv)
+        return Prompts(kinds, weights, alone, float(outputs.mean()), scv)
 
     @property
     def loop(self) -> PassLoop:

@@ -1,6 +1,7 @@
 """The batches of colocated pools, run on what the event loop has handed to them, and written into its records."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,19 +15,20 @@ from planner.executor.systems import System
 Floats = NDArray[np.float64]
 
 
-def run_batches(plan: System, w: World, faults: Records) -> None:
+def run_batches(plan: System, w: World, faults: Records, sent_to: NDArray[np.int_] | None = None) -> None:
     """Run every colocated pool on what reached it in a run that has ended; the records then tell of both.
 
     Args:
         plan: the system.
         w: records of the run; changed.
         faults: what happens to colocated instances.
+        sent_to: instance of each request while that is up; None: the one of the least load when it comes.
 
     Raises:
         AssertionError: a request was lost, or had its tokens before it came; a fault of the planner.
     """
     for one in plan.colocated:
-        _run(plan, w, one, faults)
+        _run(plan, w, one, faults, sent_to)
 
 
 def without_steps(plan: System, requests: Records) -> None:
@@ -35,7 +37,7 @@ def without_steps(plan: System, requests: Records) -> None:
         requests["luck_tokens"] = 1 - requests["output_tokens"]
 
 
-def _run(plan: System, w: World, one: Colocated, faults: Records) -> None:
+def _run(plan: System, w: World, one: Colocated, faults: Records, sent_to: NDArray[np.int_] | None) -> None:
     rows, is_standing = one.entering(w)
     if not len(rows):
         return
@@ -50,6 +52,7 @@ def _run(plan: System, w: World, one: Colocated, faults: Records) -> None:
         faults=faults,
         max_retries=plan.scenario.execution.max_retries,
     )
+    load = replace(load, instances=None if sent_to is None else sent_to[rows])
     rules = one.rules(load)
     found = engine_run(rules, one.times(load, rules), load, one.pool.n_instances)
     assert len(faults) or not np.isnan(found.done_s).any(), "a request that fits was refused"

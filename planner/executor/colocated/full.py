@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from planner.executor.colocated.pools import Colocated
 from planner.executor.engine.run import EngineRun, engine_run
-from planner.executor.kernel.records import Records, World
+from planner.executor.kernel.records import NONE, Records, World
 
 Floats = NDArray[np.float64]
 N_TO_FILL = 20_000
@@ -24,6 +24,14 @@ class Full(NamedTuple):
     in_flight: int
     """Requests that keep it so."""
     req_per_s: float
+
+
+class Paced(NamedTuple):
+    """Requests of a closed loop; one value for each."""
+
+    arrival_s: Floats
+    instances: NDArray[np.int_]
+    """That each was sent to, from 0: of instances that are as busy, arrivals alone do not tell."""
 
 
 def full_instance(one: Colocated, requests: Records, is_standing: NDArray[np.bool_]) -> Full:
@@ -71,19 +79,22 @@ def _seen(found: EngineRun) -> tuple[float, float]:
     return (last - first) / span_s if span_s > 0 else inf, float(known.mean()) if known.size else 0.0
 
 
-def paced_s(one: Colocated, w: World, faults: Records, max_retries: int) -> Floats:
-    """Arrivals that keep a colocated pool full, each with the last token of another request [s].
+def paced_s(one: Colocated, w: World, faults: Records, max_retries: int, in_flight: int | None = None) -> Paced:
+    """Arrivals of a closed loop through a colocated pool, each with the last token of another request.
 
     Args:
         one: the pool, which all requests reach.
         w: records of a run of all that is before it, which has ended; its times do not matter.
         faults: what happens to instances.
         max_retries: how often a request starts again after crashes.
+        in_flight: requests inside; None: as many as keep it full.
     """
     rows, is_standing = one.entering(w)
     asked = w.requests[rows]
-    n = full_instance(one, asked, is_standing).in_flight * one.pool.n_instances
+    n = in_flight or full_instance(one, asked, is_standing).in_flight * one.pool.n_instances
     load = one.load(asked, is_standing, concurrency=n, faults=faults, max_retries=max_retries)
     rules = one.rules(load)
     found = engine_run(rules, one.times(load, rules), load, one.pool.n_instances)
-    return np.maximum.accumulate(np.interp(np.arange(len(w.requests)), rows, found.arrival_s))
+    instances = np.full(len(w.requests), NONE)
+    instances[rows] = found.instances
+    return Paced(np.maximum.accumulate(np.interp(np.arange(len(w.requests)), rows, found.arrival_s)), instances)

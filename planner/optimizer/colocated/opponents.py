@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.errors import InfeasibleError, InputError, UndecidedError
 from planner.notes import Note, note
+from planner.optimizer.colocated.doubted import by_run_alone
 from planner.optimizer.colocated.instances import ColocatedInstance
 from planner.optimizer.colocated.open_layouts import open_instances
 from planner.optimizer.colocated.rates import (
@@ -23,7 +24,6 @@ from planner.optimizer.colocated.rates import (
 from planner.optimizer.evaluation import PER_MILLION, latency_of
 from planner.optimizer.home import beyond_stock, decoding_sites
 from planner.optimizer.problem import LARGEST_POOL, Problem
-from planner.queueing import DOUBTS
 from planner.results import AtBest, Baseline, Cost, Fleet, Latency, PoolPlan
 from planner.units import SECONDS_PER_HOUR
 
@@ -232,10 +232,7 @@ def _by_run_alone(sized: _Sized, fleet: Baseline) -> Iterator[Note]:
     if fleet.latency.ttft_mean_s is None:
         return
     found = queue_of(sized.one.loads[0], sized.n, fleet.throughput_req_per_s)
-    if found is not None and found[0].doubts:
-        why = " and ".join(DOUBTS[name] for name in found[0].doubts)
-        what = f"times of {fleet.name} are predicted where the model is known to be off"
-        yield note("colocated-by-run-alone", f"{what}, as {why}: a run alone would certify them")
+    yield from by_run_alone(None if found is None else found[0], sized.one.setup.layout, fleet.name)
 
 
 def _baseline(problem: Problem, plan: Fleet, promise: Promise, name: str, sized: _Sized, made: Maker) -> Baseline:

@@ -13,6 +13,8 @@ from planner.optimizer.together.aims import ROUNDING, Aim, Found, bundles
 from planner.optimizer.together.pairing import Pairing, Sizes, Span
 from planner.units import BITS_PER_BYTE, BITS_PER_GBIT
 
+TINY = 1e-6
+"""Of an instance, or Gbps: more than nothing."""
 MOST_TRIED = 400
 """Fleets by rising bill that are tried under a promise."""
 
@@ -36,6 +38,8 @@ class LeastBill(Aim):
 
     def best(self, pairing: Pairing, span: Span, below: float) -> Found | None:
         least = self._least(pairing, span)
+        if least is not None and self.is_timed:
+            least = self._enough(pairing, span, least, below)
         if least is None:
             return None
         order, seen = count(), {least}
@@ -54,6 +58,33 @@ class LeastBill(Aim):
                     heappush(heap, (self._usd(pairing, more, span), next(order), more))
         raise UndecidedError(f"none of the {MOST_TRIED} cheapest fleets keeps the promise")
 
+    def _enough(self, pairing: Pairing, span: Span, least: Sizes, below: float) -> Sizes | None:
+        """The fleet with as many colocated instances as promises take even if long prompts were never late.
+
+        Equation:
+            doubled steps up to a number that does, then halved: promises are kept by more instances, too
+        """
+        most, ttft_s = pairing.colocated.max_instances, self.question.promise.ttft_s
+        each = self._usd(pairing, least._replace(n_colocated=least.n_colocated + 1), span)
+        each -= self._usd(pairing, least, span)
+        if each > 0 and below < inf:
+            most = min(most, least.n_colocated + int(max(below - self._usd(pairing, least, span), 0.0) / each) + 1)
+
+        def does(n: int) -> bool:
+            sizes = least._replace(n_colocated=n)
+            late = 0.0 if ttft_s is None else pairing.late_fraction(sizes, span, self.rate, ttft_s, counts_long=False)
+            return late <= self.late_allowed and not pairing.is_too_slow(sizes, span, self.rate)
+
+        failed, step, n = least.n_colocated - 1, 1, least.n_colocated
+        while not does(n):
+            if n >= most:
+                return None
+            failed, step, n = n, 2 * step, min(n + step, most)
+        while n - failed > 1:
+            middle = (failed + n) // 2
+            failed, n = (failed, middle) if does(middle) else (middle, n)
+        return least._replace(n_colocated=n)
+
     def _usd(self, pairing: Pairing, sizes: Sizes, span: Span) -> float:
         return pairing.rent_usd_per_hour(sizes) + self.rate * pairing.use_usd(span)
 
@@ -69,8 +100,12 @@ class LeastBill(Aim):
         n_prefill: int | None = 0
         if pairing.prefill is not None:
             least = pairing.prefill.min_instances
-            n_prefill = _whole(prefill_busy, lost, pairing.prefill) if prefill_busy > 0 else least
+            leaves = prefill_busy > 0
+            if not leaves and pairing.leaves(span):
+                leaves, prefill_busy = True, TINY  # however little: it takes an instance, and a port
+            n_prefill = _whole(prefill_busy, lost, pairing.prefill) if leaves else least
             gbps = self.rate * pairing.sent_bytes(span.high) * BITS_PER_BYTE / BITS_PER_GBIT
+            gbps = max(gbps, TINY) if leaves else gbps
         if n is None or n_prefill is None:
             return None
         ports = next((p for p in self._ports(pairing) if _gbps(pairing, p) >= gbps * (1 - ROUNDING)), None)

@@ -22,9 +22,11 @@ from planner.workload import ALL_LONG
 
 COLOCATED, PREFILL = 0, 1
 """Places of both pools in the problem."""
-HALVINGS = 24
+HALVINGS = 12
 FINEST = 1e-6
 """Width of a span over its end below which it is one threshold."""
+ROUNDED = 0.05
+"""Part of a span by which a threshold in it may be moved to have few digits."""
 FEW_LONG = 1e-12
 """Share of requests that counts as none."""
 
@@ -73,6 +75,8 @@ class Pairing:
     more_gbps: float = 0.0
     """Bandwidth beyond the ports of the link, to see what it is worth [Gbps]."""
     _known: dict[object, object] = field(default_factory=dict)
+    _of_way: dict[object, object] = field(default_factory=dict)
+    """What is known of the colocated pool, whichever prefill pool it has."""
 
     @property
     def colocated(self) -> PoolSpec:
@@ -105,9 +109,9 @@ class Pairing:
     def batch(self, threshold_tokens: float) -> Batch:
         """What the colocated pool gets at a threshold, remembered."""
         key = ("batch", threshold_tokens)
-        if key not in self._known:
-            self._known[key] = self._batch(threshold_tokens)
-        found = self._known[key]
+        if key not in self._of_way:
+            self._of_way[key] = self._batch(threshold_tokens)
+        found = self._of_way[key]
         assert isinstance(found, Batch)
         return found
 
@@ -169,15 +173,27 @@ class Pairing:
         is_narrow = span.high - span.low <= FINEST * max(abs(span.high), 1.0)
         return is_narrow or self.long_fraction(span.low) == self.long_fraction(span.high)
 
+    def leaves(self, span: Span) -> bool:
+        """Whether prompts leave at every threshold of a span, but for those at which none would all the same."""
+        return span.high < self.longest_tokens and self.long_fraction(span.low) > FEW_LONG
+
     def leaving(self, span: Span, fraction: float) -> float:
-        """The threshold of a span beyond whose lower end so much of the span's prefill work stays [tokens]."""
+        """The threshold of a span beyond whose lower end so much of its prefill work stays, remembered [tokens]."""
+        key = ("leaving", span, fraction)
+        if key not in self._known:
+            self._known[key] = self._leaving(span, fraction)
+        found = self._known[key]
+        assert isinstance(found, float)
+        return found
+
+    def _leaving(self, span: Span, fraction: float) -> float:
         low, high = span
         ends = self.prefill_s(low), self.prefill_s(high)
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             stays = self._prefill_s(middle) <= ends[0] - fraction * (ends[0] - ends[1])
             low, high = (low, middle) if stays else (middle, high)
-        return high
+        return _rounded(high, span)
 
     def gbps(self, sizes: Sizes) -> float:
         """Bandwidth of the link [Gbps]."""
@@ -237,7 +253,7 @@ class Pairing:
     def queue(self, threshold_tokens: float, n_instances: int, req_per_s: float) -> JoinedQueue | None:
         """The colocated pool's steady state, remembered; None without one. Raises UndecidedError: time is up."""
         key = ("queue", threshold_tokens, n_instances, req_per_s)
-        if key not in self._known:
+        if key not in self._of_way:
             self.promise.check_time()
             batch = self.batch(threshold_tokens)
             try:
@@ -245,8 +261,8 @@ class Pairing:
                 found = joined_queue(load.loop, load.prompts, batch.joining_fraction, req_per_s, n_instances)
             except ValueError:  # it cannot serve the rate
                 found = None
-            self._known[key] = found
-        known = self._known[key]
+            self._of_way[key] = found
+        known = self._of_way[key]
         assert known is None or isinstance(known, JoinedQueue)
         return known
 
@@ -275,12 +291,22 @@ class Pairing:
             sizes.ports if i == self.link else (0,) * len(link.tiers) for i, link in enumerate(self.problem.links)
         )
 
-    def late_fraction(self, sizes: Sizes, span: Span, req_per_s: float, ttft_s: float) -> float:
-        """Share of the requests whose first token takes longer, after the worst loss [fraction]."""
-        return max(self._late(one, at, req_per_s, ttft_s) for one, at in self.states(sizes, span))
+    def late_fraction(
+        self, sizes: Sizes, span: Span, req_per_s: float, ttft_s: float, counts_long: bool = True
+    ) -> float:
+        """Share of the requests whose first token takes longer, after the worst loss [fraction].
 
-    def _late(self, sizes: Sizes, span: Span, req_per_s: float, ttft_s: float) -> float:
-        long, late = self.long_fraction(span.high), 0.0
+        Args:
+            sizes: the fleet.
+            span: thresholds.
+            req_per_s: arrivals.
+            ttft_s: time to first token.
+            counts_long: whether prompts that are computed elsewhere count, or are never late.
+        """
+        return max(self._late(one, at, req_per_s, ttft_s, counts_long) for one, at in self.states(sizes, span))
+
+    def _late(self, sizes: Sizes, span: Span, req_per_s: float, ttft_s: float, counts_long: bool) -> float:
+        long, late = self.long_fraction(span.high) if counts_long else 0.0, 0.0
         paths = self.long_paths(span.high, sizes, req_per_s, True) if long > FEW_LONG else []
         if paths is None or sizes.n_colocated <= 0:
             return 1.0
@@ -327,3 +353,12 @@ class Pairing:
             paths = tuple(replace(path, unloaded_s=path.unloaded_s + load.before_s) for path in queue.ttft.paths)
         share = 1 - batch.joining_fraction
         return [replace(path, share_fraction=path.share_fraction * share) for path in paths]
+
+
+def _rounded(threshold_tokens: float, span: Span) -> float:
+    """A threshold in few digits, where the span has one near it: other pairings are then cut at the same."""
+    for digits in (1, 2, 3):
+        few = float(f"{threshold_tokens:.{digits}e}")
+        if abs(few - threshold_tokens) < ROUNDED * (span.high - span.low) and span.low < few < span.high:
+            return few
+    return threshold_tokens

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.notes import Note, note
+from planner.optimizer.colocated.doubted import by_run_alone
 from planner.optimizer.context import context_notes
 from planner.optimizer.disaggregation import apart_instead
 from planner.optimizer.infeasibility import infeasible
@@ -75,7 +76,7 @@ def together_explained(found: Together, time_limit_s: float) -> Explained:
         **dict(fleet),
         scenario=scenario.name,
         objective=scenario.objective,
-        status="optimal" if best.gap <= best.target else "feasible",
+        status="optimal" if best.is_optimal else "feasible",
         gap=best.gap,
         bound=found.bound,
         capacity_rule=scenario.capacity_rule,
@@ -103,6 +104,9 @@ def _notes(found: Together) -> Iterator[Note]:
         )
     if fleet.latency.ttft_mean_s is None:
         yield _unknown_wait(found)
+    elif (joined := found.queue) is not None:
+        colocated = found.best.pairing.colocated
+        yield from by_run_alone(joined.queue, colocated.rates.setup.layout, colocated.name)
     if question.promise.ttft_s is not None or question.problem.is_min_ttft:
         what = "the wait for a place in the batch, those for other prompts and, where they leave, prefill and the link"
         yield note("promise-counts", f"the TTFT counts {what}")

@@ -13,7 +13,7 @@ from planner.optimizer.together.pairing import Pairing, Sizes
 from planner.optimizer.together.question import Question, question_of
 from planner.optimizer.together.search import Best, best_fleet, searched
 from planner.optimizer.together.within_means import HighestRateOf
-from planner.queueing import Ttft
+from planner.queueing import JoinedQueue, Ttft
 from planner.results import Bottleneck, Fleet
 from planner.scenario import Scenario
 
@@ -85,9 +85,14 @@ class Together:
 
     def tpot_quantile_s(self, q: float) -> float | None:
         """Time per token that a fraction of the requests does not exceed at its rate [s]; None: unknown."""
-        best = self.best
-        queue = best.pairing.queue(best.threshold_tokens, best.sizes.n_colocated, self.req_per_s)
+        queue = self.queue
         return None if queue is None else queue.tpot_quantile_s(q)
+
+    @property
+    def queue(self) -> JoinedQueue | None:
+        """The batch's steady state at its rate; None without one."""
+        best = self.best
+        return best.pairing.queue(best.threshold_tokens, best.sizes.n_colocated, self.req_per_s)
 
     def until(self, deadline: float) -> "Together":
         """The same with another time by which all else is to be found out."""
@@ -159,4 +164,4 @@ def _most(question: Question, pairing: Pairing, sizes: Sizes) -> float | None:
         best = searched(question, HighestRateOf(question, sizes), [pairing])
     except UndecidedError:
         return None
-    return None if best is None or best.gap > best.target else -best.value
+    return None if best is None or not best.is_optimal else -best.value

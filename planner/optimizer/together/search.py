@@ -9,11 +9,18 @@ from time import monotonic
 import numpy as np
 
 from planner.errors import UndecidedError
-from planner.optimizer.together.aims import Aim
+from planner.optimizer.together.aims import ROUNDING, Aim, Found
 from planner.optimizer.together.least_bill import LeastBill
 from planner.optimizer.together.pairing import Pairing, Sizes, Span
 from planner.optimizer.together.question import Question
 from planner.optimizer.together.within_means import HighestRate, SoonestToken
+
+WIDE = 0.15
+"""Relative distance of a span's bound from that of a threshold in it, beyond which it is cut by capacity alone."""
+SOME = (0.25, 0.5, 0.75)
+"""Parts of a span's prefill work that stay before thresholds that are tried first,"""
+N_TRIED = 12
+"""and how many of these."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +41,11 @@ class Best:
     def gap(self) -> float:
         """Relative distance of both."""
         return max(self.value - self.bound, 0.0) / max(abs(self.value), 1e-12)
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the gap counts as none."""
+        return self.gap <= self.target * (1 + ROUNDING)
 
     @property
     def leaves(self) -> bool:
@@ -90,7 +102,8 @@ class _Search:
         """Look at the span with the least bound: try a threshold of it, and cut it."""
         bound, _, part = self.heap[0]
         pairing, span = part.pairing, part.span
-        if span.low < span.high and self.aim.is_timed and not part.is_refined:
+        is_wide = self.aim.is_timed and not part.is_refined and self._is_wide(bound, part)
+        if span.low < span.high and self.aim.is_timed and not part.is_refined and not is_wide:
             might = self.aim.best(pairing, span, self.below)
             heappop(self.heap)
             if might is None:
@@ -98,22 +111,55 @@ class _Search:
             else:
                 self.push(max(bound, might.value), replace(part, is_refined=True))
             return
-        found = self.aim.best(pairing, Span(span.low, span.low), self.below)
+        found = None if is_wide else self.aim.best(pairing, Span(span.low, span.low), self.below)
         heappop(self.heap)
         if found is not None:
-            found = self.aim.trimmed(pairing, found, span.low)
-            self.best = Best(pairing, found.sizes, span.low, found.value, bound, self.aim.gap)
+            self.keep(pairing, span.low, found, bound)
         if not pairing.is_one(span):
             for one in _parts(span, pairing.leaving(span, self.aim.cut(pairing, span))):
                 self.push(max(bound, self.aim.bound(pairing, one)), _Part(pairing, one))
+
+    def keep(self, pairing: Pairing, threshold_tokens: float, found: Found, bound: float) -> None:
+        """A fleet as the best one."""
+        found = self.aim.trimmed(pairing, found, threshold_tokens)
+        self.best = Best(pairing, found.sizes, threshold_tokens, found.value, bound, self.aim.gap)
+
+    def try_some(self) -> None:
+        """Fleets at a few thresholds, those first of which capacity alone says that they may be best.
+
+        With one of them known, most spans need not be looked at under the promise, which takes longest.
+        """
+        points: list[tuple[float, int, Pairing, Span]] = []
+        for _, number, part in self.heap:
+            for t in _some(part):
+                at = Span(t, t)
+                points.append((self.aim.bound(part.pairing, at), number, part.pairing, at))
+        points.sort(key=lambda one: one[:2])
+        for n, (value, _, pairing, at) in enumerate(points):
+            if value >= self.below or (self.best is not None and n >= N_TRIED):
+                return
+            found = self.aim.best(pairing, at, self.below)
+            if found is not None:
+                self.keep(pairing, at.low, found, self.heap[0][0])
+
+    def _is_wide(self, bound: float, part: _Part) -> bool:
+        """Whether thresholds of a span differ so much by capacity alone that its bound says little."""
+        pairing, span = part.pairing, part.span
+        if span.low >= span.high or pairing.is_one(span):
+            return False
+        middle = pairing.leaving(span, 0.5)
+        value = self.aim.bound(pairing, Span(middle, middle))
+        return value == inf or value - bound > WIDE * abs(value)
 
 
 def pairings(question: Question) -> Iterator[Pairing]:
     """Every way of the colocated pool with every layout of the prefill pool."""
     for way in question.ways:
+        shared: dict[object, object] = {}  # what the colocated pool does is the same beside any prefill pool
         for prefill in question.prefills or (None,):
             pools = (way.spec,) if prefill is None else (way.spec, prefill)
-            yield Pairing(replace(question.problem, pools=pools), way, question.link, question.promise)
+            problem = replace(question.problem, pools=pools)
+            yield Pairing(problem, way, question.link, question.promise, _of_way=shared)
 
 
 def aim_of(question: Question) -> Aim:
@@ -153,6 +199,8 @@ def searched(question: Question, aim: Aim, among: Iterable[Pairing]) -> Best | N
         for span in _first_spans(question, pairing):
             search.push(aim.bound(pairing, span), _Part(pairing, span))
     try:
+        if aim.is_timed:
+            search.try_some()
         while not search.is_proven and monotonic() < question.promise.deadline:
             search.look()
     except UndecidedError:
@@ -174,7 +222,14 @@ def _first_spans(question: Question, pairing: Pairing) -> Iterator[Span]:
     else:
         yield Span(most, most)
         if pairing.least_tokens < most:
-            yield Span(pairing.least_tokens, most)
+            yield Span(pairing.least_tokens, float(np.nextafter(most, -inf)))
+
+
+def _some(part: _Part) -> Iterator[float]:
+    """Thresholds of a span: its ends, and between them a few by prefill work."""
+    yield part.span.low
+    if part.span.low < part.span.high:
+        yield from (part.pairing.leaving(part.span, x) for x in SOME)
 
 
 def _parts(span: Span, at: float) -> Iterator[Span]:

@@ -158,8 +158,9 @@ def executed(question: SizeQuestion, apart: Apart, run: "RunQuestion", time_limi
         say: is told what is run.
     """
     from planner.studies.handed import as_asked  # compiles, or loads what was compiled
-    from planner.studies.kept import PRECISE_FRACTION, chosen_by_runs
+    from planner.studies.kept import chosen_by_runs
     from planner.studies.period_runs import Judge
+    from planner.studies.promises import PRECISE_FRACTION
     from planner.studies.rounds import Search, Tried, as_stated
 
     if question.ttft_s is None and question.tpot_s is None:

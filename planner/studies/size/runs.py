@@ -13,8 +13,7 @@ from planner.executor.engine.run import EngineLoad, EngineRules, PassTimes, engi
 from planner.executor.pass_times import Reach, pass_times
 from planner.results import Promise
 from planner.roofline import linear_memory
-from planner.studies.kept import PRECISE_FRACTION
-from planner.studies.promises import is_settled, promise
+from planner.studies.promises import PRECISE_FRACTION, is_settled, promise
 from planner.studies.size.colocated import TPOT, TTFT, Chosen, Executed, Say, predicted
 from planner.studies.size.question import SizeQuestion
 from planner.studies.size.ways import MOST_RUNNING, ColocatedWay

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from planner.errors import InfeasibleError, InputError
 from planner.notes import Note, note
-from planner.queueing import DOUBTS
+from planner.optimizer.colocated.doubted import by_run_alone
 from planner.results import Size, SizedFleet, SizedSloRun, SizeVerdict
 from planner.studies.size import colocated, disaggregated
 from planner.studies.size.colocated import Chosen
@@ -147,7 +147,10 @@ def _undecided(run: SizedSloRun) -> str:
 def _why_not(question: SizeQuestion, every: Ways) -> str:
     model, chips = question.profile.name, ", ".join(chip.name for chip in question.chips)
     if every.n_instances == 0:
-        return f"{COMMAND}: {model} with its longest request fits no instance of {chips} that was looked at"
+        return (
+            f"{COMMAND}: {model} with its longest request fits no instance of {chips} that was looked at; what would "
+            "do: accelerators with more memory, a narrower --precision or --kv-precision, or shorter requests"
+        )
     lacks = [name for name, kind in (("first token", every.prefill), ("output token", every.decode)) if not kind]
     limits = {"first token": question.ttft_s, "output token": question.tpot_s}
     if lacks:
@@ -161,6 +164,11 @@ def _notes(
 ) -> Iterator[Note]:
     kinds = f"{every.n_instances} kinds of instances hold the model and its requests"
     yield note("size-considered", f"{kinds}; times are those of {question.software.name}")
+    limit = question.profile.architecture.context_limit_tokens
+    if limit is not None and question.longest_tokens > limit:
+        beyond = f"prompts of up to {question.longest_tokens:,.0f} tokens, beyond the context of {limit:,}"
+        made = f"that {question.profile.name} is made for: engines refuse them unless RoPE scaling extends it"
+        yield note("context-exceeded", f"there are {beyond} {made}")
     if question.speculation is not None:
         yield note(
             "colocated-without-drafts", "colocated pools are left out: with drafted tokens they are not modelled"
@@ -187,17 +195,7 @@ def _notes(
 
 def _of_colocated(chosen: Chosen) -> Iterator[Note]:
     """What the model of a colocated pool leaves to its run."""
-    queue = chosen.predicted.queue
-    if queue is not None and queue.doubts:
-        why = " and ".join(DOUBTS[name] for name in queue.doubts)
-        what = "times of the colocated pool are predicted where the model is known to be off"
-        yield note("colocated-by-run-alone", f"{what}, as {why}: its run alone certifies the promises")
-    if chosen.way.layout.dp_size > 1:
-        yield note(
-            "replicas-step-together",
-            "attention replicas of a colocated instance step at the pace of the fullest one, which is modelled: the "
-            "mean time per output token is 5 to 25 % too short, most where busy, and the run decides how many",
-        )
+    yield from by_run_alone(chosen.predicted.queue, str(chosen.way.layout), "the colocated pool")
 
 
 def _open(one: SizedFleet | None, two: SizedFleet | None) -> Iterator[Note]:
