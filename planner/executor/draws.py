@@ -5,6 +5,7 @@ A generator is found by its name, not by its order: a new quantity, or one that 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -193,9 +194,15 @@ def _of_trace(workload: Workload, trace: Trace, n: int, name: str, draws: Draws)
     place = np.arange(n) % trace.n_requests
     total, output = trace.total_tokens[place], trace.output_tokens[place]
     if workload.prefix_hits == "ideal" and trace.blocks is not None:
-        cached = ideal_hits(trace.total_tokens, trace.blocks).astype(np.int64)[place]
-        return Contents(total, _with_work_left(cached, total), output)
+        return Contents(total, _with_work_left(_ideal(trace)[place], total), output)
     return Contents(total, _stated_hits(workload, total, name, draws), output)
+
+
+@lru_cache(maxsize=1)
+def _ideal(trace: Trace) -> NDArray[np.int64]:
+    """Tokens of every request of a trace that the ideal cache has; the same in all replications."""
+    assert trace.blocks is not None, "only a trace with blocks has hits"
+    return ideal_hits(trace.total_tokens, trace.blocks).astype(np.int64)
 
 
 def read(workload: Workload, scenario: Scenario, data_dirs: Sequence[Path]) -> Trace:
