@@ -28,8 +28,8 @@ CACHE_VARIABLE = "PLANNER_CACHE_DIR"
 LOG = logging.getLogger("planner.executor")
 OVER = {"is_over": True}
 """Of a record that tells of the end of what an earlier one announced."""
-ABOUT_S = {"plain": 25, "extras": 65}
-"""Seconds that compiling takes on one core of 2024, by kind of world."""
+ABOUT_S = 25
+"""Seconds that compiling the loop of a plain system takes on one core of 2024."""
 ALL_OF_OTHERS, WRITING_OF_OTHERS = 0o077, 0o022
 """Bits of a mode by which others than the owner may do something, and by which they may put something in."""
 
@@ -41,14 +41,14 @@ def is_compiled(kind: str) -> bool:
 
 
 @contextmanager
-def told_of_compiling(kind: str, *entries: Any, about_s: int | None = None) -> Iterator[None]:
+def told_of_compiling(kind: str, *entries: Any, about_s: int = ABOUT_S) -> Iterator[None]:
     """Compile what is called within, for a kind of world, and say that this takes long; where it is done, nothing."""
     if is_compiled(kind):
         yield
         return
     began, folder = monotonic(), cache_folder()
     kept = "once" if folder else f"for this run only, as no folder keeps it (set {CACHE_VARIABLE})"
-    LOG.info("compiling the executor %s, about %d s", kept, about_s or ABOUT_S[kind])
+    LOG.info("compiling the executor %s, about %d s", kept, about_s)
     with optimized_once(entry.py_func.__qualname__ for entry in entries):
         yield
     LOG.info("the executor is compiled, after %.0f s", monotonic() - began, extra=OVER)
