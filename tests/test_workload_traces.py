@@ -45,6 +45,16 @@ def test_a_mooncake_trace_gives_its_lengths_and_ragged_blocks(trace_of):
     assert trace.blocks.offsets.tolist() == [0, 2, 3, 6]
 
 
+def test_a_file_is_read_again_only_where_it_has_changed(tmp_path):
+    path = tmp_path / "trace"
+    path.write_text(line(0))
+    first = read_trace(path)
+    assert read_trace(path) is first
+    assert not first.total_tokens.flags.writeable
+    path.write_text("\n".join([line(0), line(40, 700)]))
+    assert read_trace(path).total_tokens.tolist() == [600, 700]
+
+
 def test_arrivals_on_the_recorders_grid_are_spread_evenly_inside_their_cell(trace_of):
     """Cells start at 0, 3 and 9 s; the recorder is late or early by a few milliseconds."""
     trace = trace_of(*(line(t) for t in (0, 0, 3, 2999, 9000, 9001)))

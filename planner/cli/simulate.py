@@ -238,10 +238,10 @@ def plan_of(scenario: "Scenario", path: Path | None, time_limit_s: float) -> "Pl
     from planner.schema import read_text
 
     if path is None:
-        from planner.optimizer import optimize
+        from planner.studies.planned import plan_to_run
 
         with progress(f"planning {scenario.name}"):
-            return optimize(scenario, data_dirs(), time_limit_s)
+            return plan_to_run(scenario, data_dirs(), time_limit_s)
     found = plan_from(read_text(path), str(path))
     if found.scenario != scenario.name:
         what = f"is '{found.scenario}', and the scenario is '{scenario.name}'"

@@ -8,12 +8,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.executor.tails import upper_mean
 from planner.results import Interval
 
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
 N_BATCHES = 40
 """Batches of all replications together: enough to see how skewed they are, few enough to be long."""
+N_SHORT = 400
+"""Shorter ones, whose largest show how heavy the tail is."""
 LEAST_BATCH = 50
 """Requests of a batch, at least."""
 MOST_MEMORY = 0.8
@@ -40,6 +43,8 @@ class Batches:
 
     parts: Sequence[tuple[float, Sequence[Sequence[Floats]]]]
     """Of every stratum its weight, and by replication the sorted times of every batch."""
+    short: Floats
+    """Means of shorter batches over all strata, one row per replication."""
 
     @classmethod
     def of(cls, strata: Sequence[Stratum]) -> "Batches | None":
@@ -49,9 +54,11 @@ class Batches:
         if n < 2 or not known:
             return None
         shortest = min(len(values) for stratum in known for values in stratum.values)
-        each, whole = max(min(-(-N_BATCHES // n), shortest // LEAST_BATCH), 1), sum(s.weight for s in known)
-        rows = ([[np.sort(part) for part in np.array_split(values, each)] for values in s.values] for s in known)
-        return cls([(s.weight / whole, row) for s, row in zip(known, rows, strict=True)])
+        each, short = (max(min(-(-count // n), shortest // LEAST_BATCH), 1) for count in (N_BATCHES, N_SHORT))
+        whole = sum(s.weight for s in known)
+        parts = [(s.weight / whole, [[np.sort(b) for b in np.array_split(v, each)] for v in s.values]) for s in known]
+        means = (s.weight / whole * np.array([_means(values, short) for values in s.values]) for s in known)
+        return cls(parts, sum(means, start=np.zeros(1)))
 
     def figures(self, figure: Callable[[Floats], float]) -> Floats:
         """A figure of every batch over all strata, one row per replication."""
@@ -70,9 +77,13 @@ class Batches:
 
 
 def mean_interval(batches: Batches) -> Interval:
-    """Confidence interval of a mean, from the means of batches; see `bounds`."""
+    """Confidence interval of a mean, from the means of batches; see `bounds`.
+
+    Its upper end is the higher of two: what the skewness of the batches says, and what the tail of shorter ones does.
+    """
     low, high = bounds(batches.figures(lambda batch: float(batch.mean())))
-    return Interval(low=low, high=high)
+    short = batches.short
+    return Interval(low=low, high=max(high, upper_mean(short, _memory(short - short.mean()))))
 
 
 def quantile_interval(batches: Batches, fraction: float) -> Interval:
@@ -141,6 +152,12 @@ def bounds(figures: Floats) -> tuple[float, float]:
     return mean - _skewed(t, b) * error, mean - _skewed(-t, b) * error
 
 
+def _means(values: Floats, n: int) -> Floats:
+    """Means of n batches of about as many values."""
+    edges = np.linspace(0, values.size, n + 1).astype(np.int64)
+    return np.asarray(np.add.reduceat(values, edges[:-1]) / np.diff(edges))
+
+
 def t_quantile(degrees: int) -> float:
     """The two-sided 95 % quantile of Student's t.
 
@@ -161,7 +178,10 @@ def _memory(deviations: Floats) -> float:
     n, n_pairs = deviations.size, deviations[:, 1:].size
     if n_pairs == 0:
         return 1.0
-    correlation = float((deviations[:, 1:] * deviations[:, :-1]).sum() / n_pairs / (deviations**2).sum() * n)
+    square = float((deviations**2).sum())
+    if square == 0:
+        return 1.0
+    correlation = float((deviations[:, 1:] * deviations[:, :-1]).sum()) / n_pairs / square * n
     correlation = min(max(correlation, 0.0), MOST_MEMORY)
     return (1 + correlation) / (1 - correlation)
 

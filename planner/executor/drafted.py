@@ -25,8 +25,10 @@ def draw_luck(requests: Records, scenario: Scenario, draws: Draws) -> None:
     """
     for index, name in enumerate(scenario.workloads):
         used = scenario.speculation_of(scenario.model_of(name))
+        if used is None:
+            continue
         mine = np.flatnonzero(requests["request_class"] == index)
-        if used is None or not len(mine):
+        if not len(mine):
             continue
         tokens = requests["output_tokens"][mine].astype(np.int64) - 1
         chances = yield_chances(used.acceptance)

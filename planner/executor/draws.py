@@ -5,14 +5,17 @@ A generator is found by its name, not by its order: a new quantity, or one that 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InputError
 from planner.executor.arrivals import burst_s, diurnal_s, gamma_s, has_own_arrivals, merged_s, poisson_s, recorded_s
+from planner.executor.columns import filled
 from planner.executor.kernel.records import NONE, REQUEST, Records
 from planner.executor.streams import Stream
 from planner.scenario import BurstArrivals, DiurnalArrivals, GammaArrivals, RecordedArrivals, Scenario
@@ -41,8 +44,7 @@ class Draws:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=key)))
 
 
-@dataclass(frozen=True, eq=False)
-class Contents:
+class Contents(NamedTuple):
     """What requests ask for; arrays of one length."""
 
     total_tokens: NDArray[np.int64]
@@ -74,8 +76,6 @@ def drawn_requests(
     Raises:
         InputError: a trace is missing or broken.
     """
-    requests = blank_requests(n)
-    requests["draw"] = below_one(draws.generator("routes").random(n, dtype=np.float32))
     workloads = list(scenario.workloads.items())
     shares = [share if rates is None else rates.get(name, 0.0) for name, (share, _) in workloads]
     if scenario.execution.arrivals is None and has_own_arrivals(scenario):
@@ -84,14 +84,15 @@ def drawn_requests(
     else:
         arrival_s = _arrivals(scenario, n, req_per_s, draws, data_dirs)
         classes = _drawn(shares, n, draws, "classes")
-    requests["arrival_s"], requests["request_class"] = arrival_s, classes
+    asked = Contents(*np.zeros((3, n), dtype=np.int64))
     for index, (name, (_, workload)) in enumerate(workloads):
-        mine = np.flatnonzero(classes == index) if len(workloads) > 1 else np.arange(n)
-        asked = contents(workload, len(mine), f"class {name}", draws, Path(scenario.directory), data_dirs)
-        requests["total_tokens"][mine] = asked.total_tokens
-        requests["cached_tokens"][mine] = asked.cached_tokens
-        requests["output_tokens"][mine] = asked.output_tokens
-    return requests
+        mine = np.flatnonzero(classes == index) if len(workloads) > 1 else slice(None)
+        n_own = n if isinstance(mine, slice) else len(mine)
+        own = contents(workload, n_own, f"class {name}", draws, Path(scenario.directory), data_dirs)
+        for column, values in zip(asked, own, strict=True):
+            column[mine] = values
+    draw = below_one(draws.generator("routes").random(n, dtype=np.float32))
+    return blank_requests(n, arrival_s=arrival_s, request_class=classes, draw=draw, **asked._asdict())
 
 
 def _arrivals(scenario: Scenario, n: int, req_per_s: float, draws: Draws, data_dirs: Sequence[Path]) -> Floats:
@@ -112,17 +113,14 @@ def _arrivals(scenario: Scenario, n: int, req_per_s: float, draws: Draws, data_d
             return poisson_s(n, req_per_s, draws.generator)
 
 
-def blank_requests(n: int) -> Records:
-    """Records of requests to which nothing has happened."""
+def blank_requests(n: int, **columns: ArrayLike) -> Records:
+    """Records of requests to which nothing has happened, but for what is known of them; columns have shape (n,)."""
     blank = np.zeros(1, dtype=REQUEST)
     for field in ("next", "route", "instance", "decoder", "flow"):
         blank[field] = NONE
     for field in ("prefill_start_s", "prefill_end_s", "kv_end_s", "first_token_s", "finish_s"):
         blank[field] = np.nan
-    requests = np.empty(n, dtype=REQUEST)
-    as_bytes = np.dtype((np.void, REQUEST.itemsize))  # a record is copied whole, not field by field
-    requests.view(as_bytes)[:] = blank.view(as_bytes)
-    return requests
+    return filled(np.empty(n, dtype=REQUEST), blank, columns)
 
 
 def below_one(draws: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -149,6 +147,8 @@ def to_streams(requests: Records, streams: Sequence[Stream], classes: Sequence[s
         classes: names of the classes, by their index.
         draws: where randomness comes from.
     """
+    if [stream.request_class for stream in streams] == list(classes):
+        return  # each class is a stream, in the same order
     found = np.zeros(len(requests), dtype=np.int64)
     for index, name in enumerate(classes):
         own = [q for q, stream in enumerate(streams) if stream.request_class == name]
@@ -194,9 +194,15 @@ def _of_trace(workload: Workload, trace: Trace, n: int, name: str, draws: Draws)
     place = np.arange(n) % trace.n_requests
     total, output = trace.total_tokens[place], trace.output_tokens[place]
     if workload.prefix_hits == "ideal" and trace.blocks is not None:
-        cached = ideal_hits(trace.total_tokens, trace.blocks).astype(np.int64)[place]
-        return Contents(total, _with_work_left(cached, total), output)
+        return Contents(total, _with_work_left(_ideal(trace)[place], total), output)
     return Contents(total, _stated_hits(workload, total, name, draws), output)
+
+
+@lru_cache(maxsize=1)
+def _ideal(trace: Trace) -> NDArray[np.int64]:
+    """Tokens of every request of a trace that the ideal cache has; the same in all replications."""
+    assert trace.blocks is not None, "only a trace with blocks has hits"
+    return ideal_hits(trace.total_tokens, trace.blocks).astype(np.int64)
 
 
 def read(workload: Workload, scenario: Scenario, data_dirs: Sequence[Path]) -> Trace:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.executor.colocated.full import full_instance
+from planner.executor.columns import columns_of
 from planner.executor.confidence import t_quantile
 from planner.executor.control import convertible_pool
 from planner.executor.kernel.records import FINISHED, NONE, STRANDED, TOO_OFTEN, World
@@ -93,13 +94,14 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False, is_cl
         **relaxations(plan, w, slice(window.first, window.last), busy),
         **_factors(w),
     }
+    ended = columns_of(w.requests, ("n_retries", "reason"))
     counts = {
         "n_requests": len(w.requests),
         "n_completed": int(clock["n_finished"]),
         "n_dropped": int(clock["n_dropped"]),
-        "n_counted": int((w.requests["state"][window.first : window.last] == FINISHED).sum()),
-        "n_retried": int((w.requests["n_retries"] > 0).sum()),
-        **{f"dropped {why}": int((w.requests["reason"] == code).sum()) for why, code in REASONS.items()},
+        "n_counted": int(np.isfinite(times.ttft_s).sum()),
+        "n_retried": int((ended["n_retries"] > 0).sum()),
+        **{f"dropped {why}": int((ended["reason"] == code).sum()) for why, code in REASONS.items()},
         "n_conversions": int(w.scheduler[0]["n_conversions"]),
         "simulated_s": float(clock["now_s"]),
         "cross_site_bytes": float(w.links["sent_bytes"][: len(plan.links)].sum()),
@@ -110,12 +112,13 @@ def outcome(plan: System, w: World, window: Window, *, keep: bool = False, is_cl
 
 def request_times(plan: System, w: World, window: Window) -> RequestTimes:
     """Times of the requests that count."""
-    counted = w.requests[window.first : window.last]
-    is_done = counted["state"] == FINISHED
-    ttft = np.where(is_done, counted["first_token_s"] - counted["arrival_s"], np.inf)
-    n_steps = np.where(is_done & (counted["output_tokens"] > 1), counted["output_tokens"] - 1, np.nan)
-    tpot = (counted["finish_s"] - counted["first_token_s"]) / n_steps
-    return RequestTimes(plan.class_of[counted["request_class"]], ttft, tpot)
+    names = ("state", "request_class", "output_tokens", "arrival_s", "first_token_s", "finish_s")
+    seen = columns_of(w.requests[window.first : window.last], names)
+    is_done = seen["state"] == FINISHED
+    ttft = np.where(is_done, seen["first_token_s"] - seen["arrival_s"], np.inf)
+    n_steps = np.where(is_done & (seen["output_tokens"] > 1), seen["output_tokens"] - 1, np.nan)
+    tpot = (seen["finish_s"] - seen["first_token_s"]) / n_steps
+    return RequestTimes(plan.class_of[seen["request_class"]], ttft, tpot)
 
 
 def check_pools(w: World) -> None:
@@ -154,8 +157,8 @@ def _factors(w: World) -> dict[str, float]:
 def _latency(plan: System, w: World, window: Window, times: RequestTimes) -> dict[str, float]:
     """Mean times of the requests that count and finished; quantiles are of all replications together."""
     counted = w.requests[window.first : window.last]
-    is_done = counted["state"] == FINISHED
-    done = {name: counted[name][is_done] for name in (*MOMENTS, "total_tokens", "cached_tokens", "route")}
+    is_done = np.isfinite(times.ttft_s)
+    done = columns_of(counted, (*MOMENTS, "total_tokens", "cached_tokens", "route", "request_class"), is_done)
     ttft, asked = times.ttft_s[is_done], float(done["total_tokens"].sum())
     found = {
         "ttft_mean_s": _mean(ttft),
@@ -171,7 +174,7 @@ def _latency(plan: System, w: World, window: Window, times: RequestTimes) -> dic
     }
     for q, stream in enumerate(plan.streams):
         if sum(other.request_class == stream.request_class for other in plan.streams) > 1:
-            own = ttft[counted["request_class"][is_done] == q]
+            own = ttft[done["request_class"] == q]
             found |= {f"{key} of {site_name(stream)}": value for key, value in _ttft(own).items()}
             found[f"n_counted of {site_name(stream)}"] = float(own.size)
     return found

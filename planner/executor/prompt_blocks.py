@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,7 @@ def trace_blocks(scenario: Scenario, requests: Records, data_dirs: Sequence[Path
     return PromptBlocks(np.concatenate(rows), _offsets(np.concatenate(counts)), prompts, n_numbers)
 
 
+@lru_cache(maxsize=1)
 def _numbered(trace: Trace) -> tuple[NDArray[np.int32], int]:
     """Numbers from 0 of the full blocks of every row of a trace, and how many numbers there are."""
     assert trace.blocks is not None, "only a trace with blocks is numbered"

@@ -18,6 +18,8 @@ def check_room(plan: System, requests: Records) -> None:
     for one in plan.colocated:
         _check_batch(plan, one, requests)
     rooms = [inf if times.room is None else times.room.longest_tokens for times in plan.prefill_times]
+    if not len(requests) or requests["total_tokens"].max() <= min(rooms, default=inf):
+        return
     for q, stream in enumerate(plan.streams):
         pools = [way.prefill for of_part in plan.ways[q].values() for way in of_part]
         best = max(pools, key=lambda p: (rooms[p], -p))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import CheckFailedError, InputError
-from planner.executor.code_cache import told_of_compiling
+from planner.executor.code_cache import ABOUT_S, told_of_compiling
 from planner.executor.colocated.batches import run_batches, without_steps
 from planner.executor.colocated.full import Paced, paced_s
 from planner.executor.drafted import draw_luck
@@ -47,6 +47,8 @@ from planner.scenario import DiurnalArrivals, Scenario
 from planner.units import number
 
 EVENTS_AT_ONCE = 250_000
+EXTRAS_S = 65
+"""Seconds that compiling the loop with faults, caches and schedulers takes on one core of 2024."""
 BUSY_LOAD = 0.8
 """Load where the plan's own rate saturates something."""
 WAITING_PER_INSTANCE = 200
@@ -286,7 +288,8 @@ def full_house(plan: System) -> int:
 
 def run_to_end(w: World, progress: Progress = lambda _: None) -> None:
     """Let every event happen; now and then say how far the arrivals are."""
-    with told_of_compiling("plain" if w.extras is None else "extras", start, advance):
+    kind, about_s = ("plain", ABOUT_S) if w.extras is None else ("extras", EXTRAS_S)
+    with told_of_compiling(kind, start, advance, about_s=about_s):
         start(w)
         advance(w, 0)
     while advance(w, EVENTS_AT_ONCE):

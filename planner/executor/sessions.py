@@ -51,10 +51,13 @@ def session_requests(scenario: Scenario, n: int, req_per_s: float, draws: Draws)
     n_sessions = int(SPARE * n / rules.mean_turns) + 100
     while (found := drawn_turns(workload, rules, n, n_sessions, req_per_s, draws)) is None:
         n_sessions *= 2
-    requests = blank_requests(n)
-    requests["arrival_s"] = found.arrival_s
-    requests["total_tokens"], requests["output_tokens"] = found.total_tokens, found.output_tokens
-    requests["draw"] = below_one(draws.generator("routes").random(n, dtype=np.float32))
+    requests = blank_requests(
+        n,
+        arrival_s=found.arrival_s,
+        total_tokens=found.total_tokens,
+        output_tokens=found.output_tokens,
+        draw=below_one(draws.generator("routes").random(n, dtype=np.float32)),
+    )
     return requests, session_blocks(found.session, found.total_tokens)
 
 

@@ -87,7 +87,12 @@ def _counted(part: Part, name: str | None) -> tuple[float, list[tuple[Floats, Fl
 def _strata(every: Sequence[tuple[float, list[tuple[Floats, Floats]]]], row: int) -> Iterator[Stratum]:
     """Times that are known, with the weight of the requests that have one."""
     for weight, times in every:
-        known = [one[row][np.isfinite(one[row])] for one in times]
+        known = [_finite(one[row]) for one in times]
         share = sum(one.size for one in known) / max(sum(one[row].size for one in times), 1)
         if share > 0:
             yield Stratum(weight * share, known)
+
+
+def _finite(values: Floats) -> Floats:
+    is_known = np.isfinite(values)
+    return values if is_known.all() else values[is_known]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.optimizer import planning_problem, sketched, solved
+from planner.optimizer import optimize, planning_problem, sketched, solved
 from planner.optimizer.layout_choice import LAYOUTS_PART
 from planner.optimizer.time_limit import TimeLimit
 from planner.optimizer.together.plan import together_found
@@ -51,6 +51,24 @@ def planned(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: fl
     outputs = {c.name: c.mix.mean_output_tokens for c in problem.classes}
     shares = {c.name: c.share for c in problem.classes}
     return Planned(plan, lambda load: sketched(problem, solution, load * plan.throughput_req_per_s), outputs, shares)
+
+
+def plan_to_run(scenario: Scenario, data_dirs: Sequence[Path] = (), time_limit_s: float = 60.0) -> Plan:
+    """The plan that `optimize` gives, without what a run asks nothing of: opponents, shadow prices and verdict.
+
+    Args:
+        scenario: the question.
+        data_dirs: folders in which traces are looked for.
+        time_limit_s: seconds that the search may take.
+
+    Raises:
+        PlannerError: as `optimize` does.
+    """
+    if scenario.colocated_pool is not None:
+        return optimize(scenario, data_dirs, time_limit_s)
+    problem = planning_problem(scenario, data_dirs)
+    plan = sketched(problem, solved(problem, time_limit_s))
+    return plan if problem.is_routed else plan.model_copy(update={"periods": ()})
 
 
 def planned_together(found: Together) -> Planned:

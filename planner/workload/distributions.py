@@ -20,6 +20,9 @@ from planner.workload.lengths import (
 )
 from planner.workload.normal import log_ndtr, ndtri_exp
 
+AT_ONCE = 32_768
+"""Quantiles that are worked out together."""
+
 
 class Distribution(Protocol):
     """A distribution of lengths [tokens]; every method is vectorised and keeps the shape of its arguments."""
@@ -73,8 +76,11 @@ class LogNormal:
 
     def quantile(self, q: ArrayLike) -> FloatArray:
         """exp(mu + sigma Phi^-1(Phi(a) + q Z)), in logarithms from the nearer tail [tokens]."""
-        a, b = self._limits
         q = np.asarray(q, dtype=np.float64)
+        if q.size > AT_ONCE:  # what is worked out on the way then stays in the processor's cache
+            parts = np.array_split(q.ravel(), -(-q.size // AT_ONCE))
+            return np.concatenate([self.quantile(part) for part in parts]).reshape(q.shape)
+        a, b = self._limits
         if a + b > 0:
             z = -ndtri_exp(_log_between(-b, 1 - q, self._log_norm))
         else:

@@ -135,7 +135,8 @@ def ndtri_exp(log_probability: ArrayLike) -> FloatArray:
 def _tail_z(root: FloatArray) -> FloatArray:
     """Distance from 0 of the tail whose probability is exp(-root^2)."""
     within = np.minimum(root, LAST_TAIL)
-    z = np.where(root <= NEAR_TAIL, _ratio(TAIL, within - 1.6), _ratio(FAR_TAIL, within - NEAR_TAIL))
+    z, is_far = _ratio(TAIL, within - 1.6), root > NEAR_TAIL
+    z[is_far] = _ratio(FAR_TAIL, within[is_far] - NEAR_TAIL)
     far = root > LAST_TAIL
     with np.errstate(over="ignore", invalid="ignore"):
         twice = 2 * root[far] ** 2

@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import chain
 from math import ceil
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -25,6 +26,8 @@ MOST_REQUESTS = 3_000_000
 MOST_BLOCKS = 20_000_000
 """Of a trace: what a machine of a few gigabytes holds."""
 MOST_BLANK = 1_000
+MOST_KNOWN = 2
+"""Traces that are kept after they were read."""
 MAX_TOKENS = 10**9
 MAX_TIME_MS = 10**15
 MIN_ID, MAX_ID = -(2**63), 2**63 - 1
@@ -87,12 +90,34 @@ def read_trace(path: Path, trace_format: TraceFormat = "auto") -> Trace:
     Mooncake stamps arrivals in milliseconds on a grid of 3 s: arrivals on it are spread evenly inside their cell.
     Azure stamps wall-clock time to 100 ns: arrivals count from the first request.
 
+    A file is read again only where it has changed; the arrays are shared, and cannot be written.
+
     Raises:
         InputError: naming the first line that is not text, not of the format, out of order, or whose numbers are
             impossible. A request must have a prompt and an answer, one token each at least.
     """
+    try:
+        seen = path.stat()
+    except OSError:
+        return _read(path, trace_format)  # says what is wrong with it
+    if not S_ISREG(seen.st_mode):
+        return _read(path, trace_format)
+    return _known(path, trace_format, seen.st_mtime_ns, seen.st_size, seen.st_ino)
+
+
+@lru_cache(maxsize=MOST_KNOWN)
+def _known(path: Path, trace_format: TraceFormat, *_: int) -> Trace:
+    """A file that is read once: planning and every replication of a run ask for the same."""
+    return _read(path, trace_format)
+
+
+def _read(path: Path, trace_format: TraceFormat) -> Trace:
     with opened(path, "a readable trace") as file:
-        return _trace(str(path), _lines(str(path), file), trace_format)
+        found = _trace(str(path), _lines(str(path), file), trace_format)
+    blocks = () if found.blocks is None else (found.blocks.values, found.blocks.offsets)
+    for shared in (found.arrival_s, found.total_tokens, found.output_tokens, *blocks):
+        shared.setflags(write=False)
+    return found
 
 
 def _trace(name: str, lines: Iterator[_Line], trace_format: TraceFormat) -> Trace:

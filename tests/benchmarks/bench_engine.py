@@ -14,6 +14,14 @@ from time import process_time
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+FIRST_USE = """
+import numpy, numba, time
+from tests.engine_cases import alike, linear_times, rules
+from planner.executor.engine.run import engine_run
+c = time.process_time()
+engine_run(rules(), linear_times(), alike(9, 9, 9, 3))
+print(f'{time.process_time() - c:.1f} s of the core')
+"""
 N_REQUESTS, OUTPUT_TOKENS, GOAL = 200_000, 300, 2e6
 RUNS = {
     "64 in flight": (64, {}),
@@ -26,18 +34,10 @@ RUNS = {
 
 def compile_time() -> None:
     """Of a first use with an empty cache, and of a second one."""
-    code = (
-        "import numpy, numba, time\n"
-        "from tests.engine_cases import alike, linear_times, rules\n"
-        "from planner.executor.engine.run import engine_run\n"
-        "c = time.process_time()\n"
-        "engine_run(rules(), linear_times(), alike(9, 9, 9, 3))\n"
-        "print(f'{time.process_time() - c:.1f} s of the core')"
-    )
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PLANNER_CACHE_DIR": folder, "PYTHONPATH": str(ROOT)}
         for what in ("first use, compiled", "second use, from the cache"):
-            command = [sys.executable, "-c", code]
+            command = [sys.executable, "-c", FIRST_USE]
             found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
             print(f"{what:<36}{found.stdout.strip()}")
 

@@ -10,77 +10,80 @@ import sys
 import tempfile
 from pathlib import Path
 from time import perf_counter, process_time
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
+if TYPE_CHECKING:
+    from planner.executor.kernel.records import World
+    from planner.scenario import Scenario
 
 N_PLAIN, N_CACHES, N_MEMORY = 1_000_000, 120_310, 10_000_000
+N_FIRST = 1000
+"""Requests of the run before the one that is timed."""
 LOAD = 0.8
 GIB = 2.0**30
+FIRST_USE = """
+import time; t = time.perf_counter(); c = time.process_time()
+from tests.executor_cases import asked, run
+run(asked([0.0], 10))
+print(f'{time.perf_counter() - t:.1f} s, {time.process_time() - c:.1f} s of the core')
+"""
 TRACE = "mooncake_conversation.jsonl"
 
 
 def compile_time() -> None:
     """Of a first use with an empty cache, and of a second one."""
-    code = (
-        "import time; t = time.perf_counter(); c = time.process_time()\n"
-        "from tests.executor_cases import asked, run\n"
-        "run(asked([0.0], 10))\n"
-        "print(f'{time.perf_counter() - t:.1f} s, {time.process_time() - c:.1f} s of the core')"
-    )
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PLANNER_CACHE_DIR": folder, "PYTHONPATH": str(ROOT)}
         for what in ("first use, compiled", "second use, from the cache"):
-            command = [sys.executable, "-c", code]
+            command = [sys.executable, "-c", FIRST_USE]
             found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
             print(f"{what:<48}{found.stdout.strip()}")
 
 
 def plain(n: int) -> None:
     """The reference case: Poisson arrivals, no caches."""
-    from planner.executor import Draws, drawn_requests, system, world
-    from planner.executor.run import run_to_end
-    from planner.optimizer import optimize
     from planner.scenario import read_scenario
 
-    scenario = read_scenario("prfaas-paper")
-    plan = optimize(scenario)
-    planned = system(scenario, plan)
-    run_to_end(world(planned, drawn_requests(scenario, 1000, 1.0, Draws(0))))
-    start = process_time()
-    requests = drawn_requests(scenario, n, LOAD * plan.throughput_req_per_s, Draws(0))
-    w = world(planned, requests)
-    drawn = process_time()
-    run_to_end(w)
-    end = process_time()
-    report(f"reference case, {n:,} requests", n, start, drawn, end)
+    w = timed(f"reference case, {n:,} requests", read_scenario("prfaas-paper"), n)
     print(f"{'  events per request':<48}{w.clock[0]['n_events'] / n:.2f}")
 
 
 def with_caches(n: int) -> None:
     """The recorded hour of conversations, again and again, with limited caches on both sites."""
     from planner.cli.common import data_dirs
-    from planner.executor import Draws, drawn_requests, system, world
-    from planner.executor.prompt_blocks import trace_blocks
-    from planner.executor.run import run_to_end
-    from planner.optimizer import optimize
     from planner.scenario import read_scenario
 
     if not any((folder / "traces" / TRACE).is_file() or (folder / TRACE).is_file() for folder in data_dirs()):
         print(f"with caches: {TRACE} is not here (set PLANNER_DATA)")
         return
     limits = "execution.cache={capacity_gb = {remote = 2000.0, local = 4000.0}, state_interval_tokens = 2048}"
-    scenario = read_scenario("mooncake-conversation", [limits])
+    w = timed(f"trace with caches, {n:,} requests", read_scenario("mooncake-conversation", [limits]), n)
+    hit = w.requests["cached_tokens"].sum() / w.requests["total_tokens"].sum()
+    print(f"{'  prompt tokens found, entries dropped':<48}{hit:.1%}, {w.caches['n_evicted'].sum():,}")
+
+
+def timed(what: str, scenario: "Scenario", n: int) -> "World":
+    """Run the planned system, and say how fast that was; a first short run compiles, and reads traces."""
+    from planner.cli.common import data_dirs
+    from planner.executor import Draws, drawn_requests, system, world
+    from planner.executor.prompt_blocks import trace_blocks
+    from planner.executor.run import run_to_end
+    from planner.optimizer import optimize
+
     plan = optimize(scenario, data_dirs())
     planned = system(scenario, plan, data_dirs())
-    start = process_time()
-    requests = drawn_requests(scenario, n, LOAD * plan.throughput_req_per_s, Draws(0), data_dirs())
-    w = world(planned, requests, blocks=trace_blocks(scenario, requests, data_dirs()))
-    drawn = process_time()
-    run_to_end(w)
-    report(f"trace with caches, {n:,} requests", n, start, drawn, process_time())
-    hit = requests["cached_tokens"].sum() / requests["total_tokens"].sum()
-    print(f"{'  prompt tokens found, entries dropped':<48}{hit:.1%}, {w.caches['n_evicted'].sum():,}")
+    for n_now in (min(n, N_FIRST), n):
+        start = process_time()
+        requests = drawn_requests(scenario, n_now, LOAD * plan.throughput_req_per_s, Draws(0), data_dirs())
+        blocks = None if scenario.execution.cache is None else trace_blocks(scenario, requests, data_dirs())
+        w = world(planned, requests, blocks=blocks)
+        drawn = process_time()
+        run_to_end(w)
+        end = process_time()
+    report(what, n, start, drawn, end)
+    return w
 
 
 def report(what: str, n: int, start: float, drawn: float, end: float) -> None:

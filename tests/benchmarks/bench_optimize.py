@@ -8,11 +8,13 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
+from unittest.mock import patch
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 N_RUNS = 5
+N_RANDOM = 40
 PLAN_GOAL_S = 2.0
 HELP_GOAL = 2.0
 
@@ -79,6 +81,8 @@ def phases() -> None:
 
 def inside_search(problem: Any) -> None:
     """What search spends in the solver, and in how many models."""
+    from planner.optimizer.slo_search import search
+
     module = importlib.import_module("planner.optimizer.search")
     solved, times = module.solve, []
 
@@ -89,11 +93,8 @@ def inside_search(problem: Any) -> None:
         finally:
             times.append(perf_counter() - start)
 
-    module.solve = timed  # type: ignore[attr-defined]
-    try:
-        module.search(problem)
-    finally:
-        module.solve = solved  # type: ignore[attr-defined]
+    with patch.object(module, "solve", timed):
+        search(problem)
     line(f"  of search: {len(times)} models built and solved", sum(times))
 
 
@@ -108,8 +109,8 @@ def against_enumeration() -> None:
 
     print("\nsearch (with a proof) beside enumeration (2,001 thresholds, no proof)")
     reference = planning_problem(read_scenario("prfaas-paper"))
-    random = [problem_of(Draw(np.random.default_rng(seed)).question()) for seed in range(40)]
-    for what, problems in (("prfaas-paper", [reference]), ("40 random small instances", random)):
+    random = [problem_of(Draw(np.random.default_rng(seed)).question()) for seed in range(N_RANDOM)]
+    for what, problems in (("prfaas-paper", [reference]), (f"{N_RANDOM} random small instances", random)):
         model = median_s(lambda cases=problems: [search(p) for p in cases])  # type: ignore[misc]
         tried = median_s(lambda cases=problems: [exhaustive_search(p) for p in cases])  # type: ignore[misc]
         line(f"{what}: search", model, f"{model / tried:.1f} times enumeration's {1e3 * tried:.0f} ms")
