@@ -296,17 +296,49 @@ class Chip:
         return self._latency_s("recurrence_chunk_us")
 
     def collective_bytes_per_s(self, n_ranks: int) -> float:
-        """Bus bandwidth of a large all-reduce over that many ranks [B/s]."""
+        """Bus bandwidth of a large all-reduce over that many ranks [B/s].
+
+        Equation:
+            within a scale-up domain its link's; beyond, rings pass every domain over the NICs of all its ranks side by
+            side: min(link, d B_nic)
+
+        Args:
+            n_ranks: ranks, of which domains have d each.
+
+        Source:
+            NCCL's rings, one per NIC; on 4 nodes of 8 B200 the bus bandwidth is 8 times 0.74 of a NIC's (S. Bekman, ML
+            Engineering, network).
+        """
         link = self._scaleup_bytes_per_s(n_ranks)
         if link is not None:
             return link * self.read_fraction("all_reduce")
-        return self._network_bytes_per_s * (NETWORK_FRACTION if self.derated else 1.0)
+        domain = self.hardware.n_scaleup_domain_accelerators or 1
+        inside = self._scaleup_bytes_per_s(domain)
+        if inside is None:
+            return self.network_bytes_per_s
+        return min(inside * self.read_fraction("all_reduce"), domain * self.network_bytes_per_s)
+
+    @property
+    def network_bytes_per_s(self) -> float:
+        """What collectives and hand-overs reach of one accelerator's NIC, or of its host link [B/s]."""
+        return self._nic_bytes_per_s * (NETWORK_FRACTION if self.derated else 1.0)
+
+    def hand_over_bytes_per_s(self, n_accelerators: int, n_senders: int) -> float:
+        """Rate at which a pipeline stage of so many ranks hands activations on, each its part of them [B/s].
+
+        Args:
+            n_accelerators: of all stages: where one scale-up link joins them, they use it.
+            n_senders: ranks of a stage.
+        """
+        if self._scaleup_bytes_per_s(n_accelerators) is not None:
+            return self.collective_bytes_per_s(n_accelerators)
+        return n_senders * self.network_bytes_per_s
 
     def dispatch_bytes_per_s(self, n_ranks: int) -> float:
         """Rate at which a rank sends tokens to experts on others, without copies that stay on it [B/s]."""
         link = self._scaleup_bytes_per_s(n_ranks)
         if link is None:
-            return self._network_bytes_per_s * (EXCHANGE_NETWORK_FRACTION if self.derated else 1.0)
+            return self._nic_bytes_per_s * (EXCHANGE_NETWORK_FRACTION if self.derated else 1.0)
         return link * self.read_fraction("all_to_all") * ((1 - 1 / EXCHANGE_RANKS) if self.derated else 1.0)
 
     def exchange_latency_s(self, n_ranks: int) -> float | None:
@@ -334,7 +366,7 @@ class Chip:
         return any(figure is not None and figure.basis in MEASURED for figure in found)
 
     @property
-    def _network_bytes_per_s(self) -> float:
+    def _nic_bytes_per_s(self) -> float:
         """Of one accelerator, to other servers or where there is no scale-up link."""
         rates = (self.hardware.nic_bytes_per_s, self.hardware.pcie_bytes_per_s)
         return self._required(min((rate for rate in rates if rate), default=None), "nic_gbps")

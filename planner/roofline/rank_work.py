@@ -297,7 +297,7 @@ class _Builder:
             COLLECTIVE,
             n_layers=self.layout.pp_size - 1.0,
             n_kernels=0.0,
-            transfer_s=n_bytes / self.chip.collective_bytes_per_s(self.layout.n_accelerators),
+            transfer_s=n_bytes / self.chip.hand_over_bytes_per_s(self.layout.n_accelerators, self.layout.stage_size),
             latency_s=np.full_like(n_bytes, STAGE_LATENCY_S if self.chip.derated else 0.0),
         )
 
