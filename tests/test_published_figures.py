@@ -1,7 +1,7 @@
 """Published throughputs of whole deployments, which no fit has seen, beside predictions.
 
-Two settings of the stack are not independent of them: the overlap is the gain that LMSYS states of two-batch overlap, and
-the imbalance of experts is an assumption that was made with these figures in view.
+Two settings of the stack are not independent of them: the overlap is the gain that LMSYS states of two-batch overlap,
+and the imbalance of experts is an assumption that was made with these figures in view.
 
 What is not stated here of a deployment, such as a batch, was not published to our knowledge; those figures stand in
 docs/explanation/calibration.md without a test.
