@@ -66,7 +66,7 @@ def published(data_file: Callable[[str], Path]) -> Entries:
 def expected(published: Entries) -> Expected:
     """Everything that the catalogue should say."""
     measured = (collected, attention_tiles, grouped_products, h800, h20, recurrences, collectives, best_shapes)
-    parts = (*measured, planner_defaults)
+    parts = (*measured, wide_experts, planner_defaults)
     return {key: found for part in parts for key, found in part(published)}
 
 
@@ -108,6 +108,30 @@ def attention_tiles(_: Entries) -> Found:
         cited = {"source": f"{folder}, as of 2026-11-24"}
         yield (chip, "attention_half_tokens"), (tokens, cited)
         yield (chip, "attention_tail_tiles"), (round(tiles), cited)
+
+
+WIDE = {
+    "h100-sxm": (821 / 1979, (1020 + 1424) / 2 / 1979, 0.73),
+    "h200-sxm": (938 / 1979, (1089 + 1391) / 2 / 1979, 0.73),
+    "b200-sxm": (1241 / 4500, 1559 / 4500, None),
+    "gb200": (1304 / 5000, 1647 / 5000, None),
+}
+"""By chip, from the same wheel: DeepGEMM's grouped products at 256 rows of each expert and at 4096 to 8192, less
+copying and activation where tokens lie side by side; and DeepEP's dispatch on 8 GPUs over the link."""
+
+
+def wide_experts(published: Entries) -> Found:
+    """Experts of wide expert parallelism as SGLang runs them, and as DeepSeek states them of the H800."""
+    for chip, (masked, side_by_side, dispatched) in WIDE.items():
+        folder, exchange = chip.replace("-", "_"), "" if dispatched is None else " and comm/sglang/0.5.6.post2"
+        cited = {"source": f"systems/data/{folder}, moe/sglang/0.5.10{exchange}"}
+        yield (chip, "grouped_fp8_m256_fraction"), (masked, cited)
+        yield (chip, "grouped_fp8_m4096_fraction"), (side_by_side, cited)
+        if dispatched is not None:
+            yield (chip, "all_to_all_fraction"), (dispatched, cited)
+    for key, name in (("m256", "fp8_grouped_masked_256_per_expert"), ("m4096", "fp8_grouped_contiguous")):
+        entry = published[DEEP_GEMM][name]
+        yield ("h800-sxm", f"grouped_fp8_{key}_fraction"), (sum(entry["value"]) / 2 / 1979, entry)
 
 
 def grouped_products(published: Entries) -> Found:
@@ -306,12 +330,13 @@ def test_what_each_efficiency_is_a_fraction_of() -> None:
     for key, whole in WHOLES.items():
         wholes.setdefault(whole, set()).add(key.removesuffix("_fraction"))
     few, sizes = ("m1", "m2", "m4", "m16", "m64"), ("m256", "m1536", "m4096")
+    grouped = ("grouped_fp8_m256", "grouped_fp8_m4096")
     assert wholes == {
         "bf16_tflops": {
             *(f"gemm_bf16_{size}" for size in (*few, *sizes)),
             *("attention_prefill", "moe_bf16", "recurrence"),
         },
-        "fp8_tflops": {*(f"gemm_fp8_{kind}{size}" for kind in ("", "block_") for size in sizes), "moe_fp8"},
+        "fp8_tflops": {*(f"gemm_fp8_{kind}{size}" for kind in ("", "block_") for size in sizes), "moe_fp8", *grouped},
         "fp4_tflops": {*(f"gemm_fp4_{size}" for size in sizes), "moe_fp4"},
         "memory_bandwidth_tb_per_s": {
             *("weight_read_bf16", "weight_read_fp8", "moe_weight_read", "attention_decode", "recurrence_decode"),

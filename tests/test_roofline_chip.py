@@ -137,7 +137,8 @@ def test_the_bare_datasheet_loses_nothing() -> None:
 
 def test_collectives_leave_the_scale_up_link_where_its_domain_ends() -> None:
     chip = Chip(hardware_profile("h100-sxm"), derated=False)
-    assert (chip.collective_bytes_per_s(8), chip.collective_bytes_per_s(16)) == (450e9, 400e9 / 8)
+    assert (chip.collective_bytes_per_s(8), chip.collective_bytes_per_s(16)) == (450e9, 8 * 400e9 / 8)
+    assert (chip.hand_over_bytes_per_s(8, 4), chip.hand_over_bytes_per_s(16, 4)) == (450e9, 4 * 400e9 / 8)
     rack = Chip(hardware_profile("gb200"), derated=False)
     assert rack.collective_bytes_per_s(72) == rack.collective_bytes_per_s(8)
 

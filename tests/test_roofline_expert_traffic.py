@@ -8,7 +8,18 @@ import pytest
 
 from planner.errors import InputError
 from planner.profiles import MixtureOfExperts, hardware_profile, model_profile
-from planner.roofline import Chip, Factors, Layout, RankWork, Sequences, ServedModel
+from planner.roofline import (
+    Chip,
+    Factors,
+    Layout,
+    RankWork,
+    Sequences,
+    ServedModel,
+    altered,
+    operator_seconds,
+    settings_on,
+    stack,
+)
 from planner.roofline.expert_traffic import ExpertTraffic, exchange_s, parts_visited
 from planner.roofline.factors import DATASHEET
 
@@ -183,3 +194,63 @@ def test_replicas_hold_dense_layers_and_shared_experts_whole() -> None:
 def test_groups_that_no_router_can_have_are_refused(changes: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         experts(**changes)
+
+
+LOW_LATENCY_US = {16: (118, 195), 32: (155, 273), 64: (173, 314), 128: (192, 369), 256: (194, 360)}
+"""Dispatch in fp8 and combine in bf16 of 128 tokens per rank on H800 by ranks: DeepEP, docs/legacy.md."""
+NORMAL_GB_PER_S = {16: (43, 43), 32: (58, 57), 64: (51, 50)}
+"""The same of 4096 tokens with normal kernels, by bytes that count copies on a token's own node: DeepEP,
+docs/legacy.md. Its test takes 4 groups of experts, one per node from 4 nodes on."""
+
+
+def exchange_of(moe: MixtureOfExperts, n_ranks: int, phase: str, tokens: float) -> float:
+    """Seconds of one layer's exchange."""
+    chip, fp8 = Chip(hardware_profile("h800-sxm")), ExpertTraffic("fp8", "bf16", is_grouped=True)
+    architecture = MODEL.architecture.model_copy(update={"moe": moe})
+    model = MODEL.model_copy(update={"architecture": architecture})
+    served = ServedModel(model, chip, Layout(dp_size=n_ranks, ep_size=n_ranks), DATASHEET, traffic=fp8)
+    count = tokens * n_ranks
+    parts = [Sequences.decode([count], 4096) if phase == "decode" else Sequences.prefill([1.0], 0, count)]
+    found = served.work(parts)
+    (seconds,) = (found.transfer_s + found.latency_s)[found.name == "expert_exchange"]
+    return float(seconds)
+
+
+@pytest.mark.parametrize("n_ranks", LOW_LATENCY_US)
+def test_a_decode_step_exchanges_as_fast_as_deepep_states_of_its_kernels_of_low_latency(n_ranks: int) -> None:
+    assert exchange_of(experts(), n_ranks, "decode", 128) == pytest.approx(1e-6 * sum(LOW_LATENCY_US[n_ranks]), rel=0.1)
+
+
+@pytest.mark.parametrize("n_ranks", NORMAL_GB_PER_S)
+def test_a_prefill_exchanges_as_fast_as_deepep_states_of_its_normal_kernels(n_ranks: int) -> None:
+    groups = {16: (2, 2), 32: (4, 4), 64: (8, 4)}[n_ranks]
+    moe = experts(n_groups=groups[0], n_groups_per_token=groups[1])
+    copies, values = parts_visited(moe, n_ranks // 8), 4096 * 7168
+    out, back = NORMAL_GB_PER_S[n_ranks]
+    stated_s = copies * values * (1.03125 / out + 2 / back) / 1e9
+    assert exchange_of(moe, n_ranks, "prefill", 4096) == pytest.approx(stated_s, rel=0.12)
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_tokens_laid_side_by_side_are_copied_in_prompts_alone_and_no_fused_kernel_slows_their_products(
+    phase: str,
+) -> None:
+    part = Sequences.decode([4096.0], 4096) if phase == "decode" else Sequences.prefill([4096.0], 0, 32)
+    found = {grouped: work(WIDE, [part], ExpertTraffic(is_grouped=grouped)) for grouped in (False, True)}
+    assert "experts_permutation" not in found[False].name
+    assert ("experts_permutation" in found[True].name) == (phase == "prefill")
+    slow = Factors(moe_efficiency=0.5)
+    products = {key: operator_seconds(each, slow)[0][each.name == "experts_down"] for key, each in found.items()}
+    assert products[False] == pytest.approx(2 * products[True])
+
+
+def test_settings_of_wide_expert_parallelism_hold_beyond_a_server_alone() -> None:
+    usual, hardware = stack("sglang").settings, hardware_profile("h100-sxm")
+    assert usual.wide_ep is not None
+    for text in ("tp=16", "tp=1,dp=16", "tp=1,dp=8,ep=8", "tp=8,ep=8"):
+        assert settings_on(usual, Layout.parse(text), hardware).dispatch_precision is None
+    wide = settings_on(usual, Layout.parse("tp=1,dp=16,ep=16"), hardware)
+    assert (wide.dispatch_precision, wide.chunk_tokens) == ("fp8", usual.wide_ep.chunk_tokens)
+    stated = altered(stack("sglang"), "own", {}, {"overlap_efficiency": 0.1, "chunk_tokens": 4096})
+    own = settings_on(stated.settings, Layout.parse("tp=1,dp=16,ep=16"), hardware)
+    assert (own.overlap_efficiency, own.chunk_tokens, own.dispatch_precision) == (0.1, 4096, "fp8")

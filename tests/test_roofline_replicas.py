@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from planner.profiles import hardware_profile, model_profile
-from planner.roofline import Chip, Layout, Sequences, ServedModel, prefill_operators, roofline_prefill, stack
+from planner.roofline import (
+    Chip,
+    Layout,
+    Sequences,
+    ServedModel,
+    prefill_operators,
+    roofline_prefill,
+    settings_on,
+    stack,
+)
 from planner.roofline.factors import DATASHEET
 from planner.roofline.operator import total_flop
 from planner.studies.predict import PredictQuestion, predict
@@ -66,22 +75,23 @@ def test_an_instance_has_a_place_per_replica_and_a_prompt_keeps_its_share_of_it_
 @pytest.mark.parametrize("layout", ["tp=8", "tp=1,dp=8,ep=8", "tp=4,dp=8,ep=32"])
 def test_predict_states_tokens_of_a_full_pass_and_per_accelerator(layout: str) -> None:
     found = predict(PredictQuestion("deepseek-v3", "h200-sxm", layout=layout, tokens=(4096, 30000), stack="sglang"))
-    sizes, settings = Layout.parse(layout), stack("sglang").settings
+    sizes = Layout.parse(layout)
+    chunk = settings_on(stack("sglang").settings, sizes, hardware_profile("h200-sxm")).chunk_tokens
     for row in found.prefill:
-        assert row.pass_prompts == sizes.dp_size
-        assert row.pass_tokens == sizes.dp_size * min(row.tokens, settings.chunk_tokens)
+        assert row.pass_prompts == sizes.dp_size * max(chunk // row.tokens, 1)
+        assert row.pass_tokens == row.pass_prompts * min(row.tokens, chunk)
         assert row.prefill_s is not None
         assert row.full_s is not None
         assert row.tokens_per_s is not None
         assert row.tokens_per_s_per_accelerator == pytest.approx(row.tokens_per_s / sizes.n_accelerators)
         before_s = float(np.asarray(stack("sglang").factors.before_prefill_s(float(row.tokens))))
-        assert row.tokens_per_s * (row.full_s - before_s) == pytest.approx(sizes.dp_size * row.tokens)
-        assert (row.full_s == pytest.approx(row.prefill_s)) == (sizes.dp_size == 1)
+        assert row.tokens_per_s * (row.full_s - before_s) == pytest.approx(row.pass_prompts * row.tokens)
+        assert (row.full_s == pytest.approx(row.prefill_s)) == (row.pass_prompts == 1)
 
 
 def test_cached_tokens_are_not_counted_as_computed() -> None:
     question = PredictQuestion("llama-3.1-8b", "h200-sxm", 1, tokens=(4096,), cached_tokens=4000, stack="datasheet")
     (row,) = predict(question).prefill
-    assert row.prefill_s is not None
-    assert row.tokens_per_s == pytest.approx(96 / row.prefill_s)
-    assert row.pass_tokens == 96
+    assert row.full_s is not None
+    assert row.pass_tokens == 96 * row.pass_prompts
+    assert row.tokens_per_s == pytest.approx(row.pass_tokens / row.full_s)

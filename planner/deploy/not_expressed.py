@@ -314,6 +314,11 @@ def _cluster_facts(deployment: Deployment, target: Target) -> Iterator[str]:
     large = [unit for unit in deployment.units if unit.n_accelerators > deployment.parameters.accelerators_per_node]
     if large and target in SEVERAL_NODES:
         yield f"Instances of {_named(large)} span machines of {deployment.parameters.accelerators_per_node}."
+    if wide := [unit for unit in large if unit.layout.ep > 1 and unit.layout.dp > 1]:
+        yield (
+            f"Times of {_named(wide)} take wide expert parallelism as the stack's profile has it (`wide_ep`): DeepEP, "
+            "grouped experts, and where it says so two micro-batches and tokens of a pass. No flag here turns them on."
+        )
     if target == "llm-d":
         yield "The router's chart is installed apart, with *-values.yaml, for pods labelled `llm-d.ai/model`."
     if target == "dynamo" and any(has_global_router(deployment, group) for group in deployment.groups):

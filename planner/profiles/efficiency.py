@@ -66,6 +66,11 @@ class Efficiencies(StrictModel):
     """Grouped fp8 products of a mixture of experts in prefill [fraction of the dense fp8 peak]."""
     moe_fp4_fraction: Figure | None = None
     """Grouped fp4 products of a mixture of experts in prefill [fraction of the dense fp4 peak]."""
+    grouped_fp8_m256_fraction: Figure | None = None
+    """Grouped fp8 products of experts whose tokens lie side by side, as an exchange lays them, 256 rows of each expert
+    [fraction of the dense fp8 peak]."""
+    grouped_fp8_m4096_fraction: Figure | None = None
+    """The same with 4096 rows of each expert or more [fraction of the dense fp8 peak]."""
     moe_weight_read_fraction: Figure | None = None
     """Reading the experts' weights in decode [fraction of the peak memory bandwidth]."""
     all_reduce_fraction: Figure | None = None
@@ -84,7 +89,9 @@ class Efficiencies(StrictModel):
     """Reading and writing fp32 recurrent states in decode [fraction of the peak memory bandwidth]."""
 
 
-_COMPUTE = {f"{kind}_{precision}_": precision for kind in ("gemm", "moe") for precision in ("bf16", "fp8", "fp4")}
+_COMPUTE = {
+    f"{kind}_{precision}_": precision for kind in ("gemm", "moe", "grouped") for precision in ("bf16", "fp8", "fp4")
+}
 _WHOLE_OF_PREFIX = {
     **{prefix: f"{precision}_tflops" for prefix, precision in _COMPUTE.items()},
     "attention_prefill_": "bf16_tflops",

@@ -28,7 +28,7 @@ _RANGE_OF_PREFIX = {
     **dict.fromkeys(("attention_prefill_", "attention_decode_"), Range(0.1, 1)),
     "attention_half_tokens": Range(10, 10_000),
     "attention_tail_tiles": Range(1, 500),
-    "moe_": Range(0.05, 1),
+    **dict.fromkeys(("moe_", "grouped_"), Range(0.05, 1)),
     "all_reduce_fraction": Range(0.02, 1.1),
     "all_reduce_latency_us": Range(0.5, 100),
     "all_to_all_": Range(0.02, 1),
@@ -64,6 +64,7 @@ BOUNDS: tuple[tuple[str, str], ...] = (
     ("moe_fp8_fraction", "gemm_fp8_m4096_fraction"),
     ("moe_fp8_fraction", "gemm_fp8_block_m4096_fraction"),
     ("moe_fp4_fraction", "gemm_fp4_m4096_fraction"),
+    ("grouped_fp8_m256_fraction", "grouped_fp8_m4096_fraction"),
 )
 """Pairs of efficiencies of which the first does not exceed the second by more than the slack: products of more rows
 fill the accelerator better, those of narrower numbers worse, and plain products are what everything else is held to."""

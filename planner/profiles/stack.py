@@ -76,6 +76,26 @@ class StackFactors(StrictModel):
         return {name: factor for name, factor in self if factor is not None}
 
 
+class WideSettings(StrictModel):
+    """What is otherwise where experts are dealt out over more accelerators than a server has; absent: as elsewhere."""
+
+    chunk_tokens: Annotated[int, Field(ge=16, le=10**9)] | None = None
+    """Most prompt tokens of one prefill pass on an attention replica [tokens]."""
+    dispatch_precision: Literal["bf16", "fp8"] | None = None
+    """Number format of activations on their way to experts."""
+    combine_precision: Literal["bf16", "fp8"] | None = None
+    """Number format of the experts' sums on their way back."""
+    overlap_efficiency: BelowOne | None = None
+    """Part of the exchange that two micro-batches hide behind each other's computation."""
+    expert_imbalance: Annotated[float, Field(ge=1, le=1000)] | None = None
+    """Visits of the busiest rank's experts over the mean."""
+    redundant_experts: Annotated[int, Field(ge=0, le=10**6)] | None = None
+    """Copies of experts in every layer beside the model's own."""
+    grouped_experts: bool | None = None
+    """Whether the exchange lays an expert's tokens side by side for grouped products (DeepGEMM), so that what fused
+    kernels lose to sorting and slicing is not lost; absent: false."""
+
+
 class StackSettings(StrictModel):
     """How the framework is run unless a scenario says otherwise."""
 
@@ -106,7 +126,13 @@ class StackSettings(StrictModel):
     """Visits of the busiest rank's experts over the mean, as it is with or without rebalancing; absent: 1."""
     redundant_experts: Annotated[int, Field(ge=0, le=10**6)] | None = None
     """Copies of experts in every layer that rebalancing holds beside the model's own; absent: 0."""
+    grouped_experts: bool | None = None
+    """Whether an exchange lays an expert's tokens side by side for grouped products; absent: false."""
+    wide_ep: WideSettings | None = None
+    """What is otherwise where experts are dealt out over more accelerators than a server has."""
 
+    divides_pass: bool | None = None
+    """Whether attention replicas share chunk_tokens, each with an even part of it; absent: each has all of it."""
     prefill_first: bool | None = None
     """Whether waiting prompts have passes of their own, before any decode step; absent: they share passes with it."""
     splits_prompts: bool | None = None

@@ -42,11 +42,11 @@ class PrefillPrediction(StrictModel):
     measured_s: float | None = None
     """Seconds somebody measured on the same accelerators at the same precision [s]."""
     pass_prompts: int = 1
-    """Prompts, or chunks of them, that a full pass takes: one per attention replica."""
+    """Prompts, or chunks of them, that a full pass takes: on each attention replica as many as its tokens allow."""
     pass_tokens: int | None = None
     """Tokens that the first of a prompt's passes computes on the instance when it is full [tokens]."""
     full_s: float | None = None
-    """Seconds of the same prompt when every replica has one like it [s]."""
+    """Seconds of the same prompt when its passes are full of prompts like it [s]."""
     tokens_per_s: float | None = None
     """Tokens computed per second by an instance that is never without prompts like it, what a request costs before
     its prefill being waited for and not worked [tokens/s]."""

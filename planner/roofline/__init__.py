@@ -48,6 +48,7 @@ from planner.roofline.stack import (
     factors_of,
     product_formats,
     runtime_bytes,
+    settings_on,
     stack,
     versioned,
 )
@@ -120,6 +121,7 @@ __all__ = [
     "recurrent_state_bytes",
     "roofline_prefill",
     "expert_traffic",
+    "settings_on",
     "product_formats",
     "runtime_bytes",
     "served_instance",

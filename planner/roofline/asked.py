@@ -8,7 +8,7 @@ from planner.profiles import HardwareProfile, ModelProfile, Speculation
 from planner.roofline.chip import Chip
 from planner.roofline.layout import Layout
 from planner.roofline.served_model import ServedModel
-from planner.roofline.stack import AskedStack, OwnStack, Stack, asked_stack
+from planner.roofline.stack import AskedStack, OwnStack, Stack, asked_stack, expert_traffic
 
 
 class AskedInstance(Protocol):
@@ -87,18 +87,19 @@ def served_instance(asked: AskedInstance) -> ServedModel:
     Raises:
         InputError: an unknown stack, a layout of another number of accelerators, or shapes that are not known.
     """
-    used = stack_of(asked)
+    used, layout = stack_of(asked), _layout(asked)
+    settings = used.on_layout(layout, asked.hardware)
     return ServedModel(
         asked.model,
         Chip(asked.hardware, used.derated),
-        _layout(asked),
+        layout,
         used.factors,
         asked.precision,
         asked.kv_precision,
-        asked.tokens_per_pass or used.settings.chunk_tokens,
-        used.settings.memory_fraction,
+        asked.tokens_per_pass or settings.chunk_tokens,
+        settings.memory_fraction,
         used.runtime_bytes,
-        used.traffic,
+        expert_traffic(settings),
         used.formats(asked.kv_precision),
         asked.speculation,
     )

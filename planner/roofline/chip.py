@@ -18,6 +18,8 @@ GEMM_ROWS = (256.0, 1536.0, 4096.0)
 """Heights at which fractions of matrix products were measured."""
 FEW_ROWS = (1.0, 2.0, 4.0, 16.0, 64.0)
 """Heights that are measured of processors whose small products neither their memory nor their peak explains."""
+GROUPED_ROWS = (256.0, 4096.0)
+"""Rows per expert at which grouped products were measured."""
 MOE_ROWS = 256.0
 """Rows per expert from which on grouped products are as fast as they were measured."""
 
@@ -26,6 +28,8 @@ MOE_ROWS = 256.0
 # accelerator has none of its own, and then said to be inferred.
 TYPICAL_GEMM = {"bf16": (0.55, 0.75, 0.76), "fp8": (0.25, 0.47, 0.54), "fp4": (0.17, 0.33, 0.41)}
 TYPICAL_MOE = {"bf16": 0.65, "fp8": 0.33, "fp4": 0.37}
+TYPICAL_GROUPED = {"fp8": (0.44, 0.65)}
+"""Grouped products by rows of each expert, 256 and 4096; of other formats nobody told."""
 TYPICAL_FRACTION = {
     "attention_prefill": 0.59,
     "attention_decode": 0.78,
@@ -51,6 +55,14 @@ NETWORK_FRACTION = 0.8
 """Of a NIC's or host link's rate that collectives between servers, or without a scale-up link, reach."""
 NETWORK_LATENCY_S = 25e-6
 """Of a small collective between servers."""
+EXCHANGE_NETWORK_FRACTION = 0.92
+"""Of a NIC's rate that an exchange with experts on other servers reaches: 46 to 47.5 of 50 GB/s, H100, DeepEP on 4
+nodes, normal kernels from 4096 tokens on and slopes of those of low latency (AIConfigurator 0.12.0,
+comm/sglang/0.5.6.post2); on H800 43 to 45 (DeepEP's README, less the copies that stay on their node)."""
+EXCHANGE_LATENCY_S = 27e-6
+"""Of a dispatch or a combine of nothing between servers: intercepts of the same timings over tokens."""
+EXCHANGE_RANKS = 8
+"""Ranks that all_to_all_fraction was measured over; its bytes count copies that stay on their own rank."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,6 +221,30 @@ class Chip:
         fewer = self.gemm_rate(product_format, np.minimum(rows, MOE_ROWS)).fraction
         return KernelRate(found.fraction * fewer / self.gemm_rate(product_format, MOE_ROWS).fraction, 1.0)
 
+    def grouped_rate(self, product_format: str, rows: ArrayLike) -> KernelRate:
+        """Rate of grouped products of experts whose tokens lie side by side, by the rows of each expert.
+
+        Equation:
+            straight between 256 and 4096 rows in the logarithm of the rows, constant outside; where nobody measured a
+            format, as sorting kernels
+
+        Args:
+            product_format: number format of the products.
+            rows: rows per expert, any shape.
+
+        >>> from planner.profiles import hardware_profile
+        >>> Chip(hardware_profile("h800-sxm")).grouped_rate("fp8", [128, 1024, 8192]).fraction.round(3).tolist()
+        [0.441, 0.544, 0.647]
+        """
+        typical = TYPICAL_GROUPED.get(product_format)
+        if not self.derated or typical is None:
+            return self.moe_rate(product_format, rows)
+        own = [self._figure(f"grouped_{product_format}_m{int(height)}_fraction") for height in GROUPED_ROWS]
+        known = [value for value in own if value is not None]
+        points = known if len(known) == len(GROUPED_ROWS) else typical
+        fraction = np.interp(np.log(np.maximum(rows, 1.0)), np.log(GROUPED_ROWS), points)
+        return KernelRate(fraction, 1.0 if points is known else self._relative_balance(product_format))
+
     def _few_rows(self, product_format: str) -> dict[float, float]:
         """Measured fractions by height, below those that every accelerator is measured at."""
         found = ((height, self._figure(f"gemm_{product_format}_m{int(height)}_fraction")) for height in FEW_ROWS)
@@ -260,20 +296,56 @@ class Chip:
         return self._latency_s("recurrence_chunk_us")
 
     def collective_bytes_per_s(self, n_ranks: int) -> float:
-        """Bus bandwidth of a large all-reduce over that many ranks [B/s]."""
+        """Bus bandwidth of a large all-reduce over that many ranks [B/s].
+
+        Equation:
+            within a scale-up domain its link's; beyond, rings pass every domain over the NICs of all its ranks side by
+            side: min(link, d B_nic)
+
+        Args:
+            n_ranks: ranks, of which domains have d each.
+
+        Source:
+            NCCL's rings, one per NIC; on 4 nodes of 8 B200 the bus bandwidth is 8 times 0.74 of a NIC's (S. Bekman, ML
+            Engineering, network).
+        """
         link = self._scaleup_bytes_per_s(n_ranks)
         if link is not None:
             return link * self.read_fraction("all_reduce")
-        rates = (self.hardware.nic_bytes_per_s, self.hardware.pcie_bytes_per_s)
-        slowest = self._required(min((rate for rate in rates if rate), default=None), "nic_gbps")
-        return slowest * (NETWORK_FRACTION if self.derated else 1.0)
+        domain = self.hardware.n_scaleup_domain_accelerators or 1
+        inside = self._scaleup_bytes_per_s(domain)
+        if inside is None:
+            return self.network_bytes_per_s
+        return min(inside * self.read_fraction("all_reduce"), domain * self.network_bytes_per_s)
+
+    @property
+    def network_bytes_per_s(self) -> float:
+        """What collectives and hand-overs reach of one accelerator's NIC, or of its host link [B/s]."""
+        return self._nic_bytes_per_s * (NETWORK_FRACTION if self.derated else 1.0)
+
+    def hand_over_bytes_per_s(self, n_accelerators: int, n_senders: int) -> float:
+        """Rate at which a pipeline stage of so many ranks hands activations on, each its part of them [B/s].
+
+        Args:
+            n_accelerators: of all stages: where one scale-up link joins them, they use it.
+            n_senders: ranks of a stage.
+        """
+        if self._scaleup_bytes_per_s(n_accelerators) is not None:
+            return self.collective_bytes_per_s(n_accelerators)
+        return n_senders * self.network_bytes_per_s
 
     def dispatch_bytes_per_s(self, n_ranks: int) -> float:
-        """Rate at which a rank sends tokens to experts on others [B/s]."""
+        """Rate at which a rank sends tokens to experts on others, without copies that stay on it [B/s]."""
         link = self._scaleup_bytes_per_s(n_ranks)
         if link is None:
-            return self.collective_bytes_per_s(n_ranks)
-        return link * self.read_fraction("all_to_all")
+            return self._nic_bytes_per_s * (EXCHANGE_NETWORK_FRACTION if self.derated else 1.0)
+        return link * self.read_fraction("all_to_all") * ((1 - 1 / EXCHANGE_RANKS) if self.derated else 1.0)
+
+    def exchange_latency_s(self, n_ranks: int) -> float | None:
+        """Time of a dispatch or combine of nothing between servers; None where one scale-up link joins all [s]."""
+        if self._scaleup_bytes_per_s(n_ranks) is not None:
+            return None
+        return EXCHANGE_LATENCY_S if self.derated else 0.0
 
     def collective_latency_s(self, n_ranks: int) -> float:
         """Time of a small all-reduce over that many ranks [s]."""
@@ -292,6 +364,12 @@ class Chip:
         """Whether matrix products were measured on this very accelerator, or on one that differs in memory only."""
         found = (getattr(self.hardware.efficiency, f"gemm_bf16_m{int(height)}_fraction") for height in GEMM_ROWS)
         return any(figure is not None and figure.basis in MEASURED for figure in found)
+
+    @property
+    def _nic_bytes_per_s(self) -> float:
+        """Of one accelerator, to other servers or where there is no scale-up link."""
+        rates = (self.hardware.nic_bytes_per_s, self.hardware.pcie_bytes_per_s)
+        return self._required(min((rate for rate in rates if rate), default=None), "nic_gbps")
 
     def _scaleup_bytes_per_s(self, n_ranks: int) -> float | None:
         domain = self.hardware.n_scaleup_domain_accelerators

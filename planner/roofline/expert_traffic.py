@@ -30,6 +30,8 @@ class ExpertTraffic:
     """Visits of the busiest rank's experts over the mean."""
     redundant_experts: int = 0
     """Copies of experts held beside the model's own, in every layer, to even out the ranks."""
+    is_grouped: bool = False
+    """Whether it lays an expert's tokens side by side for grouped products; else kernels sort them."""
 
 
 EVEN_TRAFFIC = ExpertTraffic()
@@ -44,6 +46,11 @@ def sent_bytes_per_value(precision: str) -> float:
     """
     width = BYTES_PER_VALUE[precision]
     return width if width >= BYTES_PER_VALUE["bf16"] else width + SCALE_BYTES / VALUES_PER_SCALE
+
+
+def sent_values_bytes(traffic: ExpertTraffic) -> float:
+    """Bytes of an activation on its way out and of its sum on its way back."""
+    return sent_bytes_per_value(traffic.dispatch_precision) + sent_bytes_per_value(traffic.combine_precision)
 
 
 def parts_visited(moe: MixtureOfExperts, n_parts: int) -> float:
@@ -90,14 +97,21 @@ def _visited(groups: int, taken: int, k: int, mine: int) -> float:
 
 
 def exchange_s(
-    moe: MixtureOfExperts, chip: Chip, layout: Layout, traffic: ExpertTraffic, values: FloatArray
+    moe: MixtureOfExperts,
+    chip: Chip,
+    layout: Layout,
+    traffic: ExpertTraffic,
+    values: FloatArray,
+    *,
+    is_decode: bool = False,
 ) -> FloatArray:
     """Seconds to send a rank's activations to their experts and to get the sums back.
 
     Equation:
         values (b_out + b_back) max(c (1 - 1 / d) / B_link, m (1 - 1 / M) / B_nic): c copies of a token, one per rank
         with an expert of it, over the scale-up link of d ranks; m over the network, one per node with an expert of
-        it, where there are M nodes; the two go on at once
+        it, where there are M nodes; the two go on at once. In decode m is one per expert: kernels of low latency
+        send every copy straight to its rank
 
     Args:
         moe: the experts.
@@ -105,9 +119,10 @@ def exchange_s(
         layout: parallel sizes; the ranks of a stage exchange.
         traffic: number formats each way.
         values: activations of the tokens that a rank sends, any shape.
+        is_decode: whether the pass only decodes, so that a graph replays it with kernels of low latency.
 
     Returns:
-        Seconds [s], the shape of values.
+        Seconds [s], the shape of values, without what an exchange of nothing takes.
 
     Raises:
         InputError: a figure of the accelerator is unknown.
@@ -116,7 +131,8 @@ def exchange_s(
         Nodes as full as one another; ranks of a group each take all of an expert's tokens.
 
     Source:
-        DeepEP (2025): a token crosses the network once per node and is handed on over NVLink there.
+        DeepEP (2025), README: normal kernels send a token once per node and hand it on over NVLink there; kernels of
+        low latency send it once per expert.
 
     >>> from planner.profiles import hardware_profile, model_profile
     >>> moe, chip = model_profile("deepseek-v3").architecture.moe, Chip(hardware_profile("h800-sxm"), derated=False)
@@ -128,11 +144,10 @@ def exchange_s(
     n = layout.stage_size
     inside = min(chip.hardware.n_scaleup_domain_accelerators or n, n)
     nodes = -(-n // inside)
-    n_bytes = values * (
-        sent_bytes_per_value(traffic.dispatch_precision) + sent_bytes_per_value(traffic.combine_precision)
-    )
+    n_bytes = values * sent_values_bytes(traffic)
     copies = parts_visited(moe, layout.ep_size) * n / layout.ep_size
     link_s = n_bytes * copies * (1 - 1 / inside) / chip.dispatch_bytes_per_s(inside)
     if nodes == 1:
         return np.asarray(link_s)
-    return np.maximum(link_s, n_bytes * parts_visited(moe, nodes) * (1 - 1 / nodes) / chip.dispatch_bytes_per_s(n))
+    sent = moe.n_experts_per_token if is_decode else parts_visited(moe, nodes)
+    return np.maximum(link_s, n_bytes * sent * (1 - 1 / nodes) / chip.dispatch_bytes_per_s(n))

@@ -8,7 +8,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.roofline.factors import Factors, Value
 from planner.roofline.operator import FloatArray
-from planner.roofline.rank_work import ATTENTION, COLLECTIVE, EXCHANGE, GEMM, MOE, RECURRENCE, REPLICAS, RankWork
+from planner.roofline.rank_work import (
+    ATTENTION,
+    COLLECTIVE,
+    EXCHANGE,
+    GEMM,
+    GROUPED,
+    MOE,
+    RECURRENCE,
+    REPLICAS,
+    RankWork,
+)
 
 Bound = Literal["compute", "memory", "network", "overhead"]
 FEWEST_MEASURED_ROWS = 256.0
@@ -86,7 +96,9 @@ def operator_seconds(work: RankWork, factors: Factors) -> tuple[FloatArray, Floa
         (RECURRENCE, factors.recurrence_efficiency),
     ):
         efficiency = np.where(kinds == kind, _per_entry(value, index), efficiency)
-    half_tile = np.where((kinds == GEMM) | (kinds == MOE), _per_entry(factors.tile_rows, index) / 2, 0.0)
+    half_tile = np.where(
+        (kinds == GEMM) | (kinds == MOE) | (kinds == GROUPED), _per_entry(factors.tile_rows, index) / 2, 0.0
+    )
     fewer = np.clip(work.rows, 1e-9, FEWEST_MEASURED_ROWS)
     padded = (1.0 + half_tile / fewer) / (1.0 + half_tile / FEWEST_MEASURED_ROWS)
     products = np.maximum(work.fixed_s + work.kernel_s / efficiency, work.ceiling_s) * padded
@@ -100,7 +112,7 @@ def operator_seconds(work: RankWork, factors: Factors) -> tuple[FloatArray, Floa
 
 
 def pass_time(
-    work: RankWork, factors: Factors, n_sequences: ArrayLike = 1.0, *, eager: bool = False, overlap: float = 0.0
+    work: RankWork, factors: Factors, n_sequences: ArrayLike = 1.0, *, eager: bool = False, overlap: Value = 0.0
 ) -> PassTime:
     """Seconds of each pass.
 
@@ -117,7 +129,8 @@ def pass_time(
         factors: the stack's.
         n_sequences: sequences n of each pass.
         eager: whether the host launches every kernel, as in passes with prefill, rather than replay a graph.
-        overlap: part of the exchange with experts that two micro-batches hide; 0: there is one batch.
+        overlap: part of the exchange with experts that two micro-batches hide, a number or one per pass; 0: there is
+            one batch.
 
     Returns:
         Seconds by what binds; one value per pass.
@@ -140,7 +153,7 @@ def pass_time(
     memory_s = _sums(index, np.where(longer, 0.0, memory), n)
     network_s = _sums(index, network, n)
     latency_s = _sums(index, latency, n)
-    if overlap > 0:
+    if np.any(np.asarray(overlap) > 0):
         hidden_s = _hidden_s(work, factors, (compute, memory, latency), overlap)
         network_s = network_s - hidden_s
     sequences = np.asarray(n_sequences, float)
@@ -154,7 +167,7 @@ def pass_time(
 
 
 def _hidden_s(
-    work: RankWork, factors: Factors, once: tuple[FloatArray, FloatArray, FloatArray], overlap: float
+    work: RankWork, factors: Factors, once: tuple[FloatArray, FloatArray, FloatArray], overlap: Value
 ) -> FloatArray:
     """Seconds of a pass that two micro-batches save over one batch, never below 0.
 

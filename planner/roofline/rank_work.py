@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from planner.profiles import MixtureOfExperts, ModelProfile
 from planner.profiles.parameters import known
 from planner.roofline.chip import Chip, KernelRate
-from planner.roofline.expert_traffic import EVEN_TRAFFIC, ExpertTraffic, exchange_s
+from planner.roofline.expert_traffic import EVEN_TRAFFIC, ExpertTraffic, exchange_s, sent_values_bytes
 from planner.roofline.formats import IN_BF16, ProductFormats
 from planner.roofline.layout import Layout
 from planner.roofline.mlp import mlp_operators
@@ -21,7 +21,7 @@ from planner.roofline.operators import pass_operators
 from planner.roofline.sequences import Sequences
 from planner.roofline.weights import UNQUANTIZED_BYTES, bytes_per_weight
 
-GEMM, MOE, ATTENTION, RECURRENCE, OTHER, COLLECTIVE, REPLICAS, EXCHANGE = range(8)
+GEMM, MOE, ATTENTION, RECURRENCE, OTHER, COLLECTIVE, REPLICAS, EXCHANGE, GROUPED = range(9)
 CLASS_OF = {"gemm": GEMM, "moe": MOE, "attention": ATTENTION, "recurrence": RECURRENCE}
 KERNELS = {"moe": 2.0, "attention": 2.0, "recurrence": 2.0}
 """Kernels of an operator: experts sort or sum tokens, attention turns and stores keys; all others have one."""
@@ -44,7 +44,7 @@ class RankWork:
     name: NDArray[np.str_]
     """Operator, or collective."""
     work_class: NDArray[np.intp]
-    """GEMM, MOE, ATTENTION, RECURRENCE, OTHER, COLLECTIVE, REPLICAS or EXCHANGE."""
+    """GEMM, MOE, ATTENTION, RECURRENCE, OTHER, COLLECTIVE, REPLICAS, EXCHANGE or GROUPED."""
     n_layers: FloatArray
     """Times the entry happens in a pass."""
     n_kernels: FloatArray
@@ -155,7 +155,8 @@ def rank_work(
     [0.0036, 0.0036]
     """
     counted = tuple(pass_operators(model, parts, precision=precision, kv_precision=kv_precision))
-    builder = _Builder(model, chip, layout, precision, traffic, formats)
+    is_decode = all(part.phase == "decode" for part in parts)
+    builder = _Builder(model, chip, layout, precision, traffic, formats, is_decode)
     rows = _Rows.of(parts, layout, builder.dense_ranks)
     local, dense = counted, {}
     if layout.dp_size > 1:
@@ -221,16 +222,21 @@ class _Builder:
         precision: str | None,
         traffic: ExpertTraffic,
         formats: ProductFormats,
+        is_decode: bool,
     ) -> None:
         self.formats = formats
         self.model, self.chip, self.layout, self.precision, self.traffic = model, chip, layout, precision, traffic
         self.dense_ranks = layout.dense_ranks(model.architecture.moe is not None)
         self.columns: dict[str, list[NDArray[np.generic]]] = {}
+        self.is_grouped = traffic.is_grouped and layout.deals_out_experts
+        self.is_decode = is_decode
         self.n_passes = 1
 
     def add(self, operator: Operator) -> None:
         chip = self.chip
         work_class = CLASS_OF.get(operator.kind, OTHER)
+        if work_class == MOE and self.is_grouped:
+            work_class = GROUPED
         products = self._product_format(operator)
         share, kv_share = self._shares(operator)
         busiest = self.traffic.imbalance if operator.split == "experts" and self.layout.ep_size > 1 else 1.0
@@ -291,7 +297,7 @@ class _Builder:
             COLLECTIVE,
             n_layers=self.layout.pp_size - 1.0,
             n_kernels=0.0,
-            transfer_s=n_bytes / self.chip.collective_bytes_per_s(self.layout.n_accelerators),
+            transfer_s=n_bytes / self.chip.hand_over_bytes_per_s(self.layout.n_accelerators, self.layout.stage_size),
             latency_s=np.full_like(n_bytes, STAGE_LATENCY_S if self.chip.derated else 0.0),
         )
 
@@ -309,17 +315,33 @@ class _Builder:
         )
 
     def _append_exchange(self, n_layers: int, moe: MixtureOfExperts, rows: FloatArray) -> None:
-        """Each rank sends its part of its replica's tokens to the ranks of their experts, and gets the sums back."""
+        """Each rank sends its part of its replica's tokens to the ranks of their experts, and gets the sums back.
+
+        Where they are laid side by side, prompts' tokens are copied once for every expert before its products and
+        summed after them; kernels of low latency, in decode, write them where they belong.
+        """
         outer = moe.latent_size or known(self.model.architecture.hidden_size, "hidden_size")
-        values = rows / self.layout.tp_size * outer
+        values, n_ranks = rows / self.layout.tp_size * outer, self.layout.stage_size
+        network_s = self.chip.exchange_latency_s(n_ranks)
+        sent_s = exchange_s(moe, self.chip, self.layout, self.traffic, values, is_decode=self.is_decode)
         self._append(
             "expert_exchange",
             EXCHANGE,
             n_layers=float(n_layers),
             n_kernels=0.0,
-            transfer_s=exchange_s(moe, self.chip, self.layout, self.traffic, values),
-            latency_s=np.full_like(rows, 2 * self.chip.collective_latency_s(self.layout.stage_size)),
+            transfer_s=sent_s + 2 * (network_s or 0.0),
+            latency_s=np.full_like(rows, 2 * self.chip.collective_latency_s(n_ranks) if network_s is None else 0.0),
         )
+        if self.is_grouped and not self.is_decode:
+            moved = values * moe.n_experts_per_token * sent_values_bytes(self.traffic)
+            self._append(
+                "experts_permutation",
+                OTHER,
+                n_layers=float(n_layers),
+                n_kernels=2.0,
+                activation_s=moved / self.chip.memory_bytes_per_s,
+                moved_bytes=moved,
+            )
 
     def _append(
         self,
@@ -401,7 +423,8 @@ class _Builder:
             case "gemm":
                 return chip.carried(chip.gemm_rate(own, rows), own, products)
             case "moe":
-                return chip.carried(chip.moe_rate(own, rows), own, products)
+                rate = chip.grouped_rate(own, rows) if self.is_grouped else chip.moe_rate(own, rows)
+                return chip.carried(rate, own, products)
             case "recurrence":
                 return chip.kernel_rate("recurrence")
             case _:

@@ -187,6 +187,26 @@ class ServedModel:
         """Prompts that a pass takes at once: one per attention replica."""
         return self.layout.dp_size
 
+    def prompts_per_pass(self, new_tokens: ArrayLike, cached_tokens: ArrayLike = 0.0) -> FloatArray:
+        """Prompts alike that a full pass takes: on each replica as many as its tokens, or else the memory, allow.
+
+        Equation:
+            replicas max(1, min(floor(chunk / new), M)), M sequences that the memory of a replica holds
+
+        Args:
+            new_tokens: tokens to compute of each [tokens], any shape.
+            cached_tokens: tokens whose cache exists already [tokens], broadcast with new_tokens.
+
+        Returns:
+            Prompts; the broadcast shape.
+
+        Valid:
+            Prompts are not split to fill a pass, which a queue of prompts of other lengths would allow.
+        """
+        new = np.asarray(new_tokens, float)
+        held = np.floor(self.largest_batch(new + cached_tokens) / self.n_places)
+        return np.asarray(self.n_places * np.maximum(np.minimum(np.floor(self.chunk_tokens / new), held), 1.0))
+
     def prefill_time(
         self, new_tokens: ArrayLike, cached_tokens: ArrayLike = 0.0, n_prompts: ArrayLike = 1.0
     ) -> PassTime:
@@ -200,7 +220,7 @@ class ServedModel:
         Args:
             new_tokens: tokens to compute [tokens], any shape.
             cached_tokens: tokens whose cache exists already [tokens], broadcast with new_tokens.
-            n_prompts: prompts that begin together, each on an attention replica of its own: 1 to `n_places`, broadcast.
+            n_prompts: prompts that begin together, spread over attention replicas: 1 to `prompts_per_pass`, broadcast.
 
         Returns:
             Seconds by what binds; the shape of the tokens, raveled.

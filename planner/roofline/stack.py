@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from planner.errors import NAME_CHARACTERS, InputError, Problem, did_you_mean, printable
-from planner.profiles import ModelProfile, StackProfile, profile_names, stack_profile
-from planner.profiles.stack import Calibration, HarnessSettings, StackSettings
+from planner.profiles import HardwareProfile, ModelProfile, StackProfile, profile_names, stack_profile
+from planner.profiles.stack import Calibration, HarnessSettings, StackSettings, WideSettings
 from planner.roofline.expert_traffic import ExpertTraffic
 from planner.roofline.factors import DATASHEET, Factors
 from planner.roofline.formats import ProductFormats
+from planner.roofline.layout import Layout
 from planner.roofline.memory_fit import RUNTIME_BYTES
 from planner.units import GB, MICRO, MILLI
 
@@ -17,6 +18,8 @@ DATASHEET_NAME = "datasheet"
 UNVERSIONED = "unversioned"
 """In place of a version: the factors of a framework as they are, where its name alone would mean its default one."""
 QUANTIZED = ("fp8", "int8", "int4", "fp4")
+SERVER = 8
+"""Accelerators of a server where nobody says."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +110,9 @@ class Stack:
             raise InputError(Problem("stack", self.name, f"has no source {printable(source, NAME_CHARACTERS)!r}", hint))
         return replace(self, factors=replace(self.factors, source_overhead_s=known[source]))
 
-    @property
-    def traffic(self) -> ExpertTraffic:
-        """How it runs experts that are dealt out."""
-        return expert_traffic(self.settings)
+    def on_layout(self, layout: Layout, hardware: HardwareProfile) -> StackSettings:
+        """How it is run on an instance; see `settings_on`."""
+        return settings_on(self.settings, layout, hardware)
 
     def formats(self, kv_precision: str) -> ProductFormats:
         """What products run at beside a cache in a format."""
@@ -133,6 +135,39 @@ def product_formats(settings: StackSettings, kv_precision: str) -> ProductFormat
     return ProductFormats("fp8" if is_fp8 else "bf16", settings.weight_only_products or "bf16")
 
 
+def settings_on(settings: StackSettings, layout: Layout, hardware: HardwareProfile) -> StackSettings:
+    """Settings of an instance: those of wide expert parallelism where its experts are dealt out beyond a server.
+
+    Args:
+        settings: the stack's.
+        layout: parallel sizes of the instance.
+        hardware: its accelerators, and how many a server has.
+
+    Returns:
+        Settings whose chunk_tokens are those of one attention replica.
+
+    >>> from planner.profiles import hardware_profile, stack_profile
+    >>> usual, h100 = stack_profile("sglang").settings, hardware_profile("h100-sxm")
+    >>> [settings_on(usual, Layout(dp_size=n, ep_size=n), h100).dispatch_precision for n in (8, 16)]
+    [None, 'fp8']
+    """
+    tokens = shared_tokens(settings.chunk_tokens, settings, layout)
+    shared = settings if tokens == settings.chunk_tokens else settings.model_copy(update={"chunk_tokens": tokens})
+    server = hardware.n_accelerators_per_node or SERVER
+    if settings.wide_ep is None or not layout.deals_out_experts or layout.stage_size <= server:
+        return shared
+    return shared.model_copy(update=settings.wide_ep.model_dump(exclude_none=True))
+
+
+def shared_tokens(tokens: int, settings: StackSettings, layout: Layout) -> int:
+    """Tokens of a pass on one attention replica, of those that the stack is told.
+
+    >>> shared_tokens(8192, StackSettings(divides_pass=True), Layout(dp_size=8))
+    1024
+    """
+    return max(tokens // layout.dp_size, 1) if settings.divides_pass else tokens
+
+
 def expert_traffic(settings: StackSettings) -> ExpertTraffic:
     """How a stack runs experts that are dealt out."""
     return ExpertTraffic(
@@ -141,6 +176,7 @@ def expert_traffic(settings: StackSettings) -> ExpertTraffic:
         settings.overlap_efficiency or 0.0,
         settings.expert_imbalance or 1.0,
         settings.redundant_experts or 0,
+        settings.grouped_experts or False,
     )
 
 
@@ -178,7 +214,10 @@ def altered(base: Stack, name: str, factors: Mapping[str, float], settings: Mapp
     >>> own.factors.kernel_latency_s, own.runtime_bytes, own.derated
     (5e-07, 20000000.0, True)
     """
-    stated = {key: value for key, value in settings.items() if value is not None}
+    stated: dict[str, object] = {key: value for key, value in settings.items() if value is not None}
+    if base.settings.wide_ep is not None:  # what is said of a stack holds for wide expert parallelism too
+        own = {key: value for key, value in stated.items() if key in WideSettings.model_fields}
+        stated["wide_ep"] = base.settings.wide_ep.model_copy(update=own)
     return Stack(
         name,
         replace(base.factors, **_si(factors)),

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from planner.executor.engine.run import EngineLoad, EngineRules, EngineRun, engine_run
 from planner.executor.pass_times import Reach, pass_times
 from planner.profiles.stack import HarnessSettings
-from planner.roofline import ServedModel, Stack, linear_memory
+from planner.roofline import ServedModel, Stack, linear_memory, settings_on
+from planner.roofline.stack import shared_tokens
 from planner.studies.fidelity.cases import Case
 from planner.studies.fidelity.loads import asked, served_model
 
@@ -123,10 +124,12 @@ def engine_rules(
     case: Case, stack: Stack, served: ServedModel, load: EngineLoad, harness: HarnessSettings | None
 ) -> EngineRules:
     """How an engine of the stack runs a case."""
-    settings = stack.settings
+    settings, layout = stack.settings, case.decode_layout
+    usual = settings_on(settings, layout, case.hardware).chunk_tokens
+    told = _tokens_per_pass(case, harness)
     room, fixed = memory(served, load)
     return EngineRules(
-        tokens_per_pass=_tokens_per_pass(case, settings.chunk_tokens, harness),
+        tokens_per_pass=usual if told is None else shared_tokens(told, settings, layout),
         room_tokens=room,
         sequence_tokens=fixed,
         n_replicas=served.n_places,
@@ -138,12 +141,13 @@ def engine_rules(
     )
 
 
-def _tokens_per_pass(case: Case, usual: int, harness: HarnessSettings | None) -> int:
+def _tokens_per_pass(case: Case, harness: HarnessSettings | None) -> int | None:
+    """What a benchmark tells the engine; None: nothing."""
     if harness is None:
-        return usual
+        return None
     if harness.tokens_beyond_prompt is not None:
         return int(case.point.input_tokens + (case.point.concurrency or 1.0) + harness.tokens_beyond_prompt)
-    return harness.tokens_per_pass or usual
+    return harness.tokens_per_pass
 
 
 def _polling_passes(harness: HarnessSettings | None, load: EngineLoad, n_replicas: int) -> int:

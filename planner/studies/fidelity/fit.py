@@ -100,7 +100,9 @@ class Fit:
 
     def of(self, versions: Sequence[str], sources: Sequence[str | None], models: Sequence[str]) -> Factors:
         """Factors of cases by their versions, sources and models; what was not fitted has the stack's own."""
-        table = np.array([self.ratios_of(*pair) for pair in zip(versions, models, strict=True)])
+        pairs = list(zip(versions, models, strict=True))
+        known = {pair: self.ratios_of(*pair) for pair in set(pairs)}
+        table = np.array([known[pair] for pair in pairs])
         added_s = np.array([self.sources_s.get(source or "", 0.0) for source in sources])
         found = self.factors.with_version(*(table[:, i] for i in range(N_RATIOS)))
         return replace(found, source_overhead_s=added_s)
@@ -135,6 +137,11 @@ class Measured:
         """Model of each point."""
         return tuple(case.model.name for case in self.loads.cases)
 
+    @cached_property
+    def host_factors(self) -> Factors:
+        """Factors of `host` for every point."""
+        return self.factors(self.host or expected())
+
     def factors(self, fit: Fit) -> Factors:
         """Factors of a fit for every point, as its source measures it."""
         return fit.of(self.versions, self.sources, self.models)
@@ -143,7 +150,7 @@ class Measured:
         """Factors that a fit may move, per point."""
         if self.host is None:
             return factors
-        alone, host = np.isnan(self.tpot_s), self.factors(self.host)
+        alone, host = np.isnan(self.tpot_s), self.host_factors
         kept = {name: np.where(alone, getattr(host, name), getattr(factors, name)) for name in HOST}
         return replace(factors, **kept)
 

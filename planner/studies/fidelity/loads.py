@@ -23,6 +23,7 @@ from planner.roofline import (
     prefill_passes,
     product_formats,
     runtime_bytes,
+    settings_on,
 )
 from planner.roofline.stack import QUANTIZED
 from planner.studies.fidelity.cases import Case, cache_format
@@ -77,7 +78,7 @@ class Loads:
     is_closed: NDArray[np.bool_]
     tokens_per_step: FloatArray
     """Tokens that a decode step yields of each sequence, drafted ones included."""
-    overlap: float
+    overlap: FloatArray
     """Part of the exchange with experts that the stack hides."""
 
     def latencies(self, factors: Factors) -> tuple[FloatArray, FloatArray]:
@@ -89,8 +90,8 @@ class Loads:
         Returns:
             TTFT and TPOT [s].
         """
-        overlap = self.overlap
-        prefill = pass_time(self.prefill, _at(factors, self.prefill_case), eager=True, overlap=overlap).total_s
+        overlap, case = self.overlap, self.prefill_case
+        prefill = pass_time(self.prefill, _at(factors, case), eager=True, overlap=overlap[case]).total_s
         alone = np.bincount(self.prefill_case, prefill * self.prefill_times, len(self.cases))
         step = pass_time(self.decode, factors, self.batch_per_replica, overlap=overlap).total_s
         mixed, full = (
@@ -151,7 +152,6 @@ def loads_of(cases: Sequence[Case], how: RunAs, *, derated: bool = True) -> Load
         chunk=RankWork.joined(part.chunk for part in parts),
         is_disaggregated=np.array([case.is_disaggregated for case in cases]),
         is_closed=np.array([case.point.is_closed_loop for case in cases]),
-        overlap=expert_traffic(how.settings).overlap_efficiency,
         **column,
     )
 
@@ -169,7 +169,7 @@ class _Load:
     NUMBERS = (
         *("n_chunks", "batch", "batch_per_replica", "concurrency", "in_batch", "output_tokens", "transfer_s"),
         *("n_prefill_workers", "n_together", "n_replicas", "prompt_tokens", "n_prefill_replicas"),
-        "tokens_per_step",
+        *("tokens_per_step", "overlap"),
     )
     prefill: RankWork
     prefill_times: FloatArray
@@ -190,6 +190,7 @@ class _Load:
     transfer_s: float
     n_prefill_workers: float
     tokens_per_step: float
+    overlap: float
 
 
 def _load(case: Case, how: RunAs, derated: bool) -> _Load:
@@ -235,6 +236,7 @@ def _load(case: Case, how: RunAs, derated: bool) -> _Load:
         transfer_s=_transfer_s(case, served, prompt),
         n_prefill_workers=float(case.n_prefill_workers if case.is_disaggregated else 1),
         tokens_per_step=decoder.tokens_per_step,
+        overlap=decoder.traffic.overlap_efficiency,
     )
 
 
@@ -266,14 +268,15 @@ def served_model(case: Case, how: RunAs, role: str, derated: bool) -> ServedMode
     It was measured, and so had room for a request at least: where the stack's part of the memory leaves none, it was
     given all that the device reports.
     """
-    settings, precision = how.by(case.point.source), case.precision
+    layout, precision = case.prefill_layout if role == "prefill" else case.decode_layout, case.precision
+    settings = settings_on(how.by(case.point.source), layout, case.hardware)
     weights = precision or case.model.precision
     usual = "fp8" if settings.quantized_kv and weights in QUANTIZED else "bf16"
     kv = cache_format(case.point.kv_precision) or usual
     found = ServedModel(
         case.model,
         Chip(case.hardware, derated),
-        case.prefill_layout if role == "prefill" else case.decode_layout,
+        layout,
         Factors(),
         precision,
         kv,

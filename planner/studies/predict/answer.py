@@ -96,21 +96,21 @@ def _prefill_rows(asked: Instance, seconds: InstanceSeconds, memory: Memory) -> 
     sizes = kv_bytes(asked.model, np.asarray(question.tokens, float), question.kv_precision).tolist()
     columns = (question.tokens, sizes, seconds.prefill, _measured_s(asked), lacking_bytes(asked, memory))
     rows = tuple(_prefill_row(asked, *row) for row in zip(*columns, strict=True))
-    found = zip(rows, seconds.full_s, seconds.busy_s, strict=True)
+    found = zip(rows, seconds.pass_prompts, seconds.full_s, seconds.busy_s, strict=True)
     return tuple(_with_rate(asked, *row) for row in found) if seconds.full_s else rows
 
 
 def _with_rate(
-    asked: Instance, row: PrefillPrediction, full_s: float | None, busy_s: float | None
+    asked: Instance, row: PrefillPrediction, n_prompts: int, full_s: float | None, busy_s: float | None
 ) -> PrefillPrediction:
-    """A length with what the instance does when every attention replica has a prompt of it."""
+    """A length with what the instance does when its passes are full of prompts of it."""
     if row.prefill_s is None or full_s is None or not busy_s:
         return row
     served, new_tokens = asked.served, row.tokens - row.cached_tokens
-    rate = served.n_places * new_tokens / busy_s
+    rate = n_prompts * new_tokens / busy_s
     changes = {
-        "pass_prompts": served.n_places,
-        "pass_tokens": served.n_places * min(new_tokens, served.chunk_tokens),
+        "pass_prompts": n_prompts,
+        "pass_tokens": n_prompts * min(new_tokens, served.chunk_tokens),
         "full_s": full_s,
         "tokens_per_s": rate,
         "tokens_per_s_per_accelerator": rate / asked.n_accelerators,

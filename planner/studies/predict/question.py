@@ -18,7 +18,7 @@ from planner.profiles.parameters import missing_shapes
 from planner.roofline.chip import FORMATS, Chip
 from planner.roofline.layout import Layout
 from planner.roofline.served_model import ServedModel
-from planner.roofline.stack import Stack, best_stack, stack
+from planner.roofline.stack import Stack, best_stack, expert_traffic, stack
 from planner.studies.drafts import NO_DRAFTS, AskedDrafts
 
 COMMAND = "planner predict"
@@ -145,6 +145,7 @@ class Instance:
 
     def laid_out(self, layout: Layout, precision: str | None = None) -> ServedModel:
         """The same with other parallel sizes, or another precision."""
+        settings = self.stack.on_layout(layout, self.hardware)
         return ServedModel(
             model=self.model,
             chip=self.chip,
@@ -152,10 +153,10 @@ class Instance:
             factors=self.stack.factors,
             precision=precision or self.question.precision,
             kv_precision=self.question.kv_precision,
-            chunk_tokens=self.stack.settings.chunk_tokens,
-            memory_fraction=self.stack.settings.memory_fraction,
+            chunk_tokens=settings.chunk_tokens,
+            memory_fraction=settings.memory_fraction,
             runtime_bytes=self.stack.runtime_bytes,
-            traffic=self.stack.traffic,
+            traffic=expert_traffic(settings),
             formats=self.stack.formats(self.question.kv_precision),
             speculation=self.speculation,
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from planner.errors import InputError
 from planner.notes import Note, note
@@ -49,8 +50,10 @@ class InstanceSeconds:
     """Where they come from, or why some are unknown."""
     stack: str | None = None
     """Stack that they were measured under, where that is not the question's."""
+    pass_prompts: tuple[int, ...] = ()
+    """Such prompts that a full pass takes; empty where unknown."""
     full_s: tuple[float | None, ...] = ()
-    """Prefill seconds when every attention replica has such a prompt; empty where unknown [s]."""
+    """Prefill seconds when passes are full of such prompts; empty where unknown [s]."""
     busy_s: tuple[float | None, ...] = ()
     """Of these, those that keep the instance busy [s]."""
 
@@ -74,11 +77,14 @@ def instance_seconds(asked: Instance, fits: bool) -> InstanceSeconds:
     except InputError as error:
         # A figure of the accelerator that nobody published: bytes can still be told.
         return _unknown(asked, note("no-times", f"no seconds: {error}"))
-    full_s = _prefill_time(asked, asked.served.n_places).total_s
+    n_cached = float(asked.question.cached_tokens)
+    together = asked.served.prompts_per_pass(np.asarray(asked.question.tokens, float) - n_cached, n_cached)
+    full_s = _prefill_time(asked, together).total_s
     busy_s = full_s - asked.stack.factors.before_prefill_s(np.asarray(asked.question.tokens, float))
     return InstanceSeconds(
         _timed(asked, "prefill", prefill),
         _timed(asked, "decode", decode),
+        pass_prompts=tuple(together.astype(int).tolist()),
         full_s=tuple(full_s.tolist()),
         busy_s=tuple(busy_s.tolist()),
     )
@@ -133,10 +139,10 @@ def _roofline_times(asked: Instance) -> tuple[PassTime, PassTime]:
     return _prefill_time(asked, 1), decode
 
 
-def _prefill_time(asked: Instance, n_prompts: int) -> PassTime:
+def _prefill_time(asked: Instance, n_prompts: ArrayLike) -> PassTime:
     """Seconds of every length, with so many prompts like it at once."""
     new_tokens = np.asarray(asked.question.tokens, float) - asked.question.cached_tokens
-    return asked.served.prefill_time(new_tokens, float(asked.question.cached_tokens), float(n_prompts))
+    return asked.served.prefill_time(new_tokens, float(asked.question.cached_tokens), n_prompts)
 
 
 def _timed(asked: Instance, phase: Phase, time: PassTime) -> tuple[Seconds, ...]:

@@ -19,6 +19,7 @@ from planner.roofline import (
     RequestKinds,
     ServedModel,
     Stack,
+    expert_traffic,
     held_dispersion,
     mixed_passes,
     most_held,
@@ -105,6 +106,7 @@ def served(
     drafts: Speculation | None = None,
 ) -> ServedModel:
     """The model on an instance under a stack."""
+    settings = used.on_layout(layout, hardware)
     return ServedModel(
         model,
         Chip(hardware, used.derated),
@@ -112,10 +114,10 @@ def served(
         used.factors,
         precision,
         kv,
-        used.settings.chunk_tokens,
-        used.settings.memory_fraction,
+        settings.chunk_tokens,
+        settings.memory_fraction,
         used.runtime_bytes,
-        used.traffic,
+        expert_traffic(settings),
         used.formats(kv),
         drafts,
     )
