@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 N_ATOMS = 4096
 """Requests that stand for a length distribution, as for the latencies of the answer."""
 REMEMBERED = 16
-"""Streams, and what they go through, that are kept: each is some 100 kB."""
+"""Streams that are kept: each is some 100 kB."""
 
 
 class Stream(NamedTuple):
@@ -62,7 +62,8 @@ class FleetStreams:
             end_tokens: the end [tokens].
         """
         if (part, end_tokens) not in self._known:
-            forget_one(self._known)
+            if len(self._known) >= REMEMBERED:
+                del self._known[next(iter(self._known))]
             self._known[part, end_tokens] = self._stream(part, end_tokens)
         return self._known[part, end_tokens]
 
@@ -151,9 +152,3 @@ class FleetStreams:
     @cached_property
     def _sending(self) -> dict[tuple[int, int | None], Array]:
         return {}
-
-
-def forget_one(known: dict[Any, Any]) -> None:
-    """Make room for one more where enough are remembered: thresholds come one after another, each with many rates."""
-    if len(known) >= REMEMBERED:
-        del known[next(iter(known))]

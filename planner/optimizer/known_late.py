@@ -9,7 +9,7 @@ KEPT = 256
 
 
 class Queue(NamedTuple):
-    """A prefill pool of some size, the link after it, and what counts as late."""
+    """A prefill pool of some size, the link and the decode pool after it, and what counts as late."""
 
     is_long: bool
     """Whether it gets prompts beyond a threshold, not those up to it."""
@@ -17,6 +17,8 @@ class Queue(NamedTuple):
     n_places: int
     link_bytes_per_s: float
     """0 where what it sends is not stretched [B/s]."""
+    n_decode: int
+    """Decode instances, whose places are waited for after it."""
     slo_ttft_s: float
 
 
@@ -49,7 +51,7 @@ class KnownLate:
         Source:
             A queue with fewer arrivals has no longer waits (coupling).
 
-        >>> known, queue = KnownLate(), Queue(True, 0, 4, 0.0, 2.5)
+        >>> known, queue = KnownLate(), Queue(True, 0, 4, 0.0, 3, 2.5)
         >>> known.add(queue, Late(8000.0, 2.0, 0.03))
         >>> known.least(queue, 7000.0, 2.5), known.least(queue, 9000.0, 2.5), known.least(queue, 7000.0, 1.9)
         (0.03, 0.0, 0.0)

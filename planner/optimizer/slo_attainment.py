@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from planner.optimizer.capacity import first_intervals
 from planner.optimizer.delays import Asked, admission_wait, arrival_scvs, link_bytes_per_s, places_waits, stretched
-from planner.optimizer.fleet_streams import FleetStreams, Stream, forget_one
+from planner.optimizer.fleet_streams import FleetStreams, Stream
 from planner.optimizer.formulation import Sizing
 from planner.optimizer.known_late import Late, Queue
 from planner.optimizer.problem import Part, Problem
@@ -51,14 +51,6 @@ class _Journeys(NamedTuple):
         if self.admission is None:
             return 1.0
         return _late(slo_s, [(share, path and path.then_waiting(self.admission)) for share, path in self.paths])
-
-    def is_late_at_most(self, fraction: float, slo_s: float) -> bool:
-        if self.admission is None:
-            return fraction >= 1
-        least = _late(slo_s, self.paths)
-        if least > fraction or least + self.admission.waiting_fraction <= fraction:
-            return least <= fraction
-        return self.late_fraction(slo_s) <= fraction
 
 
 def _late(slo_s: float, paths: Iterable[tuple[float, Path | None]]) -> float:
@@ -108,40 +100,48 @@ class FleetUnderSlo:
         Source:
             A queue with fewer arrivals has no longer waits (coupling); waits as in `planner.queueing.gigc_wait`.
         """
-        return self._journeys(low_tokens, high_tokens, req_per_s).late_fraction(self.slo_ttft_s)
+        if self._shares_a_link:
+            return self._journeys(low_tokens, high_tokens, req_per_s).late_fraction(self.slo_ttft_s)
+        if self._admission(req_per_s) is None:
+            return 1.0
+        return sum(self._late_in(part, end, req_per_s) for part, end in self._ends(low_tokens, high_tokens))
 
     def may_meet_slo(self, low_tokens: float, high_tokens: float, req_per_s: float) -> bool:
         """Whether some threshold of an interval may be within the SLO.
 
         Equation:
-            L <= what may be late, L = `late_fraction`. L0 <= L <= L0 + P(A > 0) decides most, L0 without the wait A for
-            a place in a decode batch
+            L <= what may be late, L = `late_fraction`; L is the sum of what is late of long and of short prompts, which
+            other thresholds and rates may bound from below, as in `KnownLate`
 
         Args:
             low_tokens: least threshold [tokens].
             high_tokens: greatest threshold [tokens].
             req_per_s: rate of the whole fleet [req/s].
         """
-        allowed = self.late_allowed + ROUNDING
-        if self._is_surely_late(low_tokens, high_tokens, req_per_s, allowed):
-            return False
-        return self._journeys(low_tokens, high_tokens, req_per_s).is_late_at_most(allowed, self.slo_ttft_s)
-
-    def _is_surely_late(self, low_tokens: float, high_tokens: float, req_per_s: float, allowed: float) -> bool:
-        """Whether more are late than may be by what is known of other thresholds, or of one pool after the other."""
+        allowed, ends = self.late_allowed + ROUNDING, self._ends(low_tokens, high_tokens)
         if self._shares_a_link:
+            return self.late_fraction(low_tokens, high_tokens, req_per_s) <= allowed
+        if self._admission(req_per_s) is None:
             return False
-        ends, problem = self._ends(low_tokens, high_tokens), self.problem
-        queues = {part: self._queue(part) for part, _ in ends}
-        late = {part: problem.known_late.least(queues[part], end, req_per_s) for part, end in ends}
+        late = {part: self.problem.known_late.least(self._queue(part), end, req_per_s) for part, end in ends}
         for part, end in ends:
             if sum(late.values()) > allowed:
-                return True
-            if stream := self.streams.stream(part, end):
-                path = stream.share_fraction, self._path_alone(stream, req_per_s)
-                late[part] = _late(self.slo_ttft_s, [path])
-                problem.known_late.add(queues[part], Late(end, req_per_s, late[part]))
-        return sum(late.values()) > allowed
+                return False
+            late[part] = self._late_in(part, end, req_per_s)
+        return sum(late.values()) <= allowed
+
+    def _late_in(self, part: Part, end_tokens: float, req_per_s: float) -> float:
+        """Fraction of all requests that are late beyond a threshold, or up to it, with a link of their own."""
+        key, stream = (part, end_tokens, req_per_s), self.streams.stream(part, end_tokens)
+        admission = self._admission(req_per_s)
+        if stream is None or admission is None:
+            return 0.0 if stream is None else stream.share_fraction
+        if key not in self._lates:
+            path = self._path(stream, req_per_s, self._stretch(stream.link, [stream], req_per_s))
+            late = _late(self.slo_ttft_s, [(stream.share_fraction, path and path.then_waiting(admission))])
+            self._lates[key] = late
+            self.problem.known_late.add(self._queue(part), Late(end_tokens, req_per_s, late))
+        return self._lates[key]
 
     def _queue(self, part: Part) -> Queue:
         """The queue that requests of a part load alone."""
@@ -149,7 +149,7 @@ class FleetUnderSlo:
         pool, link = (route.long, route.long_link) if part == "long" else (route.short, route.short_link)
         speed = 0.0 if link is None or self.is_roomy else link_bytes_per_s(self.problem, self.sizing, link)
         n = 0 if pool is None else self.streams.n_places(pool)
-        return Queue(part == "long", pool, n, speed, self.slo_ttft_s)
+        return Queue(part == "long", pool, n, speed, self.sizing.n_instances[route.decode], self.slo_ttft_s)
 
     def goodput_at(
         self,
@@ -227,11 +227,8 @@ class FleetUnderSlo:
         """What requests that surely load the queues go through."""
         found = [self.streams.stream(part, end) for part, end in self._ends(low_tokens, high_tokens)]
         streams = [stream for stream in found if stream is not None]
-        if not self._shares_a_link:
-            paths = tuple((s.share_fraction, self._path_alone(s, req_per_s)) for s in streams)
-        else:
-            stretches = {link: self._stretch(link, streams, req_per_s) for link in {stream.link for stream in streams}}
-            paths = tuple((s.share_fraction, self._path(s, req_per_s, stretches[s.link])) for s in streams)
+        stretches = {link: self._stretch(link, streams, req_per_s) for link in {stream.link for stream in streams}}
+        paths = tuple((s.share_fraction, self._path(s, req_per_s, stretches[s.link])) for s in streams)
         return _Journeys(self._admission(req_per_s), paths)
 
     def _stretch(self, link: int | None, streams: Sequence[Stream], req_per_s: float) -> Stretch:
@@ -309,14 +306,6 @@ class FleetUnderSlo:
         """Of long and of short prompts the threshold that leaves fewest to load their queue."""
         return ("long", high_tokens), ("short", low_tokens)
 
-    def _path_alone(self, stream: Stream, req_per_s: float) -> Path | None:
-        """`_path` of requests that share a link with no others; None without steady state."""
-        key = stream.part, stream.end_tokens, req_per_s
-        if key not in self._known_paths:
-            forget_one(self._known_paths)
-            self._known_paths[key] = self._path(stream, req_per_s, self._stretch(stream.link, [stream], req_per_s))
-        return self._known_paths[key]
-
     @cached_property
     def streams(self) -> FleetStreams:
         """What requests ask of pools and links."""
@@ -327,7 +316,7 @@ class FleetUnderSlo:
         return self.problem.routes[0]
 
     @cached_property
-    def _known_paths(self) -> dict[tuple[Part, float, float], Path | None]:
+    def _lates(self) -> dict[tuple[Part, float, float], float]:
         return {}
 
     @cached_property
