@@ -12,6 +12,8 @@ from planner.optimizer.work import long_bytes, long_work_s, short_bytes, short_w
 from planner.workload import ALL_LONG, RequestMix
 
 Array = NDArray[np.float64]
+TRIED_AT_ONCE = 16
+"""Lengths that a search looks at together: one by one they take longer."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +175,10 @@ def split_interval(mix: RequestMix, low: float, high: float, n: int) -> tuple[Ar
 def _median(mix: RequestMix, low: float, high: float) -> float:
     """Least threshold of an interval that half of its requests do not exceed: the length that most share, if any."""
     half = (mix.long_fraction(low) + mix.long_fraction(high)) / 2
-    while low < (middle := low + (high - low) / 2) < high:
-        low, high = (middle, high) if mix.long_fraction(middle) > half else (low, middle)
+    while low < low + (high - low) / 2 < high:
+        tried = np.unique(np.linspace(low, high, TRIED_AT_ONCE + 2))
+        above = int(np.count_nonzero(mix.long_fraction(tried[1:-1]) > half))
+        low, high = float(tried[above]), float(tried[above + 1])
     return high
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from planner.optimizer.known_late import KnownLate
 from planner.optimizer.rent import ByPeriod
 from planner.optimizer.routes import Route, is_routed, routes_of, size_limit
 from planner.roofline import InstanceRates
@@ -285,6 +286,11 @@ class Problem:
     def routes(self) -> tuple[Route, ...]:
         """Where `is_routed`: every way through a pool for long prompts, one for short ones and one that decodes."""
         return tuple(routes_of(self))
+
+    @cached_property
+    def known_late(self) -> KnownLate:
+        """Where `is_routed`: how many are late in queues that were looked at, for fleets that have the same ones."""
+        return KnownLate()
 
     @cached_property
     def is_routed(self) -> bool:

@@ -10,19 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.optimizer.capacity import first_intervals
-from planner.optimizer.delays import (
-    Asked,
-    admission_wait,
-    arrival_scvs,
-    link_bytes_per_s,
-    places_waits,
-    sending_s,
-    sent_bytes,
-    stretched,
-    transfer_s,
-)
+from planner.optimizer.delays import Asked, admission_wait, arrival_scvs, link_bytes_per_s, places_waits, stretched
+from planner.optimizer.fleet_streams import FleetStreams, Stream
 from planner.optimizer.formulation import Sizing
-from planner.optimizer.problem import Problem
+from planner.optimizer.known_late import Late, Queue
+from planner.optimizer.problem import Part, Problem
 from planner.optimizer.roots import last_kept
 from planner.optimizer.routes import Route
 from planner.optimizer.settings import ROUTE_SETTINGS
@@ -30,8 +22,6 @@ from planner.queueing import (
     ALONE,
     NO_WAIT,
     Path,
-    Senders,
-    Service,
     Stretch,
     Ttft,
     Wait,
@@ -42,8 +32,6 @@ from planner.queueing import (
 from planner.workload import weighted_quantile
 
 Array = NDArray[np.float64]
-N_ATOMS = 4096
-"""Requests that stand for a length distribution, as for the latencies of the answer."""
 SATURATED = 1 - 1e-9
 SHARE_TOLERANCE = 1e-12
 ROUNDING = 1e-12
@@ -63,32 +51,6 @@ class _Journeys(NamedTuple):
         if self.admission is None:
             return 1.0
         return _late(slo_s, [(share, path and path.then_waiting(self.admission)) for share, path in self.paths])
-
-    def is_late_at_most(self, fraction: float, slo_s: float) -> bool:
-        if self.admission is None:
-            return fraction >= 1
-        least = _late(slo_s, self.paths)
-        if least > fraction or least + self.admission.waiting_fraction <= fraction:
-            return least <= fraction
-        return self.late_fraction(slo_s) <= fraction
-
-
-class _Stream(NamedTuple):
-    """Requests that load a prefill pool, and a link after it."""
-
-    pool: int
-    link: int | None
-    chosen: NDArray[np.bool_]
-    """Which of the requests they are."""
-    n_places: int
-    """Prompts that the pool prefills at once."""
-    share_fraction: float
-    """Of all requests."""
-    service: Service
-    unhindered: Path
-    """What they go through without waiting, alone on the link."""
-    sender: Senders | None
-    """The same as the link has it, at one request per second of all."""
 
 
 def _late(slo_s: float, paths: Iterable[tuple[float, Path | None]]) -> float:
@@ -138,22 +100,56 @@ class FleetUnderSlo:
         Source:
             A queue with fewer arrivals has no longer waits (coupling); waits as in `planner.queueing.gigc_wait`.
         """
-        return self._journeys(low_tokens, high_tokens, req_per_s).late_fraction(self.slo_ttft_s)
+        if self._shares_a_link:
+            return self._journeys(low_tokens, high_tokens, req_per_s).late_fraction(self.slo_ttft_s)
+        if self._admission(req_per_s) is None:
+            return 1.0
+        return sum(self._late_in(part, end, req_per_s) for part, end in self._ends(low_tokens, high_tokens))
 
     def may_meet_slo(self, low_tokens: float, high_tokens: float, req_per_s: float) -> bool:
         """Whether some threshold of an interval may be within the SLO.
 
         Equation:
-            L <= what may be late, L = `late_fraction`. L0 <= L <= L0 + P(A > 0) decides most, L0 without the wait A for
-            a place in a decode batch
+            L <= what may be late, L = `late_fraction`; L is the sum of what is late of long and of short prompts, which
+            other thresholds and rates may bound from below, as in `KnownLate`
 
         Args:
             low_tokens: least threshold [tokens].
             high_tokens: greatest threshold [tokens].
             req_per_s: rate of the whole fleet [req/s].
         """
-        journeys = self._journeys(low_tokens, high_tokens, req_per_s)
-        return journeys.is_late_at_most(self.late_allowed + ROUNDING, self.slo_ttft_s)
+        allowed, ends = self.late_allowed + ROUNDING, self._ends(low_tokens, high_tokens)
+        if self._shares_a_link:
+            return self.late_fraction(low_tokens, high_tokens, req_per_s) <= allowed
+        if self._admission(req_per_s) is None:
+            return False
+        late = {part: self.problem.known_late.least(self._queue(part), end, req_per_s) for part, end in ends}
+        for part, end in ends:
+            if sum(late.values()) > allowed:
+                return False
+            late[part] = self._late_in(part, end, req_per_s)
+        return sum(late.values()) <= allowed
+
+    def _late_in(self, part: Part, end_tokens: float, req_per_s: float) -> float:
+        """Fraction of all requests that are late beyond a threshold, or up to it, with a link of their own."""
+        key, stream = (part, end_tokens, req_per_s), self.streams.stream(part, end_tokens)
+        admission = self._admission(req_per_s)
+        if stream is None or admission is None:
+            return 0.0 if stream is None else stream.share_fraction
+        if key not in self._lates:
+            path = self._path(stream, req_per_s, self._stretch(stream.link, [stream], req_per_s))
+            late = _late(self.slo_ttft_s, [(stream.share_fraction, path and path.then_waiting(admission))])
+            self._lates[key] = late
+            self.problem.known_late.add(self._queue(part), Late(end_tokens, req_per_s, late))
+        return self._lates[key]
+
+    def _queue(self, part: Part) -> Queue:
+        """The queue that requests of a part load alone."""
+        route = self._route
+        pool, link = (route.long, route.long_link) if part == "long" else (route.short, route.short_link)
+        speed = 0.0 if link is None or self.is_roomy else link_bytes_per_s(self.problem, self.sizing, link)
+        n = 0 if pool is None else self.streams.n_places(pool)
+        return Queue(part == "long", pool, n, speed, self.sizing.n_instances[route.decode], self.slo_ttft_s)
 
     def goodput_at(
         self,
@@ -192,12 +188,12 @@ class FleetUnderSlo:
         Args:
             threshold_tokens: the threshold [tokens].
         """
-        route, is_long = self._route, self._uncached > threshold_tokens
-        seconds = np.zeros_like(self._weights)
+        route, is_long = self._route, self.streams.uncached > threshold_tokens
+        seconds = np.zeros_like(self.streams.weights)
         for pool, link, chosen in ((route.long, route.long_link, is_long), (route.short, route.short_link, ~is_long)):
             if pool is not None:
-                seconds[chosen] = (self._service_s(pool) + self._transfer_s(pool, link))[chosen]
-        return float(weighted_quantile(seconds, self._weights, np.array(1 - self.late_allowed)))
+                seconds[chosen] = (self.streams.service_s(pool) + self.streams.transfer_s(pool, link))[chosen]
+        return float(weighted_quantile(seconds, self.streams.weights, np.array(1 - self.late_allowed)))
 
     def may_fill_a_link(self) -> bool:
         """Whether the instances that send over a link, all busy with whatever requests, could ask for more than it has.
@@ -222,23 +218,20 @@ class FleetUnderSlo:
         return found
 
     def _most_sent_per_s(self, pool: int, link: int) -> float:
-        sending_s, sent = self._sending_s(pool, link), self._sent_bytes(pool, link)
+        sending_s, sent = self.streams.sending_s(pool, link), self.streams.sent_bytes(pool, link)
         is_sent = sending_s > 0
         speeds = sent[is_sent] / sending_s[is_sent]
-        return self._n_places(pool) * float(speeds.max(initial=0.0))
-
-    def _n_places(self, pool: int) -> int:
-        """Prompts that a pool prefills at once."""
-        return self.sizing.n_instances[pool] * self.problem.pools[pool].rates.places
+        return self.streams.n_places(pool) * float(speeds.max(initial=0.0))
 
     def _journeys(self, low_tokens: float, high_tokens: float, req_per_s: float) -> _Journeys:
         """What requests that surely load the queues go through."""
-        streams = self._streams(low_tokens, high_tokens)
+        found = [self.streams.stream(part, end) for part, end in self._ends(low_tokens, high_tokens)]
+        streams = [stream for stream in found if stream is not None]
         stretches = {link: self._stretch(link, streams, req_per_s) for link in {stream.link for stream in streams}}
         paths = tuple((s.share_fraction, self._path(s, req_per_s, stretches[s.link])) for s in streams)
         return _Journeys(self._admission(req_per_s), paths)
 
-    def _stretch(self, link: int | None, streams: Sequence[_Stream], req_per_s: float) -> Stretch:
+    def _stretch(self, link: int | None, streams: Sequence[Stream], req_per_s: float) -> Stretch:
         """The factor by which sharing stretches the transfers of some streams, alone on a link."""
         mine = [stream for stream in streams if stream.link == link]
         if link is None or self.is_roomy:
@@ -256,7 +249,7 @@ class FleetUnderSlo:
             self._known_admissions[req_per_s] = places_waits(point, asked, n, np.array([req_per_s]))[0]
         return self._known_admissions[req_per_s]
 
-    def _path(self, stream: _Stream, req_per_s: float, stretch: Stretch) -> Path | None:
+    def _path(self, stream: Stream, req_per_s: float, stretch: Stretch) -> Path | None:
         """What requests go through but for decode places, as if they were all; None without steady state."""
         n, service, rate = stream.n_places, stream.service, req_per_s * stream.share_fraction
         if n == 0 or rate * service.mean_s >= n * SATURATED or not isfinite(stretch.mean):
@@ -269,10 +262,10 @@ class FleetUnderSlo:
 
     def _stretched(self, pool: int, link: int, chosen: NDArray[np.bool_], stretch: Stretch) -> Path:
         """What requests whose transfers share a link go through, but for waits."""
-        service_s, left_s = self._service_s(pool)[chosen], self._transfer_s(pool, link)[chosen]
-        round_trip_s, sending = self.problem.links[link].round_trip_s, self._sending_s(pool, link)[chosen]
+        service_s, left_s = self.streams.service_s(pool)[chosen], self.streams.transfer_s(pool, link)[chosen]
+        round_trip_s, sending = self.problem.links[link].round_trip_s, self.streams.sending_s(pool, link)[chosen]
         kind, after_s, levels = stretched(stretch, round_trip_s, service_s, left_s, sending)
-        return Path.of(1.0, service_s[kind], self._weights[chosen][kind] * levels, NO_WAIT, after_s)
+        return Path.of(1.0, service_s[kind], self.streams.weights[chosen][kind] * levels, NO_WAIT, after_s)
 
     def percentile_s(self, low_tokens: float, high_tokens: float, req_per_s: float) -> float:
         """The percentile of TTFT that the SLO is about, at a rate, at the least, with any threshold of an interval.
@@ -304,96 +297,30 @@ class FleetUnderSlo:
         whole = [replace(path, share_fraction=path.share_fraction / total) for path in paths]
         return Ttft.of(whole).quantile_s(1 - self.late_allowed)
 
-    def _streams(self, low_tokens: float, high_tokens: float) -> Sequence[_Stream]:
-        """Requests that surely load a queue with any threshold of an interval: long ones, short ones."""
-        ends = low_tokens, high_tokens
-        if ends not in self._known_streams:
-            route = self._route
-            found = (
-                (route.long, route.long_link, self._uncached > high_tokens),
-                (route.short, route.short_link, self._uncached <= low_tokens),
-            )
-            self._known_streams.clear()  # thresholds come one after another, each with many rates
-            self._known_streams[ends] = [self._stream(*s) for s in found if s[0] is not None and s[2].any()]
-        return self._known_streams[ends]
+    @property
+    def _shares_a_link(self) -> bool:
+        """Whether long and short prompts stretch each other's transfers."""
+        return self._route.long_link is not None and self._route.long_link == self._route.short_link
 
-    def _stream(self, pool: int | None, link: int | None, chosen: NDArray[np.bool_]) -> _Stream:
-        assert pool is not None
-        service_s, weights = self._service_s(pool)[chosen], self._weights[chosen]
-        n, share, sender = self._n_places(pool), float(weights.sum()), None
-        unhindered = Path.of(1.0, service_s, weights, NO_WAIT, self._transfer_s(pool, link)[chosen])
-        if link is not None:
-            bandwidth = link_bytes_per_s(self.problem, self.sizing, link)
-            link_s = self._sent_bytes(pool, link)[chosen] / bandwidth if bandwidth > 0 else np.full(len(weights), inf)
-            sender = Senders(n, share, service_s, link_s, weights / share)
-        return _Stream(pool, link, chosen, n, share, Service.of(service_s, weights), unhindered, sender)
+    def _ends(self, low_tokens: float, high_tokens: float) -> tuple[tuple[Part, float], tuple[Part, float]]:
+        """Of long and of short prompts the threshold that leaves fewest to load their queue."""
+        return ("long", high_tokens), ("short", low_tokens)
+
+    @cached_property
+    def streams(self) -> FleetStreams:
+        """What requests ask of pools and links."""
+        return FleetStreams(self.problem, self.sizing)
 
     @property
     def _route(self) -> Route:
         return self.problem.routes[0]
 
     @cached_property
-    def _atoms(self) -> tuple[Array, Array, Array]:
-        total, cached, weights = self.problem.classes[0].mix.atoms(N_ATOMS)
-        return total, cached, weights
-
-    @property
-    def _uncached(self) -> Array:
-        return self._atoms[0] - self._atoms[1]
-
-    @property
-    def _weights(self) -> Array:
-        return self._atoms[2]
-
-    def _service_s(self, pool: int) -> Array:
-        if pool not in self._services:
-            service = self.problem.pools[pool].rates.prefill
-            if service is None:
-                raise ValueError("a prefill pool has no prefill times")
-            self._services[pool] = np.asarray(service.seconds(*self._atoms[:2]))
-        return self._services[pool]
-
-    def _transfer_s(self, pool: int, link: int | None) -> Array:
-        if (pool, link) not in self._transfers:
-            self._transfers[pool, link] = transfer_s(
-                self.problem, self.sizing, pool, link, *self._atoms[:2], self._service_s(pool)
-            )
-        return self._transfers[pool, link]
-
-    def _sent_bytes(self, pool: int, link: int | None) -> Array:
-        if (pool, link) not in self._sent:
-            self._sent[pool, link] = sent_bytes(self.problem, pool, link, *self._atoms[:2])
-        return self._sent[pool, link]
-
-    def _sending_s(self, pool: int, link: int | None) -> Array:
-        if (pool, link) not in self._sending:
-            self._sending[pool, link] = sending_s(
-                self.problem, self.sizing, pool, link, self._sent_bytes(pool, link), self._service_s(pool)
-            )
-        return self._sending[pool, link]
-
-    @cached_property
-    def _known_streams(self) -> dict[tuple[float, float], Sequence[_Stream]]:
+    def _lates(self) -> dict[tuple[Part, float, float], float]:
         return {}
 
     @cached_property
     def _known_admissions(self) -> dict[float, Wait | None]:
-        return {}
-
-    @cached_property
-    def _sent(self) -> dict[tuple[int, int | None], Array]:
-        return {}
-
-    @cached_property
-    def _sending(self) -> dict[tuple[int, int | None], Array]:
-        return {}
-
-    @cached_property
-    def _services(self) -> dict[int, Array]:
-        return {}
-
-    @cached_property
-    def _transfers(self) -> dict[tuple[int, int | None], Array]:
         return {}
 
 
@@ -432,16 +359,15 @@ def least_decode_instances(problem: Problem, req_per_s: float, most: int) -> int
     route, decode = problem.routes[0], problem.routes[0].decode
     fleet = FleetUnderSlo(problem, Sizing((0,) * len(problem.pools), tuple((0,) * len(k.tiers) for k in problem.links)))
     pools = [pool for pool in (route.long, route.short) if pool is not None]
-    least_s = np.min([fleet._service_s(pool) for pool in pools], axis=0)
+    least_s = np.min([fleet.streams.service_s(pool) for pool in pools], axis=0)
     low, high = 0, most
     while high - low > 1:
         n = (low + high) // 2
         sizing = Sizing(tuple(n if i == decode else 0 for i in range(len(problem.pools))), fleet.sizing.n_ports)
         admission = admission_wait(problem, sizing, decode, (req_per_s,))
-        meets_slo = (
-            admission is not None
-            and Ttft.of([Path.of(1.0, least_s, fleet._weights, NO_WAIT, 0.0, admission)]).survival(fleet.slo_ttft_s)
-            <= fleet.late_allowed + 1e-9
-        )
+        meets_slo = False
+        if admission is not None:
+            path = Path.of(1.0, least_s, fleet.streams.weights, NO_WAIT, 0.0, admission)
+            meets_slo = float(Ttft.of([path]).survival(fleet.slo_ttft_s)) <= fleet.late_allowed + 1e-9
         low, high = (low, n) if meets_slo else (n, high)
     return high

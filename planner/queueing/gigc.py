@@ -119,6 +119,10 @@ class _Queue:
     def _known(self) -> dict[float, _Solved]:
         return {}
 
+    @cached_property
+    def _known_phases(self) -> dict[float, _Solved]:
+        return {}
+
     def exponential(self, arrival_scv: float) -> _Solved:
         if arrival_scv not in self._known:
             self._known[arrival_scv] = _exponential(self.n_servers, self.utilization, arrival_scv)
@@ -129,6 +133,11 @@ class _Queue:
 
     def phase(self, arrival_scv: float) -> _Solved:
         """GI/PH/c for Gamma gaps: the chain, in units of exponential service, at the queue it can solve."""
+        if arrival_scv not in self._known_phases:
+            self._known_phases[arrival_scv] = self._phase(arrival_scv)
+        return self._known_phases[arrival_scv]
+
+    def _phase(self, arrival_scv: float) -> _Solved:
         ratio, wait_ratio = self._over_exponential(max(arrival_scv, MIN_TWO_PHASE_SCV))
         if arrival_scv < MIN_TWO_PHASE_SCV:
             ratio, wait_ratio = self._moved(arrival_scv, ratio, wait_ratio)
