@@ -79,7 +79,7 @@ def cells(values: FloatArray, weights: FloatArray, n: int) -> np.ndarray:
         heavy tails a hundredth may have a third of that.
 
     >>> cells(np.array([3.0, 1.0, 2.0, 4.0]), np.ones(4), 2).tolist()
-    [1, 0, 0, 1]
+    [0, 0, 0, 1]
     """
     order = np.argsort(values, kind="stable")
     w, squares = weights[order] / weights.sum(), weights[order] * values[order] ** 2
