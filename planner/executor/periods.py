@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from planner.errors import InputError, UsageError
 from planner.executor import timings
 from planner.executor.measure import Outcome, RequestTimes
-from planner.executor.run import answer, default_load, replications
+from planner.executor.run import default_load, replications
+from planner.executor.run_answer import answer
 from planner.executor.run_question import Enough, RunQuestion, run_on
 from planner.executor.streams import Stream
 from planner.executor.systems import System, system
