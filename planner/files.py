@@ -8,6 +8,7 @@ no regular file - a device, a pipe - the text is written through, and it stays w
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +20,8 @@ from planner.errors import InputError, Problem
 
 ASIDE = ".planner-"
 """What names of files begin with that are not yet in their place."""
+STDOUT_NAMES = {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
+"""Names that systems have for the standard output of whoever opens them."""
 NEW_MODE = 0o666
 """Of a new file, less the umask."""
 
@@ -133,10 +136,23 @@ def _target(path: Path) -> Path:
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
+def own_outputs() -> tuple[int, int]:
+    """Descriptors of our standard output, wherever it has been moved to, and of our standard error."""
+    try:
+        return sys.stdout.fileno(), 2
+    except (AttributeError, OSError, ValueError):  # closed, or nothing that the system knows
+        return 1, 2
+
+
+def _status(path: Path) -> os.stat_result:
+    """The status of what a path leads to; the names of our standard output mean the one that we were started with."""
+    return os.fstat(own_outputs()[0]) if str(path) in STDOUT_NAMES else path.stat()
+
+
 def _is_written_through(path: Path) -> bool:
     """Whether a path leads to something that must not be replaced: no regular file, or our own output."""
     try:
-        found = path.stat()
+        found = _status(path)
     except FileNotFoundError:
         return False
     return not stat.S_ISREG(found.st_mode) or _own_output(found) is not None
@@ -144,7 +160,7 @@ def _is_written_through(path: Path) -> bool:
 
 def _own_output(found: os.stat_result) -> int | None:
     """The descriptor of our standard output or error that a file is, such as /dev/stdout."""
-    for descriptor in (1, 2):
+    for descriptor in own_outputs():
         with suppress(OSError):
             if os.path.samestat(found, os.fstat(descriptor)):
                 return descriptor
@@ -155,7 +171,7 @@ def _write_through(content: Path, path: Path) -> None:
     """Write a file's content into a device or a pipe; into our own output after what stands there."""
     if path.is_dir():
         raise _refusal(EISDIR)
-    own = _own_output(path.stat())
+    own = _own_output(_status(path))
     target = os.open(path, os.O_WRONLY) if own is None else os.dup(own)
     with content.open("rb") as source, os.fdopen(target, "wb") as file:
         shutil.copyfileobj(source, file)

@@ -270,6 +270,31 @@ def test_whatever_the_encoding_the_answer_is_printed(arguments: list[str], encod
         assert "+--" in printed  # frames and rules of ASCII
 
 
+LOUD = """
+import ctypes, importlib.abc
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "pydantic":
+            os.write(1, b"written\\n")
+            ctypes.CDLL(None).printf(b"kept in a buffer until the end\\n")
+            print("printed to descriptor 1", file=sys.__stdout__)
+sys.meta_path.insert(0, Finder())
+import planner.cli
+sys.argv = ["planner", "predict", "qwen3-32b", "h200-sxm", "--format", "json"]
+planner.cli.main()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a C library to print with")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_nothing_but_the_answer_reaches_standard_output_whatever_a_library_prints(unbuffered: str) -> None:
+    found = python(LOUD, environment={"PYTHONUNBUFFERED": unbuffered})
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["schema"] == "planner.prediction/1"
+    for line in ("written", "kept in a buffer until the end", "printed to descriptor 1"):
+        assert line in found.stderr.splitlines()
+
+
 # Failures as JSON
 
 

@@ -154,12 +154,14 @@ def test_a_device_that_takes_nothing_is_said() -> None:
 
 
 SAYS = "import sys; from planner.files import write_text; from pathlib import Path; print('before', flush=True); "
+RESERVED = "from planner.cli.streams import reserve_stdout; reserve_stdout(); "
 
 
 @pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="needs /dev/stdout")
 @pytest.mark.parametrize("where", ["pipe", "file"])
-def test_standard_output_gets_the_text_in_its_turn(where: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", SAYS + "write_text(Path('/dev/stdout'), 'new\\n'); print('after')"]
+@pytest.mark.parametrize("before", ["", RESERVED], ids=["plain", "reserved"])
+def test_standard_output_gets_the_text_in_its_turn(before: str, where: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", before + SAYS + "write_text(Path('/dev/stdout'), 'new\\n'); print('after')"]
     if where == "pipe":
         found = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.PIPE, check=True).stdout
     else:

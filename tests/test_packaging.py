@@ -6,9 +6,12 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -63,8 +66,17 @@ def test_constraints_pin_exact_versions_and_name_no_address() -> None:
     assert all(line.count("==") == 1 and "/" not in line and "@" not in line for line in lines)
 
 
-def test_every_dependency_is_pinned() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
-    assert {name.partition(">")[0].lower() for name in wanted} <= pinned
+def test_every_dependency_has_a_lower_and_an_upper_bound_and_its_pin_is_between_them() -> None:
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project, lines = found["project"], (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = {canonicalize_name(name): pin for name, _, pin in (line.partition("==") for line in lines)}
+    extras = project["optional-dependencies"]
+    stated = chain(found["build-system"]["requires"], project["dependencies"], *extras.values())
+    for requirement in map(Requirement, stated):
+        kinds = sorted(bound.operator for bound in requirement.specifier)
+        assert kinds in (["<", ">="], ["=="]), requirement
+        pin = pins.get(canonicalize_name(requirement.name))
+        assert pin is None or pin in requirement.specifier, requirement
+    assert {canonicalize_name(Requirement(each).name) for each in [*project["dependencies"], *extras["dev"]]} <= set(
+        pins
+    )

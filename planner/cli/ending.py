@@ -10,7 +10,7 @@ import typer
 from planner.cli.commands import app
 from planner.cli.failures import exit_code
 from planner.cli.signals import AFTER_SIGNAL, Signals
-from planner.cli.streams import write_plainly
+from planner.cli.streams import reserve_stdout, write_plainly
 from planner.errors import PlannerError
 
 READER_LEFT = AFTER_SIGNAL + 13
@@ -19,6 +19,7 @@ READER_LEFT = AFTER_SIGNAL + 13
 
 def run(signals: Signals) -> NoReturn:
     """Run a command and exit as it ends."""
+    reserve_stdout()
     write_plainly()
     signals.raise_interrupts()
     try:
@@ -51,10 +52,12 @@ def _reader_has_left() -> bool:
     """Whether whoever read our output has gone, rather than the other side of some other pipe."""
     import select
 
+    from planner.files import own_outputs
+
     if not hasattr(select, "poll"):
         return True
     poll = select.poll()
-    for descriptor in (1, 2):
+    for descriptor in own_outputs():
         poll.register(descriptor, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 

@@ -1,6 +1,7 @@
-"""What is printed where not every character can be: the nearest ASCII, and never an error."""
+"""Standard output for the answer alone, and in ASCII where a stream has no other characters."""
 
 import codecs
+import os
 import sys
 from io import TextIOWrapper
 
@@ -28,6 +29,32 @@ PLAIN = {
 }
 """Characters that answers and messages use, and how they are written in ASCII."""
 HANDLER = "planner.plain"
+STDOUT, STDERR = 1, 2
+"""Descriptors that a process is started with."""
+
+
+def reserve_stdout() -> None:
+    """Standard output for what Python prints: from now on what libraries write to descriptor 1 goes to stderr.
+
+    Solvers written in C announce themselves there, past `sys.stdout`, and what they keep in a buffer comes out when the
+    process ends; so descriptor 1 is not given back. A `sys.stdout` that is something else already stays as it is.
+    """
+    stdout = sys.stdout
+    if stdout is not sys.__stdout__ or not isinstance(stdout, TextIOWrapper) or stdout.fileno() != STDOUT:
+        return
+    answers = os.dup(STDOUT)
+    try:
+        os.dup2(STDERR, STDOUT)
+    except OSError:  # stderr is closed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
+    binary = open(answers, "wb", buffering=0 if stdout.write_through else -1, closefd=False)  # noqa: SIM115
+    sys.stdout = TextIOWrapper(
+        binary,
+        encoding=stdout.encoding,
+        errors=stdout.errors,
+        line_buffering=stdout.line_buffering,
+        write_through=stdout.write_through,
+    )
 
 
 def plain(text: str) -> str:
