@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner.executor import code_cache
+from planner.jobs import Workers, answers
 
 
 @pytest.fixture(autouse=True)
@@ -110,6 +111,24 @@ def test_another_compiler_or_setting_of_it_has_another_folder(
         monkeypatch.setattr(code_cache, "version", lambda name: "99" if name == library else usual(name))
     code_cache.cache_folder.cache_clear()
     assert code_cache.cache_folder() != first
+
+
+def test_processes_that_share_the_work_have_the_folder_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(code_cache.CACHE_VARIABLE, str(tmp_path))
+    first = code_cache.cache_folder()
+    assert answers(found_anew, [(str(tmp_path),)] * 2, Workers(2)) == [first, first]
+
+
+def found_anew(root: str) -> Path | None:
+    """The folder as another process finds it."""
+    with pytest.MonkeyPatch.context() as patch:  # the process may have worked for other tests, and will
+        patch.setenv(code_cache.CACHE_VARIABLE, root)
+        code_cache.cache_folder.cache_clear()
+        found = code_cache.cache_folder()
+    code_cache.cache_folder.cache_clear()
+    return found
 
 
 def foreign(folder: Path) -> None:

@@ -20,7 +20,7 @@ from time import time
 
 from planner.errors import InputError
 from planner.files import ASIDE, write_bytes
-from planner.notes import note
+from planner.notes import Note, note
 
 SOURCES = Path(__file__).parent
 LOOPS = ("engine", "kernel")
@@ -30,6 +30,8 @@ COMPILERS = ("compiled.py", "codegen.py", "compilation.py")
 LIBRARIES = ("numba", "llvmlite", "numpy")
 COMPILER_SETTINGS = "NUMBA_"
 """Beginning of the names of environment variables that set the compiler."""
+OTHER_SETTINGS = {"NUMBA_NUM_THREADS", "NUMBA_CACHE_DIR"}
+"""Of these, those that do not change the code; joblib sets the first for its processes."""
 CACHE_VARIABLE = "PLANNER_CACHE_DIR"
 FOLDER, SUFFIX = "executor-", ".code"
 DIGITS = 16
@@ -59,7 +61,7 @@ def stored(name: str) -> bytes | None:
         content = b""
     check, payload = content[:CHECK_BYTES], content[CHECK_BYTES:]
     if sha256(payload).digest() != check:
-        _warn("compiled-code-damaged", f"a file of compiled code in {folder} is damaged, and is made anew")
+        _warn(note("compiled-code-damaged", f"a file of compiled code in {folder} is damaged, and is made anew"))
         with suppress(OSError):
             path.unlink()  # what is written over a file takes its mode
         return None
@@ -119,7 +121,7 @@ def cache_folder() -> Path | None:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
             if reason := _distrust(folder, ALL_OF_OTHERS) or (not is_stated and _distrust(root, WRITING_OF_OTHERS)):
-                _warn("compiled-code-not-stored", f"compiled code is not stored in {reason}")
+                _warn(note("compiled-code-not-stored", f"compiled code is not stored in {reason}"))
                 continue
             with tempfile.TemporaryFile(dir=folder):
                 return folder
@@ -136,13 +138,13 @@ def cache_folder() -> Path | None:
 
 def _not_stored(folder: Path, reason: str) -> None:
     what = f"compiled code is not stored in {folder}: {reason} (make room there, or set {CACHE_VARIABLE})"
-    _warn("compiled-code-not-stored", what)
+    _warn(note("compiled-code-not-stored", what))
 
 
 @cache
-def _warn(code: str, text: str) -> None:
+def _warn(text: Note) -> None:
     """Tell of it once."""
-    LOG.warning("%s", note(code, text))
+    LOG.warning("%s", text)
 
 
 def _distrust(folder: Path, forbidden: int) -> str | None:
@@ -173,7 +175,7 @@ def _digest() -> str:
     total = sha256(python_version().encode())
     for library in LIBRARIES:
         total.update(f" {library} {version(library)}".encode())
-    for setting in sorted(name for name in os.environ if name.startswith(COMPILER_SETTINGS)):
+    for setting in sorted({name for name in os.environ if name.startswith(COMPILER_SETTINGS)} - OTHER_SETTINGS):
         total.update(f" {setting}={os.environ[setting]}".encode())
     of_loops = (path for room in LOOPS for path in sorted((SOURCES / room).glob("*.py")))
     for path in (*(SOURCES / name for name in COMPILERS), *of_loops):
