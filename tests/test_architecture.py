@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "queueing": {"errors", "units", "curves", "loading"},
     "hybrid": {"errors", "notes", "units", "threads", "files", "profiles"},
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
-    "executor": BASE | {"jobs", "scenario", "profiles", "results", "roofline", "workload"},
+    "executor": BASE | {"files", "jobs", "scenario", "profiles", "results", "roofline", "workload"},
     "studies": BASE
     | {"files", "jobs", "scenario", "profiles", "results", "roofline", "queueing", "workload"}
     | {"optimizer", "executor", "hybrid"},

@@ -6,9 +6,9 @@ from math import ceil
 from pathlib import Path
 
 from planner.errors import InputError
-from planner.executor.code_cache import ABOUT_S, told_of_compiling
 from planner.executor.colocated.batches import run_batches, without_steps
 from planner.executor.colocated.full import Paced, paced_s
+from planner.executor.compilation import ABOUT_S, load_or_compile
 from planner.executor.drafted import draw_luck
 from planner.executor.draws import Draws, drawn_requests, to_streams
 from planner.executor.kernel.loop import advance, start
@@ -251,9 +251,7 @@ def full_house(plan: System) -> int:
 
 def run_to_end(w: World, progress: Progress = lambda _: None) -> None:
     """Let every event happen; now and then say how far the arrivals are."""
-    kind, about_s = ("plain", ABOUT_S) if w.extras is None else ("extras", EXTRAS_S)
-    with told_of_compiling(kind, start, advance, about_s=about_s):
-        start(w)
-        advance(w, 0)
+    load_or_compile({start: (w,), advance: (w, 0)}, ABOUT_S if w.extras is None else EXTRAS_S)
+    start(w)
     while advance(w, EVENTS_AT_ONCE):
         progress(int(w.clock[0]["n_finished"]) / max(len(w.requests), 1))

@@ -221,7 +221,14 @@ OF_RUNS: dict[str, Meaning] = {
     ),
     "compiled-code-not-stored": Meaning(
         RUN,
-        "Other users may write to this folder, so compiled code is not stored there. Each run compiles anew.",
-        "Set `PLANNER_CACHE_DIR` to a folder of your own.",
+        "The folder is full or cannot be written, or other users may write to it. Each run compiles anew, unless "
+        "another folder is there for compiled code.",
+        "Make room there, or set `PLANNER_CACHE_DIR` to a folder of your own.",
+    ),
+    "compiled-code-damaged": Meaning(
+        RUN,
+        "A file of compiled code was cut, emptied or changed, or cannot be read. The code is compiled and stored "
+        "again.",
+        "Nothing, unless it happens again: then check the disk, or set `PLANNER_CACHE_DIR` to a folder on another one.",
     ),
 }
