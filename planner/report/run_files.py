@@ -28,7 +28,7 @@ def check_record_file(path: Path) -> None:
     """
     if path.suffix.lower() not in RECORD_SUFFIXES:
         raise UsageError(f"--records {path}: is neither .parquet nor .csv")
-    check_folder(path)
+    check_writable(path)
     if path.suffix.lower() == ".parquet":
         try:
             import pyarrow  # noqa: F401
@@ -36,11 +36,6 @@ def check_record_file(path: Path) -> None:
             what = "needs pyarrow, which is not installed"
             allowed = "a .csv file, or: pip install 'prefill-planner[parquet]'"
             raise InputError(Problem(str(path), "", what, allowed)) from None
-
-
-def check_folder(path: Path) -> None:
-    """Say before any work that a file cannot be written; raises as `check_writable` does."""
-    check_writable(path)
 
 
 def write_records(records: RunRecords, path: Path) -> None:
