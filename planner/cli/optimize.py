@@ -21,6 +21,7 @@ from planner.cli.common import (
     with_inputs,
     write_files,
 )
+from planner.cli.memory import check_memory
 from planner.cli.progress import progress
 from planner.cli.simulate import RUN_ON
 
@@ -128,6 +129,7 @@ def optimize(
     how = _how(question, certify, no_run)
     stated = {"--requests": requests, "--most-requests": most_requests, "--seed": seed}
     _check_runs(how, stated, current, pareto is not None or sensitivity)
+    _check_memory(question, how, (requests, most_requests, seed), has_steps=current is not None and not no_run)
     with progress(f"planning {question.name}") as tell:
         plan = planned(question, time_limit_s, tell, how, (requests, most_requests, seed))
         if fleet is not None:
@@ -207,6 +209,19 @@ def _check_runs(how: How, stated: "Mapping[str, int | None]", current: Path | No
         raise UsageError("--certify: tightens one plan, and --current runs the steps to it (one of them at a time)")
     if how is How.CERTIFIED and has_studies:
         raise UsageError("--certify: is about one plan, not about --pareto or --sensitivity (one of them at a time)")
+
+
+def _check_memory(
+    question: "Scenario", how: How, runs: tuple[int | None, int | None, int | None], *, has_steps: bool
+) -> None:
+    """Raises InputError where there is not the memory for the runs of a plan, or of the steps to it."""
+    from planner.executor import RunQuestion
+
+    requests, most, _ = runs
+    if how in (How.KEPT, How.CERTIFIED):
+        check_memory(question, RunQuestion(requests or N_REQUESTS, most_requests=most))
+    elif has_steps:
+        check_memory(question, RunQuestion(requests or N_STEP_REQUESTS))
 
 
 def _date(text: str | None, current: Path | None) -> "date | None":

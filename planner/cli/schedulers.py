@@ -17,6 +17,7 @@ from planner.cli.common import (
     print_rich,
     write_files,
 )
+from planner.cli.memory import check_memory
 from planner.cli.progress import progress_bar
 from planner.cli.simulate import (
     LoadOption,
@@ -47,6 +48,7 @@ def schedulers(
     """Run a plan under bursts, a day and a brownout: as planned, and with the short-term and long-term schedulers."""
     from planner.cli.predict import check_figure
     from planner.executor import RunQuestion
+    from planner.jobs import Workers
     from planner.report import write_schedulers
     from planner.report.scheduler_tables import scheduler_tables
     from planner.scenario import read_scenario
@@ -55,6 +57,7 @@ def schedulers(
     question = RunQuestion(requests, seed, load, replications)
     check_figure(figure)
     asked = read_scenario(scenario, overrides or ())
+    check_memory(asked, question, Workers(workers), keep=True)
     planned = plan_of(asked, plan, time_limit_s)
     with progress_bar(f"running {asked.name}") as say:
         found, series = compare_schedulers(asked, planned, question, data_dirs(), lambda _, done: say(done), workers)

@@ -1,6 +1,7 @@
 """`planner simulate`: a plan run request by request."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,7 @@ from planner.cli.common import (
     print_rich,
     write_files,
 )
+from planner.cli.memory import check_memory
 from planner.cli.progress import progress, progress_bar
 
 if TYPE_CHECKING:
@@ -120,10 +122,11 @@ def simulate(
     check_files(records, trace, figure)
     by = workers_of(workers, dask)
     asked = read_scenario(scenario, overrides or ())
+    wanted = any(path is not None for path in (records, trace, figure))
+    check_memory(asked, replace(question, most_requests=most_requests), by, keep=wanted)
     planned = plan_of(asked, plan, time_limit_s)
     if period is None and len(planned.periods) > 1:
         check_one_run(records=records, trace=trace, figure=figure, periods=[one.name for one in planned.periods])
-    wanted = any(path is not None for path in (records, trace, figure))
     run, kept = _run(asked, planned, question, period, wanted, by)
     if kept is not None:
         from planner.report import write_records, write_timeline
