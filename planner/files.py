@@ -1,5 +1,8 @@
 """Files of the user: written whole or not at all, and as what they are.
 
+Results (reports, figures, tables, records, pages, exports) replace what an earlier call left. A scenario or a profile,
+which people go on to edit, replaces nothing unless that is asked for: see `check_new`.
+
 A regular file is written aside and moved into place, so that no reader ever sees half of it; it keeps its mode and, as
 far as the system lets us, its owner. A link is followed: what it leads to is replaced, and the link stays. Into what is
 no regular file - a device, a pipe - the text is written through, and it stays what it is.
@@ -12,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import EACCES, EISDIR, ENOENT, EXDEV
+from errno import EACCES, EISDIR, ENOENT, ENOTDIR, EXDEV
 from pathlib import Path
 from secrets import token_hex
 
@@ -102,6 +105,35 @@ def check_writable(path: Path) -> None:
         if not place.exists():
             raise _refusal(ENOENT)
         if not os.access(place, os.W_OK):
+            raise _refusal(EACCES)
+
+
+def check_new(path: Path, force: bool) -> None:
+    """Say before any work that a file which people edit is there already, or cannot be written.
+
+    Args:
+        path: the file: a scenario or a profile.
+        force: whether it may replace another.
+
+    Raises:
+        InputError: it is there and may not be replaced; or as `check_writable` does.
+    """
+    if os.path.lexists(path) and not force:
+        raise InputError(Problem(str(path), "", "exists already", "a new name, or --force to write over it"))
+    check_writable(path)
+
+
+def check_writable_folder(path: Path) -> None:
+    """Say before any work that a folder, which is made where it is not there, cannot be written.
+
+    Raises:
+        InputError: it, or the nearest folder above it that is there, is none or takes no files.
+    """
+    with _said(path):
+        place = next(folder for folder in (path, *path.absolute().parents) if os.path.lexists(folder))
+        if not place.is_dir():
+            raise _refusal(ENOTDIR)
+        if not os.access(place, os.W_OK | os.X_OK):
             raise _refusal(EACCES)
 
 

@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "threads": set(),
     "files": {"errors"},
     "jobs": {"errors"},
+    "memory": set(),
     "profiles": BASE | {"files"},
     "workload": BASE,
     "scenario": BASE | {"profiles", "workload"},
@@ -49,7 +50,7 @@ MAY_IMPORT = {
     "queueing": {"errors", "units", "curves", "loading"},
     "hybrid": {"errors", "notes", "units", "threads", "files", "profiles"},
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
-    "executor": BASE | {"files", "jobs", "scenario", "profiles", "results", "roofline", "workload"},
+    "executor": BASE | {"files", "jobs", "memory", "scenario", "profiles", "results", "roofline", "workload"},
     "studies": BASE
     | {"files", "jobs", "scenario", "profiles", "results", "roofline", "queueing", "workload"}
     | {"optimizer", "executor", "hybrid"},

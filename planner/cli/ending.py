@@ -11,7 +11,7 @@ from planner.cli.commands import app
 from planner.cli.failures import exit_code
 from planner.cli.signals import AFTER_SIGNAL, Signals
 from planner.cli.streams import reserve_stdout, write_plainly
-from planner.errors import PlannerError
+from planner.errors import InputError, PlannerError
 
 READER_LEFT = AFTER_SIGNAL + 13
 """What shells know a process by that wrote into a pipe without a reader (SIGPIPE)."""
@@ -41,6 +41,8 @@ def _end_as(error: BaseException) -> NoReturn:
         raise cause.__cause__  # Typer takes any EOFError for the end of what is typed, and there is no prompt here
     if isinstance(cause, BrokenPipeError) and _reader_has_left():
         _end(READER_LEFT)
+    if isinstance(cause, MemoryError):
+        _end(InputError.exit_code, f"there is not the memory for it: {cause or 'a limit of the system'}")
     if isinstance(cause, OSError):
         _end(exit_code(cause), f"the system refuses: {cause}")
     if isinstance(error, SystemExit):
