@@ -26,6 +26,7 @@ BASE = {
     "loading",
     "threads",
     "notes",
+    "ties",
 }
 MAY_IMPORT = {
     "errors": set(),
@@ -39,6 +40,7 @@ MAY_IMPORT = {
     "documented": set(),
     "loading": set(),
     "threads": set(),
+    "ties": set(),
     "files": {"errors"},
     "jobs": {"errors"},
     "profiles": BASE | {"files"},
@@ -46,7 +48,7 @@ MAY_IMPORT = {
     "scenario": BASE | {"profiles", "workload"},
     "results": BASE - {"curves"},
     "roofline": BASE | {"profiles", "results"},
-    "queueing": {"errors", "units", "curves", "loading"},
+    "queueing": {"errors", "units", "curves", "loading", "ties"},
     "hybrid": {"errors", "notes", "units", "threads", "files", "profiles"},
     "optimizer": BASE | {"scenario", "profiles", "results", "roofline", "queueing", "workload"},
     "executor": BASE | {"jobs", "scenario", "profiles", "results", "roofline", "workload"},
