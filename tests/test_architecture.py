@@ -25,12 +25,14 @@ BASE = {
     "documented",
     "loading",
     "threads",
+    "markdown_text",
     "notes",
     "ties",
 }
 MAY_IMPORT = {
     "errors": set(),
     "units": set(),
+    "markdown_text": set(),
     "notes": set(),
     "toml_lines": set(),
     "ranges": set(),
