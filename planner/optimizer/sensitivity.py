@@ -16,6 +16,7 @@ from planner.optimizer.routed_capacity import highest_rate, rate_limits, single_
 from planner.optimizer.search import RoutedSolution, best_thresholds
 from planner.results import Bottleneck, Sweep
 from planner.scenario import LinkTier
+from planner.ties import SOLVED, largest_first
 from planner.units import MILLI
 
 TIME_LIMIT_S = 10.0
@@ -66,7 +67,7 @@ def bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck,
         for i, link in enumerate(problem.links)
     ]
     worth = [b for b in found if b.shadow_price > NO_GAIN * base]
-    return tuple(sorted(worth, key=lambda b: -b.shadow_price))
+    return tuple(largest_first(worth, lambda b: b.shadow_price, SOLVED))
 
 
 def goodput_bottlenecks(problem: Problem, solution: RoutedSolution, base: float) -> tuple[Bottleneck, ...]:
@@ -87,7 +88,7 @@ def goodput_bottlenecks(problem: Problem, solution: RoutedSolution, base: float)
         rate = best_goodput(other, more, limit, least, threshold).rate
         if rate > least:
             worth.append(Bottleneck(constraint=name, shadow_price=(rate - base) / n_more, unit=unit))
-    return tuple(sorted(worth, key=lambda b: -b.shadow_price))
+    return tuple(largest_first(worth, lambda b: b.shadow_price, SOLVED))
 
 
 def routed_ttft_bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple[Bottleneck, ...]:
@@ -110,7 +111,7 @@ def routed_ttft_bottlenecks(problem: Problem, solution: RoutedSolution) -> tuple
         for name, unit, other, more in found
     ]
     worth = [b for b in prices if b.shadow_price > 2 * TTFT_GAP * solution.objective]
-    return tuple(sorted(worth, key=lambda b: -b.shadow_price))
+    return tuple(largest_first(worth, lambda b: b.shadow_price, SOLVED))
 
 
 def _later(problem: Problem) -> Problem:

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from planner.profiles.base import Name, Profile, Text
-from planner.ranges import NonNegative, Positive, Share, Whole, WholeOrNone
+from planner.profiles.base import Profile, Text
+from planner.ranges import NonNegative, Positive, ProfileName, Share, Whole, WholeOrNone
 from planner.schema import StrictModel
 
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
@@ -139,7 +139,7 @@ class StackSettings(StrictModel):
     """Whether a prompt longer than what a pass may take is computed in chunks; absent: true."""
     most_running: Annotated[int, Field(ge=1, le=10**6)] | None = None
     """Most requests that an attention replica has admitted at once; absent: 1024."""
-    usual_harness: Name | None = None
+    usual_harness: ProfileName | None = None
     """Harness of measured points that name none; absent: they are run by these settings."""
 
 
@@ -189,7 +189,7 @@ class VersionFactors(StrictModel):
     """Ratio of its host times and overheads to the stack's."""
     request: Positive
     """Ratio of its overhead per request to the stack's."""
-    models: tuple[Name, ...] = ()
+    models: tuple[ProfileName, ...] = ()
     """Models that its ratios hold for, as they or a single source alone tell of it; empty: any, as two sources and two
     models tell of it."""
 
@@ -226,9 +226,9 @@ class Bands(StrictModel):
 class GroupError(StrictModel):
     """Errors of one model on one accelerator, as fractions of the measured value."""
 
-    model: Name
+    model: ProfileName
     """Model profile."""
-    hardware: Name
+    hardware: ProfileName
     """Hardware profile."""
     n_points: Whole
     """Points of the group."""
@@ -284,9 +284,9 @@ class Calibration(StrictModel):
     """Id of the source of the points."""
     points: tuple[PointsFile, ...]
     """Files."""
-    models: tuple[Name, ...]
+    models: tuple[ProfileName, ...]
     """Models among the points."""
-    hardware: tuple[Name, ...]
+    hardware: tuple[ProfileName, ...]
     """Accelerators among the points."""
     input_tokens: tuple[Whole, Whole]
     """Shortest and longest prompt [tokens]."""
@@ -319,7 +319,7 @@ class StackProfile(Profile):
 
     schema_id: Literal["planner.stack/1"] = Field(alias="schema")
     """Format of the file."""
-    framework: Name
+    framework: ProfileName
     """Framework, as `--stack` names it."""
     default_version: Text | None = None
     """Version meant by the framework's name alone; absent: the factors as they are."""
