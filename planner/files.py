@@ -11,7 +11,6 @@ no regular file - a device, a pipe - the text is written through, and it stays w
 import os
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +22,8 @@ from planner.errors import InputError, Problem
 
 ASIDE = ".planner-"
 """What names of files begin with that are not yet in their place."""
+OWN_OUTPUTS = [1, 2]
+"""Descriptors of our standard output, which the command line moves elsewhere, and of our standard error."""
 STDOUT_NAMES = {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
 """Names that systems have for the standard output of whoever opens them."""
 NEW_MODE = 0o666
@@ -168,17 +169,9 @@ def _target(path: Path) -> Path:
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
-def own_outputs() -> tuple[int, int]:
-    """Descriptors of our standard output, wherever it has been moved to, and of our standard error."""
-    try:
-        return sys.stdout.fileno(), 2
-    except (AttributeError, OSError, ValueError):  # closed, or nothing that the system knows
-        return 1, 2
-
-
 def _status(path: Path) -> os.stat_result:
     """The status of what a path leads to; the names of our standard output mean the one that we were started with."""
-    return os.fstat(own_outputs()[0]) if str(path) in STDOUT_NAMES else path.stat()
+    return os.fstat(OWN_OUTPUTS[0]) if str(path) in STDOUT_NAMES else path.stat()
 
 
 def _is_written_through(path: Path) -> bool:
@@ -192,7 +185,7 @@ def _is_written_through(path: Path) -> bool:
 
 def _own_output(found: os.stat_result) -> int | None:
     """The descriptor of our standard output or error that a file is, such as /dev/stdout."""
-    for descriptor in own_outputs():
+    for descriptor in OWN_OUTPUTS:
         with suppress(OSError):
             if os.path.samestat(found, os.fstat(descriptor)):
                 return descriptor

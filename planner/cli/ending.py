@@ -54,12 +54,12 @@ def _reader_has_left() -> bool:
     """Whether whoever read our output has gone, rather than the other side of some other pipe."""
     import select
 
-    from planner.files import own_outputs
+    from planner.files import OWN_OUTPUTS
 
     if not hasattr(select, "poll"):
         return True
     poll = select.poll()
-    for descriptor in own_outputs():
+    for descriptor in OWN_OUTPUTS:
         poll.register(descriptor, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
