@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, ValidationError, model_validator
 
-from planner.errors import InputError, Problem
+from planner.errors import ExcessiveAnswerError, InputError, Problem
+from planner.ranges import Quantity
 from planner.schema import Fault, StrictModel, TomlFile, dotted, raise_faults
 
 
@@ -25,6 +26,10 @@ class Square(StrictModel):
 class Part(StrictModel):
     size: int
     note: str = ""
+
+
+class Figures(StrictModel):
+    sizes: dict[str, tuple[Quantity, ...]]
 
 
 class Thing(StrictModel):
@@ -83,6 +88,26 @@ def test_a_record_cannot_be_changed() -> None:
     thing = Thing(name="x")
     with pytest.raises(ValidationError, match="frozen"):
         thing.name = "y"  # type: ignore[misc]
+
+
+def test_a_figure_too_great_for_an_answer_is_the_fault_of_the_question() -> None:
+    with pytest.raises(
+        ExcessiveAnswerError, match=r"sizes\.a\[1\] of the answer is 2e\+31, and no answer states"
+    ) as caught:
+        Figures(sizes={"a": (1.0, 2e31)})
+    assert caught.value.exit_code == InputError.exit_code
+
+
+@pytest.mark.parametrize("number", [nan, inf, -1.0, "1"])
+def test_any_other_fault_of_an_answer_is_the_fault_of_the_program(number: Any) -> None:
+    with pytest.raises(ValidationError):
+        Figures(sizes={"a": (2e31, number)})
+
+
+def test_a_figure_too_great_in_a_file_is_a_problem_of_the_file() -> None:
+    with pytest.raises(InputError) as caught:
+        TomlFile("f.toml", "sizes = { a = [1.0, 2e31] }").record(Figures)
+    assert [problem.key for problem in caught.value.problems] == ["sizes.a[1]"]
 
 
 def test_arrays_of_a_file_become_tuples_that_cannot_be_changed() -> None:
