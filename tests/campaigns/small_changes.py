@@ -24,6 +24,8 @@ from tests.campaigns.corpus import Case
 
 BESIDE_PLANS = ("break_even", "claims", "execution", "report")
 """Tables that a plan is checked with, and made without."""
+SEARCH_S, MOST_CPU_S = 10, 40
+"""Longest search for one plan; a command makes several plans."""
 INSIDE = 1e-6
 """How far inside a range that leaves out its end a number is, of the end or of 1."""
 
@@ -90,12 +92,12 @@ def campaign(seed: int, indexes: Sequence[int], kinds: Sequence[str] = ()) -> It
     shuffled.sort(key=lambda change: not change.is_planned)
     for index in indexes:
         if index < len(shuffled):
-            yield ended(_case(shuffled[index]), shuffled[index].scenario, index)
+            yield ended(_case(shuffled[index]), shuffled[index].scenario, index, MOST_CPU_S)
 
 
 def _case(change: Change) -> Case:
     settings = [part for setting in change.settings for part in ("--set", setting)]
-    command = ("optimize", change.scenario, *settings, "--no-run", "--time-limit", "2")
+    command = ("optimize", change.scenario, *settings, "--no-run", "--time-limit", str(SEARCH_S))
     return Case({}, command, command.index(change.settings[-1]))
 
 
