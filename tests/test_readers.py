@@ -20,7 +20,7 @@ from planner.profiles.importer import import_profile, profile_of_config
 from planner.profiles.points import PointDefaults, read_points
 from planner.reading import JSON_BYTES, LINE_BYTES, MOST_DEPTH, TABLE_BYTES, TOML_BYTES, read_text
 from planner.results import live_from, plan_from
-from planner.scenario import load_scenario, read_scenario
+from planner.scenario import bundled_scenarios, load_scenario, read_scenario
 from planner.schema import TomlFile
 from planner.studies.fidelity.notes import FidelityNotes, read_notes
 from planner.workload import read_trace
@@ -354,7 +354,8 @@ def test_a_sample_of_the_campaign_breaks_no_law() -> None:
 
 @pytest.mark.slow
 def test_a_sample_of_small_changes_breaks_no_law() -> None:
-    check_sample("small_changes", 10)
+    # east-west takes as long as a search may, and is left to the campaign.
+    check_sample("small_changes", 12, *(f"--kind={name}" for name in bundled_scenarios() if name != "east-west"))
 
 
 def test_small_changes_are_the_half_the_double_and_the_ends_of_every_number() -> None:
