@@ -167,7 +167,7 @@ def judged(title: str, given: argparse.Namespace, found: Callable[[Sequence[int]
             failures.append(f"{one.kind} {one.index} `{printable(' '.join(one.arguments), 200)}`: {fault}")
             print(failures[-1], flush=True)
         if given.verbose:
-            print(one.index, one.kind, one.code, f"{one.cpu_s:.2f} s", one.err[:3000], sep=" ", flush=True)
+            print(one.index, one.kind, one.code, f"{one.cpu_s:.2f} s", one.err[-3000:], sep=" ", flush=True)
         if time.monotonic() > deadline:
             break
     text = _summary(title, runs, failures)
