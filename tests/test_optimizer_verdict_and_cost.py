@@ -203,6 +203,12 @@ def test_a_pool_that_hardly_any_prompt_reaches_limits_no_rate() -> None:
     assert None not in near[-100:]
 
 
+def test_a_bill_that_pays_for_more_instances_than_are_planned_has_no_fleet_to_compare_with() -> None:
+    answer = plan({"prices.h100-sxm.usd_per_accelerator_hour": 1e9})
+    assert "equal-bill-colocated" not in {baseline.name for baseline in answer.baselines}
+    assert any("equal-bill-colocated fleet to compare with: the bill pays for" in note for note in answer.notes)
+
+
 def test_json_answer_names_what_the_contract_promises() -> None:
     answer = plan().answer()
     promised = (
