@@ -57,7 +57,9 @@ Seconds = Annotated[float, Field(ge=1e-15, le=1e9)]
 """From a femtosecond, which stands for no time at all, to thirty years."""
 Bytes = Annotated[float, Field(ge=1, le=1e18)]
 """Up to an exabyte."""
-Positive = Annotated[float, Field(ge=1e-9, le=1e9)]
+LEAST_POSITIVE = 1e-9
+"""Least figure above 0."""
+Positive = Annotated[float, Field(ge=LEAST_POSITIVE, le=1e9)]
 """A figure above 0, in the unit that its key ends in."""
 FigureValue = Annotated[float, Field(ge=1e-15, le=1e21)]
 """A published figure, wide enough for one in another unit than its key's: the gate names the unit."""

@@ -1,7 +1,6 @@
 """What holds the rate down: the pools and links at their limit, and the worth of one more unit of each."""
 
 from dataclasses import replace
-from math import isfinite
 from time import monotonic
 
 import numpy as np
@@ -24,6 +23,8 @@ NO_GAIN = 1e-6
 SLO_LIMIT_S = 600.0
 """Far beyond what shadow prices of a promise take: answers must not depend on how busy the machine is."""
 N_SWEEP = 241
+MOST_REQ_PER_S = 1e15
+"""A million times the highest demand that a scenario may state: what would allow more limits nothing."""
 LATER_MS = 100.0
 """A promise is made this much longer to see what a millisecond of it is worth."""
 
@@ -160,9 +161,10 @@ def sweep(problem: Problem, solution: RoutedSolution) -> Sweep | None:
     return Sweep(
         threshold_tokens=tuple(thresholds.tolist()),
         offload_fraction=tuple(loads.long_fraction.tolist()),
-        limits_req_per_s={name: tuple(map(_finite, limit.tolist())) for name, limit in limits.items()},
+        limits_req_per_s={name: tuple(map(_limiting, limit.tolist())) for name, limit in limits.items()},
     )
 
 
-def _finite(rate: float) -> float | None:
-    return rate if isfinite(rate) else None
+def _limiting(req_per_s: float) -> float | None:
+    """A rate that limits a fleet; None where so few prompts pass that the rate of all would be beyond any demand."""
+    return req_per_s if req_per_s <= MOST_REQ_PER_S else None

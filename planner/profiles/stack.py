@@ -1,12 +1,13 @@
 """Stack profiles: what a serving framework adds to the roofline, shared by all models and accelerators."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from planner.profiles.base import Profile, Text
-from planner.ranges import NonNegative, Positive, ProfileName, Share, Whole, WholeOrNone
-from planner.schema import StrictModel
+from planner.ranges import LEAST_POSITIVE, NonNegative, Positive, ProfileName, Share, Whole, WholeOrNone
+from planner.schema import Fault, StrictModel, raise_faults
 
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 FactorBasis = Literal["calibrated", "measured", "quoted", "assumed"]
@@ -26,6 +27,24 @@ class Factor(StrictModel):
     """Standard error of a fitted value over the value."""
     note: Text | None = None
     """What a reader must know to use it."""
+
+
+RATE_FACTORS = (
+    "gemm_efficiency",
+    "moe_efficiency",
+    "attention_efficiency",
+    "recurrence_efficiency",
+    "weight_read_fraction",
+    "kv_read_efficiency",
+)
+"""Factors that times are divided by."""
+
+
+def zero_rates(values: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    """Factors of some that are 0, or as good as 0, and must not be, each with what is wrong with it."""
+    for name in RATE_FACTORS:
+        if values.get(name, 1.0) < LEAST_POSITIVE:
+            yield name, f"is {values[name]:g} (at least {LEAST_POSITIVE:g}: times are divided by it)"
 
 
 class StackFactors(StrictModel):
@@ -74,6 +93,12 @@ class StackFactors(StrictModel):
     def stated(self) -> dict[str, Factor]:
         """The factors that the profile has, by key."""
         return {name: factor for name, factor in self if factor is not None}
+
+    @model_validator(mode="after")
+    def _divides_by_no_zero(self) -> Self:
+        found = zero_rates({name: factor.value for name, factor in self.stated.items()})
+        raise_faults(Fault((name, "value"), message) for name, message in found)
+        return self
 
 
 class WideSettings(StrictModel):

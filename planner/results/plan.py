@@ -364,7 +364,7 @@ class Sweep(StrictModel):
     threshold_tokens: tuple[Signed, ...]
     offload_fraction: tuple[Quantity, ...]
     limits_req_per_s: dict[str, tuple[Quantity | None, ...]]
-    """Rate each pool or link would allow alone [1/s]; None where nothing is asked of it."""
+    """Rate each pool or link would allow alone [1/s]; None where nothing is asked of it, or hardly anything."""
 
 
 class FreeRouting(StrictModel):

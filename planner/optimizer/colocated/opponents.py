@@ -167,7 +167,10 @@ def _maker(problem: Problem, plan: Fleet, promise: Promise, name: str) -> Maker 
 
     def for_the_bill(one: ColocatedInstance, best: _Sized | None) -> _Sized:
         usd = (one.usd_per_hour or 0.0) + one.busy_usd_per_hour
-        return _serving(problem, promise, one, floor((bill or 0.0) / usd + ROUNDING), best)
+        n = floor((bill or 0.0) / usd + ROUNDING)
+        if n >= LARGEST_POOL:
+            raise UndecidedError(f"the bill pays for {n:,} instances, and fleets of {LARGEST_POOL:,} are not planned")
+        return _serving(problem, promise, one, n, best)
 
     def cheapest(one: ColocatedInstance, best: _Sized | None) -> _Sized:
         fewer = ceil(best.n * best.one.n_accelerators / one.n_accelerators) - 1 if best else LARGEST_POOL
