@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.cli.common import with_inputs
 from planner.cli.progress import progress
+from planner.cli.trace_options import scenario_read
 
 if TYPE_CHECKING:
     from planner.results import Plan
@@ -21,13 +22,12 @@ def plan_of(name: str, overrides: Sequence[str], time_limit_s: float) -> "Plan":
     from planner.cli.optimize import planned
     from planner.errors import InfeasibleError, UndecidedError, UsageError
     from planner.results import plan_from
-    from planner.scenario import read_scenario
 
     if (text := _plan_text(name)) is not None:
         if overrides:
             raise UsageError(f"--set: changes a scenario, and {name} is a plan")
         return plan_from(text, name)
-    question = read_scenario(name, overrides)
+    question = scenario_read(name, overrides)
     with progress(f"planning {name}") as tell:
         try:
             return with_inputs(planned(question, time_limit_s, tell), question)

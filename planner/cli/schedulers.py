@@ -25,6 +25,7 @@ from planner.cli.simulate import (
     WorkersOption,
     plan_of,
 )
+from planner.cli.trace_options import scenario_read
 
 
 def schedulers(
@@ -47,14 +48,13 @@ def schedulers(
     from planner.executor import RunQuestion
     from planner.report import check_folder, write_schedulers
     from planner.report.scheduler_tables import scheduler_tables
-    from planner.scenario import read_scenario
     from planner.studies.scheduling import compare_schedulers
 
     question = RunQuestion(requests, seed, load, replications)
     check_figure(figure)
     if figure is not None:
         check_folder(figure)
-    asked = read_scenario(scenario, overrides or ())
+    asked = scenario_read(scenario, overrides or ())
     planned = plan_of(asked, plan, time_limit_s)
     with progress_bar(f"running {asked.name}") as say:
         found, series = compare_schedulers(asked, planned, question, data_dirs(), lambda _, done: say(done), workers)
