@@ -100,7 +100,7 @@ def new(
 
     --from takes a trace (JSON lines or CSV of known columns), any CSV with --columns (arrived, input, output, cached,
     ttft_s, tpot_s; _ms for milliseconds), metrics of vLLM, SGLang or Dynamo (Prometheus text, or the JSON of a range
-    query), and results of guidellm, vllm bench serve and SGLang bench_serving.
+    query), and results of guidellm, AIPerf, vllm bench serve and SGLang bench_serving.
     """
     options = {key: value for key, value in locals().items() if key not in OTHERS}
     from planner.cli.scenario_text import Wanted, scenario_text, short_name

@@ -46,6 +46,11 @@ class TimeScale:
         """Whether the unit is more than what the format usually has."""
         return self.basis != "format"
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether no other unit is possible, or another one was not stated."""
+        return self.basis not in ("format", "fields")
+
     def guess(self) -> tuple[Note, ...]:
         """A note on a unit that nobody stated and that is not the format's own."""
         because = {
@@ -95,12 +100,12 @@ def check_pace(name: str, key: str, n: int, span_s: float, scale: TimeScale, *, 
     low, high = _allowed_req_per_s(scale, is_fractional=is_fractional)
     if rate > high or (rate < low and n >= ENOUGH):
         what = f"has {number(rate, 4)} req/s: {n:,} requests in {number(span_s, 4)} s {_read(scale)}"
-        allowed = f"{low:g} to {high:,.0f} req/s{'' if scale.is_known else ' where no unit is stated'}"
+        allowed = f"{low:g} to {high:,.0f} req/s{'' if scale.is_certain else ' where no unit is stated'}"
         raise InputError(Problem(name, key, what, f"{allowed}; {OPTION}: {UNITS}"))
 
 
 def _allowed_req_per_s(scale: TimeScale, *, is_fractional: bool) -> tuple[float, float]:
-    if scale.is_known:
+    if scale.is_certain:
         return 0.0, MOST_REQ_PER_S
     low, high = USUAL_REQ_PER_S
     if scale.unit == "s":  # the longest unit: times cannot be of a longer one

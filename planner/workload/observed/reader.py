@@ -18,7 +18,7 @@ HEAD_BYTES = 65_536
 ALLOWED = (
     "a trace (JSON lines with timestamp, input_length and output_length, or CSV with the header "
     f"{','.join(AZURE_COLUMNS)}), any other CSV with --columns, metrics of vLLM, SGLang or Dynamo (Prometheus text, or "
-    "JSON of a range query), or results of guidellm, vllm bench serve or SGLang bench_serving"
+    "JSON of a range query), or results of guidellm, AIPerf, vllm bench serve or SGLang bench_serving"
 )
 
 
