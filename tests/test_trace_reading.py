@@ -130,6 +130,15 @@ def test_a_stated_unit_that_makes_a_rate_nobody_has_is_refused_too(folder: Path)
     assert "100,000 req/s" in refused("--from", "t.jsonl", "--time-unit", "ns")
 
 
+def test_a_stated_unit_in_which_times_lie_after_2100_is_refused(folder: Path) -> None:
+    lines(folder / "t.jsonl", [1_718_000_000_000 + 5000 * i for i in range(20)])
+    assert "after the year 2100" in refused("--from", "t.jsonl", "--time-unit", "s")
+    (folder / "t.csv").write_text("\n".join(["when,in,out", *["1718000000000,100,9"] * 5]), encoding="utf-8")
+    assert "t.csv: when: is 1718000000000" in refused(
+        "--from", "t.csv", "--columns", "arrived=when,input=in,output=out", "--time-unit", "s"
+    )
+
+
 def test_a_usual_unit_is_said_with_the_rate_that_follows(folder: Path) -> None:
     lines(folder / "t.jsonl", [1000.0 * t for t in SECONDS])
     _, said = new("--from", "t.jsonl")

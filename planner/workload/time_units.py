@@ -70,16 +70,22 @@ class TimeScale:
 DATES = TimeScale("ns", "dates")
 
 
-def time_scale(first: float, stated: TimeUnit | None, usual: TimeScale) -> TimeScale:
+def time_scale(name: str, key: str, first: float, stated: TimeUnit | None, usual: TimeScale) -> TimeScale:
     """The unit of times by the first of them: the stated one, that of a time after 1970, else the usual one.
 
+    Raises:
+        InputError: in the stated unit it is a time after the year 2100.
+
     >>> usual = TimeScale("ms", "format")
-    >>> [time_scale(first, None, usual).unit for first in (0.0, 61_114.0, 1.7e9, 1.7e12, 1.7e18)]
+    >>> [time_scale("", "", first, None, usual).unit for first in (0.0, 61_114.0, 1.7e9, 1.7e12, 1.7e18)]
     ['ms', 'ms', 's', 'ms', 'ns']
     """
-    if stated is not None:
-        return TimeScale(stated, "stated")
     low, high = EPOCH_S
+    if stated is not None:
+        if first * SECONDS[stated] > high:
+            what = f"is {first:.15g}, which in {stated} is after the year 2100"
+            raise InputError(Problem(name, key, what, f"{OPTION}: {UNITS}"))
+        return TimeScale(stated, "stated")
     unit = next((unit for unit, seconds in SECONDS.items() if low <= first * seconds <= high), None)
     return usual if unit is None or (unit == usual.unit and usual.is_known) else TimeScale(unit, "since 1970")
 

@@ -362,7 +362,7 @@ def _number_times_s(
             what = "is stated, and the times are dates"
             raise InputError(Problem(name, "time_unit", what, f"no {TIME_OPTION}"))
         return DATES, _since_first_s(requests, DATES)
-    scale = time_scale(requests[0].time, stated, usual)
+    scale = time_scale(name, "timestamp", requests[0].time, stated, usual)
     times = np.array([float(request.time) for request in requests]) * scale.seconds
     cells = np.rint(times / GRID_S)
     is_off = (np.abs(times - cells * GRID_S) > GRID_SLACK_S).any() or (cells[0] == cells[-1] and times[0] != times[-1])

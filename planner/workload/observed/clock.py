@@ -39,7 +39,7 @@ class Clock:
                     raise InputError(Problem(name, key, "has dates, and a unit is stated", f"no {OPTION}"))
                 self.scale = DATES
             else:
-                self.scale = time_scale(float(numbers[first]), self.stated, self.scale)
+                self.scale = time_scale(name, key, float(numbers[first]), self.stated, self.scale)
             self._is_decided = True
         if self.scale.basis == "dates":
             return dates

@@ -152,7 +152,7 @@ def query_answer(name: str, text: str, time_unit: TimeUnit | None = None) -> Sam
             metric, written = _series(name, f"{place}data.result[{i}]", item)
             if first is None and written:
                 first = written[0][0]
-                found.times = time_scale(first, time_unit, found.times)
+                found.times = time_scale(name, f"{place}data.result[{i}].values", first, time_unit, found.times)
             points: Points = [(time * found.times.seconds, value) for time, value in written]
             for (time_s, _), (time, _) in zip(points, written, strict=True):
                 if abs((time_s or 0.0) - (first or 0.0) * found.times.seconds) > MOST_DAYS * SECONDS_PER_DAY:
