@@ -24,6 +24,7 @@ from planner.cli.common import (
 from planner.cli.memory import check_memory
 from planner.cli.progress import progress
 from planner.cli.simulate import RUN_ON
+from planner.cli.trace_options import scenario_read
 
 if TYPE_CHECKING:
     from datetime import date
@@ -119,11 +120,10 @@ def optimize(
     A plan that promises latency is run before it is printed: tightened where the run does not keep the promise, and
     replaced by a cheaper fleet, or a higher rate, that does where there is room.
     """
-    from planner.scenario import read_scenario
 
     _check_studies(pareto, points, sensitivity, figure)
     begin = _date(from_date, current)
-    question = read_scenario(scenario, overrides or ())
+    question = scenario_read(scenario, overrides or ())
     fleet = None if current is None else _fleet(question, current)
     _check_growth(question, begin)
     how = _how(question, certify, no_run)

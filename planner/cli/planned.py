@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.cli.common import with_inputs
 from planner.cli.progress import progress
+from planner.cli.trace_options import scenario_read
 
 if TYPE_CHECKING:
     from planner.results import Plan
@@ -30,10 +31,9 @@ def plans_of(asked: Sequence[tuple[str, Sequence[str]]], time_limit_s: float) ->
 def _read(name: str, overrides: Sequence[str]) -> "Plan | Scenario":
     from planner.errors import UsageError
     from planner.results import plan_from
-    from planner.scenario import read_scenario
 
     if (text := _plan_text(name)) is None:
-        return read_scenario(name, overrides)
+        return scenario_read(name, overrides)
     if overrides:
         raise UsageError(f"--set: changes a scenario, and {name} is a plan")
     return plan_from(text, name)

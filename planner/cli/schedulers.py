@@ -28,6 +28,7 @@ from planner.cli.simulate import (
     WorkersOption,
     plan_of,
 )
+from planner.cli.trace_options import scenario_read
 
 
 def schedulers(
@@ -51,12 +52,11 @@ def schedulers(
     from planner.jobs import Workers
     from planner.report import write_schedulers
     from planner.report.scheduler_tables import scheduler_tables
-    from planner.scenario import read_scenario
     from planner.studies.scheduling import compare_schedulers
 
     question = RunQuestion(requests, seed, load, replications)
     check_figure(figure)
-    asked = read_scenario(scenario, overrides or ())
+    asked = scenario_read(scenario, overrides or ())
     check_memory(asked, question, Workers(workers), keep=True)
     planned = plan_of(asked, plan, time_limit_s)
     with progress_bar(f"running {asked.name}") as say:

@@ -22,6 +22,7 @@ from planner.cli.common import (
 )
 from planner.cli.memory import check_memory
 from planner.cli.progress import progress, progress_bar
+from planner.cli.trace_options import scenario_read
 
 if TYPE_CHECKING:
     from planner.executor import RunQuestion
@@ -115,13 +116,12 @@ def simulate(
     A run too short to tell whether what the scenario promises is kept goes on, and says what is left undecided.
     """
     from planner.executor import RunQuestion
-    from planner.scenario import read_scenario
 
     most = most_requests_of(requests, most_requests)
     question = RunQuestion(requests, seed, load, replications, full, concurrency, most)
     check_files(records, trace, figure)
     by = workers_of(workers, dask)
-    asked = read_scenario(scenario, overrides or ())
+    asked = scenario_read(scenario, overrides or ())
     wanted = any(path is not None for path in (records, trace, figure))
     check_memory(asked, replace(question, most_requests=most_requests), by, keep=wanted)
     planned = plan_of(asked, plan, time_limit_s)

@@ -23,10 +23,19 @@ from planner.cli.completion import hardware_names
 from planner.cli.draft_options import AcceptanceOption, DraftModelOption, DraftTokensOption, asked_drafts
 from planner.cli.model_options import KvPrecisionOption, ModelArgument, PrecisionOption, StackOption
 from planner.cli.progress import progress
+from planner.cli.trace_options import (
+    BlockTokensOption,
+    SkipInvalidOption,
+    TimeUnitOption,
+    asked_reading,
+    read_notes,
+    trace_keys,
+)
 
 if TYPE_CHECKING:
     from planner.scenario import Price
     from planner.workload import Workload
+    from planner.workload.traces import TraceReading
 
 COMMAND = "planner size"
 MILLISECONDS = 1000.0
@@ -52,6 +61,9 @@ def size(
     ] = None,
     output: Annotated[str | None, typer.Option(metavar="TOKENS", help="Answers, in the same way.")] = None,
     trace: Annotated[Path | None, typer.Option("--from", metavar="TRACE", help="Lengths of recorded requests.")] = None,
+    time_unit: TimeUnitOption = None,
+    block_tokens: BlockTokensOption = None,
+    skip_invalid: SkipInvalidOption = False,
     ttft_ms: Annotated[float | None, typer.Option(metavar="MS", help="Promise on the time to first token.")] = None,
     tpot_ms: Annotated[float | None, typer.Option(metavar="MS", help="Promise on the time per output token.")] = None,
     percentile: Annotated[float, typer.Option(metavar="P", help="Of the requests that promises are kept for.")] = 90.0,
@@ -89,7 +101,8 @@ def size(
     if write is not None:
         check_new(write, force)
     directory = Path() if write is None else write.resolve().parent
-    workload, recorded = _workload(input_, output, trace, directory)
+    reading = asked_reading(trace, time_unit, block_tokens, skip_invalid)
+    workload, recorded = _workload(input_, output, trace, reading, directory)
     kinds = tuple(part.strip() for part in hardware.split(","))
     prices, assumed = _prices(kinds, price)
     question = SizeQuestion(
@@ -127,22 +140,26 @@ def size(
 
 
 def _workload(
-    input_: str | None, output: str | None, trace: Path | None, directory: Path
+    input_: str | None, output: str | None, trace: Path | None, reading: "TraceReading", directory: Path
 ) -> "tuple[Workload, float | None]":
     """What requests ask for, and the rate that a trace recorded. Raises UsageError or InputError."""
     from planner.errors import UsageError
-    from planner.workload import Workload, read_trace
+    from planner.workload import Workload
 
     if trace is not None:
         from planner.workload.requests import trace_path
         from planner.workload.trace_arrivals import rate_req_per_s
+        from planner.workload.traces import trace_read
 
         if input_ is not None or output is not None:
             raise UsageError("--from: brings its own lengths (this, or --input and --output)")
         path = trace if trace.exists() else trace_path(str(trace), Path.cwd(), data_dirs())
-        recorded = rate_req_per_s(read_trace(path, "auto").arrival_s)
+        found = trace_read(path, reading)
+        for said in read_notes(found):
+            typer.echo(f"note: {said}", err=True)
         shown = Path(os.path.relpath(path.resolve(), directory.resolve())).as_posix()
-        return Workload.model_validate({"trace": {"path": shown}}), recorded
+        stated = {"trace": trace_keys(shown, found, reading)}
+        return Workload.model_validate(stated), rate_req_per_s(found.arrival_s)
     if input_ is None or output is None:
         raise UsageError("--input, --output: both are needed, or --from TRACE")
     lengths = {"lengths": _lengths("--input", input_), "output_lengths": _lengths("--output", output)}

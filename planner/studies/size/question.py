@@ -14,8 +14,8 @@ from planner.roofline import RequestKinds, Stack, best_stack, stack, strata
 from planner.roofline.chip import FORMATS
 from planner.scenario import Price
 from planner.studies.drafts import NO_DRAFTS, AskedDrafts
-from planner.workload import RequestMix, Workload, read_trace
-from planner.workload.requests import request_mix, trace_path
+from planner.workload import RequestMix, Workload
+from planner.workload.requests import recorded_trace, request_mix
 
 COMMAND = "planner size"
 MOST_RATE = 1e6
@@ -115,8 +115,8 @@ class SizeQuestion:
         """Mean square of a trace's answers; 0 without a trace."""
         if self.workload.trace is None:
             return 0.0
-        path = trace_path(self.workload.trace.path, self.directory, self.data_dirs)
-        return float(np.mean(np.square(read_trace(path, self.workload.trace.format).output_tokens.astype(float))))
+        trace = recorded_trace(self.workload.trace, self.directory, self.data_dirs)
+        return float(np.mean(np.square(trace.output_tokens.astype(float))))
 
     def usd_per_hour(self, chip: HardwareProfile) -> float:
         """Rent of one accelerator."""
