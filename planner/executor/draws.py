@@ -24,6 +24,7 @@ from planner.workload.hits import hit_quantile, ideal_hits
 from planner.workload.requests import trace_path
 
 Floats = NDArray[np.float64]
+GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,23 @@ class Contents(NamedTuple):
     total_tokens: NDArray[np.int64]
     cached_tokens: NDArray[np.int64]
     output_tokens: NDArray[np.int64]
+
+
+def trace_start(n_rows: int, name: str, draws: Draws) -> int:
+    """The row of a trace with which a replication begins: those of replications are spread over the trace.
+
+    Equation:
+        floor(n frac(u + r (sqrt(5) - 1) / 2)), u uniform by the seed and the same for all replications r
+
+    Source:
+        The golden rotation spreads any number of points, which need not be known: Knuth, The Art of Computer
+        Programming 3 (1998), 6.4, theorem S.
+
+    >>> [trace_start(1000, "class all", Draws(1, r)) for r in range(4)]
+    [302, 920, 538, 157]
+    """
+    first = Draws(draws.seed).generator(f"{name}: start of the trace").random()
+    return int(n_rows * ((first + draws.replication * GOLDEN) % 1.0))
 
 
 def drawn_requests(
