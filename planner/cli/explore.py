@@ -37,10 +37,11 @@ def explore(
     The page opens from disk. Its figures are those of optimize --set at the nodes of its tables, and interpolated
     between them.
     """
-    from planner.files import write_text
+    from planner.files import check_writable, write_text
     from planner.report import explore_html, index_html
 
     _check(out, scenario, overrides, plan, studies, index)
+    check_writable(out)
     if index is not None:
         write_text(out, index_html(index, out.parent))
     else:

@@ -1,6 +1,5 @@
 """`planner scenario new`: a commented scenario that holds, and that `planner optimize` plans, as it is written."""
 
-import os
 import shlex
 from enum import StrEnum
 from math import isfinite
@@ -9,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.common import data_dirs
+from planner.cli.common import ForceOption, data_dirs
 
 COMMAND = "planner scenario new"
 
@@ -86,7 +85,7 @@ def new(
         ),
     ] = None,
     price: Annotated[float | None, _number("--price", "USD", "Rent of a --hardware per hour.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: ForceOption = False,
 ) -> None:
     """Write a commented scenario to start from, which can be planned at once.
 
@@ -99,14 +98,13 @@ def new(
     options = {key: value for key, value in locals().items() if key not in ("name", "force")}
     from planner.cli.scenario_text import Wanted, scenario_text, short_name
     from planner.errors import InputError, Problem
-    from planner.files import write_text
+    from planner.files import check_new, write_text
     from planner.reading import unprintable
 
     path = Path(name) if name.endswith(".toml") else Path(f"{name}.toml")
     if not short_name(path) or unprintable(name):
         raise InputError(Problem(COMMAND, "NAME", f"is {name!r}", "letters or digits, or a path"))
-    if os.path.lexists(path) and not force:
-        raise InputError(Problem(str(path), "", "exists already", "a new name, or --force to write over it"))
+    check_new(path, force)
     text, notes = scenario_text(Wanted(path=path, **options))
     _check(text, path)
     write_text(path, text)

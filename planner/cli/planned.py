@@ -9,25 +9,44 @@ from planner.cli.progress import progress
 
 if TYPE_CHECKING:
     from planner.results import Plan
+    from planner.scenario import Scenario
 
 
-def plan_of(name: str, overrides: Sequence[str], time_limit_s: float) -> "Plan":
-    """The plan of a file, or of a scenario.
+def plans_of(asked: Sequence[tuple[str, Sequence[str]]], time_limit_s: float) -> "list[Plan]":
+    """The plans of files, or of scenarios; all files are read before any scenario is planned.
+
+    Args:
+        asked: names of files and scenarios, each with its `--set` overrides.
+        time_limit_s: seconds that the search of one plan may take.
 
     Raises:
         UsageError: keys of a scenario are changed, and a plan is given.
         InputError, InfeasibleError, UndecidedError: these name it.
     """
-    from planner.cli.optimize import planned
-    from planner.errors import InfeasibleError, UndecidedError, UsageError
+    read = [(name, _read(name, overrides)) for name, overrides in asked]
+    return [_planned(name, found, time_limit_s) for name, found in read]
+
+
+def _read(name: str, overrides: Sequence[str]) -> "Plan | Scenario":
+    from planner.errors import UsageError
     from planner.results import plan_from
     from planner.scenario import read_scenario
 
-    if (text := _plan_text(name)) is not None:
-        if overrides:
-            raise UsageError(f"--set: changes a scenario, and {name} is a plan")
-        return plan_from(text, name)
-    question = read_scenario(name, overrides)
+    if (text := _plan_text(name)) is None:
+        return read_scenario(name, overrides)
+    if overrides:
+        raise UsageError(f"--set: changes a scenario, and {name} is a plan")
+    return plan_from(text, name)
+
+
+def _planned(name: str, question: "Plan | Scenario", time_limit_s: float) -> "Plan":
+    """A plan as it is, or that of a scenario. Raises as `plans_of` does."""
+    from planner.cli.optimize import planned
+    from planner.errors import InfeasibleError, UndecidedError
+    from planner.results import Plan
+
+    if isinstance(question, Plan):
+        return question
     with progress(f"planning {name}") as tell:
         try:
             return with_inputs(planned(question, time_limit_s, tell), question)

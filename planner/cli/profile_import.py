@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.common import Format, FormatOption, print_json
+from planner.cli.common import ForceOption, Format, FormatOption, print_json
 from planner.notes import Note, note
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def import_config(
         Path | None,
         typer.Option(metavar="FILE", help="The checkpoint's model.safetensors.index.json; a warning where it differs."),
     ] = None,
+    force: ForceOption = False,
     format_: FormatOption = Format.TEXT,
 ) -> None:
     """Make a model profile from a config; refuse what cannot be mapped rather than guess.
@@ -44,7 +45,7 @@ def import_config(
     Says how many parameters the shapes have, part by part. The file bears the profile's name, so that `planner profiles
     check` takes it as it is.
     """
-    from planner.files import write_text
+    from planner.files import check_new, write_text
     from planner.profiles.importer import import_profile
     from planner.profiles.weights_index import weights_index
 
@@ -54,6 +55,7 @@ def import_config(
     found = import_profile(path, names(name, out), precision, title)
     file = None if out is None else out / f"{found.name}{SUFFIX}" if out.is_dir() else out
     if file is not None:
+        check_new(file, force)
         write_text(file, found.text)
     if format_ is Format.JSON:
         print_json(fields(found, (stated, tensors), file))

@@ -1,7 +1,6 @@
 """`planner report`: a case as a folder of Markdown and figures."""
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from planner.scenario import Scenario
 
 TIME_LIMIT_S = 60.0
-SIZE_MAP = re.compile(r'^schema\s*=\s*"planner\.size-map/', re.MULTILINE)
-"""What only a file of many demands has."""
 
 
 def report(
@@ -33,13 +30,17 @@ def report(
     folder as it was.
     """
     from planner.errors import CheckFailedError
+    from planner.files import check_writable_folder
+    from planner.profiles.folders import schema_of
     from planner.report import Rerun, check_report, write_report
     from planner.scenario import Move, load_scenario, scenario_path
     from planner.schema import read_text
 
     path, limit_s = scenario_path(scenario), None if time_limit_s == TIME_LIMIT_S else time_limit_s
     original, stated = read_text(path), tuple(overrides or ())
-    if SIZE_MAP.search(original):
+    if not check:
+        check_writable_folder(out)
+    if schema_of(original) == "size-map":
         _report_size_map(path, original, stated, out, check, time_limit_s)
         return
     move = Move(path.resolve().parent, out.resolve(), data_dirs())

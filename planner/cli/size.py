@@ -10,6 +10,7 @@ import typer
 
 from planner.cli.common import (
     MOST_SEED,
+    ForceOption,
     Format,
     FormatOption,
     TimeLimitOption,
@@ -17,6 +18,7 @@ from planner.cli.common import (
     noted_where_infeasible,
     print_json,
     print_rich,
+    write_files,
 )
 from planner.cli.completion import hardware_names
 from planner.cli.draft_options import AcceptanceOption, DraftModelOption, DraftTokensOption, asked_drafts
@@ -73,7 +75,7 @@ def size(
     write: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the scenario of the prefill and decode pools.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: ForceOption = False,
     format_: FormatOption = Format.TEXT,
     time_limit_s: TimeLimitOption = 60.0,
 ) -> None:
@@ -82,11 +84,13 @@ def size(
     Layouts and instance sizes that fit model and accelerators are tried; both fleets are then run request by request.
     """
     from planner.errors import InfeasibleError, UsageError
+    from planner.files import check_new, write_text
     from planner.studies.size import SizeQuestion, sized
 
     if no_run and requests is not None:
         raise UsageError("--requests: is about runs, and --no-run asks for none")
-    _check_file(write, force)
+    if write is not None:
+        check_new(write, force)
     directory = Path() if write is None else write.resolve().parent
     workload, recorded = _workload(input_, output, trace, directory)
     kinds = tuple(part.strip() for part in hardware.split(","))
@@ -109,6 +113,8 @@ def size(
     )
     with progress(f"sizing {model}") as say, noted_where_infeasible(question.unusual_values):
         found = sized(question, None if no_run else requests or N_REQUESTS, seed, time_limit_s, say)
+    if found.scenario_text is not None:
+        write_files((write, lambda path: write_text(path, found.scenario_text or "")))
     if format_ is Format.JSON:
         print_json(found.size.answer())
     else:
@@ -120,22 +126,7 @@ def size(
     if write is not None:
         if found.scenario_text is None:
             raise InfeasibleError(f"{COMMAND}: no prefill and decode pools keep the promises: {write} is not written")
-        from planner.files import write_text
-
-        write_text(write, found.scenario_text)
         typer.echo(f"{write}: plan it with: planner optimize {shlex.quote(str(write))}", err=True)
-
-
-def _check_file(write: Path | None, force: bool) -> None:
-    """Say before any work that a scenario cannot be written. Raises InputError."""
-    from planner.errors import InputError, Problem
-    from planner.files import check_writable
-
-    if write is None:
-        return
-    if os.path.lexists(write) and not force:
-        raise InputError(Problem(str(write), "", "exists already", "a new name, or --force to write over it"))
-    check_writable(write)
 
 
 def _workload(

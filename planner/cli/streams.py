@@ -39,6 +39,8 @@ def reserve_stdout() -> None:
     Solvers written in C announce themselves there, past `sys.stdout`, and what they keep in a buffer comes out when the
     process ends; so descriptor 1 is not given back. A `sys.stdout` that is something else already stays as it is.
     """
+    from planner.files import OWN_OUTPUTS
+
     stdout = sys.stdout
     if stdout is not sys.__stdout__ or not isinstance(stdout, TextIOWrapper) or stdout.fileno() != STDOUT:
         return
@@ -47,6 +49,7 @@ def reserve_stdout() -> None:
         os.dup2(STDERR, STDOUT)
     except OSError:  # stderr is closed
         os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
+    OWN_OUTPUTS[0] = answers
     binary = open(answers, "wb", buffering=0 if stdout.write_through else -1, closefd=False)  # noqa: SIM115
     sys.stdout = TextIOWrapper(
         binary,

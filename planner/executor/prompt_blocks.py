@@ -56,7 +56,7 @@ def trace_blocks(scenario: Scenario, requests: Records, data_dirs: Sequence[Path
             continue
         mine = np.flatnonzero(requests["request_class"] == index)
         turn, row = np.divmod(np.arange(len(mine)), found.n_requests)
-        numbers, n_known = _numbered(found)
+        numbers, n_known = numbered(found)
         prompts["row"][mine] = row + sum(map(len, counts))
         prompts["shift"][mine] = n_numbers + turn * n_known
         rows.append(numbers)
@@ -69,7 +69,7 @@ def trace_blocks(scenario: Scenario, requests: Records, data_dirs: Sequence[Path
 
 
 @lru_cache(maxsize=1)
-def _numbered(trace: Trace) -> tuple[NDArray[np.int32], int]:
+def numbered(trace: Trace) -> tuple[NDArray[np.int32], int]:
     """Numbers from 0 of the full blocks of every row of a trace, and how many numbers there are."""
     assert trace.blocks is not None, "only a trace with blocks is numbered"
     known, numbers = np.unique(trace.blocks.values, return_inverse=True)

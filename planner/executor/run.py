@@ -1,6 +1,7 @@
 """Running a plan: replications of the event loop."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -14,6 +15,7 @@ from planner.executor.draws import Draws, drawn_requests, to_streams
 from planner.executor.kernel.loop import advance, start
 from planner.executor.kernel.records import Records, World
 from planner.executor.measure import Floats, Outcome, Window, outcome
+from planner.executor.memory import RunMemory
 from planner.executor.prompt_blocks import PromptBlocks, trace_blocks
 from planner.executor.refused import check_room
 from planner.executor.run_answer import answer
@@ -79,11 +81,13 @@ def simulate(
         The run, and the records where they are wanted.
 
     Raises:
-        InputError: the plan is not the scenario's or has no such period, a trace is missing, or no pool of the plan
-            holds some prompt.
+        InputError: the plan is not the scenario's or has no such period, a trace is missing, no pool of the plan holds
+            some prompt, or there is not the memory for the run.
         CheckFailedError: no request that counts has finished.
     """
     question = question or RunQuestion()
+    memory = RunMemory(scenario, data_dirs, workers, keep)
+    memory.check(replace(question, most_requests=None))
     plan = system(scenario, fleet, data_dirs, period)
     load = default_load(plan.fleet) if question.load is None else question.load
     rate = load * plan.fleet.throughput_req_per_s
@@ -93,7 +97,7 @@ def simulate(
         outcomes[some.start :] = replications(plan, asked, some, rate, data_dirs, progress, workers, keep=keep)
         return answer(plan, asked, None if asked.is_closed else load, rate, outcomes)
 
-    return run_on(question, run, enough), outcomes[0].records
+    return run_on(question, run, enough, memory.fits), outcomes[0].records
 
 
 def replications(

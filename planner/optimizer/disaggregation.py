@@ -7,6 +7,7 @@ from planner.optimizer.margins import figures, is_fair, judged_by, margins
 from planner.optimizer.one_site import WORTHWHILE
 from planner.results import Baseline, Disaggregation, Fleet
 from planner.scenario import Scenario, uneven_arrivals
+from planner.ties import largest
 from planner.units import MILLI, number, percent
 
 DECIMALS = 6
@@ -37,7 +38,7 @@ def disaggregation(scenario: Scenario, plan: Fleet, gap: float, compared: Compar
     rivals = [other for other in judged if is_fair(scenario, plan, other)]
     can_be_had = [other for other in rivals if not other.beyond_stock] or rivals
     if can_be_had:
-        best = min(can_be_had, key=lambda other: _margins(scenario, plan, gap, other)[1])
+        best = largest(can_be_had, lambda other: -_margins(scenario, plan, gap, other)[1])
         return _against(scenario, plan, gap, best, bool(compared.unknown & set(COLOCATED)))
     if compared.unknown & set(COLOCATED):
         because = "Not decided: it is not known what a colocated fleet would do, for the reason in the notes."
@@ -98,7 +99,7 @@ def apart_instead(scenario: Scenario, plan: Fleet, gap: float, compared: Compare
             return Disaggregation(worth_it=False, decided=True, because=because)
         return None
     is_rate = scenario.objective == "max-throughput"
-    other, (ours, theirs) = max(found, key=lambda one: (1 if is_rate else -1) * one[1][1])
+    other, (ours, theirs) = largest(found, lambda one: (1 if is_rate else -1) * one[1][1])
     margin = theirs / ours - 1 if is_rate else 1 - theirs / ours
     low, high = _ends(is_rate, (ours, gap), (theirs, other.gap))
     is_worth, is_clear = margin > WORTHWHILE, not low <= WORTHWHILE < high

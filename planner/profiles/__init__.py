@@ -41,7 +41,7 @@ from planner.profiles.parameters import (
     total_parameters,
 )
 from planner.profiles.speculation import MOST_DRAFT_TOKENS, Speculation, speculation_fault
-from planner.profiles.stack import StackFactors, StackProfile
+from planner.profiles.stack import StackFactors, StackProfile, zero_rates
 
 __all__ = [
     "MOST_DRAFT_TOKENS",
@@ -91,4 +91,5 @@ __all__ = [
     "stack_profile",
     "too_steep",
     "total_parameters",
+    "zero_rates",
 ]

@@ -7,11 +7,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from planner.profiles.base import Name, Precision, Profile, Text
+from planner.profiles.base import Precision, Profile, Text
 from planner.profiles.experts import MixtureOfExperts
 from planner.profiles.layers import AttentionLayers, HeadLayers
 from planner.profiles.measured import MeasuredInstance
-from planner.ranges import Layers, LayersOrNone, Parameters, Whole, Width
+from planner.ranges import Layers, LayersOrNone, Parameters, ProfileName, Whole, Width
 from planner.schema import Fault, StrictModel, raise_faults
 
 WeightPart = Literal[
@@ -259,5 +259,5 @@ class ModelProfile(Profile):
     """Parameter counts."""
     architecture: Architecture
     """Shapes."""
-    measured: dict[Name, MeasuredInstance] = Field(default_factory=dict)
+    measured: dict[ProfileName, MeasuredInstance] = Field(default_factory=dict)
     """Instances somebody measured, or that were inferred, by a name."""

@@ -17,7 +17,7 @@ from planner.profiles import (
     hardware_profile,
     model_profile,
 )
-from planner.ranges import Title
+from planner.ranges import Name, Title
 from planner.scenario.assumptions import AssumedStack, Assumption, BreakEven, completed
 from planner.scenario.blame import is_within
 from planner.scenario.colocated import colocated_faults
@@ -36,7 +36,6 @@ from planner.scenario.parts import (
     Link,
     Measurement,
     ModelChoice,
-    Name,
     Objective,
     ObservedLatency,
     Period,

@@ -19,6 +19,7 @@ from planner.roofline import (
     mixed_passes,
     most_held,
 )
+from planner.ties import first_largest
 
 TOKENS_PER_PASS = (8192, 2048, 512)
 """Tried: of a stack those below its own; of measured curves, which say nothing of it, all."""
@@ -183,7 +184,7 @@ def even_loads(prefill: InstanceRates, decode: InstanceRates, loads: Loads, tpot
 
 
 def _even_tokens(passes: PassSeconds, prompts: Prompts, most: int, tpot_s: float) -> float:
-    """Tokens of passes that all carry equal parts of prompts, at the batch that serves most.
+    """Tokens of passes that all carry equal parts of prompts, at the smallest batch that serves most.
 
     Equation:
         B (1 + n / (L - 1)) at the B that maximises B / ((L - 1) max(s(B), c n B / (L - 1)))
@@ -193,4 +194,4 @@ def _even_tokens(passes: PassSeconds, prompts: Prompts, most: int, tpot_s: float
     batch, per_step = np.arange(1.0, most + 1), prompts.mean_tokens / prompts.decoded_tokens
     seconds = passes(per_step * batch, batch)
     rate = np.where(seconds <= tpot_s, batch / seconds, 0.0)
-    return float(batch[np.argmax(rate)]) * (1.0 + per_step)
+    return float(batch[first_largest(rate)]) * (1.0 + per_step)
