@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +15,8 @@ import typer
 from planner.cli.completion import scenario_names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.console import RenderableType
 
     from planner.results import Plan
@@ -129,6 +131,19 @@ def width() -> int:
         if sys.stdout is not None and sys.stdout.isatty():
             columns = os.get_terminal_size(sys.stdout.fileno()).columns or WIDTH
     return min(max(columns, LEAST_WIDTH), WIDTH)
+
+
+@contextmanager
+def noted_where_infeasible(notes: "Callable[[], Iterable[str]]") -> Iterator[None]:
+    """Says on stderr what is to be known of a question that no plan answers: a plan would have said it."""
+    from planner.errors import InfeasibleError
+
+    try:
+        yield
+    except InfeasibleError:
+        for text in notes():
+            typer.echo(f"note: {text}", err=True)
+        raise
 
 
 def print_json(content: Any) -> None:

@@ -16,6 +16,7 @@ from planner.cli.common import (
     SetOption,
     TimeLimitOption,
     data_dirs,
+    noted_where_infeasible,
     print_json,
     print_rich,
     with_inputs,
@@ -283,7 +284,19 @@ def planned(
     runs: tuple[int | None, int | None, int | None] = (None, None, None),
 ) -> "Plan":
     """The plan; run with so many requests, up to so many, and a seed, by default where it promises latency."""
-    how = how or _how(question, certify=False, no_run=False)
+    from planner.scenario import question_notes
+
+    with noted_where_infeasible(lambda: question_notes(question)):
+        return _planned(question, time_limit_s, tell, how or _how(question, certify=False, no_run=False), runs)
+
+
+def _planned(
+    question: "Scenario",
+    time_limit_s: float,
+    tell: "Callable[[str], None]",
+    how: How,
+    runs: tuple[int | None, int | None, int | None],
+) -> "Plan":
     if how is How.CERTIFIED:
         from planner.studies.certify import certified_plan
 

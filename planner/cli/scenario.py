@@ -79,13 +79,14 @@ def _scenarios(files: Iterable[str], skip_others: bool) -> Iterator[str]:
 def _held(file: str) -> str:
     """What is said of a scenario that holds. Raises PlannerError where it does not."""
     from planner.optimizer import posed
+    from planner.scenario import question_notes
 
     scenario = scenario_read(file)
     for name in scenario.comparisons:
         scenario.compared(name)
     problem = posed(scenario, data_dirs())
     counts = f"{len(scenario.pools)} pools, {len(problem.links)} links, {len(problem.classes)} classes"
-    return f"{file}: holds ({counts})"
+    return "\n".join([f"{file}: holds ({counts})", *(f"{file}: note: {text}" for text in question_notes(scenario))])
 
 
 class SchemaFormat(StrEnum):

@@ -20,12 +20,13 @@ from planner.errors import InputError, Problem, UsageError
 from planner.notes import Note, note
 from planner.profiles import HardwareProfile, ModelProfile, hardware_profile, missing_shapes, model_profile
 from planner.roofline.layouts import largest_instance
+from planner.scenario import is_path, seen_from
 from planner.studies.instance_size import RequestLengths, accelerators_per_instance
 from planner.workload import Trace
 from planner.workload.observed import Observed, observed
 from planner.workload.observed.request_table import parsed_columns
 from planner.workload.requests import trace_path
-from planner.workload.trace_arrivals import Dispersion, dispersion, rate_req_per_s
+from planner.workload.trace_arrivals import Dispersion, dispersion, rate_req_per_s, squared_cv
 from planner.workload.traces import AS_FOUND, TraceReading, trace_read
 
 COMMAND = "planner scenario new"
@@ -41,8 +42,6 @@ INVENTORY, REMOTE_INVENTORY = 64, 32
 """Accelerators at the local and the remote site where no demand sizes them."""
 A_DEMAND = 1.0
 """Rate of one site about which nothing is said [req/s]."""
-SQUARED_CV = (0.01, 16.0)
-"""Least and greatest dispersion that the gaps between arrivals can state."""
 P90_SIGMAS = 1.2816
 """Standard deviations from the median of a normal distribution to its P90."""
 
@@ -216,7 +215,9 @@ class _Draft:
     def _price(self, name: str, option: str) -> dict[str, str]:
         chip: HardwareProfile = _found(hardware_profile, name, option)
         is_stated = option == "--hardware" and self.wanted.price is not None
-        rent, is_known = rent_of(chip.name, _figure(self.wanted.price or 0.0) if is_stated else None)
+        rent, is_known = rent_of(
+            "" if is_path(name) else chip.name, _figure(self.wanted.price or 0.0) if is_stated else None
+        )
         if not is_known:
             said = f"no price of {chip.name} is known: 1 USD an hour is written, so that cost counts them"
             self.notes.append(note("price-to-edit", said))
@@ -225,7 +226,7 @@ class _Draft:
 
     def _seen(self, profile: str) -> str:
         """A profile's name, or its path as the scenario's folder sees it."""
-        return _from_folder(self.wanted.path, Path(profile)) if profile.endswith(".toml") else profile
+        return seen_from(self.wanted.path.resolve().parent, profile)
 
     def _seen_facts(self, seen: Observed) -> dict[str, Any]:
         """What was observed, as the workload states it."""
@@ -284,10 +285,9 @@ def _burst(found: Dispersion | None) -> dict[str, Any] | None:
     """How bursty arrivals are, and what gaps can state of it."""
     if found is None:
         return None
-    low, high = SQUARED_CV
     return {
         "dispersion": _figure(found.value, 3),
-        "squared_cv": _figure(min(max(found.value, low), high), 3),
+        "squared_cv": _figure(squared_cv(found), 3),
         "window_s": _figure(found.window_s, 3),
         "n_windows": found.n_windows,
     }

@@ -15,6 +15,7 @@ from planner.cli.common import (
     FormatOption,
     TimeLimitOption,
     data_dirs,
+    noted_where_infeasible,
     print_json,
     print_rich,
     write_files,
@@ -60,7 +61,9 @@ def size(
         typer.Option("--input", metavar="TOKENS", help="Prompts: a length, or lognormal:MEAN,SIGMA[,LOW,HIGH]."),
     ] = None,
     output: Annotated[str | None, typer.Option(metavar="TOKENS", help="Answers, in the same way.")] = None,
-    trace: Annotated[Path | None, typer.Option("--from", metavar="TRACE", help="Lengths of recorded requests.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--from", metavar="TRACE", help="Lengths and arrivals of recorded requests.")
+    ] = None,
     time_unit: TimeUnitOption = None,
     block_tokens: BlockTokensOption = None,
     skip_invalid: SkipInvalidOption = False,
@@ -121,7 +124,7 @@ def size(
         drafts=asked_drafts(draft_tokens, acceptance, draft_model),
         data_dirs=tuple(data_dirs()),
     )
-    with progress(f"sizing {model}") as say:
+    with progress(f"sizing {model}") as say, noted_where_infeasible(question.unusual_values):
         found = sized(question, None if no_run else requests or N_REQUESTS, seed, time_limit_s, say)
     if found.scenario_text is not None:
         write_files((write, lambda path: write_text(path, found.scenario_text or "")))
@@ -202,10 +205,14 @@ def _prices(kinds: tuple[str, ...], text: str | None) -> "tuple[dict[str, Price]
     """Rents by accelerator, and those that nobody knows. Raises UsageError or InputError."""
     from planner.cli.known_prices import rent_of
     from planner.errors import UsageError, printable
-    from planner.profiles import hardware_profile
-    from planner.scenario import Price
+    from planner.profiles import hardware_profile, labels
+    from planner.scenario import Price, is_path
 
-    names = [hardware_profile(kind).name for kind in kinds]
+    chips = {kind: hardware_profile(kind) for kind in kinds}
+    names = list(dict.fromkeys(chip.name for chip in chips.values()))
+    files = {chip.name for kind, chip in chips.items() if is_path(kind)}
+    called = {label.casefold(): chip.name for chip in chips.values() for label in labels(chip)}
+    called |= {kind.casefold(): chip.name for kind, chip in chips.items()}
     stated: dict[str, float] = {}
     for part in (text or "").split(",") if text is not None else ():
         name, has_name, usd = part.strip().rpartition("=")
@@ -213,14 +220,14 @@ def _prices(kinds: tuple[str, ...], text: str | None) -> "tuple[dict[str, Price]
             value = float(usd)
         except ValueError:
             value = -1.0
-        known = hardware_profile(name).name if has_name else names[0] if len(names) == 1 else ""
+        known = called.get(name.casefold(), "") if has_name else names[0] if len(names) == 1 else ""
         if not (isfinite(value) and 0 < value <= 1e6) or known not in names:
             each = ",".join(f"{name}=USD" for name in names)
             raise UsageError(f"--price {printable(text or '', 100)}: is no price (above 0, as {each})")
         stated[known] = value
     prices, unknown = {}, []
     for name in names:
-        rent, is_known = rent_of(name, str(stated[name]) if name in stated else None)
+        rent, is_known = rent_of("" if name in files else name, str(stated[name]) if name in stated else None)
         unknown += [] if is_known else [name]
         stated_rent = {**rent._asdict(), "usd_per_accelerator_hour": float(rent.usd_per_accelerator_hour)}
         prices[name] = Price.model_validate(stated_rent)

@@ -105,6 +105,18 @@ OF_PLANS: dict[str, Meaning] = {
         "the next wider format.",
         "Choose a format that the chip has (`planner profiles show HARDWARE`).",
     ),
+    "own-profile-used": Meaning(
+        f"{PLAN}, {PREDICT}, size, fidelity",
+        "A profile given by path has the name, or an alias, of a profile of the catalogue. The file is used "
+        "everywhere. Measurements and calibrations are found by name: those of the catalogue's profile count for it.",
+        "Give the file a name of its own, if it is another accelerator, model or stack.",
+    ),
+    "value-beyond-usual": Meaning(
+        f"{PLAN}, size, scenario check",
+        "A value is far from what anybody asks for, as if it were meant in another unit: a rent by the month, a "
+        "promise in milliseconds, a percentile as a fraction. It is used as it stands.",
+        "State it in the unit of its key. The note says what it would be.",
+    ),
     "price-missing": Meaning(
         PLAN,
         "Something in the plan has no price, so its cost is unknown.",
@@ -240,6 +252,18 @@ OF_PLANS: dict[str, Meaning] = {
         "size, optimize",
         "Attention replicas of an instance wait for the fullest of them. The model falls short where they are busy.",
         "Do not use `--no-run` with such layouts.",
+    ),
+    "bursts-in-runs-alone": Meaning(
+        "size --from",
+        "Fleets are run with the arrivals that the trace recorded, at the rate asked for. The queueing model of "
+        "colocated pools knows independent users alone, so that what is predicted of them leaves bursts out.",
+        "Go by what was run. `--no-run` decides nothing of a bursty trace.",
+    ),
+    "opponents-without-bursts": Meaning(
+        PLAN,
+        "Requests arrive otherwise than those of independent users, and the colocated fleets that the plan is compared "
+        "with are planned for independent users. Whether prefill and decode apart are worth it is not decided.",
+        "Run both: `planner size --from TRACE` runs a colocated pool with the trace's own arrivals.",
     ),
     "hand-off-not-counted": Meaning(
         "size",

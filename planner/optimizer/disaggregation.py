@@ -1,15 +1,17 @@
 """Are prefill and decode apart worth it, against the same accelerators that do both in one batch?"""
 
+from planner.notes import Note, note
 from planner.optimizer.baselines import Compared
 from planner.optimizer.colocated import COLOCATED
 from planner.optimizer.margins import figures, is_fair, judged_by, margins
 from planner.optimizer.one_site import WORTHWHILE
 from planner.results import Baseline, Disaggregation, Fleet
-from planner.scenario import Scenario
+from planner.scenario import Scenario, uneven_arrivals
 from planner.ties import largest
 from planner.units import MILLI, number, percent
 
 DECIMALS = 6
+UNEVEN = "colocated fleets are planned for independent users (Poisson), and requests arrive {}"
 SLOWER = 1.05
 """Times the plan's time per token, from which on a slower one is pointed out."""
 
@@ -45,6 +47,23 @@ def disaggregation(scenario: Scenario, plan: Fleet, gap: float, compared: Compar
         because = "Prefill and decode apart serve what no colocated fleet of the same kind does for the same means."
         return Disaggregation(worth_it=True, decided=True, because=because)
     return None
+
+
+def without_bursts(scenario: Scenario, found: Disaggregation | None) -> tuple[Disaggregation | None, tuple[Note, ...]]:
+    """A verdict on prefill and decode apart, not decided where times are promised to requests that arrive otherwise
+    than colocated fleets are planned for; and what to know of that.
+
+    Args:
+        scenario: the question.
+        found: the verdict as fleets were planned.
+    """
+    how = uneven_arrivals(scenario)
+    if found is None or not how or not (scenario.promises_latency or scenario.objective == "min-ttft"):
+        return found, ()
+    said, planned = UNEVEN.format(how), found.because.removeprefix("Not decided: ")
+    because = f"Not decided: {said}. As planned: {planned}"
+    update = {"worth_it": False, "decided": False, "because": because}
+    return found.model_copy(update=update), (note("opponents-without-bursts", said),)
 
 
 APART = ("cheapest-homogeneous-pd", "equal-bill-homogeneous-pd", "homogeneous-pd")

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from planner.errors import InputError
 from planner.notes import Note, note
+from planner.profiles import Kind, namesake_note
 from planner.profiles.stack import Calibration
 from planner.results.prediction import PrefillPrediction
 from planner.roofline import emulation
@@ -60,6 +61,7 @@ def prompt_notes(
 def notes(asked: Instance) -> Iterator[Note]:
     """Notes on the question itself; those on where seconds come from are made with them."""
     yield from _size_notes(asked)
+    yield from _profile_notes(asked)
     yield from _format_notes(asked)
     yield from _context_notes(asked)
     yield from _stack_notes(asked)
@@ -95,6 +97,15 @@ def _size_notes(asked: Instance) -> Iterator[Note]:
             f"an instance of {asked.n_accelerators}, since no other size is stated; {n} would hold the model with the "
             f"longest prompt asked for and a batch of {WORTH_HAVING} (--accelerators {n})",
         )
+
+
+def _profile_notes(asked: Instance) -> Iterator[Note]:
+    """Profiles given by path that have names of the catalogue."""
+    stated = asked.question
+    names: list[tuple[str | None, Kind]] = [(stated.model, "model"), (stated.hardware, "hardware")]
+    for name, kind in (*names, (stated.stack, "stack"), (stated.drafts.draft_model, "model")):
+        if name is not None:
+            yield from namesake_note(name, kind)
 
 
 def _context_notes(asked: Instance) -> Iterator[Note]:

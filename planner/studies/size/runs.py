@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.executor.arrivals import poisson_s
+from planner.executor.arrivals import poisson_s, recorded_s
 from planner.executor.confidence import Batches, Floats, Stratum, quantile_interval, quantiles
-from planner.executor.draws import Draws, contents
+from planner.executor.draws import Draws, contents, trace_start
 from planner.executor.engine.run import EngineLoad, EngineRules, PassTimes, engine_run
 from planner.executor.pass_times import Reach, pass_times
 from planner.results import Promise
@@ -94,13 +94,17 @@ class Runs:
     def _load(self, draws: Draws) -> EngineLoad:
         q, factors = self.question, self.way.served.factors
         asked = contents(q.workload, self.n, "size", draws, q.directory, q.data_dirs)
-        arrivals = poisson_s(self.n, q.rate_req_per_s, draws.generator)
+        if (trace := q.recorded) is None:
+            arrivals_s = poisson_s(self.n, q.rate_req_per_s, draws.generator)
+        else:
+            start = trace_start(trace.n_requests, "size", draws)
+            arrivals_s = recorded_s(self.n, q.rate_req_per_s, trace.arrival_s, start)
         return EngineLoad(
             asked.total_tokens,
             asked.output_tokens,
             factors.request_overhead_s,
             factors.prompt_token_s * asked.total_tokens.astype(float),
-            arrivals_s=arrivals,
+            arrivals_s=arrivals_s,
         )
 
     def _rules(self, load: EngineLoad) -> EngineRules:
@@ -149,6 +153,11 @@ def _promise(metric: str, limit_s: float, times_s: Sequence[Floats], fraction: f
     return promise(metric, limit_s, executed_s, sure, -1, 0.0)
 
 
+def _misses_by_far(found: Executed) -> bool:
+    """Whether a time is more than twice what is promised: bursts are beyond what sizes are predicted for."""
+    return any(one.executed > 2 * one.limit for one in found.promises)
+
+
 def executed(question: SizeQuestion, chosen: Chosen, runs: Runs, say: Say = lambda _: None) -> Chosen:
     """The pool run, with as many instances as the runs show to be needed.
 
@@ -179,5 +188,5 @@ def executed(question: SizeQuestion, chosen: Chosen, runs: Runs, say: Say = lamb
         found = runs.watched(n, 1 + step * MOST_REPLICATIONS)
         if found.holds or step == MOST_STEPS - 1 or not runs.is_long_enough:
             break
-        n += max(1, n // 50)
+        n += max(1, n // 50, n // 8 if question.recorded is not None and _misses_by_far(found) else 0)
     return Chosen(chosen.way, predicted(question, chosen.way, n), found, runs.seed)

@@ -164,6 +164,9 @@ def _notes(
 ) -> Iterator[Note]:
     kinds = f"{every.n_instances} kinds of instances hold the model and its requests"
     yield note("size-considered", f"{kinds}; times are those of {question.software.name}")
+    yield from question.profile_notes()
+    yield from question.unusual_values()
+    yield from question.arrival_notes()
     limit = question.profile.architecture.context_limit_tokens
     if limit is not None and question.longest_tokens > limit:
         beyond = f"prompts of up to {question.longest_tokens:,.0f} tokens, beyond the context of {limit:,}"
