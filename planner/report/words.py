@@ -389,7 +389,7 @@ def _kept(found: SloRun) -> str:
     if found.basis == "predicted":
         return f"not run ({found.because})"
     missing = f", {len(found.not_run)} periods not run" if found.not_run else ""
-    said = "kept" if found.holds else f"not kept ({found.because})"
+    said = found.outcome if found.holds else f"{found.outcome} ({found.because})"
     return f"{said}; {found.requests:,} requests{missing}"
 
 
