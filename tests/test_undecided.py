@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from planner.cli import app
 from planner.errors import CheckFailedError, UndecidedError
 from planner.executor import RunQuestion
+from planner.report.words import throughput
 from planner.results import Interval, Plan, Promise
 from planner.scenario import Scenario
 from planner.studies import certify, kept
@@ -155,3 +156,11 @@ def test_the_command_exits_by_what_came_of_the_promise_and_prints_the_plan(
     assert (run_of_it["holds"], run_of_it["decided"]) == (came.holds, came.decided)
     first = (tmp_path / "small.txt").read_text(encoding="utf-8").splitlines()[1]
     assert ("promise" in first) == (code != 0)
+
+
+def test_a_goodput_that_nothing_has_run_is_said_to_be_predicted() -> None:
+    search = search_of(LIMIT_S, FIXED)
+    plan = candidate(search, as_asked(search.scenario)).plan
+    for rate, is_run in ((1.5, False), (2.5, True)):
+        at = plan.model_copy(update={"throughput_req_per_s": rate, "goodput_req_per_s": 2.5})
+        assert ("predicted up to 2.5" in throughput(at)) is not is_run
