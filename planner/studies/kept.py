@@ -262,5 +262,5 @@ def _notes(asked: Candidate, chosen: Candidate) -> Iterator[Note]:
     else:
         yield note(
             "stricter-promise",
-            "gap, bound and the other fleets are those of a stricter promise, as no run bore out a plan of the stated one",
+            "gap, bound and the other fleets are those of a stricter promise: no run bore out a plan of the stated one",
         )

@@ -175,7 +175,7 @@ def _as_promised(scenario: Scenario, plan: Plan, chosen: Tried) -> Plan:
     classes = tuple(c.model_copy(update={"slo": slos.get(c.name)}) for c in plan.classes)
     stricter = note(
         "stricter-promise",
-        "gap, bound and the other fleets are those of a stricter promise, as no run bore out a plan of the stated one",
+        "gap, bound and the other fleets are those of a stricter promise: no run bore out a plan of the stated one",
     )
     return plan.model_copy(update={**fields, "classes": classes, "notes": (stricter, *plan.notes)})
 
