@@ -8,7 +8,7 @@ import typer
 
 from planner.cli.common import SetOption, TimeLimitOption
 from planner.cli.completion import scenario_names
-from planner.cli.planned import plans_of
+from planner.cli.planned import check_promise, plans_of
 
 
 class Target(StrEnum):
@@ -49,3 +49,4 @@ def export(
     write_export(files, out)
     for file in files:
         typer.echo(out / file)
+    check_promise(plan)

@@ -23,6 +23,7 @@ from planner.cli.common import (
     write_files,
 )
 from planner.cli.memory import check_memory
+from planner.cli.planned import check_promise
 from planner.cli.progress import progress
 from planner.cli.simulate import RUN_ON
 from planner.cli.trace_options import scenario_read
@@ -119,7 +120,8 @@ def optimize(
     """Plan a scenario: sizes, prefill-to-decode ratio, threshold, link, cost, baselines and what binds.
 
     A plan that promises latency is run before it is printed: tightened where the run does not keep the promise, and
-    replaced by a cheaper fleet, or a higher rate, that does where there is room.
+    replaced by a cheaper fleet, or a higher rate, that does where there is room. A run that does not decide goes on;
+    exit 5 where it is undecided all the same, 6 where no plan keeps the promise.
     """
 
     _check_studies(pareto, points, sensitivity, figure)
@@ -142,6 +144,7 @@ def optimize(
         plan = plan.model_copy(update={"notes": (*plan.notes, remark)})
     write_files((figure, partial(_draw, front, found)))
     _print(with_inputs(plan, question), front, found, explain, format_)
+    check_promise(plan)
 
 
 def _print(

@@ -175,6 +175,12 @@ OF_PLANS: dict[str, Meaning] = {
         "other fleets are those of the model.",
         "Nothing. `--no-run` gives the fleet that the model finds.",
     ),
+    "cheaper-undecided": Meaning(
+        "optimize, size",
+        "A cheaper fleet was run as long as the limit on requests allows, and the promise lies within the interval of "
+        "that run. The plan is the cheapest whose run keeps the promise for certain.",
+        "Allow a longer run with `--most-requests`, or more time with `--time-limit`.",
+    ),
     "higher-than-modelled": Meaning(
         PLAN,
         "The latency model finds a lower goodput for this fleet, and the runs showed that it keeps the promise at a "

@@ -44,8 +44,8 @@ OF_RUNS: dict[str, Meaning] = {
     ),
     "stricter-promise": Meaning(
         "optimize --certify",
-        "The plan was searched for with a stricter promise than the stated one, because a run broke the stated "
-        "one. Gap, bound and the other fleets belong to the stricter promise.",
+        "The plan was searched for with a stricter promise than the stated one, because no run bore out a plan "
+        "of the stated one. Gap, bound and the other fleets belong to the stricter promise.",
         "Nothing.",
     ),
     "loss-not-run": Meaning(

@@ -6,7 +6,7 @@ from math import inf
 
 import numpy as np
 
-from planner.queueing import PassLoop, Prompts
+from planner.queueing import Held, PassLoop, Preemption, Prompts, preemption_when_full
 from planner.queueing.colocated import PassSeconds
 from planner.queueing.erlang import Floats
 from planner.roofline import (
@@ -15,7 +15,9 @@ from planner.roofline import (
     InstanceRates,
     MeanRequest,
     RequestKinds,
+    ServedModel,
     held_dispersion,
+    linear_memory,
     mixed_passes,
     most_held,
 )
@@ -75,7 +77,11 @@ def roofline_load(
     passes = mixed_passes(served, _in_passes(prompts, everyone), most)
     budget = float(served.chunk_tokens * served.n_places)
     dispersion = held_dispersion(everyone, engine.reserves_output) if most == held else 1.0
-    loop = PassLoop(_scaled(passes, factor), budget, len(passes.decode_s) - 1, engine.is_prefill_first, dispersion)
+    # A cache that came from elsewhere is not sent for once more: its whole prompt is computed where it gave way.
+    again = replace(everyone, cached_tokens=None) if prompts is None else everyone
+    gives_way = preemption_of(served, again, engine.reserves_output) if most == held else None
+    limits = (budget, len(passes.decode_s) - 1, engine.is_prefill_first, dispersion, gives_way)
+    loop = PassLoop(_scaled(passes, factor), *limits)
     if prompts is None:
         none = Prompts(nothing, np.ones(1), nothing, everyone.output_tokens, everyone.output_scv)
         return Load(multiple, loop, none, 0.0)
@@ -85,6 +91,23 @@ def roofline_load(
     weights, answers = prompts.weights, (everyone.output_tokens, everyone.output_scv)
     asked = Prompts(prompts.new_tokens, weights, factor * alone_s, *answers)
     return Load(multiple, loop, asked, factor * float(before_s @ weights))
+
+
+def preemption_of(served: ServedModel, requests: RequestKinds, reserves_output: bool) -> Preemption | None:
+    """What gives way on an instance whose memory is kept full; None where nothing does.
+
+    Args:
+        served: the model on an instance.
+        requests: what is held.
+        reserves_output: whether memory is taken for the whole answer at once: then nothing gives way.
+    """
+    if reserves_output or requests.output_tokens <= 1:
+        return None
+    lengths = max(requests.tokens.min() / 2, 1.0), requests.tokens.max() + requests.output_tokens
+    room, fixed = linear_memory(served, *lengths)
+    answers = requests.output_tokens, requests.output_scv
+    held = Held(fixed + requests.tokens, requests.new_tokens, requests.weights, *answers)
+    return preemption_when_full(held, room).over(served.n_places)
 
 
 def _in_passes(prompts: RequestKinds | None, everyone: RequestKinds) -> MeanRequest:

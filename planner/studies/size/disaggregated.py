@@ -185,13 +185,12 @@ def executed(question: SizeQuestion, apart: Apart, run: "RunQuestion", time_limi
     from planner.studies.handed import as_asked  # compiles, or loads what was compiled
     from planner.studies.kept import chosen_by_runs
     from planner.studies.period_runs import Judge
-    from planner.studies.promises import PRECISE_FRACTION
     from planner.studies.rounds import Search, Tried, as_stated
 
     if question.ttft_s is None and question.tpot_s is None:
         return apart
     say("running prefill and decode pools")
-    judge = Judge(run, question.data_dirs, say, sees_rate=False, precise_fraction=PRECISE_FRACTION)
+    judge = Judge(run, question.data_dirs, say, sees_rate=False)
     search = Search(apart.scenario, judge, time_limit_s)
     asked = as_stated(search, as_asked(apart.scenario), apart.found.problem, apart.found.solution)
     chosen = chosen_by_runs(search, asked)

@@ -199,6 +199,11 @@ def _notes(
 def _of_colocated(chosen: Chosen) -> Iterator[Note]:
     """What the model of a colocated pool leaves to its run."""
     yield from by_run_alone(chosen.predicted.queue, str(chosen.way.layout), "the colocated pool")
+    if chosen.undecided:
+        n = f"{chosen.undecided[0]} colocated instances"
+        yield note(
+            "cheaper-undecided", f"{n} may keep the promises too: they lie within the interval of the longest run"
+        )
 
 
 def _open(one: SizedFleet | None, two: SizedFleet | None) -> Iterator[Note]:
