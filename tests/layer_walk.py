@@ -70,9 +70,11 @@ class Walk:
     def width(self, part: str) -> float:
         """Bytes of one weight of a part."""
         checkpoint = self.model.checkpoint
-        if checkpoint is None or part in checkpoint.unquantized:
+        if checkpoint is None:
             return 2.0
-        return checkpoint.bytes_per_weight or VALUE_BYTES[self.model.precision]
+        widths = VALUE_BYTES | dict(checkpoint.bytes_per_weight)
+        shares = checkpoint.formats.get(part, {self.model.precision: 1.0})
+        return sum(share * widths[name] for name, share in shares.items())
 
     def run(self) -> Tally:
         """Embedding, layers in order, final norm, output head for the last token of each sequence."""

@@ -10,11 +10,11 @@ from planner.errors import InputError, Problem
 from planner.profiles.hf_config import ConfigNumber, HfConfig
 from planner.profiles.hf_context import context_limit_tokens
 from planner.profiles.hf_families import family, shapes
-from planner.profiles.hf_precision import precision, unquantized, weight_only
+from planner.profiles.hf_precision import BESIDE, Statement, statements, stored_weights
 from planner.profiles.imported import ImportedProfile
 from planner.profiles.model import ModelProfile
 from planner.profiles.toml_text import toml_assignments, toml_table
-from planner.schema import Document, dotted, read_text
+from planner.schema import Document, JsonFile, dotted, read_text
 from planner.toml_lines import KeyPath
 
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -37,41 +37,67 @@ def import_profile(
     Raises:
         InputError: the file cannot be read, its architecture is not supported, or a shape is missing; with every key.
     """
-    return profile_of_config(str(path), read_text(path), name, weights, model_id)
+    beside = path.with_name(BESIDE)
+    quantization = None
+    if beside != path and beside.is_file():
+        quantization = JsonFile(str(beside), read_text(beside), f"a {BESIDE} of ModelOpt", is_strict=False)
+    return profile_of_config(str(path), read_text(path), name, weights, model_id, quantization)
 
 
 def profile_of_config(
-    file: str, text: str, name: str | None = None, weights: str | None = None, model_id: str | None = None
+    file: str,
+    text: str,
+    name: str | None = None,
+    weights: str | None = None,
+    model_id: str | None = None,
+    beside: JsonFile | None = None,
 ) -> ImportedProfile:
-    """As `import_profile`, from the text of a config."""
+    """As `import_profile`, from the text of a config, and perhaps a hf_quant_config.json beside it."""
     config = HfConfig(file, text)
     kind = family(config)
     architecture = shapes(config, kind) if kind else {}
     if (longest := context_limit_tokens(config)) is not None:
         architecture["context_limit_tokens"] = longest
-    stored = weights or precision(config)
+    stated = _stated(config, beside, weights)
     if config.problems:
         raise InputError(_first_of_each_key(config.problems))
     origin = model_id or str(config.outer.get("_name_or_path") or "")
     found = name or profile_name(origin) or profile_name(str(kind))
-    head: dict[str, Any] = {"schema": "planner.model/1", "name": found, "title": origin or found, "precision": stored}
+    head: dict[str, Any] = {"schema": "planner.model/1", "name": found, "title": origin or found}
+    head["precision"] = weights or "bf16"
     if _ID.fullmatch(origin):  # and not the path of a folder
         head["aliases"] = [origin]
     sources = {"hf-config": f"config.json of {origin or found}, read from {Path(file).name}"}
-    checkpoint: dict[str, Any] = {"source": "hf-config"}
-    if stored != "bf16":
-        checkpoint["unquantized"] = unquantized(config)
-        if weight_only(config):
-            checkpoint["weight_only"] = True
     shown = {"source": "hf-config", "basis": "published"}
     if config.assumed:
         defaults = ", ".join(f"{key} = {json.dumps(value)}" for key, value in config.assumed.items())
         shown["note"] = f"By default of its class, as the config does not say: {defaults}"
     shape = {**shown, **architecture}
-    content = {**head, "sources": sources, "checkpoint": checkpoint, "architecture": shape}
+    content = {**head, "sources": sources, "checkpoint": {"source": "hf-config"}, "architecture": shape}
+    profile = _Mapped(file, content, {"name": name, "precision": weights}).record(ModelProfile)
+    stored = stored_weights(stated, profile.architecture, _names(file, model_id or name, origin), weights)
+    head["precision"], checkpoint = stored.precision, {"source": "hf-config", **stored.checkpoint()}
+    if beside is not None:
+        sources["hf-config"] += f" and {Path(beside.name).name}"
+    content |= {**head, "sources": sources, "checkpoint": checkpoint}
     profile = _Mapped(file, content, {"name": name, "precision": weights}).record(ModelProfile)
     toml = _toml(head, sources, checkpoint, shape)
     return ImportedProfile(found, toml, profile, tuple(config.unmapped()), config.assumed)
+
+
+def _stated(config: HfConfig, beside: JsonFile | None, weights: str | None) -> list[Statement]:
+    """What files state of the weights; where a precision is given, what cannot be read is no problem."""
+    problems = [*config.problems]
+    found = statements(config, beside)
+    if weights is not None:
+        config.problems[:] = problems
+    return found
+
+
+def _names(file: str, asked: str | None, origin: str) -> list[str]:
+    """Names that may state a format: the one asked for, or else the config's, and those of the file and its folder."""
+    path = Path(file)
+    return [asked or origin, *([] if path.stem == "config" else [path.stem]), path.parent.name]
 
 
 class _Mapped(Document):
@@ -106,10 +132,16 @@ def profile_name(model_id: str) -> str:
 
 def _toml(head: Mapping[str, Any], sources: Any, checkpoint: Any, architecture: Mapping[str, Any]) -> str:
     plain = {key: value for key, value in architecture.items() if key not in ("moe", "mlp_only", "attention")}
-    tables = [toml_assignments(head), toml_table("sources", sources), toml_table("checkpoint", checkpoint)]
+    tables = [toml_assignments(head), toml_table("sources", sources), *_checkpoint(checkpoint)]
     tables.append(toml_table("architecture", plain))
     tables += [
         toml_table(f"architecture.{key}", architecture[key]) for key in ("mlp_only", "moe") if key in architecture
     ]
     tables += [toml_table("[architecture.attention]", group) for group in architecture["attention"]]
     return "\n".join(tables)
+
+
+def _checkpoint(table: Mapping[str, Any]) -> list[str]:
+    plain = {key: value for key, value in table.items() if key != "formats"}
+    own = [toml_table("checkpoint.formats", table["formats"])] if "formats" in table else []
+    return [toml_table("checkpoint", plain), *own]

@@ -18,6 +18,10 @@ WeightPart = Literal[
     "attention", "dense_mlp", "experts", "shared_experts", "latent", "router", "embedding", "lm_head", "norms"
 ]
 UNQUANTIZED: tuple[WeightPart, ...] = ("router", "embedding", "lm_head", "norms")
+"""Parts that stay bf16 unless a profile says otherwise."""
+UNQUANTIZED_FORMATS: dict[WeightPart, dict[Precision, float]] = {part: {"bf16": 1.0} for part in UNQUANTIZED}
+Share = Annotated[float, Field(gt=0, le=1)]
+SHARES_TOLERANCE = 1e-4
 
 
 class ParameterCount(StrictModel):
@@ -234,14 +238,25 @@ class Checkpoint(StrictModel):
 
     source: Text
     """Id of one of the profile's [sources]."""
-    unquantized: tuple[WeightPart, ...] = UNQUANTIZED
-    """Parts that stay bf16 when the weights are narrower."""
-    bytes_per_weight: Annotated[float, Field(ge=0.01, le=16)] | None = None
-    """Bytes of a weight at the checkpoint's precision, its share of the scales included; absent: the format's width."""
-    weight_only: bool = False
-    """Whether weights alone are quantised, so that products take wider inputs, as MXFP4, GPTQ and AWQ do."""
+    formats: dict[WeightPart, dict[Precision, Share]] = Field(default_factory=lambda: {**UNQUANTIZED_FORMATS})
+    """Number formats of the parts that are not all at the profile's precision, each with its share of the part's
+    parameters; absent: router, embedding, lm_head and norms are bf16."""
+    bytes_per_weight: dict[Precision, Annotated[float, Field(ge=0.01, le=16)]] = Field(default_factory=dict)
+    """Bytes of a weight by its format, its share of the scales included; absent: the format's width."""
+    weight_only: tuple[Precision, ...] = ()
+    """Formats whose weights alone are quantised, so that products take wider inputs, as MXFP4, GPTQ and AWQ do."""
+    kv_precision: Precision | None = None
+    """Number format that the checkpoint asks for its attention cache; absent: none, which engines read as bf16."""
     note: Text | None = None
     """What a reader must know to use it."""
+
+    @model_validator(mode="after")
+    def _shares_are_whole(self) -> Self:
+        for part, shares in self.formats.items():
+            if abs(sum(shares.values()) - 1) > SHARES_TOLERANCE:
+                message = f"has shares that sum to {sum(shares.values()):.6g} (1, the whole part)"
+                raise_faults([Fault(("formats", part), message)])
+        return self
 
 
 class ModelProfile(Profile):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from planner.profiles import GqaLayers, MlaLayers, SwaLayers
-from planner.profiles.parameters import known
+from planner.profiles.projections import known
 from planner.roofline.kv_cache import BYTES_PER_VALUE, kv_values_per_token, layer_index_bytes
 from planner.roofline.operator import ACTIVATION_BYTES, TILE_QUERIES, FloatArray, Operator, Tiles, gemm_operator
 from planner.roofline.sequences import Sequences

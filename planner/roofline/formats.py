@@ -39,7 +39,7 @@ class ProductFormats:
         'fp4'
         """
         checkpoint = None if model is None else model.checkpoint
-        if weights != "bf16" and checkpoint is not None and checkpoint.weight_only:
+        if checkpoint is not None and weights in checkpoint.weight_only:
             inputs = self.weight_only
             if inputs == "mxfp8":
                 inputs = "fp8" if chip.product_format("fp4") == "fp4" else "bf16"

@@ -80,11 +80,19 @@ def notes(asked: Instance) -> Iterator[Note]:
             "whether a batch's caches fit supposes the fewest weights that the published number may stand for",
         )
     usual = asked.stack.kv_precision(asked.model, asked.question.precision)
-    if asked.has_shapes and (usual, asked.question.kv_precision) == ("fp8", "bf16"):
+    if asked.has_shapes and usual != "bf16" and asked.question.kv_precision == "bf16":
         yield note(
             "cache-format-of-stack",
-            f"the cache is in bf16; {asked.stack.name} keeps it in fp8 unless told otherwise (--kv-precision fp8)",
+            f"the cache is in bf16; {_keeper(asked)} {usual} unless told otherwise (--kv-precision {usual})",
         )
+
+
+def _keeper(asked: Instance) -> str:
+    """Who keeps the cache in another format than bf16: the checkpoint's own wish, or the stack."""
+    checkpoint = asked.model.checkpoint
+    if checkpoint and checkpoint.kv_precision:
+        return f"the checkpoint of {asked.model.name} asks for"
+    return f"{asked.stack.name} keeps it in"
 
 
 def _size_notes(asked: Instance) -> Iterator[Note]:
