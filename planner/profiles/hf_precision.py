@@ -73,7 +73,7 @@ def statements(config: HfConfig, beside: JsonFile | None = None) -> list[Stateme
         config: the config.
         beside: ModelOpt's file; None: there is none.
     """
-    own = config.get(KEY)
+    own = config.get(KEY) or config.get("compression_config")  # as compressed-tensors called it at first
     tables = [(config.name, KEY, own)] if isinstance(own, dict) and own else []
     if beside is not None:
         tables.append((beside.name, "", beside.data))

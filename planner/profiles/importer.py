@@ -10,6 +10,7 @@ from planner.errors import InputError, Problem
 from planner.profiles.hf_config import ConfigNumber, HfConfig
 from planner.profiles.hf_context import context_limit_tokens
 from planner.profiles.hf_families import family, shapes
+from planner.profiles.hf_layer_keys import refuse_by_layer
 from planner.profiles.hf_precision import BESIDE, Statement, statements, stored_weights
 from planner.profiles.imported import ImportedProfile
 from planner.profiles.model import ModelProfile
@@ -56,6 +57,8 @@ def profile_of_config(
     config = HfConfig(file, text)
     kind = family(config)
     architecture = shapes(config, kind) if kind else {}
+    if kind:
+        refuse_by_layer(config, architecture)
     if (longest := context_limit_tokens(config)) is not None:
         architecture["context_limit_tokens"] = longest
     stated = _stated(config, beside, weights)

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from planner.profiles.base import Name, Precision, Profile, Text
 from planner.profiles.experts import MixtureOfExperts
-from planner.profiles.layers import AttentionLayers, HeadLayers
+from planner.profiles.layers import AttentionLayers, HeadLayers, MlaLayers
 from planner.profiles.measured import MeasuredInstance
 from planner.ranges import Layers, LayersOrNone, Parameters, Whole, Width
 from planner.schema import Fault, StrictModel, raise_faults
@@ -167,6 +167,23 @@ class Architecture(StrictModel):
             yield Fault(("moe",), "places sparse layers, as mlp_only does (n_dense_first_layers = 0, no layer_period)")
 
     def _borrowing_faults(self) -> Iterator[Fault]:
+        yield from self._borrowed_kv_faults()
+        yield from self._borrowed_index_faults()
+
+    def _borrowed_index_faults(self) -> Iterator[Fault]:
+        """Keys that are borrowed from an indexer are those of a layer below that has its own, and picks as many."""
+        sparse = {i: g for i, g in enumerate(self.attention) if isinstance(g, MlaLayers) and g.indexer}
+        own = {group.indexer.top_k for group in sparse.values() if group.indexer and not group.indexer.borrowed}
+        for index, group in sparse.items():
+            if group.indexer is None or not group.indexer.borrowed:
+                continue
+            if group.indexer.top_k not in own:
+                message = "is true (layers with an indexer of their own, of the same top_k, to borrow from)"
+                yield Fault(("attention", index, "indexer", "borrowed"), message)
+            elif self.pattern and self.pattern[0] == group.symbol:
+                yield Fault(("pattern",), f"begins with {group.symbol!r} (a layer with an indexer of its own)")
+
+    def _borrowed_kv_faults(self) -> Iterator[Fault]:
         """Borrowed keys and values are those of a layer below that has its own, of the same shape."""
         heads = [group for group in self.attention if isinstance(group, HeadLayers)]
         shapes = {(group.n_kv_heads, group.head_dim, group.value_dim) for group in heads if not group.borrows_kv}

@@ -61,7 +61,7 @@ def modules(architecture: Architecture, experts: Collection[int] = ()) -> Iterat
 
     >>> from planner.profiles import model_profile
     >>> found = [*modules(model_profile("llama-3.1-8b").architecture)]
-    >>> len(found), found[0].names[0], sum(module.n_parameters for module in found)
+    >>> len(found), found[1].names[0], sum(module.n_parameters for module in found)
     (226, 'layers.0.self_attn.q_proj', 8029995008)
     """
     vocabulary = embedding_parameters(architecture)

@@ -243,7 +243,7 @@ def _vectors(group: AttentionLayers, hidden: int) -> int:
             return _head_vectors(group, hidden)
         case MlaLayers():
             rank, indexer = group.q_lora_rank or 0, group.indexer
-            return rank + group.kv_lora_rank + (2 * indexer.head_dim if indexer else 0)
+            return rank + group.kv_lora_rank + (2 * indexer.head_dim if indexer and not indexer.borrowed else 0)
         case KdaLayers():  # convolutions; dt bias, A per head, output norm
             width = group.n_heads * group.head_dim
             return 3 * width * group.conv_kernel + width + group.n_heads + group.head_dim

@@ -98,7 +98,7 @@ def _latent(group: MlaLayers, hidden: int) -> dict[str, int]:
 def _indexer(group: MlaLayers, hidden: int) -> dict[str, int]:
     """Index queries from compressed queries, one index key, one weight per head."""
     indexer, rank = group.indexer, group.q_lora_rank
-    if indexer is None or rank is None:
+    if indexer is None or indexer.borrowed or rank is None:
         return {}
     width = indexer.n_heads * indexer.head_dim
     sizes = {"wq_b": rank * width, "wk": hidden * indexer.head_dim, "weights_proj": hidden * indexer.n_heads}
