@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from planner.cli import app as main
 from planner.cli.profiles import app
 from planner.errors import InputError
+from planner.notes import code_of
 from planner.profiles import ModelProfile, hardware_profile, model_profile, parameters_by_part
 from planner.profiles.importer import import_profile, profile_of_config
 from planner.roofline import Chip, Layout, Sequences, ServedModel, weights_bytes
@@ -308,6 +310,15 @@ def test_what_modelopt_writes_beside_the_config_is_read_and_shown(tmp_path: Path
     assert "weights fp4, but attention 75.00 % fp4 and 25.00 % bf16; cache fp8" in said
 
 
+def test_a_config_with_a_beginning_of_its_own_has_its_own_file_beside_it(tmp_path: Path) -> None:
+    for name, quantization in (("mine-FP8", "FP8"), ("mine-NVFP4", "NVFP4")):
+        (tmp_path / f"{name}_config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
+        text = json.dumps(beside(quant_algo=quantization))
+        (tmp_path / f"{name}_hf_quant_config.json").write_text(text, encoding="utf-8")
+    assert import_profile(tmp_path / "mine-FP8_config.json").profile.precision == "fp8"
+    assert import_profile(tmp_path / "mine-NVFP4_config.json").profile.precision == "fp4"
+
+
 def test_two_files_of_one_checkpoint_that_agree_are_one_statement(tmp_path: Path) -> None:
     own = {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}
     path = write(tmp_path, LLAMA | {"quantization_config": own}, beside(quant_algo="FP8", kv_cache_quant_algo="FP8"))
@@ -422,6 +433,30 @@ def test_a_quantisation_that_cannot_be_counted_is_refused_at_its_key(quantizatio
     with pytest.raises(InputError) as caught:
         profile(LLAMA, quantization)
     assert [problem.key for problem in caught.value.problems] == [key]
+
+
+def test_entries_of_a_list_that_name_no_module_are_told_and_small_or_foreign_ones_are_not() -> None:
+    odd = ["transformer.h.0.attn.c_attn", "re:.*kv_mixer.*", "*ffn_only*"]
+    known = [
+        "lm_head",
+        "vision_tower.blocks.0.qkv",
+        "model.layers.2.input_layernorm",
+        "model.layers.4.eh_proj",
+        "*o_proj*",
+    ]
+    quantization = {"quant_method": "fp8", "ignored_layers": [*known, *odd, r"re:.*mlp\.(up|down)_proj"]}
+    found = profile_of_config("config.json", json.dumps(LLAMA | {"quantization_config": quantization}), "mine")
+    assert found.unmapped == tuple(f"quantization: {entry}" for entry in odd)
+
+
+def test_a_cache_other_than_the_checkpoint_asks_for_is_said_where_it_is_counted(tmp_path: Path) -> None:
+    stated = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
+    path = tmp_path / "mine.toml"
+    path.write_text(profile_of_config("config.json", json.dumps(LLAMA | stated), "mine").text, encoding="utf-8")
+    for kv, is_said in (("bf16", True), ("fp8", False)):
+        said = CliRunner().invoke(main, ["predict", str(path), "h100-sxm", "--kv-precision", kv, "--format", "json"])
+        notes = json.loads(said.stdout)["notes"]
+        assert any(code_of(text) == "cache-format-of-checkpoint" for text in notes) is is_said
 
 
 def test_shares_of_a_part_are_its_whole(tmp_path: Path) -> None:

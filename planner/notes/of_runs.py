@@ -92,8 +92,8 @@ OF_RUNS: dict[str, Meaning] = {
     ),
     "cache-format-of-stack": Meaning(
         PREDICT,
-        "The prediction keeps the KV cache in bf16; the stack keeps it narrower, or the checkpoint asks for that.",
-        "Add `--kv-precision` with the format that the note names to predict that default.",
+        "The prediction keeps the KV cache in bf16, and the stack keeps it in fp8 by default.",
+        "Add `--kv-precision fp8` to predict the stack's default.",
     ),
     "instance-size-chosen": Meaning(
         PREDICT,

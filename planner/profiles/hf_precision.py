@@ -9,6 +9,7 @@ from typing import Any
 from planner.errors import InputError, Problem
 from planner.profiles.base import Precision
 from planner.profiles.hf_config import HfConfig
+from planner.profiles.hf_listed import unknown_entries
 from planner.profiles.hf_quantization import Quantization, UnknownQuantizationError, cache_format, quantization
 from planner.profiles.model import UNQUANTIZED, Architecture, WeightPart
 from planner.profiles.modules import experts_named, modules
@@ -38,6 +39,8 @@ class StoredWeights:
     """Formats whose inputs are wider."""
     kv_precision: Precision | None = None
     """Format of the attention cache; None: none is asked for."""
+    unread: tuple[str, ...] = ()
+    """Entries of its lists that name no module of the model."""
     total_bytes: float = 0.0
     """Bytes of all modules [B]."""
 
@@ -139,7 +142,9 @@ def quantized(statement: Statement, architecture: Architecture) -> StoredWeights
         parameters.setdefault(module.part, Counter())[name] += module.n_parameters
         sizes[name] += (own.n_bytes if own else WIDTHS["bf16"]) * module.n_parameters
         alone |= {own.name} if own and own.weight_only else set()
-    return _weights(parameters, sizes, alone)
+    names = [name for module in modules(architecture) for name in module.names] if stated else []
+    unread = unknown_entries(stated.entries if stated else (), names, architecture.n_layers)
+    return replace(_weights(parameters, sizes, alone), unread=tuple(unread))
 
 
 def _weights(

@@ -38,11 +38,16 @@ def import_profile(
     Raises:
         InputError: the file cannot be read, its architecture is not supported, or a shape is missing; with every key.
     """
-    beside = path.with_name(BESIDE)
-    quantization = None
-    if beside != path and beside.is_file():
-        quantization = JsonFile(str(beside), read_text(beside), f"a {BESIDE} of ModelOpt", is_strict=False)
-    return profile_of_config(str(path), read_text(path), name, weights, model_id, quantization)
+    return profile_of_config(str(path), read_text(path), name, weights, model_id, _beside(path))
+
+
+def _beside(path: Path) -> JsonFile | None:
+    """ModelOpt's file beside a config, which has the config's own beginning where that has one; None: there is none."""
+    own = path.name.removesuffix("config.json") + BESIDE
+    for beside in (path.with_name(own), path.with_name(BESIDE)):
+        if beside != path and beside.is_file():
+            return JsonFile(str(beside), read_text(beside), f"a {BESIDE} of ModelOpt", is_strict=False)
+    return None
 
 
 def profile_of_config(
@@ -85,7 +90,8 @@ def profile_of_config(
     content |= {**head, "sources": sources, "checkpoint": checkpoint}
     profile = _Mapped(file, content, {"name": name, "precision": weights}).record(ModelProfile)
     toml = _toml(head, sources, checkpoint, shape)
-    return ImportedProfile(found, toml, profile, tuple(config.unmapped()), config.assumed)
+    unread = (f"quantization: {entry}" for entry in stored.unread)
+    return ImportedProfile(found, toml, profile, (*config.unmapped(), *unread), config.assumed)
 
 
 def _stated(config: HfConfig, beside: JsonFile | None, weights: str | None) -> list[Statement]:

@@ -119,11 +119,8 @@ class Stack:
         return product_formats(self.settings, kv_precision)
 
     def kv_precision(self, model: ModelProfile, precision: str | None) -> str:
-        """Cache format where nothing is said of it: the checkpoint's, or as the weights are quantised if the stack so
-        does."""
+        """Cache format where nothing is said of it: as the weights are quantised, if the stack does so."""
         weights = precision or model.precision
-        if weights == model.precision and model.checkpoint and model.checkpoint.kv_precision:
-            return model.checkpoint.kv_precision
         return "fp8" if self.settings.quantized_kv and weights in QUANTIZED else "bf16"
 
 

@@ -7,6 +7,7 @@ from planner.notes import Note, note
 from planner.profiles.stack import Calibration
 from planner.results.prediction import PrefillPrediction
 from planner.roofline import emulation
+from planner.roofline.formats import checkpoint_cache_notes
 from planner.studies.predict.memory import WORTH_HAVING, fewest_accelerators
 from planner.studies.predict.question import Instance
 from planner.studies.predict.seconds import Phase, beyond_calibration, calibration_of
@@ -80,19 +81,12 @@ def notes(asked: Instance) -> Iterator[Note]:
             "whether a batch's caches fit supposes the fewest weights that the published number may stand for",
         )
     usual = asked.stack.kv_precision(asked.model, asked.question.precision)
-    if asked.has_shapes and usual != "bf16" and asked.question.kv_precision == "bf16":
+    if asked.has_shapes and (usual, asked.question.kv_precision) == ("fp8", "bf16"):
         yield note(
             "cache-format-of-stack",
-            f"the cache is in bf16; {_keeper(asked)} {usual} unless told otherwise (--kv-precision {usual})",
+            f"the cache is in bf16; {asked.stack.name} keeps it in fp8 unless told otherwise (--kv-precision fp8)",
         )
-
-
-def _keeper(asked: Instance) -> str:
-    """Who keeps the cache in another format than bf16: the checkpoint's own wish, or the stack."""
-    checkpoint = asked.model.checkpoint
-    if checkpoint and checkpoint.kv_precision:
-        return f"the checkpoint of {asked.model.name} asks for"
-    return f"{asked.stack.name} keeps it in"
+    yield from checkpoint_cache_notes(asked.model, asked.question.kv_precision, "--kv-precision")
 
 
 def _size_notes(asked: Instance) -> Iterator[Note]:
