@@ -134,6 +134,7 @@ HARMLESS: dict[str, tuple[str, dict[str, Any]]] = {
     "as many as there are": ("llama-3.1-8b", {"num_layers": 32}),
     "layers of MTP": ("minimax-m2.5", {"mtp_transformer_layers": 1, "mtp_hybrid_override_pattern": "*E"}),
     "another tower": ("llama-3.1-8b", {"vision_config": {"fullatt_block_indexes": [7, 15], "layer_types": ["a"]}}),
+    "all sparse": ("deepseek-v3.2", {"layer_types": ["deepseek_sparse_attention"] * 61}),
     "the same MLPs": ("deepseek-v3", {"mlp_layer_types": ["dense"] * 3 + ["sparse"] * 58}),
     "an indexer in every layer": ("deepseek-v3.2", {"index_topk_freq": 1, "indexer_types": ["full"] * 61}),
 }

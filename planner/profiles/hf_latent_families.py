@@ -7,7 +7,10 @@ from planner.profiles.hf_parts import Table, counted, experts_with_bias, latent_
 
 def deepseek(config: HfConfig) -> Table:
     group, attention = latent_heads(config), None
-    if config.get("index_topk") is not None:
+    is_sparse = config.get("index_topk") is not None
+    if config.get("layer_types"):
+        typed(config, {"deepseek_sparse_attention" if is_sparse else "full_attention": "A"})
+    if is_sparse:
         names = {"n_heads": "index_n_heads", "head_dim": "index_head_dim", "top_k": "index_topk"}
         group["indexer"] = {key: config.integer(name) for key, name in names.items()}
         attention = _sharing_indexers(config, group)

@@ -28,6 +28,7 @@ ALIASES = {
     "kv_a_proj_with_mqa": ("kv_a_proj_with_mqa", "kv_a_proj", "fused_qkv_a_proj_with_mqa"),
     **{name: (name, "in_proj_qkvz") for name in ("in_proj_qkv", "in_proj_z")},
     "in_proj_ba": ("in_proj_ba", "in_proj_a", "in_proj_b"),
+    "indexer.weights_proj": ("indexer.weights_proj", "indexers_proj"),
     "gate_proj": ("gate_proj", "gate_up_proj", "w1"),
     "up_proj": ("up_proj", "gate_up_proj", "w3"),
     "down_proj": ("down_proj", "w2"),
