@@ -108,6 +108,11 @@ UNKNOWN: dict[str, tuple[str, dict[str, Any], str]] = {
     "other MLPs than stated": ("deepseek-v3", {"mlp_layer_types": ["sparse"] * 61}, "mlp_layer_types"),
     "MLPs of a dense model": ("qwen3-32b", {"mlp_layer_types": ["dense"] * 63 + ["sparse"]}, "mlp_layer_types"),
     "an indexer's frequency without its offset": ("deepseek-v3.2", {"index_topk_freq": 4}, "index_skip_topk_offset"),
+    "windows of a sparse model": (
+        "deepseek-v3.2",
+        {"layer_types": ["deepseek_sparse_attention"] * 60 + ["sliding_attention"]},
+        "layer_types",
+    ),
     "an indexer of another kind": (
         "deepseek-v3.2",
         {"indexer_types": ["full", "odd"] + ["full"] * 59},

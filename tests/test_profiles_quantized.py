@@ -387,6 +387,37 @@ def test_a_name_that_the_files_contradict_is_refused_with_both(
         assert name.rpartition("/")[2] in str(caught.value)
 
 
+def test_a_name_asked_for_does_not_hide_what_the_config_calls_itself_and_a_precision_does(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | {"_name_or_path": "nvidia/Llama-3.1-8B-FP8"}), encoding="utf-8")
+    with pytest.raises(InputError, match="says FP8"):
+        import_profile(path, name="mine", model_id="mine/llama")
+    stated = {"quantization_config": {"quant_method": "fp8"}, "_name_or_path": "mine/llama-bf16"}
+    path.write_text(json.dumps(LLAMA | stated), encoding="utf-8")
+    assert import_profile(path, name="mine", weights="fp8").profile.precision == "fp8"
+
+
+@pytest.mark.parametrize(
+    ("folder", "is_refused"),
+    [
+        ("models--nvidia--Llama-3.1-8B-FP8/snapshots/0af1", True),
+        ("Kimi-K2-NVFP4", True),
+        ("llama_fp8", True),
+        ("fp8-runs", False),
+        ("test_fp8_and_int4", False),
+    ],
+)
+def test_a_folder_counts_where_it_bears_a_models_name(folder: str, is_refused: bool, tmp_path: Path) -> None:
+    path = tmp_path / folder / "config.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(LLAMA), encoding="utf-8")
+    if is_refused:
+        with pytest.raises(InputError, match=r"says (NV)?FP[48]|says fp8"):
+            import_profile(path)
+    else:
+        assert import_profile(path).profile.precision == "bf16"
+
+
 @pytest.mark.parametrize(
     ("name", "quantization"),
     [

@@ -102,14 +102,14 @@ def _unquantized(config: HfConfig) -> Iterator[Statement]:
 
 
 def stored_weights(
-    stated: Iterable[Statement], architecture: Architecture, names: Iterable[str], asked: str | None = None
+    stated: Iterable[Statement], architecture: Architecture, names: Iterable[str | None], asked: str | None = None
 ) -> StoredWeights:
     """Formats of a checkpoint as its files state them, held against each other, its names and what is asked for.
 
     Args:
         stated: what its files state.
         architecture: shapes, by whose parameters formats are counted.
-        names: names of the model and its folder.
+        names: names of the model and its folder; they count where no precision is asked for.
         asked: a precision that somebody gives; it decides where no file states a quantisation.
 
     Raises:
@@ -118,7 +118,9 @@ def stored_weights(
     found = [(one, quantized(one, architecture)) for one in stated]
     if asked is not None and not any(one.quantization for one, _ in found):
         return silent(asked)
-    problems = [*_apart(found), *_not_as_asked(found, asked), *_misnamed(found[-1], names)]
+    problems = [*_apart(found), *_not_as_asked(found, asked)]
+    if asked is None:
+        problems += _misnamed(found[-1], [*filter(None, names)])
     if problems:
         raise InputError(problems)
     caches = [one.kv_precision for one, _ in found if one.kv_precision]
@@ -199,7 +201,7 @@ def _misnamed(read: Read, names: Iterable[str]) -> Iterator[Problem]:
     statement, found = read
     for name in names:
         if word := contradiction(name, found.names):
-            allowed = f"its quantization_config or {BESIDE}, another --name, or --precision"
+            allowed = f"its quantization_config or {BESIDE}; or --precision, which decides"
             message = f"says {described(found)}, and the name {name} says {word}"
             yield Problem(statement.file, statement.key, message, allowed)
             return

@@ -9,11 +9,12 @@ from typing import Any
 from planner.errors import InputError, Problem
 from planner.profiles.hf_config import ConfigNumber, HfConfig
 from planner.profiles.hf_context import context_limit_tokens
-from planner.profiles.hf_families import family, shapes
+from planner.profiles.hf_families import FAMILIES, family, shapes
 from planner.profiles.hf_layer_keys import refuse_by_layer
 from planner.profiles.hf_precision import BESIDE, Statement, statements, stored_weights
 from planner.profiles.imported import ImportedProfile
 from planner.profiles.model import ModelProfile
+from planner.profiles.stated_size import sizes_in
 from planner.profiles.toml_text import toml_assignments, toml_table
 from planner.schema import Document, JsonFile, dotted, read_text
 from planner.toml_lines import KeyPath
@@ -83,7 +84,8 @@ def profile_of_config(
     shape = {**shown, **architecture}
     content = {**head, "sources": sources, "checkpoint": {"source": "hf-config"}, "architecture": shape}
     profile = _Mapped(file, content, {"name": name, "precision": weights}).record(ModelProfile)
-    stored = stored_weights(stated, profile.architecture, _names(file, model_id or name, origin), weights)
+    names = [model_id, name, str(config.outer.get("_name_or_path") or ""), *_names_of_folders(file)]
+    stored = stored_weights(stated, profile.architecture, names, weights)
     head["precision"], checkpoint = stored.precision, {"source": "hf-config", **stored.checkpoint()}
     if beside is not None:
         sources["hf-config"] += f" and {Path(beside.name).name}"
@@ -103,10 +105,14 @@ def _stated(config: HfConfig, beside: JsonFile | None, weights: str | None) -> l
     return found
 
 
-def _names(file: str, asked: str | None, origin: str) -> list[str]:
-    """Names that may state a format: the one asked for, or else the config's, and those of the file and its folder."""
-    path = Path(file)
-    return [asked or origin, *([] if path.stem == "config" else [path.stem]), path.parent.name]
+def _names_of_folders(file: str) -> list[str]:
+    """Names of a config's file and of its folder that are a model's: those with a family or a size in them.
+
+    Of a cache of Hugging Face, the folder of the model counts, above that of the revision.
+    """
+    path, makers = Path(file), re.compile("|".join({name.split("_")[0].rstrip("0123456789") for name in FAMILIES}))
+    found = [path.stem, path.parent.name, *(one.name for one in path.parents if one.name.startswith("models--"))]
+    return [name for name in found if sizes_in(name) or makers.search(name.casefold())]
 
 
 class _Mapped(Document):
