@@ -111,11 +111,15 @@ def stated_parameters(text: str | None) -> "StatedSize | None":
 
 
 def parameter_lines(found: "ImportedProfile") -> list[str]:
-    """Parameters in total, active ones, and those of each part."""
+    """Parameters in total, active ones, and those of each part; number formats."""
     total = found.n_parameters
     parts = sorted(found.parameters_by_part.items(), key=lambda item: -item[1])
     rows = [f"  {part.replace('_', ' '):<15}{n:>22,}{n / total:>8.1%}" for part, n in parts]
-    return [f"{found.name}: {total:,} parameters, {found.n_active_parameters:,} active per token", *rows]
+    return [
+        f"{found.name}: {total:,} parameters, {found.n_active_parameters:,} active per token",
+        *rows,
+        f"  {found.formats_text}",
+    ]
 
 
 def warnings(found: "ImportedProfile", against: "Against") -> list[Note]:
@@ -164,11 +168,15 @@ def next_step(found: "ImportedProfile", file: Path | None) -> str:
 def fields(found: "ImportedProfile", against: "Against", file: Path | None) -> dict[str, Any]:
     """The answer as JSON."""
     parameters = {"total": found.n_parameters, "active": found.n_active_parameters, "parts": found.parameters_by_part}
+    stored = found.profile.checkpoint
     return {
         "schema": "planner.import/1",
         "name": found.name,
         "file": None if file is None else str(file),
         "parameters": parameters,
+        "precision": found.profile.precision,
+        "formats": {} if stored is None else stored.model_dump(mode="json")["formats"],
+        "kv_precision": None if stored is None else stored.kv_precision,
         "not_mapped": [*found.unmapped],
         "by_default": dict(found.assumed),
         "warnings": warnings(found, against),

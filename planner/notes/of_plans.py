@@ -61,6 +61,12 @@ OF_PLANS: dict[str, Meaning] = {
         "extends the context.",
         "State what the model is served with (`model.context_limit_tokens`), or limit the lengths.",
     ),
+    "cache-format-of-checkpoint": Meaning(
+        f"{PLAN}, {PREDICT}, size",
+        "The checkpoint asks for a KV cache in another number format than the one that is counted here. Engines follow "
+        "the checkpoint unless told otherwise.",
+        "State that format (`kv_precision` of the model, or `--kv-precision`), or tell the engine the other one.",
+    ),
     "nearly-full": Meaning(
         PLAN,
         "A pool is so busy that waits are long, and a small error in its service times changes them a lot.",

@@ -8,6 +8,7 @@ from planner.profiles import Kind, namesake_note
 from planner.profiles.stack import Calibration
 from planner.results.prediction import PrefillPrediction
 from planner.roofline import emulation
+from planner.roofline.formats import checkpoint_cache_notes
 from planner.studies.predict.memory import WORTH_HAVING, fewest_accelerators
 from planner.studies.predict.question import Instance
 from planner.studies.predict.seconds import Phase, beyond_calibration, calibration_of
@@ -87,6 +88,7 @@ def notes(asked: Instance) -> Iterator[Note]:
             "cache-format-of-stack",
             f"the cache is in bf16; {asked.stack.name} keeps it in fp8 unless told otherwise (--kv-precision fp8)",
         )
+    yield from checkpoint_cache_notes(asked.model, asked.question.kv_precision, "--kv-precision")
 
 
 def _size_notes(asked: Instance) -> Iterator[Note]:

@@ -7,6 +7,7 @@ from planner.errors import InfeasibleError, InputError
 from planner.notes import Note, note
 from planner.optimizer.colocated.doubted import by_run_alone
 from planner.results import Size, SizedFleet, SizedSloRun, SizeVerdict
+from planner.roofline.formats import checkpoint_cache_notes
 from planner.studies.size import colocated, disaggregated
 from planner.studies.size.colocated import Chosen
 from planner.studies.size.disaggregated import Apart
@@ -172,6 +173,7 @@ def _notes(
         beyond = f"prompts of up to {question.longest_tokens:,.0f} tokens, beyond the context of {limit:,}"
         made = f"that {question.profile.name} is made for: engines refuse them unless RoPE scaling extends it"
         yield note("context-exceeded", f"there are {beyond} {made}")
+    yield from checkpoint_cache_notes(question.profile, question.kv_precision, "--kv-precision")
     if question.speculation is not None:
         yield note(
             "colocated-without-drafts", "colocated pools are left out: with drafted tokens they are not modelled"
