@@ -117,7 +117,7 @@ def schema_in(path: Path) -> str | None:
 
 
 def schema_of(text: str) -> str | None:
-    """What a text says that it is, by its key `schema`; by the line of it where the text is no TOML.
+    r"""What a text says that it is, by its key `schema`; by the line of it where the text is no TOML.
 
     >>> schema_of("schema = 'planner.size-map/1'"), schema_of("notes = '''\nschema = \"planner.model/1\"\n'''")
     ('size-map', None)
