@@ -89,6 +89,12 @@ def test_a_trace_is_run_in_its_order_from_some_row_on_and_round(tmp_path: Path) 
     assert (np.diff(found) == -6).sum() in (1, 2)
 
 
+def test_the_only_replication_of_a_run_replays_a_trace_from_its_first_row(tmp_path: Path) -> None:
+    asked = small_with(trace_of(tmp_path, 7, kind="recorded"))
+    found = drawn_requests(asked, 10, 2.0, Draws(3, 0, is_only=True))
+    assert found["total_tokens"].tolist() == [10, 11, 12, 13, 14, 15, 16, 10, 11, 12]
+
+
 @pytest.mark.parametrize("n", [20, 200, 1000])
 @pytest.mark.parametrize("seed", [0, 7])
 def test_replications_of_a_trace_begin_at_rows_that_are_spread_over_it(n: int, seed: int, tmp_path: Path) -> None:

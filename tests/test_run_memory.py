@@ -132,7 +132,7 @@ def test_a_run_that_does_not_fit_is_refused_before_any_work(command: str, there:
 
 
 @pytest.mark.parametrize(
-    ("n", "said"), [(4_000_000, ""), (40_000_000, "planner: 40,000,000 requests take up to 3 GB of memory\n")]
+    ("n", "said"), [(4_000_000, ""), (40_000_000, "planner: 40,000,000 requests take up to 3.1 GB of memory\n")]
 )
 def test_a_large_run_says_what_it_takes(
     n: int, said: str, there: Callable[[float], None], capsys: pytest.CaptureFixture[str]

@@ -130,6 +130,7 @@ ANY = {
     "n_decisions": "a count",
     "min_observed": "a count",
     "state_interval_tokens": "of the cache's blocks",
+    "block_tokens": "held against the blocks of the trace",
     "link_fraction": "the schema's 0 to 1",
     "min_uses": "a count",
     "at_s": "any moment of a run",

@@ -31,10 +31,11 @@ def plans_of(asked: Sequence[tuple[str, Sequence[str]]], time_limit_s: float) ->
 def check_promise(plan: "Plan") -> None:
     """Say at the end that a run does not keep the promise of a plan. Raises UndecidedError or CheckFailedError."""
     from planner.errors import CheckFailedError, UndecidedError
-    from planner.report import words
 
     if plan.slo_run is None or plan.slo_run.outcome not in ("not kept", "undecided"):
         return
+    from planner.report import words
+
     error = UndecidedError if plan.slo_run.outcome == "undecided" else CheckFailedError
     raise error(f"{plan.scenario}: {words.slo_run(plan)}")
 

@@ -33,6 +33,8 @@ class Draws:
 
     seed: int
     replication: int = 0
+    is_only: bool = False
+    """Of a run of one replication, which replays a trace from its first row."""
 
     def generator(self, name: str) -> np.random.Generator:
         """The generator of a quantity.
@@ -59,7 +61,8 @@ def trace_start(n_rows: int, name: str, draws: Draws) -> int:
     """The row of a trace with which a replication begins: those of replications are spread over the trace.
 
     Equation:
-        floor(n frac(u + r (sqrt(5) - 1) / 2)), u uniform by the seed and the same for all replications r
+        floor(n frac(u + r (sqrt(5) - 1) / 2)), u uniform by the seed and the same for all replications r; 0 of the
+        only replication of a run
 
     Source:
         The golden rotation spreads any number of points, which need not be known: Knuth, The Art of Computer
@@ -68,6 +71,8 @@ def trace_start(n_rows: int, name: str, draws: Draws) -> int:
     >>> [trace_start(1000, "class all", Draws(1, r)) for r in range(4)]
     [302, 920, 538, 157]
     """
+    if draws.is_only:
+        return 0
     first = Draws(draws.seed).generator(f"{name}: start of the trace").random()
     return int(n_rows * ((first + draws.replication * GOLDEN) % 1.0))
 

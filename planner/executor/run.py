@@ -162,7 +162,7 @@ def replicate(
     closed = full_house(plan) if question.is_full else question.concurrency
     window = counted(plan, n, closed or 0)
     n += closed or 0
-    draws = Draws(question.seed, replication)
+    draws = Draws(question.seed, replication, is_only=question.n_replications == 1)
     requests, blocks = _asked(plan, n, req_per_s, draws, data_dirs)
     check_room(plan, requests)
     horizon_s = HORIZON * float(requests["arrival_s"][-1])

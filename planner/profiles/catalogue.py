@@ -85,7 +85,8 @@ def profile(name: str, kinds: Iterable[Kind] = KINDS) -> AnyProfile:
 
     Raises:
         InputError: no such profile, one of two files that take the same name, or a file that does not hold. Of an own
-            profile everything that `planner profiles check` finds: figures off by a unit would plan in silence.
+            profile every fault of its figures that `planner profiles check` finds: those off by a unit would plan in
+            silence.
     """
     path = profile_path(name, kinds)
     if is_shipped(path):
@@ -96,9 +97,9 @@ def profile(name: str, kinds: Iterable[Kind] = KINDS) -> AnyProfile:
 @lru_cache(maxsize=256)
 def _held(path: Path, _text: str, _folder: Path) -> AnyProfile:
     """An own profile that the gate lets through, judged once as long as its text and the current folder are these."""
-    from planner.profiles.check import check_profiles  # shipped profiles pass it before they are shipped
+    from planner.profiles.check import figure_problems  # shipped profiles pass it before they are shipped
 
-    if problems := check_profiles([path]).problems:
+    if problems := figure_problems(path):
         raise InputError(problems)
     return read_profile(path)
 

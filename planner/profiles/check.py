@@ -80,6 +80,11 @@ def named_file(name: Path) -> Path:
     return find_path(str(name), KINDS) or name
 
 
+def figure_problems(path: Path) -> list[Problem]:
+    """Every problem of one file by itself: of its figures, and not of the other profiles that it names."""
+    return _checked(path)[1]
+
+
 def _checked(path: Path) -> tuple[CheckedFile | None, list[Problem]]:
     """A file and what is wrong with it alone."""
     try:
