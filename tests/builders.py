@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from planner.optimizer.search import RoutedSolution
 from planner.optimizer.strategies import solution_of_routes
 from planner.results import Fleet, Latency
 from planner.scenario import Scenario, load_scenario, read_scenario
+from tests.cpu_cost import cached
 
 GPUS = 8
 """Accelerators per instance in every small scenario."""
@@ -96,7 +96,7 @@ role = "decode"
 """The pools of a scenario of one site."""
 
 
-@cache
+@cached
 def small() -> Scenario:
     """Two sites, three pools, one link: the question that the variants start from."""
     return load_scenario(SMALL, "small.toml", Path())
@@ -112,7 +112,7 @@ def problem_of(changes: Mapping[str, Any] | None = None) -> Problem:
     return planning_problem(small_with(changes or {}))
 
 
-@cache
+@cached
 def reference(rule: str = "mean-length", **changes: Any) -> Scenario:
     """The paper's case study under a capacity rule, without the variants of its report."""
     scenario = read_scenario("prfaas-paper", [f"capacity_rule={rule}"])

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import settings
 
 from planner.threads import use_one_thread
+from tests import tiers
 
 use_one_thread()  # as the command does, before anything imports NumPy: neither of these does
-settings.register_profile("planner", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("planner", deadline=None, derandomize=True, max_examples=15)
+settings.register_profile("campaign", deadline=None, derandomize=False, max_examples=60, print_blob=True)
 settings.load_profile("planner")
 
 os.environ.pop("PLANNER_PROFILES", None)  # own profiles of whoever runs the tests are no part of them
@@ -39,6 +41,16 @@ def data_file() -> Callable[[str], Path]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--update-goldens` rewrites the files under tests/goldens from what the planner says now; read the diff."""
     parser.addoption("--update-goldens", action="store_true", help="rewrite golden files instead of comparing them")
+    parser.addoption(
+        "--durations-list", action="store_true", help="write tests/slow.txt from the CPU seconds of this run"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tiers by CPU seconds."""
+    config.pluginmanager.register(tiers)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(tiers.Durations(config))
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Scenarios whose pages are tested, and what `planner optimize --set` says of a turn of their knobs."""
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 from planner.optimizer import outcome
@@ -11,6 +10,7 @@ from planner.scenario import Scenario, read_scenario
 from planner.studies.explore import Asked, explorer
 from planner.studies.explore.combination import Knobs
 from tests.builders import in_classes, small_with
+from tests.cpu_cost import cached
 
 CASES: dict[str, tuple[str, ...]] = {
     "reference": (),
@@ -24,7 +24,7 @@ CASES: dict[str, tuple[str, ...]] = {
 """Changes of the reference scenario, by what is tested with them."""
 
 
-@cache
+@cached
 def page(name: str) -> Explorer:
     """The page of a case."""
     overrides = CASES[name]
@@ -60,7 +60,7 @@ def lengths(mu: float, output_tokens: int) -> dict[str, object]:
     return {"lengths": drawn, "output_lengths": {"kind": "constant", "tokens": output_tokens}}
 
 
-@cache
+@cached
 def networks() -> dict[str, Scenario]:
     """Scenarios of several periods or classes, by what is tested with them."""
     asked = {"objective": "min-cost", "demand_req_per_s": 2.0, "periods": DAY, **SIZED}
@@ -71,7 +71,7 @@ def networks() -> dict[str, Scenario]:
     }
 
 
-@cache
+@cached
 def followed_page() -> Explorer:
     """The page of a fleet that changes from period to period, and so does not turn."""
     free = {f"pools.{name}.n_instances": "free" for name in ("fast", "near", "decode")}
@@ -79,7 +79,7 @@ def followed_page() -> Explorer:
     return explorer(Asked(scenario, "", "planner optimize", "0", None, False))
 
 
-@cache
+@cached
 def page_of_network(name: str) -> Explorer:
     """The page of such a scenario."""
     return explorer(Asked(networks()[name], "", "planner optimize", "0", None, False))

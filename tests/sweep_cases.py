@@ -1,7 +1,6 @@
 """Sweeps of every kind without planning them: one real plan, its pools, links, classes and periods replaced."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 from planner.optimizer import optimize
 from planner.results import (
@@ -17,11 +16,12 @@ from planner.results import (
 from planner.scenario import Scenario
 from planner.schema import TomlFile
 from tests.builders import SMALL
+from tests.cpu_cost import cached
 
 FAILURES = {4: "infeasible: no fleet serves it\nAny one of these would do:", 5: "undecided in 1 s", 3: "a.toml:3: x"}
 
 
-@cache
+@cached
 def real_plan() -> Plan:
     """The plan of the small scenario."""
     return optimize(TomlFile("small.toml", SMALL).record(Scenario))

@@ -46,7 +46,6 @@ def codes(size: Size) -> set[str | None]:
     return set(map(code_of, size.notes))
 
 
-@pytest.mark.slow
 def test_a_bursty_trace_takes_more_than_one_with_the_same_requests_at_even_times(tmp_path: Path) -> None:
     found = [sized(question(tmp_path, made(tmp_path)), 8000).size for made in (even, bursty)]
     for kind in ("colocated", "disaggregated"):

@@ -5,7 +5,6 @@ The points are made by the model itself with factors that the test chose, so wha
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from planner.studies.fidelity.fit import (
     fit_factors,
 )
 from planner.studies.fidelity.loads import loads_of
+from tests.cpu_cost import cached
 from tests.fidelity_points import MODELS, POINT, SETTINGS, by_formulas, configurations, slower
 
 AT_PRIORS = replace(Factors(), **{name: prior.value for name, prior in PRIORS.items()})
@@ -59,7 +59,7 @@ def shift(fit: Fit, name: str, truth: Factors) -> float:
     return float(np.log(getattr(fit.factors, name) / getattr(truth, name)))
 
 
-@cache
+@cached
 def planted(name: str, direction: int) -> tuple[Factors, list[ServingPoint]]:
     """Points of a stack that has one factor a prior deviation away from where it is expected."""
     prior = PRIORS[name]
@@ -69,7 +69,7 @@ def planted(name: str, direction: int) -> tuple[Factors, list[ServingPoint]]:
     return truth, by_formulas(points, truth)
 
 
-@cache
+@cached
 def fit_of_planted(name: str, direction: int) -> Fit:
     """The fit to those points."""
     return fitted(planted(name, direction)[1])

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from planner.studies.fidelity.fidelity import case_times
 from planner.studies.fidelity.fit import HOST, PRIORS, Fit, Measured, expected
 from planner.studies.fidelity.loads import loads_of
 from planner.studies.fidelity.rounds import as_run, fit_in_rounds
+from tests.cpu_cost import cached
 from tests.fidelity_points import configurations
 
 LOCKED = StackSettings(memory_fraction=0.9, prefill_first=True)
@@ -44,7 +44,7 @@ def measured(points: Sequence[ServingPoint]) -> Measured:
     )
 
 
-@cache
+@cached
 def fit_of(factors: Factors) -> tuple[Fit, Measured]:
     points = run_points(factors)
     return fit_in_rounds(measured(points), np.ones(len(points), bool), HOW, lambda _: None)

@@ -1,7 +1,6 @@
 """`planner optimize --certify`: what is promised is kept by a run, tightened where it was not, or refused."""
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from planner.report import PRINT_WIDTH
 from planner.results import Plan, plan_from
 from planner.studies.certify import certified_plan
 from tests.builders import SMALL, small_with
+from tests.cpu_cost import cached
 
 SIZES = {
     "pools.fast.n_instances": 2,
@@ -26,7 +26,7 @@ SLO = {"slo": {"ttft_s": 4.0, "ttft_percentile": 90.0}}
 QUESTION = RunQuestion(40_000, 1)
 
 
-@cache
+@cached
 def plan(**changes: Any) -> Plan:
     stated = {key.replace("__", "."): value for key, value in changes.items()}
     return certified_plan(small_with({**SIZES, **SLO, **stated}), QUESTION)
@@ -43,7 +43,6 @@ def sizes() -> list[str]:
     return [part for key, n in SIZES.items() for part in ("--set", f"{key}={n}")]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dispatch", ["shared-queue", "round-robin"])
 def test_a_certified_promise_is_kept_by_an_independent_run(dispatch: str) -> None:
     found = plan(dispatch=dispatch)
@@ -99,7 +98,6 @@ def test_a_rate_that_the_run_does_not_serve_is_not_claimed() -> None:
     assert found.max_throughput_req_per_s > 1.2 * found.throughput_req_per_s
 
 
-@pytest.mark.slow
 def test_a_cheapest_fleet_that_breaks_its_promise_gets_more_instances() -> None:
     changes = {
         "objective": "min-cost",
@@ -129,7 +127,6 @@ def test_the_least_ttft_is_stated_as_the_run_bears_it_out() -> None:
     assert promise.limit < 1.15 * promise.executed
 
 
-@pytest.mark.slow
 def test_the_answer_says_what_was_certified_and_is_read_back(tmp_path: Path) -> None:
     arguments = ("--set", "slo.ttft_s=5", "--set", "demand_req_per_s=1.5", *sizes(), "--seed", "3")
     text = called(tmp_path, *arguments)

@@ -1,7 +1,6 @@
 """Plans of many sites, models and periods, certified period by period."""
 
 import json
-from functools import cache
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from planner.scenario import Scenario
 from planner.studies.certify import certified_plan
 from planner.studies.period_runs import binding_periods
 from tests.builders import BOTH_WAYS, FAST, GPUS, HOME, small_with
+from tests.cpu_cost import cached
 
 OUTPUT = {"kind": "constant", "tokens": 500}
 
@@ -56,14 +56,14 @@ def question(of: dict[str, Any], **changes: Any) -> Scenario:
     return small_with({**SIZED, **of, **{key.replace("__", "."): value for key, value in changes.items()}})
 
 
-@cache
+@cached
 def disciplined() -> tuple[Scenario, Plan]:
     """Two classes under a discipline that waits are not known for."""
     scenario = question(TWO, dispatch="round-robin", demand_req_per_s=2.4)
     return scenario, certified_plan(scenario, RunQuestion(40_000, 1), time_limit_s=LIMIT_S)
 
 
-@cache
+@cached
 def held() -> Plan:
     return certified_plan(question(ONE, slo={"ttft_s": 5.0}), QUESTION, time_limit_s=LIMIT_S)
 
@@ -82,7 +82,6 @@ def test_a_plan_that_holds_as_asked_is_run_in_every_period_and_the_busiest_first
     assert [p.name for p in held().periods] == ["night", "noon"]
 
 
-@pytest.mark.slow
 def test_the_class_that_breaks_its_promise_is_tightened_until_a_run_of_another_seed_keeps_it() -> None:
     scenario, plan = disciplined()
     found = plan.certified
@@ -109,7 +108,6 @@ def test_the_class_that_breaks_its_promise_is_tightened_until_a_run_of_another_s
     assert any("supposed dispatch" in note for note in plan.notes)
 
 
-@pytest.mark.slow
 def test_a_rate_that_a_period_does_not_serve_is_not_claimed() -> None:
     """Every decode instance is slower than it was measured: what is claimed falls to what a full run serves."""
     scenario = question(ONE, objective="max-throughput", demand_req_per_s=1.0, execution__faults=SLOW)
@@ -122,7 +120,6 @@ def test_a_rate_that_a_period_does_not_serve_is_not_claimed() -> None:
     assert found.certified.rounds[0].req_per_s > 1.5 * found.throughput_req_per_s
 
 
-@pytest.mark.slow
 def test_where_no_plan_holds_the_periods_and_promises_are_named() -> None:
     scenario = question(ONE, demand_req_per_s=4.0, execution__faults=SLOW)
     with pytest.raises(CheckFailedError) as caught:
@@ -132,7 +129,6 @@ def test_where_no_plan_holds_the_periods_and_promises_are_named() -> None:
     assert "a stricter promise: small: infeasible" in str(caught.value)
 
 
-@pytest.mark.slow
 def test_the_least_ttft_of_a_network_is_stated_as_its_runs_bear_it_out() -> None:
     found = certified_plan(question(ONE, objective="min-ttft"), QUESTION, time_limit_s=LIMIT_S)
     assert found.certified is not None
@@ -152,7 +148,6 @@ def test_what_has_no_plan_at_all_is_infeasible_and_not_a_failed_check() -> None:
         certified_plan(question(ONE, demand_req_per_s=1000.0), QUESTION, time_limit_s=LIMIT_S)
 
 
-@pytest.mark.slow
 def test_a_network_of_one_demand_is_run_as_one_period() -> None:
     """Sites and promises of classes make a network of a scenario that has no periods."""
     scenario = question(TWO, periods={}, classes__chat__slo={"ttft_s": 6.0})
@@ -169,7 +164,7 @@ def test_drops_beyond_what_may_be_missed_of_the_rate_fail_at_once() -> None:
         certified_plan(question(ONE, slo={"ttft_s": 9.0}, execution__faults=crash), QUESTION, time_limit_s=LIMIT_S)
 
 
-@cache
+@cached
 def solved() -> tuple[Problem, Solution]:
     problem = planning_problem(question(TWO))
     return problem, plan_of(problem, LIMIT_S)

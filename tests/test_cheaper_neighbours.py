@@ -35,7 +35,6 @@ def test_cheaper_fleets_are_all_within_reach_that_rent_for_less() -> None:
     assert {sizes for sizes in found if all(sizes)} == {sizes for sizes in cheaper if all(sizes)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ttft_s", [5.0, 6.0])
 def test_no_fleet_near_a_plan_that_is_much_cheaper_keeps_the_promise(ttft_s: float) -> None:
     scenario = small_with(question(ttft_s))

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from typer.testing import CliRunner
 
 from planner.cli import app
 from planner.cli.common import print_json
+from tests.cpu_cost import cached
 from tests.json_forms import MAYBE, Only, faults
 from tests.talk import without_progress
 
@@ -72,7 +72,7 @@ PLAN = {
 }
 
 
-@cache
+@cached
 def answer(*arguments: str) -> str:
     """stdout of a plan."""
     found = CliRunner().invoke(app, ["optimize", *arguments, "--format", "json"])

@@ -2,7 +2,6 @@
 
 import json
 from datetime import date
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from planner.scenario import Scenario
 from planner.studies.current import Asked, current_fleet
 from planner.studies.current.fleet_file import StatedFleet, standing_fleet, stated_fleet
 from tests.builders import FAST, HOME, SMALL, small_with
+from tests.cpu_cost import cached
 
 DEMAND = 2.0
 GROWTH = 0.04
@@ -36,7 +36,7 @@ TIGHT = {f"sites.local.accelerators.{HOME}": 24, f"sites.remote.accelerators.{FA
 """Stock in which not everything fits beside each other."""
 
 
-@cache
+@cached
 def planned(*changes: tuple[str, Any]) -> tuple[Scenario, Plan]:
     scenario = small_with({**CHEAPEST, **dict(changes)})
     return scenario, optimize(scenario)
@@ -270,7 +270,7 @@ def test_roles_that_change_by_the_hour_are_refused(tmp_path: Path) -> None:
         current_fleet(scenario, planned()[1], Asked(fleet(tmp_path, 1, 1, 1)))
 
 
-@cache
+@cached
 def followed() -> tuple[Scenario, Plan]:
     scenario = small_with({**CHEAPEST, **BY_PERIOD})
     return scenario, optimize(scenario)
@@ -310,7 +310,6 @@ def test_staying_costs_the_schedule_and_not_the_fleet_of_the_busiest_period(tmp_
     assert "night" in shown
 
 
-@pytest.mark.slow
 def test_a_fleet_that_is_too_small_for_the_day_grows_to_one_that_follows_it(tmp_path: Path) -> None:
     scenario, plan = followed()
     found = current_fleet(scenario, plan, Asked(fleet(tmp_path, 0, 1, 1)))
@@ -324,7 +323,6 @@ def test_a_fleet_that_is_too_small_for_the_day_grows_to_one_that_follows_it(tmp_
         assert all(n >= m for n, m in zip(way.n_instances.values(), (0, 1, 1), strict=True)) or way is found.optimum
 
 
-@pytest.mark.slow
 def test_every_step_is_run_where_a_latency_is_promised(tmp_path: Path) -> None:
     changes = (("slo.ttft_s", 9.0), ("demand_req_per_s", 1.0))
     found = current_of(tmp_path, (2, 3, 2), *changes, runs=RunQuestion(8_000))

@@ -74,7 +74,6 @@ def slow_square(n: int, folder: str, seconds: float) -> tuple[int, int]:
     return n * n, os.getpid()
 
 
-@pytest.mark.slow
 def test_a_sweep_on_a_cluster_is_the_one_on_this_machine(cluster: str, tmp_path: Path) -> None:
     arguments = ("sweep", small_file(tmp_path), "--over", "links.wan.capacity_gbps=1,10,100", "--format", "json")
     there = called(*arguments, "--dask", cluster)
@@ -82,7 +81,6 @@ def test_a_sweep_on_a_cluster_is_the_one_on_this_machine(cluster: str, tmp_path:
     assert there.stdout == called(*arguments).stdout
 
 
-@pytest.mark.slow
 def test_replications_on_a_cluster_are_those_on_this_machine(cluster: str, tmp_path: Path) -> None:
     arguments = ("simulate", small_file(tmp_path), "--requests", "6000", "--replications", "3", "--format", "json")
     there = called(*arguments, "--dask", cluster)
@@ -90,7 +88,6 @@ def test_replications_on_a_cluster_are_those_on_this_machine(cluster: str, tmp_p
     assert there.stdout == called(*arguments).stdout
 
 
-@pytest.mark.slow
 def test_a_lost_workers_jobs_are_repeated_by_another(cluster: str, tmp_path: Path) -> None:
     """A third worker joins, is killed while it works, and every answer comes all the same."""
     third = worker(cluster, tmp_path / "local")
@@ -121,7 +118,6 @@ def wait_for_workers(address: str, n: int) -> None:
         client.wait_for_workers(n, timeout=START_S)
 
 
-@pytest.mark.slow
 def test_a_scheduler_that_goes_away_is_said_in_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="needs dask[distributed]")
     address = f"tcp://127.0.0.1:{free_port()}"
@@ -139,7 +135,6 @@ def test_a_scheduler_that_goes_away_is_said_in_one_message(tmp_path: Path, monke
             one.wait(20)
 
 
-@pytest.mark.slow
 def test_a_validation_on_a_cluster_is_the_one_on_this_machine(cluster: str, tmp_path: Path) -> None:
     arguments = ("validate", small_file(tmp_path), "--requests", "6000", "--replications", "2", "--format", "json")
     assert json.loads(called(*arguments, "--dask", cluster).stdout) == json.loads(called(*arguments).stdout)

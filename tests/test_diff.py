@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from typer.testing import CliRunner, Result
@@ -26,6 +25,7 @@ from planner.studies.diff import SOLVER_NOISE, plan_diff
 from planner.studies.diff_gate import FIGURES, Condition
 from planner.studies.plan_inputs import plan_inputs, scenario_inputs
 from tests.builders import SMALL
+from tests.cpu_cost import cached
 from tests.planted import shipped_text
 
 PRICE = "prices.h200-sxm.usd_per_accelerator_hour"
@@ -37,7 +37,7 @@ COSTS = {
 }
 
 
-@cache
+@cached
 def planned(*overrides: str) -> str:
     """What `optimize` prints of the reference case."""
     arguments = [part for text in overrides for part in ("--set", text)]
@@ -296,7 +296,6 @@ def test_a_comment_stays_short_enough_whatever_changed(n: int) -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=60)
 def test_no_name_or_value_changes_the_form_of_the_comment(text: str) -> None:
     hostile = (ValueChange(key=f"k {text}", before=text, after=f"{text}|</details><img src=x>"),)
     found = compared(plan(), plan(f"{PRICE}=3")).model_copy(update={"answers": hostile})

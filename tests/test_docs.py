@@ -95,7 +95,6 @@ def test_every_command_of_the_readme_succeeds_in_order(block: int, folder: Path)
         typed(arguments)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in HANDBOOK if console_blocks(p.read_text("utf-8"))], ids=lambda p: p.stem)
 def test_every_command_of_a_page_of_the_handbook_succeeds_in_order(page: Path, folder: Path) -> None:
     commands = [arguments for block in console_blocks(page.read_text(encoding="utf-8")) for arguments in block]
@@ -250,7 +249,6 @@ def test_every_page_of_the_handbook_is_reached_from_its_index() -> None:
         assert named == beside - {"index.md"}, index
 
 
-@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     if find_spec("sphinx") is None or find_spec("furo") is None:
         pytest.skip("sphinx and furo are not installed (extra docs)")

@@ -1,6 +1,5 @@
 """The executed part of a report: what was run, beside what was promised, the same on every machine."""
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from planner.studies.case import build_case
 from planner.studies.executed import as_printed
 from planner.studies.validation import TOLERANCES
 from tests.builders import SMALL, small_with
+from tests.cpu_cost import cached
 from tests.test_report_records import make_case, make_executed, make_figure, make_load
 
 N_REQUESTS = 24_000
@@ -36,7 +36,7 @@ def question(**changes: Any) -> Scenario:
     return small_with({**SIZES, "execution.report": RUNS | changes})
 
 
-@cache
+@cached
 def case() -> Case:
     return build_case(question())
 

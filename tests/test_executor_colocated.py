@@ -1,6 +1,5 @@
 """Plans with a colocated pool, run: prefill and links by the event loop, batches pass by pass."""
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from planner.executor.draws import Draws, drawn_requests
 from planner.executor.engine.run import engine_run
 from planner.results import Fleet, Run, RunRecords
 from tests.colocated_cases import chat, fleet
+from tests.cpu_cost import cached
 
 SPLIT = {"n_long": 1, "threshold_tokens": 3000.0}
 SHAPES: list[dict[str, Any]] = [{}, SPLIT, {"n_long": 2, "threshold_tokens": 0.0, "rate": 5.0}]
@@ -20,7 +20,7 @@ SHAPES: list[dict[str, Any]] = [{}, SPLIT, {"n_long": 2, "threshold_tokens": 0.0
 N = 6000
 
 
-@cache
+@cached
 def _run(key: tuple[tuple[str, Any], ...], load: float | None, seed: int) -> tuple[Run, RunRecords]:
     question = RunQuestion(N, seed, load, n_replications=2, is_full=load is None)
     run, records = simulate(chat(), fleet(**dict(key)), question, keep=True)

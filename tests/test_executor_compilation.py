@@ -268,7 +268,6 @@ def simulated(root: Path, cache: Path) -> tuple[str, list[str], int]:
     return ran.stdout, [line for line in said if "compil" in line and " so far" not in line], int(last.split()[0])
 
 
-@pytest.mark.slow
 def test_copies_of_the_sources_share_what_one_has_compiled_and_a_damaged_file_is_mended(tmp_path: Path) -> None:
     cache, copies = tmp_path / "cache", [tmp_path / name for name in ("one", "two")]
     for copy in copies:
@@ -304,7 +303,6 @@ for argument in (21, 2.5, (1, 2)[0]):
 """
 
 
-@pytest.mark.slow
 def test_processes_at_once_get_the_right_answers(folder: Path) -> None:
     command = [sys.executable, "-c", AT_ONCE]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -106,7 +106,6 @@ def test_what_has_nothing_to_compare_has_no_interval(times: list[Floats]) -> Non
     assert Batches.of([Stratum(1.0, times)]) is None
 
 
-@pytest.mark.slow
 def test_intervals_hold_the_truth_of_a_busy_queue_as_often_as_they_say() -> None:
     """A sample of the campaign with shorter runs, of the queue whose truth is known in closed form."""
     short = QUEUES[0]._replace(n_requests=200_000)

@@ -1,6 +1,5 @@
 """Several models in one run: each on its own instances, with its own times and bytes, on the links they share."""
 
-from functools import cache
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from planner.roofline import best_stack, kv_bytes_per_token
 from planner.scenario import Scenario
 from planner.studies.certify import certified_plan
 from tests.builders import FAST, GPUS, HOME, small_with
+from tests.cpu_cost import cached
 
 OUTPUT = {"kind": "constant", "tokens": 500}
 
@@ -55,14 +55,14 @@ MODELS: dict[str, Any] = {
 SHORT_S = 3.0
 
 
-@cache
+@cached
 def planned() -> tuple[Scenario, Plan]:
     scenario = small_with(MODELS)
     problem = planning_problem(scenario)
     return scenario, sketched(problem, solved(problem, SHORT_S))
 
 
-@cache
+@cached
 def ran(name: str) -> Run:
     return simulate(*planned(), RunQuestion(60_000, 1, 1.0), period=name)[0]
 
@@ -145,7 +145,6 @@ def test_stacks_are_chosen_for_the_model_of_the_pool() -> None:
     assert stacks["light-decode"] != best_stack(scenario.model_profile.name, HOME).name
 
 
-@pytest.mark.slow
 def test_a_network_of_two_models_is_certified() -> None:
     found = certified_plan(small_with(MODELS), RunQuestion(16_000, 1), time_limit_s=SHORT_S)
     assert found.certified is not None

@@ -1,7 +1,6 @@
 """Every plan as it is run: laws of streams, periods, pools made of one and requests that are decoded elsewhere."""
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,13 +24,14 @@ from planner.results import (
 )
 from planner.scenario import Scenario
 from tests.builders import BOTH_WAYS, GPUS, HOME, in_classes, small, small_with
+from tests.cpu_cost import cached
 
 LENGTHS = {"kind": "lognormal", "mu": 9.0, "sigma": 1.0, "low_tokens": 128, "high_tokens": 65_536}
 WORKLOAD = {"lengths": LENGTHS, "output_lengths": {"kind": "constant", "tokens": 500}}
 QUESTION = RunQuestion(20_000, 1, 0.7)
 
 
-@cache
+@cached
 def one_demand() -> Plan:
     return optimize(small())
 
@@ -108,7 +108,7 @@ def test_a_class_in_two_halves_runs_as_the_whole() -> None:
     assert split.classes[0].n_counted == pytest.approx(split.n_counted / 2, rel=0.03)
 
 
-@cache
+@cached
 def both_sites() -> tuple[Scenario, Plan]:
     """A class that arrives anywhere, and one that arrives at both sites; both sites decode."""
     classes = {
@@ -213,7 +213,7 @@ def test_sharing_a_class_out_among_sites_moves_no_other_draw() -> None:
 LAYOUTS = ["tp=8", "tp=4,dp=2"]
 
 
-@cache
+@cached
 def laid_out() -> tuple[Scenario, Plan]:
     """A decode pool that may choose its layout, run on the roofline, in a network: each layout is a pool of its own."""
     changes = {

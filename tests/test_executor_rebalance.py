@@ -3,14 +3,13 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -27,6 +26,7 @@ from planner.report.run_tables import run_tables
 from planner.results import Fleet, Plan, Run
 from planner.scenario import Scenario, read_scenario
 from planner.workload.traces import BLOCK_TOKENS
+from tests.cpu_cost import cached
 from tests.executor_cases import TOKEN_BYTES, asked, chains, ended, fleet, scenario
 
 ATTENTION, HYBRID = {"model.profile": "qwen3-235b"}, {"model.profile": "kimi-linear-48b"}
@@ -347,7 +347,6 @@ def test_no_block_is_lost_or_made_and_every_byte_is_somebodys(
     assert w.entries["is_moved"].sum() <= own["n_entries"]
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 10_000), MODELS, st.integers(20, 60))
 def test_looking_alone_changes_nothing(seed: int, model: dict[str, Any], n_blocks: int) -> None:
     idle = {"interval_s": 0.05, "min_uses": 1_000_000, "spill": False}
@@ -356,7 +355,6 @@ def test_looking_alone_changes_nothing(seed: int, model: dict[str, Any], n_block
     assert watched.caches.tobytes() == without.caches.tobytes()
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 10_000), MODELS, st.integers(20, 60), RULES)
 def test_the_same_prompts_move_the_same_bytes(
     seed: int, model: dict[str, Any], n_blocks: int, rebalance: dict[str, Any]
@@ -396,7 +394,7 @@ def test_rebalancing_needs_a_link_between_sites_that_prefill() -> None:
         system(asked_for, fleet(n_fast=0))
 
 
-@cache
+@cached
 def conversations(folder: Path) -> tuple[Scenario, Plan]:
     """The recorded hour on the paper's fleet, whose link leads one way."""
     asked_for = read_scenario("mooncake-conversation").varied({"links.wan.capacity_gbps": 100.0})
@@ -427,7 +425,6 @@ def hour(folder: Path, planned: tuple[Scenario, Plan], rebalance: Mapping[str, A
     return simulate(asked_for, planned[1], RunQuestion(12_031, load=1.5, n_replications=1), [folder])[0]
 
 
-@pytest.mark.slow
 def test_where_turns_of_a_conversation_fall_on_two_clusters_more_hits_and_less_waiting(
     data_file: Callable[[str], Path],
 ) -> None:
@@ -440,7 +437,6 @@ def test_where_turns_of_a_conversation_fall_on_two_clusters_more_hits_and_less_w
     assert moving.rebalance.n_hits > 300
 
 
-@pytest.mark.slow
 def test_a_small_pool_spills_into_a_large_one(data_file: Callable[[str], Path]) -> None:
     folder = data_file("traces/mooncake_conversation.jsonl").parent
     planned, unequal = conversations(folder), {"remote": 200.0, "local": 4000.0}
@@ -449,7 +445,6 @@ def test_a_small_pool_spills_into_a_large_one(data_file: Callable[[str], Path]) 
         assert runs[1].prefix_hit_fraction > runs[0].prefix_hit_fraction + gain
 
 
-@pytest.mark.slow
 def test_with_room_for_all_and_a_link_that_leads_one_way_it_is_worth_nothing(data_file: Callable[[str], Path]) -> None:
     """As the executor's page says: what long prompts left far away would have been found there as well."""
     folder = data_file("traces/mooncake_conversation.jsonl").parent

@@ -1,6 +1,5 @@
 """The reference plan, really run, against what the planner promised of it."""
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,17 @@ from planner.executor import RunQuestion, default_load, simulate
 from planner.optimizer import optimize
 from planner.results import Plan, Run
 from tests.builders import reference, small, small_with
+from tests.cpu_cost import cached
 
 LOADS = (0.6, 0.8, 0.9)
 
 
-@cache
+@cached
 def plan() -> Plan:
     return optimize(reference("expected-work"))
 
 
-@cache
+@cached
 def promised(load: float) -> Plan:
     """The same fleet and threshold at a part of its highest rate."""
     best = plan()
@@ -29,7 +29,7 @@ def promised(load: float) -> Plan:
     return optimize(reference("expected-work").varied(changes))
 
 
-@cache
+@cached
 def run(load: float, is_full: bool = False, n_requests: int = 400_000) -> Run:
     found, _ = simulate(reference("expected-work"), plan(), RunQuestion(n_requests, 1, load, 4, is_full))
     return found

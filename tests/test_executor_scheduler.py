@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
@@ -69,7 +69,6 @@ def check_units(w: World) -> None:
     assert not (w.instances["is_busy"][w.units["instance"]][is_decode] > 0).any()
 
 
-@settings(max_examples=50)
 @given(st.integers(0, 10_000), DISCIPLINES, SIZES, st.integers(2, 40))
 def test_the_laws_hold_whatever_is_converted(
     seed: int, changes: dict[str, Any], sizes: dict[str, Any], batch: int
@@ -138,7 +137,6 @@ def test_a_unit_that_drains_gets_nothing_new_and_warms_up_before_it_serves(dispa
     check_laws(w)
 
 
-@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.sampled_from(["shared-queue", "join-shortest-work", "round-robin"]), st.booleans())
 def test_nobody_is_lost_when_units_crash_while_they_change_roles(seed: int, dispatch: str, is_chunked: bool) -> None:
     rng = np.random.default_rng(seed)

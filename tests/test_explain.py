@@ -35,7 +35,6 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "another discipline": {"objective": "min-cost", "demand_req_per_s": 3.0, "dispatch": "round-robin"},
     "a narrow link": {"links.wan.capacity_gbps": 2},
 }
-SLOW = ("a day under a promise", "least TTFT")
 PLANS: dict[str, Plan] = {}
 
 
@@ -85,9 +84,7 @@ def check(found: Explanation, of: Plan) -> None:
         assert set(numbers(without_names(line.text, answer))) <= told, line
 
 
-@pytest.mark.parametrize(
-    "question", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in QUESTIONS]
-)
+@pytest.mark.parametrize("question", QUESTIONS)
 def test_every_number_of_an_explanation_is_a_figure_of_the_plan(question: str) -> None:
     found = explanation(plan(question))
     check(found, plan(question))

@@ -22,7 +22,6 @@ from tests.test_explore_page import hostile
 from tests.test_report_records import make_executed
 from tests.test_report_studies import make_front, make_sensitivity
 
-pytestmark = pytest.mark.slow
 EXACT = 1e-6
 TIMES = ("ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s", "tpot_mean_s")
 AXE = [Path(os.environ.get("AXE_CORE", "")), Path(__file__).resolve().parents[1] / "node_modules/axe-core/axe.min.js"]

@@ -2,7 +2,6 @@
 
 import json
 import re
-from functools import cache
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,12 +16,13 @@ from planner.report.explore_page import CAPTIONS, OWN, SECTIONS, VENDORED, packa
 from planner.results.explorer import Explorer, Place
 from planner.scenario import read_scenario
 from planner.studies.explore import Asked, explorer
+from tests.cpu_cost import cached
 
 MOST_BYTES = 1_500_000
 HOSTILE = "</script><img src=x onerror=alert(1)>&{{ 7*7 }}\u2028<!--"
 
 
-@cache
+@cached
 def small_page() -> Explorer:
     """Of a scenario that is planned soon."""
     return explorer(Asked(read_scenario("not-worth-it"), "", "planner optimize not-worth-it", "0", None, False))

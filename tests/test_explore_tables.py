@@ -38,7 +38,6 @@ EXACT = 1e-6
 BETWEEN = 0.02
 SEED = 24
 ALL_NODES = {"reference": 5, "promise": 2, "charged link": 2}
-QUICK_FIRST = [name if name == "reference" else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
 TIMES = ("ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p99_s", "tpot_mean_s")
 
 
@@ -66,7 +65,7 @@ def steady_nodes(name: str) -> list[Knobs]:
     return [k for k in found if k.req_per_s <= 0.8 * most_allowed(name)]
 
 
-@pytest.mark.parametrize("name", QUICK_FIRST)
+@pytest.mark.parametrize("name", CASES)
 def test_at_nodes_every_figure_is_that_of_optimize(name: str) -> None:
     tables = tables_of_case(name)
     for knobs in random.Random(SEED).sample(steady_nodes(name), ALL_NODES[name]):
@@ -108,7 +107,6 @@ def turned(name: str, rng: random.Random) -> Knobs:
             return knobs
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["reference", "charged link"])
 def test_between_nodes_times_are_within_two_percent_and_rates_within_a_thousandth(name: str) -> None:
     tables, rng = tables_of_case(name), random.Random(SEED)
@@ -138,7 +136,6 @@ def test_the_sooner_quantile_is_the_quantile_whatever_the_guess() -> None:
             assert quantile_near_s(ttft, q, guess) == pytest.approx(ttft.quantile_s(q), rel=1e-8)
 
 
-@pytest.mark.slow
 def test_a_page_of_a_finished_plan_has_the_tables_of_a_plan_made_anew() -> None:
 
     for name in CASES:
@@ -190,7 +187,7 @@ def assert_period(tables: Tables, knobs: Knobs, period: PeriodPlan, times: float
         assert found[key] == pytest.approx(getattr(period.latency, key), rel=times), (period.name, knobs, key)
 
 
-@pytest.mark.parametrize("name", ["two periods", pytest.param("two classes", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["two periods", "two classes"])
 def test_a_network_at_its_plan_is_the_plan_in_every_period(name: str) -> None:
     made = page_of_network(name)
     assert len(made.tables) == len(made.plan.periods) == 2
@@ -224,7 +221,6 @@ def evaluated(made: NetworkTables, p: int, knobs: Knobs) -> dict[str, float]:
     return {"ttft_mean_s": ttft.mean_s, **quantiles, "tpot_mean_s": step_s}
 
 
-@pytest.mark.slow
 def test_between_nodes_times_of_a_network_are_within_eight_percent() -> None:
     problem = planning_problem(networks()["two classes"])
     solution = solution_of_network_plan(problem, page_of_network("two classes").plan)
@@ -255,7 +251,6 @@ def nearest(tables: Tables, tokens: float) -> float:
     return found
 
 
-@pytest.mark.slow
 def test_a_network_of_one_route_is_turned_as_optimize_turns_it() -> None:
     made = page_of_network("two periods")
     first = made.tables[0]
@@ -272,7 +267,6 @@ def test_a_network_of_one_route_is_turned_as_optimize_turns_it() -> None:
         assert hourly_usd(made, knobs) == pytest.approx(plan.cost.usd_per_hour, rel=EXACT)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["two periods", "two classes"])
 def test_the_page_of_a_finished_network_plan_has_the_same_tables(name: str) -> None:
     made, scenario = page_of_network(name), networks()[name]
@@ -301,7 +295,7 @@ def test_parts_of_tables_that_are_equal_are_written_once() -> None:
     assert {*pools[0]} == {"shared"}
 
 
-@pytest.mark.parametrize("name", QUICK_FIRST)
+@pytest.mark.parametrize("name", CASES)
 def test_the_front_of_the_tables_rises_and_no_fleet_in_stock_is_above_it(name: str) -> None:
     made, tables, rng = page(name), tables_of_case(name), random.Random(SEED)
     points = made.fronts[0].front.points

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from planner.profiles.points import ServingPoint, read_points
 from planner.profiles.points.csv_points import csv_points
 from planner.profiles.stack_writer import stack_toml
 from planner.studies.fidelity import fidelity
+from tests.cpu_cost import cached
 from tests.fidelity_points import POINT, configurations, made_by, slower
 from tests.stacks import CALIBRATED, NAME
 
@@ -29,7 +29,7 @@ DISAGG = replace(
 )
 
 
-@cache
+@cached
 def true_points() -> tuple[ServingPoint, ...]:
     """Points whose latencies are what a shipped stack predicts."""
     return tuple(made_by("vllm-0.19.0", configurations()))

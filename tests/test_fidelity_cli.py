@@ -209,7 +209,6 @@ def test_notes_of_a_report_that_do_not_hold_are_named_by_line(tmp_path: Path, fi
     assert "notes.toml:2: titel: unknown key (did you mean 'title'?)" in str(error)
 
 
-@pytest.mark.slow
 def test_the_committed_report_is_current(data_file: Callable[[str], Path]) -> None:
     root = Path(__file__).resolve().parents[1]
     files = [data_file(f"measured/{name}.csv") for name in ("serving_points", "serving_points_2", "h20_prefill")]

@@ -5,7 +5,6 @@ Bounds are what holds with a little room; a change that breaks one makes predict
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from statistics import fmean, median
 
@@ -17,13 +16,14 @@ from planner.results import Fidelity, PredictedPoint
 from planner.studies.fidelity import catalogue_points, fidelity
 from planner.studies.fidelity.cases import cases_of
 from planner.studies.fidelity.notes import read_notes
+from tests.cpu_cost import cached
 
 REPORT = Path(__file__).resolve().parents[1] / "reports" / "fidelity"
 DataFile = Callable[[str], Path]
 TIMES = ("ttft", "tpot")
 
 
-@cache
+@cached
 def scores(path: Path) -> Fidelity:
     return fidelity(read_points(path))
 

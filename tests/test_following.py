@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cache
 from itertools import pairwise, product
 from math import inf
 from time import monotonic
@@ -19,6 +18,7 @@ from planner.optimizer.network.period_operation import classes_missing_slo
 from planner.optimizer.rent import is_kept_up, mean_instances, starts
 from planner.optimizer.strategies import FOLLOWING_GAP
 from tests.builders import GPUS, HOME, in_classes, small_with
+from tests.cpu_cost import cached
 
 POOLS = ("fast", "near", "decode")
 RENTS = (32.0, 16.0, 16.0)
@@ -47,7 +47,7 @@ def solved(changes: Mapping[str, Any], time_limit_s: float = 60.0) -> Solution:
     return found
 
 
-@cache
+@cached
 def most_req_per_s(sizes: tuple[int, ...]) -> float:
     """Most that a fleet serves, as a question of one rate."""
     fixed = {f"pools.{name}.n_instances": n for name, n in zip(POOLS, sizes, strict=True)}

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
@@ -184,7 +184,6 @@ def test_a_prefix_larger_than_the_pool_is_not_kept_and_throws_nothing_out(model:
     assert kept.reusable_tokens(small) == 32
 
 
-@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.booleans()), max_size=12), st.integers(0, 12))
 def test_blocks_are_neither_lost_nor_given_twice(steps: list[tuple[int, int, bool]], spare: int) -> None:
     """Whatever is kept and resumed: every block is free or in one entry, and what is found is what was kept."""

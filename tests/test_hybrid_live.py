@@ -179,7 +179,7 @@ def test_a_second_request_with_the_same_beginning_goes_on_from_its_state(fleet: 
     assert follows_the_model(requests[1], found[1].tokens)
 
 
-@pytest.mark.parametrize("victim", ["far", "decoder", pytest.param("near", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("victim", ["far", "decoder", "near"])
 def test_a_worker_that_dies_is_replaced_and_its_requests_tried_again(fleet: Fleet, victim: str) -> None:
     requests = [LiveRequest(0.0, prompt(40 + 45 * (i % 2), seed=30 + i), 20) for i in range(24)]
     threading.Timer(0.05, os.kill, (fleet.workers[victim].pid, signal.SIGKILL)).start()
@@ -230,7 +230,6 @@ def environment(_model: Any) -> str | None:
     return os.environ.get("OPENBLAS_NUM_THREADS")
 
 
-@pytest.mark.slow
 def test_prefill_workers_of_one_core_take_turns() -> None:
     core = cores()[0]
     specs = tuple(replace(spec, core=core) for spec in WORKERS)
@@ -398,7 +397,6 @@ def started(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]
     server.communicate()
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_the_run_with_its_records_and_leaves_no_process(
     started: tuple[subprocess.Popen[str], list[int]],
 ) -> None:
@@ -410,7 +408,6 @@ def test_ctrl_c_ends_the_run_with_its_records_and_leaves_no_process(
     assert gone(pids, 0.5)
 
 
-@pytest.mark.slow
 def test_workers_end_by_themselves_when_the_router_is_killed(
     started: tuple[subprocess.Popen[str], list[int]],
 ) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from planner.studies.higher import MOST_RAISES
 from planner.studies.kept import kept_plan
 from tests.builders import GPUS, HOME, SMALL, small_with
 from tests.campaigns.kept_promises import result
+from tests.cpu_cost import cached
 from tests.json_forms import Only, faults
 from tests.test_certify_network import LIMIT_S, TWO
 from tests.test_certify_network import question as network
@@ -61,7 +61,7 @@ def asked(ttft_s: float, **changes: Any) -> Scenario:
     return small_with({"slo": {"ttft_s": ttft_s}, **{key.replace("__", "."): v for key, v in changes.items()}})
 
 
-@cache
+@cached
 def plan(ttft_s: float, squared_cv: float = 1.0, is_cheap: bool = True) -> tuple[Scenario, Plan, Plan]:
     """The question, its plan as predicted and as it was run."""
     scenario = asked(ttft_s, **(CHEAP if is_cheap else SIZES), **arrivals(squared_cv))
@@ -196,7 +196,6 @@ def test_a_promise_that_no_plan_keeps_is_said_not_to_be_kept() -> None:
     assert run.executed_s > 6.0
 
 
-@pytest.mark.slow
 def test_every_class_of_a_network_has_its_own_run_in_its_worst_period() -> None:
     found = kept_plan(network(TWO), QUESTION, time_limit_s=6 * LIMIT_S)
     runs = {part.name: part.slo_run for part in found.classes}
@@ -259,7 +258,6 @@ def test_what_is_asked_of_runs_that_are_not_made_is_a_usage_error(
     assert found.stdout == ""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [60_004, 60_006, 60_007, 80_002])
 def test_what_is_called_kept_is_not_broken_in_a_long_run_with_other_seeds(seed: int) -> None:
     """A sample of tests/campaigns/kept_promises.md."""

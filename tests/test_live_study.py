@@ -129,7 +129,6 @@ def test_tables_fit_the_terminal() -> None:
     assert len(live_tables(answer(GOOD, BAD))) == 2
 
 
-@pytest.mark.slow
 def test_a_short_run_on_this_machine_gives_every_figure_and_leaves_profiles_that_hold(tmp_path: Path) -> None:
     """The whole way with a model of a few hundred thousand parameters. Only what no noise can touch is asserted."""
     said: list[str] = []
@@ -210,7 +209,6 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in text.split()]
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the children of a process are read from /proc")
 def test_ctrl_c_ends_the_command_with_130_and_every_worker_with_it() -> None:
     command = [sys.executable, "-m", "planner", "live"]

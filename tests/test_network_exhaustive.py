@@ -5,8 +5,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import UndecidedError
@@ -135,8 +134,6 @@ def serves(problem: Problem, n: tuple[int, ...], ports: tuple[tuple[int, ...], .
     return True
 
 
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None)
 @given(promised_network() | network_of_two_ways())
 def test_no_plan_of_a_small_network_is_cheaper_than_the_bound(changes: Changes) -> None:
     problem = planning_problem(small_with(changes))
@@ -153,8 +150,6 @@ def test_no_plan_of_a_small_network_is_cheaper_than_the_bound(changes: Changes) 
         assert found.bound <= cheapest * (1 + 1e-6)
 
 
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None)
 @given(promised_network() | network_of_two_ways())
 def test_no_plan_of_a_small_network_is_cheaper_than_the_bound_of_its_blocks(changes: Changes) -> None:
     problem = planning_problem(small_with(changes))

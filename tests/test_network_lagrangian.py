@@ -6,7 +6,7 @@ from time import monotonic
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.optimizer import planning_problem
@@ -49,7 +49,6 @@ def blocks_of(rows: Rows) -> LagrangianRelaxation | None:
     return LagrangianRelaxation(rows, [2], relaxed.duals, relaxed.values)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.tuples(*[st.integers(1, 9)] * 4),
     st.tuples(*[st.integers(1, 5)] * 4),

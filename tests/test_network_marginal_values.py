@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from itertools import product
 from typing import Any
 
@@ -23,6 +22,7 @@ from planner.optimizer.solution import Solution
 from planner.report import binding
 from planner.results import Bottleneck, PlannedAgain
 from tests.builders import GPUS, HOME, small_with
+from tests.cpu_cost import cached
 from tests.test_network_plan import DAY, DECODE_S, FAST_USD, HOME_USD
 
 LENGTHS = (1024.0, 8192.0, 32768.0)
@@ -38,7 +38,7 @@ def problem_of(changes: Mapping[str, Any]) -> Problem:
     return planning_problem(small_with({**THREE, **changes}))
 
 
-@cache
+@cached
 def solved(changes: tuple[tuple[str, Any], ...]) -> tuple[Problem, Solution]:
     problem = problem_of({key: {HOME: n} if key == "sites.local.accelerators" else n for key, n in changes})
     found = network_search(problem, 600.0, 0.0)
@@ -131,7 +131,6 @@ def test_ten_gbps_more_on_a_full_link_add_what_a_search_with_them_finds() -> Non
     assert price.unit == "req/s per Gbps"
 
 
-@pytest.mark.slow
 def test_a_later_promise_saves_no_more_than_what_a_search_with_it_proves() -> None:
     problem, solution = solved((("slo.ttft_s", 6.0),))
     price = prices_of(problem, solution)["classes.all.slo.ttft_s"]
@@ -142,7 +141,6 @@ def test_a_later_promise_saves_no_more_than_what_a_search_with_it_proves() -> No
     assert price.planned_again.most >= 0
 
 
-@pytest.mark.slow
 def test_a_full_inventory_of_one_pool_has_a_price_where_its_accelerators_are_lacking() -> None:
     lengths = {"kind": "lognormal", "mu": 9.0, "sigma": 1.0, "low_tokens": 128, "high_tokens": 65536}
     changes: dict[str, Any] = {"objective": "max-throughput", "workload.lengths": lengths}
@@ -175,7 +173,6 @@ def test_what_is_not_planned_again_in_time_is_said_and_not_guessed(monkeypatch: 
 FEW = {"pools.near.n_instances": 33, "pools.fast.n_instances": 0, "pools.decode.n_instances": 8}
 
 
-@pytest.mark.slow
 def test_an_instance_takes_off_the_least_ttft_what_a_search_from_the_start_finds() -> None:
     problem = problem_of({**FEW, "objective": "min-ttft"})
     found = least_ttft_by_bisection(problem, 600.0)

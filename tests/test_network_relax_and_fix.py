@@ -39,7 +39,6 @@ def found(problem: Problem) -> Solution:
     return solution
 
 
-@pytest.mark.slow
 def test_a_plan_that_is_dived_for_keeps_its_promises_and_respects_every_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = small_network()
     searched = found(problem)
@@ -51,7 +50,6 @@ def test_a_plan_that_is_dived_for_keeps_its_promises_and_respects_every_bound(mo
     assert dived.objective <= 1.15 * searched.objective
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [

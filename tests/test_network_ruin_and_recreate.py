@@ -1,13 +1,12 @@
 """Sizes of large plans on their way down: periods fit what the whole program says they fit, and nothing idle stays."""
 
 from dataclasses import replace
-from functools import cache
 from itertools import product
 from time import monotonic
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import UndecidedError
@@ -37,6 +36,7 @@ from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import Solution
 from planner.scenario import LinkTier, Routing, Spare
+from tests.cpu_cost import cached
 from tests.network_scenarios import scale_scenario
 
 LIMIT_S = 60.0
@@ -46,19 +46,19 @@ FOREVER = float("inf")
 ROLES = pytest.mark.parametrize("changing", [False, True], ids=["fixed", "changing"])
 
 
-@cache
+@cached
 def problem_of_a_day(changing: bool = False) -> Problem:
     """With power by use, so that sizes are not all that costs."""
     problem = planning_problem(scale_scenario(1, n_hours=3, n_sites=2, n_kinds=2, n_models=1, conversion=changing))
     return replace(problem, pools=tuple(replace(p, busy_usd_per_hour=0.5 + i % 3) for i, p in enumerate(problem.pools)))
 
 
-@cache
+@cached
 def shared(changing: bool = False) -> SharedUnits:
     return shared_units(problem_of_a_day(changing))
 
 
-@cache
+@cached
 def relaxation(changing: bool = False) -> Relaxation:
     """A relaxed answer for the day, with every threshold."""
     problem = problem_of_a_day(changing)
@@ -70,7 +70,7 @@ def relaxation(changing: bool = False) -> Relaxation:
     return found
 
 
-@cache
+@cached
 def relax_and_fix(changing: bool = False) -> RelaxAndFix:
     """Limits that keep every promise."""
     problem = problem_of_a_day(changing)
@@ -110,7 +110,7 @@ def spec_of(period: int, changing: bool) -> ProgramSpec:
     return ProgramSpec(found.loads, (Situation(period),), {(0, period): points}, sizes, True, arcs)
 
 
-@cache
+@cached
 def fit(period: int, changing: bool = False) -> PeriodSubproblem:
     return period_subproblem(build(spec_of(period, changing)), shared(changing))
 
@@ -135,7 +135,6 @@ def fits_by_the_whole_program(period: int, units: Units, changing: bool) -> bool
 
 
 @ROLES
-@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_a_period_fits_units_when_the_whole_program_with_these_has_an_answer(
     changing: bool, data: st.DataObject
@@ -240,7 +239,6 @@ def small_ports(req_per_s: float, smallest_gbps: float) -> Problem:
     return replace(problem, links=tuple(replace(link, tiers=tiers) for link in problem.links))
 
 
-@pytest.mark.slow
 def test_a_link_with_little_traffic_gets_small_ports_if_they_keep_the_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = small_ports(100.0, 10.0)
     monkeypatch.setattr(search_module, "SETTINGS", replace(SETTINGS, large_columns=0))
@@ -289,7 +287,6 @@ def test_a_broken_promise_asks_for_larger_ports_where_these_are_at_fault_and_els
     assert decomposed_module._safe_loads(state).opened_gbps == (100.0, 100.0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changing", "left_out"),
     [(False, "_first_plan"), (False, "_relax_and_fix"), (True, "_relax_and_fix")],

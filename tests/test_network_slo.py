@@ -1,7 +1,6 @@
 """A promise is a class's: judged over the pools that serve it, whichever of them is late."""
 
 from collections.abc import Iterator
-from functools import cache
 from itertools import product
 from typing import Any
 
@@ -31,6 +30,7 @@ from planner.optimizer.problem import Arc, Situation
 from planner.queueing import QueuedRequests, late_fraction, most_timely_servers
 from planner.scenario import Scenario
 from tests.builders import FAST, GPUS, HOME, small_with
+from tests.cpu_cost import cached
 
 LIMIT_S = 120.0
 """More than a search needs on a busy machine: it stops by itself."""
@@ -64,7 +64,7 @@ def two_kinds(**changes: Any) -> Scenario:
     )
 
 
-@cache
+@cached
 def planned() -> tuple[Problem, Solution]:
     problem = planning_problem(two_kinds())
     found = network_search(problem, LIMIT_S)
@@ -123,7 +123,6 @@ def cheaper(problem: Problem, usd_per_hour: float) -> Iterator[tuple[int, ...]]:
             yield n
 
 
-@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(st.floats(3.0, 6.5), st.floats(5.0, 9.0), st.sampled_from([1, 2, 3]))
 def test_no_sizes_and_no_division_of_the_classes_are_cheaper_than_the_bound(
@@ -142,7 +141,6 @@ def test_no_sizes_and_no_division_of_the_classes_are_cheaper_than_the_bound(
             assert not keeps(problem, divided(problem, n, tuple(map(float, parts)))), (n, parts)
 
 
-@pytest.mark.slow
 def test_a_plan_is_within_a_tenth_of_the_cheapest_division_of_two_classes() -> None:
     problem, found = planned()
     for n in cheaper(problem, 0.9 * found.objective):
@@ -150,7 +148,6 @@ def test_a_plan_is_within_a_tenth_of_the_cheapest_division_of_two_classes() -> N
             assert not keeps(problem, divided(problem, n, tuple(map(float, parts)))), (n, parts)
 
 
-@pytest.mark.slow
 def test_requests_that_move_to_the_pool_that_is_late_leave_room_for_more() -> None:
     """The most that is served as promised, both with all documents on the quick kind and with some on the slow one."""
     problem = planning_problem(two_kinds(objective="max-throughput", demand_req_per_s=None))
@@ -220,7 +217,6 @@ def bounding_model(problem: Problem, n: int) -> MixedIntegerProgram:
     return build(ProgramSpec(loads, (Situation(0),), cells, segments, shares_lateness=True))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 12), st.floats(0.02, 0.98), st.floats(0.5, 0.99), st.booleans())
 def test_late_requests_of_a_mixed_pool_keep_every_row_of_the_bound(
     n: int, chat_work: float, use: float, is_fast: bool
@@ -250,7 +246,7 @@ def test_late_requests_of_a_mixed_pool_keep_every_row_of_the_bound(
         assert used <= model.rows.row_highs[row] + 1e-6 * n, model.rows.row_names[row]
 
 
-@cache
+@cached
 def mixed(n: int) -> tuple[Problem, MixedIntegerProgram]:
     problem = planning_problem(two_kinds(**{"sites.local.accelerators": {FAST: 12 * GPUS, HOME: 24 * GPUS}}))
     return problem, bounding_model(problem, n)

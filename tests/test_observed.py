@@ -98,7 +98,6 @@ def test_a_histogram_of_prometheus_keeps_number_order_and_quantiles_within_its_b
 
 
 @given(st.floats(0.02, 20), st.integers(0, 2**32 - 1))
-@settings(max_examples=20, deadline=None)
 def test_rate_and_dispersion_do_not_depend_on_order_or_parts(rate: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     times = np.cumsum(rng.exponential(1 / rate, 2000)) + 1e9
@@ -580,7 +579,7 @@ def test_a_broken_figure_of_a_benchmark_is_named(changes: dict[str, Any], key: s
 
 
 @given(st.binary(max_size=300) | st.text(max_size=200).map(str.encode))
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_a_file_holds_there_is_a_demand_or_one_error(folder: Path, content: bytes) -> None:
     (folder / "file").write_bytes(content)
     for columns in (None, {"input": "a", "output": "b"}):

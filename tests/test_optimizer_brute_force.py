@@ -50,7 +50,6 @@ def test_search_finds_what_enumeration_finds_and_proves_it(first: int) -> None:
         assert hold_against_enumeration(random_problem(seed)) <= 1e-4, seed
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first", range(N_FAST, N_FAST + N_SLOW, BATCH))
 def test_search_finds_what_enumeration_finds_on_many_more_instances(first: int) -> None:
     gaps = [hold_against_enumeration(random_problem(seed)) for seed in range(first, first + BATCH)]
@@ -292,7 +291,6 @@ def hold_against_every_plan(problem: Problem) -> bool:
     return found is not None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("batch", range(N_BATCHES))
 @pytest.mark.parametrize("objective", ["max-throughput", "min-cost"])
 def test_the_model_equals_enumeration_of_every_plan_on_a_thousand_instances(objective: str, batch: int) -> None:

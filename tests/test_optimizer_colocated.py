@@ -425,7 +425,6 @@ def test_colocated_fleets_are_those_that_brute_force_finds_on_random_small_quest
     assert kept >= 15
 
 
-@pytest.mark.slow
 def test_colocated_fleets_are_those_that_brute_force_finds_on_two_hundred_small_questions() -> None:
     problem = planning_problem(small_with(MIN_COST))
     plan = planned_at(problem, solved(problem, 20.0))

@@ -1,13 +1,12 @@
 """Plans under a promise on TTFT: the promise holds, nothing better was missed, and a harder one never comes cheaper."""
 
-from functools import cache
 from itertools import product
 from time import monotonic
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, InputError
@@ -21,6 +20,7 @@ from planner.queueing import Path, Service, Ttft, mgc_wait
 from planner.results import Plan
 from planner.roofline import exposed_transfer_s
 from tests.builders import FAST, HOME, in_classes, problem_of, reference, small_with
+from tests.cpu_cost import cached
 
 PROMISE = {"slo": {"ttft_s": 4.0}}
 SIZES = Sizing((3, 2, 3), ((1,),))
@@ -50,12 +50,11 @@ def p90_by_hand(problem: Problem, n: tuple[int, int], threshold: float, rate: fl
     return Ttft.of(paths).quantile_s(0.9)
 
 
-@cache
+@cached
 def promised_plan() -> Plan:
     return optimize(small_with(PROMISE))
 
 
-@pytest.mark.slow
 def test_at_its_goodput_a_plan_takes_just_the_time_it_promises() -> None:
     plan = promised_plan()
     assert plan.goodput_req_per_s is not None
@@ -77,7 +76,6 @@ def test_goodput_of_fixed_sizes_is_what_a_fine_grid_of_thresholds_finds() -> Non
     assert not any(better) or found.rate == pytest.approx(decode_limit, rel=1e-3)
 
 
-@pytest.mark.slow
 def test_no_other_sizes_do_better_than_the_plan() -> None:
     problem = promised()
     solution = search(problem)
@@ -97,7 +95,6 @@ def test_a_roomy_link_is_settled_at_once_and_a_crowded_one_size_by_size() -> Non
     assert len(crowded) == len(set(crowded)) >= 3
 
 
-@pytest.mark.slow
 def test_no_smaller_size_beats_the_bound_of_sizes_that_crowd_their_link() -> None:
     lengths = {"kind": "empirical", "tokens": [2000, 9000, 30_000]}
     problem = promised({"links.wan.capacity_gbps": 6.0, "slo": {"ttft_s": 8.0}, "workload.lengths": lengths})
@@ -109,7 +106,6 @@ def test_no_smaller_size_beats_the_bound_of_sizes_that_crowd_their_link() -> Non
     assert found.rate == pytest.approx(max(rates), rel=2e-3)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.floats(200, 60000), st.floats(200, 60000), st.floats(0, 1), st.floats(0.5, 6))
 def test_an_interval_of_thresholds_is_never_later_than_any_threshold_in_it(
     one: float, other: float, where: float, rate: float
@@ -120,7 +116,6 @@ def test_an_interval_of_thresholds_is_never_later_than_any_threshold_in_it(
     assert fleet.late_fraction(low, high, rate) <= fleet.late_fraction(inside, inside, rate) + 1e-9
 
 
-@pytest.mark.slow
 def test_a_shorter_promise_or_a_higher_percentile_never_raises_goodput() -> None:
     rates = [
         best_goodput(problem_of({"slo": slo}), SIZES, monotonic() + 60).rate
@@ -158,7 +153,6 @@ def test_sizes_that_are_settled_at_once_break_the_promise_and_one_more_of_a_pool
         assert best_goodput_up_to(problem, more, monotonic() + 60)[1].bound >= demand
 
 
-@pytest.mark.slow
 def test_a_higher_demand_or_a_shorter_promise_never_costs_less() -> None:
     wide = {f"sites.remote.accelerators.{FAST}": 400, f"sites.local.accelerators.{HOME}": 800, "objective": "min-cost"}
     costs = []
@@ -171,7 +165,6 @@ def test_a_higher_demand_or_a_shorter_promise_never_costs_less() -> None:
     assert costs == sorted(costs)
 
 
-@pytest.mark.slow
 def test_a_larger_budget_never_lowers_goodput() -> None:
     goodputs = []
     for budget in (150.0, 200.0, 300.0):
@@ -182,7 +175,6 @@ def test_a_larger_budget_never_lowers_goodput() -> None:
     assert goodputs[1] <= goodputs[2] * (1 + 4e-3)
 
 
-@pytest.mark.slow
 def test_what_binds_under_a_promise_is_priced_in_goodput() -> None:
     plan = promised_plan()
     names = {bottleneck.constraint: bottleneck for bottleneck in plan.bottlenecks}
@@ -191,7 +183,6 @@ def test_what_binds_under_a_promise_is_priced_in_goodput() -> None:
     assert all(bottleneck.shadow_price > 0 for bottleneck in plan.bottlenecks)
 
 
-@pytest.mark.slow
 def test_a_promise_that_an_idle_fleet_breaks_is_infeasible_with_the_shortest_that_would_do() -> None:
     with pytest.raises(
         InfeasibleError, match=r"within 0\.1 s to the first token.*\n.*\n  - slo\.ttft_s at least 2\."
@@ -215,7 +206,6 @@ def test_a_promise_without_a_model_or_a_meaning_is_refused(changes: dict[str, An
         optimize(small_with(PROMISE | changes))
 
 
-@pytest.mark.slow
 def test_a_promise_over_several_classes_holds_for_each() -> None:
     one = {"lengths": {"kind": "constant", "tokens": 3000}, "output_lengths": {"kind": "constant", "tokens": 300}}
     two = {"lengths": {"kind": "constant", "tokens": 9000}, "output_lengths": {"kind": "constant", "tokens": 300}}
@@ -232,7 +222,6 @@ def test_a_promise_on_the_step_refuses_a_measured_decode_point_that_breaks_it() 
         problem_of({"slo": {"tpot_ms": 20.0}})
 
 
-@pytest.mark.slow
 def test_a_promise_that_hardly_binds_is_planned_for_no_fewer_than_other_sizes_serve() -> None:
     changes = {"slo": {"ttft_s": 1e5, "ttft_percentile": 50.0}, "workload.output_lengths.tokens": 990.0}
     problem = planning_problem(reference("expected-work").varied(changes))
@@ -242,7 +231,6 @@ def test_a_promise_that_hardly_binds_is_planned_for_no_fewer_than_other_sizes_se
     assert pinned.rate <= solution.bound * (1 + 1e-9)
 
 
-@pytest.mark.slow
 def test_the_reference_case_keeps_a_promise_without_a_warning() -> None:
     """Warnings are errors here; the search tries pools that are nearly empty and nearly saturated."""
     plan = optimize(reference("expected-work", **{"slo.ttft_s": 6.0}))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
@@ -100,7 +100,6 @@ def test_a_stated_fabric_adds_the_hand_off_inside_the_site(fabric_gbps: float) -
     assert after == pytest.approx(1.6 + max(sent_s - 1.6 * 93 / 94, sent_s / 94))
 
 
-@settings(max_examples=25)
 @given(seed=SEEDS, loads=st.lists(st.floats(0.02, 0.97), min_size=2, max_size=2).map(sorted))
 def test_ttft_under_load_is_never_below_unloaded_and_grows_with_load(seed: int, loads: list[float]) -> None:
     problem = problem_of(Draw(np.random.default_rng(seed)).question() | {"capacity_rule": "expected-work"})
@@ -167,7 +166,6 @@ def test_disciplines_without_a_queueing_model_have_no_loaded_ttft(discipline: di
     assert latency.ttft_unloaded_p90_s is not None
 
 
-@settings(max_examples=25)
 @given(seed=SEEDS, load=st.floats(0.1, 0.9))
 def test_work_that_streams_bring_is_the_utilisation_of_their_pool(seed: int, load: float) -> None:
     """Utilisation law: rate times mean service over instances; atoms of a continuous mix are good to 1 %."""

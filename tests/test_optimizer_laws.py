@@ -24,7 +24,6 @@ SEEDS = st.integers(0, 10_000)
 SLACK = 2e-4
 """Twice the gap that a plan may be left with, and rounding."""
 FIXED = {"pools.near.n_instances": 1, "routing.threshold_tokens": 4000.0, "routing.prefill_to_decode": "1:1"}
-FEW = settings(max_examples=20)
 
 
 def question(seed: int, **changes: Any) -> dict[str, Any]:
@@ -46,7 +45,6 @@ def found(problem: Problem) -> RoutedSolution:
     return solution
 
 
-@FEW
 @given(seed=SEEDS, site=st.sampled_from([f"sites.remote.accelerators.{FAST}", f"sites.local.accelerators.{HOME}"]))
 def test_more_accelerators_never_lower_the_rate(seed: int, site: str) -> None:
     changes = question(seed)
@@ -54,7 +52,6 @@ def test_more_accelerators_never_lower_the_rate(seed: int, site: str) -> None:
     assert rate(more) >= rate(changes) * (1 - SLACK)
 
 
-@FEW
 @given(seed=SEEDS, factor=st.floats(1.0, 20.0))
 def test_more_bandwidth_never_lowers_the_rate(seed: int, factor: float) -> None:
     changes = question(seed)
@@ -62,7 +59,6 @@ def test_more_bandwidth_never_lowers_the_rate(seed: int, factor: float) -> None:
     assert rate(more) >= rate(changes) * (1 - SLACK)
 
 
-@FEW
 @given(seed=SEEDS, budget=st.floats(20.0, 300.0), extra=st.floats(0.0, 200.0))
 def test_a_higher_budget_never_lowers_the_rate(seed: int, budget: float, extra: float) -> None:
     changes = question(seed)
@@ -70,7 +66,6 @@ def test_a_higher_budget_never_lowers_the_rate(seed: int, budget: float, extra: 
     assert high >= low * (1 - SLACK)
 
 
-@FEW
 @given(
     seed=SEEDS, key=st.sampled_from(["pools.near.n_instances", "routing.threshold_tokens", "routing.prefill_to_decode"])
 )
@@ -80,7 +75,6 @@ def test_freeing_a_decision_never_lowers_the_rate(seed: int, key: str) -> None:
     assert rate(changes | {key: "free"}) >= rate(changes | {key: fixed}) * (1 - SLACK)
 
 
-@FEW
 @given(seed=SEEDS, factor=st.floats(0.1, 10.0))
 def test_services_k_times_as_long_divide_the_rate_by_k(seed: int, factor: float) -> None:
     """Bytes per second fall with the rate, so the link is widened to stay the limit it was."""
@@ -130,7 +124,6 @@ def test_two_identical_log_normal_classes_are_planned_as_one(rule: str) -> None:
         assert plan.highest.rate <= one * (1 + 1e-4)
 
 
-@FEW
 @given(seed=SEEDS)
 def test_free_routing_is_never_below_the_plan(seed: int) -> None:
     problem = problem_of(question(seed, capacity_rule="expected-work"))
@@ -174,7 +167,6 @@ def test_free_routing_gains_nothing_where_one_threshold_is_the_best_policy() -> 
 CONVEX = {"tokens": [64, 4000, 20_000, 90_000], "seconds": [0.2, 0.5, 2.5, 16.0], "interpolation": "linear"}
 
 
-@FEW
 @given(seed=SEEDS, threshold=st.one_of(st.just("free"), st.floats(0, 50_000)))
 def test_expected_work_never_promises_more_than_the_mean_length_when_service_is_convex(
     seed: int, threshold: float | str
@@ -189,7 +181,6 @@ def test_expected_work_never_promises_more_than_the_mean_length_when_service_is_
     assert exact <= mean * (1 + SLACK)
 
 
-@FEW
 @given(seed=SEEDS, demand=st.floats(0.01, 1.0), factor=st.floats(1.0, 3.0))
 def test_a_higher_demand_never_costs_less(seed: int, demand: float, factor: float) -> None:
     changes = question(seed) | {"objective": "min-cost"}
@@ -200,7 +191,6 @@ def test_a_higher_demand_never_costs_less(seed: int, demand: float, factor: floa
     assert usd[1] >= usd[0] * (1 - SLACK) or usd == [inf, inf]
 
 
-@FEW
 @given(seed=SEEDS)
 def test_the_cheapest_fleet_for_the_highest_rate_of_a_budget_costs_no_more_than_the_budget(seed: int) -> None:
     changes = question(seed, budget_usd_per_hour=200.0)
@@ -212,7 +202,6 @@ def test_the_cheapest_fleet_for_the_highest_rate_of_a_budget_costs_no_more_than_
         assert cheapest.highest.rate >= demand * (1 - 1e-9)
 
 
-@FEW
 @given(seed=SEEDS, n=st.integers(2, 9))
 def test_closed_form_of_homogeneous_fleets_equals_the_model(seed: int, n: int) -> None:
     problem = problem_of(question(seed))
@@ -226,7 +215,6 @@ def test_homogeneous_fleets_too_small_for_both_roles_serve_nothing_and_larger_on
     assert (np.diff(rates[1:]) >= 0).all()
 
 
-@FEW
 @given(seed=SEEDS, cuts=st.lists(st.floats(0, 1), min_size=2, max_size=2))
 def test_loads_of_an_interval_undercut_those_of_every_threshold_in_it(seed: int, cuts: list[float]) -> None:
     problem = problem_of(question(seed))
@@ -241,7 +229,6 @@ def test_loads_of_an_interval_undercut_those_of_every_threshold_in_it(seed: int,
         assert (getattr(bound, name) <= values + 1e-9 * np.abs(values).max()).all(), name
 
 
-@FEW
 @given(seed=SEEDS, cuts=st.lists(st.floats(0, 1), min_size=2, max_size=2, unique=True), n=st.integers(1, 9))
 def test_parts_of_an_interval_follow_one_another_without_a_float_between_them(
     seed: int, cuts: list[float], n: int
@@ -287,7 +274,6 @@ def test_an_empty_pool_is_as_if_it_was_not_stated() -> None:
     assert found(problem).sizing.n_instances[0] == 0
 
 
-@FEW
 @given(seed=SEEDS, n_fast=st.integers(1, 4), n_near=st.integers(1, 4), n_decode=st.integers(1, 4))
 def test_the_rate_of_fixed_sizes_is_the_least_limit_and_doubles_with_them(
     seed: int, n_fast: int, n_near: int, n_decode: int

@@ -1,6 +1,5 @@
 """Layouts that pools leave open: the plan is the best over those that are kept, and says what was looked at."""
 
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from planner.roofline import Layout
 from planner.roofline.layouts import largest_instance, layouts
 from planner.scenario import Scenario, load_scenario
 from planner.scenario.parts import n_accelerators
+from tests.cpu_cost import cached
 
 TEXT = """
 schema = "planner.scenario/1"
@@ -60,16 +60,13 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "experts": MOE | PRICED,
 }
 
-SLOW = ("few requests", "strict", "experts")
-ASKED = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in QUESTIONS]
 
-
-@cache
+@cached
 def chosen(name: str) -> Any:
     return outcome(asked(QUESTIONS[name]))
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", QUESTIONS)
 def test_no_combination_of_the_layouts_that_are_kept_is_better_than_the_one_chosen(name: str) -> None:
     scenario, found = asked(QUESTIONS[name]), chosen(name)
     kept = {one.pool: one.kept for one in found.problem.layouts}
@@ -88,7 +85,7 @@ def test_no_combination_of_the_layouts_that_are_kept_is_better_than_the_one_chos
     assert found.objective == pytest.approx(best, rel=2e-3)
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", QUESTIONS)
 def test_pools_keep_their_names_and_state_the_layout_that_was_chosen(name: str) -> None:
     found = chosen(name)
     assert [pool.name for pool in found.fleet.pools] == ["prefill", "decode"]

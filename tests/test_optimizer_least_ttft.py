@@ -1,6 +1,5 @@
 """The least TTFT at a demand: reached by the plan, undercut by no threshold and no sizes, never sooner for less."""
 
-from functools import cache
 from itertools import product
 from math import inf
 from time import monotonic
@@ -8,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InfeasibleError, InputError
@@ -22,6 +21,7 @@ from planner.optimizer.slo_search import search
 from planner.report import binding, words
 from planner.results import Plan
 from tests.builders import FAST, HOME, in_classes, problem_of, small_with
+from tests.cpu_cost import cached
 from tests.test_optimizer_goodput import p90_by_hand
 
 QUICK: dict[str, Any] = {"objective": "min-ttft", "demand_req_per_s": 1.5}
@@ -37,7 +37,7 @@ def quick(changes: dict[str, Any] | None = None) -> Problem:
     return problem_of(QUICK | (changes or {}))
 
 
-@cache
+@cached
 def quick_plan() -> Plan:
     return optimize(small_with(QUICK))
 
@@ -51,7 +51,6 @@ def test_the_least_ttft_of_fixed_sizes_is_what_a_fine_grid_of_thresholds_finds()
     assert min(grid) >= found.bound_s
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.floats(200, 60000), st.floats(200, 60000), st.floats(0, 1), st.floats(0.3, 3))
 def test_an_interval_of_thresholds_is_never_later_than_any_threshold_in_it(
     one: float, other: float, where: float, rate: float
@@ -67,7 +66,6 @@ def test_a_rate_that_sizes_do_not_serve_has_no_ttft() -> None:
     assert (found.ttft_s, found.bound_s) == (inf, inf)
 
 
-@pytest.mark.slow
 def test_no_other_sizes_are_quicker_than_the_plan() -> None:
     problem = quick({f"sites.local.accelerators.{HOME}": 32})
     solution = search(problem)
@@ -100,7 +98,6 @@ def test_what_binds_says_how_much_sooner_one_more_unit_would_be() -> None:
     assert "off the TTFT" in binding.bottleneck(gains[0])
 
 
-@pytest.mark.slow
 def test_the_least_ttft_can_be_promised_and_less_than_its_bound_cannot() -> None:
     plan = quick_plan()
     kept = {"objective": "min-cost", "slo": {"ttft_s": plan.latency.ttft_p90_s * 1.005}}  # type: ignore[operator]
@@ -109,7 +106,6 @@ def test_the_least_ttft_can_be_promised_and_less_than_its_bound_cannot() -> None
     assert search(problem_of(QUICK | broken)) is None
 
 
-@pytest.mark.slow
 def test_nothing_that_the_ttft_does_not_need_is_rented() -> None:
     plan = quick_plan()
     problem = quick()
@@ -119,7 +115,6 @@ def test_nothing_that_the_ttft_does_not_need_is_rented() -> None:
     assert plan.pool("decode").n_instances < problem.size_limits[2]  # type: ignore[operator]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), [(160.0, 200.0), (120.0, 160.0)])
 def test_more_budget_is_never_later(low: float, high: float) -> None:
     stock = {f"sites.remote.accelerators.{FAST}": 80, f"sites.local.accelerators.{HOME}": 80}
@@ -156,7 +151,6 @@ def test_a_demand_beyond_the_fleet_is_proven_infeasible_with_what_would_do() -> 
     assert "demand_req_per_s at most" in str(caught.value)
 
 
-@pytest.mark.slow
 def test_a_promise_beside_the_objective_holds_or_there_is_no_plan() -> None:
     plan = quick_plan()
     with pytest.raises(InfeasibleError, match=r"slo\.ttft_s at least") as caught:
@@ -171,7 +165,6 @@ def test_a_discipline_without_a_model_is_refused_by_the_key_of_the_objective() -
     assert [problem.key for problem in caught.value.problems] == ["objective"]
 
 
-@pytest.mark.slow
 def test_several_classes_are_planned_as_a_network_with_a_proven_bound() -> None:
     scenario = in_classes(CLASSES, QUICK)
     plan = optimize(scenario)

@@ -162,11 +162,10 @@ FAMILIES = (
 
 
 def marks(family: Family, seed: int) -> list[pytest.MarkDecorator]:
-    """A promise takes several seconds to plan for; two classes under one are planned less closely than one."""
-    slow = [pytest.mark.slow] if "promise" in family.what else []
+    """Two classes under a promise are planned less closely than one."""
     reason = "the same promise to two classes is planned pool by pool, with a gap"
     is_broken = family.law == IN_HALVES and seed == 71_002
-    return [pytest.mark.xfail(strict=True, reason=reason), *slow] if is_broken else slow
+    return [pytest.mark.xfail(strict=True, reason=reason)] if is_broken else []
 
 
 @pytest.mark.parametrize(

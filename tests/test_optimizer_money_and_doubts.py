@@ -68,7 +68,6 @@ def test_a_verdict_without_a_price_says_what_it_leaves_out() -> None:
     assert "no price of links.wan" in verdict.because
 
 
-@pytest.mark.slow
 def test_ports_of_several_sizes_keep_their_capacity_in_a_case() -> None:
     tiers = "[{capacity_gbps = 10, usd_per_hour = 2.0}, {capacity_gbps = 3, usd_per_hour = 1.0}]"
     case = build_case(

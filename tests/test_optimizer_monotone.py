@@ -124,7 +124,6 @@ def dearer(changes: Changes, what: str, factor: float) -> Changes:
     return changes | {PRICES[what]: factor * old if old else factor - 1}
 
 
-@settings(max_examples=40)
 @given(seed=SEEDS, factor=st.floats(1.0, 3.0))
 def test_a_higher_demand_never_costs_less_nor_lowers_the_bound(seed: int, factor: float) -> None:
     _, easy = priced_question(seed, "min-cost")
@@ -148,7 +147,6 @@ def test_a_higher_price_never_serves_more_of_a_budget(seed: int, factor: float, 
     compared(planned, easy, dearer(easy, what, factor), GAP_TARGET)
 
 
-@settings(max_examples=40)
 @given(seed=SEEDS, budget=st.floats(20.0, 300.0), extra=st.floats(0.0, 200.0))
 def test_a_larger_budget_never_lowers_the_rate_nor_the_bound(seed: int, budget: float, extra: float) -> None:
     _, hard = priced_question(seed, "max-throughput")
@@ -156,7 +154,6 @@ def test_a_larger_budget_never_lowers_the_rate_nor_the_bound(seed: int, budget: 
     compared(planned, hard | {"budget_usd_per_hour": budget + extra}, hard, GAP_TARGET)
 
 
-@settings(max_examples=25)
 @given(
     seed=SEEDS,
     step_ms=st.floats(5.0, 60.0),
@@ -212,7 +209,6 @@ def harder(easy: Changes, how: str, factor: float) -> Changes:
     return dearer(PRICED | easy, how, factor)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", TERMS)
 @settings(max_examples=5)
 @given(easy=promised_question("min-cost"), factor=FACTORS)
@@ -221,14 +217,12 @@ def test_a_promise_kept_under_harder_terms_never_costs_less(easy: Changes, facto
     compared(planned, easy, harder(easy, how, factor), inf if how in ("traffic", "power") else GOODPUT_GAP)
 
 
-@pytest.mark.slow
 @settings(max_examples=5)
 @given(easy=promised_question("max-throughput"), factor=FACTORS)
 def test_a_shorter_promise_never_raises_goodput(easy: Changes, factor: float) -> None:
     compared(planned, easy, tighter(easy, 1 / factor), GOODPUT_GAP)
 
 
-@pytest.mark.slow
 @settings(max_examples=10)
 @given(hard=promised_question("max-throughput"), budget=st.floats(60.0, 160.0), extra=st.floats(0.0, 100.0))
 def test_a_larger_budget_never_lowers_goodput_nor_its_bound(hard: Changes, budget: float, extra: float) -> None:
@@ -236,7 +230,6 @@ def test_a_larger_budget_never_lowers_goodput_nor_its_bound(hard: Changes, budge
     compared(planned, hard | {"budget_usd_per_hour": budget + extra}, hard, GOODPUT_GAP)
 
 
-@pytest.mark.slow
 def test_a_promise_leaves_the_choice_of_the_cheapest_threshold_where_traffic_is_charged() -> None:
     """The threshold of the highest goodput sends more over the link than the demand needs."""
     changes: Changes = {
@@ -314,7 +307,6 @@ def test_a_shorter_decode_step_never_comes_cheaper_in_a_network(
     compared(planned_as_network, easy, hard, GAP_TARGET)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", TERMS)
 @settings(max_examples=4)
 @given(easy=network_question("min-cost", promise=True), factor=FACTORS)
@@ -323,7 +315,6 @@ def test_a_network_with_a_promise_under_harder_terms_never_costs_less(easy: Chan
     compared(planned_as_network, easy, harder(easy, how, factor), inf)
 
 
-@pytest.mark.slow
 @settings(max_examples=4)
 @given(easy=network_question("max-throughput", promise=True), budget=st.floats(60.0, 160.0), factor=FACTORS)
 def test_a_network_with_a_shorter_promise_or_a_smaller_budget_never_serves_more(

@@ -1,18 +1,17 @@
 """The published figures of the reference system (arXiv 2604.15039v2) against the plan."""
 
-from functools import cache
-
 import pytest
 
 from planner.optimizer import optimize
 from planner.results import Plan
 from planner.scenario import read_scenario
 from tests.builders import reference
+from tests.cpu_cost import cached
 
 PAPER = "prfaas-paper"
 
 
-@cache
+@cached
 def plan(rule: str) -> Plan:
     return optimize(reference(rule))
 

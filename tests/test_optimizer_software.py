@@ -1,7 +1,6 @@
 """Pools of one model run on one software unless something else is stated, and a plan says where they differ."""
 
 from collections.abc import Iterator
-from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from planner.optimizer.service_times import pool_stack
 from planner.profiles import hardware_profile, missing_shapes, model_profile, profile_names
 from planner.roofline import best_stack, stack
 from planner.scenario import Scenario, load_scenario, read_scenario
+from tests.cpu_cost import cached
 
 QUESTION = """
 schema = "planner.scenario/1"
@@ -66,19 +66,19 @@ def names_of(scenario: Scenario) -> set[str]:
     return {pool_stack(scenario, pool).name for pool in scenario.pools.values()}
 
 
-@cache
+@cached
 def timed_models() -> tuple[str, ...]:
     return tuple(n for n in profile_names("model") if not missing_shapes(model_profile(n).architecture))
 
 
-@cache
+@cached
 def timed_chips() -> tuple[str, ...]:
     """Accelerators that the roofline can say something of."""
     found = {name: hardware_profile(name) for name in profile_names("hardware")}
     return tuple(name for name, chip in found.items() if chip.memory_bytes and chip.memory_bytes_per_s)
 
 
-@cache
+@cached
 def telling_chips() -> tuple[str, ...]:
     """Every accelerator that a stack was fitted on, and two of which none tells: the rule sees no others apart."""
     found = (stack(name).calibration for name in profile_names("stack"))
@@ -99,7 +99,6 @@ def test_pools_of_a_model_have_one_stack_by_default_whatever_they_are_made_of(mo
     assert not [*same_on_all_pairs(model, telling_chips())]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", timed_models())
 def test_pools_of_a_model_have_one_stack_by_default_on_any_two_accelerators(model: str) -> None:
     assert not [*same_on_all_pairs(model, timed_chips())]

@@ -62,7 +62,6 @@ def test_of_opponents_as_good_as_each_other_the_first_is_named() -> None:
         assert found.opponent == "equal-bill-colocated"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"objective": "min-cost", "demand_req_per_s": 2.0}])
 def test_a_plan_is_the_same_where_measured_times_change_in_their_last_digits(changes: dict[str, object]) -> None:
     seconds, answers = small().measured["home"].prefill.seconds, []

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.optimizer import optimize, planning_problem
@@ -26,7 +26,6 @@ def fleet(seed: int, **changes: Any) -> Fleet | None:
     return None if solution is None else fleet_of(problem, solution)
 
 
-@settings(max_examples=20)
 @given(seed=SEEDS)
 def test_pools_are_sent_every_request_once_per_role(seed: int) -> None:
     answer = fleet(seed)
@@ -41,7 +40,6 @@ def test_pools_are_sent_every_request_once_per_role(seed: int) -> None:
         )
 
 
-@settings(max_examples=20)
 @given(seed=SEEDS, load=st.floats(0.05, 0.95))
 def test_utilisation_is_offered_over_capacity_and_at_most_one(seed: int, load: float) -> None:
     problem = problem_of(Draw(np.random.default_rng(seed)).question())
@@ -61,7 +59,6 @@ def test_utilisation_is_offered_over_capacity_and_at_most_one(seed: int, load: f
         assert link.mean_gbps <= load * link.capacity_gbps * (1 + 1e-6)
 
 
-@settings(max_examples=20)
 @given(seed=SEEDS)
 def test_something_is_full_at_the_highest_rate(seed: int) -> None:
     answer = fleet(seed)

@@ -14,7 +14,6 @@ from planner.optimizer.changes import cents, significant, whole, with_value
 from planner.optimizer.infeasibility import infeasible
 from planner.scenario import Scenario, read_scenario
 from tests.builders import FAST, GPUS, HOME, SMALL, Draw, problem_of, small, small_with
-from tests.speeds import quick_first
 from tests.test_optimizer_brute_force import cheapest_by_hand, highest_by_hand, priced_question
 
 WAY = re.compile(r"(?P<key>\S+) (?P<sign>=|at least|at most) (?P<value>\S+) \(is [^)]*\)")
@@ -61,7 +60,7 @@ def a_little_less(key: str, sign: str, value: float) -> float:
     return value - (GPUS if ".accelerators." in key else 1)
 
 
-@pytest.mark.parametrize("case", quick_first(sorted(NO_PLAN), "stock", "a budget", "a limit of sizes"))
+@pytest.mark.parametrize("case", sorted(NO_PLAN))
 def test_what_is_said_to_do_does_when_it_is_set_alone_and_a_little_less_does_not(case: str, tmp_path: Path) -> None:
     path = tmp_path / "small.toml"
     path.write_text(SMALL, encoding="utf-8")
@@ -85,7 +84,7 @@ def toml(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-@pytest.mark.parametrize("first", quick_first(range(0, 12, 4), 0))
+@pytest.mark.parametrize("first", range(0, 12, 4))
 def test_the_demand_and_the_budget_that_would_do_are_those_of_counting_every_plan(first: int) -> None:
     n_demands = n_budgets = 0
     for seed in range(first, first + 4):

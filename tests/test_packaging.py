@@ -33,21 +33,18 @@ def run(site: Path, folder: Path, *arguments: str) -> subprocess.CompletedProces
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
 def test_an_installed_wheel_plans_the_reference_case_from_any_folder(unpacked_wheel: Path, tmp_path: Path) -> None:
     found = run(unpacked_wheel, tmp_path, "optimize", "--format", "json")
     assert found.returncode == 0, found.stderr
     assert [pool["n_instances"] for pool in json.loads(found.stdout)["pools"]] == [4, 3, 5]
 
 
-@pytest.mark.slow
 def test_an_installed_wheel_writes_reports_and_new_scenarios(unpacked_wheel: Path, tmp_path: Path) -> None:
     assert run(unpacked_wheel, tmp_path, "scenario", "new", "mine").returncode == 0
     assert run(unpacked_wheel, tmp_path, "report", "mine.toml", "--out", "answer").returncode == 0
     assert (tmp_path / "answer" / "report.md").is_file()
 
 
-@pytest.mark.slow
 def test_a_wheel_holds_every_profile_and_bundled_scenario_and_no_tests(unpacked_wheel: Path) -> None:
     for kind in ("hardware_profiles", "model_profiles", "stack_profiles"):
         shipped = {path.name for path in (unpacked_wheel / "planner" / "data" / kind).iterdir()}

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from planner.results import Plan, Run
 from planner.scenario import Scenario, read_scenario
 from planner.studies.validation import validate
 from tests.builders import FAST, GPUS, HOME, SMALL, small_with
+from tests.cpu_cost import cached
 
 DAY: dict[str, Any] = {
     "objective": "min-cost",
@@ -32,13 +32,13 @@ DAY: dict[str, Any] = {
 HOURS = {"day": 16.0, "night": 8.0}
 
 
-@cache
+@cached
 def planned() -> tuple[Scenario, Plan]:
     scenario = small_with(DAY)
     return scenario, optimize(scenario)
 
 
-@cache
+@cached
 def whole() -> Run:
     return simulate_periods(*planned(), RunQuestion(20_000, 1, 1.0))
 
@@ -166,7 +166,7 @@ def test_periods_are_validated_at_a_part_of_their_demand_as_it_is_predicted_ther
     assert rate.predicted == pytest.approx(5.0)
 
 
-@cache
+@cached
 def coasts() -> tuple[Scenario, Plan]:
     """East-west at two of its hours, with sizes given, so that the plan is found at once."""
     keep = ("h15", "h05")
@@ -185,7 +185,6 @@ def coasts() -> tuple[Scenario, Plan]:
     return scenario, optimize(scenario)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["h15", "h05"])
 def test_two_coasts_serve_each_its_own_requests_as_promised(name: str) -> None:
     scenario, plan = coasts()

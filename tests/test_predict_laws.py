@@ -1,6 +1,5 @@
 """Predicted seconds against hand calculations, and laws that every prediction obeys whatever the stack."""
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from planner.roofline.sequences import Sequences
 from planner.roofline.served_model import prefill_passes
 from planner.roofline.stack import stack
 from planner.studies.predict import PredictQuestion, predict
+from tests.cpu_cost import cached
 
 MODELS = [name for name in profile_names("model") if not missing_shapes(model_profile(name).architecture)]
 CHIPS = ["h200-sxm", "h20-141gb", "b200-sxm", "mi300x", "a100-sxm-80gb", "tpu-v5p"]
@@ -45,7 +45,7 @@ def served(
     )
 
 
-@cache
+@cached
 def chip(name: str, stack_name: str = "datasheet") -> Chip:
     return Chip(hardware_profile(name), stack(stack_name).derated)
 

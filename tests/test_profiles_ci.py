@@ -91,13 +91,11 @@ def line_of_memory() -> int:
 # The action
 
 
-@pytest.mark.slow
 def test_the_action_passes_good_profiles_of_the_folders_it_looks_in_by_default(runner: Runner) -> None:
     found = runner.step(CHECK)
     assert (found.returncode, found.stdout, without_progress(found.stderr)) == (0, "2 profiles hold (2 own)\n", "")
 
 
-@pytest.mark.slow
 def test_the_action_marks_a_bad_profile_at_its_line_and_fails(runner: Runner) -> None:
     found = runner.step(CHECK, paths="hardware_profiles\nbad/h200-sxm.toml\n")
     assert found.returncode == 6
@@ -108,7 +106,6 @@ def test_the_action_marks_a_bad_profile_at_its_line_and_fails(runner: Runner) ->
     )
 
 
-@pytest.mark.slow
 def test_the_action_takes_patterns_and_the_other_formats(runner: Runner) -> None:
     found = runner.step(CHECK, paths="ba*/*.toml", format="json")
     assert found.returncode == 6
@@ -116,7 +113,6 @@ def test_the_action_takes_patterns_and_the_other_formats(runner: Runner) -> None
     assert (problem["file"], problem["line"]) == ("bad/h200-sxm.toml", line_of_memory())
 
 
-@pytest.mark.slow
 def test_the_action_checks_scenarios_with_own_profiles_where_it_is_asked_to(runner: Runner) -> None:
     nothing = runner.step(CHECK_SCENARIOS)
     assert (nothing.returncode, nothing.stdout) == (0, "")
@@ -132,7 +128,6 @@ def test_the_action_checks_scenarios_with_own_profiles_where_it_is_asked_to(runn
     assert (found.returncode, found.stdout) == (0, "asked/chat.toml: holds (2 pools, 0 links, 1 classes)\n")
 
 
-@pytest.mark.slow
 def test_a_path_is_no_place_for_options_or_commands(runner: Runner) -> None:
     found = runner.step(CHECK, paths="--help $(touch hacked) ;touch hacked")
     assert found.returncode == 6
@@ -158,7 +153,6 @@ PAGE, DIFF_PAGE = (
 )
 
 
-@pytest.mark.slow
 def test_the_shell_step_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
     here = Runner(tmp_path)
     for name in ("profiles", "scenarios"):
@@ -197,7 +191,6 @@ def hook(runner: Runner, *files: str, declared: dict[str, Any] = HOOK) -> subpro
     return subprocess.run(command, cwd=runner.workspace, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
 def test_the_hook_passes_good_files_and_fails_bad_ones_with_file_line_and_key(runner: Runner) -> None:
     good = hook(runner, "hardware_profiles/h200-sxm.toml", "model_profiles/kimi-linear-48b.toml")
     assert (good.returncode, good.stdout) == (0, "2 profiles hold (2 own)\n")
@@ -227,7 +220,6 @@ def test_the_hook_for_scenarios_is_declared_and_gets_every_toml_file() -> None:
     assert not any(re.search(SCENARIO_HOOK["files"], name) for name in others)
 
 
-@pytest.mark.slow
 def test_the_hook_for_scenarios_passes_good_files_and_fails_bad_ones_with_their_lines(runner: Runner) -> None:
     text = (ROOT / "reports" / "not-worth-it" / "scenario.toml").read_text(encoding="utf-8")
     (runner.workspace / "scenarios").mkdir()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -46,7 +46,6 @@ def cache_bytes(model: ModelProfile, layout: Layout, tokens: float, width: float
 # Predictions
 
 
-@settings(max_examples=60)
 @given(
     model=st.sampled_from(COUNTED),
     chip=st.sampled_from(CHIPS),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.queueing import (
@@ -66,7 +66,6 @@ def test_waits_match_simulation(
         assert found.quantile_s(q) == pytest.approx(np.quantile(waits_s, q), rel=of_tail)
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.integers(1, 8), st.floats(0.1, 0.9), st.floats(1.05, 1.9), st.floats(1.0, 50.0))
 def test_burstier_arrivals_wait_longer_and_the_table_has_the_mean(
     n_servers: int, load: float, busy: float, spell_s: float

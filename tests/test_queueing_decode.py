@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, poisson
 
@@ -71,7 +71,6 @@ def test_more_load_makes_tokens_slower_and_admission_longer(step_s: np.ndarray, 
     assert light.admission.mean_s <= heavy.admission.mean_s
 
 
-@settings(max_examples=20)
 @given(steps, loads, st.integers(2, 6))
 def test_pooled_instances_wait_less_than_split_ones(step_s: np.ndarray, load: float, n_instances: int) -> None:
     rate = load * limit_req_per_s(step_s, 100.0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.queueing import (
@@ -84,7 +84,6 @@ def test_waits_are_within_their_goal_of_long_simulations_but_for_two_at_the_edge
     assert len(missed) <= SHARE_ALLOWED[poisson] * len(rows)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", range(0, 400, 20))
 def test_a_fresh_simulation_agrees_with_the_committed_one_and_with_the_prediction(
     committed: list[tuple[QueueCase, Simulated, int]], place: int
@@ -97,7 +96,6 @@ def test_a_fresh_simulation_agrees_with_the_committed_one_and_with_the_predictio
     assert n_requests >= MIN_REQUESTS
 
 
-@settings(max_examples=30, deadline=None)
 @given(services, utilizations, variations)
 def test_one_server_waits_as_its_own_tail_integrates(service: Service, utilization: float, scv: float) -> None:
     wait = gigc_wait(1, rate_req_per_s(service, 1, utilization), service, scv)
@@ -128,7 +126,6 @@ def test_exponential_service_is_takacs_formula(n_servers: int, utilization: floa
         assert wait.survival(x_s) / wait.waiting_fraction == pytest.approx(np.exp(-x_s / wait_s), abs=2e-3)
 
 
-@settings(max_examples=40, deadline=None)
 @given(services, st.integers(1, 40), utilizations, variations)
 def test_more_load_fewer_servers_and_more_erratic_arrivals_wait_longer(
     service: Service, n_servers: int, utilization: float, scv: float
@@ -145,7 +142,6 @@ def test_more_load_fewer_servers_and_more_erratic_arrivals_wait_longer(
         assert easier.quantile_s(0.99) <= wait.quantile_s(0.99) * (1 + 1e-2) + 1e-3 * service.mean_s
 
 
-@settings(max_examples=25, deadline=None)
 @given(services, servers, utilizations)
 def test_a_mean_preserving_spread_of_the_service_waits_longer(
     service: Service, n_servers: int, utilization: float
@@ -158,7 +154,6 @@ def test_a_mean_preserving_spread_of_the_service_waits_longer(
     assert wait.mean_s <= longer.mean_s * (1 + error) + 1e-12
 
 
-@settings(max_examples=25, deadline=None)
 @given(services, servers, utilizations, variations, st.floats(0.01, 100.0))
 def test_waits_scale_with_the_unit_of_time(
     service: Service, n_servers: int, utilization: float, scv: float, factor: float
@@ -228,7 +223,6 @@ def test_phases_between_the_solved_loads_are_as_if_they_were_solved(
         assert chain.mean_wait_s / mean == pytest.approx(np.exp(row[0] + row[1]), rel=1e-3 if scv == 1 else 2e-2)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_queue_however_odd_warns_of_anything(data: st.DataObject) -> None:
     """Warnings are errors here: the search for a promise meets empty pools, huge ones and those about to saturate."""

@@ -111,7 +111,6 @@ def test_exponential_tail_matches_mmc(n_servers: int, utilization: float) -> Non
     assert mgc_wait(n_servers, rate, EXPONENTIAL).survival(x_s) == pytest.approx(expected, abs=2e-4)
 
 
-@settings(max_examples=25, deadline=None)
 @given(services, utilizations)
 def test_one_server_wait_has_takacs_second_moment(service: Service, utilization: float) -> None:
     rate = rate_req_per_s(service, 1, utilization)
@@ -119,14 +118,12 @@ def test_one_server_wait_has_takacs_second_moment(service: Service, utilization:
     assert area_s(mgc_wait(1, rate, service)) == pytest.approx(expected, rel=1e-3)
 
 
-@settings(max_examples=25, deadline=None)
 @given(services, servers, utilizations)
 def test_mean_is_the_integral_of_survival(service: Service, n_servers: int, utilization: float) -> None:
     wait = mgc_wait(n_servers, rate_req_per_s(service, n_servers, utilization), service)
     assert area_s(wait)[0] == pytest.approx(wait.mean_s, rel=1e-3, abs=1e-12)
 
 
-@settings(max_examples=25, deadline=None)
 @given(services, servers, utilizations, st.floats(0.0, 0.9999))
 def test_survival_falls_and_the_quantile_inverts_it(
     service: Service, n_servers: int, utilization: float, q: float
@@ -152,7 +149,6 @@ def test_mean_wait_rises_with_load_and_falls_with_servers(service: Service, n_se
     assert wait_s(n_servers + 1, rate) < wait_s(n_servers, rate)
 
 
-@settings(max_examples=25, deadline=None)
 @given(services, servers, utilizations, st.floats(0.01, 100.0))
 def test_waits_scale_with_the_unit_of_time(service: Service, n_servers: int, utilization: float, factor: float) -> None:
     rate = rate_req_per_s(service, n_servers, utilization)

@@ -4,7 +4,7 @@ import heapq
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.queueing import packing
@@ -51,7 +51,6 @@ def test_sums_far_beyond_the_room_do_not_come_round_into_it() -> None:
     assert found.mean_filled[0] == pytest.approx(0.8)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.floats(0.1, 5.0), min_size=1, max_size=6), st.floats(1.0, 30.0), st.integers(1, 40), st.floats(1.0, 2.0)
 )

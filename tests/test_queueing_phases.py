@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.queueing import (
@@ -126,7 +126,6 @@ def test_two_servers_agree_with_a_brute_force_chain(arrivals: MarkovArrivals, sh
     assert (chain.waiting_fraction, chain.mean_wait_s) == pytest.approx(expected, rel=1e-4)
 
 
-@settings(max_examples=25, deadline=None)
 @given(servers, utilizations, erratic, st.sampled_from([0.5, 1.0, 3.0]))
 def test_the_chains_wait_integrates_to_littles_mean(
     n_servers: int, utilization: float, shape: tuple[float, float], scv: float

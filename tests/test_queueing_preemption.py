@@ -1,7 +1,6 @@
 """Requests that give way in a full cache, and the capacity that is left, beside saturated runs of the engine."""
 
 from dataclasses import replace
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from planner.queueing import (
 )
 from planner.queueing.erlang import Floats
 from planner.roofline import strata
+from tests.cpu_cost import cached
 
 N_REQUESTS, N_POOLS, SEED = 6000, 24, 4407
 COUNTED = slice(int(0.4 * N_REQUESTS), int(0.95 * N_REQUESTS))
@@ -89,7 +89,7 @@ def fluid(pool: Pool) -> tuple[PassLoop, Prompts]:
     return loop, Prompts(tokens, weights, tokens, held.output_tokens, scv)
 
 
-@cache
+@cached
 def errors() -> tuple[np.ndarray, np.ndarray]:
     """Of the capacity, as if nothing gave way and as it is predicted."""
     rng, found = np.random.default_rng(SEED), []

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.queueing import Senders, alone_s, link_stretch
@@ -53,7 +53,6 @@ def test_an_unused_link_stretches_nothing() -> None:
     assert link_stretch([], []).mean == link_stretch([senders(3, 0.0)], [60]).mean == 1.0
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(1, 30), st.floats(0.1, 0.85), st.floats(0.05, 4.0), st.sampled_from([0.25, 1.0, 4.0]))
 def test_more_load_stretches_more_and_never_shortens(n: int, load: float, service: float, scv: float) -> None:
     loads = [part * load for part in (0.5, 0.8, 1.0) if part * load * service < 0.95 * n]

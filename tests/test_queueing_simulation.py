@@ -48,7 +48,6 @@ def test_waits_match_simulation(n_servers: int, utilization: float, tolerance: f
     check(n_servers, utilization, sigma=1.0, tolerance=tolerance, n_requests=2000)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.5, 1.15])
 @pytest.mark.parametrize("utilization", [0.3, 0.5, 0.7, 0.8, 0.9])
 @pytest.mark.parametrize(("n_servers", "tolerance"), [(1, 0.0), (3, 0.015), (4, 0.015), (9, 0.04)])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.queueing import NO_WAIT, Path, Service, Ttft, Wait, decode_batch, mgc_wait, sum_of_waits
@@ -49,7 +49,6 @@ def test_a_markovian_pool_has_the_textbook_response_time() -> None:
     assert ttft.survival(x_s) == pytest.approx((1 - waiting) * np.exp(-x_s) + waiting * both, abs=3e-4)
 
 
-@settings(max_examples=25, deadline=None)
 @given(mixtures, st.floats(0.001, 0.999))
 def test_quantile_inverts_survival(ttft: Ttft, q: float) -> None:
     x_s = ttft.quantile_s(q)
@@ -57,7 +56,6 @@ def test_quantile_inverts_survival(ttft: Ttft, q: float) -> None:
     assert float(ttft.survival(x_s * (1 - 1e-9))) >= 1 - q - 1e-6
 
 
-@settings(max_examples=25, deadline=None)
 @given(mixtures)
 def test_survival_falls_from_one_to_nothing_and_its_integral_is_the_mean(ttft: Ttft) -> None:
     x_s = np.linspace(0.0, ttft.quantile_s(1 - 1e-7), 20_001)
@@ -67,7 +65,6 @@ def test_survival_falls_from_one_to_nothing_and_its_integral_is_the_mean(ttft: T
     assert np.trapezoid(survival, x_s) == pytest.approx(ttft.mean_s, rel=2e-3)
 
 
-@settings(max_examples=25, deadline=None)
 @given(seconds, seconds, st.floats(0.05, 0.9), st.sampled_from([0.5, 0.9, 0.99]))
 def test_more_load_means_a_later_first_token(
     near_s: list[float], far_s: list[float], utilization: float, q: float
@@ -113,7 +110,6 @@ def test_waits_that_hardly_ever_happen_add_up_to_one_that_hardly_does() -> None:
     assert both.step_s > 0
 
 
-@settings(max_examples=20, deadline=None)
 @given(seconds, seconds, st.floats(0.1, 0.95), st.floats(0.1, 0.95))
 def test_a_sum_of_waits_is_symmetric_and_its_integral_is_its_mean(
     one_s: list[float], other_s: list[float], load: float, other_load: float

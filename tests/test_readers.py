@@ -352,7 +352,6 @@ def test_a_sample_of_the_campaign_breaks_no_law() -> None:
     check_sample("fuzz_inputs", 33, *(f"--kind={kind}" for kind in corpus() if kind != EXECUTED))
 
 
-@pytest.mark.slow
 def test_a_sample_of_small_changes_breaks_no_law() -> None:
     # east-west takes as long as a search may, and is left to the campaign.
     check_sample("small_changes", 12, *(f"--kind={name}" for name in bundled_scenarios() if name != "east-west"))

@@ -57,7 +57,7 @@ def test_every_break_even_is_told_before_it_is_looked_for_and_kept_as_soon_as_it
         assert break_even_line(item).startswith(f"{item.title}: ")
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_report_of_a_network_has_told_what_it_found_and_leaves_the_old_one(
     number: signal.Signals, tmp_path: Path
 ) -> None:

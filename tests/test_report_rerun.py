@@ -20,7 +20,6 @@ from planner.profiles.toml_text import toml_value
 from planner.report import Rerun, report_markdown
 from planner.scenario import Move
 from planner.toml_lines import string_spans
-from tests.speeds import quick_first
 from tests.test_report_records import make_case
 
 TRACE = [{"timestamp": 250 * i, "input_length": 600 * (1 + i % 40), "output_length": 100 + i % 9} for i in range(200)]
@@ -94,7 +93,7 @@ def regenerating(report: Path) -> str:
     return found[2]
 
 
-@pytest.mark.parametrize("data", quick_first([False, True], False), ids=["trace beside it", "trace in a data folder"])
+@pytest.mark.parametrize("data", [False, True], ids=["trace beside it", "trace in a data folder"])
 def test_a_report_is_made_again_from_its_folder_and_checked_from_elsewhere(
     asked: Path, tmp_path: Path, data: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,7 +128,6 @@ def test_studies_are_fields_of_the_same_json_object_and_a_figure_is_told_on_stde
     assert figure.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
 def test_a_sensitivity_on_the_command_line_has_a_row_for_every_input() -> None:
     found = CliRunner().invoke(app, ["optimize", "prfaas-paper", "--sensitivity", "--format", "json"])
     assert found.exit_code == 0, found.output

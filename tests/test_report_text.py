@@ -115,7 +115,7 @@ PLAIN = structure(report_markdown(with_text("text", "name")))
 
 
 @given(TEXTS, TEXTS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_no_text_or_name_changes_the_structure_of_a_report(text: str, name: str) -> None:
     assert structure(report_markdown(with_text(text, name))) == PLAIN
 
@@ -172,7 +172,7 @@ def test_notes_keep_paragraphs_lists_emphasis_and_code_alone(text: str) -> None:
 
 
 @given(TEXTS, TEXTS)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_no_name_of_a_file_or_a_machine_changes_the_structure_of_the_other_reports(text: str, name: str) -> None:
     def surveyed(text: str, name: str) -> str:
         files = tuple(file.model_copy(update={"name": name, "what": text, "source": text}) for file in SURVEY.files)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
@@ -209,7 +209,6 @@ tokens = st.integers(1, 40_000)
 
 
 @given(models, tokens, st.integers(0, 40_000), st.integers(1, 10_000))
-@settings(max_examples=60, deadline=None)
 def test_prefill_grows_with_new_and_cached_tokens(name: str, new: int, cached: int, more: int) -> None:
     model = model_profile(name)
     base = prefill_operators(model, new, cached)
@@ -219,7 +218,6 @@ def test_prefill_grows_with_new_and_cached_tokens(name: str, new: int, cached: i
 
 
 @given(models, st.integers(1, 512), st.integers(1, 100_000), st.integers(1, 512))
-@settings(max_examples=60, deadline=None)
 def test_a_decode_step_grows_with_batch_and_context(name: str, batch: int, context: int, more: int) -> None:
     model = model_profile(name)
     base = decode_operators(model, batch, context)
@@ -229,7 +227,6 @@ def test_a_decode_step_grows_with_batch_and_context(name: str, batch: int, conte
 
 
 @given(models, tokens, st.integers(1, 40_000))
-@settings(max_examples=60, deadline=None)
 def test_prefill_in_two_parts_costs_no_less_than_at_once(name: str, first: int, second: int) -> None:
     model = model_profile(name)
     parts = flop(prefill_operators(model, first)) + flop(prefill_operators(model, second, first))
@@ -237,7 +234,6 @@ def test_prefill_in_two_parts_costs_no_less_than_at_once(name: str, first: int, 
 
 
 @given(models, st.integers(1, 5000), st.integers(0, 5000), st.integers(1, 64))
-@settings(max_examples=40, deadline=None)
 def test_flops_of_sequences_alike_are_a_multiple(name: str, new: int, cached: int, count: int) -> None:
     model = model_profile(name)
     one, many = (flop(prefill_operators(model, new, cached, n)) for n in (1, count))
@@ -245,7 +241,6 @@ def test_flops_of_sequences_alike_are_a_multiple(name: str, new: int, cached: in
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=8), models)
-@settings(max_examples=40, deadline=None)
 def test_arrays_give_what_each_length_gives_alone(lengths: list[int], name: str) -> None:
     model = model_profile(name)
     together = total_flop(prefill_operators(model, lengths))

@@ -60,9 +60,6 @@ def peak_bytes(scenario: Scenario, fleet: Fleet, question: RunQuestion, *, keep:
         tracemalloc.stop()
 
 
-slow = pytest.mark.slow
-
-
 @pytest.mark.parametrize(
     ("case", "n", "n_replications", "keep"),
     [
@@ -70,7 +67,7 @@ slow = pytest.mark.slow
         pytest.param(plain, 160_000, 4, False, id="replications"),
         pytest.param(plain, 160_000, 4, True, id="records"),
         pytest.param(cached, 40_000, 1, False, id="caches"),
-        pytest.param(colocated, 300_000, 1, False, id="colocated", marks=slow),
+        pytest.param(colocated, 300_000, 1, False, id="colocated"),
     ],
 )
 def test_what_a_request_more_takes_is_what_is_said(

@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from planner.report.chart_run import RunChart
 from planner.results import plan_from
 from planner.scenario import read_scenario
 from planner.studies.predicted_ttft import predicted_ttft
+from tests.cpu_cost import cached
 from tests.json_forms import MAYBE, Only, faults
 
 RUN = {
@@ -38,7 +38,7 @@ def called(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["simulate", *arguments])
 
 
-@cache
+@cached
 def plan_text() -> str:
     found = CliRunner().invoke(app, ["optimize", "--format", "json"])
     assert found.exit_code == 0
@@ -105,7 +105,7 @@ def test_a_figure_shows_queues_links_and_ttft_beside_the_predicted_one(plan_file
     assert path.read_text(encoding="utf-8").startswith("<?xml")
 
 
-@cache
+@cached
 def drawn(load: float | None) -> RunChart:
     scenario, plan = read_scenario("prfaas-paper"), plan_from(plan_text(), "plan.json")
     question = RunQuestion(40_000, 2, load, 2, is_full=load is None)
@@ -204,7 +204,6 @@ def test_a_full_system_is_said_to_be_so(plan_file: str) -> None:
     assert answer["notes"]
 
 
-@pytest.mark.slow
 def test_workers_do_not_change_the_answer(plan_file: str) -> None:
     arguments = ("--plan", plan_file, "--requests", "8000", "--replications", "3", "--format", "json")
     assert called(*arguments, "--workers", "2").stdout == called(*arguments).stdout

@@ -319,7 +319,6 @@ def test_a_file_that_is_there_is_kept_unless_forced(tmp_path: Path) -> None:
     assert read_scenario(str(path)).demand_req_per_s == 30.0
 
 
-@pytest.mark.slow
 def test_both_fleets_are_run_and_the_verdict_decided() -> None:
     found = sized(a_question(), 40_000).size
     for fleet in (found.colocated, found.disaggregated):

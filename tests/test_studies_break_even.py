@@ -118,7 +118,6 @@ DAY: dict[str, Any] = {
 """8 fast instances, 7 that decode and a line, or 16 that prefill at home and the same 7."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("decides", "even"),
     [

@@ -1,7 +1,6 @@
 """A case: its price ratios against fleets counted by hand, its requests against closed forms, variants that fail."""
 
 import itertools
-from functools import cache
 from math import exp, floor
 from pathlib import Path
 
@@ -19,22 +18,23 @@ from planner.studies.case import build_case, length_profile, service_curve
 from planner.studies.price_ratios import price_ratios
 from planner.workload import RequestMix
 from tests.builders import FAST, GPUS, HOME, SMALL, problem_of, small_with
+from tests.cpu_cost import cached
 
 
-@cache
+@cached
 def planned() -> tuple[Problem, Plan]:
     problem = problem_of()
     return problem, optimized(problem)
 
 
-@cache
+@cached
 def ratios() -> PriceRatios:
     found = price_ratios(*planned())
     assert found is not None
     return found
 
 
-@cache
+@cached
 def rates() -> list[float]:
     """Highest rate of homogeneous fleets of 0, 1, 2, ... instances."""
     return homogeneous_rates(planned()[0], np.arange(200)).tolist()
@@ -222,7 +222,7 @@ tolerance = 0.5
 """
 
 
-@cache
+@cached
 def case() -> Case:
     return build_case(load_scenario(SMALL + VARIANTS, "small.toml", Path()))
 

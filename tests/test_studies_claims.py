@@ -1,7 +1,5 @@
 """Published figures beside the plan's: what a metric names, what a quotient divides, and what is no figure."""
 
-from functools import cache
-
 import pytest
 
 from planner.errors import InputError
@@ -10,9 +8,10 @@ from planner.results import ClaimResult, Plan
 from planner.scenario import Claim
 from planner.studies.claims import claim_results
 from tests.builders import small_with
+from tests.cpu_cost import cached
 
 
-@cache
+@cached
 def plan() -> Plan:
     return optimize(small_with({"demand_req_per_s": 1.0}))
 

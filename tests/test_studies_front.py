@@ -1,6 +1,5 @@
 """Fronts of cost: every point is a plan within its budget, none is dominated, nonsense is refused by key."""
 
-from functools import cache
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from planner.results import Front, FrontPoint
 from planner.scenario import Scenario
 from planner.studies.front import budgets, pareto_front, undominated
 from tests.builders import FAST, HOME, small_with
+from tests.cpu_cost import cached
 
 DEMAND: dict[str, Any] = {"demand_req_per_s": 1.0}
 
@@ -25,7 +25,7 @@ def front_of(scenario: Scenario, against: Any, n: int = 4) -> Front:
     return pareto_front(scenario, optimize(scenario), against, n)
 
 
-@cache
+@cached
 def throughput() -> Front:
     return front_of(small_with(DEMAND), "throughput", 6)
 

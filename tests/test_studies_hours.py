@@ -1,6 +1,5 @@
 """A day of a fleet that is bought for its busiest hour, and what else a report shows when its scenario asks for it."""
 
-from functools import cache
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from planner.scenario import read_scenario
 from planner.studies.case import build_case
 from planner.studies.hours import hours_of
 from tests.builders import HOME, small_with
+from tests.cpu_cost import cached
 from tests.test_report_records import make_case
 from tests.test_report_studies import make_front, make_sensitivity
 
@@ -24,7 +24,7 @@ CHEAP: dict[str, Any] = {"objective": "min-cost", "demand_req_per_s": 1.5}
 POWER = {"usd_per_kwh": 0.5, "draw_fraction": 1.0, "idle_draw_fraction": 0.4, "pue": 1.2}
 
 
-@cache
+@cached
 def case() -> Case:
     report = {
         "hours": {"factors": list(FACTORS), "source": SOURCE},
@@ -88,7 +88,6 @@ def test_a_report_shows_the_day_and_the_fronts_that_its_scenario_asks_for() -> N
     assert max(len(line) for line in sections.splitlines() if line.startswith("|")) < 100
 
 
-@pytest.mark.slow
 def test_a_report_shows_the_sensitivity_that_its_scenario_asks_for() -> None:
     sizes = {"pools.fast.n_instances": 2, "pools.near.n_instances": 1, "pools.decode.n_instances": 9}
     found = build_case(small_with({**sizes, f"sites.local.accelerators.{HOME}": 80, "report": {"sensitivity": True}}))

@@ -1,7 +1,6 @@
 """What scheduling is worth: the same requests in every row, every pattern tried, and what cannot be tried said."""
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from planner.report import PRINT_WIDTH
 from planner.results import Plan, ScheduledSeries, SchedulerComparison
 from planner.scenario import Scenario, read_scenario
 from planner.studies.scheduling import compare_schedulers, patterns_of
+from tests.cpu_cost import cached
 from tests.json_forms import Only, faults
 
 COMPARED = {
@@ -31,13 +31,13 @@ COMPARED = {
 QUESTION = RunQuestion(6000, seed=3, load=0.8, n_replications=1)
 
 
-@cache
+@cached
 def planned() -> tuple[Scenario, Plan]:
     scenario = read_scenario("prfaas-paper")
     return scenario, optimize(scenario)
 
 
-@cache
+@cached
 def compared() -> tuple[SchedulerComparison, tuple[ScheduledSeries, ...]]:
     return compare_schedulers(*planned(), QUESTION)
 

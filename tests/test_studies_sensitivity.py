@@ -1,6 +1,5 @@
 """Sensitivity: each input is varied alone, by a law where there is one; the stated plan is held against it."""
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,19 @@ from planner.results import InputSensitivity, Sensitivity, Variation
 from planner.scenario import read_scenario
 from planner.studies.sensitivity import inputs, longer, sensitivity
 from tests.builders import FAST, HOME, in_classes, problem_of, small_with
+from tests.cpu_cost import cached
 
 FIXED: dict[str, Any] = {"pools.fast.n_instances": 2, "pools.near.n_instances": 1, "pools.decode.n_instances": 9}
 STOCK = {f"sites.local.accelerators.{HOME}": 80}
 
 
-@cache
+@cached
 def fixed() -> Sensitivity:
     """A fleet of which prefill is the limit, at its highest rate."""
     return sensitivity(small_with({**FIXED, **STOCK}))
 
 
-@cache
+@cached
 def cheapest() -> Sensitivity:
     return sensitivity(small_with({"objective": "min-cost", "demand_req_per_s": 1.5}))
 
@@ -63,7 +63,6 @@ def test_seconds_of_every_pool_by_a_factor_change_the_rate_by_its_inverse() -> N
     assert slow.objective == pytest.approx(outcome(small_with({**FIXED, **STOCK})).objective / 1.2, rel=1e-6)
 
 
-@pytest.mark.slow
 def test_what_does_not_limit_a_fleet_does_not_change_its_rate() -> None:
     for title in ("decode step seconds of decode", "output lengths", "price of wan", f"price of {FAST}"):
         assert all(v.objective_change == pytest.approx(0.0, abs=1e-6) for v in row(fixed(), title).values())
@@ -135,7 +134,6 @@ def test_every_kind_of_lengths_gets_longer() -> None:
     assert third["edges"] == pytest.approx([12.0, 24.0, 48.0])
 
 
-@pytest.mark.slow
 def test_the_sizes_of_a_network_are_kept_and_held_against_its_demand() -> None:
     lengths = {"kind": "empirical", "tokens": [500, 8000]}
     output = {"kind": "constant", "tokens": 300}

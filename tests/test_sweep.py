@@ -77,7 +77,6 @@ def test_more_bandwidth_and_instances_never_serve_less(small_file: str) -> None:
                 assert more >= value * (1 - 1e-6)
 
 
-@pytest.mark.slow
 def test_workers_do_not_change_the_answer(small_file: str) -> None:
     arguments = (small_file, "--over", "links.wan.capacity_gbps=1,10,100", "--format", "json")
     assert called(*arguments, "--workers", "2").stdout == called(*arguments).stdout
@@ -174,7 +173,6 @@ def test_what_was_finished_before_a_sweep_stopped_is_printed_and_written(
     assert "stopped after 2 of 3 points" in found.stderr
 
 
-@pytest.mark.slow
 def test_a_pool_that_is_only_in_some_plans_is_a_column_of_all(tmp_path: Path) -> None:
     """Dear accelerators elsewhere are not used: their pool is in the plan without instances."""
     text = SMALL[: SMALL.index("[workload]")] + CLASSES + SMALL[SMALL.index("[sites.remote]") :]

@@ -6,7 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -193,7 +193,6 @@ def test_where_demands_differ_the_best_is_the_cheapest_per_request_and_where_obj
 # Figures
 
 
-@settings(max_examples=20)
 @given(sweeps)
 def test_any_sweep_can_be_drawn_with_every_plan_on_it(found: PlanSweep) -> None:
     figure = sweep_chart(found)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from planner.studies.promises import promise
 from planner.studies.rounds import Candidate, Search, Tried, candidate, run
 from planner.studies.slo_runs import cheaper_undecided, with_slo_run
 from tests.builders import GPUS, HOME, small_with
+from tests.cpu_cost import cached
 
 LIMIT_S = 6.0
 FIXED = {
@@ -51,7 +51,7 @@ def a_fleet(limit_s: float) -> Candidate:
     return replace(candidate(lax, as_asked(lax.scenario)), as_run=search_of(limit_s, FIXED).scenario)
 
 
-@cache
+@cached
 def met_s() -> float:
     """Its P90 in a long run."""
     return run(search_of(LIMIT_S, FIXED, 320_000), a_fleet(LIMIT_S)).promises[0].executed

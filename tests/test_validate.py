@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from planner.report import PRINT_WIDTH
 from planner.results import Interval, enough_requests, judgement
 from planner.scenario import bundled_scenarios, read_scenario
 from planner.studies.validation import check
+from tests.cpu_cost import cached
 from tests.json_forms import Only, faults
 
 FORM = {
@@ -35,12 +35,12 @@ FORM = {
 }
 
 
-@cache
+@cached
 def called(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["validate", *arguments])
 
 
-@cache
+@cached
 def answer(*arguments: str) -> Any:
     return json.loads(called(*arguments, "--format", "json").stdout)
 
@@ -216,7 +216,6 @@ def test_every_committed_scenario_is_validated() -> None:
     assert set(bundled_scenarios()) == set(RUNS) | set(DAYS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_no_promise_of_a_committed_scenario_fails_and_all_that_can_be_decided_hold(
     name: str, data_file: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
@@ -234,7 +233,6 @@ def test_no_promise_of_a_committed_scenario_fails_and_all_that_can_be_decided_ho
     assert {"max_throughput_req_per_s", "ttft_p90_s", "tpot_mean_s"} <= {c["metric"] for c in found["checks"]}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", bundled_scenarios())
 def test_every_committed_scenario_is_validated_in_a_short_run_too(
     name: str, data_file: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
@@ -250,7 +248,6 @@ def test_every_committed_scenario_is_validated_in_a_short_run_too(
     assert "max_throughput_req_per_s" in {c["metric"] for c in found["checks"]}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", DAYS)
 def test_no_promise_of_a_committed_day_fails_and_every_period_is_run(name: str) -> None:
     requests, replications = map(str, DAYS[name])
