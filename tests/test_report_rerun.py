@@ -1,4 +1,4 @@
-"""A report's folder reproduces: its scenario leads to the same files, and its last line is a command that works."""
+"""A report's folder reproduces: its scenario leads to the same files, its command works, and it knows its inputs."""
 
 import json
 import os
@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from planner.cli import app
-from planner.errors import CheckFailedError
+from planner.errors import CheckFailedError, UsageError
 from planner.profiles.catalogue import profile_paths
 from planner.profiles.toml_text import toml_value
 from planner.report import Rerun, report_markdown
-from planner.scenario import Move
+from planner.report.folder import with_inputs
+from planner.scenario import Move, load_scenario
+from planner.studies.plan_inputs import case_digest
 from planner.toml_lines import string_spans
 from tests.test_report_records import make_case
 
@@ -87,7 +89,7 @@ def called(command: str) -> Result:
 
 def regenerating(report: Path) -> str:
     """The command at the end of a report."""
-    last = report.read_text().splitlines()[-1]
+    (last,) = (line for line in report.read_text().splitlines() if line.startswith("To regenerate"))
     found = re.fullmatch(r"To regenerate, in this folder.*?: (`+)(.*?) ?\1", last)
     assert found is not None
     return found[2]
@@ -123,8 +125,37 @@ def test_a_report_is_made_again_from_its_folder_and_checked_from_elsewhere(
     monkeypatch.chdir(elsewhere)
     from_there = again.replace("scenario.toml --out .", f"{out} --out {out}")
     assert called(f"{from_there} --check").exit_code == 0
+    assert called(f"{from_there} --check --inputs").exit_code == 0
     stale = called(f"planner report {out} --out {out} --check")  # without what was changed
     assert isinstance(stale.exception, CheckFailedError)
+
+
+def test_a_report_knows_its_inputs_by_their_digest(asked: Path) -> None:
+    """Of every input one figure is changed and set back."""
+    folder = out = asked.parent
+    inputs = case_digest(load_scenario(QUESTION, str(asked), folder), QUESTION, ())
+    (out / "report.md").write_text(with_inputs("# A report\n", inputs))
+    ask = f"planner report {asked} --out {out} --check --inputs"
+    assert called(ask).exit_code == 0
+    for name, old, new in (
+        ("parts/own-chip.toml", "tdp_w = { value = 700", "tdp_w = { value = 701"),
+        ("parts/own-model.toml", "vocab_size = 151936", "vocab_size = 151937"),
+        ("traces/own.jsonl", '"output_length": ', '"output_length": 1'),
+        ("my.toml", "# beside the scenario", "# elsewhere"),
+    ):
+        path = folder / name
+        text = path.read_text()
+        assert old in text, name
+        path.write_text(text.replace(old, new, 1))
+        stale = called(ask).exception
+        assert isinstance(stale, CheckFailedError), name
+        assert "report.md: was made from other inputs" in str(stale)
+        assert f"Run: planner report {asked} --out {out}" in str(stale)
+        path.write_text(text)
+    assert called(ask).exit_code == 0
+    (out / "report.md").write_text("# A report\n")
+    assert "does not say from which inputs" in str(called(ask).exception)
+    assert isinstance(called(f"planner report {asked} --out {out} --inputs").exception, UsageError)
 
 
 def test_a_report_says_what_it_depends_on_beside_its_scenario() -> None:

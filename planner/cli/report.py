@@ -22,68 +22,94 @@ def report(
     scenario: ScenarioArgument = "prfaas-paper",
     overrides: SetOption = None,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 6 when the folder is stale.")] = False,
+    inputs_alone: Annotated[
+        bool,
+        typer.Option("--inputs", help="With --check: ask only whether scenario, profiles and traces are still those."),
+    ] = False,
     time_limit_s: TimeLimitOption = TIME_LIMIT_S,
 ) -> None:
     """Write a cost report of a scenario, or of a map of sizes, or check that a committed one is current.
 
     The scenario is copied into the folder, with paths in it that lead from there. Every break-even of it is told on
     stderr when it is found. Nothing is written before all is done: a report that is interrupted (130, 143) leaves the
-    folder as it was.
+    folder as it was. A report ends in the digest of what it was made from, which `--check --inputs` compares at once.
     """
-    from planner.errors import CheckFailedError
+    from planner.errors import UsageError
     from planner.files import check_writable_folder
     from planner.profiles.folders import schema_of
-    from planner.report import Rerun, check_report, write_report
+    from planner.report import Rerun, check_inputs, check_report, write_report
     from planner.scenario import Move, load_scenario, scenario_path
     from planner.schema import read_text
+    from planner.studies.plan_inputs import case_digest
 
+    if inputs_alone and not check:
+        raise UsageError("--inputs: goes with --check")
     path, limit_s = scenario_path(scenario), None if time_limit_s == TIME_LIMIT_S else time_limit_s
     original, stated = read_text(path), tuple(overrides or ())
     if not check:
         check_writable_folder(out)
     if schema_of(original) == "size-map":
-        _report_size_map(path, original, stated, out, check, time_limit_s)
+        _report_size_map(path, original, stated, out, check, inputs_alone, time_limit_s)
         return
     move = Move(path.resolve().parent, out.resolve(), data_dirs())
     text, changes = move.text(original), tuple(map(move.override, stated))
     question = load_scenario(text, str(path), move.new, changes)
     say_readings(question)
-    again = Rerun(changes, limit_s, move.traces_found_elsewhere(original))
+    inputs = case_digest(question, text, changes, data_dirs())
+    again = Rerun(changes, limit_s, move.traces_found_elsewhere(original), inputs)
+    command = Rerun(stated, limit_s).command(scenario, str(out))
+    if inputs_alone:
+        _say_whether_current(out, check_inputs(out, inputs), command)
+        return
     case = _case(question, time_limit_s)
-    if not check:
-        with progress(f"drawing {question.name}"):
-            write_report(case, out, text, again)
-        typer.echo(f"{out / 'report.md'}")
-    elif stale := check_report(case, out, text, again):
+    if check:
+        _say_whether_current(out, check_report(case, out, text, again), command)
+        return
+    with progress(f"drawing {question.name}"):
+        write_report(case, out, text, again)
+    typer.echo(f"{out / 'report.md'}")
+
+
+def _say_whether_current(out: Path, stale: list[str], command: str) -> None:
+    """That a folder is current; raises CheckFailedError where it is not."""
+    from planner.errors import CheckFailedError
+
+    if stale:
         listed = "\n".join(f"  - {item}" for item in stale)
-        command = Rerun(stated, limit_s).command(scenario, str(out))
         raise CheckFailedError(f"{out} is stale:\n{listed}\nRun: {command}")
-    else:
-        typer.echo(f"{out} is current")
+    typer.echo(f"{out} is current")
 
 
 def _report_size_map(
-    path: Path, text: str, overrides: tuple[str, ...], out: Path, check: bool, time_limit_s: float
+    path: Path,
+    text: str,
+    overrides: tuple[str, ...],
+    out: Path,
+    check: bool,
+    inputs_alone: bool,
+    time_limit_s: float,
 ) -> None:
     """The report of many demands, each sized both ways."""
-    from planner.errors import CheckFailedError, UsageError
+    from planner.errors import UsageError
     from planner.jobs import Workers
+    from planner.report import check_inputs
     from planner.report.size_map_report import check_size_map, write_size_map
-    from planner.studies.size.size_map import size_map, size_map_question
+    from planner.studies.size.size_map import map_digest, size_map, size_map_question
 
     if overrides:
         raise UsageError("--set: changes scenarios, and this is a map of sizes (change the file)")
-    question = size_map_question(text, str(path))
+    question, command = size_map_question(text, str(path)), f"planner report {path} --out {out}"
+    inputs = map_digest(question, text)
+    if inputs_alone:
+        _say_whether_current(out, check_inputs(out, inputs), command)
+        return
     with progress(f"sizing {question.name}") as tell:
         found = size_map(question, time_limit_s, tell, Workers(os.cpu_count() or 1))
-    if not check:
-        write_size_map(found, out)
-        typer.echo(f"{out / 'report.md'}")
-    elif stale := check_size_map(found, out):
-        listed = "\n".join(f"  - {item}" for item in stale)
-        raise CheckFailedError(f"{out} is stale:\n{listed}\nRun: planner report {path} --out {out}")
-    else:
-        typer.echo(f"{out} is current")
+    if check:
+        _say_whether_current(out, check_size_map(found, out, inputs), command)
+        return
+    write_size_map(found, out, inputs)
+    typer.echo(f"{out / 'report.md'}")
 
 
 def _case(question: "Scenario", time_limit_s: float) -> "Case":

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from planner.report.fidelity_folder import check_fidelity_report, write_fidelity_report
     from planner.report.fidelity_tables import worst_points, worst_table
     from planner.report.figure_files import write_front, write_roofline, write_schedulers, write_tornado
-    from planner.report.folder import check_report, write_report
+    from planner.report.folder import check_inputs, check_report, write_report
     from planner.report.live_folder import check_live_report, write_live_report
     from planner.report.markdown import report_markdown
     from planner.report.prediction_tables import shortfall
@@ -49,6 +49,7 @@ _LAZY = {
     "write_roofline": "figure_files",
     "write_schedulers": "figure_files",
     "write_tornado": "figure_files",
+    "check_inputs": "folder",
     "check_report": "folder",
     "write_report": "folder",
     "check_live_report": "live_folder",
@@ -77,6 +78,7 @@ __all__ = [
     "check_fidelity_report",
     "check_record_file",
     "check_live_report",
+    "check_inputs",
     "check_report",
     "current_tables",
     "diff_markdown",

@@ -18,6 +18,8 @@ from planner.report.rerun import Rerun
 from planner.results import Case
 
 SCENARIO, REPORT, FIGURES = "scenario.toml", "report.md", "figures"
+INPUTS = "Inputs: sha256 "
+"""What the last line of a report begins with."""
 LEFTOVER = ".report-"
 """What the name of a folder begins with that holds a report before it is put into place."""
 PNG_HEADER = b"\x89PNG\r\n\x1a\n"
@@ -35,10 +37,15 @@ def write_report(case: Case, out_dir: Path, scenario_text: str, again: Rerun | N
     Raises:
         InputError: the folder cannot be written.
     """
-    texts = {REPORT: report_markdown(case, again)}
+    texts = {REPORT: report_text(case, again)}
     if _text(out_dir / SCENARIO) != scenario_text:
         texts = {SCENARIO: scenario_text, **texts}
     write_folder(out_dir, texts, charts(case))
+
+
+def report_text(case: Case, again: Rerun | None) -> str:
+    """The Markdown of a report with the digest of its inputs, where that is known."""
+    return with_inputs(report_markdown(case, again), "" if again is None else again.inputs)
 
 
 def write_folder(out_dir: Path, texts: Mapping[str, str], shown: Mapping[str, Chart]) -> None:
@@ -121,7 +128,24 @@ def check_report(case: Case, out_dir: Path, scenario_text: str, again: Rerun | N
     Returns:
         One line per stale, missing or superfluous file; empty when the report is current.
     """
-    return check_folder(out_dir, {SCENARIO: scenario_text, REPORT: report_markdown(case, again)}, charts(case))
+    return check_folder(out_dir, {SCENARIO: scenario_text, REPORT: report_text(case, again)}, charts(case))
+
+
+def with_inputs(text: str, inputs: str) -> str:
+    """A report that ends in the digest of its inputs.
+
+    >>> with_inputs("# Report\n", "ab12")
+    '# Report\n\nInputs: sha256 `ab12`\n'
+    """
+    return f"{text}\n{INPUTS}`{inputs}`\n" if inputs else text
+
+
+def check_inputs(out_dir: Path, inputs: str) -> list[str]:
+    """One line where the report of a folder was made from other inputs than those of a digest, or does not say."""
+    lines = (_text(out_dir / REPORT) or "").splitlines()
+    if lines and lines[-1].startswith(INPUTS):
+        return [] if lines[-1] == f"{INPUTS}`{inputs}`" else [f"{REPORT}: was made from other inputs"]
+    return [f"{REPORT}: does not say from which inputs it was made"]
 
 
 def check_folder(out_dir: Path, texts: Mapping[str, str], shown: Mapping[str, Chart]) -> list[str]:

@@ -14,6 +14,8 @@ class Rerun:
     """Longest search for one plan; None: as by default."""
     data: tuple[str, ...] = ()
     """Names of traces that are found in a data folder."""
+    inputs: str = ""
+    """Digest of scenario, profiles and traces; empty where it is not known."""
 
     def command(self, scenario: str = "scenario.toml", out: str = ".") -> str:
         """The command for a shell, by default one in the report's folder.

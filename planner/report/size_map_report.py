@@ -7,7 +7,7 @@ from pathlib import Path
 
 from planner.report.chart_size_map import gain_text, size_map_chart
 from planner.report.figures import Chart
-from planner.report.folder import REPORT, check_folder, write_folder
+from planner.report.folder import REPORT, check_folder, with_inputs, write_folder
 from planner.report.markdown_tables import table
 from planner.report.record_text import escaped_record, plain_record
 from planner.results import SizedFleet, SizeMap, SizeMapCell
@@ -17,14 +17,14 @@ TEMPLATE = "size_map.md.jinja"
 FIGURE = "gain"
 
 
-def write_size_map(found: SizeMap, out_dir: Path) -> None:
+def write_size_map(found: SizeMap, out_dir: Path, inputs: str = "") -> None:
     """Write report.md and figures/gain.png into a folder; raises InputError where it cannot be written."""
-    write_folder(out_dir, {REPORT: size_map_markdown(found)}, size_map_charts(found))
+    write_folder(out_dir, {REPORT: with_inputs(size_map_markdown(found), inputs)}, size_map_charts(found))
 
 
-def check_size_map(found: SizeMap, out_dir: Path) -> list[str]:
+def check_size_map(found: SizeMap, out_dir: Path, inputs: str = "") -> list[str]:
     """What in a folder is not as `write_size_map` would leave it, a line each."""
-    return check_folder(out_dir, {REPORT: size_map_markdown(found)}, size_map_charts(found))
+    return check_folder(out_dir, {REPORT: with_inputs(size_map_markdown(found), inputs)}, size_map_charts(found))
 
 
 def size_map_charts(found: SizeMap) -> dict[str, Chart]:

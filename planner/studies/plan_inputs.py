@@ -1,12 +1,12 @@
-"""The inputs of a plan as its answer carries them: the scenario, the profiles in use and the traces."""
+"""The inputs of a plan as its answer carries them, and of a report as it is known by: scenario, profiles and traces."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from planner.profiles import StackProfile, profile_names, stack_profile
+from planner.profiles import HardwareProfile, ModelProfile, StackProfile, profile_names, stack_profile
 from planner.results import Plan, PlanInputs
 from planner.results.plan_inputs import Inputs
 from planner.scenario import Scenario, is_path, located
@@ -68,6 +68,34 @@ def scenario_inputs(scenario: Scenario) -> Inputs:
     return {dotted(key): value for key, value in _flat({**stated, **own}) if not _is_about_reports(key)}
 
 
+def case_digest(scenario: Scenario, text: str, overrides: Sequence[str], data_dirs: Sequence[Path] = ()) -> str:
+    """SHA-256 of what a report is made from: scenario, overrides, profiles of it and of its comparisons, and traces.
+
+    Args:
+        scenario: the question.
+        text: its file.
+        overrides: changes of it.
+        data_dirs: folders in which traces are looked for.
+
+    Raises:
+        InputError: a comparison or a trace that does not hold.
+    """
+    asked = [scenario, *map(scenario.compared, scenario.comparisons)]
+    profiles = [profile for each in asked for profile in (*_hardware(each).values(), *_models(each).values())]
+    return inputs_digest([text, *overrides], profiles, (d for each in asked for d in _data(each, data_dirs).items()))
+
+
+def inputs_digest(texts: Iterable[str], profiles: Iterable[StrictModel], data: Iterable[object] = ()) -> str:
+    """SHA-256 of texts, profiles and digests of data, and of every stack profile there is.
+
+    Values that a profile leaves at their defaults are left out: a new key changes nothing for those without it.
+    """
+    stacks = map(stack_profile, profile_names("stack"))
+    records = {r.model_dump_json(by_alias=True, exclude_defaults=True) for r in (*profiles, *stacks)}
+    parts = [list(texts), sorted(records), sorted({repr(item) for item in data})]
+    return sha256(json.dumps(parts).encode()).hexdigest()
+
+
 def _is_about_reports(key: KeyPath) -> bool:
     """Whether it says where a price comes from, or what runs a report shows."""
     return (key[0] in PRICED and key[-1] == "basis") or key[:2] == ("execution", "report")
@@ -75,15 +103,20 @@ def _is_about_reports(key: KeyPath) -> bool:
 
 def _profiles(scenario: Scenario, plan: Plan) -> dict[str, Inputs]:
     """Every profile in use by kind and name, in a settled order."""
-    hardware = {profile.name: profile for profile in map(scenario.hardware_of, scenario.pools.values())}
-    models = {profile.name: profile for profile in map(scenario.profile_of, (None, *scenario.models))}
-    stacks = _stacks(scenario, plan)
     kinds: tuple[tuple[str, Mapping[str, StrictModel]], ...] = (
-        ("hardware", hardware),
-        ("model", models),
-        ("stack", stacks),
+        ("hardware", _hardware(scenario)),
+        ("model", _models(scenario)),
+        ("stack", _stacks(scenario, plan)),
     )
     return {f"{kind} {name}": _figures(found[name]) for kind, found in kinds for name in sorted(found)}
+
+
+def _hardware(scenario: Scenario) -> dict[str, HardwareProfile]:
+    return {profile.name: profile for profile in map(scenario.hardware_of, scenario.pools.values())}
+
+
+def _models(scenario: Scenario) -> dict[str, ModelProfile]:
+    return {profile.name: profile for profile in map(scenario.profile_of, (None, *scenario.models))}
 
 
 def _stacks(scenario: Scenario, plan: Plan) -> dict[str, StackProfile]:

@@ -9,10 +9,11 @@ from pydantic import Field
 
 from planner.errors import InfeasibleError, InputError
 from planner.jobs import HERE, Workers, answers
-from planner.profiles import hardware_profile
+from planner.profiles import hardware_profile, model_profile
 from planner.results import SizeMap, SizeMapCell
 from planner.scenario import Price
 from planner.schema import StrictModel, TomlFile
+from planner.studies.plan_inputs import inputs_digest
 from planner.studies.size.question import SizeQuestion
 from planner.studies.size.study import sized
 from planner.units import MILLI
@@ -97,6 +98,11 @@ def size_map_question(text: str, name: str) -> SizeMapQuestion:
     if lacking:
         raise InputError(file.problem(("prices",), f"has none of {lacking[0]}", "a price of every accelerator"))
     return found
+
+
+def map_digest(question: SizeMapQuestion, text: str) -> str:
+    """SHA-256 of what a map is made from: its file and the profiles that it names; raises InputError."""
+    return inputs_digest([text], (*map(model_profile, question.models), *map(hardware_profile, question.hardware)))
 
 
 def size_map(
