@@ -1,5 +1,6 @@
-# `make optimize` plans the reference case; `make test` is a newcomer's check of every room, `make check` the rest of the
-# tests. All make .venv on first use.
+# `make optimize` plans the reference case; `make test` is a newcomer's check of every room, `make check` the rest that CI
+# runs, `make campaigns` what a release needs beside. tests/slow.txt says which test is of which tier; `make durations`
+# measures that anew. All make .venv on first use.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,22 +20,47 @@ REPORTS := $(if $(PLANNER_DATA),$(ALL_REPORTS),$(filter-out $(DATA_REPORTS),$(AL
 # Reports that are checked at once.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: optimize test check lint check-reports reports pages browser docs reference benchmark clean
+# Two that take seconds: they are made again by whatever code there is.
+SMALL_REPORTS := reports/not-worth-it reports/rubin-groq
+PYTEST = $(BIN)/python -m pytest --numprocesses auto --quiet
+
+.PHONY: optimize test check campaigns durations lint compiled check-inputs check-reports reports pages browser docs \
+	reference benchmark clean
 
 optimize: $(VENV)/.installed
 	$(BIN)/planner optimize
 
-test: lint
-	$(BIN)/python -m pytest --numprocesses auto --quiet -m 'not slow'
+test: $(VENV)/.installed-dev
+	$(MAKE) --jobs 2 lint compiled
+	$(PYTEST) -m 'not slow and not campaign'
 
-check: check-reports $(VENV)/.installed-dev
-	$(BIN)/python -m pytest --numprocesses auto --quiet -m slow
+check: check-inputs compiled
+	set -e; for case in $(SMALL_REPORTS); do $(BIN)/planner report $$case --out $$case --check; done
+	$(PYTEST) -m slow
+
+# Laws on cases that were never drawn before, and every report by the code as it is.
+campaigns: check-reports compiled
+	$(PYTEST) -m 'slow or campaign' --hypothesis-profile campaign
+
+durations: compiled
+	$(PYTEST) --durations-list
+
+# The loops of the executor, compiled once before processes need them side by side: plain, with extras, by passes.
+compiled: $(VENV)/.installed-dev
+	$(BIN)/planner simulate --requests 200 --load 0.8 >/dev/null
+	$(BIN)/planner simulate --requests 200 --load 0.8 >/dev/null \
+		--set 'execution.faults=[{kind="crash",pool="pd-d",instance=0,at_s=1.0}]'
+	$(BIN)/planner size llama-3.1-8b h100-sxm --rate 1 --input 500 --output 50 --ttft-ms 5000 --requests 1000 >/dev/null
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+check-inputs: $(VENV)/.installed
+	set -e; for case in $(REPORTS); do $(BIN)/planner report $$case --out $$case --check --inputs; done
+	set -e; for map in $(SIZE_MAPS); do $(BIN)/planner report $$map/map.toml --out $$map --check --inputs; done
 
 check-reports: $(VENV)/.installed
 	printf '%s\n' $(REPORTS) | xargs -P $(JOBS) -I CASE $(BIN)/planner report CASE --out CASE --check

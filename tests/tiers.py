@@ -1,10 +1,12 @@
-"""Tiers of tests by measurement: tests/slow.txt lists those that take more than LIMIT_S CPU seconds by themselves.
+"""Tiers of tests by measurement: tests/slow.txt has those that take more than SLOW_S CPU seconds by themselves.
 
-A plugin of pytest. Listed tests are marked `slow`; `make durations` writes the list anew from a run of all tests. What
-a fixture or a cached answer cost is counted for every test that uses it, as if that test ran alone.
+A plugin of pytest. Listed tests are marked `slow`, and above CAMPAIGN_S `campaign` instead; `make durations` writes the
+list anew from a run of all tests. What a fixture or a cached answer cost is counted for every test that uses it, as if
+that test ran alone.
 """
 
-from collections.abc import Generator, Iterable
+from collections import defaultdict
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,32 +15,40 @@ import pytest
 from tests.cpu_cost import cpu_s, shared_s
 
 LIST = Path(__file__).with_name("slow.txt")
-LIMIT_S = 0.3
+SLOW_S = 0.3
 """A test above is listed."""
-STAYS_S = 0.2
-"""A listed test below is no longer listed: between the two the list stays as it is."""
+CAMPAIGN_S = 15.0
+"""A test above waits for a campaign."""
+CHANGED = 1.5
+"""Factor by which a listed figure may be off before it is written anew, so that the list says what has changed."""
 
 _STARTED_S = pytest.StashKey[float]()
 _fixture_s: dict[tuple[str, str], float] = {}
 """By name and module: what a fixture that several tests share cost when it was last made."""
 
 
-def is_listed(node: str, listed: set[str]) -> bool:
-    """True where the list has the test, or all cases of it."""
-    return node in listed or node.partition("[")[0] in listed
+def read() -> dict[str, float]:
+    """CPU seconds by test, or by the name of a test all of whose cases are listed."""
+    lines = LIST.read_text(encoding="utf-8").splitlines() if LIST.is_file() else []
+    return {node: float(seconds) for seconds, _, node in (line.partition(" ") for line in lines)}
 
 
-def read() -> set[str]:
-    """Tests that are listed."""
-    return set(LIST.read_text(encoding="utf-8").splitlines()) if LIST.is_file() else set()
+def listed_s(node: str, listed: Mapping[str, float]) -> float:
+    """CPU seconds of a test as the list has them; 0 where it has none."""
+    return listed.get(node) or listed.get(_name(node), 0.0)
+
+
+def _name(node: str) -> str:
+    """A test without its case."""
+    return node.partition("[")[0]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what is listed."""
     listed = read()
     for item in items:
-        if is_listed(item.nodeid, listed):
-            item.add_marker("slow")
+        if seconds := listed_s(item.nodeid, listed):
+            item.add_marker("campaign" if seconds > CAMPAIGN_S else "slow")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -96,24 +106,44 @@ class Durations:
         """Writes the list, or says which tests should be on it."""
         listed = read()
         if self.rewrites:
-            slow = slow_tests(self.seconds, self.skipped, listed)
-            LIST.write_text("".join(f"{line}\n" for line in slow), encoding="utf-8")
-        above = {node: s for node, s in self.seconds.items() if s > LIMIT_S and not is_listed(node, listed)}
+            measured = {node: s for node, s in self.seconds.items() if node not in self.skipped}
+            kept = {node: listed_s(node, listed) for node in self.skipped}
+            lines = (f"{s:.2g} {node}\n" for node, s in to_list(measured, kept, listed).items())
+            LIST.write_text("".join(lines), encoding="utf-8")
+        above = {node: s for node, s in self.seconds.items() if s > SLOW_S and not listed_s(node, listed)}
         if above:
             terminalreporter.section(f"dearest tests that tests/slow.txt does not list ({len(above)} in all)")
         for node in sorted(above, key=lambda one: -above[one])[:20]:
             terminalreporter.line(f"{above[node]:8.2f} CPU s  {node}")
+        terminalreporter.line(f"{sum(self.seconds.values()):.0f} CPU s, each test as if by itself")
 
 
-def slow_tests(seconds: dict[str, float], skipped: Iterable[str], listed: set[str]) -> list[str]:
-    """Tests to list, sorted; one line for a test whose cases are all slow, and what was skipped stays as it was.
+def to_list(
+    measured: Mapping[str, float], skipped: Mapping[str, float], listed: Mapping[str, float]
+) -> dict[str, float]:
+    """Tests to list, sorted, with their seconds; one line for all cases of a test where all are slow.
 
-    >>> slow_tests({"a::b": 1.0, "a::c[1]": 1.0, "a::c[2]": 1.0, "a::d[1]": 0.25, "a::d[2]": 0.25}, [], {"a::d[1]"})
-    ['a::b', 'a::c', 'a::d[1]']
+    A figure stays as it was listed while the measured one is within a factor of it.
+
+    Args:
+        measured: CPU seconds of the tests that ran.
+        skipped: those that did not, with what is listed of them, or 0.
+        listed: the list.
+
+    >>> to_list({"b": 1.0, "c[1]": 1.0, "c[2]": 2.0, "d[1]": 0.25, "d[2]": 0.25}, {"e": 9.0}, {"d[1]": 0.35})
+    {'b': 1.0, 'c': 2.0, 'd[1]': 0.35, 'e': 9.0}
     """
-    least_s = {node: STAYS_S if is_listed(node, listed) else LIMIT_S for node in seconds}
-    slow = {node for node, s in seconds.items() if s > least_s[node]} - set(skipped)
-    slow |= {node for node in skipped if is_listed(node, listed)}
-    quick = {node.partition("[")[0] for node in {*seconds, *skipped} - slow}
-    names = {node: node.partition("[")[0] for node in slow}
-    return sorted({node if name in quick else name for node, name in names.items()})
+    stays = {node: s if _is_near(s, listed_s(node, listed)) else 0.0 for node, s in measured.items()}
+    slow = {n: listed_s(n, listed) if stays[n] else s for n, s in measured.items() if stays[n] or s > SLOW_S}
+    slow |= {node: s for node, s in skipped.items() if s}
+    cases = defaultdict[str, list[float]](list)
+    for node, s in slow.items():
+        cases[_name(node)].append(s)
+    quick = {_name(node) for node in {*measured, *skipped} - slow.keys()}
+    found = {node if _name(node) in quick else _name(node): s for node, s in slow.items()}
+    return {node: found[node] if node in slow else max(cases[node]) for node in sorted(found)}
+
+
+def _is_near(seconds: float, listed: float) -> bool:
+    """True where a measured figure says nothing new of a listed one."""
+    return listed / CHANGED < seconds < listed * CHANGED

@@ -134,8 +134,8 @@ def check_report(case: Case, out_dir: Path, scenario_text: str, again: Rerun | N
 def with_inputs(text: str, inputs: str) -> str:
     """A report that ends in the digest of its inputs.
 
-    >>> with_inputs("# Report\n", "ab12")
-    '# Report\n\nInputs: sha256 `ab12`\n'
+    >>> with_inputs("# Report\\n", "ab12")
+    '# Report\\n\\nInputs: sha256 `ab12`\\n'
     """
     return f"{text}\n{INPUTS}`{inputs}`\n" if inputs else text
 
