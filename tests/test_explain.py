@@ -19,6 +19,7 @@ from planner.results import Explanation, Plan, plan_from
 from planner.scenario import load_scenario
 from planner.units import number, percent, usd
 from tests.builders import POOLS_HERE, SMALL, small_with
+from tests.cpu_cost import cached
 
 DAY = {"night": {"hours": 12.0, "demand": 0.5}, "noon": {"hours": 12.0}}
 ONE_SITE = {"sites.remote": None, "pools.fast": None, "links.wan": None}
@@ -35,13 +36,11 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "another discipline": {"objective": "min-cost", "demand_req_per_s": 3.0, "dispatch": "round-robin"},
     "a narrow link": {"links.wan.capacity_gbps": 2},
 }
-PLANS: dict[str, Plan] = {}
 
 
+@cached
 def plan(question: str) -> Plan:
-    if question not in PLANS:
-        PLANS[question] = optimize(small_with(QUESTIONS[question]))
-    return PLANS[question]
+    return optimize(small_with(QUESTIONS[question]))
 
 
 def one_site() -> Plan:
