@@ -24,15 +24,18 @@ from planner.optimizer.slo_plans import proposed, solution, with_exact_goodput
 from planner.optimizer.solver import solve
 
 
-def search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | None:
+def search(
+    problem: Problem, time_limit_s: float = 60.0, most_sizings: int = ROUTE_SETTINGS.most_sizings
+) -> RoutedSolution | None:
     """The best plan within the scenario's SLO, if it states one, and its bound; None when no plan exists.
 
     Args:
         problem: the resolved scenario.
         time_limit_s: seconds after which the best plan so far is returned with its gap.
+        most_sizings: sizes that are looked at for the least cost under a promise.
 
     Raises:
-        UndecidedError: when time is up without a plan.
+        UndecidedError: when time is up, or so many sizes are looked at, without a plan.
     """
     slo = problem.slo
     if not problem.is_min_ttft and (slo is None or slo.ttft_s is None):
@@ -42,7 +45,7 @@ def search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | Non
         return None
     if problem.is_min_ttft:
         return _least_ttft(problem, deadline)
-    found = cheapest(problem, deadline) if problem.is_min_cost else _fastest(problem, deadline)
+    found = cheapest(problem, deadline, most_sizings) if problem.is_min_cost else _fastest(problem, deadline)
     return found and with_exact_goodput(problem, found)
 
 
