@@ -22,8 +22,8 @@ from planner.schema import dotted
 from planner.toml_lines import KeyPath
 from planner.units import number
 
-TIME_SHARE, RUN_TIME_SHARE = 2 / 3, 1.0
-"""Of the time limit of a search: what looking for ways out may take, and what running them besides."""
+TIME_SHARE = 2 / 3
+"""Of the time limit of a search: what looking for ways out may take where nothing is run."""
 FEW = 3
 """A change takes a third of the time that is left at the most, and not less for many that are still to be tried."""
 MOST_PLANS = 40
@@ -48,9 +48,15 @@ class Trial(NamedTuple):
     """How many times what is promised the run of the best of its plans took."""
 
 
-Trials = Callable[[Scenario, float, bool], Trial]
-"""Plans a scenario within so many seconds, and runs it, thoroughly: also plans of stricter promises. Raises as planning
-does."""
+@dataclass(frozen=True)
+class Trials:
+    """How ways out are run, and how long it may take to find and run them."""
+
+    run: Callable[[Scenario, float, bool], Trial]
+    """Plans a scenario within so many seconds, and runs it, thoroughly: also plans of stricter promises. Raises as
+    planning does."""
+    deadline: float
+    """`monotonic()` time to stop at."""
 
 
 class Way(NamedTuple):
@@ -126,7 +132,7 @@ class _Asked:
         if left <= 0:
             raise UndecidedError(TIME_UP)
         try:
-            return self.trials(scenario, left, is_thorough)
+            return self.trials.run(scenario, left, is_thorough)
         except InfeasibleError:
             return Trial(False)
 
@@ -144,15 +150,15 @@ def infeasible(
     Args:
         scenario: a question that is proven to have no plan.
         classes: its requests, as they were read for that proof.
-        time_limit_s: limit of the whole answer, of which this takes a part.
+        time_limit_s: limit of the search, as long as a part of which this may take where nothing is run.
         trials: run what promises times; None: nothing is run, and what is promised is predicted.
 
     Valid:
         A plan was found with every change that is named, as it is printed, and kept when it was run if it could be. No
         plan was found with a little less of it; where less was not ruled out, or not kept, that is said.
     """
-    share = TIME_SHARE if trials is None else RUN_TIME_SHARE
-    asked = _Asked(scenario, classes, monotonic() + share * time_limit_s, trials)
+    deadline = monotonic() + TIME_SHARE * time_limit_s if trials is None else trials.deadline
+    asked = _Asked(scenario, classes, deadline, trials)
     ways = [*_single(asked)]
     several = "" if ways else _together(_numbers(scenario), replace(asked, n_plans=0))
     text = f"{scenario.name}: infeasible: {_question(scenario)}."

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic
 
-from planner.errors import UndecidedError
 from planner.optimizer.capacity import first_intervals
 from planner.optimizer.formulation import ProgramGoal, Sizing
 from planner.optimizer.goodput import GAP, MOST_BUSY, Goodput, best_goodput_up_to
@@ -19,6 +18,7 @@ from planner.optimizer.search import RoutedSolution
 from planner.optimizer.sized import is_within_limits
 from planner.optimizer.slo_attainment import FleetUnderSlo, least_decode_instances
 from planner.optimizer.slo_plans import proposed, solution
+from planner.optimizer.time_limit import nothing_found
 from planner.ties import exceeds, largest, largest_first
 
 LAST_LOOK_S = 1.0
@@ -61,11 +61,7 @@ def cheapest(problem: Problem, deadline: float, most_sizings: int) -> RoutedSolu
             return search.answered(inf)
     if search.best:
         return search.answered(search.least_usd)
-    if search.is_over:
-        raise UndecidedError("no fleet that keeps the promise was found in the time, and none is excluded")
-    raise UndecidedError(
-        f"{most_sizings} sizes in the order of cost break the promise; allow a longer TTFT or state a lower demand"
-    )
+    raise nothing_found(is_time_up=search.is_over, looked_at=f"{most_sizings} sizes in the order of cost")
 
 
 @dataclass(eq=False)

@@ -22,6 +22,7 @@ from planner.optimizer.slo_attainment import FleetUnderSlo, least_slo_ttft_s
 from planner.optimizer.slo_cheapest import cheapest
 from planner.optimizer.slo_plans import proposed, solution, with_exact_goodput
 from planner.optimizer.solver import solve
+from planner.optimizer.time_limit import nothing_found
 
 
 def search(
@@ -87,7 +88,8 @@ def _least_ttft(problem: Problem, deadline: float) -> RoutedSolution | None:
     while (answer := _serving(problem, demand, fathomed, deadline)) is not None:
         if answer == UNDECIDED:
             if best is None:
-                raise UndecidedError("no fleet that serves the demand was found in the time, and none is excluded")
+                sizes = f"{ROUTE_SETTINGS.most_sizings} sizes in the order of capacity"
+                raise nothing_found(is_time_up=monotonic() >= deadline, looked_at=sizes)
             bound = floor_s(problem, demand, monotonic() + ROUTE_SETTINGS.floor_limit_s)
             break
         sizing = filled_with_budget(problem, _filled(problem, answer))

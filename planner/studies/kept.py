@@ -132,7 +132,7 @@ def kept(
 def _kept(scenario: Scenario, question: RunQuestion | None, data_dirs: Sequence[Path], pace: Pace, say: Say) -> Kept:
     """The same of pools whose layouts are settled, as those of all rounds."""
     judge = Judge(question or RunQuestion(), data_dirs, say, sees_rate=False)
-    as_run = None if question is None else trials(question, data_dirs, say)
+    as_run = None if question is None else trials(question, data_dirs, say, pace.whole)
     search = Search(scenario, judge, SEARCH_PART * pace.time_limit_s, trials=as_run)
     if modelled(scenario) != scenario or seeks_least(scenario):  # there is no model of it, which the search says
         problem = search.problem(scenario)

@@ -71,7 +71,7 @@ def kept_together(
         return _told(scenario, explained.plan, one, 0, None, NOT_ASKED)
     until = TimeLimit.of(limit.part_s(RUN_PART)).deadline
     judge = Judge(question, data_dirs, say, sees_rate=False, deadline=until)
-    runs = trials(question, data_dirs, say)
+    runs = trials(question, data_dirs, say, limit)
     first = _planned(scenario, as_asked(scenario), judge, limit.part_s(SEARCH_PART), is_explained=True, runs=runs)
     tried, because = [first], None
     try:

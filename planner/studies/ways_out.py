@@ -21,7 +21,7 @@ SEARCH_PART = 0.5
 """Of the time for a changed scenario, what one search may take."""
 
 
-def trials(question: RunQuestion, data_dirs: Sequence[Path], say: Say) -> Trials:
+def trials(question: RunQuestion, data_dirs: Sequence[Path], say: Say, limit: TimeLimit) -> Trials:
     """How a changed scenario is planned and run: as one that states those values, without looking for cheaper plans.
 
     A plan as asked that is kept when it is run is kept whenever the scenario is planned with the same seed. Plans of
@@ -31,18 +31,24 @@ def trials(question: RunQuestion, data_dirs: Sequence[Path], say: Say) -> Trials
         question: how long and how often a plan is run.
         data_dirs: folders in which traces are looked for.
         say: is told what is going on.
+        limit: until when ways out may be looked for.
     """
 
     def trial(scenario: Scenario, time_limit_s: float, is_thorough: bool) -> Trial:
-        limit = TimeLimit.of(time_limit_s)
+        whole, searching = TimeLimit.of(time_limit_s), TimeLimit.of(SEARCH_PART * time_limit_s)
         most = question.most_requests
         if most is not None and not is_thorough:
             most = min(RUN_ON * question.n_requests, most)
-        judge = Judge(replace(question, most_requests=most), data_dirs, say, sees_rate=False, deadline=limit.deadline)
+        judge = Judge(replace(question, most_requests=most), data_dirs, say, sees_rate=False, deadline=whole.deadline)
         alike = _together if scenario.colocated_pool is not None else _apart
-        return alike(scenario, judge, SEARCH_PART * time_limit_s, is_thorough)
+        try:
+            return alike(scenario, judge, searching.left_s, is_thorough)
+        except UndecidedError:
+            if searching.left_s > 0:
+                raise
+            raise UndecidedError(TIME_UP) from None
 
-    return trial
+    return Trials(trial, limit.deadline)
 
 
 def _apart(scenario: Scenario, judge: Judge, time_limit_s: float, is_thorough: bool) -> Trial:
