@@ -120,12 +120,11 @@ def _alike_note(n: int, *, alike: bool) -> Iterator[Note]:
 
 
 def _shown(intervals: dict[str, Interval], *, promises: bool) -> dict[str, Interval]:
-    """Intervals of figures that differ between replications; of the promised percentile where something is promised."""
+    """Intervals of the figures of a run; of the promised percentile where something is promised."""
     return {
         name: interval
         for name, interval in intervals.items()
         if (name != "ttft_promised_s" or promises) and name.startswith(SHOWN) and " " not in name
-        if interval.high > interval.low
     }
 
 
@@ -202,11 +201,7 @@ def _class(
         name=name,
         n_counted=_n_counted(outcomes, name),
         **{metric: known(mean[f"{metric} of {name}"]) for metric in metrics},
-        intervals={
-            metric: sure
-            for metric in metrics
-            if (sure := intervals.get(f"{metric} of {name}")) is not None and sure.high > sure.low
-        },
+        intervals={metric: intervals[key] for metric in metrics if (key := f"{metric} of {name}") in intervals},
         sites=tuple(_site(mean, stream, outcomes) for stream in sites) if len(sites) > 1 else (),
     )
 

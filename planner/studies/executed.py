@@ -135,8 +135,8 @@ def _figure(
         by_paper=by_paper,
         predicted=predicted,
         executed=executed,
-        ci_low=executed if sure is None else sure.low,
-        ci_high=executed if sure is None else sure.high,
+        ci_low=None if sure is None else sure.low,
+        ci_high=None if sure is None else sure.high,
         allowed=TOLERANCES[metric],
     )
 
