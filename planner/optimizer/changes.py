@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from planner.optimizer.problem import LARGEST_POOL
-from planner.results import Fleet
+from planner.results import Fleet, LinkPlan
 from planner.scenario import Pool, Scenario, Slo
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
@@ -107,12 +107,13 @@ class Change:
         return self.scale.value(self._first + (i if self.is_more else -i))
 
     def nearest(self, value: float) -> int:
-        """The first of the values that is at least as good as another."""
-        return max(abs(self._number(value) - self._first), 1)
+        """The first of the values that is at least as good as another; 1 where what is stated is as good."""
+        better = max(value, self.stated) if self.is_more else min(value, self.stated)
+        return max(abs(self._number(better) - self._first), 1)
 
     def n_within(self, part: float) -> int:
         """How many values lie within a part of what is stated, at least 1."""
-        return max(abs(self._number(self.stated * (1 + part if self.is_more else 1 - part)) - self._first), 1)
+        return self.nearest(self.stated * (1 + part if self.is_more else 1 - part))
 
     def at(self, scenario: Scenario, i: int) -> Scenario:
         """A scenario with the i-th value."""
@@ -218,28 +219,30 @@ def laxer_promises(scenario: Scenario) -> Iterator[Change]:
 def wider_links(scenario: Scenario) -> Iterator[Change]:
     """More bandwidth of every link, and where its ports are chosen, larger ones or more of them."""
     for name, link in scenario.links.items():
-        wide: KeyPath = ("links", name, "capacity_gbps")
-        if link.capacity_gbps != "free":
-            most = WIDEST * link.capacity_gbps
-            yield _change(scenario, wide, "at least", significant(), most, _with(wide, most), _gbps_of(name))
-            continue
-        for i, tier in enumerate(link.tiers):
+        if link.capacity_gbps != "free" and not link.tiers:  # else its ports may be chosen, which is left to say
+            yield _wider(scenario, ("links", name), name, link.capacity_gbps)
+        for i, tier in enumerate(link.tiers if link.capacity_gbps == "free" else ()):
             ports: KeyPath = ("links", name, "tiers", i, "max_ports")
             if tier.max_ports < MOST_PORTS:
-                free = _with(ports, MOST_PORTS)
-                yield _change(scenario, ports, "at least", whole(1), MOST_PORTS, free, _ports_of(name, i))
-            large: KeyPath = (*ports[:-1], "capacity_gbps")
-            most, n = WIDEST * tier.capacity_gbps, tier.max_ports
-            yield _change(scenario, large, "at least", significant(), most, _with(large, most), _gbps_of(name, n))
+                free, used = _with(ports, MOST_PORTS), _link_use(name, _ports_of(i))
+                yield _change(scenario, ports, "at least", whole(1), MOST_PORTS, free, used)
+            yield _wider(scenario, ports[:-1], name, tier.capacity_gbps, tier.max_ports)
 
 
-def _gbps_of(link: str, n_ports: int = 1) -> Callable[[Fleet], float]:
-    """What a fleet sends over a link, by port."""
-    return lambda fleet: sum(one.mean_gbps for one in fleet.links if one.name == link) / n_ports
+def _wider(scenario: Scenario, key: KeyPath, link: str, stated_gbps: float, n_ports: int = 1) -> Change:
+    """More bandwidth of a link, or of each of its ports of one size."""
+    wide, most = (*key, "capacity_gbps"), WIDEST * stated_gbps
+    used = _link_use(link, lambda one: one.mean_gbps / n_ports)
+    return _change(scenario, wide, "at least", significant(), most, _with(wide, most), used)
 
 
-def _ports_of(link: str, tier: int) -> Callable[[Fleet], float]:
-    return lambda fleet: sum(one.ports_by_tier[tier] for one in fleet.links if one.name == link)
+def _ports_of(tier: int) -> Callable[[LinkPlan], float]:
+    return lambda one: one.ports_by_tier[tier]
+
+
+def _link_use(link: str, of: Callable[[LinkPlan], float]) -> Callable[[Fleet], float]:
+    """A figure of a fleet's link."""
+    return lambda fleet: sum(of(one) for one in fleet.links if one.name == link)
 
 
 def more_stock(scenario: Scenario) -> Iterator[Change]:

@@ -258,7 +258,9 @@ def _of_run(scenario: Scenario, tried: Trial) -> str:
 
 def _reason(error: Exception) -> str:
     """Why something was not found out, behind what was not."""
-    return f"({str(error).splitlines()[0].partition('; ')[0]})"
+    first = error.problems[0] if isinstance(error, InputError) else None
+    text = f"{first.key}: {first.message}" if first else str(error).splitlines()[0]
+    return f"({text.partition('; ')[0]})"
 
 
 def _promises(scenario: Scenario) -> bool:
