@@ -417,7 +417,9 @@ def _several(scenario: Scenario, changes: Sequence[Change], asked: _Asked) -> Wa
     if not asked.does(_changed(scenario, needed), 0.5):
         return None
     unclear = ""
-    for change in [*needed]:
+    for change in [*needed] * 2:  # less of one may leave room for less of those before it
+        if change not in needed:
+            continue
         others = _changed(scenario, {c: i for c, i in needed.items() if c is not change})
         if asked.does(others, 0.5):
             del needed[change]
