@@ -1,17 +1,20 @@
 """Ways out of infeasibility: what is said to do does through `--set`, a little less does not, and counting agrees."""
 
 import re
+import shlex
 from math import ceil, floor, inf, log10
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
 import pytest
 
-from planner.errors import InfeasibleError
+from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import outcome, planning_problem
 from planner.optimizer.changes import cents, significant, whole, with_value
-from planner.optimizer.infeasibility import infeasible
+from planner.optimizer.infeasibility import Trial, Trials, infeasible
+from planner.optimizer.slo_search import search
 from planner.scenario import Scenario, read_scenario
 from tests.builders import FAST, GPUS, HOME, SMALL, Draw, problem_of, small, small_with
 from tests.test_optimizer_brute_force import cheapest_by_hand, highest_by_hand, priced_question
@@ -20,12 +23,21 @@ WAY = re.compile(r"(?P<key>\S+) (?P<sign>=|at least|at most) (?P<value>\S+) \(is
 NOT_RULED_OUT = "less was not ruled out"
 MIN_COST: dict[str, Any] = {"objective": "min-cost"}
 PERIODS: dict[str, Any] = {"periods": {"day": {}, "night": {"demand": 0.5}}}
+FAR_PREFILL: dict[str, Any] = MIN_COST | {"demand_req_per_s": 2.0, "pools.near.n_instances": 0}
+LINK = FAR_PREFILL | {"links.wan.capacity_gbps": 3}
+PORTS = FAR_PREFILL | {
+    "links.wan.capacity_gbps": "free",
+    "links.wan.tiers": [{"capacity_gbps": 10, "usd_per_hour": 2.0, "max_ports": 1}],
+}
+BUSY_LINK = LINK | {"links.wan.capacity_gbps": 44, "pools.fast.n_instances": 3, "pools.decode.n_instances": 3}
 NO_PLAN: dict[str, dict[str, Any]] = {
     "a budget": MIN_COST | {"demand_req_per_s": 2.5, "budget_usd_per_hour": 100.0},
     "stock": MIN_COST | {"demand_req_per_s": 4.0},
     "a limit of sizes": MIN_COST | {"demand_req_per_s": 2.0, "pools.decode.max_instances": 1},
     "a promise that an idle fleet breaks": MIN_COST | {"demand_req_per_s": 1.0, "slo.ttft_s": 0.5},
     "a promise and a budget": MIN_COST | {"demand_req_per_s": 1.0, "slo.ttft_s": 3.0, "budget_usd_per_hour": 60.0},
+    "a link": LINK,
+    "ports of a link": PORTS,
     "periods and stock": MIN_COST | PERIODS | {"demand_req_per_s": 4.0},
     "periods and a budget": MIN_COST | PERIODS | {"demand_req_per_s": 2.5, "budget_usd_per_hour": 100.0},
 }
@@ -54,10 +66,15 @@ def a_little_less(key: str, sign: str, value: float) -> float:
     """The next printed value on the side of what is stated."""
     if sign == "at most":
         return significant().value(significant().above(value) + 1)
-    if sign == "at least":
+    if sign == "at least" and not key.endswith("max_ports"):
         scale = cents() if "usd" in key else significant()
         return scale.value(scale.below(value) - 1)
     return value - (GPUS if ".accelerators." in key else 1)
+
+
+def options_of(way: str) -> list[str]:
+    """What a way out sets, as its `--set` options say it."""
+    return [part for part in shlex.split(way[way.index(": --set ") + 2 :]) if part != "--set"]
 
 
 @pytest.mark.parametrize("case", sorted(NO_PLAN))
@@ -70,7 +87,8 @@ def test_what_is_said_to_do_does_when_it_is_set_alone_and_a_little_less_does_not
     for way in ways:
         parts = [match.groupdict() for match in WAY.finditer(way)]
         assert parts, way
-        assert is_planned(path, [*stated, *(f"{part['key']}={part['value']}" for part in parts)]), way
+        assert options_of(way) == [f"{part['key']}={part['value']}" for part in parts]
+        assert is_planned(path, [*stated, *options_of(way)]), way
         for part in parts if NOT_RULED_OUT not in way else []:
             others = [f"{other['key']}={other['value']}" for other in parts if other is not part]
             less = a_little_less(part["key"], part["sign"], float(part["value"]))
@@ -79,6 +97,8 @@ def test_what_is_said_to_do_does_when_it_is_set_alone_and_a_little_less_does_not
 
 def toml(value: object) -> str:
     """A value as TOML writes it on one line."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + "}"
     return f'"{value}"' if isinstance(value, str) else str(value)
@@ -119,6 +139,59 @@ def test_with_a_promise_the_budget_sizes_and_stock_are_offered_as_well() -> None
     assert "budget_usd_per_hour at least " in str(error_of(small_with(promise | {"budget_usd_per_hour": 60.0})))
     stock = {f"sites.local.accelerators.{HOME}": 8, f"sites.remote.accelerators.{FAST}": 8}
     assert f"sites.local.accelerators.{HOME} = " in str(error_of(small_with(promise | stock)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "offered"),
+    [
+        (LINK, ["links.wan.capacity_gbps at least "]),
+        (PORTS, ["links.wan.tiers[0].max_ports at least ", "links.wan.tiers[0].capacity_gbps at least "]),
+    ],
+)
+def test_a_link_that_is_too_narrow_is_offered_wider(changes: dict[str, Any], offered: list[str]) -> None:
+    told = str(error_of(small_with(changes)))
+    assert all(key in told for key in offered), told
+
+
+def test_a_lower_demand_is_found_where_nothing_limits_a_pool() -> None:
+    unlimited: dict[str, Any] = {"sites.remote.accelerators": {}, "sites.local.accelerators": {}}
+    told = re.search(r"demand_req_per_s at most (\S+) ", str(error_of(small_with(LINK | unlimited))))
+    assert told is not None
+    limited = re.search(r"demand_req_per_s at most (\S+) ", str(error_of(small_with(LINK))))
+    assert limited is not None
+    assert told[1] == limited[1]  # it is the link that limits it
+
+
+def ran_ways(changes: dict[str, Any], kept_from_s: float) -> InfeasibleError:
+    """What is said where runs keep a promise from a TTFT on, and nothing else."""
+    scenario = small_with(changes)
+
+    def run(changed: Scenario, _left_s: float, _is_thorough: bool) -> Trial:
+        slo = changed.slo
+        assert slo is not None
+        assert slo.ttft_s is not None
+        return Trial(slo.ttft_s >= kept_from_s, kept_from_s / slo.ttft_s)
+
+    trials = Trials(run, monotonic() + PATIENT_S)
+    return infeasible(scenario, planning_problem(scenario).classes, PATIENT_S, trials=trials)
+
+
+def test_a_way_out_that_runs_do_not_keep_goes_on_to_one_that_they_keep_or_is_not_offered() -> None:
+    error = ran_ways(BUSY_LINK | {"slo.ttft_s": 2.5}, 8.0)
+    (way,) = error.relaxations
+    told = re.fullmatch(r"slo\.ttft_s at least (\S+) \(is 2\.5\); kept when run \((\S+) was not\): --set .*", way)
+    assert told is not None, way
+    assert float(told[2]) < 8.0 <= float(told[1]) < 8.1
+    assert "Planned, but not kept when it was run: demand_req_per_s at most " in str(error)
+
+
+def test_a_search_says_whether_its_time_or_its_steps_ended_it() -> None:
+    problem = problem_of(MIN_COST | {"demand_req_per_s": 2.5, "slo.ttft_s": 3.0})
+    with pytest.raises(UndecidedError, match="sizes in the order of cost, which is where the search ends") as caught:
+        search(problem, PATIENT_S, most_sizings=1)
+    assert "time" not in str(caught.value)
+    with pytest.raises(UndecidedError, match=r"in the time, .* allow more time"):
+        search(problem, 0.0)
 
 
 def test_what_was_not_found_out_in_the_time_is_said() -> None:

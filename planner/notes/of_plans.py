@@ -8,7 +8,7 @@ OF_PLANS: dict[str, Meaning] = {
         PLAN,
         "With `min-ttft` on a network, the search ends between two figures: the TTFT that the plan holds, and one "
         "below which no plan can be.",
-        "Allow more time with `--time-limit` to bring the two closer.",
+        "Allow more time with `--time-limit`, where time ended the search, to bring the two closer.",
     ),
     "demand-not-served": Meaning(
         PLAN,

@@ -212,7 +212,7 @@ OF_RUNS: dict[str, Meaning] = {
     "within-gaps": Meaning(
         "diff",
         "Some figures differ by less than the gaps of both plans together, so the difference may be due to the search.",
-        "Allow more time for both plans, if it matters.",
+        "Allow more time for both plans, where time ended their searches.",
     ),
     "inputs-unknown": Meaning(
         "diff",
@@ -222,12 +222,12 @@ OF_RUNS: dict[str, Meaning] = {
     "no-input-changed": Meaning(
         "diff",
         "The plans differ, though their inputs are the same: the searches stopped at different plans.",
-        "Allow more time with `--time-limit`.",
+        "Allow more time with `--time-limit`, where time ended a search.",
     ),
     "plan-has-gap": Meaning(
         "diff",
-        "A plan is the best one found in the time, and not proven best.",
-        "Allow more time with `--time-limit`.",
+        "A plan is the best one that its search found, and not proven best.",
+        "Allow more time with `--time-limit`, where time ended the search.",
     ),
     # warnings
     "parameters-differ": Meaning(

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil, floor, gcd, log10
+from shlex import quote
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from planner.optimizer.problem import LARGEST_POOL
-from planner.results import Fleet
-from planner.scenario import Pool, Scenario
+from planner.results import Fleet, LinkPlan
+from planner.scenario import Pool, Scenario, Slo
 from planner.schema import dotted
 from planner.toml_lines import KeyPath
 
@@ -18,7 +19,13 @@ MANY = LARGEST_POOL - 1
 DEAREST = 1_000.0
 """Multiple of a budget up to which a larger one is looked for."""
 LONGEST = 64.0
-"""Multiple of a promised TTFT up to which a longer one is looked for."""
+"""Multiple of a promised TTFT or time per token up to which a longer one is looked for."""
+LEAST_PERCENTILE = 50.0
+"""Percentile of a promised TTFT down to which a lower one is looked for."""
+WIDEST = 1_000.0
+"""Multiple of a bandwidth up to which a larger one is looked for."""
+MOST_PORTS = 10_000
+"""Ports of a size that a scenario may state."""
 LEAST = 1e-3
 """Part of a demand down to which a lower one is looked for."""
 DIGITS = 4
@@ -100,8 +107,13 @@ class Change:
         return self.scale.value(self._first + (i if self.is_more else -i))
 
     def nearest(self, value: float) -> int:
-        """The first of the values that is at least as good as another."""
-        return max(abs(self._number(value) - self._first), 1)
+        """The first of the values that is at least as good as another; 1 where what is stated is as good."""
+        better = max(value, self.stated) if self.is_more else min(value, self.stated)
+        return max(abs(self._number(better) - self._first), 1)
+
+    def n_within(self, part: float) -> int:
+        """How many values lie within a part of what is stated, at least 1."""
+        return self.nearest(self.stated * (1 + part if self.is_more else 1 - part))
 
     def at(self, scenario: Scenario, i: int) -> Scenario:
         """A scenario with the i-th value."""
@@ -111,6 +123,10 @@ class Change:
     def told(self, i: int) -> str:
         """As a way out."""
         return f"{dotted(self.key)} {self.sign} {self.value(i):.12g} (is {self.stated:.12g})"
+
+    def option(self, i: int) -> str:
+        """As an option of a command line."""
+        return set_option(self.key, f"{self.value(i):.12g}")
 
     @property
     def _first(self) -> int:
@@ -126,17 +142,44 @@ def with_value(record: Any, key: KeyPath, value: object) -> Any:
     if isinstance(record, BaseModel):
         name = str(head)
         return record.model_copy(update={name: with_value(getattr(record, name), rest, value) if rest else value})
+    if isinstance(head, int):
+        return (*record[:head], with_value(record[head], rest, value) if rest else value, *record[head + 1 :])
     return {**record, head: with_value(record[head], rest, value) if rest else value}
+
+
+def set_option(key: KeyPath, value: str) -> str:
+    """An option that sets a key of a scenario, as it is typed.
+
+    >>> set_option(("links", "wan", "tiers", 0, "max_ports"), "4")
+    "--set 'links.wan.tiers[0].max_ports=4'"
+    """
+    return f"--set {quote(f'{dotted(key)}={value}')}"
 
 
 def less_demand(scenario: Scenario) -> Iterator[Change]:
     """A lower demand, where one is to be served."""
     demand = scenario.demand_req_per_s
     if demand is not None and scenario.objective != "max-throughput":
-        free = _with(("objective",), "max-throughput")
+        free = _fastest
         share, least = demand / mean_req_per_s(scenario), LEAST * demand
         key, used = ("demand_req_per_s",), lambda fleet: max(share * fleet.throughput_req_per_s, least)
         yield _change(scenario, key, "at most", significant(), least, free, used)
+
+
+def _fastest(scenario: Scenario) -> Scenario:
+    """The highest rate by capacity alone; where nothing limits a pool, with more instances than are of use."""
+    pools = {
+        name: pool.model_copy(update={"max_instances": MANY}) if pool.max_instances is None else pool
+        for name, pool in scenario.pools.items()
+    }
+    classes = {name: part.model_copy(update={"slo": _untimed(part.slo)}) for name, part in scenario.classes.items()}
+    changes = {"objective": "max-throughput", "pools": pools, "classes": classes, "slo": _untimed(scenario.slo)}
+    return scenario.model_copy(update=changes)
+
+
+def _untimed(slo: Slo | None) -> Slo | None:
+    """A promise without what it says of TTFT."""
+    return None if slo is None else slo.model_copy(update={"ttft_s": None})
 
 
 def mean_req_per_s(scenario: Scenario) -> float:
@@ -159,14 +202,47 @@ def _bill(fleet: Fleet) -> float:
     return fleet.cost.usd_per_hour or 0.0
 
 
-def longer_promises(scenario: Scenario) -> Iterator[Change]:
-    """A longer TTFT, of every promise of its own."""
+def laxer_promises(scenario: Scenario) -> Iterator[Change]:
+    """A longer TTFT, fewer requests that keep it, or a longer time per token, of every promise of its own."""
     keys: list[KeyPath] = [("slo",), *(("classes", name, "slo") for name in scenario.classes)]
     for key in keys:
         slo = scenario.slo if len(key) == 1 else scenario.classes[str(key[1])].slo
-        if slo is not None and slo.ttft_s is not None:
-            at, most = (*key, "ttft_s"), LONGEST * slo.ttft_s
-            yield _change(scenario, at, "at least", significant(), most, _with(at, most), _always(most))
+        for field in ("ttft_s", "tpot_ms"):
+            if slo is not None and (limit := getattr(slo, field)) is not None:
+                at, most = (*key, field), LONGEST * limit
+                yield _change(scenario, at, "at least", significant(), most, _with(at, most), _always(most))
+        if slo is not None and slo.ttft_s is not None and slo.ttft_percentile > LEAST_PERCENTILE:
+            at, least = (*key, "ttft_percentile"), LEAST_PERCENTILE
+            yield _change(scenario, at, "at most", whole(1), least, _with(at, least), _always(least))
+
+
+def wider_links(scenario: Scenario) -> Iterator[Change]:
+    """More bandwidth of every link, and where its ports are chosen, larger ones or more of them."""
+    for name, link in scenario.links.items():
+        if link.capacity_gbps != "free" and not link.tiers:  # else its ports may be chosen, which is left to say
+            yield _wider(scenario, ("links", name), name, link.capacity_gbps)
+        for i, tier in enumerate(link.tiers if link.capacity_gbps == "free" else ()):
+            ports: KeyPath = ("links", name, "tiers", i, "max_ports")
+            if tier.max_ports < MOST_PORTS:
+                free, used = _with(ports, MOST_PORTS), _link_use(name, _ports_of(i))
+                yield _change(scenario, ports, "at least", whole(1), MOST_PORTS, free, used)
+            yield _wider(scenario, ports[:-1], name, tier.capacity_gbps, tier.max_ports)
+
+
+def _wider(scenario: Scenario, key: KeyPath, link: str, stated_gbps: float, n_ports: int = 1) -> Change:
+    """More bandwidth of a link, or of each of its ports of one size."""
+    wide, most = (*key, "capacity_gbps"), WIDEST * stated_gbps
+    used = _link_use(link, lambda one: one.mean_gbps / n_ports)
+    return _change(scenario, wide, "at least", significant(), most, _with(wide, most), used)
+
+
+def _ports_of(tier: int) -> Callable[[LinkPlan], float]:
+    return lambda one: one.ports_by_tier[tier]
+
+
+def _link_use(link: str, of: Callable[[LinkPlan], float]) -> Callable[[Fleet], float]:
+    """A figure of a fleet's link."""
+    return lambda fleet: sum(of(one) for one in fleet.links if one.name == link)
 
 
 def more_stock(scenario: Scenario) -> Iterator[Change]:

@@ -16,7 +16,7 @@ from planner.optimizer.doubts import length_notes, room_notes
 from planner.optimizer.evaluation import Evaluation, evaluation, evaluation_at, unit_of
 from planner.optimizer.free_routing import free_routing
 from planner.optimizer.goodput import MOST_BUSY
-from planner.optimizer.infeasibility import infeasible
+from planner.optimizer.infeasibility import Trials, infeasible
 from planner.optimizer.layout_choice import LAYOUTS_PART, layout_notes, planning_problem
 from planner.optimizer.network.loads import LINK_BUSY
 from planner.optimizer.one_site import adoption
@@ -155,6 +155,7 @@ def solved(
     time_limit_s: float = TIME_LIMIT_S,
     is_explained: bool = True,
     laxer: Solution | None = None,
+    trials: Trials | None = None,
 ) -> Solution:
     """The best sizes, ways and thresholds of a problem; raises as `optimize` does.
 
@@ -164,12 +165,13 @@ def solved(
         is_explained: whether, where no plan exists, what would do is looked for: that may take as long again.
         laxer: what was found for the same question with a laxer promise or a lower demand: a network's search begins
             with its bound, and ends with a plan that is about as near to it.
+        trials: how what would do is run; None: it is only predicted.
     """
     solution = searched(problem, time_limit_s, laxer=laxer)
     if solution is not None:
         return solution
     if is_explained:
-        raise infeasible(problem.scenario, problem.classes, time_limit_s)
+        raise infeasible(problem.scenario, problem.classes, time_limit_s, trials=trials)
     raise InfeasibleError(f"{problem.scenario.name}: infeasible: no fleet serves this demand as promised")
 
 

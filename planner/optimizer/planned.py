@@ -16,6 +16,8 @@ from planner.scenario import Scenario
 Classes = Sequence[ClassSpec]
 """Requests that were read before, so that no trace is read twice."""
 LEAST_TIME_S = 0.1
+FEW_SIZINGS = 20
+"""Sizes that are looked at for any plan under a promise: most of those that there are plans of are found by then."""
 ANY_RATE = 1e-3
 """A fleet that serves anything at all serves this [req/s]."""
 
@@ -67,7 +69,7 @@ def _any(problem: Problem, time_limit_s: float) -> Solution | None:
         first = first_plan(easy, time_limit_s)
         if first is not None:
             return solution_of_routes(easy, first)
-    return searched(easy, max(deadline - monotonic(), LEAST_TIME_S), ANY_PLAN)
+    return searched(easy, max(deadline - monotonic(), LEAST_TIME_S), ANY_PLAN, most_sizings=FEW_SIZINGS)
 
 
 def _easy(problem: Problem) -> Problem:

@@ -27,6 +27,7 @@ from planner.optimizer.problem import Problem
 from planner.optimizer.routed_capacity import Operating, highest_rate, rate_limits, single_route, spend_of
 from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.solver import RoutedOptimum, solve
+from planner.optimizer.time_limit import nothing_found
 from planner.ties import first_largest
 
 GAP_TARGET = 1e-5
@@ -140,7 +141,7 @@ def _closed_in(problem: Problem, best: RoutedSolution | None, deadline: float) -
             break
         cells = split
     if best is None:
-        raise UndecidedError("no plan was found, and none is excluded either; allow more time or shrink the scenario")
+        raise nothing_found(is_time_up=monotonic() >= deadline, looked_at=f"{ROUTE_SETTINGS.max_rounds} rounds")
     return _bounded(problem, best, proven)
 
 

@@ -10,23 +10,22 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic
 
-from planner.errors import UndecidedError
 from planner.optimizer.capacity import first_intervals
 from planner.optimizer.formulation import ProgramGoal, Sizing
 from planner.optimizer.goodput import GAP, MOST_BUSY, Goodput, best_goodput_up_to
 from planner.optimizer.problem import Problem
 from planner.optimizer.search import RoutedSolution
-from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.sized import is_within_limits
 from planner.optimizer.slo_attainment import FleetUnderSlo, least_decode_instances
 from planner.optimizer.slo_plans import proposed, solution
+from planner.optimizer.time_limit import nothing_found
 from planner.ties import exceeds, largest, largest_first
 
 LAST_LOOK_S = 1.0
 """For the goodput of the plan that is answered, where time is up."""
 
 
-def cheapest(problem: Problem, deadline: float) -> RoutedSolution | None:
+def cheapest(problem: Problem, deadline: float, most_sizings: int) -> RoutedSolution | None:
     """The cheapest sizes whose goodput reaches the demand.
 
     Rent is what orders sizes; where use is charged too, the thresholds that the promise leaves may cost more, and the
@@ -35,16 +34,17 @@ def cheapest(problem: Problem, deadline: float) -> RoutedSolution | None:
     Args:
         problem: a problem with one route, least cost as its objective and an SLO on TTFT.
         deadline: `monotonic()` time to stop at.
+        most_sizings: sizes that are looked at.
 
     Returns:
         The plan and what no plan costs less than; None where none reaches the demand.
 
     Raises:
-        UndecidedError: time is up without a plan.
+        UndecidedError: time is up, or so many sizes are looked at, without a plan.
     """
     search = _CostOrder(problem, problem.demand_req_per_s or 0.0, deadline)
     search.fathomed.extend(_too_few_decode(problem, search.demand))
-    for _ in range(ROUTE_SETTINGS.most_sizings):
+    for _ in range(most_sizings):
         if search.is_over and (search.best or search.fathomed):
             break
         goal = ProgramGoal("spend", least_rate=search.demand, most_rate=search.demand, excluded=tuple(search.fathomed))
@@ -61,12 +61,7 @@ def cheapest(problem: Problem, deadline: float) -> RoutedSolution | None:
             return search.answered(inf)
     if search.best:
         return search.answered(search.least_usd)
-    if search.is_over:
-        raise UndecidedError("no fleet that keeps the promise was found in the time, and none is excluded")
-    raise UndecidedError(
-        f"{ROUTE_SETTINGS.most_sizings} sizes in the order of cost break the promise; "
-        "allow a longer TTFT or state a lower demand"
-    )
+    raise nothing_found(is_time_up=search.is_over, looked_at=f"{most_sizings} sizes in the order of cost")
 
 
 @dataclass(eq=False)

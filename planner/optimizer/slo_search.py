@@ -22,17 +22,21 @@ from planner.optimizer.slo_attainment import FleetUnderSlo, least_slo_ttft_s
 from planner.optimizer.slo_cheapest import cheapest
 from planner.optimizer.slo_plans import proposed, solution, with_exact_goodput
 from planner.optimizer.solver import solve
+from planner.optimizer.time_limit import nothing_found
 
 
-def search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | None:
+def search(
+    problem: Problem, time_limit_s: float = 60.0, most_sizings: int = ROUTE_SETTINGS.most_sizings
+) -> RoutedSolution | None:
     """The best plan within the scenario's SLO, if it states one, and its bound; None when no plan exists.
 
     Args:
         problem: the resolved scenario.
         time_limit_s: seconds after which the best plan so far is returned with its gap.
+        most_sizings: sizes that are looked at for the least cost under a promise.
 
     Raises:
-        UndecidedError: when time is up without a plan.
+        UndecidedError: when time is up, or so many sizes are looked at, without a plan.
     """
     slo = problem.slo
     if not problem.is_min_ttft and (slo is None or slo.ttft_s is None):
@@ -42,7 +46,7 @@ def search(problem: Problem, time_limit_s: float = 60.0) -> RoutedSolution | Non
         return None
     if problem.is_min_ttft:
         return _least_ttft(problem, deadline)
-    found = cheapest(problem, deadline) if problem.is_min_cost else _fastest(problem, deadline)
+    found = cheapest(problem, deadline, most_sizings) if problem.is_min_cost else _fastest(problem, deadline)
     return found and with_exact_goodput(problem, found)
 
 
@@ -84,7 +88,8 @@ def _least_ttft(problem: Problem, deadline: float) -> RoutedSolution | None:
     while (answer := _serving(problem, demand, fathomed, deadline)) is not None:
         if answer == UNDECIDED:
             if best is None:
-                raise UndecidedError("no fleet that serves the demand was found in the time, and none is excluded")
+                sizes = f"{ROUTE_SETTINGS.most_sizings} sizes in the order of capacity"
+                raise nothing_found(is_time_up=monotonic() >= deadline, looked_at=sizes)
             bound = floor_s(problem, demand, monotonic() + ROUTE_SETTINGS.floor_limit_s)
             break
         sizing = filled_with_budget(problem, _filled(problem, answer))

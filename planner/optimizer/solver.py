@@ -10,6 +10,7 @@ from planner.errors import UndecidedError
 from planner.optimizer.capacity import Loads
 from planner.optimizer.formulation import ProgramGoal, RoutedProgram, Sizing, build
 from planner.optimizer.problem import Problem
+from planner.optimizer.time_limit import nothing_found
 
 if TYPE_CHECKING:
     import pulp
@@ -82,7 +83,8 @@ def answer(program: RoutedProgram, sol_status: int) -> RoutedOptimum | None:
     if sol_status == pulp.LpSolutionInfeasible:
         return None
     if not _has_point(program):
-        raise UndecidedError("no plan was found within the time limit; allow more time or shrink the scenario")
+        is_time_up = program.lp.solverModel.getModelStatus().name == "kTimeLimit"
+        raise nothing_found(is_time_up=is_time_up, looked_at="the solver's steps")
     return RoutedOptimum(
         objective=float(pulp.value(program.lp.objective)),
         bound=_proven_bound(program),

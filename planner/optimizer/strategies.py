@@ -13,6 +13,7 @@ from planner.optimizer.problem import Arc, Demand, Part, Problem, Stream
 from planner.optimizer.routes import Route
 from planner.optimizer.search import GAP_TARGET as CAPACITY_GAP
 from planner.optimizer.search import RoutedSolution
+from planner.optimizer.settings import ROUTE_SETTINGS
 from planner.optimizer.slo_search import search as routed_search
 from planner.optimizer.solution import GAP_TARGET, Solution
 
@@ -35,7 +36,11 @@ ROUNDING = 1.01
 
 
 def searched(
-    problem: Problem, time_limit_s: float, gap: float = GAP_TARGET, laxer: Solution | None = None
+    problem: Problem,
+    time_limit_s: float,
+    gap: float = GAP_TARGET,
+    laxer: Solution | None = None,
+    most_sizings: int = ROUTE_SETTINGS.most_sizings,
 ) -> Solution | None:
     """The best plan that was found and its bound, or None where it is proven that no plan exists.
 
@@ -44,16 +49,17 @@ def searched(
         time_limit_s: seconds after which the best plan so far is returned with its gap.
         gap: relative distance of plan and bound at which the search of a network stops.
         laxer: what was found for the same question with a laxer promise or a lower demand: its bound is one of this.
+        most_sizings: sizes that a search by routes looks at for the least cost under a promise.
 
     Raises:
         InputError: a promise that there is no model for.
-        UndecidedError: when time is up without a plan.
+        UndecidedError: when time is up, or so many sizes are looked at, without a plan.
     """
     _check_has_queueing_model(problem)
     if not all(_is_reached(problem, demand) for demand in problem.demands):
         return None
     if problem.is_routed:
-        routed = routed_search(problem, time_limit_s)
+        routed = routed_search(problem, time_limit_s, most_sizings)
         return None if routed is None else solution_of_routes(problem, routed)
     # What searches networks loads when there is one.
     from planner.optimizer.network.search import network_search

@@ -1,7 +1,10 @@
-"""One time limit for all that a command does: each step may take a part of what the steps before it left."""
+"""One time limit for all that a command does: each step may take a part of what the steps before it left; and what a
+search says that ends without an answer."""
 
 from dataclasses import dataclass
 from time import monotonic
+
+from planner.errors import UndecidedError
 
 
 @dataclass(frozen=True)
@@ -28,3 +31,20 @@ class TimeLimit:
         0.0
         """
         return fraction * self.left_s
+
+
+def nothing_found(*, is_time_up: bool, looked_at: str) -> UndecidedError:
+    """The error of a search that has no plan and no proof that there is none: more time is offered where time ended it.
+
+    Args:
+        is_time_up: whether the time limit ended the search.
+        looked_at: what ended it else: the number of steps that it takes at the most, in words.
+
+    >>> print(nothing_found(is_time_up=False, looked_at="30 rounds"))
+    no plan was found in 30 rounds, which is where the search ends, and none is excluded; relax a limit of the scenario
+    """
+    if is_time_up:
+        what = "in the time, and none is excluded; allow more time or shrink the scenario"
+    else:
+        what = f"in {looked_at}, which is where the search ends, and none is excluded; relax a limit of the scenario"
+    return UndecidedError(f"no plan was found {what}")

@@ -77,11 +77,11 @@ def remarks_of(found: PlanDiff) -> list[Note]:
         for name in found.inputs_unknown
     ]
     if not found.inputs and not found.inputs_unknown and found.is_changed:
-        lines.append(note("no-input-changed", "no input changed: the searches found different plans in their time"))
+        lines.append(note("no-input-changed", "no input changed: the searches ended with different plans"))
     lines += [
         note(
             "plan-has-gap",
-            f"the plan of {side.name} is the best found in the time, up to {percent(side.gap, 2)} from its bound",
+            f"the plan of {side.name} is the best that its search found, up to {percent(side.gap, 2)} from its bound",
         )
         for side in (found.before, found.after)
         if side.gap > SMALL

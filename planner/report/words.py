@@ -427,7 +427,7 @@ def status(plan: Plan) -> str:
     """How good the plan is, proven."""
     bound = number(plan.bound, 4)
     goal = {"max-throughput": f"{bound} req/s", "min-cost": f"{usd(plan.bound)} USD/h", "min-ttft": f"{bound} s"}
-    best = "optimal" if plan.status == "optimal" else "feasible, the best found in the time"
+    best = "optimal" if plan.status == "optimal" else "feasible, the best that was found"
     # Where other kinds and layouts stand beside the plan, the proof is of less than it seems to be.
     which = " for the kinds and layouts that the pools state" if any(other.changes for other in plan.baselines) else ""
     over = " over every threshold" if has_choice_of_place(plan) else ""

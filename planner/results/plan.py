@@ -385,7 +385,8 @@ class Plan(Fleet):
     objective: Literal["max-throughput", "min-cost", "min-ttft"]
     """What the plan is best at."""
     status: Literal["optimal", "feasible"]
-    """`optimal`: proven best, up to the gap; `feasible`: the best found in the time."""
+    """`optimal`: proven best, up to the gap; `feasible`: the best that the search found in its
+    time and its number of steps."""
     gap: Signed
     """How far the plan may be from the best one: relative distance of its objective to `bound` [-]."""
     bound: Signed

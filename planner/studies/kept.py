@@ -22,6 +22,7 @@ from planner.studies.period_runs import Judge
 from planner.studies.promises import INSIDE, NOT_ASKED, TIME_UP, Say
 from planner.studies.rounds import Candidate, Search, candidate, run, run_again, run_rounds
 from planner.studies.slo_runs import cheaper_undecided, with_slo_run
+from planner.studies.ways_out import trials
 
 SEARCH_PART = 0.5
 """Of the time limit of a command, what the search of the plan may take;"""
@@ -131,7 +132,8 @@ def kept(
 def _kept(scenario: Scenario, question: RunQuestion | None, data_dirs: Sequence[Path], pace: Pace, say: Say) -> Kept:
     """The same of pools whose layouts are settled, as those of all rounds."""
     judge = Judge(question or RunQuestion(), data_dirs, say, sees_rate=False)
-    search = Search(scenario, judge, SEARCH_PART * pace.time_limit_s)
+    as_run = None if question is None else trials(question, data_dirs, say, pace.whole)
+    search = Search(scenario, judge, SEARCH_PART * pace.time_limit_s, trials=as_run)
     if modelled(scenario) != scenario or seeks_least(scenario):  # there is no model of it, which the search says
         problem = search.problem(scenario)
         solution = solved(problem, search.time_limit_s)
@@ -153,12 +155,13 @@ def _kept(scenario: Scenario, question: RunQuestion | None, data_dirs: Sequence[
     return replace(found, plan=told.model_copy(update={"notes": notes}))
 
 
-def chosen_by_runs(search: Search, asked: Candidate) -> Chosen:
+def chosen_by_runs(search: Search, asked: Candidate, *, is_improved: bool = True) -> Chosen:
     """The plan to be printed, run where that was possible, and why where it does not keep its promise.
 
     Args:
         search: what is asked for, with nothing tried yet; plans that are run are added to it.
         asked: the plan as predicted.
+        is_improved: whether a better one is looked for where the plan as asked is kept.
     """
     try:
         first = run(search, asked)
@@ -167,6 +170,8 @@ def chosen_by_runs(search: Search, asked: Candidate) -> Chosen:
             return Chosen(asked, search.judge.question.seed, TIME_UP)
         if not first.is_kept:
             run_rounds(search)
+        elif not is_improved:
+            return Chosen(first, search.judge.question.seed)
         elif search.scenario.objective == "min-cost":
             _run_cheaper(search)
         else:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from planner.errors import InfeasibleError, UndecidedError
 from planner.optimizer import Problem, Solution, class_ttft, planned_at, planning_problem, sketched, solved
+from planner.optimizer.infeasibility import Trials
 from planner.optimizer.problem import ClassSpec
 from planner.results import Plan
 from planner.scenario import Scenario
@@ -97,6 +98,10 @@ class Search:
     """Of the search for one plan."""
     classes: Sequence[ClassSpec] = ()
     """Requests as they were read first."""
+    is_explained: bool = True
+    """Whether ways out are looked for where there is no plan as asked;"""
+    trials: Trials | None = None
+    """how those are run."""
     tried: list[Tried] = field(default_factory=list)
     strict: Handed | None = None
     """What was strict enough, or more than any plan was found to keep by the optimizer's own account."""
@@ -160,7 +165,8 @@ def candidate(search: Search, handed: Handed) -> Candidate:
     problem = search.problem(question)
     # What would do instead is of interest of the question as it was asked, and takes long.
     laxer = search.tried[0].found if search.tried else None
-    found = solved(problem, search.time_limit_s, is_explained=not search.tried, laxer=laxer)
+    is_explained = search.is_explained and not search.tried
+    found = solved(problem, search.time_limit_s, is_explained, laxer, search.trials)
     return as_stated(search, handed, problem, found)
 
 

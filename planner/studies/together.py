@@ -7,6 +7,7 @@ from pathlib import Path
 from planner.errors import CheckFailedError, InfeasibleError, InputError, UndecidedError
 from planner.executor import RunQuestion
 from planner.notes import note
+from planner.optimizer.infeasibility import Trials
 from planner.optimizer.time_limit import TimeLimit
 from planner.optimizer.together.plan import together_explained, together_found, together_plan
 from planner.optimizer.together.planned import Together
@@ -17,6 +18,7 @@ from planner.studies.period_runs import Judge, Ran, Seen, seen_periods
 from planner.studies.planned import planned_together
 from planner.studies.promises import INSIDE, NOT_ASKED, STEP, TIME_UP, Say
 from planner.studies.slo_runs import beside_promises, cheaper_undecided, decided_of, step_run
+from planner.studies.ways_out import trials
 from planner.units import MILLI
 
 MOST_ROUNDS = 6
@@ -69,7 +71,9 @@ def kept_together(
         return _told(scenario, explained.plan, one, 0, None, NOT_ASKED)
     until = TimeLimit.of(limit.part_s(RUN_PART)).deadline
     judge = Judge(question, data_dirs, say, sees_rate=False, deadline=until)
-    tried, because = [_planned(scenario, as_asked(scenario), judge, limit.part_s(SEARCH_PART))], None
+    runs = trials(question, data_dirs, say, limit)
+    first = _planned(scenario, as_asked(scenario), judge, limit.part_s(SEARCH_PART), is_explained=True, runs=runs)
+    tried, because = [first], None
     try:
         tried = list(_rounds(scenario, tried[0], judge, limit.part_s(SEARCH_PART)))
     except (InputError, CheckFailedError) as error:
@@ -87,20 +91,29 @@ def kept_together(
     return told.model_copy(update={"notes": (*may_do, *told.notes)})
 
 
-def rounds_together(scenario: Scenario, judge: Judge, time_limit_s: float) -> list[Tried]:
+def rounds_together(
+    scenario: Scenario,
+    judge: Judge,
+    time_limit_s: float,
+    *,
+    is_explained: bool = True,
+    most_rounds: int = MOST_ROUNDS,
+) -> list[Tried]:
     """Plans that were run, each handed a stricter promise where the one before broke its own.
 
     Args:
         scenario: the question.
         judge: how each is run, and what is judged.
         time_limit_s: seconds that the search for one plan may take.
+        is_explained: whether, where there is no plan as asked, what would do is looked for.
+        most_rounds: plans that are run.
 
     Raises:
         InputError, InfeasibleError, UndecidedError: as `optimize` does.
     """
     judge.say(f"{scenario.name}: planning")
-    first = _planned(scenario, as_asked(scenario), judge, time_limit_s)
-    return list(_rounds(scenario, first, judge, time_limit_s))
+    first = _planned(scenario, as_asked(scenario), judge, time_limit_s, is_explained=is_explained)
+    return list(_rounds(scenario, first, judge, time_limit_s, most_rounds))
 
 
 def best_together(tried: Sequence[Tried]) -> Tried | None:
@@ -113,13 +126,15 @@ def told_together(scenario: Scenario, chosen: Tried, time_limit_s: float) -> Pla
     return _as_promised(scenario, together_explained(chosen.found, time_limit_s).plan, chosen)
 
 
-def _rounds(scenario: Scenario, first: Tried, judge: Judge, search_s: float) -> Iterator[Tried]:
+def _rounds(
+    scenario: Scenario, first: Tried, judge: Judge, search_s: float, most: int = MOST_ROUNDS
+) -> Iterator[Tried]:
     """Plans that were run: the first, and where it breaks its promise those of stricter ones, until time is up."""
     lax = _run(scenario, first, judge)
     yield lax
     strict: Handed | None = None
     n, handed = 1, tightened(scenario, lax.handed, lax.unkept, ALL_WAITS) if lax.unkept else None
-    while handed is not None and n < MOST_ROUNDS and not judge.is_over:
+    while handed is not None and n < most and not judge.is_over:
         try:
             one = _run(scenario, _planned(scenario, handed, judge, search_s), judge)
         except (InfeasibleError, UndecidedError):
@@ -139,8 +154,16 @@ def _next(scenario: Scenario, lax: Tried, strict: Handed | None) -> Handed | Non
     return roomier(scenario, lax.handed) if middle is None and lax.handed.headroom >= strict.headroom else middle
 
 
-def _planned(scenario: Scenario, handed: Handed, judge: Judge, search_s: float) -> Tried:
-    found = together_found(searched(scenario, handed), judge.data_dirs, search_s)
+def _planned(
+    scenario: Scenario,
+    handed: Handed,
+    judge: Judge,
+    search_s: float,
+    *,
+    is_explained: bool = False,
+    runs: Trials | None = None,
+) -> Tried:
+    found = together_found(searched(scenario, handed), judge.data_dirs, search_s, (), is_explained, runs)
     rate = found.req_per_s * handed.claimed_fraction / handed.demand_factor
     return Tried(handed, found, found.at(rate).fleet())
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import UndecidedError
+from planner.optimizer.time_limit import nothing_found
 
 if TYPE_CHECKING:
     import highspy
@@ -161,7 +161,8 @@ class Rows:
         if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
             return None
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            raise UndecidedError("no plan was found within the time limit; allow more time or shrink the scenario")
+            is_time_up = status == highspy.HighsModelStatus.kTimeLimit
+            raise nothing_found(is_time_up=is_time_up, looked_at="the solver's steps")
         value, solution = float(info.objective_function_value), solver.getSolution()
         if not any(is_integer):
             return ProgramSolution(value, value, np.array(solution.col_value), np.array(solution.row_dual))

@@ -39,6 +39,7 @@ from planner.optimizer.network.spare_instances import with_one_more_each
 from planner.optimizer.problem import Problem, Situation
 from planner.optimizer.settings import SETTINGS
 from planner.optimizer.solution import GAP_TARGET, Solution
+from planner.optimizer.time_limit import nothing_found
 from planner.ties import first_largest
 
 TINY = 1e-7
@@ -94,7 +95,7 @@ def network_search(
     if not _searched(state, gap, time_limit_s, deadline):
         return None
     if state.best is None:
-        raise UndecidedError("no plan was found, and none is excluded either; allow more time or shrink the scenario")
+        raise nothing_found(is_time_up=monotonic() >= deadline, looked_at=f"{SETTINGS.max_rounds} rounds")
     return replace(state.best, bound=state.sign * min(state.bound, state.sign * state.best.objective))
 
 

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner.errors import InfeasibleError
 from planner.notes import Note, note
 from planner.optimizer.colocated.doubted import by_run_alone
 from planner.optimizer.context import context_notes
 from planner.optimizer.disaggregation import apart_instead, without_bursts
-from planner.optimizer.infeasibility import infeasible
+from planner.optimizer.infeasibility import Trials, infeasible
 from planner.optimizer.problem import ClassSpec
 from planner.optimizer.served import served_models
 from planner.optimizer.spare import spare_notes
@@ -35,14 +36,30 @@ class Explained:
 
 
 def together_found(
-    scenario: Scenario, data_dirs: Sequence[Path], time_limit_s: float, classes: Sequence[ClassSpec] = ()
+    scenario: Scenario,
+    data_dirs: Sequence[Path],
+    time_limit_s: float,
+    classes: Sequence[ClassSpec] = (),
+    is_explained: bool = True,
+    trials: Trials | None = None,
 ) -> Together:
-    """The best fleet; raises InfeasibleError with what would do where there is none, else as `together` does."""
+    """The best fleet; raises InfeasibleError with what would do where there is none, else as `together` does.
+
+    Args:
+        scenario: the question.
+        data_dirs: folders in which traces are looked for.
+        time_limit_s: seconds the search may take.
+        classes: those of another question with the same requests, so that a trace is read once.
+        is_explained: whether, where there is none, what would do is looked for.
+        trials: how what would do is run; None: it is only predicted.
+    """
     found = together(scenario, data_dirs, time_limit_s, classes)
+    if found is None and not is_explained:
+        raise InfeasibleError(f"{scenario.name}: infeasible: no fleet serves this demand as promised")
     if found is None:
         limit = TimeLimit.of(time_limit_s)
         question = question_of(scenario, data_dirs, limit.deadline)
-        raise infeasible(scenario, question.classes, time_limit_s)
+        raise infeasible(scenario, question.classes, time_limit_s, trials=trials)
     return found
 
 
