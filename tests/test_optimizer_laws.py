@@ -188,7 +188,7 @@ def test_a_higher_demand_never_costs_less(seed: int, demand: float, factor: floa
     for served in (demand, demand * factor):
         plan = search(problem_of(changes | {"demand_req_per_s": served}))
         usd.append(plan.objective if plan else inf)
-    assert usd[1] >= usd[0] * (1 - SLACK) or usd == [inf, inf]
+    assert usd[1] >= usd[0] * (1 - SLACK)
 
 
 @given(seed=SEEDS)
