@@ -3,7 +3,6 @@
 import ast
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -83,16 +82,6 @@ def imported(path: Path) -> set[str]:
 
 def rooms_of(names: set[str]) -> set[str]:
     return {name.split(".")[1] for name in names if name.startswith("planner.")}
-
-
-def test_the_import_contracts_hold() -> None:
-    tool = shutil.which("lint-imports", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
-    if tool is None:
-        pytest.skip("import-linter is not installed")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    found = subprocess.run([tool, "--no-cache"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stdout
-    assert "0 broken" in found.stdout
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)

@@ -12,8 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from planner.deploy import TARGETS, Target
-from planner.errors import InputError
-from tests.conftest import DATA_DIRS
+from tests.conftest import DATA_DIRS, GOLDENS
 from tests.deploy_cases import CASES, exported, manifests, schedule_of, split, two_pools, with_schedule
 
 SCHEMAS = {
@@ -31,12 +30,26 @@ API_VERSIONS = {
     "EndpointPickerConfig": "llm-d.ai/v1alpha1",
 }
 KUBERNETES: tuple[Target, ...] = ("dynamo", "llm-d", "kserve")
+
+
+def is_taken(case: str, target: Target) -> bool:
+    """Whether the target takes the plan; the golden of one that does not says why."""
+    return not (GOLDENS / "deploy" / f"{case}-{target}.txt").read_text(encoding="utf-8").startswith("refused")
+
+
+TAKEN = [(case, target) for case in CASES for target in KUBERNETES if is_taken(case, target)]
+ONE_CLUSTER = ("clusters=one",)
 EXPORTED = [
-    (case, target, parameters)
-    for case in CASES
-    for target in KUBERNETES
-    for parameters in ((), ("clusters=one",), ("transfer=tcp", *(("engine=sglang",) if target == "dynamo" else ())))
+    *(
+        (case, target, parameters)
+        for case, target in TAKEN
+        for parameters in ((), ONE_CLUSTER, ("transfer=tcp", *(("engine=sglang",) if target == "dynamo" else ())))
+        if (case, target, parameters) != ("two-sites", "llm-d", ONE_CLUSTER)  # two routers in it
+    ),
+    ("colocated-split", "kserve", ONE_CLUSTER),
 ]
+WITH_PODS_ALONE = [case for case, target in TAKEN if target == "llm-d" and case != "two-pools"]
+"""Plans with a pool that is no role of a set under llm-d."""
 
 
 @pytest.fixture(scope="session")
@@ -54,21 +67,23 @@ def schema_of() -> Callable[[str], Draft202012Validator]:
     return find
 
 
-def files_of(case: str, target: Target, *parameters: str) -> dict[str, str]:
-    try:
-        return exported(CASES[case](), target, *parameters)
-    except InputError:
-        return {}
+def faults(one: dict[str, Any], schema_of: Callable[[str], Draft202012Validator]) -> list[str]:
+    """What is wrong with an object; pods of a pool alone are those that a set would have."""
+    if one["kind"] in SCHEMAS:
+        return [error.message for error in schema_of(one["kind"]).iter_errors(one)]
+    sets = schema_of("DisaggregatedSet").schema["properties"]["spec"]["properties"]["roles"]["items"]["properties"]
+    pod = sets["spec"]["properties"]["leaderWorkerTemplate"]["properties"]["workerTemplate"]
+    return [error.message for error in Draft202012Validator(pod).iter_errors(one["spec"]["template"])]
 
 
 @pytest.mark.parametrize(("case", "target", "parameters"), EXPORTED)
 def test_every_object_is_valid(
     case: str, target: Target, parameters: tuple[str, ...], schema_of: Callable[[str], Draft202012Validator]
 ) -> None:
-    found = manifests(files_of(case, target, *parameters))
-    for one in found:
-        if one.get("kind") in SCHEMAS:
-            assert [error.message for error in schema_of(one["kind"]).iter_errors(one)] == []
+    found = manifests(exported(CASES[case](), target, *parameters))
+    judged = [one for one in found if one.get("kind") in (*SCHEMAS, "Deployment")]
+    assert judged
+    assert [faults(one, schema_of) for one in judged] == [[] for _ in judged]
 
 
 @pytest.mark.parametrize("sizes", [[2, 1], [3, 0], [1, 1]])
@@ -82,31 +97,29 @@ def test_a_service_that_follows_the_hours_is_valid(
     assert [error.message for error in schema_of("LLMInferenceService").iter_errors(service)] == []
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_pods_of_a_pool_alone_are_those_that_a_set_would_have(
-    case: str, schema_of: Callable[[str], Draft202012Validator]
-) -> None:
-    sets = schema_of("DisaggregatedSet").schema["properties"]["spec"]["properties"]["roles"]["items"]["properties"]
-    pod = sets["spec"]["properties"]["leaderWorkerTemplate"]["properties"]["workerTemplate"]
-    for one in manifests(files_of(case, "llm-d"), "Deployment"):
-        template = one["spec"]["template"]
-        assert [error.message for error in Draft202012Validator(pod).iter_errors(template)] == []
-        assert one["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+@pytest.mark.parametrize("case", WITH_PODS_ALONE)
+def test_pods_of_a_pool_alone_are_found_by_their_labels(case: str) -> None:
+    alone = manifests(exported(CASES[case](), "llm-d"), "Deployment")
+    assert alone
+    for one in alone:
+        labels = one["spec"]["selector"]["matchLabels"]
+        assert labels
+        assert labels.items() <= one["spec"]["template"]["metadata"]["labels"].items()
         assert set(one["spec"]) == {"replicas", "selector", "template"}
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
 def test_every_kind_with_a_schema_is_exported_by_some_case(kind: str) -> None:
-    kinds = {one.get("kind") for case, target, _ in EXPORTED[::3] for one in manifests(files_of(case, target))}
+    kinds = {one.get("kind") for case, target in TAKEN for one in manifests(exported(CASES[case](), target))}
     assert kind in kinds
 
 
-@pytest.mark.parametrize("target", KUBERNETES)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "target"), TAKEN)
 def test_every_object_says_which_version_of_its_kind_it_is(case: str, target: Target) -> None:
-    for one in manifests(files_of(case, target)):
-        if "router" not in one:  # values of a chart are no object
-            assert one["apiVersion"] == API_VERSIONS[one["kind"]]
+    found = manifests(exported(CASES[case](), target))
+    objects = [one for one in found if "router" not in one]  # values of a chart are no object
+    assert {one["kind"] for one in objects} & (SCHEMAS.keys() | {"Deployment"})
+    assert [one["apiVersion"] for one in objects] == [API_VERSIONS[one["kind"]] for one in objects]
 
 
 def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -167,17 +180,15 @@ def test_a_planted_mistake_is_caught(
     assert not schema_of(one["kind"]).is_valid(wrong)
 
 
-@pytest.mark.parametrize("target", KUBERNETES)
-@pytest.mark.parametrize("case", CASES)
-def test_a_cluster_s_folder_is_a_kustomization_of_all_its_manifests(case: str, target: Target, tmp_path: Path) -> None:
-    files = files_of(case, target)
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    for folder in {name.partition("/")[0] for name in files if "/" in name}:
+@pytest.mark.parametrize(("case", "target"), TAKEN)
+def test_a_cluster_s_folder_is_a_kustomization_of_all_its_manifests(case: str, target: Target) -> None:
+    files = exported(CASES[case](), target)
+    folders = {name.partition("/")[0] for name in files if "/" in name}
+    assert folders
+    for folder in folders:
         (listed,) = manifests({name: text for name, text in files.items() if name == f"{folder}/kustomization.yaml"})
         others = {name.partition("/")[2] for name in files if name.startswith(f"{folder}/")} - {"kustomization.yaml"}
-        assert set(listed["resources"]) == {name for name in others if not name.endswith("-values.yaml")}
+        assert set(listed["resources"]) == {name for name in others if not name.endswith("-values.yaml")} != set()
 
 
 @pytest.mark.parametrize("target", KUBERNETES)

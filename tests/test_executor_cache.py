@@ -72,11 +72,11 @@ def test_a_full_pool_drops_what_was_used_longest_ago_ends_of_prefixes_first() ->
     prompts = [tuple(range(400)), tuple(range(400, 800)), (0, 1), tuple(range(800, 1200)), (400, 401), (0, 1, 2)]
     w = run(one_by_one(prompts), stated, blocks=chains(prompts))
     found = hits(w)
-    assert found[2] == 2
+    # The end of the first prompt goes before its beginning, which the third one used, and before the second prompt.
+    assert found == [0, 0, 2, 0, 2, 2]
     assert w.caches["n_evicted"].sum() > 0
     assert w.caches["transfer_blocks"].sum() == 0
     assert (w.caches["used_blocks"] <= w.caches["capacity_blocks"]).all()
-    assert found[4] < 2 or found[5] < 3
 
 
 @given(st.integers(0, 10_000), st.sampled_from([ATTENTION, HYBRID]), st.integers(1, 60), st.integers(0, 3))

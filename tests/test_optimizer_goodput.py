@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner.errors import InfeasibleError, InputError
 from planner.optimizer import Problem, optimize, planning_problem
 from planner.optimizer.formulation import Sizing
-from planner.optimizer.goodput import MOST_BUSY, best_goodput, best_goodput_up_to, sizings_to_bound
+from planner.optimizer.goodput import best_goodput, best_goodput_up_to, sizings_to_bound
 from planner.optimizer.slo_attainment import FleetUnderSlo
 from planner.optimizer.slo_cheapest import _CostOrder
 from planner.optimizer.slo_search import search
@@ -72,8 +72,7 @@ def test_goodput_of_fixed_sizes_is_what_a_fine_grid_of_thresholds_finds() -> Non
     thresholds = np.geomspace(300, 60000, 40)
     # No threshold of the grid keeps the promise at a rate above the proven bound.
     better = [p90_by_hand(problem, (3, 2), t, found.bound * 1.001) <= 4.0 for t in thresholds]
-    decode_limit = 3 * MOST_BUSY / problem.pools[2].rates.decode.seconds_per_request(500)  # type: ignore[union-attr]
-    assert not any(better) or found.rate == pytest.approx(decode_limit, rel=1e-3)
+    assert not any(better)
 
 
 def test_no_other_sizes_do_better_than_the_plan() -> None:
@@ -163,16 +162,6 @@ def test_a_higher_demand_or_a_shorter_promise_never_costs_less() -> None:
         assert solution.goodput >= demand
         costs.append(solution.objective)
     assert costs == sorted(costs)
-
-
-def test_a_larger_budget_never_lowers_goodput() -> None:
-    goodputs = []
-    for budget in (150.0, 200.0, 300.0):
-        solution = search(promised({"budget_usd_per_hour": budget}))
-        assert solution is not None
-        goodputs.append(solution.objective)
-    assert goodputs[0] <= goodputs[1] * (1 + 4e-3)
-    assert goodputs[1] <= goodputs[2] * (1 + 4e-3)
 
 
 def test_what_binds_under_a_promise_is_priced_in_goodput() -> None:

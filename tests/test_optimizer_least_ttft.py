@@ -111,7 +111,8 @@ def test_nothing_that_the_ttft_does_not_need_is_rented() -> None:
     problem = quick()
     # With one decode instance less, requests would wait for a place in the batch, or never find one.
     fewer = search(quick({"pools.decode.n_instances": plan.pool("decode").n_instances - 1}))
-    assert fewer is None or fewer.objective > plan.bound
+    assert fewer is not None
+    assert fewer.objective > plan.bound
     assert plan.pool("decode").n_instances < problem.size_limits[2]  # type: ignore[operator]
 
 
@@ -120,7 +121,8 @@ def test_more_budget_is_never_later(low: float, high: float) -> None:
     stock = {f"sites.remote.accelerators.{FAST}": 80, f"sites.local.accelerators.{HOME}": 80}
     less, more = (search(quick({**stock, "budget_usd_per_hour": usd})) for usd in (low, high))
     assert more is not None
-    assert less is None or more.bound <= less.objective
+    assert less is not None
+    assert more.bound <= less.objective
 
 
 def test_a_higher_percentile_is_never_sooner() -> None:
@@ -140,9 +142,8 @@ def test_the_floor_is_below_every_plan() -> None:
 def test_what_is_left_of_a_budget_buys_prefill_first() -> None:
     problem = quick({f"sites.remote.accelerators.{FAST}": 80, "budget_usd_per_hour": 160.0})
     filled = filled_with_budget(problem, Sizing((2, 1, 1), ((1,),)))
-    assert filled == Sizing((3, 2, 1), ((1,),)) or sum(filled.n_instances) > 4
-    usd = sum(n * (pool.usd_per_hour or 0.0) for n, pool in zip(filled.n_instances, problem.pools, strict=True))
-    assert usd + 20.0 <= 160.0
+    # 160 less 20 for the port, 2 * 32 for long prompts and 2 * 16 leave 44 USD/h: one more for long prompts.
+    assert filled == Sizing((3, 1, 1), ((1,),))
 
 
 def test_a_demand_beyond_the_fleet_is_proven_infeasible_with_what_would_do() -> None:

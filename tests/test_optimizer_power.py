@@ -6,9 +6,10 @@ import pytest
 
 from planner.errors import InputError
 from planner.optimizer import optimize
+from planner.optimizer.slo_search import search
 from planner.profiles import hardware_profile
 from planner.scenario import Price
-from tests.builders import FAST, GPUS, HOME, problem_of, small_with
+from tests.builders import FAST, GPUS, HOME, fleet_of, problem_of, small_with
 
 POWER = {"usd_per_kwh": 0.10, "pue": 1.3, "draw_fraction": 1.2}
 
@@ -181,3 +182,31 @@ def test_fleets_for_the_same_money_are_priced_as_busy() -> None:
     spent = plan.cost.accelerators_usd_per_hour or 0
     assert baseline.n_accelerators == GPUS * int(spent / (price * GPUS) + 1e-9)
     assert (baseline.cost.usd_per_hour or 0) <= spent * (1 + 1e-9)
+
+
+def test_traffic_by_volume_and_power_of_busy_instances_are_those_of_a_calculation_by_hand() -> None:
+    """Prompts of 8,192 tokens, 2 a second, all prefilled far away in 0.8 s each and decoded at home."""
+    asked = {
+        "workload.lengths": {"kind": "constant", "tokens": 8192},
+        "objective": "min-cost",
+        "demand_req_per_s": 2.0,
+        "links.wan.usd_per_gb": 0.02,
+        "links.wan.usd_per_hour": 0.0,
+        "routing.threshold_tokens": 4000.0,
+        "pools.fast.n_instances": 3,
+        "pools.near.n_instances": 0,
+        "pools.decode.n_instances": 3,
+    }
+    problem = problem_of(EVERYWHERE | asked)
+    routed = search(problem)
+    assert routed is not None
+    plan = fleet_of(problem, routed)
+    # Qwen3-235B caches 94 layers of keys and values, 4 heads of 128 bf16 values each.
+    sent_gb_per_s = 2.0 * 8192 * 94 * 2 * 4 * 128 * 2 / 1e9
+    assert plan.links[0].mean_gbps == pytest.approx(8 * sent_gb_per_s)
+    # Of 3 instances 2 * 0.8 prefill at once, and of 3 others 2 * 500 * 0.025 / 20 decode.
+    busy = {"fast": 2.0 * 0.8, "decode": 2.0 * 500 * 0.025 / 20}
+    rent = 3 * GPUS * 4.0 + 3 * GPUS * 2.0
+    power = sum(GPUS * 0.7 * 1.3 * 0.5 * (3 * 0.4 + n * (1.2 - 0.4)) for n in busy.values())
+    assert plan.cost.accelerators_usd_per_hour == pytest.approx(rent + power)
+    assert plan.cost.usd_per_hour == pytest.approx(rent + power + 3600 * 0.02 * sent_gb_per_s)

@@ -1,6 +1,7 @@
 """Scenarios with a colocated pool: limits, brute force over fleets and thresholds, promises, refusals, commands."""
 
 import json
+import re
 from dataclasses import replace
 from itertools import product
 from math import ceil, inf
@@ -257,7 +258,7 @@ def test_no_small_fleet_at_any_of_many_thresholds_is_cheaper_or_faster(seed: int
     work_s, sent = by_hand.prefill(t)
     slack = 1 + 2e-2
     assert rate <= slack * held.n_colocated * by_hand.capacity("both", plan.best.pairing.way.tokens_per_pass, t)
-    assert rate * work_s <= slack * max(held.n_prefill, 1e-9) or work_s == 0
+    assert rate * work_s <= slack * held.n_prefill
     assert rate * sent * 8 <= slack * 5e9 * sum(held.ports)
     at = plan.fleet
     assert at.cost.usd_per_hour == pytest.approx(plan.objective)
@@ -379,7 +380,7 @@ def test_what_is_not_planned_beside_a_colocated_pool_is_one_problem_at_its_key(n
     with pytest.raises(InputError) as caught:
         asked(SPLIT, changes)
     assert [problem.key for problem in caught.value.problems] == [key]
-    assert caught.value.problems[0].allowed or "(" in caught.value.problems[0].message
+    assert re.search(r"\(.+\)$", caught.value.problems[0].message), "what is allowed"
 
 
 def test_a_promise_without_a_model_of_its_waits_is_refused() -> None:

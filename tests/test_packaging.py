@@ -72,8 +72,8 @@ def test_every_dependency_has_a_lower_and_an_upper_bound_and_its_pin_is_between_
     for requirement in map(Requirement, stated):
         kinds = sorted(bound.operator for bound in requirement.specifier)
         assert kinds in (["<", ">="], ["=="]), requirement
-        pin = pins.get(canonicalize_name(requirement.name))
-        assert pin is None or pin in requirement.specifier, requirement
+        if pin := pins.get(canonicalize_name(requirement.name)):
+            assert pin in requirement.specifier, requirement
     assert {canonicalize_name(Requirement(each).name) for each in [*project["dependencies"], *extras["dev"]]} <= set(
         pins
     )

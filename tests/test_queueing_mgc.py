@@ -134,7 +134,8 @@ def test_survival_falls_and_the_quantile_inverts_it(
     assert survival[0] == 1.0
     x_s = wait.quantile_s(q)
     assert float(wait.survival(x_s)) <= 1 - q + 1e-9
-    assert x_s == 0 or float(wait.survival(x_s * (1 - 1e-9))) >= 1 - q - 1e-6
+    if x_s > 0:  # else the chance of a wait at all is within 1 - q, as asserted
+        assert float(wait.survival(x_s * (1 - 1e-9))) >= 1 - q - 1e-6
 
 
 @settings(deadline=None)

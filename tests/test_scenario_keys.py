@@ -85,7 +85,7 @@ def test_every_link_of_the_page_leads_to_one_heading_of_it() -> None:
     assert set(re.findall(r"\]\(#([^)]*)\)", page)) == set(anchors)
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES))
+@pytest.mark.parametrize("name", sorted(name for name, examples in EXAMPLES.items() if examples))
 def test_examples_are_taken_by_their_keys_and_belong_to_a_key(name: str) -> None:
     for record in RECORDS[name]:
         known = {field.alias or key for key, field in record.model_fields.items()}
@@ -103,7 +103,7 @@ def faulty_keys(record: type[BaseModel], data: dict[str, Any]) -> set[str | int]
     return set()
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES))
-def test_a_value_is_written_as_toml_reads_it(name: str) -> None:
-    for key, value in EXAMPLES[name].items():
-        assert tomllib.loads(f"{key} = {toml(value)}")[key] == value
+def test_a_value_is_written_as_toml_reads_it() -> None:
+    examples = {f"{name}-{key}": value for name, of in EXAMPLES.items() for key, value in of.items()}
+    text = "\n".join(f"{key} = {toml(value)}" for key, value in examples.items())
+    assert tomllib.loads(text) == examples != {}

@@ -78,8 +78,9 @@ def problems(text: str) -> list[str]:
     ],
 )
 def test_a_record_takes_no_value_of_another_kind(field: str, value: Any) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError) as caught:
         Thing.model_validate({"name": "x", field: value})
+    assert {error["loc"][0] for error in caught.value.errors()} == {field}
 
 
 def test_a_whole_number_is_a_number() -> None:

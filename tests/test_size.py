@@ -90,7 +90,7 @@ def test_the_fewest_colocated_instances_are_chosen() -> None:
     n = chosen.predicted.n_instances
     fewer = predicted(question, chosen.way, n - 1)
     assert chosen.predicted.tpot_s(90.0) <= 0.03
-    assert fewer.tpot_s(90.0) > 0.03 or fewer.ttft_s(90.0) > 1.0
+    assert fewer.tpot_s(90.0) > 0.03
 
 
 def test_the_scenario_that_is_written_has_the_plan_that_was_answered(tmp_path: Path) -> None:
@@ -179,7 +179,8 @@ def test_layouts_are_such_as_an_instance_can_have_each_once(model: str, chip: st
     for layout in found:
         assert layout.n_accelerators & (layout.n_accelerators - 1) == 0
         assert layout.tp_size <= domain
-        assert layout.dp_size == 1 or profile.architecture.moe is not None
+        if profile.architecture.moe is None:
+            assert layout.dp_size == 1
 
 
 def test_a_weighted_quantile_is_the_least_value_with_that_share_below() -> None:

@@ -134,7 +134,8 @@ def test_no_figure_of_an_interval_contradicts_its_judgement(
     near = [abs(predicted / (low + part * (high - low)) - 1) <= allowed for part in (0.0, *parts, 1.0)]
     if found is None:
         assert not all(near)
-        assert low <= predicted / (1 + allowed) <= high or low <= predicted / (1 - allowed) <= high
+        ends = predicted / (1 + allowed), predicted / (1 - allowed)
+        assert any(low <= end <= high for end in ends)
     else:
         assert near == [found] * len(near)
 

@@ -120,7 +120,8 @@ def test_a_quantile_is_the_least_length_that_reaches_its_probability(spec, q):
     low, high = law.support
     assert low <= at <= high
     assert cdf(law, at) >= q - 1e-9
-    assert at == low or cdf(law, at * (1 - 1e-9)) <= q + 1e-7
+    if at > low:
+        assert cdf(law, at * (1 - 1e-9)) <= q + 1e-7
 
 
 @pytest.mark.parametrize("order", range(7))

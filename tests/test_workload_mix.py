@@ -180,7 +180,8 @@ def test_atoms_of_a_part_are_all_in_it_and_weigh_what_it_does(mix, t):
     ):
         assert weights.sum() == pytest.approx(fraction, rel=1e-12, abs=1e-12)
         assert ((total - cached > t) == is_long).all()
-        assert not weights.size or (total - cached) @ weights / weights.sum() == pytest.approx(length, rel=2e-3)
+        if fraction > 1e-12:  # what is left of 1 by rounding is no part
+            assert (total - cached) @ weights / weights.sum() == pytest.approx(length, rel=2e-3)
 
 
 def test_atoms_stand_for_continuous_lengths():

@@ -137,6 +137,10 @@ def bounds(figures: Floats) -> tuple[float, float]:
         Tafazzoli and Wilson, Skart: a skewness- and autoregression-adjusted batch-means procedure, IIE Transactions 43
         (2011); G of Willink, Communications in Statistics 34 (2005).
 
+    Three replications of one batch: 2 -+ t(2) sqrt(2/3) / sqrt(2), t(2) = 4.303.
+
+    >>> [round(end, 3) for end in bounds(np.array([[1.0], [2.0], [3.0]]))]
+    [-0.484, 4.484]
     >>> low, high = bounds(np.array([[0.0, 0.0, 0.0, 0.1], [0.0, 0.0, 0.0, 0.0]]))
     >>> 0.0125 - low < high - 0.0125
     True

@@ -137,7 +137,7 @@ def filled_with_budget(problem: Problem, sizing: Sizing) -> Sizing:
         return sizing
     n = list(sizing.n_instances)
     left = budget - sum(usd or 0.0 for _, usd in rent_usd_per_hour(problem, sizing))
-    for i, pool in sorted(enumerate(problem.pools), key=lambda item: (item[1].role, item[1].prompts or "")):
+    for i, pool in sorted(enumerate(problem.pools), key=lambda item: (item[1].role == "decode", item[1].prompts or "")):
         room = [int(left / pool.usd_per_hour + 1e-9)] if pool.usd_per_hour else []
         room += [most - n[i] for most in (problem.size_limits[i], pool.stated_max_instances) if most is not None]
         for inventory in problem.inventories:
