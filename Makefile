@@ -19,7 +19,7 @@ REPORTS := $(if $(PLANNER_DATA),$(ALL_REPORTS),$(filter-out $(DATA_REPORTS),$(AL
 # Reports that are checked at once.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: optimize test check lint check-reports reports pages browser docs reference benchmark clean
+.PHONY: optimize test check lint check-reports reports pages browser docs reference benchmark faults clean
 
 optimize: $(VENV)/.installed
 	$(BIN)/planner optimize
@@ -67,6 +67,11 @@ browser: $(VENV)/.installed-dev
 
 benchmark: $(VENV)/.installed-dev
 	set -e; for script in tests/benchmarks/bench_*.py; do $(BIN)/python $$script; done
+
+# Faults planted in lines that compute, drawn by SEED, and the newcomer's tests run on each; tests/campaigns/faults.py.
+SEED ?= 0
+faults: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.campaigns.faults --seed $(SEED)
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
