@@ -259,7 +259,7 @@ def is_equivalent(planted: Planted, known: Iterable[Mapping[str, str]]) -> bool:
     return (planted.path, planted.before, planted.after) in {(one["file"], one["line"], one["fault"]) for one in known}
 
 
-def endings(chosen: Sequence[Planted]) -> Iterator[tuple[Planted, Ending]]:
+def endings(chosen: Sequence[Planted], n_stages: int = 4) -> Iterator[tuple[Planted, Ending]]:
     """How every fault ended; progress goes to stderr."""
     left, graph = int(MOST_STRUCK * len(chosen) + 1e-9), imports()
     known = equivalents()
@@ -271,7 +271,7 @@ def endings(chosen: Sequence[Planted]) -> Iterator[tuple[Planted, Ending]]:
             left -= ending == "struck"
             by = ""
             if ending != "struck":
-                is_caught, by = checkout.ending(planted, stages(planted.path, graph))
+                is_caught, by = checkout.ending(planted, stages(planted.path, graph)[:n_stages])
                 ending = "caught" if is_caught else ending
             print(f"{i + 1}/{len(chosen)} {ending}, {cpu_s() - start_s:.0f} CPU s: {planted} {by}", file=sys.stderr)
             yield planted, ending
@@ -298,13 +298,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--room", action="append", default=[], help="draw from these rooms only")
+    parser.add_argument("--stages", type=int, default=4, help="of tests, nearest first; 2 are the room by name")
     parser.add_argument("--list", action="store_true", help="print the faults, and plant none")
     given = parser.parse_args()
     chosen = campaign_faults(given.seed, given.count, given.room)
     if given.list:
         print("\n".join(map(str, chosen)))
         return 0
-    text, code = summary([*endings(chosen)])
+    text, code = summary([*endings(chosen, given.stages)])
     print(text)
     return code
 
