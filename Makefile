@@ -25,7 +25,7 @@ SMALL_REPORTS := reports/not-worth-it reports/rubin-groq
 PYTEST = $(BIN)/python -m pytest --numprocesses auto --quiet
 
 .PHONY: optimize test check campaigns durations lint compiled check-inputs check-reports reports pages browser docs \
-	reference benchmark clean
+	reference benchmark faults clean
 
 optimize: $(VENV)/.installed
 	$(BIN)/planner optimize
@@ -93,6 +93,11 @@ browser: $(VENV)/.installed-dev
 
 benchmark: $(VENV)/.installed-dev
 	set -e; for script in tests/benchmarks/bench_*.py; do $(BIN)/python $$script; done
+
+# Faults planted in lines that compute, drawn by SEED, and the newcomer's tests run on each; tests/campaigns/faults.py.
+SEED ?= 0
+faults: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.campaigns.faults --seed $(SEED)
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

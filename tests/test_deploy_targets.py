@@ -197,6 +197,16 @@ def test_number_formats_are_said_in_the_engine_s_words(
     assert {name: found.get(name) for name in ("--quantization", "--kv-cache-dtype") if name in found} == wanted
 
 
+@pytest.mark.parametrize(("planned", "wanted"), [("fp8", "fp8"), (None, "bf16")])
+def test_pods_say_the_precision_of_their_pool_and_else_that_of_its_model(planned: str | None, wanted: str) -> None:
+    pools = tuple(pool(name, name, precision=planned) for name in ("prefill", "decode"))
+    files = exported(two_pools().model_copy(update={"pools": pools}), "dynamo")
+    said = [
+        line.strip() for text in files.values() for line in text.splitlines() if "prefill-planner/precision:" in line
+    ]
+    assert {line.partition(": ")[2].strip('"') for line in said} == {wanted}
+
+
 def test_an_instance_of_several_machines_is_a_multinode_component_of_dynamo() -> None:
     large = tuple(
         pool(name, name, accelerators_per_instance=16, layout="tp=16", n_accelerators=32)

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from planner.errors import InputError
+from planner.errors import InputError, UndecidedError
 from planner.hybrid import DecodeBatch, hybrid_model
 from planner.hybrid.live import (
     LOOPBACK,
@@ -33,6 +34,7 @@ from planner.hybrid.live import (
     serve_with,
 )
 from planner.hybrid.live.frames import END, HEADER_BYTES, TOKEN_BYTES, Frame, receive_frame, send_frame
+from planner.hybrid.live.messages import Gone
 from planner.hybrid.live.process import ENVIRONMENT as WORKERS_ENVIRONMENT
 from planner.profiles import model_profile
 from planner.roofline import kv_bytes
@@ -228,6 +230,14 @@ def test_workers_have_one_blas_thread_and_nothing_of_it_stays_behind(fleet: Flee
 
 def environment(_model: Any) -> str | None:
     return os.environ.get("OPENBLAS_NUM_THREADS")
+
+
+@pytest.mark.parametrize("heard", [[], [("pd-p", Gone())]])
+def test_workers_that_say_nothing_in_time_or_are_gone_have_not_started(heard: list[Any]) -> None:
+    polls = iter([heard])  # to wait any longer fails
+    waiting = SimpleNamespace(workers={"pd-p": SimpleNamespace(is_ready=False)}, messages=lambda _s: next(polls))
+    with pytest.raises(UndecidedError, match="did not start: pd-p"):
+        Fleet.wait_until_ready(waiting, 0.0)  # type: ignore[arg-type]
 
 
 def test_prefill_workers_of_one_core_take_turns() -> None:

@@ -529,6 +529,22 @@ def test_a_benchmark_is_its_lengths_rate_and_latencies(kind: str, folder: Path) 
     assert written("--from", "run.json").demand_req_per_s == pytest.approx(4.0)
 
 
+def test_prompts_between_two_percentiles_of_a_benchmark_are_as_many_as_their_shares_say(folder: Path) -> None:
+    table = {"p001": 100, "p01": 100, "p05": 100, "p10": 200, "p25": 200, "p50": 400, "p75": 800, "p90": 900}
+    run = guidellm_run()
+    run["benchmarks"][0]["metrics"]["prompt_token_count"]["successful"] = {
+        "mean": 450.0,
+        "count": 1000,
+        "min": 100,
+        "max": 1000,
+        "percentiles": table | {"p95": 900, "p99": 900, "p999": 900},
+    }
+    (folder / "run.json").write_text(json.dumps(run), encoding="utf-8")
+    prompts = seen(folder / "run.json").prompts
+    assert prompts.edges == (100.0, 200.0, 400.0, 800.0, 900.0, 1000.0)
+    assert prompts.weights == pytest.approx((250.0, 250.0, 250.0, 249.0, 1.0))
+
+
 @pytest.mark.parametrize(
     ("figure", "unit"),
     [

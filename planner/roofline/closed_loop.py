@@ -100,6 +100,8 @@ def closed_loop_latency(
     >>> times = LoopTimes(prefill_s=0.2 * one, interference_s=0.1 * one, step_s=0.01 * one)
     >>> closed_loop_latency(times, 1 * one, 1 * one, 1000 * one).tpot_s.tolist()
     [0.01]
+    >>> closed_loop_latency(times, 11 * one, 11 * one, 1000 * one).ttft_s.round(7).tolist()
+    [0.2751168]
     """
     b, n_rounds = batch, benchmark.prompts_per_slot
     c = np.maximum(concurrency / times.n_replicas, np.minimum(concurrency, 1.0))
