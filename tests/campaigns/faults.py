@@ -215,7 +215,7 @@ class Checkout:
     def _pytest(self, files: Sequence[str], is_compiled: bool, *options: str) -> tuple[int, str]:
         """Exit code of a run of tests, and what it says of the test that failed."""
         command = [sys.executable, "-m", "pytest", "-p", "tests.campaigns.faults", "--numprocesses=0", "-x", "-q"]
-        command += ["-m", "not slow", "-rfE", "--tb=no", *options, *files]
+        command += ["-m", "not slow and not campaign", "-rfE", "--tb=no", *options, *files]
         environment = os.environ | {"PYTHONPATH": str(self.folder), LIMIT_VARIABLE: str(CPU_LIMIT_S[is_compiled])}
         if is_compiled:
             environment[CACHE_VARIABLE] = str(self.folder / ".compiled")
