@@ -10,12 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from planner.errors import InputError, Problem
 from planner.profiles import ModelProfile, Speculation, WeightPart
 from planner.roofline.chip import Chip
+from planner.roofline.engine_memory import MemorySettings
 from planner.roofline.expert_traffic import EVEN_TRAFFIC, ExpertTraffic
 from planner.roofline.factors import Factors
 from planner.roofline.formats import IN_BF16, ProductFormats
 from planner.roofline.kv_memory import kv_bytes_per_rank
 from planner.roofline.layout import Layout
-from planner.roofline.memory_fit import RUNTIME_BYTES, VOCABULARY, MemoryFit, longest_request, memory_fit
+from planner.roofline.memory_fit import PLAIN, VOCABULARY, MemoryFit, longest_request, memory_fit
 from planner.roofline.operator import FloatArray
 from planner.roofline.pass_time import PassTime, pass_time
 from planner.roofline.rank_work import RankWork, rank_work
@@ -94,10 +95,8 @@ class ServedModel:
     """Number format of the attention cache."""
     chunk_tokens: int = 8192
     """Most tokens of one prefill pass on an attention replica."""
-    memory_fraction: float = 0.9
-    """Part of the memory that the stack uses."""
-    runtime_bytes: float = RUNTIME_BYTES
-    """What the serving process itself takes of one accelerator [B]."""
+    memory_settings: MemorySettings = PLAIN
+    """How the stack accounts for its memory."""
     traffic: ExpertTraffic = EVEN_TRAFFIC
     """How experts that are dealt out are run."""
     formats: ProductFormats = IN_BF16
@@ -163,23 +162,32 @@ class ServedModel:
     @cached_property
     def memory(self) -> MemoryFit:
         """Memory of one of its accelerators, beside the weights of what drafts."""
-        own = self._memory_of(self)
         if self.speculation is None or self.drafter is None:
-            return own
+            return self._memory_of(self)
         shared = VOCABULARY if self.speculation.draft is None else ()
-        return replace(own, weights_bytes=own.weights_bytes + self._memory_of(self.drafter, shared).weights_bytes)
+        return self._memory_of(self, beside_bytes=self._memory_of(self.drafter, shared).weights_bytes)
 
-    def _memory_of(self, one: "ServedModel", shared: Collection[WeightPart] = ()) -> MemoryFit:
+    @property
+    def memory_fraction(self) -> float:
+        """Part of the memory that the engine is told to use, or chooses."""
+        has_experts = self.model.architecture.moe is not None
+        return self.memory_settings.used_fraction(
+            self.chip.memory_bytes, self.layout, self.chunk_tokens, has_experts=has_experts
+        )
+
+    def _memory_of(
+        self, one: "ServedModel", shared: Collection[WeightPart] = (), beside_bytes: float = 0.0
+    ) -> MemoryFit:
         return memory_fit(
             one.model,
             self.chip.memory_bytes,
             self.layout,
             precision=one.precision,
-            memory_fraction=self.memory_fraction,
+            settings=self.memory_settings,
             chunk_tokens=self.chunk_tokens,
-            runtime_bytes=self.runtime_bytes,
             redundant_experts=self.traffic.redundant_experts,
             shared=shared,
+            beside_bytes=beside_bytes,
         )
 
     @property

@@ -24,11 +24,10 @@ from planner.roofline import (
     mixed_passes,
     most_held,
 )
+from planner.roofline.engine_memory import MOST_RUNNING, memory_settings
 from planner.roofline.layouts import layouts
 from planner.studies.size.question import SizeQuestion
 
-MOST_RUNNING = 1024
-"""Of an attention replica, where a stack does not say."""
 N_BATCHES = 24
 TOKENS_PER_PASS = (2048, 512)
 """Of a replica, tried for colocated instances beside what a stack takes: shorter passes hold up decode less."""
@@ -115,8 +114,7 @@ def served(
         precision,
         kv,
         settings.chunk_tokens,
-        settings.memory_fraction,
-        used.runtime_bytes,
+        memory_settings(settings),
         expert_traffic(settings),
         used.formats(kv),
         drafts,
