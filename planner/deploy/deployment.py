@@ -57,6 +57,12 @@ class Unit:
         return self.pool.role
 
     @property
+    def tokens_per_pass(self) -> int | None:
+        """Most tokens of a pass on an attention replica, where the plan says."""
+        told = self.pool.engine
+        return self.pool.tokens_per_pass or (None if told is None else told.tokens_per_pass)
+
+    @property
     def kv_precision(self) -> str:
         """Number format of the KV cache."""
         return self.pool.kv_precision or self.model.kv_precision
